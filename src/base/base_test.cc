@@ -1,0 +1,61 @@
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/context.h"
+#include "base/metrics.h"
+#include "base/result.h"
+#include "base/rng.h"
+
+namespace varda {
+namespace {
+
+Result<int> half(int n) {
+  if (n % 2 != 0) return Error(Code::kInvalid, "odd");
+  return n / 2;
+}
+
+Result<std::string> quarter(int n) {
+  TRY(const int h, half(n));
+  TRY(const int q, half(h).context("second half"));
+  return std::to_string(q);
+}
+
+TEST(Result, TryPassesTheValueOnAndReturnsTheError) {
+  EXPECT_EQ(quarter(8).value(), "2");
+  EXPECT_EQ(quarter(3).error().message(), "odd");
+  EXPECT_EQ(quarter(6).error().message(), "second half: odd");
+  EXPECT_TRUE(quarter(6).error().terminal());
+}
+
+TEST(Context, StopAndDeadlineEndASleepEarly) {
+  std::stop_source source;
+  source.request_stop();
+  EXPECT_EQ(Context(source.get_token()).sleep_for(std::chrono::hours(1)).error().code(), Code::kCancelled);
+  EXPECT_EQ(Context().with_timeout(std::chrono::milliseconds(1)).sleep_for(std::chrono::hours(1)).error().code(), Code::kTimeout);
+}
+
+TEST(Rng, SameSeedSameSequenceAndUuidsAreVersionFour) {
+  auto a = seeded_rng(7), b = seeded_rng(7);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(a->next(), b->next());
+  std::set<std::string> seen;
+  for (int i = 0; i < 100; ++i) {
+    const std::string id = system_rng().uuid();
+    EXPECT_EQ(id.size(), 36u);
+    EXPECT_EQ(id[14], '4');
+    EXPECT_TRUE(seen.insert(id).second);
+  }
+}
+
+TEST(Metrics, TextHoldsEveryFamilyInPrometheusForm) {
+  metrics::Registry registry;
+  registry.counter("varda_requests_total", "Requests.", {{"code", "200"}}).add(3);
+  registry.histogram("varda_seconds", "Latency.", {0.1, 1}).observe(0.5);
+  EXPECT_EQ(registry.text(),
+            "# HELP varda_requests_total Requests.\n# TYPE varda_requests_total counter\nvarda_requests_total{code=\"200\"} 3\n"
+            "# HELP varda_seconds Latency.\n# TYPE varda_seconds histogram\nvarda_seconds_bucket{le=\"0.1\"} 0\n"
+            "varda_seconds_bucket{le=\"1\"} 1\nvarda_seconds_bucket{le=\"+Inf\"} 1\nvarda_seconds_sum 0.5\nvarda_seconds_count 1\n");
+}
+
+}  // namespace
+}  // namespace varda

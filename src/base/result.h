@@ -1,0 +1,152 @@
+// Result<T>: a value or an Error the caller can act on. What we use instead of exceptions.
+//
+//   Result<Config> load(const std::filesystem::path& path) {
+//     TRY(std::string text, read(path));
+//     TRY_VOID(check(text));
+//     return parse(text);
+//   }
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "base/check.h"
+
+namespace varda {
+
+/// What a caller can do about a failure. Details belong in the message, never in a new code.
+enum class Code : std::uint8_t {
+  kInvalid,          // the request or the input is wrong: change it
+  kNotFound,         // it is not there
+  kAlreadyExists,    // it is there already
+  kConflict,         // somebody else changed it: read again and retry
+  kGone,             // that past is no longer kept: start over from now (410, compacted)
+  kUnauthenticated,  // who are you?
+  kForbidden,        // you may not
+  kExhausted,        // a limit or a resource (disk, memory, queue, size) is used up
+  kCorrupt,          // bytes are not what they must be (digest, checksum, torn file)
+  kUnavailable,      // not now: network, peer or lock; try again
+  kTimeout,          // the deadline passed
+  kCancelled,        // a stop was asked for
+  kUnsupported,      // will never work here: not implemented by this build, engine or platform
+  kInternal,         // a bug or a fault outside our control that fits nothing above
+};
+
+/// The name of a code as it stands in logs and metrics: "not_found".
+std::string_view to_string(Code code);
+
+/// Code, message and whether trying again without a change can help.
+class Error {
+ public:
+  /// Terminal by default for kInvalid and kUnsupported: the same input will fail again.
+  Error(Code code, std::string message);
+
+  Code code() const { return code_; }
+  const std::string& message() const { return message_; }
+  bool terminal() const { return terminal_; }
+
+  /// Puts "what: " before the message: which object, file or peer.
+  Error context(std::string_view what) const&;
+  Error context(std::string_view what) &&;
+  Error as_terminal(bool terminal = true) && {
+    terminal_ = terminal;
+    return std::move(*this);
+  }
+
+  friend bool operator==(const Error&, const Error&) = default;
+
+ private:
+  Code code_;
+  bool terminal_;
+  std::string message_;
+};
+
+std::ostream& operator<<(std::ostream& out, const Error& error);
+
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  using value_type = T;
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}              // NOLINT: conversions are the point
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}          // NOLINT
+  template <typename U>
+    requires(std::is_convertible_v<U &&, T> && !std::is_same_v<std::remove_cvref_t<U>, Result> &&
+             !std::is_same_v<std::remove_cvref_t<U>, T> && !std::is_same_v<std::remove_cvref_t<U>, Error>)
+  Result(U&& value) : state_(std::in_place_index<0>, std::forward<U>(value)) {}      // NOLINT
+
+  bool ok() const { return state_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+
+  T& value() & { require_value(); return *std::get_if<0>(&state_); }
+  const T& value() const& { require_value(); return *std::get_if<0>(&state_); }
+  T&& value() && { require_value(); return std::move(*std::get_if<0>(&state_)); }
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+  T value_or(T other) && { return ok() ? std::move(*this).value() : std::move(other); }
+  T value_or(T other) const& { return ok() ? value() : std::move(other); }
+
+  const Error& error() const& { CHECK(!ok()); return *std::get_if<1>(&state_); }
+  Error&& error() && { CHECK(!ok()); return std::move(*std::get_if<1>(&state_)); }
+
+  /// The same result with "what: " before the message of an error.
+  Result context(std::string_view what) && {
+    if (ok()) return std::move(*this);
+    return std::move(*this).error().context(what);
+  }
+
+ private:
+  // Tells the message of the error when value() is called on one: the bug is then half found.
+  void require_value() const {
+    if (!ok()) detail::check_failed("Result::value()", std::get_if<1>(&state_)->message().c_str(), 0);
+  }
+  std::variant<T, Error> state_;
+};
+
+/// Success or an Error.
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  using value_type = void;
+  Result() = default;
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
+  bool ok() const { return state_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+  const Error& error() const& { CHECK(!ok()); return *std::get_if<1>(&state_); }
+  Error&& error() && { CHECK(!ok()); return std::move(*std::get_if<1>(&state_)); }
+  Result context(std::string_view what) && {
+    if (ok()) return {};
+    return std::move(*this).error().context(what);
+  }
+
+ private:
+  std::variant<std::monostate, Error> state_;
+};
+
+using Status = Result<void>;
+inline Status ok_status() { return {}; }
+
+}  // namespace varda
+
+#define VARDA_CONCAT_INNER(a, b) a##b
+#define VARDA_CONCAT(a, b) VARDA_CONCAT_INNER(a, b)
+
+/// TRY(auto x, f()): x is the value of f(), or the function returns f()'s error.
+#define TRY(declaration, ...) VARDA_TRY_IMPL(VARDA_CONCAT(try_result_, __COUNTER__), declaration, __VA_ARGS__)
+#define VARDA_TRY_IMPL(result, declaration, ...)                     \
+  auto result = (__VA_ARGS__);                                       \
+  if (!result.ok()) [[unlikely]] return std::move(result).error();   \
+  declaration = std::move(result).value()
+
+/// TRY_VOID(f()): goes on, or returns f()'s error.
+#define TRY_VOID(...)                                                                    \
+  do {                                                                                   \
+    if (auto try_status = (__VA_ARGS__); !try_status.ok()) [[unlikely]]                  \
+      return std::move(try_status).error();                                              \
+  } while (false)

@@ -1,0 +1,29 @@
+// HTTP/1.1 client over TCP, TLS and Unix sockets: blocking, pooled.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "net/http.h"
+#include "net/tls.h"
+
+namespace varda::net {
+
+struct ClientOptions {
+  TlsClient tls;
+  std::string unix_socket;  // if set, every request goes there; the URL only names the Host
+  std::chrono::milliseconds connect_timeout{10000};
+  std::chrono::milliseconds idle_timeout{60000};  // pooled connections older than this are not used again
+  std::size_t idle_connections_max = 16;          // per origin
+  int redirects_max = 0;                          // GET and HEAD only; https never goes on to http
+  bool tcp_keepalive = true;                      // finds dead peers of long watches within ~30 s
+};
+
+/// A request whose pooled connection turns out closed before any response byte is sent once more on a new one, if it is
+/// idempotent (GET, HEAD, PUT, DELETE, OPTIONS) or nothing of it was written.
+std::unique_ptr<HttpClient> make_client(ClientOptions options);
+
+}  // namespace varda::net

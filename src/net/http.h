@@ -1,0 +1,141 @@
+// HTTP as every other room sees it: plain values in, plain values out. No third-party type crosses this header.
+//
+// A Handler serves requests, whoever brings them: a socket server (net/server.h), or a client in the same process through
+// loopback() below, which is how the control plane talks to its own API server and how tests run without sockets.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/context.h"
+#include "base/result.h"
+
+namespace varda::net {
+
+/// Header fields in order. Names compare without case.
+class Headers {
+ public:
+  Headers() = default;
+  Headers(std::initializer_list<std::pair<std::string, std::string>> fields) : fields_(fields) {}
+  /// The first value, or nothing.
+  std::optional<std::string_view> find(std::string_view name) const;
+  void add(std::string name, std::string value) { fields_.emplace_back(std::move(name), std::move(value)); }
+  /// Replaces all fields of that name.
+  void set(std::string_view name, std::string value);
+  void remove(std::string_view name);
+  const std::vector<std::pair<std::string, std::string>>& all() const { return fields_; }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> fields_;
+};
+
+/// Who is asking, as the transport knows it. Authentication adds to it.
+struct Peer {
+  std::string address;             // "127.0.0.1:40822"; "loopback" in process
+  std::string certificate_common_name;  // of a verified client certificate
+};
+
+struct Request {
+  std::string method = "GET";
+  std::string target = "/";  // path and query as sent: "/api/v1/pods?watch=1"
+  Headers headers;
+  std::string body;
+  Peer peer;
+
+  /// The target up to '?', still percent-encoded.
+  std::string_view path() const;
+  /// What follows '?', without it.
+  std::string_view query() const;
+};
+
+/// A body made over time. One reader; the writer's side lives behind it.
+class BodyStream {
+ public:
+  virtual ~BodyStream() = default;
+  /// Never blocks. Bytes; an empty string: nothing now, `wake` is called when there is; nullopt: the end.
+  virtual std::optional<std::string> read() = 0;
+  /// Called once, before the first read. `wake` may be called from any thread, at any time until the stream is destroyed,
+  /// also when nothing is there; it is cheap and never calls back into the stream.
+  virtual void on_ready(std::function<void()> wake) = 0;
+};
+
+struct Response {
+  int status = 200;
+  Headers headers;
+  std::string body;
+  std::unique_ptr<BodyStream> stream;  // if set, the body comes from here (chunked), and `body` is not used
+};
+
+/// Completes one request, from any thread, at once or later. Destroyed without a call it answers 500. Move-only.
+class Responder {
+ public:
+  explicit Responder(std::function<void(Response)> complete) : complete_(std::move(complete)) {}
+  Responder(Responder&& other) noexcept : complete_(std::exchange(other.complete_, nullptr)) {}
+  Responder& operator=(Responder&&) = delete;
+  ~Responder();
+  void operator()(Response response) {
+    if (auto complete = std::exchange(complete_, nullptr)) complete(std::move(response));
+  }
+
+ private:
+  std::function<void(Response)> complete_;
+};
+
+/// Serves requests. Called on an I/O thread: it must not block; blocking work goes through on_pool(). Thread-safe.
+using Handler = std::function<void(Request, Responder)>;
+/// The simple kind.
+using SyncHandler = std::function<Response(const Request&)>;
+
+/// A handler that answers on the caller's thread (for work that takes microseconds).
+Handler inline_handler(SyncHandler handler);
+
+/// Reads one response's body, blocking. Not thread-safe, except that the context passed to send() may be stopped from anywhere.
+class BodyReader {
+ public:
+  virtual ~BodyReader() = default;
+  /// The next bytes, at least one; nullopt at the end. Waits until the context given to send() is done.
+  /// kUnavailable: the connection broke before the end. kTimeout, kCancelled: the context.
+  virtual Result<std::optional<std::string>> read() = 0;
+};
+
+struct ClientRequest {
+  std::string method = "GET";
+  std::string url;  // absolute: "https://host:6443/path?query"; for loopback() just the target
+  Headers headers;
+  std::string body;
+  std::uint64_t max_response_bytes = 64u << 20;  // for call(); larger answers end as kExhausted
+};
+
+struct ClientResponse {
+  int status = 0;
+  Headers headers;
+  std::unique_ptr<BodyReader> body;
+};
+
+/// Sends requests. Thread-safe; connections are pooled per origin.
+class HttpClient {
+ public:
+  virtual ~HttpClient() = default;
+  /// Blocks until the response's header is there; the body is read as the caller goes.
+  /// An HTTP error status is a response, not an Error. kUnavailable: could not connect, or the peer went away.
+  virtual Result<ClientResponse> send(const Context& ctx, ClientRequest request) = 0;
+
+  struct Answer {
+    int status = 0;
+    Headers headers;
+    std::string body;
+  };
+  /// send() and the whole body.
+  Result<Answer> call(const Context& ctx, ClientRequest request);
+};
+
+/// A client whose requests go straight to a handler, with no socket: bodies and streams behave the same.
+std::unique_ptr<HttpClient> loopback(Handler handler, Peer peer = {.address = "loopback", .certificate_common_name = ""});
+
+}  // namespace varda::net

@@ -1,0 +1,62 @@
+// HTTP/1.1 server over TCP or TLS.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "net/http.h"
+#include "net/tls.h"
+
+namespace varda::net {
+
+/// Runs blocking handlers on a fixed number of threads behind a bounded queue; a full queue answers 429 with Retry-After: 1.
+/// Destroying it waits for running handlers.
+class HandlerPool {
+ public:
+  struct Options {
+    std::size_t threads = 4;
+    std::size_t queue_max = 1024;
+  };
+  explicit HandlerPool(Options options);
+  ~HandlerPool();
+  Handler wrap(SyncHandler handler);
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+/// Listens from create() on; answers until stop(). Thread-safe.
+class Server {
+ public:
+  struct Options {
+    std::string listen = "127.0.0.1:0";  // port 0: any free one. "unix:/path" is a Unix socket
+    std::optional<TlsServer> tls;        // absent: plain HTTP
+    std::size_t io_threads = 1;
+    std::size_t connections_max = 4096;          // further ones wait in the kernel's backlog
+    std::size_t header_bytes_max = 64 << 10;     // 431 beyond
+    std::size_t body_bytes_max = 16 << 20;       // 413 beyond
+    std::size_t stream_buffer_bytes_max = 1 << 20;  // unsent bytes of one stream before reading of it pauses
+    std::chrono::milliseconds header_timeout{10000};  // from the first byte to the end of the header
+    std::chrono::milliseconds idle_timeout{120000};   // between requests of one connection
+    std::chrono::milliseconds write_timeout{30000};   // without progress: the connection is closed
+  };
+  /// kUnavailable: the address is in use or not ours. kInvalid: bad options. `handler` outlives stop().
+  static Result<std::unique_ptr<Server>> create(Options options, Handler handler);
+  virtual ~Server() = default;
+
+  /// "127.0.0.1:41873": what was really bound.
+  virtual std::string address() const = 0;
+  virtual int port() const = 0;
+
+  /// From now on every response says `Connection: close`, while new connections and requests are still served: what a draining
+  /// server does so that clients move on by themselves.
+  virtual void drain() = 0;
+  /// Stops accepting, waits up to `grace` for requests in flight, then closes every connection. Idempotent.
+  virtual void stop(std::chrono::milliseconds grace) = 0;
+};
+
+}  // namespace varda::net

@@ -1,0 +1,121 @@
+// Store: a revisioned log of keys and bytes, with watch. It knows keys and bytes, no kinds.
+//
+// Every committed write gets the next revision, one global counter, also across restarts. A write is acknowledged only when it
+// is durable. Readers never wait for writers; watchers get every event of their prefix exactly once, in revision order.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/context.h"
+#include "base/metrics.h"
+#include "base/result.h"
+
+namespace varda::store {
+
+using Revision = std::int64_t;  // from 1; 0 means "not there"
+
+struct Entry {
+  std::string key;
+  std::shared_ptr<const std::string> value;  // shared with the store and with watchers; never changed
+  Revision created = 0;                      // revision that made the key
+  Revision modified = 0;                     // revision of this value
+};
+
+enum class EventType : std::uint8_t { kPut, kDelete };
+
+struct Event {
+  EventType type = EventType::kPut;
+  Entry entry;  // kDelete: the last value, with modified = the revision of the deletion
+  std::shared_ptr<const std::string> previous;  // value before; null for a creation
+  Revision previous_modified = 0;
+};
+
+/// One write. All of a transaction happens at one revision, or nothing does.
+struct Put {
+  std::string key;
+  std::string value;
+  std::optional<Revision> expected;  // modified revision the key must have now; 0: must not exist; absent: any
+};
+struct Delete {
+  std::string key;
+  std::optional<Revision> expected;
+};
+using Op = std::variant<Put, Delete>;
+
+struct Page {
+  std::vector<Entry> entries;   // by key
+  Revision revision = 0;        // the snapshot the page shows
+  bool more = false;            // there are keys after the last one
+  std::uint64_t remaining = 0;  // how many
+};
+
+struct ListOptions {
+  std::string prefix;
+  std::string start_after;   // continue after this key
+  std::size_t limit = 0;     // 0: all
+  Revision at = 0;           // 0: now; else that snapshot (kGone if compacted, kInvalid if in the future)
+};
+
+/// A stream of events. One consumer thread at a time; closing from another thread is fine.
+class Watch {
+ public:
+  virtual ~Watch() = default;  // unsubscribes
+  /// Never blocks: the events there are now, in order, at most `max`; empty: nothing now.
+  /// kExhausted: this watcher was too slow and was closed (events were lost: list again). kUnavailable: the store is closing.
+  virtual Result<std::vector<Event>> poll(std::size_t max = 256) = 0;
+  /// Every event up to this revision has been handed out by poll(): what a bookmark may say.
+  virtual Revision progress() = 0;
+  /// `wake` is called, from any thread, when poll() may have something new. Cheap; must not call the store. Set once.
+  virtual void on_ready(std::function<void()> wake) = 0;
+  /// Blocks until poll() would return something or the context is done.
+  virtual Status wait(const Context& ctx) = 0;
+};
+
+/// Thread-safe.
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  virtual Result<std::optional<Entry>> get(std::string_view key) = 0;
+  virtual Result<Page> list(const ListOptions& options) = 0;
+  /// Commits and returns the revision. kConflict: an `expected` did not hold (nothing was written; the message names the key).
+  /// kExhausted: disk full or history too large. An empty transaction is kInvalid.
+  virtual Result<Revision> commit(std::vector<Op> ops) = 0;
+  Result<Revision> put(std::string key, std::string value, std::optional<Revision> expected = std::nullopt);
+  Result<Revision> remove(std::string key, std::optional<Revision> expected = std::nullopt);
+
+  /// Events of keys that start with `prefix`, with revision > `after`. kGone: `after` is older than the history kept.
+  /// An `after` in the future waits for it.
+  virtual Result<std::unique_ptr<Watch>> watch(std::string prefix, Revision after) = 0;
+
+  /// Of the last committed write.
+  virtual Revision revision() const = 0;
+  /// Oldest revision that list(at) and watch(after) still reach.
+  virtual Revision oldest() const = 0;
+  /// Forgets history up to `revision`; current values stay.
+  virtual Status compact(Revision revision) = 0;
+};
+
+struct Options {
+  std::size_t history_events_max = 100'000;      // older events are compacted
+  std::size_t history_bytes_max = 64u << 20;
+  std::size_t watch_queue_events_max = 10'000;   // a watcher further behind is closed
+  std::size_t value_bytes_max = 3u << 20;        // kExhausted beyond
+  metrics::Registry* metrics = nullptr;
+};
+
+/// Nothing on disk.
+std::unique_ptr<Store> open_memory(Options options = {});
+/// SQLite, WAL, synchronous=FULL, one file; concurrent commits share one fsync. kUnavailable: another process has it open.
+/// kCorrupt: not ours, or damaged. kUnsupported: written by a newer version.
+Result<std::unique_ptr<Store>> open_sqlite(const std::filesystem::path& file, Options options = {});
+
+}  // namespace varda::store
