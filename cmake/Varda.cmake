@@ -5,7 +5,8 @@
 # makes the library target `varda_artifact` (alias varda::artifact) from every *.cc in the folder, `artifact_test` from every
 # *_test.cc, and `varda_artifact_testing` from testing/*.cc where that folder exists. DEPS are rooms, LIBS third-party libraries
 # (linked PRIVATE: their headers stay inside this room's .cc files). TEST_DEPS are further rooms only the tests need; what they
-# offer in testing/ is linked as well.
+# offer in testing/ is linked as well. SUBDIRS are folders of the room whose *.cc and *_test.cc belong to it too: a room with many
+# parts of one shape keeps a folder for each.
 
 include_guard()
 find_package(GTest REQUIRED)
@@ -14,9 +15,11 @@ find_package(Threads REQUIRED)
 set_property(GLOBAL PROPERTY VARDA_ROOMS "")
 
 function(varda_room name)
-  cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;TEST_DEPS;TEST_LIBS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS *.cc internal/*.cc)
-  file(GLOB tests CONFIGURE_DEPENDS *_test.cc internal/*_test.cc testing/*_test.cc)
+  cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;TEST_DEPS;TEST_LIBS;SUBDIRS" ${ARGN})
+  list(TRANSFORM ROOM_SUBDIRS APPEND "/*.cc" OUTPUT_VARIABLE subdir_sources)
+  list(TRANSFORM ROOM_SUBDIRS APPEND "/*_test.cc" OUTPUT_VARIABLE subdir_tests)
+  file(GLOB sources CONFIGURE_DEPENDS *.cc internal/*.cc ${subdir_sources})
+  file(GLOB tests CONFIGURE_DEPENDS *_test.cc internal/*_test.cc testing/*_test.cc ${subdir_tests})
   file(GLOB fakes CONFIGURE_DEPENDS testing/*.cc)
   if(tests)
     list(REMOVE_ITEM sources ${tests})
