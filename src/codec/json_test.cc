@@ -1,0 +1,98 @@
+#include "codec/json.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "codec/digest.h"
+
+namespace varda::codec {
+namespace {
+
+TEST(Json, WritesWhatItReadAndKeepsIntegersApartFromNumbers) {
+  for (const char* text : {"null", "true", "0", "-7", "9223372036854775807", "1.5", "1.0", "1e+300", "\"a\\\"\\\\\\n\\u0001\"", "[]", "{}",
+                           R"({"b":1,"a":[1,2.0,{"c":null}]})", "\"\u00e4\u20ac\""}) {
+    auto value = parse_json(text);
+    ASSERT_TRUE(value.ok()) << text << value.error();
+    EXPECT_EQ(write_json(*value), text);
+  }
+  EXPECT_NE(*parse_json("1"), *parse_json("1.0"));
+}
+
+TEST(Json, RefusesWhatIsNotOneValueAndSaysWhere) {
+  for (const char* text : {"", " ", "{", "[1,]", "{\"a\":1,}", "01", "1 2", "nul", "\"\xff\"", "{\"a\" 1}", "'a'", "1e999", "[1}"}) {
+    auto value = parse_json(text);
+    ASSERT_FALSE(value.ok()) << text;
+    EXPECT_EQ(value.error().code(), Code::kInvalid);
+    EXPECT_EQ(value.error().message().rfind("offset ", 0), 0u) << value.error();
+  }
+}
+
+TEST(Json, DepthIsLimited) {
+  const std::string deep = std::string(300, '[') + std::string(300, ']');
+  EXPECT_FALSE(parse_json(deep).ok());
+  EXPECT_TRUE(parse_json(deep, {.depth_max = 300, .duplicates = nullptr}).ok());
+}
+
+TEST(Json, TheLastDuplicateWinsAndIsReportedWithItsPath) {
+  std::vector<std::string> duplicates;
+  auto value = parse_json(R"({"spec":{"a":1,"b":[{"c":1,"c":2}],"a":3}})", {.depth_max = 200, .duplicates = &duplicates});
+  ASSERT_TRUE(value.ok());
+  EXPECT_EQ(write_json(*value), R"({"spec":{"a":3,"b":[{"c":2}]}})");
+  EXPECT_EQ(duplicates, (std::vector<std::string>{"spec.b[0].c", "spec.a"}));
+}
+
+TEST(Json, ManyMembersStayUnique) {
+  std::string text = "{";
+  for (int i = 0; i < 1000; ++i) text += "\"k" + std::to_string(i % 500) + "\":" + std::to_string(i) + (i < 999 ? "," : "}");
+  auto value = parse_json(text);
+  ASSERT_TRUE(value.ok());
+  EXPECT_EQ(value->size(), 500u);
+  EXPECT_EQ((*value)["k7"].as_integer(), 507);
+}
+
+TEST(Json, EqualityIgnoresTheOrderOfMembers) {
+  EXPECT_EQ(*parse_json(R"({"a":1,"b":{"c":2,"d":3}})"), *parse_json(R"({"b":{"d":3,"c":2},"a":1})"));
+  EXPECT_NE(*parse_json(R"({"a":1})"), *parse_json(R"({"a":1,"b":null})"));
+  EXPECT_NE(*parse_json("[1,2]"), *parse_json("[2,1]"));
+}
+
+TEST(Json, PathsReachIntoObjectsAndArrays) {
+  auto value = *parse_json(R"({"spec":{"containers":[{"name":"a"},{"name":"b"}]}})");
+  EXPECT_EQ(value.at("spec/containers/1/name").as_string(), "b");
+  EXPECT_TRUE(value.at("spec/containers/2/name").is_null());
+  EXPECT_TRUE(value.at("spec/containers/x").is_null());
+  value.make("metadata/labels/app") = "web";
+  EXPECT_EQ(value["metadata"]["labels"]["app"].as_string(), "web");
+}
+
+TEST(Json, NumbersThatJsonLacksBecomeNull) {
+  EXPECT_EQ(write_json(Json(std::numeric_limits<double>::infinity())), "null");
+  EXPECT_EQ(Json(std::uint64_t{1} << 63).type(), Json::Type::kNumber);
+  EXPECT_EQ(Json(2.0).as_integer(), 2);
+  EXPECT_EQ(Json(2.5).as_integer(-1), -1);
+}
+
+TEST(Digest, Sha256OfKnownTextsAndInPieces) {
+  EXPECT_EQ(Sha256::of("").hex(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(Sha256::of("abc").hex(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  Sha256Stream stream;
+  stream.update("a");
+  stream.update("bc");
+  EXPECT_EQ(stream.finish(), Sha256::of("abc"));
+  EXPECT_EQ(Sha256::parse(Sha256::of("abc").hex()).value(), Sha256::of("abc"));
+  EXPECT_FALSE(Sha256::parse("BA7816BF8F01CFEA414140DE5DAE2223B00361A396177A9CB410FF61F20015AD").ok());
+  EXPECT_FALSE(Sha256::parse("abc").ok());
+}
+
+TEST(Base64, RoundTripsAndRefusesNonsense) {
+  const std::pair<const char*, const char*> cases[] = {{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foobar", "Zm9vYmFy"}};
+  for (const auto& [plain, encoded] : cases) {
+    EXPECT_EQ(base64(plain), encoded);
+    EXPECT_EQ(unbase64(encoded).value(), plain);
+  }
+  for (const char* bad : {"Z", "Zg=", "Z===", "Zg==Zg==", "Z*==", "=Zg="}) EXPECT_FALSE(unbase64(bad).ok()) << bad;
+}
+
+}  // namespace
+}  // namespace varda::codec

@@ -1,0 +1,126 @@
+#include <charconv>
+#include <cmath>
+
+#include "codec/json.h"
+
+namespace varda::codec {
+namespace {
+
+void write_string(std::string_view text, std::string& out) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  out += '"';
+  std::size_t plain = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte >= 0x20 && byte != '"' && byte != '\\') continue;
+    out.append(text, plain, i - plain);
+    plain = i + 1;
+    switch (byte) {
+      case '"': out += "\\\""; break;
+      case '\\': out += "\\\\"; break;
+      case '\n': out += "\\n"; break;
+      case '\r': out += "\\r"; break;
+      case '\t': out += "\\t"; break;
+      case '\b': out += "\\b"; break;
+      case '\f': out += "\\f"; break;
+      default:
+        out += "\\u00";
+        out += kHex[byte >> 4];
+        out += kHex[byte & 15];
+    }
+  }
+  out.append(text, plain);
+  out += '"';
+}
+
+void write_number(double value, std::string& out) {
+  if (!std::isfinite(value)) {
+    out += "null";
+    return;
+  }
+  char text[32];
+  // A whole number keeps its fraction, so that it is read back as the type it is.
+  const bool whole = std::trunc(value) == value && std::fabs(value) < 1e15;
+  const auto end = whole ? std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, 1).ptr
+                         : std::to_chars(text, text + sizeof text, value).ptr;
+  out.append(text, end);
+}
+
+class Writer {
+ public:
+  Writer(std::string& out, int indent) : out_(out), indent_(indent) {}
+
+  void write(const Json& value, int level) {
+    switch (value.type()) {
+      case Json::Type::kNull: out_ += "null"; break;
+      case Json::Type::kBool: out_ += value.as_bool() ? "true" : "false"; break;
+      case Json::Type::kInteger: {
+        char text[24];
+        out_.append(text, std::to_chars(text, text + sizeof text, value.as_integer()).ptr);
+        break;
+      }
+      case Json::Type::kNumber: write_number(value.as_double(), out_); break;
+      case Json::Type::kString: write_string(value.as_string(), out_); break;
+      case Json::Type::kArray: {
+        out_ += '[';
+        bool first = true;
+        for (const Json& item : value.as_array()) {
+          separate(first, level + 1);
+          write(item, level + 1);
+        }
+        close(first, level);
+        out_ += ']';
+        break;
+      }
+      case Json::Type::kObject: {
+        out_ += '{';
+        bool first = true;
+        for (const Json::Member& member : value.as_object()) {
+          separate(first, level + 1);
+          write_string(member.first, out_);
+          out_ += indent_ > 0 ? ": " : ":";
+          write(member.second, level + 1);
+        }
+        close(first, level);
+        out_ += '}';
+        break;
+      }
+    }
+  }
+
+ private:
+  void separate(bool& first, int level) {
+    if (!first) out_ += ',';
+    first = false;
+    line(level);
+  }
+  void close(bool empty, int level) {
+    if (!empty) line(level);
+  }
+  void line(int level) {
+    if (indent_ == 0) return;
+    out_ += '\n';
+    out_.append(static_cast<std::size_t>(indent_ * level), ' ');
+  }
+
+  std::string& out_;
+  const int indent_;
+};
+
+}  // namespace
+
+void write_json(const Json& value, std::string& out) { Writer(out, 0).write(value, 0); }
+
+std::string write_json(const Json& value) {
+  std::string out;
+  write_json(value, out);
+  return out;
+}
+
+std::string write_json_pretty(const Json& value, int indent) {
+  std::string out;
+  Writer(out, indent).write(value, 0);
+  return out;
+}
+
+}  // namespace varda::codec
