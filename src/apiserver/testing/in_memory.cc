@@ -1,0 +1,58 @@
+#include "apiserver/testing/in_memory.h"
+
+#include "base/check.h"
+#include "base/log.h"
+#include "codec/yaml.h"
+
+namespace varda::apiserver {
+
+InMemoryApiServer::InMemoryApiServer() : InMemoryApiServer(Options()) {}
+
+InMemoryApiServer::InMemoryApiServer(Options options) : store_(store::open_memory(options.store)) {
+  options.server.store = store_.get();
+  server_ = Server::create(std::move(options.server)).value();
+  client_ = transport_as({.name = "test", .groups = {"system:masters"}});
+}
+
+InMemoryApiServer::~InMemoryApiServer() {
+  server_->stop();
+  client_.reset();
+}
+
+std::unique_ptr<net::HttpClient> InMemoryApiServer::transport_as(Identity identity) {
+  return net::loopback(server_->handler_as(std::move(identity)));
+}
+
+InMemoryApiServer::Reply InMemoryApiServer::call(std::string method, std::string target, const codec::Json& body,
+                                                 std::string content_type) {
+  net::ClientRequest request;
+  request.method = std::move(method);
+  request.url = std::move(target);
+  request.headers.add("Accept", "application/json");
+  if (!body.is_null()) {
+    request.headers.add("Content-Type", std::move(content_type));
+    request.body = codec::write_json(body);
+  }
+  auto answer = client_->call(Context::background().with_timeout(std::chrono::seconds(30)), std::move(request));
+  Reply reply{.status = answer.value().status, .body = nullptr, .text = std::move(answer.value().body)};
+  if (auto parsed = codec::parse_json(reply.text); parsed.ok()) reply.body = std::move(parsed).value();
+  return reply;
+}
+
+void InMemoryApiServer::install_crds(std::string_view yaml_stream) {
+  const std::string path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+  for (codec::Json& crd : codec::parse_yaml_stream(yaml_stream).value()) {
+    Reply reply = post(path, crd);
+    if (reply.status == 409) {
+      const std::string target = path + "/" + crd.at("metadata/name").as_string();
+      crd["metadata"].set("resourceVersion", get(target).body.at("metadata/resourceVersion"));
+      reply = put(target, crd);
+    }
+    if (reply.status >= 300) log::error("CRD refused", {{"answer", reply.text}});
+    CHECK(reply.status < 300);
+  }
+}
+
+void InMemoryApiServer::settle() { CHECK(server_->settle(Context::background().with_timeout(std::chrono::seconds(10)))); }
+
+}  // namespace varda::apiserver
