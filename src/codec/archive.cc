@@ -1,0 +1,263 @@
+#include "codec/archive.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <cerrno>
+#include <utility>
+
+namespace varda::codec {
+namespace {
+
+constexpr std::size_t kReadBytes = 64 << 10;
+
+struct FreeReader {
+  void operator()(archive* a) const { archive_read_free(a); }
+};
+struct FreeWriter {
+  void operator()(archive* a) const { archive_write_free(a); }
+};
+struct FreeEntry {
+  void operator()(archive_entry* e) const { archive_entry_free(e); }
+};
+
+std::string message_of(archive* a) {
+  const char* text = archive_error_string(a);
+  return text != nullptr ? text : "unknown failure";
+}
+
+bool starts_with(std::string_view bytes, std::string_view magic) { return bytes.substr(0, magic.size()) == magic; }
+
+// Formats people do pack models in and that we do not read; telling them apart from damage saves a search.
+std::string_view known_but_unread(std::string_view head) {
+  if (starts_with(head, std::string_view("7z\xBC\xAF\x27\x1C", 6))) return "7z";
+  if (starts_with(head, "Rar!\x1A\x07")) return "rar";
+  if (starts_with(head, std::string_view("\xFD"
+                                         "7zXZ\0",
+                                         6)))
+    return "xz";
+  if (starts_with(head, "BZh")) return "bzip2";
+  if (starts_with(head, std::string_view("\x04\x22\x4D\x18", 4))) return "lz4";
+  if (starts_with(head, "!<arch>\n")) return "ar";
+  return {};
+}
+
+EntryKind kind_of(archive_entry* entry) {
+  if (archive_entry_hardlink_utf8(entry) != nullptr || archive_entry_hardlink(entry) != nullptr) return EntryKind::kHardLink;
+  switch (archive_entry_filetype(entry)) {
+    case AE_IFREG:
+      return EntryKind::kFile;
+    case AE_IFDIR:
+      return EntryKind::kDirectory;
+    case AE_IFLNK:
+      return EntryKind::kSymlink;
+    default:
+      return EntryKind::kOther;
+  }
+}
+
+// Names come as UTF-8 (pax, zip) or as raw bytes (ustar); libarchive converts between them by the locale, which we never set, so
+// whichever form is there is taken.
+const char* either(const char* utf8, const char* raw) { return utf8 != nullptr ? utf8 : raw; }
+
+class Reader final : public ArchiveReader {
+ public:
+  explicit Reader(ByteSource source) : source_(std::move(source)), archive_(archive_read_new()) {}
+
+  Status start() {
+    // The first bytes decide what to say about input that is no archive of ours, so they are looked at before libarchive is.
+    while (pending_.size() < 512) {
+      TRY(std::string more, source_());
+      if (more.empty()) break;
+      pending_ += more;
+    }
+    if (pending_.empty()) return Error(Code::kCorrupt, "the archive is empty (0 bytes)");
+    if (const auto name = known_but_unread(pending_); !name.empty())
+      return Error(Code::kUnsupported, "a " + std::string(name) + " archive; use tar, tar.gz, tar.zst or zip");
+    if (!archive_) return Error(Code::kExhausted, "out of memory");
+    archive* a = archive_.get();
+    archive_read_support_filter_gzip(a);
+    archive_read_support_filter_zstd(a);
+    archive_read_support_format_tar(a);
+    archive_read_support_format_zip_streamable(a);
+    if (archive_read_open(a, this, nullptr, &Reader::pull, nullptr) != ARCHIVE_OK) return failure();
+    return {};
+  }
+
+  Result<std::optional<ArchiveEntry>> next() override {
+    archive_entry* raw = nullptr;
+    const int code = archive_read_next_header(archive_.get(), &raw);
+    if (code == ARCHIVE_EOF) return std::optional<ArchiveEntry>();
+    // A warning means that some attribute could not be taken over (a name in a foreign charset, an ACL); the entry is there.
+    if (code != ARCHIVE_OK && code != ARCHIVE_WARN) return failure();
+    ArchiveEntry entry;
+    const char* path = either(archive_entry_pathname_utf8(raw), archive_entry_pathname(raw));
+    if (path == nullptr) return Error(Code::kCorrupt, "an entry without a readable name");
+    entry.path = path;
+    entry.kind = kind_of(raw);
+    if (archive_entry_size_is_set(raw) != 0 && archive_entry_size(raw) > 0)
+      entry.size_bytes = static_cast<std::uint64_t>(archive_entry_size(raw));
+    entry.mode = archive_entry_perm(raw);
+    const char* link = nullptr;
+    if (entry.kind == EntryKind::kHardLink) link = either(archive_entry_hardlink_utf8(raw), archive_entry_hardlink(raw));
+    if (entry.kind == EntryKind::kSymlink) link = either(archive_entry_symlink_utf8(raw), archive_entry_symlink(raw));
+    if (link != nullptr) entry.link_target = link;
+    return std::optional<ArchiveEntry>(std::move(entry));
+  }
+
+  Result<std::string> read() override {
+    std::string bytes(kReadBytes, '\0');
+    const auto count = archive_read_data(archive_.get(), bytes.data(), bytes.size());
+    if (count < 0) return failure();
+    bytes.resize(static_cast<std::size_t>(count));
+    return bytes;
+  }
+
+ private:
+  static la_ssize_t pull(archive* a, void* self, const void** buffer) {
+    auto& reader = *static_cast<Reader*>(self);
+    if (reader.pending_.empty() || reader.handed_out_) {
+      Result<std::string> more = reader.source_();
+      if (!more.ok()) {
+        reader.source_error_ = std::move(more).error();
+        archive_set_error(a, EIO, "source failed");
+        return -1;
+      }
+      reader.pending_ = std::move(more).value();
+    }
+    reader.handed_out_ = true;
+    *buffer = reader.pending_.data();
+    return static_cast<la_ssize_t>(reader.pending_.size());
+  }
+
+  Error failure() {
+    if (source_error_) return *source_error_;
+    return Error(Code::kCorrupt, "not a readable archive: " + message_of(archive_.get()));
+  }
+
+  ByteSource source_;
+  std::string pending_;      // what libarchive may look at until it pulls again
+  bool handed_out_ = false;  // pending_ was given to libarchive already
+  std::optional<Error> source_error_;
+  std::unique_ptr<archive, FreeReader> archive_;  // last: closing it may call back
+};
+
+class Writer final : public ArchiveWriter {
+ public:
+  explicit Writer(Sink sink) : sink_(std::move(sink)), archive_(archive_write_new()) {}
+
+  Status start(ArchiveFormat format) {
+    if (!archive_) return Error(Code::kExhausted, "out of memory");
+    archive* a = archive_.get();
+    int code = ARCHIVE_OK;
+    switch (format) {
+      case ArchiveFormat::kTarGzip:
+        code = archive_write_add_filter_gzip(a);
+        // Without this the header holds the time of packing and two runs differ.
+        if (code == ARCHIVE_OK) code = archive_write_set_filter_option(a, "gzip", "timestamp", nullptr);
+        break;
+      case ArchiveFormat::kTarZstd:
+        code = archive_write_add_filter_zstd(a);
+        break;
+      case ArchiveFormat::kTar:
+        code = archive_write_add_filter_none(a);
+        break;
+    }
+    if (code == ARCHIVE_OK) code = archive_write_set_format_pax_restricted(a);
+    // Names are the bytes we are given, whatever the locale of the process; else libarchive would convert them by it.
+    if (code == ARCHIVE_OK) code = archive_write_set_format_option(a, "pax", "hdrcharset", "BINARY");
+    if (code == ARCHIVE_OK) code = archive_write_set_bytes_in_last_block(a, 1);
+    if (code == ARCHIVE_OK) code = archive_write_open(a, this, nullptr, &Writer::push, nullptr);
+    return code == ARCHIVE_OK ? Status() : failure();
+  }
+
+  Status add(const ArchiveEntry& entry) override {
+    if (left_ != 0) return Error(Code::kInvalid, "the previous entry lacks " + std::to_string(left_) + " bytes");
+    if (entry.kind == EntryKind::kOther) return Error(Code::kInvalid, entry.path + ": devices and sockets are not archived");
+    const std::unique_ptr<archive_entry, FreeEntry> raw(archive_entry_new());
+    if (!raw) return Error(Code::kExhausted, "out of memory");
+    archive_entry* e = raw.get();
+    archive_entry_copy_pathname(e, entry.path.c_str());
+    archive_entry_set_mtime(e, 0, 0);
+    archive_entry_set_uid(e, 0);
+    archive_entry_set_gid(e, 0);
+    archive_entry_set_perm(e, entry.mode & 07777);
+    archive_entry_set_size(e, 0);
+    switch (entry.kind) {
+      case EntryKind::kFile:
+        archive_entry_set_filetype(e, AE_IFREG);
+        archive_entry_set_size(e, static_cast<la_int64_t>(entry.size_bytes));
+        left_ = entry.size_bytes;
+        break;
+      case EntryKind::kDirectory:
+        archive_entry_set_filetype(e, AE_IFDIR);
+        break;
+      case EntryKind::kSymlink:
+        archive_entry_set_filetype(e, AE_IFLNK);
+        archive_entry_copy_symlink(e, entry.link_target.c_str());
+        break;
+      case EntryKind::kHardLink:
+        archive_entry_set_filetype(e, AE_IFREG);
+        archive_entry_copy_hardlink(e, entry.link_target.c_str());
+        break;
+      case EntryKind::kOther:
+        break;
+    }
+    const int code = archive_write_header(archive_.get(), e);
+    return code == ARCHIVE_OK || code == ARCHIVE_WARN ? Status() : failure();
+  }
+
+  Status write(std::string_view bytes) override {
+    if (bytes.size() > left_) return Error(Code::kInvalid, "more bytes than the entry declared");
+    while (!bytes.empty()) {
+      const auto count = archive_write_data(archive_.get(), bytes.data(), bytes.size());
+      if (count <= 0) return failure();
+      left_ -= static_cast<std::uint64_t>(count);
+      bytes.remove_prefix(static_cast<std::size_t>(count));
+    }
+    return {};
+  }
+
+  Status finish() override {
+    if (left_ != 0) return Error(Code::kInvalid, "the last entry lacks " + std::to_string(left_) + " bytes");
+    return archive_write_close(archive_.get()) == ARCHIVE_OK ? Status() : failure();
+  }
+
+ private:
+  static la_ssize_t push(archive* a, void* self, const void* buffer, std::size_t size) {
+    auto& writer = *static_cast<Writer*>(self);
+    // After a failure libarchive still flushes when it is freed; the sink hears nothing more.
+    if (writer.sink_error_) return -1;
+    if (Status status = writer.sink_(std::string_view(static_cast<const char*>(buffer), size)); !status.ok()) {
+      writer.sink_error_ = std::move(status).error();
+      archive_set_error(a, EIO, "sink failed");
+      return -1;
+    }
+    return static_cast<la_ssize_t>(size);
+  }
+
+  Error failure() {
+    if (sink_error_) return *sink_error_;
+    return Error(Code::kInternal, "archive: " + message_of(archive_.get()));
+  }
+
+  Sink sink_;
+  std::uint64_t left_ = 0;  // bytes of the current entry still to come
+  std::optional<Error> sink_error_;
+  std::unique_ptr<archive, FreeWriter> archive_;  // last: freeing it may call push()
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ArchiveReader>> ArchiveReader::open(ByteSource source) {
+  auto reader = std::make_unique<Reader>(std::move(source));
+  TRY_VOID(reader->start());
+  return std::unique_ptr<ArchiveReader>(std::move(reader));
+}
+
+Result<std::unique_ptr<ArchiveWriter>> ArchiveWriter::create(ArchiveFormat format, Sink sink) {
+  auto writer = std::make_unique<Writer>(std::move(sink));
+  TRY_VOID(writer->start(format));
+  return std::unique_ptr<ArchiveWriter>(std::move(writer));
+}
+
+}  // namespace varda::codec
