@@ -92,9 +92,10 @@ Result<WallTime> parse_time(std::string_view text);
 std::string format_age(std::chrono::seconds age);
 
 // Names (apimachinery validation): empty result = valid, else the sentence Kubernetes uses.
-std::string check_dns_subdomain(std::string_view name);   // RFC 1123 subdomain, 253
-std::string check_dns_label(std::string_view name);       // RFC 1123 label, 63
-std::string check_label_key(std::string_view key);        // qualified name
+std::string check_dns_subdomain(std::string_view name);  // RFC 1123 subdomain, 253
+std::string check_dns_label(std::string_view name);      // RFC 1123 label, 63
+std::string check_dns1035_label(std::string_view name);  // RFC 1035 label, 63: names of Services
+std::string check_label_key(std::string_view key);       // qualified name; several complaints are joined by "; "
 std::string check_label_value(std::string_view value);
 
 /// kind, apiVersion, namespace and name of an object, for messages: "Pod default/web".

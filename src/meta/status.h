@@ -14,15 +14,15 @@ namespace varda::meta {
 using codec::Json;
 
 struct StatusCause {
-  std::string reason;   // FieldValueRequired, FieldValueInvalid ...
+  std::string reason;  // FieldValueRequired, FieldValueInvalid ...
   std::string message;
-  std::string field;    // "spec.replicas"
+  std::string field;  // "spec.replicas"
 };
 
 /// A failure as the API reports it.
 struct ApiStatus {
   int code = 500;
-  std::string reason;   // NotFound, AlreadyExists, Conflict, Invalid, BadRequest, Expired ...
+  std::string reason;  // NotFound, AlreadyExists, Conflict, Invalid, BadRequest, Expired ...
   std::string message;
   std::string group, kind, name, uid;  // details
   std::vector<StatusCause> causes;

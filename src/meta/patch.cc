@@ -1,0 +1,230 @@
+#include "meta/patch.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace varda::meta {
+namespace {
+
+constexpr std::size_t kDepthMax = 400;
+constexpr std::size_t kCopyBytesMax = 16u << 20;  // what all `copy` operations of one patch may add
+
+Error bad(std::string what) { return {Code::kInvalid, std::move(what)}; }
+
+struct Measure {
+  std::size_t depth = 1;
+  std::size_t bytes = 16;
+};
+
+Measure measure(const Json& value) {
+  Measure out;
+  const auto take = [&](const Json& item, std::size_t extra) {
+    const Measure inner = measure(item);
+    out.depth = std::max(out.depth, inner.depth + 1);
+    out.bytes += inner.bytes + extra;
+  };
+  if (value.is_string()) out.bytes += value.as_string().size();
+  for (const Json& item : value.as_array()) take(item, 0);
+  for (const auto& [name, member] : value.as_object()) take(member, name.size());
+  return out;
+}
+
+// RFC 6902 compares numbers by value; our trees tell 1 from 1.0.
+bool same(const Json& a, const Json& b) {
+  if (a.is_number() && b.is_number()) return a == b || a.as_double() == b.as_double();
+  return a == b;
+}
+
+using Pointer = std::vector<std::string>;
+
+Result<Pointer> parse_pointer(const Json& text, std::string_view member) {
+  if (!text.is_string()) return bad("\"" + std::string(member) + "\" must be a string");
+  std::string_view rest = text.as_string();
+  Pointer out;
+  if (rest.empty()) return out;
+  if (rest.front() != '/') return bad("path \"" + text.as_string() + "\" must start with '/'");
+  while (!rest.empty()) {
+    rest.remove_prefix(1);
+    const auto end = std::min(rest.find('/'), rest.size());
+    std::string token;
+    for (std::size_t i = 0; i < end; ++i) {
+      if (rest[i] != '~') {
+        token += rest[i];
+      } else if (i + 1 < end && (rest[i + 1] == '0' || rest[i + 1] == '1')) {
+        token += rest[++i] == '0' ? '~' : '/';
+      } else {
+        return bad("path \"" + text.as_string() + "\" has a bad escape");
+      }
+    }
+    out.push_back(std::move(token));
+    rest.remove_prefix(end);
+  }
+  return out;
+}
+
+// Negative indexes count from the end: -1 is the last of `size`.
+std::optional<std::size_t> array_index(const std::string& token, std::size_t size) {
+  std::int64_t index = 0;
+  const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), index);
+  if (token.empty() || error != std::errc() || end != token.data() + token.size()) return std::nullopt;
+  if (token.size() > 1 && (token[0] == '0' || token.starts_with("-0"))) return std::nullopt;
+  if (index < 0) index += static_cast<std::int64_t>(size);
+  if (index < 0 || index >= static_cast<std::int64_t>(size)) return std::nullopt;
+  return static_cast<std::size_t>(index);
+}
+
+Json* child(Json& parent, const std::string& token) {
+  if (parent.is_object()) return parent.find(token);
+  if (!parent.is_array()) return nullptr;
+  const auto index = array_index(token, parent.size());
+  return index ? &parent.array_items()[*index] : nullptr;
+}
+
+/// One JSON Patch over one document.
+class Patcher {
+ public:
+  explicit Patcher(Json document) : document_(std::move(document)) {}
+  Json take() { return std::move(document_); }
+
+  Status apply(const Json& operation) {
+    if (!operation.is_object()) return bad("an operation must be an object");
+    const std::string& op = operation["op"].as_string();
+    TRY(const Pointer path, parse_pointer(operation["path"], "path"));
+    if (op == "remove") return remove(path);
+    if (op == "add" || op == "replace" || op == "test") {
+      const Json* value = operation.find("value");
+      if (!value && op != "test") return bad("\"value\" is missing");
+      if (op == "add") return add(path, *value);
+      if (op == "replace") return replace(path, *value);
+      return test(path, value ? *value : Json());
+    }
+    if (op != "move" && op != "copy") return bad("unknown operation \"" + op + "\"");
+    TRY(const Pointer from, parse_pointer(operation["from"], "from"));
+    const Json* source = find(from);
+    if (!source) return bad("\"from\" names nothing");
+    Json value = *source;
+    if (op == "copy") {
+      copied_bytes_ += measure(value).bytes;
+      if (copied_bytes_ > kCopyBytesMax) return Error(Code::kExhausted, "the patch copies too much").as_terminal();
+      return add(path, std::move(value));
+    }
+    if (path.size() > from.size() && std::equal(from.begin(), from.end(), path.begin()))
+      return bad("a value cannot move into itself");
+    TRY_VOID(remove(from));
+    return add(path, std::move(value));
+  }
+
+ private:
+  Json* find(const Pointer& path) {
+    Json* at = &document_;
+    for (const std::string& token : path) {
+      at = child(*at, token);
+      if (!at) return nullptr;
+    }
+    return at;
+  }
+  Result<Json*> parent(const Pointer& path) {
+    if (path.empty()) return bad("the whole document cannot be removed");
+    Json* at = find(Pointer(path.begin(), path.end() - 1));
+    if (!at || (!at->is_object() && !at->is_array())) return bad("what should hold \"" + path.back() + "\" is not there");
+    return at;
+  }
+
+  Status add(const Pointer& path, Json value) {
+    if (path.size() + measure(value).depth > kDepthMax) return bad("the result would be nested too deeply");
+    if (path.empty()) {
+      document_ = std::move(value);
+      return {};
+    }
+    TRY(Json * holder, parent(path));
+    if (holder->is_object()) {
+      holder->set(path.back(), std::move(value));
+      return {};
+    }
+    auto& items = holder->array_items();
+    const auto index = path.back() == "-" ? items.size() : array_index(path.back(), items.size() + 1);
+    if (!index) return bad("index \"" + path.back() + "\" is out of range");
+    items.insert(items.begin() + static_cast<std::ptrdiff_t>(*index), std::move(value));
+    return {};
+  }
+
+  Status replace(const Pointer& path, const Json& value) {
+    if (path.empty()) return add(path, value);
+    TRY(Json * holder, parent(path));
+    if (holder->is_object()) return add(path, value);  // also where the member is missing, as Kubernetes has it
+    Json* old = child(*holder, path.back());
+    if (!old) return bad("index \"" + path.back() + "\" is out of range");
+    if (path.size() + measure(value).depth > kDepthMax) return bad("the result would be nested too deeply");
+    *old = value;
+    return {};
+  }
+
+  Status remove(const Pointer& path) {
+    TRY(Json * holder, parent(path));
+    if (holder->is_object()) {
+      if (!holder->erase(path.back())) return bad("member \"" + path.back() + "\" is not there");
+      return {};
+    }
+    auto& items = holder->array_items();
+    const auto index = array_index(path.back(), items.size());
+    if (!index) return bad("index \"" + path.back() + "\" is out of range");
+    items.erase(items.begin() + static_cast<std::ptrdiff_t>(*index));
+    return {};
+  }
+
+  Status test(const Pointer& path, const Json& value) {
+    const Json* found = find(path);
+    if (found ? same(*found, value) : value.is_null()) return {};
+    return bad("the value tested for is not there");
+  }
+
+  Json document_;
+  std::size_t copied_bytes_ = 0;
+};
+
+}  // namespace
+
+Result<Json> apply_json_patch(Json document, const Json& patch, std::size_t operations_max) {
+  if (!patch.is_array()) return bad("a JSON patch must be an array of operations");
+  if (patch.size() > operations_max) {
+    return Error(Code::kExhausted, "a JSON patch may hold " + std::to_string(operations_max) + " operations").as_terminal();
+  }
+  Patcher patcher(std::move(document));
+  std::size_t index = 0;
+  for (const Json& operation : patch.as_array()) TRY_VOID(patcher.apply(operation).context("operation " + std::to_string(index++)));
+  return patcher.take();
+}
+
+Json apply_merge_patch(Json document, const Json& patch) {
+  if (!patch.is_object()) return patch;
+  if (!document.is_object()) document = Json::object();
+  for (const auto& [name, value] : patch.as_object()) {
+    if (value.is_null()) {
+      document.erase(name);
+    } else if (value.is_object()) {
+      // Also where the member is missing: nulls inside the patch must not become members.
+      Json* old = document.find(name);
+      Json merged = apply_merge_patch(old ? std::move(*old) : Json(), value);
+      document.set(name, std::move(merged));
+    } else {
+      document.set(name, value);
+    }
+  }
+  return document;
+}
+
+Json make_merge_patch(const Json& from, const Json& to) {
+  if (!from.is_object() || !to.is_object()) return to;
+  Json patch = Json::object();
+  for (const auto& [name, value] : from.as_object()) {
+    if (!to.contains(name)) patch.set(name, nullptr);
+  }
+  for (const auto& [name, value] : to.as_object()) {
+    const Json* old = from.find(name);
+    if (old && *old == value) continue;
+    patch.set(name, old ? make_merge_patch(*old, value) : value);
+  }
+  return patch;
+}
+
+}  // namespace varda::meta
