@@ -1,0 +1,154 @@
+#include "tensor/tensor.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+
+namespace varda::tensor {
+namespace {
+
+constexpr std::size_t kAlignment = 64;  // of a cache line, and of the widest vector loads
+
+Result<std::shared_ptr<std::byte>> memory(std::size_t size) {
+  const std::size_t rounded = size > 0 ? (size + kAlignment - 1) / kAlignment * kAlignment : kAlignment;
+  void* raw = std::aligned_alloc(kAlignment, rounded);
+  if (raw == nullptr) return Error(Code::kExhausted, "no memory for a tensor of " + std::to_string(size) + " bytes");
+  return std::shared_ptr<std::byte>(static_cast<std::byte*>(raw), [](std::byte* p) { std::free(p); });
+}
+
+std::uint32_t length_at(const std::byte* at) {
+  std::uint32_t length = 0;
+  std::memcpy(&length, at, sizeof length);
+  return length;
+}
+
+Status check_strings(std::size_t elements, std::span<const std::byte> bytes) {
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < elements; ++i) {
+    if (bytes.size() - at < 4) {
+      return Error(Code::kInvalid,
+                   "BYTES data ends within the length of element " + std::to_string(i) + " of " + std::to_string(elements));
+    }
+    const std::size_t length = length_at(bytes.data() + at);
+    at += 4;
+    if (bytes.size() - at < length) {
+      return Error(Code::kInvalid, "BYTES element " + std::to_string(i) + " says " + std::to_string(length) + " bytes, " +
+                                       std::to_string(bytes.size() - at) + " are left");
+    }
+    at += length;
+  }
+  if (at != bytes.size()) {
+    return Error(Code::kInvalid,
+                 std::to_string(bytes.size() - at) + " bytes follow the last of " + std::to_string(elements) + " BYTES elements");
+  }
+  return {};
+}
+
+Status check_size(DType dtype, const Shape& shape, std::size_t count, std::span<const std::byte> bytes) {
+  if (dtype == DType::kBytes) return check_strings(count, bytes);
+  if (bytes.size() != count * element_bytes(dtype)) {
+    return Error(Code::kInvalid, "shape " + to_string(shape) + " of " + std::string(to_string(dtype)) + " takes " +
+                                     std::to_string(count * element_bytes(dtype)) + " bytes, not " + std::to_string(bytes.size()));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Tensor> Tensor::allocate(DType dtype, Shape shape) {
+  if (dtype == DType::kBytes) return Error(Code::kInvalid, "a BYTES tensor is made of its items");
+  TRY(const std::size_t count, elements(shape));
+  const std::size_t size = count * element_bytes(dtype);
+  TRY(std::shared_ptr<std::byte> data, memory(size));
+  std::memset(data.get(), 0, size);
+  Tensor tensor;
+  tensor.dtype_ = dtype;
+  tensor.writable_ = true;
+  tensor.shape_ = std::move(shape);
+  tensor.elements_ = count;
+  tensor.bytes_ = {data.get(), size};
+  tensor.keeper_ = std::move(data);
+  return tensor;
+}
+
+Result<Tensor> Tensor::over(DType dtype, Shape shape, std::span<const std::byte> bytes, std::shared_ptr<const void> keeper) {
+  const std::size_t alignment = element_bytes(dtype);
+  if (alignment > 1 && reinterpret_cast<std::uintptr_t>(bytes.data()) % alignment != 0) return copy(dtype, std::move(shape), bytes);
+  TRY(const std::size_t count, elements(shape));
+  TRY_VOID(check_size(dtype, shape, count, bytes));
+  Tensor tensor;
+  tensor.dtype_ = dtype;
+  tensor.shape_ = std::move(shape);
+  tensor.elements_ = count;
+  tensor.bytes_ = bytes;
+  tensor.keeper_ = std::move(keeper);
+  return tensor;
+}
+
+Result<Tensor> Tensor::copy(DType dtype, Shape shape, std::span<const std::byte> bytes) {
+  TRY(const std::size_t count, elements(shape));
+  TRY_VOID(check_size(dtype, shape, count, bytes));
+  TRY(std::shared_ptr<std::byte> data, memory(bytes.size()));
+  if (!bytes.empty()) std::memcpy(data.get(), bytes.data(), bytes.size());
+  Tensor tensor;
+  tensor.dtype_ = dtype;
+  tensor.writable_ = true;
+  tensor.shape_ = std::move(shape);
+  tensor.elements_ = count;
+  tensor.bytes_ = {data.get(), bytes.size()};
+  tensor.keeper_ = std::move(data);
+  return tensor;
+}
+
+Result<Tensor> Tensor::of_strings(Shape shape, std::span<const std::string> items) {
+  TRY(const std::size_t count, elements(shape));
+  if (count != items.size()) {
+    return Error(Code::kInvalid,
+                 "shape " + to_string(shape) + " takes " + std::to_string(count) + " items, not " + std::to_string(items.size()));
+  }
+  auto encoded = std::make_shared<std::string>();
+  std::size_t size = 0;
+  for (const std::string& item : items) size += 4 + item.size();
+  encoded->reserve(size);
+  for (const std::string& item : items) {
+    if (item.size() > std::numeric_limits<std::uint32_t>::max())
+      return Error(Code::kInvalid, "a BYTES element is larger than 4 GiB");
+    const auto length = static_cast<std::uint32_t>(item.size());
+    char prefix[4];
+    std::memcpy(prefix, &length, 4);
+    encoded->append(prefix, 4).append(item);
+  }
+  const auto bytes = std::as_bytes(std::span<const char>(*encoded));
+  return over(DType::kBytes, std::move(shape), bytes, std::move(encoded));
+}
+
+std::span<std::byte> Tensor::mutable_bytes() {
+  CHECK(writable_ || bytes_.empty());
+  return {const_cast<std::byte*>(bytes_.data()), bytes_.size()};
+}
+
+std::vector<std::string_view> Tensor::strings() const {
+  CHECK(dtype_ == DType::kBytes);
+  std::vector<std::string_view> out;
+  out.reserve(elements_);
+  const std::byte* at = bytes_.data();
+  for (std::size_t i = 0; i < elements_; ++i) {
+    const std::uint32_t length = length_at(at);
+    out.emplace_back(reinterpret_cast<const char*>(at + 4), length);
+    at += 4 + length;
+  }
+  return out;
+}
+
+Result<Tensor> Tensor::reshaped(Shape shape) const {
+  TRY(const std::size_t count, elements(shape));
+  if (count != elements_) {
+    return Error(Code::kInvalid, "shape " + to_string(shape_) + " cannot become " + to_string(shape));
+  }
+  Tensor tensor = *this;
+  tensor.shape_ = std::move(shape);
+  return tensor;
+}
+
+}  // namespace varda::tensor
