@@ -13,6 +13,7 @@ find_package(GTest REQUIRED)
 find_package(Threads REQUIRED)
 
 set_property(GLOBAL PROPERTY VARDA_ROOMS "")
+add_custom_target(unit_tests)  # every room's test program
 
 function(varda_room name)
   cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;TEST_DEPS;TEST_LIBS;SUBDIRS" ${ARGN})
@@ -61,6 +62,7 @@ function(varda_room name)
       endif()
     endforeach()
     add_test(NAME ${name} COMMAND ${name}_test)
+    add_dependencies(unit_tests ${name}_test)
     set_tests_properties(${name} PROPERTIES TIMEOUT 300)
   endif()
 

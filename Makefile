@@ -1,0 +1,60 @@
+# The two commands: `make demo` and `make test`. Everything but `make deps` runs as an ordinary user.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+JOBS ?= $(shell nproc)
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
+
+.PHONY: help deps deps-if-missing build dev asan tsan demo test unit sanitize conformance e2e bench fuzz soak format format-check crds clean
+
+help:            ## what there is
+	@grep -hE '^[a-z-]+: .*##|^[a-z-]+: *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
+
+deps:            ## install what is missing (root for Debian packages)
+	@bash scripts/deps.sh
+
+deps-if-missing:
+	@bash scripts/deps.sh --check >/dev/null 2>&1 || bash scripts/deps.sh
+
+build: deps-if-missing  ## release binaries in build/release/bin
+	@[ -f build/release/build.ninja ] || cmake --preset release >/dev/null
+	@ninja -C build/release -j $(JOBS) --quiet
+
+demo: build      ## the main job on this machine, narrated
+	@python3 scripts/demo.py
+
+test: build      ## everything: unit tests, sanitizers, conformance, end to end
+	@bash scripts/test.sh
+
+unit: build      ## unit tests of the release build
+	@ctest --test-dir build/release --output-on-failure -j $(JOBS)
+
+sanitize: deps-if-missing  ## ASan+UBSan over all unit tests, TSan over runtime, net and store
+	@bash scripts/test.sh sanitize
+
+conformance: build  ## recorded kube-apiserver answers against the embedded API server
+	@bash scripts/test.sh conformance
+
+e2e: build       ## real processes and clients
+	@bash scripts/test.sh e2e
+
+bench: build     ## figures, as tables beside their references
+	@bash scripts/bench.sh
+
+fuzz: deps-if-missing  ## every fuzz target for FUZZ_SECONDS (default 60) each
+	@bash scripts/fuzz.sh
+
+soak: build      ## long campaigns: SIGKILL at many moments
+	@bash scripts/test.sh soak
+
+crds: build      ## regenerate deploy/crds and docs/reference from the C++ types
+	@build/release/bin/varda generate --root .
+
+format:          ## clang-format over our sources
+	@git ls-files '*.h' '*.cc' | xargs clang-format-14 -i
+
+format-check:
+	@git ls-files '*.h' '*.cc' | xargs clang-format-14 --dry-run --Werror
+
+clean:
+	rm -rf build

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Installs what building, testing and the demo need: Debian packages (as root), and, as whoever runs it, ONNX Runtime and an old kubectl
+# below .deps/ of this checkout. Idempotent; quick when nothing is missing. `--check` only says what is missing (exit 1).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=(
+  g++ cmake ninja-build ccache mold pkg-config make git ca-certificates curl
+  libboost1.81-dev libboost-json1.81-dev libssl-dev libnghttp2-dev libsimdjson-dev libyaml-cpp-dev
+  libsqlite3-dev libarchive-dev libzstd-dev zlib1g-dev libre2-dev libspng-dev libcli11-dev libspdlog-dev libfmt-dev
+  libgtest-dev libgmock-dev libbenchmark-dev clang-14 libclang-rt-14-dev clang-format-14 python3 npm
+)
+
+missing() {
+  local name
+  for name in "${packages[@]}"; do
+    # npm may have come with a Node.js that no package owns.
+    [ "$name" = npm ] && command -v npm >/dev/null && continue
+    dpkg-query -W -f '${db:Status-Status}\n' "$name" 2>/dev/null | grep -qx installed || echo "$name"
+  done
+}
+
+kubectl_wanted() { ! [ -x .deps/kubectl/usr/bin/kubectl ]; }
+onnxruntime_wanted() { ! { compgen -G '.deps/onnxruntime/lib/libonnxruntime.so*' >/dev/null && [ -d .deps/onnxruntime/include ]; }; }
+
+mapfile -t lacking < <(missing)
+if [ "${1:-}" = --check ]; then
+  [ ${#lacking[@]} -eq 0 ] || { echo "missing packages: ${lacking[*]}"; exit 1; }
+  if kubectl_wanted; then echo "missing: Debian's kubectl in .deps"; exit 1; fi
+  if onnxruntime_wanted; then echo "missing: ONNX Runtime in .deps"; exit 1; fi
+  exit 0
+fi
+
+if [ ${#lacking[@]} -gt 0 ]; then
+  if [ "$(id -u)" -ne 0 ]; then
+    echo "These Debian packages are missing and need root to install:" >&2
+    echo "  apt-get install ${lacking[*]}" >&2
+    echo "Run 'make deps' once as root, then go on as an ordinary user." >&2
+    exit 1
+  fi
+  echo "installing: ${lacking[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq
+  apt-get install -y -qq --no-install-recommends "${lacking[@]}" >/dev/null
+fi
+
+mkdir -p .deps
+# Unpacked rather than installed: other packages bring a kubectl of their own that would be in its way.
+if kubectl_wanted; then
+  echo "fetching Debian's kubectl"
+  apt-cache show kubernetes-client >/dev/null 2>&1 || apt-get update -qq
+  scratch=$(mktemp -d)
+  trap 'rm -rf "$scratch"' EXIT
+  # apt fetches as its own user where it can.
+  chmod 0777 "$scratch"
+  (cd "$scratch" && apt-get download -qq kubernetes-client >/dev/null)
+  rm -rf .deps/kubectl
+  dpkg-deb -x "$scratch"/kubernetes-client_*.deb .deps/kubectl
+fi
+if onnxruntime_wanted; then
+  echo "fetching ONNX Runtime"
+  bash scripts/onnxruntime.sh
+fi
+echo "dependencies are in place"

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The test stages, each with its time: unit, sanitize, conformance, e2e; `soak` only on request. With no argument: all but soak.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+jobs=${JOBS:-$(nproc)}
+export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
+
+configure() { [ -f "build/$1/build.ninja" ] || cmake --preset "$1" >/dev/null; }
+
+unit() { ctest --test-dir build/release --output-on-failure -j "$jobs"; }
+
+sanitize() {
+  configure asan
+  ninja -C build/asan -j "$jobs" --quiet unit_tests
+  ctest --test-dir build/asan --output-on-failure -j "$jobs" -LE structure
+  configure tsan
+  ninja -C build/tsan -j "$jobs" --quiet net_test store_test runtime_test
+  ctest --test-dir build/tsan --output-on-failure -j "$jobs" -R '^(net|store|runtime)$'
+}
+
+conformance() { python3 tests/conformance/run.py; }
+
+e2e() { VARDA_BIN="$PWD/build/release/bin" python3 -m unittest discover -s tests/e2e -p '*_test.py' -v; }
+
+soak() { VARDA_SOAK=1 e2e; }
+
+stages=("$@")
+[ ${#stages[@]} -gt 0 ] || stages=(unit sanitize conformance e2e)
+for stage in "${stages[@]}"; do
+  begin=$SECONDS
+  echo "--- $stage"
+  "$stage"
+  echo "--- $stage took $((SECONDS - begin)) s"
+done

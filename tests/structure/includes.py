@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Arrows point down only: every #include of a room names itself, one of the rooms it declares, or the standard library.
+
+Reads rooms.txt of a build directory ("room: deps | test deps") and the sources. Also: a third-party header stands in .cc files of one
+room only (libraries with several faces are listed below with a room each), internal/ headers stay inside their room, and nothing throws.
+"""
+import pathlib, re, sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.M)
+# Third-party headers by the first part of their path; the room that may include them. OpenSSL has one room a face.
+THIRD_PARTY = {
+    'spdlog': {'base'}, 'fmt': {'base'}, 'simdjson.h': {'codec'}, 'yaml-cpp': {'codec'}, 'archive.h': {'codec'}, 'archive_entry.h': {'codec'},
+    'zstd.h': {'codec'}, 'zlib.h': {'codec'}, 'boost/json': {'codec'}, 'boost/asio': {'net'}, 'boost/beast': {'net'}, 'nghttp2': {'net'},
+    'openssl/evp.h': {'codec', 'net'}, 'openssl/crypto.h': {'codec', 'net'}, 'openssl': {'net'}, 'sqlite3.h': {'store'}, 're2': {'apiserver'},
+    'CLI': {'apps'}, 'spng.h': {'oip'}, 'onnxruntime_c_api.h': {'plugins'}, 'boost': {'net', 'codec'},
+}
+
+
+def main(build):
+    rooms, problems, checked = {}, [], 0
+    for line in (pathlib.Path(build) / 'rooms.txt').read_text().splitlines():
+        name, deps = line.split(':', 1)
+        plain, _, test = deps.partition('|')
+        rooms[name] = (set(re.split(r'[;\s]+', plain.strip())) - {''}, set(re.split(r'[;\s]+', test.strip())) - {''})
+
+    # A room's declared rooms, and what these stand on: CMake links them along, so a header of theirs may be needed.
+    def below(name):
+        seen, todo = set(), [name]
+        while todo:
+            for dep in rooms[todo.pop()][0]:
+                if dep not in seen:
+                    seen.add(dep)
+                    todo.append(dep)
+        return seen
+
+    for name in rooms:
+        if name in below(name):
+            problems.append('room %s stands on itself' % name)
+
+    for path in sorted(p for top in ('src', 'apps', 'plugins') for p in (ROOT / top).rglob('*') if p.suffix in ('.h', '.cc')):
+        relative = path.relative_to(ROOT)
+        room = relative.parts[1] if relative.parts[0] == 'src' else relative.parts[0]
+        in_src = relative.parts[0] == 'src'
+        if in_src and room not in rooms:
+            problems.append('%s: folder src/%s is no room (no varda_room in a CMakeLists.txt)' % (relative, room))
+            continue
+        is_test = path.name.endswith('_test.cc') or 'testing' in relative.parts
+        text = path.read_text()
+        checked += 1
+        if in_src and re.search(r'^\s*throw\b', text, re.M):
+            problems.append('%s: throws; return an Error instead' % relative)
+        for kind, header in INCLUDE.findall(text):
+            first = header.split('/')[0]
+            if kind == '"' and first in rooms:
+                allowed = rooms[room][0] | ({*rooms[room][1]} if is_test else set()) | {room} if in_src else set(rooms)
+                if first not in allowed:
+                    problems.append('%s includes "%s", but %s does not declare room %s' % (relative, header, room, first))
+                if '/internal/' in header and first != room:
+                    problems.append('%s includes "%s", which is internal to room %s' % (relative, header, first))
+                if '/testing/' in header and not is_test and relative.parts[0] == 'src':
+                    problems.append('%s includes "%s", which is for tests only' % (relative, header))
+            elif kind == '"' and in_src and not (path.parent / header).exists():
+                problems.append('%s includes "%s": name the room ("room/file.h")' % (relative, header))
+            elif kind == '<':
+                for prefix in sorted(THIRD_PARTY, key=len, reverse=True):
+                    if header == prefix or header.startswith(prefix + '/'):
+                        if room not in THIRD_PARTY[prefix]:
+                            problems.append('%s includes <%s>, which belongs to room %s' % (relative, header, '/'.join(sorted(THIRD_PARTY[prefix]))))
+                        elif path.suffix == '.h' and 'internal' not in relative.parts and in_src:
+                            problems.append('%s includes <%s>: third-party headers stay in .cc files and internal/' % (relative, header))
+                        break
+    for p in problems:
+        print(p)
+    print('%d files of %d rooms checked, %d problems' % (checked, len(rooms), len(problems)))
+    return 1 if problems else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else ROOT / 'build/release'))

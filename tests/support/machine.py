@@ -1,0 +1,285 @@
+"""A whole Varda on this machine, driven from outside: what the demo and the end-to-end tests share.
+
+Only the Python standard library, the built programs and a real kubectl. Every Machine has its own data directory and free ports.
+"""
+import contextlib, functools, http.client, http.server, json, os, pathlib, signal, subprocess, sys, tempfile, threading, time, urllib.parse
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get('VARDA_BIN', ROOT / 'build/release/bin'))
+VARDA = str(BIN / 'varda')
+KUBECTL = os.environ.get('VARDA_KUBECTL', str(ROOT / '.deps/kubectl/usr/bin/kubectl'))
+DIGITS = ROOT / 'examples/digits'
+
+
+class Failed(Exception):
+    """A step did not hold."""
+
+
+def wait_until(what, probe, timeout=60, every=0.05):
+    """The first true value of probe(); Failed names `what` and the last value or error seen."""
+    end, last = time.monotonic() + timeout, None
+    while time.monotonic() < end:
+        try:
+            last = probe()
+            if last:
+                return last
+        except (Failed, OSError, http.client.HTTPException, subprocess.SubprocessError, json.JSONDecodeError) as e:
+            last = e
+        time.sleep(every)
+    raise Failed('%s: not within %d s (last: %s)' % (what, timeout, str(last)[:2000]))
+
+
+def processes_below(directory):
+    """{pid: command} of every running process that works for a data directory: by working directory or by its command line."""
+    directory = str(directory)
+    found = {}
+    for entry in os.listdir('/proc'):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            with open('/proc/%s/stat' % entry) as f:
+                if f.read().rsplit(')', 1)[1].split()[0] == 'Z':
+                    continue
+            command = open('/proc/%s/cmdline' % entry, 'rb').read().replace(b'\0', b' ').decode(errors='replace').strip()
+            environment = open('/proc/%s/environ' % entry, 'rb').read().decode(errors='replace').split('\0')
+            cwd = os.readlink('/proc/%s/cwd' % entry)
+            ours = cwd.startswith(directory + '/') or any(e.startswith('VARDA_') and directory in e for e in environment)
+            if ours or ('varda' in command.split(' ')[0] and directory in command):
+                found[int(entry)] = command
+    return found
+
+
+class FileServer:
+    """A plain HTTP file server over a directory, which can go away and come back on the same port."""
+
+    def __init__(self, directory):
+        self.directory, self.port, self.requests, self.server = str(directory), 0, [], None
+        self.start()
+
+    def start(self):
+        outer = self
+
+        class Handler(http.server.SimpleHTTPRequestHandler):
+            def log_message(self, *args):
+                outer.requests.append(self.path)
+
+        self.server = http.server.ThreadingHTTPServer(('127.0.0.1', self.port), functools.partial(Handler, directory=self.directory))
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def url(self, name):
+        return 'http://127.0.0.1:%d/%s' % (self.port, name)
+
+    def stop(self):
+        if self.server:
+            self.server.shutdown()
+            self.server.server_close()
+            self.server = None
+
+
+class Machine:
+    def __init__(self, data_dir=None, nodes=(), log=None):
+        self.own = data_dir is None
+        self.dir = pathlib.Path(data_dir or tempfile.mkdtemp(prefix='varda-'))
+        self.nodes, self.log = list(nodes), log
+        self.kubeconfig = str(self.dir / 'kubeconfig')
+
+    # ---- the programs
+    def up(self, *extra, timeout=60):
+        """`varda up --detach`; returns what it printed."""
+        command = [VARDA, 'up', '--data-dir', str(self.dir), '--listen', '127.0.0.1:0', '--detach']
+        for node in self.nodes:
+            command += ['--node', node]
+        return self.run(command + list(extra), timeout=timeout)
+
+    def down(self, timeout=60):
+        return self.run([VARDA, 'down', '--data-dir', str(self.dir)], timeout=timeout)
+
+    def run(self, command, check=True, timeout=120, input=None, env=None):
+        environment = dict(os.environ, KUBECONFIG=self.kubeconfig, HOME=str(self.dir), **(env or {}))
+        done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=timeout, input=input, env=environment)
+        if check and done.returncode != 0:
+            raise Failed('%s: exit %d\n%s%s' % (' '.join(map(str, command)), done.returncode, done.stdout, done.stderr))
+        return done.stdout if check else done
+
+    def kubectl(self, *args, **kw):
+        return self.run([KUBECTL, '--cache-dir', str(self.dir / 'kubectl-cache'), *args], **kw)
+
+    def varda(self, *args, **kw):
+        return self.run([VARDA, *args], **kw)
+
+    def get(self, *args):
+        return json.loads(self.kubectl('get', *args, '-o', 'json'))
+
+    def model(self, name):
+        return self.get('inferencemodel', name)
+
+    # ---- state
+    def processes(self):
+        return processes_below(self.dir)
+
+    def pods(self, selector=None):
+        return self.get('pods', *(['-l', selector] if selector else []))['items']
+
+    def condition(self, name, kind):
+        for c in self.model(name).get('status', {}).get('conditions', []):
+            if c['type'] == kind:
+                return c
+        return {}
+
+    def ready(self, name, version=None, timeout=60):
+        """Waits until the model is Ready (and serves `version`, and has observed its spec); returns the object."""
+        def probe():
+            m = self.model(name)
+            s = m.get('status', {})
+            good = any(c['type'] == 'Ready' and c['status'] == 'True' for c in s.get('conditions', []))
+            fresh = s.get('observedGeneration') == m['metadata']['generation']
+            return m if good and fresh and s.get('url') and (version is None or s.get('servingVersion') == version) else None
+        return wait_until('InferenceModel %s Ready%s' % (name, ' with version ' + version if version else ''), probe, timeout)
+
+    def kill_everything(self):
+        """SIGKILL to every process that works for this machine, at once."""
+        victims = self.processes()
+        for pid in victims:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        wait_until('all processes gone', lambda: not self.processes(), 20)
+        return victims
+
+    def close(self):
+        with contextlib.suppress(Exception):
+            self.down()
+        with contextlib.suppress(Exception):
+            if self.processes():
+                self.kill_everything()
+        if self.own:
+            import shutil
+            shutil.rmtree(self.dir, ignore_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if error is not None and not isinstance(error, KeyboardInterrupt):
+            self.show_logs()
+        self.close()
+
+    def show_logs(self, lines=40):
+        for path in sorted(self.dir.glob('logs/*.log')) + sorted(self.dir.glob('nodes/*/agent.log')) + \
+                sorted(self.dir.glob('nodes/*/data/pods/*/*.log')):
+            with contextlib.suppress(OSError):
+                text = path.read_text(errors='replace').splitlines()[-lines:]
+                print('--- last lines of %s' % path, *text, sep='\n', file=sys.stderr)
+
+
+def inference_model(name, layer, versions, target, node=None, port=8080, replicas=1, **more):
+    """The manifest of the README's shape. versions: [(version, url, sha256)]"""
+    spec = {'modelName': name, 'deployToLayer': layer, 'frameworkType': 'onnx', 'targetVersion': target, 'servingPort': port, 'replicas': replicas,
+            'manifest': [{'version': v, 'downloadURL': u, 'sha256sum': s} for v, u, s in versions]}
+    if node:
+        spec['nodeName'] = node
+    spec.update(more)
+    return {'apiVersion': 'ai.kubeedge.io/v1alpha1', 'kind': 'InferenceModel', 'metadata': {'name': name}, 'spec': spec}
+
+
+def pack(machine, version, out):
+    """`varda pack` of an example version; returns its sha256."""
+    text = machine.varda('pack', DIGITS / 'models' / version, '--version-name', version, '-o', out)
+    for line in text.splitlines():
+        if 'sha256sum' in line:
+            return line.split('sha256sum:')[1].split(',')[0].strip(" '\"}")
+    raise Failed('varda pack printed no sha256sum:\n' + text)
+
+
+def read_idx(path):
+    """An IDX file (the format of the MNIST database): (shape, bytes)."""
+    data = pathlib.Path(path).read_bytes()
+    rank = data[3]
+    shape = [int.from_bytes(data[4 + 4 * i:8 + 4 * i], 'big') for i in range(rank)]
+    return shape, data[4 + 4 * rank:]
+
+
+class Client:
+    """Sends inference requests over one keep-alive connection and remembers how each went."""
+
+    def __init__(self, url, model, images):
+        self.address, self.model, self.images = urllib.parse.urlsplit(url).netloc, model, images
+        self.connection, self.at = None, 0
+        self.samples = []  # (time, seconds, error or None, version)
+
+    def metadata(self):
+        c = http.client.HTTPConnection(self.address, timeout=10)
+        c.request('GET', '/v2/models/%s' % self.model)
+        r = c.getresponse()
+        body = r.read()
+        c.close()
+        if r.status != 200:
+            raise Failed('metadata: HTTP %d %s' % (r.status, body[:200]))
+        return json.loads(body)
+
+    def prepare(self):
+        first = self.metadata()['inputs'][0]
+        shape = [1] + [d for d in first['shape'][1:]]
+        self.bodies = [json.dumps({'inputs': [{'name': first['name'], 'shape': shape, 'datatype': first['datatype'],
+                                               'data': [float(v) for v in image]}]}) for image in self.images]
+
+    def one(self):
+        """One request; True if it was answered 200."""
+        begin, error, version = time.monotonic(), None, None
+        try:
+            if self.connection is None:
+                self.connection = http.client.HTTPConnection(self.address, timeout=10)
+            self.connection.request('POST', '/v2/models/%s/infer' % self.model, body=self.bodies[self.at % len(self.bodies)],
+                                    headers={'Content-Type': 'application/json'})
+            r = self.connection.getresponse()
+            body = r.read()
+            if r.status != 200:
+                error = 'HTTP %d %s' % (r.status, body[:200])
+            else:
+                version = json.loads(body).get('model_version')
+            if r.will_close:
+                self.connection.close()
+                self.connection = None
+        except (OSError, http.client.HTTPException, ValueError) as e:
+            error = repr(e)
+            if self.connection:
+                self.connection.close()
+            self.connection = None
+        self.at += 1
+        self.samples.append((begin, time.monotonic() - begin, error, version))
+        return error is None
+
+
+class Load:
+    """Client threads that keep sending until stopped."""
+
+    def __init__(self, url, model, images, clients=2):
+        self.stopping = threading.Event()
+        self.clients = [Client(url, model, images) for _ in range(clients)]
+        for c in self.clients:
+            c.prepare()
+        self.threads = [threading.Thread(target=self.work, args=(c,), daemon=True) for c in self.clients]
+        for t in self.threads:
+            t.start()
+
+    def work(self, client):
+        while not self.stopping.is_set():
+            client.one()
+
+    def stop(self):
+        self.stopping.set()
+        for t in self.threads:
+            t.join(30)
+        return self.samples()
+
+    def samples(self, since=0, until=float('inf')):
+        return sorted(s for c in self.clients for s in list(c.samples) if since <= s[0] < until)
+
+
+def failures(samples):
+    return [s for s in samples if s[2]]
+
+
+def percentile(samples, p):
+    values = sorted(s[1] for s in samples)
+    return values[min(len(values) - 1, int(len(values) * p / 100))] if values else float('nan')
