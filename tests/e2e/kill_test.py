@@ -1,0 +1,147 @@
+"""SIGKILL at seeded moments, while objects are written, versions installed and targets switched.
+
+After every kill: each acknowledged write is there, no artifact is half there, no server runs twice; at the end all converges.
+VARDA_KILLS sets how many (default 50; 1000 with VARDA_SOAK=1), VARDA_SEED the seed.
+"""
+import collections, contextlib, json, os, pathlib, random, shutil, signal, sys, tempfile, threading, time, unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+import machine as m  # noqa: E402
+
+KILLS = int(os.environ.get('VARDA_KILLS', 1000 if os.environ.get('VARDA_SOAK') else 50))
+SEED = int(os.environ.get('VARDA_SEED', 20))
+
+
+class Writer(threading.Thread):
+    """Creates config maps one after the other and remembers what was acknowledged."""
+
+    def __init__(self, varda):
+        super().__init__(daemon=True)
+        self.varda, self.stopping, self.acknowledged, self.number = varda, threading.Event(), set(), 0
+
+    def run(self):
+        import http.client, ssl
+        connection = None
+        while not self.stopping.is_set():
+            try:
+                if connection is None:
+                    # Read anew each time: after a restart the address may be another.
+                    text = pathlib.Path(self.varda.kubeconfig).read_text()
+                    server = text.split('server:')[1].split()[0].strip('"\'')
+                    token = text.split('token:')[1].split()[0].strip('"\'')
+                    connection = http.client.HTTPSConnection(server.split('//')[1], timeout=5, context=ssl._create_unverified_context())
+                name = 'w-%d' % self.number
+                self.number += 1
+                body = json.dumps({'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': name}, 'data': {'n': name}})
+                connection.request('POST', '/api/v1/namespaces/default/configmaps', body,
+                                   {'Authorization': 'Bearer ' + token, 'Content-Type': 'application/json'})
+                r = connection.getresponse()
+                r.read()
+                if r.status == 201:
+                    self.acknowledged.add(name)
+            except (OSError, http.client.HTTPException, IndexError):
+                connection = None
+                time.sleep(0.02)
+
+
+class Kills(unittest.TestCase):
+    def test_sigkill_at_seeded_moments_loses_doubles_and_leaks_nothing(self):
+        rng = random.Random(SEED)
+        work = pathlib.Path(tempfile.mkdtemp(prefix='varda-kill-'))
+        self.addCleanup(shutil.rmtree, work, ignore_errors=True)
+        (work / 'www').mkdir()
+        files = m.FileServer(work / 'www')
+        self.addCleanup(files.stop)
+        with m.Machine(work / 'data', nodes=['cloud=cloud', 'edge0=edge']) as varda:
+            varda.up()
+            entries = []
+            for v in ('3', '4'):
+                out = work / 'www' / ('digits-%s.tar.gz' % v)
+                entries.append((v, files.url(out.name), m.pack(varda, v, out)))
+            content = {sha: {p.name: p.read_bytes() for p in (m.DIGITS / 'models' / v).iterdir() if p.is_file()} for v, _, sha in entries}
+            varda.kubectl('apply', '-f', '-', input=json.dumps(m.inference_model('digits', 'edge', entries, '3', node='edge0')))
+            varda.ready('digits', '3')
+            varda.kubectl('apply', '-f', '-', input=json.dumps(m.inference_model('web', 'cloud', entries, '3', replicas=2)))
+            varda.ready('web', '3')
+            writer = Writer(varda)
+            writer.start()
+            target = {'digits': '3', 'web': '3'}
+            kinds = collections.Counter()
+            for round_number in range(KILLS):
+                what = rng.choice(['control', 'control', 'edge0', 'edge0', 'cloud', 'server', 'everything'])
+                kinds[what] += 1
+                with self.subTest(round=round_number, seed=SEED, kill=what):
+                    act = rng.choice(['switch', 'switch', 'reinstall', 'web'])
+                    with contextlib.suppress(m.Failed):  # the kill may hit the command itself
+                        if act == 'switch':
+                            wanted = '4' if target['digits'] == '3' else '3'
+                            varda.kubectl('patch', 'inferencemodel', 'digits', '--type=merge', '-p', json.dumps({'spec': {'targetVersion': wanted}}))
+                            target['digits'] = wanted
+                        elif act == 'web':
+                            wanted = '4' if target['web'] == '3' else '3'
+                            varda.kubectl('patch', 'inferencemodel', 'web', '--type=merge', '-p', json.dumps({'spec': {'targetVersion': wanted}}))
+                            target['web'] = wanted
+                        else:
+                            # A model that comes and goes: installs and removals under fire.
+                            if rng.random() < 0.5:
+                                varda.kubectl('apply', '-f', '-', input=json.dumps(m.inference_model('extra', 'edge', entries, '3', node='edge0', port=8085)))
+                            else:
+                                varda.kubectl('delete', 'inferencemodel', 'extra', '--ignore-not-found', '--wait=false')
+                    time.sleep(rng.random() * 0.4)
+                    self.kill(varda, what)
+                    if what in ('control', 'everything'):
+                        varda.up()
+                    self.check_artifacts(work, content)
+                    self.check_not_doubled(varda)
+            writer.stopping.set()
+            writer.join(20)
+            print('kills: %s, %d acknowledged writes' % (dict(kinds), len(writer.acknowledged)), file=sys.stderr)
+            self.assertGreater(len(writer.acknowledged), KILLS)
+            there = {c['metadata']['name'] for c in varda.get('configmaps')['items']}
+            self.assertEqual(writer.acknowledged - there, set())
+            varda.kubectl('delete', 'inferencemodel', 'extra', '--ignore-not-found')
+            for name in ('digits', 'web'):
+                url = varda.ready(name, target[name], timeout=120)['status']['url']
+                c = m.Client(url, name, [bytes(64)])
+                c.prepare()
+                m.wait_until('an answer of ' + name, c.one)
+            m.wait_until('as many servers as pods', lambda: len(self.servers(varda)) == len(varda.pods()) == 3, 60)
+            varda.down()
+            self.assertEqual(varda.processes(), {})
+
+    def kill(self, varda, what):
+        processes = varda.processes()
+        if what == 'control':
+            victims = [p for p, c in processes.items() if ' up ' in c]
+        elif what in ('edge0', 'cloud'):
+            victims = [p for p, c in processes.items() if ' agent ' in c and what in c.split()]
+        elif what == 'server':
+            victims = sorted(self.servers(varda))[:1]
+        else:
+            victims = list(processes)
+        for pid in victims:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    @staticmethod
+    def servers(varda):
+        return {p: c for p, c in varda.processes().items() if 'varda-serve' in c.split(' ')[0]}
+
+    def check_not_doubled(self, varda):
+        """No two servers for one pod: they would share a working directory."""
+        places = collections.defaultdict(list)
+        for pid in self.servers(varda):
+            with contextlib.suppress(OSError):
+                places[os.readlink('/proc/%d/cwd' % pid)].append(pid)
+        self.assertFalse({k: v for k, v in places.items() if len(v) > 1})
+
+    def check_artifacts(self, work, content):
+        """What lies under its digest is complete."""
+        for path in (work / 'data/nodes').rglob('*'):
+            if path.name in content and path.is_dir() and 'scratch' not in path.parts:
+                with contextlib.suppress(FileNotFoundError):  # evicted meanwhile
+                    self.assertEqual({p.name: p.read_bytes() for p in path.iterdir() if p.is_file()}, content[path.name])
+
+
+if __name__ == '__main__':
+    unittest.main()

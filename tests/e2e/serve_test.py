@@ -1,0 +1,195 @@
+"""One model on one machine, from outside: what users do with an InferenceModel, with real processes and a real kubectl."""
+import json, os, pathlib, shutil, signal, sys, tempfile, time, unittest, urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+import machine as m  # noqa: E402
+
+
+class Serving(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
+        (cls.work / 'www').mkdir()
+        cls.files = m.FileServer(cls.work / 'www')
+        cls.varda = m.Machine(cls.work / 'data', nodes=['cloud=cloud', 'edge0=edge', 'edge1=edge'])
+        cls.varda.up()
+        cls.entries = []
+        for v in ('3', '4'):
+            out = cls.work / 'www' / ('digits-%s.tar.gz' % v)
+            cls.entries.append((v, cls.files.url(out.name), m.pack(cls.varda, v, out)))
+        shape, pixels = m.read_idx(m.DIGITS / 'test-images.idx3-ubyte')
+        size = shape[1] * shape[2]
+        cls.images = [pixels[i * size:(i + 1) * size] for i in range(50)]
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.varda.close()
+        cls.files.stop()
+        shutil.rmtree(cls.work, ignore_errors=True)
+
+    def tearDown(self):
+        if any(e for _, e in getattr(getattr(self, '_outcome', None), 'errors', []) or []):
+            self.varda.show_logs()
+        self.varda.kubectl('delete', 'inferencemodels', '--all', check=False)
+        m.wait_until('pods of the test gone', lambda: not self.varda.pods(), 60)
+
+    def apply(self, *args, **kw):
+        manifest = m.inference_model(*args, **kw)
+        self.varda.kubectl('apply', '-f', '-', input=json.dumps(manifest))
+        return manifest
+
+    def version_of(self, name, model=None):
+        url = self.varda.model(name)['status']['url']
+        c = m.Client(url, model or name, self.images)
+        c.prepare()
+        self.assertTrue(c.one(), c.samples)
+        return c.samples[0][3]
+
+    def reason(self, name, text):
+        return m.wait_until('%s in a condition of %s' % (text, name), lambda: [
+            c for c in self.varda.model(name).get('status', {}).get('conditions', []) if c.get('reason') == text], 30)[0]
+
+    def test_edge_model_is_served_and_url_is_true_when_it_appears(self):
+        self.apply('a', 'edge', self.entries, '3', node='edge0')
+
+        def first_url():
+            s = self.varda.model('a').get('status', {})
+            return s.get('url') and s
+        status = m.wait_until('a url', first_url)
+        # Not "soon": at the moment it is there.
+        c = m.Client(status['url'], 'a', self.images)
+        c.prepare()
+        self.assertTrue(c.one(), c.samples)
+        self.assertEqual(self.varda.ready('a', '3')['status']['node'], 'edge0')
+
+    def test_target_version_switches_without_a_failed_request_and_without_a_new_pod(self):
+        self.apply('b', 'edge', self.entries, '3', node='edge0')
+        url = self.varda.ready('b', '3')['status']['url']
+        uid = self.varda.pods()[0]['metadata']['uid']
+        load = m.Load(url, 'b', self.images)
+        for target in ('4', '3', '4'):
+            self.varda.kubectl('patch', 'inferencemodel', 'b', '--type=merge', '-p', json.dumps({'spec': {'targetVersion': target}}))
+            self.varda.ready('b', target)
+        samples = load.stop()
+        self.assertEqual(m.failures(samples), [])
+        self.assertEqual(samples[-1][3], '4')
+        self.assertEqual(self.varda.pods()[0]['metadata']['uid'], uid)
+
+    def test_cloud_rollout_to_another_version_fails_no_request(self):
+        self.apply('c', 'cloud', self.entries, '3', replicas=2)
+        url = self.varda.ready('c', '3')['status']['url']
+        load = m.Load(url, 'c', self.images)
+        self.varda.kubectl('patch', 'inferencemodel', 'c', '--type=merge', '-p', '{"spec":{"targetVersion":"4"}}')
+        self.varda.ready('c', '4', timeout=120)
+        samples = load.stop()
+        self.assertEqual(m.failures(samples), [])
+        self.assertEqual(samples[-1][3], '4')
+
+    def test_wrong_digest_leaves_the_old_version_serving(self):
+        self.apply('d', 'edge', self.entries, '3', node='edge0')
+        self.varda.ready('d', '3')
+        self.apply('d', 'edge', self.entries + [('5', self.entries[0][1], 'c' * 64)], '5', node='edge0')
+        condition = self.reason('d', 'DigestMismatch')
+        self.assertIn('c' * 64, condition['message'])
+        self.assertIn(self.entries[0][2], condition['message'])
+        self.assertEqual(self.version_of('d'), '3')
+        self.assertEqual(self.varda.model('d')['status']['servingVersion'], '3')
+        self.apply('d', 'edge', self.entries, '3', node='edge0')
+        m.wait_until('the condition to clear', lambda: 'DigestMismatch' not in json.dumps(self.varda.model('d')['status']['conditions']))
+
+    def test_an_archive_that_does_not_load_leaves_the_old_version_serving(self):
+        broken = self.work / 'broken'
+        broken.mkdir(exist_ok=True)
+        (broken / 'model.onnx').write_bytes(b'this is no model')
+        out = self.work / 'www/broken.tar.gz'
+        text = self.varda.varda('pack', broken, '--version-name', '6', '-o', out)
+        sha = [w for line in text.splitlines() if 'sha256sum' in line for w in [line.split('sha256sum:')[1].split(',')[0].strip(" '\"}")]][0]
+        self.apply('e', 'edge', self.entries, '4', node='edge0')
+        self.varda.ready('e', '4')
+        self.apply('e', 'edge', self.entries + [('6', self.files.url(out.name), sha)], '6', node='edge0')
+        self.reason('e', 'LoadFailed')
+        self.assertEqual(self.version_of('e'), '4')
+        self.apply('e', 'edge', self.entries, '4', node='edge0')
+        m.wait_until('the condition to clear', lambda: 'LoadFailed' not in json.dumps(self.varda.model('e')['status']['conditions']))
+
+    def test_two_edge_models_on_one_port_the_second_is_told_who_has_it(self):
+        self.apply('f1', 'edge', self.entries, '3', node='edge0', port=8090)
+        self.varda.ready('f1', '3')
+        self.apply('f2', 'edge', self.entries, '3', node='edge0', port=8090)
+        self.assertIn('f1', self.reason('f2', 'PortInUse')['message'])
+        self.varda.kubectl('delete', 'inferencemodel', 'f1')
+        self.varda.ready('f2', '3')
+
+    def test_model_moves_between_nodes_and_layers(self):
+        self.apply('g', 'edge', self.entries, '3', node='edge0')
+        first = self.varda.ready('g', '3')['status']['url']
+        self.apply('g', 'edge', self.entries, '3', node='edge1')
+        m.wait_until('g on edge1', lambda: self.varda.model('g')['status'].get('node') == 'edge1' and self.varda.ready('g', '3'))
+        self.assertNotEqual(self.varda.model('g')['status']['url'], first)
+        m.wait_until('files gone from edge0', lambda: not list((self.work / 'data/nodes/edge0/data/models').glob('*/g')))
+        self.varda.kubectl('patch', 'inferencemodel', 'g', '--type=merge', '-p', '{"spec":{"deployToLayer":"cloud","nodeName":null}}')
+        m.wait_until('a deployment', lambda: self.varda.get('deployments')['items'])
+        self.varda.ready('g', '3')
+        self.assertEqual(self.version_of('g'), '3')
+        m.wait_until('files gone from edge1', lambda: not list((self.work / 'data/nodes/edge1/data/models').glob('*/g')))
+
+    def test_replicas_zero_stops_serving_and_keeps_the_files(self):
+        self.apply('h', 'edge', self.entries, '3', node='edge0')
+        self.varda.ready('h', '3')
+        self.varda.kubectl('scale', 'inferencemodel', 'h', '--replicas=0')
+        m.wait_until('no pod', lambda: not self.varda.pods())
+        self.assertTrue(list((self.work / 'data/nodes/edge0/data/models').glob('*/h/3')))
+        m.wait_until('no url', lambda: not self.varda.model('h')['status'].get('url'))
+        self.varda.kubectl('scale', 'inferencemodel', 'h', '--replicas=1')
+        self.varda.ready('h', '3')
+
+    def test_wrong_specs_are_refused_with_the_field_named(self):
+        good = m.inference_model('bad', 'edge', self.entries, '3', node='edge0')
+        cases = [({'targetVersion': '9'}, 'targetVersion'), ({'deployToLayer': 'moon'}, 'deployToLayer'), ({'servingPort': 70000}, 'servingPort'),
+                 ({'replicas': 2}, 'replicas'), ({'manifest': []}, 'manifest'),
+                 ({'manifest': [{'version': '3', 'downloadURL': 'gopher://x', 'sha256sum': 'a' * 64}]}, 'downloadURL'),
+                 ({'manifest': [{'version': '3', 'downloadURL': 'http://x/y', 'sha256sum': 'A' * 64}]}, 'sha256sum'),
+                 ({'manifest': [{'version': '../3', 'downloadURL': 'http://x/y', 'sha256sum': 'a' * 64}], 'targetVersion': '../3'}, 'version')]
+        for change, field in cases:
+            spec = dict(good['spec'], **change)
+            done = self.varda.kubectl('apply', '-f', '-', input=json.dumps(dict(good, spec=spec)), check=False)
+            self.assertNotEqual(done.returncode, 0, change)
+            self.assertIn(field, done.stderr)
+        self.assertEqual(self.varda.get('inferencemodels')['items'], [])
+
+    def test_unknown_node_waits_with_a_reason_and_converges_when_it_appears(self):
+        self.apply('i', 'edge', self.entries, '3', node='edge9')
+        self.reason('i', 'NodeNotFound')
+        self.apply('i', 'edge', self.entries, '3', node='edge1')
+        self.varda.ready('i', '3')
+
+    def test_the_image_way_runs_the_container_as_given(self):
+        self.apply('j', 'edge', self.entries, 'ignored', node='edge0', image='nobody/has-this:1', port=8100)
+        m.wait_until('the pod says why', lambda: [p for p in self.varda.pods() for c in p['status'].get('containerStatuses', [])
+                                                  if c.get('state', {}).get('waiting', {}).get('reason') == 'ImageUnsupported'])
+        self.assertFalse(self.varda.model('j')['status'].get('url'))
+
+    def test_killed_model_server_comes_back(self):
+        self.apply('k', 'edge', self.entries, '4', node='edge0')
+        self.varda.ready('k', '4')
+        pid = int(self.varda.pods()[0]['status']['containerStatuses'][0]['containerID'].split('://')[1].split('-')[0])
+        os.kill(pid, signal.SIGKILL)
+        m.wait_until('a restart', lambda: self.varda.pods()[0]['status']['containerStatuses'][0]['restartCount'] > 0)
+        self.varda.ready('k', '4')
+        m.wait_until('an answer', lambda: self.version_of('k') == '4')
+
+    def test_at_rest_nothing_is_written(self):
+        self.apply('l', 'edge', self.entries, '4', node='edge0')
+        self.apply('l-cloud', 'cloud', self.entries, '4')
+        self.varda.ready('l', '4')
+        self.varda.ready('l-cloud', '4')
+
+        def revision():
+            return int(json.loads(self.varda.kubectl('get', '--raw', '/api/v1/namespaces?limit=1'))['metadata']['resourceVersion'])
+        settled = m.wait_until('five quiet seconds', lambda: (lambda a: time.sleep(5) or revision() == a and a)(revision()), 60)
+        time.sleep(5)
+        self.assertEqual(revision(), settled)
+
+
+if __name__ == '__main__':
+    unittest.main()
