@@ -1,0 +1,83 @@
+#include "os/file_system.h"
+
+#include <atomic>
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "os/internal/posix.h"
+
+namespace varda::os {
+namespace {
+
+using internal::Descriptor;
+using internal::errno_error;
+
+constexpr std::size_t kReadPiece = 256u << 10;
+
+class RealFileLock final : public FileLock {
+ public:
+  explicit RealFileLock(Descriptor descriptor) : descriptor_(std::move(descriptor)) {}
+
+ private:
+  Descriptor descriptor_;
+};
+
+std::string pid_written_in(int fd) {
+  char text[24] = {};
+  const ssize_t count = ::pread(fd, text, sizeof(text) - 1, 0);
+  std::string pid;
+  for (ssize_t i = 0; i < count && text[i] >= '0' && text[i] <= '9'; ++i) pid += text[i];
+  return pid;
+}
+
+}  // namespace
+
+Result<std::string> read_file(FileSystem& fs, const Path& path, std::uint64_t max_bytes) {
+  TRY(std::unique_ptr<File> file, fs.open(path, Open::kRead));
+  std::string bytes;
+  for (;;) {
+    TRY(std::string piece, file->read(kReadPiece));
+    if (piece.empty()) return bytes;
+    if (bytes.size() + piece.size() > max_bytes) {
+      return Error(Code::kExhausted, "read " + path.string() + ": larger than " + std::to_string(max_bytes) + " bytes");
+    }
+    bytes += piece;
+  }
+}
+
+Status write_file_atomically(FileSystem& fs, const Path& path, std::string_view bytes, std::uint32_t mode) {
+  // The name is unique in this process; a leftover of a crashed one with the same number is simply overwritten.
+  static std::atomic<std::uint64_t> counter{0};
+  Path scratch = path;
+  scratch += ".tmp" + std::to_string(::getpid()) + "-" + std::to_string(counter.fetch_add(1));
+  const auto write = [&]() -> Status {
+    TRY(std::unique_ptr<File> file, fs.open(scratch, Open::kTruncate, mode));
+    TRY_VOID(file->write(bytes));
+    return file->sync();
+  };
+  Status written = write();
+  if (written.ok()) written = fs.rename(scratch, path);
+  if (!written.ok()) {
+    (void)fs.remove(scratch);
+    return written;
+  }
+  return fs.sync_directory(path.parent_path());
+}
+
+Result<std::unique_ptr<FileLock>> FileLock::acquire(const Path& path) {
+  Descriptor descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!descriptor.ok()) return errno_error(errno, "lock " + path.string());
+  if (internal::retry([&] { return ::flock(descriptor.get(), LOCK_EX | LOCK_NB); }) < 0) {
+    if (errno != EWOULDBLOCK) return errno_error(errno, "lock " + path.string());
+    const std::string pid = pid_written_in(descriptor.get());
+    return Error(Code::kUnavailable, path.string() + " is held by " + (pid.empty() ? "another process" : "process " + pid));
+  }
+  // The pid is a help for people only: a failure to write it changes nothing.
+  const std::string pid = std::to_string(::getpid()) + "\n";
+  if (::ftruncate(descriptor.get(), 0) == 0) (void)!::pwrite(descriptor.get(), pid.data(), pid.size(), 0);
+  return std::make_unique<RealFileLock>(std::move(descriptor));
+}
+
+}  // namespace varda::os

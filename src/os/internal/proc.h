@@ -1,0 +1,18 @@
+// What /proc/PID/stat says of a process.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <sys/types.h>
+
+namespace varda::os::internal {
+
+struct ProcStat {
+  char state = '?';  // R, S, D, Z ...
+  std::uint64_t start_ticks = 0;
+};
+
+/// Also of zombies; nothing if there is no such process.
+std::optional<ProcStat> read_proc_stat(pid_t pid);
+
+}  // namespace varda::os::internal

@@ -1,0 +1,137 @@
+#include "os/process.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <thread>
+#include <unistd.h>
+
+#include "os/internal/posix.h"
+#include "os/internal/proc.h"
+
+namespace varda::os {
+namespace {
+
+using internal::Descriptor;
+using internal::errno_error;
+
+constexpr auto kPollWithoutPidfd = std::chrono::milliseconds(50);
+
+Error gone(const ProcessId& id) { return Error(Code::kNotFound, "process " + std::to_string(id.pid) + " has ended"); }
+
+int milliseconds_left(const Context& ctx) {
+  if (!ctx.deadline()) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*ctx.deadline() - system_clock().now()).count();
+  return left < 0 ? 0 : static_cast<int>(std::min<std::int64_t>(left, 3'600'000));
+}
+
+}  // namespace
+
+std::optional<internal::ProcStat> internal::read_proc_stat(pid_t pid) {
+  if (pid <= 0) return std::nullopt;
+  char path[48];
+  std::snprintf(path, sizeof(path), "/proc/%d/stat", static_cast<int>(pid));
+  Descriptor descriptor(::open(path, O_RDONLY | O_CLOEXEC));
+  if (!descriptor.ok()) return std::nullopt;
+  char text[1024];
+  const ssize_t count = retry([&] { return ::read(descriptor.get(), text, sizeof(text) - 1); });
+  if (count <= 0) return std::nullopt;
+  text[count] = '\0';
+  // The name in field 2 may hold anything, also ')' and spaces: what follows the last ')' is regular.
+  const std::string_view line(text, static_cast<std::size_t>(count));
+  const std::size_t name_end = line.rfind(')');
+  if (name_end == std::string_view::npos || name_end + 2 >= line.size()) return std::nullopt;
+  ProcStat stat;
+  stat.state = line[name_end + 2];
+  std::size_t at = name_end + 2;
+  for (int field = 3; field < 22; ++field) {
+    at = line.find(' ', at);
+    if (at == std::string_view::npos) return std::nullopt;
+    ++at;
+  }
+  stat.start_ticks = std::strtoull(line.data() + at, nullptr, 10);
+  return stat;
+}
+
+std::optional<ProcessId> find_process(pid_t pid) {
+  const auto stat = internal::read_proc_stat(pid);
+  if (!stat || stat->state == 'Z' || stat->state == 'X') return std::nullopt;
+  return ProcessId{.pid = pid, .start_ticks = stat->start_ticks};
+}
+
+Status signal_process(const ProcessId& id, int signal, bool group) {
+  const auto stat = internal::read_proc_stat(id.pid);
+  if (group) {
+    // A group outlives its leader: its number stays taken, so it is still ours unless the pid names a new process.
+    if (stat && stat->start_ticks != id.start_ticks) return gone(id);
+    if (::kill(-id.pid, signal) == 0) return {};
+    if (errno == ESRCH) return gone(id);
+    return errno_error(errno, "signal process group " + std::to_string(id.pid));
+  }
+  if (!stat || stat->start_ticks != id.start_ticks || stat->state == 'Z') return gone(id);
+  if (::kill(id.pid, signal) == 0) return {};
+  if (errno == ESRCH) return gone(id);
+  return errno_error(errno, "signal process " + std::to_string(id.pid));
+}
+
+Status wait_for_exit(const Context& ctx, const ProcessId& id) {
+  Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, id.pid, 0)));
+  if (!alive(id)) return {};
+  if (!process.ok()) {
+    // Kernels before 5.3, or a sandbox without pidfds.
+    while (alive(id)) TRY_VOID(ctx.sleep_for(kPollWithoutPidfd));
+    return {};
+  }
+  Descriptor stop(::eventfd(0, EFD_CLOEXEC));
+  if (!stop.ok()) return errno_error(errno, "eventfd");
+  const std::stop_callback wake(ctx.stop_token(), [fd = stop.get()] {
+    const std::uint64_t one = 1;
+    (void)!::write(fd, &one, sizeof(one));
+  });
+  for (;;) {
+    pollfd fds[2] = {{.fd = process.get(), .events = POLLIN, .revents = 0}, {.fd = stop.get(), .events = POLLIN, .revents = 0}};
+    const int ready = ::poll(fds, 2, milliseconds_left(ctx));
+    if (ready < 0 && errno != EINTR) return errno_error(errno, "poll");
+    if (ready > 0 && fds[0].revents != 0) return {};
+    TRY_VOID(ctx.check());
+  }
+}
+
+Path self_path() {
+  std::error_code error;
+  Path path = std::filesystem::read_symlink("/proc/self/exe", error);
+  // A program replaced while it runs keeps its place: new children come from there.
+  constexpr std::string_view kDeleted = " (deleted)";
+  if (path.native().ends_with(kDeleted)) path = path.native().substr(0, path.native().size() - kDeleted.size());
+  return path;
+}
+
+std::stop_token stop_on_signals() {
+  static std::stop_source source;
+  static const bool started = [] {
+    ::signal(SIGPIPE, SIG_IGN);
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    std::thread([signals] {
+      int number = 0;
+      while (::sigwait(&signals, &number) != 0) continue;
+      source.request_stop();
+      // A second Ctrl-C means "now"; further SIGTERMs change nothing.
+      while (::sigwait(&signals, &number) != 0 || number != SIGINT) continue;
+      ::_exit(130);
+    }).detach();
+    return true;
+  }();
+  (void)started;
+  return source.get_token();
+}
+
+}  // namespace varda::os

@@ -1,0 +1,210 @@
+#include "os/process.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <thread>
+
+namespace varda::os {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Processes : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "process_test_XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    root_ = pattern;
+  }
+  void TearDown() override { ASSERT_TRUE(real_file_system().remove_all(root_).ok()); }
+
+  ProcessOptions shell(const std::string& script) const {
+    ProcessOptions options;
+    options.program = "/bin/sh";
+    options.arguments = {"-c", script};
+    options.environment = {{"PATH", "/usr/bin:/bin"}};
+    options.standard_output = root_ / "out";
+    return options;
+  }
+  static ExitStatus finish(const ProcessId& id) {
+    const Context ctx = Context::background().with_timeout(std::chrono::seconds(20));
+    EXPECT_TRUE(wait_for_exit(ctx, id).ok());
+    for (;;) {
+      const auto status = real_processes().poll(id).value();
+      if (status) return *status;
+      std::this_thread::yield();
+    }
+  }
+  std::string output() const { return read_file(real_file_system(), root_ / "out").value_or("<none>"); }
+  std::string run(const ProcessOptions& options) const {
+    auto id = real_processes().start(options);
+    if (!id.ok()) return id.error().message();
+    const ExitStatus status = finish(*id);
+    return output() + (status.code == 0 ? "" : "exit " + std::to_string(status.code));
+  }
+
+  Path root_;
+};
+
+TEST_F(Processes, ExitCodeAndSignalAreTold) {
+  EXPECT_EQ(finish(real_processes().start(shell("exit 7")).value()).code, 7);
+  const ProcessId id = real_processes().start(shell("sleep 60")).value();
+  EXPECT_TRUE(alive(id));
+  EXPECT_FALSE(real_processes().poll(id).value());
+  ASSERT_TRUE(signal_process(id, SIGKILL, true).ok());
+  const ExitStatus status = finish(id);
+  EXPECT_EQ(status.code, 137);
+  EXPECT_EQ(status.signal, SIGKILL);
+  EXPECT_FALSE(alive(id));
+  EXPECT_EQ(signal_process(id, SIGTERM, false).error().code(), Code::kNotFound);
+}
+
+TEST_F(Processes, FailedExecIsReturnedByStart) {
+  ProcessOptions options = shell("");
+  options.program = "/does/not/exist";
+  EXPECT_EQ(real_processes().start(options).error().code(), Code::kNotFound);
+  options.program = "/etc/passwd";
+  EXPECT_EQ(real_processes().start(options).error().code(), Code::kForbidden);
+  options.program = "/bin/sh";
+  options.working_directory = "/does/not/exist";
+  EXPECT_THAT(real_processes().start(options).error().message(), HasSubstr("working directory"));
+}
+
+TEST_F(Processes, EnvironmentIsExactlyWhatWasGiven) {
+  ProcessOptions options = shell("exec env");
+  options.environment["ONE"] = "1 and a half";
+  const std::string text = run(options);
+  EXPECT_THAT(text, HasSubstr("ONE=1 and a half\n"));
+  EXPECT_THAT(text, Not(HasSubstr("HOME=")));
+}
+
+TEST_F(Processes, DescriptorsAreClosedAndPrivilegesCannotGrow) {
+  const int leaked = ::dup(0);  // without close-on-exec
+  EXPECT_EQ(run(shell("ls /proc/self/fd | tr '\\n' ' '; grep NoNewPrivs /proc/self/status")), "0 1 2 3 NoNewPrivs:\t1\n");
+  ::close(leaked);
+}
+
+TEST_F(Processes, LimitsAndWorkingDirectoryHold) {
+  ProcessOptions options = shell("ulimit -n; pwd");
+  options.limits["nofile"] = 77;
+  options.working_directory = root_;
+  EXPECT_EQ(run(options), "77\n" + root_.string() + "\n");
+  options.limits["colour"] = 1;
+  EXPECT_EQ(real_processes().start(options).error().code(), Code::kInvalid);
+}
+
+TEST_F(Processes, KillingTheGroupEndsGrandchildren) {
+  const ProcessId id = real_processes().start(shell("sleep 1000 & echo $!; wait")).value();
+  std::string text;
+  while ((text = output()).find('\n') == std::string::npos) std::this_thread::yield();
+  const ProcessId grandchild = find_process(static_cast<pid_t>(std::stoi(text))).value();
+  ASSERT_TRUE(signal_process(id, SIGKILL, true).ok());
+  finish(id);
+  EXPECT_TRUE(wait_for_exit(Context::background().with_timeout(std::chrono::seconds(20)), grandchild).ok());
+}
+
+TEST_F(Processes, WaitEndsWithDeadlineAndStop) {
+  const ProcessId id = real_processes().start(shell("sleep 1000")).value();
+  EXPECT_EQ(wait_for_exit(Context::background().with_timeout(std::chrono::milliseconds(10)), id).error().code(), Code::kTimeout);
+  std::stop_source stop;
+  std::jthread stopper([&] { stop.request_stop(); });
+  EXPECT_EQ(wait_for_exit(Context(stop.get_token()), id).error().code(), Code::kCancelled);
+  ASSERT_TRUE(signal_process(id, SIGKILL, true).ok());
+  finish(id);
+}
+
+TEST_F(Processes, PidWithAnotherStartTimeIsAnotherProcess) {
+  const ProcessId self = find_process(::getpid()).value();
+  ProcessId former = self;
+  --former.start_ticks;
+  EXPECT_TRUE(alive(self));
+  EXPECT_FALSE(alive(former));
+  EXPECT_EQ(real_processes().poll(former).value()->code, -1);
+  EXPECT_FALSE(real_processes().poll(self).value());
+  EXPECT_TRUE(wait_for_exit(Context::background(), former).ok());
+  EXPECT_EQ(signal_process(former, 0, false).error().code(), Code::kNotFound);
+}
+
+TEST_F(Processes, ManyThreadsStartAtOnce) {
+  std::vector<std::jthread> threads;
+  std::atomic<int> good{0};
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 10; ++i) {
+        ProcessOptions options = shell("exit 3");
+        options.standard_output.clear();
+        if (finish(real_processes().start(options).value()).code == 3) ++good;
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(good, 40);
+}
+
+TEST_F(Processes, SelfPathIsThisProgram) { EXPECT_EQ(self_path().filename(), "os_test"); }
+
+class Mounts : public Processes {
+ protected:
+  void SetUp() override {
+    Processes::SetUp();
+    ASSERT_TRUE(real_file_system().make_directories(root_ / "volume").ok());
+    ASSERT_TRUE(write_file_atomically(real_file_system(), root_ / "volume" / "file", "content\n").ok());
+    ProcessOptions probe = shell("true");
+    probe.mounts = {{.source = root_ / "volume", .target = "/varda-probe", .read_only = true}};
+    auto id = real_processes().start(probe);
+    if (!id.ok() && id.error().code() == Code::kUnsupported) GTEST_SKIP() << id.error().message();
+    ASSERT_TRUE(id.ok()) << id.error();
+    finish(*id);
+  }
+};
+
+TEST_F(Mounts, MissingTargetIsMadeInAPrivateRootOnly) {
+  ProcessOptions options = shell(
+      "cat /models/digits/file; ls -d /usr /etc/passwd /proc/self/status; touch /models/digits/new 2>/dev/null || echo refused");
+  options.mounts = {{.source = root_ / "volume", .target = "/models/digits", .read_only = true}};
+  EXPECT_EQ(run(options), "content\n/etc/passwd\n/proc/self/status\n/usr\nrefused\n");
+  EXPECT_FALSE(real_file_system().stat("/models").value());
+}
+
+TEST_F(Mounts, WritableMountWritesThroughAndTheRestOfTheMachineIsThere) {
+  ProcessOptions options = shell("echo more >/data/new; cat " + (root_ / "volume" / "new").string());
+  options.mounts = {{.source = root_ / "volume", .target = "/data"}};
+  options.working_directory = root_ / "volume";
+  EXPECT_EQ(run(options), "more\n");
+}
+
+TEST_F(Mounts, TargetDeepInADirectoryOfTheMachineLeavesItUntouched) {
+  ProcessOptions options = shell("cat /etc/varda-test/deep/file; cat /etc/varda-test/one; head -c 4 /etc/passwd");
+  options.mounts = {{.source = root_ / "volume" / "file", .target = "/etc/varda-test/one"},
+                    {.source = root_ / "volume", .target = "/etc/varda-test/deep", .read_only = true}};
+  EXPECT_EQ(run(options), "content\ncontent\nroot");
+  EXPECT_FALSE(real_file_system().stat("/etc/varda-test").value());
+}
+
+TEST_F(Mounts, ExistingTargetIsCoveredAndMountsNest) {
+  ProcessOptions options = shell("ls /srv; cat /srv/inner/file");
+  ASSERT_TRUE(real_file_system().make_directories(root_ / "outer").ok());
+  options.mounts = {{.source = root_ / "volume", .target = "/srv/inner", .read_only = true},
+                    {.source = root_ / "outer", .target = "/srv"}};
+  EXPECT_EQ(run(options), "inner\ncontent\n");
+}
+
+TEST_F(Mounts, UserAndGroupIdsStayTheCallers) {
+  ProcessOptions options = shell("id -u");
+  options.mounts = {{.source = root_ / "volume", .target = "/data"}};
+  EXPECT_EQ(run(options), std::to_string(::getuid()) + "\n");
+}
+
+TEST_F(Mounts, MissingSourceAndRelativeTargetAreRefused) {
+  ProcessOptions options = shell("true");
+  options.mounts = {{.source = root_ / "nothing", .target = "/data"}};
+  EXPECT_EQ(real_processes().start(options).error().code(), Code::kNotFound);
+  options.mounts = {{.source = root_ / "volume", .target = "data"}};
+  EXPECT_EQ(real_processes().start(options).error().code(), Code::kInvalid);
+}
+
+}  // namespace
+}  // namespace varda::os

@@ -1,0 +1,161 @@
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "os/internal/posix.h"
+#include "os/internal/proc.h"
+#include "os/internal/spawn.h"
+#include "os/process.h"
+
+namespace varda::os {
+namespace {
+
+using internal::Descriptor;
+using internal::errno_error;
+using internal::Failure;
+using internal::retry;
+using internal::SpawnPlan;
+using internal::Stage;
+
+Result<int> resource_of(const std::string& name) {
+  if (name == "nofile") return int{RLIMIT_NOFILE};
+  if (name == "core") return int{RLIMIT_CORE};
+  if (name == "as") return int{RLIMIT_AS};
+  if (name == "nproc") return int{RLIMIT_NPROC};
+  return Error(Code::kInvalid, "unknown limit '" + name + "': nofile, core, as or nproc");
+}
+
+Result<std::vector<std::pair<int, rlimit>>> plan_limits(const std::map<std::string, std::uint64_t>& limits) {
+  std::vector<std::pair<int, rlimit>> planned;
+  for (const auto& [name, value] : limits) {
+    TRY(const int resource, resource_of(name));
+    rlimit now{};
+    ::getrlimit(static_cast<__rlimit_resource_t>(resource), &now);
+    // An ordinary user cannot raise the hard limit: what is there is the most that can be had.
+    const rlim_t wanted = ::geteuid() == 0 ? value : std::min<rlim_t>(value, now.rlim_max);
+    planned.emplace_back(resource, rlimit{.rlim_cur = wanted, .rlim_max = wanted});
+  }
+  return planned;
+}
+
+void plan_strings(const ProcessOptions& options, SpawnPlan& plan) {
+  plan.strings.push_back(options.program);
+  for (const std::string& argument : options.arguments) plan.strings.push_back(argument);
+  const std::size_t arguments = plan.strings.size();
+  for (const auto& [name, value] : options.environment) plan.strings.push_back(name + "=" + value);
+  // Pointers are taken when the vector no longer grows.
+  for (std::size_t i = 0; i < plan.strings.size(); ++i) (i < arguments ? plan.argv : plan.envp).push_back(plan.strings[i].data());
+  plan.argv.push_back(nullptr);
+  plan.envp.push_back(nullptr);
+}
+
+Error explain(const Failure& failure, const SpawnPlan& plan) {
+  const std::string who = "start " + plan.program;
+  const auto unsupported = [&](const std::string& what) {
+    return Error(Code::kUnsupported, who + ": mounts are not possible here: " + errno_error(failure.number, what).message());
+  };
+  switch (failure.stage) {
+    case Stage::kGroup:
+      return errno_error(failure.number, who + ": setpgid");
+    case Stage::kNamespace:
+      return unsupported("user and mount namespaces");
+    case Stage::kPrivateRoot:
+      return unsupported("private root");
+    case Stage::kBind:
+      return unsupported("bind " + plan.root[static_cast<std::size_t>(failure.root_step)].source + " to " +
+                         plan.root[static_cast<std::size_t>(failure.root_step)].target);
+    case Stage::kLimits:
+      return errno_error(failure.number, who + ": setrlimit");
+    case Stage::kOutput:
+      return errno_error(failure.number, who + ": standard streams");
+    case Stage::kDirectory:
+      return errno_error(failure.number, who + ": working directory " + plan.working_directory);
+    case Stage::kPrivileges:
+      return errno_error(failure.number, who + ": prctl");
+    case Stage::kExec:
+      break;
+  }
+  return errno_error(failure.number, who);
+}
+
+// Reads until the child's end of the pipe is closed by its exec, or brings the reason why there was none.
+std::optional<Failure> read_report(int fd) {
+  Failure failure;
+  std::size_t size = 0;
+  while (size < sizeof(failure)) {
+    const ssize_t count = retry([&] { return ::read(fd, reinterpret_cast<char*>(&failure) + size, sizeof(failure) - size); });
+    if (count <= 0) return std::nullopt;
+    size += static_cast<std::size_t>(count);
+  }
+  return failure;
+}
+
+class RealProcesses final : public ProcessRunner {
+ public:
+  Result<ProcessId> start(const ProcessOptions& options) override {
+    SpawnPlan plan;
+    plan.program = options.program;
+    plan_strings(options, plan);
+    plan.working_directory = options.working_directory.empty() ? "/" : options.working_directory.string();
+    plan.new_group = options.new_group;
+    plan.die_with_parent = options.die_with_parent;
+    plan.parent = ::getpid();
+    TRY(plan.limits, plan_limits(options.limits));
+    if (!options.mounts.empty()) {
+      TRY(plan.root, internal::plan_root(options.mounts));
+      const std::string uid = std::to_string(::geteuid()), gid = std::to_string(::getegid());
+      plan.uid_map = uid + " " + uid + " 1\n";
+      plan.gid_map = gid + " " + gid + " 1\n";
+    }
+    Descriptor output;
+    if (!options.standard_output.empty()) {
+      output = Descriptor(::open(options.standard_output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640));
+      if (!output.ok()) return errno_error(errno, "open " + options.standard_output.string());
+      plan.output = output.get();
+    }
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error(errno, "pipe");
+    Descriptor read_end(ends[0]), write_end(ends[1]);
+    plan.report = write_end.get();
+
+    const pid_t pid = ::fork();
+    if (pid < 0) return errno_error(errno, "start " + options.program + ": fork");
+    if (pid == 0) internal::run_child(plan);
+    write_end.reset();
+    const std::optional<Failure> failure = read_report(read_end.get());
+    // Until we wait for it the pid is ours, so this is the start time of our child even if it has ended already.
+    const auto stat = internal::read_proc_stat(pid);
+    if (failure || !stat) {
+      retry([&] { return ::waitpid(pid, nullptr, 0); });
+      if (!failure) return Error(Code::kInternal, "start " + options.program + ": /proc tells nothing about the child");
+      return explain(*failure, plan);
+    }
+    return ProcessId{.pid = pid, .start_ticks = stat->start_ticks};
+  }
+
+  Result<std::optional<ExitStatus>> poll(const ProcessId& id) override {
+    const std::optional<ExitStatus> gone = ExitStatus{.code = -1, .signal = 0};
+    const auto stat = internal::read_proc_stat(id.pid);
+    if (!stat || stat->start_ticks != id.start_ticks) return gone;
+    int raw = 0;
+    const pid_t pid = retry([&] { return ::waitpid(id.pid, &raw, WNOHANG); });
+    if (pid == 0) return std::optional<ExitStatus>();
+    if (pid < 0) {
+      if (errno != ECHILD) return errno_error(errno, "wait for process " + std::to_string(id.pid));
+      return alive(id) ? std::nullopt : gone;
+    }
+    if (WIFSIGNALED(raw)) return std::optional(ExitStatus{.code = 128 + WTERMSIG(raw), .signal = WTERMSIG(raw)});
+    return std::optional(ExitStatus{.code = WEXITSTATUS(raw), .signal = 0});
+  }
+};
+
+}  // namespace
+
+ProcessRunner& real_processes() {
+  static RealProcesses processes;
+  return processes;
+}
+
+}  // namespace varda::os
