@@ -1,0 +1,197 @@
+#include "api/ai/inference_model.h"
+
+#include "api/describe.h"
+#include "api/rule.h"
+
+namespace varda::api {
+
+namespace {
+
+// Version names become directory names and label values' parts; URLs and digests are checked without an image only, because the
+// image way does not look at the manifest.
+constexpr std::string_view kVersionPattern = "^[A-Za-z0-9._-]{1,63}$";
+constexpr std::string_view kUrlPattern = "^((https?|s3)://[^/ ]+|file:///)[^ ]*$";
+constexpr std::string_view kDigestPattern = "^[0-9a-f]{64}$";
+constexpr std::string_view kSubdomainOrEmpty = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$";
+constexpr std::string_view kLabelValue = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
+
+}  // namespace
+
+const std::vector<std::string>& known_frameworks() {
+  static const std::vector<std::string> names{"onnx",   "tensorflow", "tflite",   "keras",    "pytorch", "torchscript", "caffe",
+                                              "paddle", "mindspore",  "openvino", "tensorrt", "xgboost", "lightgbm",    "sklearn"};
+  return names;
+}
+
+const ManifestEntry* InferenceModelSpec::find_version(std::string_view version) const {
+  for (const ManifestEntry& entry : manifest) {
+    if (entry.version == version) return &entry;
+  }
+  return nullptr;
+}
+
+void ManifestEntry::describe(Type<ManifestEntry>& t) {
+  t.doc("One version of the model.");
+  t.field("version", &ManifestEntry::version,
+          "Name of the version: 1 to 63 letters, digits, '.', '_' or '-', unique in the manifest, not \".\" or \"..\".")
+      .always()
+      .length(0, 253);
+  t.field("downloadURL", &ManifestEntry::download_url,
+          "Where the archive (.tar.gz, .tar.zst, .tar or .zip) is: an http, https, s3 or file URL. file needs a root that the "
+          "node's administrator allowed.")
+      .always()
+      .length(0, 2048);
+  t.field("sha256sum", &ManifestEntry::sha256sum, "SHA-256 of the archive as downloaded: 64 lower case hexadecimal digits.")
+      .always()
+      .length(0, 128);
+  t.keep_unknown(&ManifestEntry::unknown);
+}
+
+void InferenceModelService::describe(Type<InferenceModelService>& t) {
+  t.doc("How the Service of the cloud layer is exposed.");
+  t.field("type", &InferenceModelService::type, "Type of the Service.")
+      .defaulted()
+      .one_of({"NodePort", "ClusterIP", "LoadBalancer"});
+  t.keep_unknown(&InferenceModelService::unknown);
+}
+
+void InferenceModelSpec::describe(Type<InferenceModelSpec>& t) {
+  using rules::Shape;
+  using S = InferenceModelSpec;
+  t.doc("What shall be served, from what, and where.");
+  t.field("modelName", &S::model_name, "Name of the model as clients of the server call it.")
+      .required()
+      .length(1, 63)
+      .pattern("^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$");
+  t.field(
+       "deployToLayer", &S::deploy_to_layer,
+       "cloud: a Deployment with a Service, away from edge nodes. edge: one Pod on the node that nodeName or nodeSelector names.")
+      .required()
+      .one_of({"cloud", "edge"});
+  t.field("frameworkType", &S::framework_type,
+          "What the model is made with; the operator's table says which server runs it. Required without an image.")
+      .one_of(known_frameworks());
+  t.field("nodeSelector", &S::node_selector, "Labels of the node. In the edge layer exactly one node must match.")
+      .items_max(32)
+      .each_length(0, 63)
+      .each_pattern(kLabelValue);
+  t.field("nodeName", &S::node_name, "Name of the node. With a nodeSelector the node must match it too.")
+      .length(0, 253)
+      .pattern(kSubdomainOrEmpty);
+  t.field("image", &S::image, "Image of a server that brings its model. If given, manifest and targetVersion are ignored.")
+      .length(0, 1024)
+      .pattern("^[^ ]*$");
+  t.field("manifest", &S::manifest, "The versions of the model. Required without an image.").items_max(64);
+  t.field("targetVersion", &S::target_version, "The version that shall serve, one of the manifest. Required without an image.")
+      .length(0, 253);
+  t.field("servingPort", &S::serving_port, "Port of the server; 0 means 8080.").defaulted().format("int32").range(0, 65535);
+  t.field("replicas", &S::replicas, "Number of servers. In the edge layer 0 or 1; 0 stops serving and keeps the files.")
+      .defaulted()
+      .format("int32")
+      .range(0, 2147483647);
+  t.field("service", &S::service, "Extension: how the Service of the cloud layer is exposed.");
+  t.keep_unknown(&S::unknown);
+
+  const auto without_image = [&t](Rule rule) { t.rule(rules::unless_set("image", std::move(rule))); };
+  without_image(rules::required({"frameworkType"}, "frameworkType is required without an image"));
+  without_image(rules::required({"manifest", Shape::kList}, "a manifest is required without an image"));
+  without_image(rules::each_matches("manifest", "version", kVersionPattern, "must be 1 to 63 letters, digits, '.', '_' or '-'"));
+  without_image(rules::each_differs("manifest", "version", {".", ".."}));
+  without_image(rules::each_unique("manifest", "version"));
+  without_image(rules::each_matches("manifest", "downloadURL", kUrlPattern, "must be an http, https, s3 or file URL"));
+  without_image(rules::each_matches("manifest", "sha256sum", kDigestPattern, "must be 64 lower case hexadecimal digits"));
+  without_image(rules::required({"targetVersion"}, "targetVersion is required without an image"));
+  without_image(rules::listed("targetVersion", "manifest", "version"));
+  t.rule(rules::at_most_when("replicas", 1, "deployToLayer", "edge", "must be 0 or 1 in the edge layer"));
+  t.rule(rules::any_required_when({{"nodeName"}, {"nodeSelector", Shape::kList}}, "deployToLayer", "edge",
+                                  "the edge layer needs a nodeName or a nodeSelector"));
+}
+
+void ModelFailure::describe(Type<ModelFailure>& t) {
+  t.doc("The last version that did not get to serve, and why.");
+  t.field("version", &ModelFailure::version, "The version that failed.").length(0, 63);
+  t.field("reason", &ModelFailure::reason, "Why, as one word: DownloadFailed, DigestMismatch, LoadFailed ...").length(0, 128);
+  t.field("message", &ModelFailure::message, "Why, for people.").length(0, 4096);
+  t.field("time", &ModelFailure::time, "When this failure was first seen.").format("date-time");
+}
+
+void ModelStatus::describe(Type<ModelStatus>& t) {
+  t.doc("Versions: the one that serves and the one that shall.");
+  t.field("active", &ModelStatus::active, "The version that serves.").length(0, 63);
+  t.field("target", &ModelStatus::target, "The version that shall serve.").length(0, 63);
+  t.field("lastFailure", &ModelStatus::last_failure, "The last version that did not get to serve; gone when the target serves.");
+}
+
+void InferenceModelStatus::describe(Type<InferenceModelStatus>& t) {
+  using S = InferenceModelStatus;
+  t.doc("What is served now.");
+  t.field("url", &S::url, "Where the model answers. Absent while it does not.").length(0, 2048);
+  t.field("servingVersion", &S::serving_version,
+          "The version that answers. While the node is out of reach, the last one it reported.")
+      .length(0, 63);
+  t.field(
+       "conditions", &S::conditions,
+       "Ready: the model answers. TargetVersionReady: the target version is the one that serves. Reasons are listed in the guide.")
+      .items_max(16)
+      .list_map({"type"});
+  t.field("observedGeneration", &S::observed_generation, "metadata.generation that this status speaks of.").format("int64");
+  t.field("modelStatus", &S::model_status, "Versions: the one that serves and the one that shall.");
+  t.field("node", &S::node, "The edge node of the model.").length(0, 253);
+  t.field("replicas", &S::replicas, "Servers that exist.").always().format("int32");
+  t.field("readyReplicas", &S::ready_replicas, "Servers that answer.").always().format("int32");
+  t.field("selector", &S::selector, "Label selector of the server pods, for the scale subresource.").length(0, 1024);
+  t.field("cachedVersions", &S::cached_versions, "Versions that are complete on the edge node's disk.")
+      .items_max(64)
+      .each_length(0, 63);
+  t.keep_unknown(&S::unknown);
+}
+
+void InferenceModel::describe(Type<InferenceModel>& t) {
+  t.doc(
+      "One serving service for one model, in the cloud or on one edge node, from an image or from a manifest of versioned "
+      "archives.");
+  t.field("metadata", &InferenceModel::metadata, "Standard object metadata.");
+  t.field("spec", &InferenceModel::spec, "What shall be served, from what, and where.").required();
+  t.field("status", &InferenceModel::status, "What is served now. Written by the operator.");
+  t.keep_unknown(&InferenceModel::unknown);
+  t.rule(rules::name_is_service_name());
+}
+
+const Kind& InferenceModel::kind() {
+  static const Kind kind{
+      .resource = {"ai.kubeedge.io", "v1alpha1", "InferenceModel", "inferencemodels", true},
+      .singular = "inferencemodel",
+      .short_names = {"im"},
+      .columns =
+          {
+              {"Model", "string", ".spec.modelName", "Name of the model"},
+              {"Layer", "string", ".spec.deployToLayer", "cloud or edge"},
+              {"Node", "string", ".status.node", "The edge node"},
+              {"Version", "string", ".status.servingVersion", "The version that answers"},
+              {"Target", "string", ".spec.targetVersion", "The version that shall serve", 1},
+              {"Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status", "Whether the model answers"},
+              {"Reason", "string", ".status.conditions[?(@.type==\"Ready\")].reason", "Why it does or does not", 1},
+              {"URL", "string", ".status.url", "Where it answers"},
+              {"Age", "date", ".metadata.creationTimestamp", ""},
+          },
+      .scale = Scale{".spec.replicas", ".status.replicas", ".status.selector"},
+      .notes =
+          {
+              "`manifest[].sha256sum` is required without an image; the drafts this kind goes back to left it out. Without a "
+              "digest a node could "
+              "not tell a complete archive from a broken one.",
+              "`spec.service.type` is an extension: how the Service of the cloud layer is exposed.",
+              "`servingPort` 0 means 8080.",
+              "With an `image`, neither `manifest` nor `targetVersion` nor `frameworkType` is required, used or checked (their "
+              "JSON types are).",
+              "`metadata.name` must be a name that a Service can have.",
+          },
+      .schema = &type_info<InferenceModel>().schema,
+  };
+  return kind;
+}
+
+Result<InferenceModel> InferenceModel::from_json(const Json& object) { return read_object<InferenceModel>(object); }
+Json InferenceModel::to_json() const { return write_object(*this); }
+
+}  // namespace varda::api

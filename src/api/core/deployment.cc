@@ -1,0 +1,45 @@
+#include "api/core/deployment.h"
+
+#include "api/describe.h"
+
+namespace varda::api {
+
+void DeploymentSpec::describe(Type<DeploymentSpec>& t) {
+  t.field("replicas", &DeploymentSpec::replicas, "Number of pods.");
+  t.field("selector", &DeploymentSpec::selector, "Labels of the pods.").always();
+  t.field("template", &DeploymentSpec::pod_template, "The pods.").always();
+  t.field("strategy", &DeploymentSpec::strategy, "How pods are replaced.");
+  t.field("minReadySeconds", &DeploymentSpec::min_ready_seconds, "How long a pod must be ready to count.");
+  t.field("progressDeadlineSeconds", &DeploymentSpec::progress_deadline_seconds, "When a roll-out counts as stuck.");
+  t.field("revisionHistoryLimit", &DeploymentSpec::revision_history_limit, "Old templates kept.");
+  t.field("paused", &DeploymentSpec::paused, "Does not roll out.");
+  t.keep_unknown(&DeploymentSpec::unknown);
+}
+
+void DeploymentStatus::describe(Type<DeploymentStatus>& t) {
+  t.field("observedGeneration", &DeploymentStatus::observed_generation, "Generation this speaks of.");
+  t.field("replicas", &DeploymentStatus::replicas, "Pods.");
+  t.field("updatedReplicas", &DeploymentStatus::updated_replicas, "Pods of the current template.");
+  t.field("readyReplicas", &DeploymentStatus::ready_replicas, "Ready pods.");
+  t.field("availableReplicas", &DeploymentStatus::available_replicas, "Available pods.");
+  t.field("unavailableReplicas", &DeploymentStatus::unavailable_replicas, "Missing pods.");
+  t.field("conditions", &DeploymentStatus::conditions, "Conditions.");
+  t.keep_unknown(&DeploymentStatus::unknown);
+}
+
+void Deployment::describe(Type<Deployment>& t) {
+  t.field("metadata", &Deployment::metadata, "Metadata.");
+  t.field("spec", &Deployment::spec, "Spec.");
+  t.field("status", &Deployment::status, "Status.");
+  t.keep_unknown(&Deployment::unknown);
+}
+
+const meta::Resource& Deployment::resource() {
+  static const meta::Resource resource{"apps", "v1", "Deployment", "deployments", true};
+  return resource;
+}
+
+Result<Deployment> Deployment::from_json(const Json& object) { return read_object<Deployment>(object); }
+Json Deployment::to_json() const { return write_object(*this); }
+
+}  // namespace varda::api

@@ -1,0 +1,235 @@
+// How a kind says, once and beside its C++ type, what its members are called and what they may be.
+//
+//   struct ManifestEntry {
+//     std::string version;
+//     std::string download_url;
+//     Json unknown;
+//     static void describe(Type<ManifestEntry>& t);   // all that the header needs
+//   };
+//
+//   void ManifestEntry::describe(Type<ManifestEntry>& t) {            // in the .cc, which alone includes this file
+//     t.doc("One version of the model.");
+//     t.field("version", &ManifestEntry::version, "Name of the version.").required().length(1, 63);
+//     t.field("downloadURL", &ManifestEntry::download_url, "Where the archive is.");
+//     t.keep_unknown(&ManifestEntry::unknown);
+//   }
+//
+// From that come reading and writing JSON, the schema, validation and documentation. Templates only bind a member to type-erased
+// operations; everything else is in describe.cc.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "api/schema.h"
+#include "base/result.h"
+#include "meta/object.h"
+
+namespace varda::api {
+
+template <typename T>
+class Type;
+
+/// Where and why a value could not be read: path ".ports[0].name", what "must be a string".
+struct ReadError {
+  std::string path;
+  std::string what;
+};
+using ReadOutcome = std::optional<ReadError>;
+
+/// What can be done with a value of one C++ type, behind a pointer to it.
+struct ValueOps {
+  Schema (*schema)();
+  ReadOutcome (*read)(void* value, const Json& json);
+  Json (*write)(const void* value);
+  bool (*zero)(const void* value);  // left out when written, unless required or defaulted
+};
+
+/// One described member, type-erased.
+struct Slot {
+  std::string name;
+  const ValueOps* ops = nullptr;
+  std::function<const void*(const void* object)> locate;
+  bool always = false;  // written also when zero
+};
+
+/// One described struct, type-erased.
+struct TypeInfo {
+  Schema schema;
+  std::vector<Slot> slots;                                 // as schema.properties
+  std::function<const Json&(const void* object)> unknown;  // empty: members without a name are dropped
+};
+
+ReadOutcome read_struct(const TypeInfo& info, void* object, const Json& json);
+Json write_struct(const TypeInfo& info, const void* object);
+
+/// Constraints of a member, in a chain.
+class FieldBuilder {
+ public:
+  FieldBuilder(TypeInfo& info, std::size_t index, Json initial) : info_(info), index_(index), initial_(std::move(initial)) {}
+  FieldBuilder& required();
+  FieldBuilder& defaulted();  // the default is what a new C++ object holds
+  FieldBuilder& always();     // written also when zero
+  FieldBuilder& one_of(std::vector<std::string> values);
+  FieldBuilder& pattern(std::string_view regex);
+  FieldBuilder& format(std::string_view name);
+  FieldBuilder& length(std::size_t min, std::size_t max);
+  FieldBuilder& range(std::int64_t min, std::int64_t max);
+  FieldBuilder& items_max(std::size_t max);                     // lists and maps
+  FieldBuilder& each_length(std::size_t min, std::size_t max);  // of a list's or map's strings
+  FieldBuilder& each_pattern(std::string_view regex);
+  FieldBuilder& list_map(std::vector<std::string> keys);
+  FieldBuilder& rule(Rule rule);
+
+ private:
+  Schema& schema() { return info_.schema.properties[index_].schema; }
+  TypeInfo& info_;
+  std::size_t index_;
+  Json initial_;
+};
+
+namespace detail {
+FieldBuilder add_field(TypeInfo& info, std::string_view name, std::string_view description, const ValueOps& ops,
+                       std::function<const void*(const void*)> locate, Json initial);
+}  // namespace detail
+
+template <typename M>
+const ValueOps& ops_of();
+template <typename T>
+const TypeInfo& type_info();
+
+/// Collects the description of T.
+template <typename T>
+class Type {
+ public:
+  void doc(std::string_view text) { info_.schema.description = std::string(text); }
+  void rule(Rule rule) { info_.schema.rules.push_back(std::move(rule)); }
+
+  template <typename M>
+  FieldBuilder field(std::string_view name, M T::*member, std::string_view description) {
+    const ValueOps& ops = ops_of<M>();
+    const T fresh{};
+    return detail::add_field(
+        info_, name, description, ops,
+        [member](const void* object) -> const void* { return &(static_cast<const T*>(object)->*member); },
+        ops.write(&(fresh.*member)));
+  }
+
+  void keep_unknown(Json T::*member) {
+    info_.unknown = [member](const void* object) -> const Json& { return static_cast<const T*>(object)->*member; };
+    info_.schema.preserve_unknown = false;
+  }
+  /// In the CRD too: the server keeps members that the schema does not name.
+  void preserve_unknown_fields() { info_.schema.preserve_unknown = true; }
+
+  TypeInfo build() && { return std::move(info_); }
+
+ private:
+  TypeInfo info_;
+};
+
+template <typename T>
+const TypeInfo& type_info() {
+  static const TypeInfo info = [] {
+    Type<T> type;
+    T::describe(type);
+    TypeInfo built = std::move(type).build();
+    built.schema.type = Schema::Type::kObject;
+    return built;
+  }();
+  return info;
+}
+
+// Operations of each kind of member. Scalars and the rest that needs no template are in describe.cc.
+template <>
+const ValueOps& ops_of<std::string>();
+template <>
+const ValueOps& ops_of<std::int64_t>();
+template <>
+const ValueOps& ops_of<bool>();
+template <>
+const ValueOps& ops_of<Json>();
+template <>
+const ValueOps& ops_of<std::map<std::string, std::string>>();
+template <>
+const ValueOps& ops_of<meta::ObjectMeta>();
+template <>
+const ValueOps& ops_of<meta::Condition>();
+
+namespace detail {
+
+template <typename M>
+struct Ops {  // a described struct
+  static Schema schema() { return type_info<M>().schema; }
+  static ReadOutcome read(void* value, const Json& json) { return read_struct(type_info<M>(), value, json); }
+  static Json write(const void* value) { return write_struct(type_info<M>(), value); }
+  static bool zero(const void* value) { return write(value).empty(); }
+};
+
+template <typename M>
+struct Ops<std::optional<M>> {
+  static Schema schema() { return ops_of<M>().schema(); }
+  static ReadOutcome read(void* value, const Json& json) {
+    return ops_of<M>().read(&static_cast<std::optional<M>*>(value)->emplace(), json);
+  }
+  static Json write(const void* value) {
+    const auto& held = *static_cast<const std::optional<M>*>(value);
+    return held ? ops_of<M>().write(&*held) : Json();
+  }
+  static bool zero(const void* value) { return !static_cast<const std::optional<M>*>(value)->has_value(); }
+};
+
+Schema array_schema(const ValueOps& item);
+ReadOutcome read_array(const Json& json, const ValueOps& item, const std::function<void*()>& append);
+
+template <typename M>
+struct Ops<std::vector<M>> {
+  static Schema schema() { return array_schema(ops_of<M>()); }
+  static ReadOutcome read(void* value, const Json& json) {
+    auto& list = *static_cast<std::vector<M>*>(value);
+    list.clear();
+    return read_array(json, ops_of<M>(), [&list]() -> void* { return &list.emplace_back(); });
+  }
+  static Json write(const void* value) {
+    Json out = Json::array();
+    for (const M& item : *static_cast<const std::vector<M>*>(value)) out.push_back(ops_of<M>().write(&item));
+    return out;
+  }
+  static bool zero(const void* value) { return static_cast<const std::vector<M>*>(value)->empty(); }
+};
+
+}  // namespace detail
+
+template <typename M>
+const ValueOps& ops_of() {
+  using Ops = detail::Ops<M>;
+  static constexpr ValueOps ops{&Ops::schema, &Ops::read, &Ops::write, &Ops::zero};
+  return ops;
+}
+
+// Whole objects: apiVersion and kind beside the described members.
+
+namespace detail {
+Status read_object(const TypeInfo& info, const meta::Resource& resource, void* object, const Json& json);
+Json write_object(const TypeInfo& info, const meta::Resource& resource, const void* object);
+}  // namespace detail
+
+/// kInvalid: another kind, or a member of the wrong type: "Pod default/web: spec.hostNetwork: must be a boolean".
+template <typename T>
+Result<T> read_object(const Json& json) {
+  T object;
+  TRY_VOID(detail::read_object(type_info<T>(), T::resource(), &object, json));
+  return object;
+}
+
+template <typename T>
+Json write_object(const T& object) {
+  return detail::write_object(type_info<T>(), T::resource(), &object);
+}
+
+}  // namespace varda::api

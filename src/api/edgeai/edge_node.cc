@@ -1,0 +1,144 @@
+#include "api/edgeai/edge_node.h"
+
+#include "api/describe.h"
+
+namespace varda::api {
+
+namespace {
+
+template <typename T>
+const T* find_key(const std::vector<T>& list, std::string T::*key, std::string_view wanted) {
+  for (const T& item : list) {
+    if (item.*key == wanted) return &item;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const EdgeModel* EdgeNodeSpec::find_model(std::string_view key) const { return find_key(models, &EdgeModel::key, key); }
+const EdgeModelReport* EdgeNodeStatus::find_model(std::string_view key) const {
+  return find_key(models, &EdgeModelReport::key, key);
+}
+const EdgeVersionReport* EdgeModelReport::find_version(std::string_view version) const {
+  return find_key(versions, &EdgeVersionReport::version, version);
+}
+
+void EdgeModelVersion::describe(Type<EdgeModelVersion>& t) {
+  t.doc("A version to hold on disk.");
+  t.field("version", &EdgeModelVersion::version, "Name of the version.").required().length(1, 63);
+  t.field("url", &EdgeModelVersion::url, "Where the archive is.").required().length(0, 2048);
+  t.field("sha256", &EdgeModelVersion::sha256, "SHA-256 of the archive.").required().length(0, 64);
+  t.keep_unknown(&EdgeModelVersion::unknown);
+}
+
+void EdgeModelServing::describe(Type<EdgeModelServing>& t) {
+  t.doc("Where the model's pod answers.");
+  t.field("url", &EdgeModelServing::url, "Base URL of the server.").required().length(0, 2048);
+  t.keep_unknown(&EdgeModelServing::unknown);
+}
+
+void EdgeModel::describe(Type<EdgeModel>& t) {
+  t.doc("A model that the node holds and serves.");
+  t.field("key", &EdgeModel::key, "NAMESPACE/NAME of the InferenceModel.").required().length(1, 317);
+  t.field("modelName", &EdgeModel::model_name, "Name of the model as its server calls it.").length(0, 63);
+  t.field("framework", &EdgeModel::framework, "What the model is made with.").length(0, 63);
+  t.field("versions", &EdgeModel::versions, "Versions to hold on disk.").items_max(64).list_map({"version"});
+  t.field("target", &EdgeModel::target, "The version to expose as the active one.").length(0, 63);
+  t.field("serving", &EdgeModel::serving, "Where the model's pod answers. Absent: nothing is served.");
+  t.keep_unknown(&EdgeModel::unknown);
+}
+
+void EdgeNodeSpec::describe(Type<EdgeNodeSpec>& t) {
+  t.doc("What the node shall do. Written by the operator only.");
+  t.field("models", &EdgeNodeSpec::models, "Models to hold and serve.").items_max(128).list_map({"key"});
+  t.keep_unknown(&EdgeNodeSpec::unknown);
+}
+
+void EdgeVersionReport::describe(Type<EdgeVersionReport>& t) {
+  t.doc("A version on the node.");
+  t.field("version", &EdgeVersionReport::version, "Name of the version.").required().length(1, 63);
+  t.field("state", &EdgeVersionReport::state, "How far it is.").required().one_of({"Pending", "Downloading", "Ready", "Failed"});
+  t.field("reason", &EdgeVersionReport::reason,
+          "Why it failed: DownloadFailed, DigestMismatch, UnsafeArchive, BadLayout, DiskFull or SourceForbidden.")
+      .length(0, 128);
+  t.field("message", &EdgeVersionReport::message, "Why it failed, for people.").length(0, 4096);
+  t.field("bytes", &EdgeVersionReport::bytes, "Size on disk.").format("int64");
+  t.keep_unknown(&EdgeVersionReport::unknown);
+}
+
+void EdgeServingReport::describe(Type<EdgeServingReport>& t) {
+  t.doc("What the model's server says.");
+  t.field("version", &EdgeServingReport::version, "The version that answers.").length(0, 63);
+  t.field("state", &EdgeServingReport::state, "State of the server.")
+      .required()
+      .one_of({"Ready", "Loading", "Failed", "Unreachable"});
+  t.field("failedVersion", &EdgeServingReport::failed_version, "The version that did not load.").length(0, 63);
+  t.field("reason", &EdgeServingReport::reason, "Why, as one word.").length(0, 128);
+  t.field("message", &EdgeServingReport::message, "Why, for people.").length(0, 4096);
+  t.keep_unknown(&EdgeServingReport::unknown);
+}
+
+void EdgeModelReport::describe(Type<EdgeModelReport>& t) {
+  t.doc("A model on the node.");
+  t.field("key", &EdgeModelReport::key, "NAMESPACE/NAME of the InferenceModel.").required().length(1, 317);
+  t.field("exposed", &EdgeModelReport::exposed, "The version that the server is told to serve; empty: none.").length(0, 63);
+  t.field("versions", &EdgeModelReport::versions, "Versions on the node.").items_max(64).list_map({"version"});
+  t.field("serving", &EdgeModelReport::serving, "What the model's server says.");
+  t.keep_unknown(&EdgeModelReport::unknown);
+}
+
+void EdgeDisk::describe(Type<EdgeDisk>& t) {
+  t.doc("The disk of the models, rounded so that it changes rarely.");
+  t.field("capacityBytes", &EdgeDisk::capacity_bytes, "Size of the file system.").format("int64");
+  t.field("availableBytes", &EdgeDisk::available_bytes, "Free for models.").format("int64");
+  t.keep_unknown(&EdgeDisk::unknown);
+}
+
+void EdgeNodeStatus::describe(Type<EdgeNodeStatus>& t) {
+  using S = EdgeNodeStatus;
+  t.doc("The node's report. Written by its agent, on change only.");
+  t.field("observedGeneration", &S::observed_generation, "metadata.generation that the agent works on.").format("int64");
+  t.field("agentVersion", &S::agent_version, "Version of the agent.").length(0, 63);
+  t.field("modelRoot", &S::model_root, "Directory of the exposed models on the node; pods mount MODELROOT/NAMESPACE/NAME.")
+      .length(0, 4096);
+  t.field("address", &S::address, "Address of the node.").length(0, 253);
+  t.field("disk", &S::disk, "The disk of the models.");
+  t.field("conditions", &S::conditions, "Connected: the agent watches its work list.").items_max(16).list_map({"type"});
+  t.field("models", &S::models, "Models on the node.").items_max(128).list_map({"key"});
+  t.keep_unknown(&S::unknown);
+}
+
+void EdgeNode::describe(Type<EdgeNode>& t) {
+  t.doc("A node that runs an agent: the operator's work list in spec, the node's report in status.");
+  t.field("metadata", &EdgeNode::metadata, "Standard object metadata; the name is the node's.");
+  t.field("spec", &EdgeNode::spec, "What the node shall do.");
+  t.field("status", &EdgeNode::status, "The node's report.");
+  t.keep_unknown(&EdgeNode::unknown);
+}
+
+const Kind& EdgeNode::kind() {
+  static const Kind kind{
+      .resource = {"edgeai.io", "v1alpha1", "EdgeNode", "edgenodes", false},
+      .singular = "edgenode",
+      .short_names = {"en"},
+      .columns =
+          {
+              {"Connected", "string", ".status.conditions[?(@.type==\"Connected\")].status",
+               "Whether the agent watches its work list"},
+              {"Agent", "string", ".status.agentVersion", "Version of the agent"},
+              {"Models", "string", ".spec.models[*].modelName", "Models the node shall hold"},
+              {"Disk", "integer", ".status.disk.availableBytes", "Bytes free for models"},
+              {"Age", "date", ".metadata.creationTimestamp", ""},
+          },
+      .scale = {},
+      .notes = {"Created by the node's agent. `spec` is written by the operator only: what is put there by hand goes away."},
+      .schema = &type_info<EdgeNode>().schema,
+  };
+  return kind;
+}
+
+Result<EdgeNode> EdgeNode::from_json(const Json& object) { return read_object<EdgeNode>(object); }
+Json EdgeNode::to_json() const { return write_object(*this); }
+
+}  // namespace varda::api

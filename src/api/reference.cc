@@ -1,0 +1,117 @@
+// The reference page of a kind: one table a struct, in the order people read the object.
+
+#include <deque>
+
+#include "api/kind.h"
+
+namespace varda::api {
+
+namespace {
+
+// A '|' would end the cell of a table.
+std::string cell(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+std::string code(std::string_view text) { return "`" + cell(text) + "`"; }
+
+bool has_table(const Schema& schema) { return !schema.properties.empty(); }
+
+std::string type_text(const Schema& schema) {
+  if (schema.type == Schema::Type::kArray) return "list of " + type_text(*schema.items);
+  if (schema.additional) return "map of " + type_text(*schema.additional);
+  if (schema.type == Schema::Type::kObject || schema.type == Schema::Type::kAny) return "object";
+  return std::string(type_name(schema.type)) + (schema.format == "date-time" ? " (time)" : "");
+}
+
+std::string join(const std::vector<std::string>& values) {
+  std::string out;
+  for (const std::string& value : values) out += (out.empty() ? "" : ", ") + code(value);
+  return out;
+}
+
+std::string constraints(const Schema& schema) {
+  std::vector<std::string> parts;
+  if (schema.initial) parts.push_back("default " + code(codec::write_json(*schema.initial)));
+  if (!schema.one_of.empty()) parts.push_back("one of " + join(schema.one_of));
+  if (schema.minimum && schema.maximum) {
+    parts.push_back("from " + std::to_string(*schema.minimum) + " to " + std::to_string(*schema.maximum));
+  }
+  if (!schema.pattern.empty()) parts.push_back("matches " + code(schema.pattern));
+  if (schema.length_max) {
+    const std::string least = schema.length_min ? std::to_string(*schema.length_min) + " to " : "at most ";
+    parts.push_back(least + std::to_string(*schema.length_max) + " characters");
+  }
+  if (schema.items_max) parts.push_back("at most " + std::to_string(*schema.items_max) + " items");
+  if (!schema.list_keys.empty()) parts.push_back("unique by " + join(schema.list_keys));
+  std::string out;
+  for (const std::string& part : parts) out += (out.empty() ? "" : "; ") + part;
+  return out;
+}
+
+struct Section {
+  std::string path;  // "spec.manifest[]"
+  const Schema* schema;
+};
+
+void write_section(const Section& section, std::string& out, std::deque<Section>& below) {
+  out += "## " + (section.path.empty() ? std::string("The object") : section.path) + "\n\n";
+  if (!section.schema->description.empty() && !section.path.empty()) out += section.schema->description + "\n\n";
+  out += "| field | type | constraints | what |\n|---|---|---|---|\n";
+  std::deque<Section> nested;
+  for (const Property& property : section.schema->properties) {
+    const Schema& schema = property.schema;
+    out += "| " + code(property.name) + (property.required ? " (required)" : "") + " | " + type_text(schema) + " | " +
+           constraints(schema) + " | " + cell(schema.description) + " |\n";
+    const std::string path = (section.path.empty() ? "" : section.path + ".") + property.name;
+    if (has_table(schema)) nested.push_back({path, &schema});
+    if (schema.items && has_table(*schema.items)) nested.push_back({path + "[]", schema.items.get()});
+  }
+  out += "\n";
+  if (!section.schema->rules.empty()) {
+    out += "Rules:\n\n";
+    for (const Rule& rule : section.schema->rules) {
+      out += "- " + (rule.field_path.empty() ? std::string("`metadata.name`") : code(rule.field_path.substr(1))) + ": " +
+             rule.message + "\n";
+    }
+    out += "\n";
+  }
+  below.insert(below.begin(), nested.begin(), nested.end());
+}
+
+}  // namespace
+
+std::string reference_page(const Kind& kind) {
+  const meta::Resource& resource = kind.resource;
+  std::string out = "# " + resource.kind + "\n\n<!-- Generated from src/api by `UPDATE_GOLDEN=1 api_test`. Do not edit. -->\n\n";
+  out += kind.schema->description + "\n\n";
+  out += "| | |\n|---|---|\n";
+  out += "| apiVersion | " + code(resource.api_version()) + " |\n";
+  out += "| resource | " + code(resource.plural) + (kind.short_names.empty() ? "" : ", short " + join(kind.short_names)) +
+         ", category `edgeai` |\n";
+  out += std::string("| scope | ") + (resource.namespaced ? "namespaced" : "cluster") + " |\n";
+  out += std::string("| subresources | `status`") + (kind.scale ? ", `scale`" : "") + " |\n";
+  std::vector<std::string> columns;
+  for (const PrinterColumn& column : kind.columns) columns.push_back(column.name + (column.priority == 0 ? "" : " (wide)"));
+  out += "| columns | " + join(columns) + " |\n\n";
+  if (!kind.notes.empty()) {
+    out += "Notes:\n\n";
+    for (const std::string& note : kind.notes) out += "- " + note + "\n";
+    out += "\n";
+  }
+  std::deque<Section> sections{{"", kind.schema}};
+  while (!sections.empty()) {
+    const Section section = sections.front();
+    sections.pop_front();
+    write_section(section, out, sections);
+  }
+  out.pop_back();  // one newline at the end
+  return out;
+}
+
+}  // namespace varda::api
