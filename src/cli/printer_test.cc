@@ -1,0 +1,62 @@
+#include "cli/printer.h"
+
+#include <gtest/gtest.h>
+
+#include "meta/object.h"
+
+namespace varda::cli {
+namespace {
+
+using codec::parse_json;
+
+TEST(JsonPath, ReadsWhatPeopleAskFor) {
+  const Json object = *parse_json(R"({"metadata":{"name":"a","labels":{"x.y/z":"1"}},"status":{"url":"http://h","n":3,
+      "conditions":[{"type":"Ready","status":"True"},{"type":"Other","status":"False"}]},"items":[{"name":"p"},{"name":"q"}]})");
+  const std::pair<const char*, const char*> cases[] = {
+      {"{.status.url}", "http://h"},
+      {".status.n", "3"},
+      {"{.items[*].name}", "p q"},
+      {"{.items[0].name}-{.items[-1].name}", "p-q"},
+      {"{.metadata.labels.x\\.y/z}", "1"},
+      {"{.metadata.labels['x.y/z']}", "1"},
+      {"{.status.conditions[?(@.type==\"Ready\")].status}", "True"},
+      {"{range .items[*]}{.name}{\"\\n\"}{end}", "p\nq\n"},
+      {"{.status.missing}", ""},
+      {"{range .nothing[*]}{.x}{end}!", "!"},
+      {"{.status.conditions[0]}", R"({"type":"Ready","status":"True"})"},
+  };
+  for (const auto& [path, wanted] : cases) {
+    auto got = evaluate_jsonpath(path, object);
+    ASSERT_TRUE(got.ok()) << path << got.error();
+    EXPECT_EQ(*got, wanted) << path;
+  }
+  for (const char* bad : {"{.a", "{range .items[*]}", "{end}", "{.items[x]}", "{items}", "{.items[?(@.x>1)]}"}) {
+    EXPECT_FALSE(evaluate_jsonpath(bad, object).ok()) << bad;
+  }
+}
+
+TEST(Table, ColumnsLineUpAndWideOnesStayHidden) {
+  const Json table = *parse_json(R"({"columnDefinitions":[{"name":"Name","priority":0},{"name":"Ready","priority":0},{"name":"IP","priority":1}],
+      "rows":[{"cells":["long-name","1/1","127.0.0.2"],"object":{"metadata":{"namespace":"default"}}},{"cells":["b",null,"x\u001b[2J"]}]})");
+  EXPECT_EQ(print_table(table, {}), "NAME        READY\nlong-name   1/1\nb           <none>\n");
+  EXPECT_EQ(print_table(table, {.wide = true, .headers = false, .namespaces = false, .name_prefix = "pod/"}),
+            "pod/long-name   1/1      127.0.0.2\npod/b           <none>   x?[2J\n");
+}
+
+TEST(Describe, ShowsConditionsAndEventsInWords) {
+  const Json object = *parse_json(R"({"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"d","creationTimestamp":"2024-01-01T00:00:00Z"},
+      "spec":{"nodeName":"n"},"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2024-01-01T00:00:00Z"}]}})");
+  const Json event = *parse_json(R"({"type":"Warning","reason":"Bad","message":"why","count":3,"lastTimestamp":"2024-01-01T00:00:30Z","source":{"component":"c"}})");
+  const std::string text = describe(object, {event}, *meta::parse_time("2024-01-01T00:01:00Z"));
+  EXPECT_NE(text.find("Spec:\n  nodeName: n\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("Ready   True"), std::string::npos) << text;
+  EXPECT_NE(text.find("Warning   Bad      30s (x3)   c      why"), std::string::npos) << text;
+}
+
+TEST(Output, UnknownFormsAreRefused) {
+  EXPECT_TRUE(Output::parse("jsonpath={.a}").ok());
+  EXPECT_FALSE(Output::parse("xml").ok());
+}
+
+}  // namespace
+}  // namespace varda::cli
