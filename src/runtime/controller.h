@@ -1,0 +1,149 @@
+// Controllers: a reconciler says what it watches and how one object becomes right; the runtime does the rest.
+//
+//   class ModelReconciler {
+//    public:
+//     void watches(runtime::Watches<Model>& w) const {
+//       w.owns<Pod>(runtime::Update::kRecreate).owns<Service>();
+//       w.maps<Node>(models_wanting_node);        // both orders of arrival converge
+//     }
+//     Result<runtime::Action> reconcile(const Context& ctx, const Model& model, runtime::Writer& writer);
+//     // Optional: the object is gone. Called at least once after that, and for keys a map function returns that are no object.
+//     Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer& writer);
+//   };
+//
+// reconcile() is level-triggered and idempotent, is never called twice at once for one object, and only after all caches are
+// complete. An error becomes an Event and a retry with back-off (kConflict: a retry only); a terminal error waits for the next
+// change. What it throws is caught and treated as an error.
+#pragma once
+
+#include <chrono>
+#include <concepts>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/context.h"
+#include "base/result.h"
+#include "runtime/informer.h"
+#include "runtime/object.h"
+#include "runtime/queue.h"
+#include "runtime/writer.h"
+
+namespace varda::runtime {
+
+/// What reconcile() asks for next.
+class Action {
+ public:
+  /// Nothing until something watched changes.
+  static Action await_change() { return Action(std::nullopt); }
+  /// The same, and in any case after this long.
+  static Action after(Duration delay) { return Action(delay); }
+  std::optional<Duration> delay() const { return delay_; }
+
+ private:
+  explicit Action(std::optional<Duration> delay) : delay_(delay) {}
+  std::optional<Duration> delay_;
+};
+
+/// A controller with its types erased: what Manager runs.
+struct ControllerSpec {
+  struct Source {
+    Informer::Options informer;
+    /// Keys of primary objects a change concerns: called with the new version, and with the old one where it differs.
+    std::function<std::vector<ObjectKey>(const Stored&, const Caches&)> keys;
+    std::optional<Update> owned;  // set: a kind whose objects converge() creates, updates and deletes
+  };
+  std::string name;  // in logs, metrics and events: "inferencemodel"
+  Resource primary;
+  std::vector<Source> sources;  // the primary kind too
+  std::size_t workers = 1;
+  Backoff backoff;
+  std::function<Result<Action>(const Context&, const Stored&, Writer&)> reconcile;
+  std::function<Result<Action>(const Context&, const ObjectKey&, Writer&)> gone;  // may be absent
+};
+
+/// Keys by the owner reference with controller: true, if it names `primary` (any version of its group).
+std::vector<ObjectKey> keys_of_controller(const Stored& child, const Resource& primary);
+
+/// What a reconciler of T listens to.
+template <Object T>
+class Watches {
+ public:
+  explicit Watches(ControllerSpec& spec) : spec_(spec) {}
+
+  /// Children: changes of a C reconcile the T that controls it, and converge() manages kind C for this controller.
+  template <Object C>
+  Watches& owns(Update update = Update::kInPlace) {
+    spec_.sources.push_back(
+        {Informer::typed<C>(), [](const Stored& s, const Caches&) { return keys_of_controller(s, T::resource()); }, update});
+    return *this;
+  }
+
+  /// Any other kind: `map(const W&)` or `map(const W&, const Caches&)` returns the keys of the Ts that a change of it concerns, as
+  /// std::vector<ObjectKey>. Called on informer threads: quick, no waiting.
+  template <Object W, typename Map>
+  Watches& maps(Map map) {
+    spec_.sources.push_back({Informer::typed<W>(),
+                             [map](const Stored& s, const Caches& caches) -> std::vector<ObjectKey> {
+                               if (!s.typed) return {};
+                               const W& object = *static_cast<const W*>(s.typed.get());
+                               if constexpr (std::invocable<Map, const W&, const Caches&>) {
+                                 return std::invoke(map, object, caches);
+                               } else {
+                                 return std::invoke(map, object);
+                               }
+                             },
+                             std::nullopt});
+    return *this;
+  }
+
+  /// Kept in the caches for reconcile() to read; its changes reconcile nothing.
+  template <Object W>
+  Watches& reads() {
+    spec_.sources.push_back({Informer::typed<W>(), nullptr, std::nullopt});
+    return *this;
+  }
+
+  /// The default is one worker, named after T's plural.
+  Watches& workers(std::size_t count) {
+    spec_.workers = count;
+    return *this;
+  }
+  Watches& name(std::string text) {
+    spec_.name = std::move(text);
+    return *this;
+  }
+  Watches& backoff(Backoff backoff) {
+    spec_.backoff = backoff;
+    return *this;
+  }
+
+ private:
+  ControllerSpec& spec_;
+};
+
+/// The spec of a reconciler of T. `reconciler` outlives whatever runs it, and is called from several threads if it has several
+/// workers.
+template <Object T, typename Reconciler>
+ControllerSpec make_controller(Reconciler& reconciler) {
+  ControllerSpec spec;
+  spec.primary = T::resource();
+  spec.name = spec.primary.plural;
+  spec.sources.push_back({Informer::typed<T>(),
+                          [](const Stored& s, const Caches&) { return std::vector<ObjectKey>{s.metadata.key()}; }, std::nullopt});
+  Watches<T> watches(spec);
+  reconciler.watches(watches);
+  spec.reconcile = [&reconciler](const Context& ctx, const Stored& stored, Writer& writer) -> Result<Action> {
+    return reconciler.reconcile(ctx, *static_cast<const T*>(stored.typed.get()), writer);
+  };
+  if constexpr (requires(const Context& ctx, const ObjectKey& key, Writer& writer) { reconciler.gone(ctx, key, writer); }) {
+    spec.gone = [&reconciler](const Context& ctx, const ObjectKey& key, Writer& writer) -> Result<Action> {
+      return reconciler.gone(ctx, key, writer);
+    };
+  }
+  return spec;
+}
+
+}  // namespace varda::runtime

@@ -1,0 +1,196 @@
+// Informer: keeps a copy of one resource's objects by one list and one watch, and tells handlers what changes.
+//
+//   Informer pods(client, Informer::typed<Pod>({.field_selector = "spec.nodeName=edge0"}));
+//   pods.on_change([&](const Change& change) { queue.add(change.key); });
+//   std::jthread thread([&](std::stop_token stop) { pods.run(Context(stop)); });
+//
+// It lists in pages, watches from the list's version, resumes from the last version after a disconnect, lists again when that is
+// gone (410), and backs off with jitter between failures. It never ends by itself.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <typeindex>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/context.h"
+#include "base/metrics.h"
+#include "base/mutex.h"
+#include "base/rng.h"
+#include "kube/client.h"
+#include "meta/selector.h"
+#include "runtime/object.h"
+
+namespace varda::runtime {
+
+/// One object as read. Never changes: a new version is a new Stored.
+struct Stored {
+  Json json;
+  meta::ObjectMeta metadata;
+  std::shared_ptr<const void> typed;  // the C++ object; null if it could not be read
+  std::string problem;                // why not
+};
+using StoredPtr = std::shared_ptr<const Stored>;
+
+struct Change {
+  ObjectKey key;
+  StoredPtr old;  // null: the object is new
+  StoredPtr now;  // null: the object is gone
+};
+
+class Informer {
+ public:
+  using Decode = std::function<Result<std::shared_ptr<const void>>(const Json&)>;
+
+  /// Which objects. All empty: every object of the resource.
+  struct Filter {
+    std::string ns;
+    std::string label_selector;
+    std::string field_selector;
+    friend bool operator==(const Filter&, const Filter&) = default;
+  };
+  struct Options {
+    Resource resource;
+    Filter filter;
+    Decode decode;  // absent: objects stay trees
+    std::type_index type = typeid(void);
+    int page_items = 500;
+    std::chrono::milliseconds backoff_min{200};
+    std::chrono::milliseconds backoff_max{30000};
+    std::chrono::seconds watch_timeout{290};  // jittered upwards by half
+    Rng* rng = nullptr;                       // null: the machine's; jitter only
+    metrics::Registry* metrics = nullptr;
+    /// An object that decode refuses: called once per version, on the informer's thread.
+    std::function<void(const Stored&)> on_problem;
+  };
+  template <Object T>
+  static Options typed(Filter filter = {}) {
+    Options options;
+    options.resource = T::resource();
+    options.filter = std::move(filter);
+    options.type = typeid(T);
+    options.decode = [](const Json& json) -> Result<std::shared_ptr<const void>> {
+      TRY(T object, T::from_json(json));
+      return std::shared_ptr<const void>(std::make_shared<const T>(std::move(object)));
+    };
+    return options;
+  }
+
+  /// `client` outlives the informer.
+  Informer(const kube::Client& client, Options options);
+  Informer(const Informer&) = delete;
+  Informer& operator=(const Informer&) = delete;
+
+  /// Before run() only. Called for every change, one at a time and in order for each object, after the copy has changed; with no
+  /// lock held, on the informer's thread or on that of a writer (see wrote()). Must be quick and must not throw.
+  using Handler = std::function<void(const Change&)>;
+  void on_change(Handler handler);
+
+  /// Blocks until `ctx` stops. Once.
+  void run(const Context& ctx);
+
+  /// Every object that existed when run() began has been seen and handled. Stays true.
+  bool has_synced() const { return synced_.load(std::memory_order_acquire); }
+
+  // Reading the copy: any thread, any time. What is returned stays valid.
+  StoredPtr get(const ObjectKey& key) const;
+  std::vector<StoredPtr> list(std::string_view ns = "") const;  // by key; "" all namespaces
+  /// Objects with an owner reference to `uid`.
+  std::vector<StoredPtr> owned_by(const std::string& uid) const;
+  std::size_t size() const;
+  /// The version up to which the copy is known to be complete; "" before the first list.
+  std::string resource_version() const;
+
+  /// Tells the informer what a write of this process returned, so that reads after a write see it before the watch brings it.
+  /// Ignored where the order cannot be known (filters, versions that are no numbers, versions already passed). Thread-safe.
+  void wrote(const Json& object);
+
+  const Resource& resource() const { return options_.resource; }
+  const Filter& filter() const { return options_.filter; }
+  std::type_index type() const { return options_.type; }
+
+ private:
+  Status list_once(const Context& ctx);
+  Status watch_once(const Context& ctx);
+  StoredPtr store_of(Json object) const;
+  void put(StoredPtr object);
+  void drop(const ObjectKey& key, std::string_view resource_version);
+  void dispatch(const Change& change);
+  void index(const Stored& object) REQUIRES(mutex_);
+  void unindex(const Stored& object) REQUIRES(mutex_);
+
+  const kube::Client& client_;
+  Options options_;
+  std::vector<Handler> handlers_;
+  std::atomic<bool> synced_{false};
+
+  Mutex order_;  // held over one change and its handlers, so that every handler sees the same order
+  mutable Mutex mutex_;
+  std::map<ObjectKey, StoredPtr> objects_ GUARDED_BY(mutex_);
+  std::multimap<std::string, ObjectKey> owners_ GUARDED_BY(mutex_);
+  std::string resource_version_ GUARDED_BY(mutex_);
+};
+
+/// Typed reading of an informer's copy. A cheap value; valid as long as the informer. Thread-safe.
+template <Object T>
+class Cache {
+ public:
+  explicit Cache(const Informer& informer) : informer_(&informer) { CHECK(informer.type() == std::type_index(typeid(T))); }
+
+  /// Null: not there, or unreadable.
+  std::shared_ptr<const T> get(const ObjectKey& key) const {
+    const StoredPtr stored = informer_->get(key);
+    return stored ? std::static_pointer_cast<const T>(stored->typed) : nullptr;
+  }
+  std::vector<std::shared_ptr<const T>> list(std::string_view ns = "") const { return typed(informer_->list(ns)); }
+  std::vector<std::shared_ptr<const T>> select(const meta::LabelSelector& selector, std::string_view ns = "") const {
+    std::vector<std::shared_ptr<const T>> out = list(ns);
+    std::erase_if(out, [&](const auto& object) { return !selector.matches(object->metadata.labels); });
+    return out;
+  }
+  std::vector<std::shared_ptr<const T>> owned_by(const std::string& uid) const { return typed(informer_->owned_by(uid)); }
+  std::size_t size() const { return informer_->size(); }
+
+ private:
+  static std::vector<std::shared_ptr<const T>> typed(const std::vector<StoredPtr>& all) {
+    std::vector<std::shared_ptr<const T>> out;
+    out.reserve(all.size());
+    for (const StoredPtr& stored : all) {
+      if (stored->typed) out.push_back(std::static_pointer_cast<const T>(stored->typed));
+    }
+    return out;
+  }
+  const Informer* informer_;
+};
+
+/// The copies a process keeps, one informer a resource. Owned by a Manager; reading is thread-safe once it runs.
+class Caches {
+ public:
+  /// CHECKs that somebody watches T: Manager::watch<T>(), or a controller's watches().
+  template <Object T>
+  Cache<T> of() const {
+    const Informer* informer = find(T::resource());
+    CHECK(informer != nullptr);
+    return Cache<T>(*informer);
+  }
+  /// By resource; null: nobody watches it.
+  Informer* find(const Resource& resource) const;
+  /// By apiVersion and kind of an object; null: nobody watches it.
+  Informer* find(std::string_view api_version, std::string_view kind) const;
+  const std::vector<std::unique_ptr<Informer>>& all() const { return informers_; }
+  /// The informer that now serves the resource: an earlier one, if there is one. CHECKs that it has the same type, and the same
+  /// filter unless none is asked for.
+  Informer& add(const kube::Client& client, Informer::Options options);
+  bool synced() const;
+
+ private:
+  std::vector<std::unique_ptr<Informer>> informers_;
+};
+
+}  // namespace varda::runtime

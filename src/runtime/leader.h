@@ -1,0 +1,72 @@
+// Leader election by a Lease (coordination.k8s.io/v1): of several operators one works.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/context.h"
+#include "base/metrics.h"
+#include "base/rng.h"
+#include "kube/client.h"
+
+namespace varda::runtime {
+
+/// Decides, without I/O, from leases as read. Times are of the observer's steady clock: clocks of machines need not agree, a lease
+/// is expired when it has not changed for its duration since *we* saw it change.
+class LeaseCore {
+ public:
+  struct Options {
+    std::string identity;
+    std::chrono::seconds lease_duration{15};
+    std::chrono::seconds renew_deadline{10};  // a leader that could not renew for this long steps down
+    std::chrono::seconds retry_period{2};
+  };
+  explicit LeaseCore(Options options) : options_(std::move(options)) {}
+
+  /// Takes note of the lease as read (null: there is none).
+  void observe(const codec::Json& lease, SteadyTime now);
+  /// The Lease to write to take or keep it; nothing: somebody else holds it.
+  std::optional<codec::Json> attempt(const codec::Json& lease, SteadyTime now, WallTime wall, std::string_view ns,
+                                     std::string_view name) const;
+  /// Our write came through.
+  void wrote(SteadyTime now);
+  bool leading(SteadyTime now) const;
+  const std::string& holder() const { return holder_; }
+  /// The Lease that gives it up, for a leader that ends.
+  codec::Json release(const codec::Json& lease, WallTime wall) const;
+
+ private:
+  Options options_;
+  std::string holder_;
+  std::string seen_;  // holder and renewTime of the lease as last read
+  std::optional<SteadyTime> changed_;
+  std::optional<SteadyTime> renewed_;
+  int duration_seconds_ = 0;
+};
+
+class LeaderElector {
+ public:
+  struct Options {
+    std::string ns = "kube-system";
+    std::string name = "varda-operator";
+    LeaseCore::Options lease;
+    const Clock* clock = nullptr;
+    Rng* rng = nullptr;
+    metrics::Registry* metrics = nullptr;  // leader_election_master_status
+  };
+  /// `client` outlives it.
+  LeaderElector(const kube::Client& client, Options options);
+
+  /// Waits for leadership, calls `lead` with a context that stops when it is lost or `ctx` stops, and gives the lease up after
+  /// that. kUnavailable: leadership was lost (the process should end). Success: `ctx` stopped, or `lead` returned.
+  Status run(const Context& ctx, const std::function<void(const Context&)>& lead);
+
+ private:
+  const kube::Client& client_;
+  Options options_;
+};
+
+}  // namespace varda::runtime
