@@ -1,0 +1,102 @@
+#include "library.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <filesystem>
+#include <vector>
+
+namespace varda_onnxruntime {
+namespace {
+
+// The first version whose table holds every function used here. Tables only grow, so newer libraries have it too.
+constexpr std::uint32_t kApiVersion = 14;
+
+std::atomic<const varda_engine_host*> host_services{nullptr};
+
+void ORT_API_CALL log_line(void*, OrtLoggingLevel severity, const char*, const char*, const char*, const char* message) {
+  const varda_engine_host* host = host_services.load();
+  if (host == nullptr || host->log == nullptr) return;
+  const std::int32_t level = severity <= ORT_LOGGING_LEVEL_VERBOSE   ? VARDA_LOG_DEBUG
+                             : severity == ORT_LOGGING_LEVEL_INFO    ? VARDA_LOG_INFO
+                             : severity == ORT_LOGGING_LEVEL_WARNING ? VARDA_LOG_WARN
+                                                                     : VARDA_LOG_ERROR;
+  host->log(level, message);
+}
+
+std::vector<std::string> places() {
+  // Whoever names a library wants that one: no other is tried.
+  if (const char* named = std::getenv("VARDA_ONNXRUNTIME"); named != nullptr && *named != '\0') return {named};
+  std::vector<std::string> out;
+  Dl_info self{};
+  if (::dladdr(reinterpret_cast<const void*>(&places), &self) != 0 && self.dli_fname != nullptr) {
+    out.push_back((std::filesystem::path(self.dli_fname).parent_path() / "libonnxruntime.so.1").string());
+  }
+  out.emplace_back(VARDA_ONNXRUNTIME_FALLBACK);
+  out.emplace_back("libonnxruntime.so.1");
+  return out;
+}
+
+Library open_library() {
+  Library out;
+  void* handle = nullptr;
+  std::string path;
+  for (const std::string& place : places()) {
+    std::error_code ignored;
+    const bool is_path = place.find('/') != std::string::npos;
+    if (is_path && !std::filesystem::exists(place, ignored)) {
+      out.problem += (out.problem.empty() ? "" : "; ") + place + " is not there";
+      continue;
+    }
+    handle = ::dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle != nullptr) {
+      path = place;
+      break;
+    }
+    out.problem += (out.problem.empty() ? "" : "; ") + std::string(::dlerror());
+  }
+  if (handle == nullptr) {
+    out.problem =
+        "ONNX Runtime's library does not load (set VARDA_ONNXRUNTIME to libonnxruntime.so.1, or run `make deps`): " + out.problem;
+    return out;
+  }
+  out.problem.clear();
+  using GetApiBase = const OrtApiBase* (*)();
+  const auto get_api_base = reinterpret_cast<GetApiBase>(::dlsym(handle, "OrtGetApiBase"));
+  if (get_api_base == nullptr) {
+    out.problem = path + " is not ONNX Runtime: it has no OrtGetApiBase";
+    return out;
+  }
+  out.version = get_api_base()->GetVersionString();
+  out.api = get_api_base()->GetApi(kApiVersion);
+  if (out.api == nullptr) {
+    out.problem = path + " is ONNX Runtime " + out.version + "; 1." + std::to_string(kApiVersion) + " or newer is needed";
+    return out;
+  }
+  OrtStatus* status = out.api->CreateEnvWithCustomLogger(log_line, nullptr, ORT_LOGGING_LEVEL_ERROR, "varda", &out.env);
+  if (status != nullptr) {
+    out.problem = "ONNX Runtime does not start: " + std::string(out.api->GetErrorMessage(status));
+    out.api->ReleaseStatus(status);
+    out.api = nullptr;
+  }
+  return out;
+}
+
+}  // namespace
+
+const Library& library() {
+  // Never destroyed: its threads may outlive main().
+  static const Library* const instance = new Library(open_library());
+  return *instance;
+}
+
+void set_host(const varda_engine_host* host) { host_services = host; }
+
+std::string take(OrtStatus* status) {
+  if (status == nullptr) return "";
+  std::string words = library().api->GetErrorMessage(status);
+  library().api->ReleaseStatus(status);
+  return words.empty() ? "ONNX Runtime gave no reason" : words;
+}
+
+}  // namespace varda_onnxruntime
