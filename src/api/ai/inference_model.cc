@@ -182,8 +182,9 @@ const Kind& InferenceModel::kind() {
               "not tell a complete archive from a broken one.",
               "`spec.service.type` is an extension: how the Service of the cloud layer is exposed.",
               "`servingPort` 0 means 8080.",
-              "With an `image`, neither `manifest` nor `targetVersion` nor `frameworkType` is required, used or checked (their "
-              "JSON types are).",
+              "With an `image`, `manifest`, `targetVersion` and `frameworkType` may be left out; the first two are neither used "
+              "nor checked, apart from their "
+              "JSON types.",
               "`metadata.name` must be a name that a Service can have.",
           },
       .schema = &type_info<InferenceModel>().schema,

@@ -1,0 +1,104 @@
+// The files generated from the kinds: deploy/crds/*.yaml and docs/reference/*.md. UPDATE_GOLDEN=1 writes them.
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <gtest/gtest.h>
+#include <map>
+
+#include "api/kind.h"
+#include "codec/yaml.h"
+
+namespace varda::api {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::map<fs::path, std::string> generated() {
+  const fs::path root(VARDA_SOURCE_DIR);
+  std::map<fs::path, std::string> files;
+  std::string index =
+      "# Reference\n\n<!-- Generated from src/api by `UPDATE_GOLDEN=1 api_test`. Do not edit. -->\n\n| kind | apiVersion | what "
+      "|\n|---|---|---|\n";
+  for (const Kind* kind : kinds()) {
+    const meta::Resource& resource = kind->resource;
+    files[root / "deploy/crds" / (resource.group + "_" + resource.plural + ".yaml")] =
+        "# Generated from src/api by `UPDATE_GOLDEN=1 api_test`. Do not edit.\n" + codec::write_yaml(crd(*kind));
+    files[root / "docs/reference" / (kind->singular + ".md")] = reference_page(*kind);
+    index += "| [" + resource.kind + "](" + kind->singular + ".md) | `" + resource.api_version() + "` | " +
+             kind->schema->description + " |\n";
+  }
+  files[root / "docs/reference/README.md"] = index;
+  return files;
+}
+
+std::string read(const fs::path& path) {
+  std::ifstream in(path);
+  return std::string((std::istreambuf_iterator<char>(in)), {});
+}
+
+TEST(Generated, FilesInTheTreeAreThoseOfTheKinds) {
+  for (const auto& [path, text] : generated()) {
+    if (std::getenv("UPDATE_GOLDEN") != nullptr) {
+      fs::create_directories(path.parent_path());
+      std::ofstream(path) << text;
+    }
+    EXPECT_EQ(read(path), text) << path << " is stale: run UPDATE_GOLDEN=1 api_test and commit the difference";
+  }
+}
+
+TEST(Generated, NothingElseLiesInTheGeneratedFolders) {
+  const auto files = generated();
+  for (const char* folder : {"deploy/crds", "docs/reference"}) {
+    for (const auto& entry : fs::directory_iterator(fs::path(VARDA_SOURCE_DIR) / folder)) {
+      EXPECT_TRUE(files.contains(entry.path())) << entry.path() << " belongs to no kind";
+    }
+  }
+}
+
+TEST(Generated, CrdFilesReadBackAsTheCrdsAndStaySmallEnoughForClientSideApply) {
+  for (const auto& [path, text] : generated()) {
+    if (path.extension() != ".yaml") continue;
+    EXPECT_LT(text.size(), 256u * 1024) << path;
+    auto parsed = codec::parse_yaml(text);
+    ASSERT_TRUE(parsed.ok()) << path << parsed.error().message();
+    bool found = false;
+    for (const Json& one : crds()) found = found || one == parsed.value();
+    EXPECT_TRUE(found) << path;
+  }
+}
+
+// What a structural schema and the cost limits of CEL ask for: every value has a type, every list and string that a rule looks at
+// is bounded.
+TEST(Generated, SchemasAreStructuralAndBounded) {
+  const std::function<void(const Schema&, const std::string&)> visit = [&](const Schema& schema, const std::string& path) {
+    if (!path.empty() && path.find('[') == std::string::npos) {
+      EXPECT_FALSE(schema.description.empty()) << path;
+    }
+    if (schema.type == Schema::Type::kArray) {
+      ASSERT_NE(schema.items, nullptr) << path;
+      EXPECT_TRUE(schema.items_max.has_value()) << path << " has no maxItems";
+      for (const std::string& key : schema.list_keys) {
+        const Property* property = schema.items->find(key);
+        ASSERT_NE(property, nullptr) << path << " has no member " << key;
+        EXPECT_TRUE(property->required) << path << "." << key << " is a list-map key and must be required";
+      }
+      visit(*schema.items, path + "[]");
+    }
+    if (schema.type == Schema::Type::kString && schema.one_of.empty() && schema.format.empty()) {
+      EXPECT_TRUE(schema.length_max.has_value()) << path << " has no maxLength";
+    }
+    if (schema.additional) visit(*schema.additional, path + "[]");
+    for (const Property& property : schema.properties) visit(property.schema, path + "." + property.name);
+    for (const Rule& rule : schema.rules) {
+      EXPECT_FALSE(rule.cel.empty()) << path;
+      EXPECT_FALSE(rule.message.empty()) << path;
+      EXPECT_TRUE(rule.check) << path;
+    }
+  };
+  for (const Kind* kind : kinds()) visit(*kind->schema, "");
+}
+
+}  // namespace
+}  // namespace varda::api
