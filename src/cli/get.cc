@@ -1,0 +1,179 @@
+#include <algorithm>
+#include <optional>
+
+#include "cli/verbs.h"
+#include "meta/object.h"
+
+namespace varda::cli {
+namespace {
+
+constexpr std::string_view kTableAccept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+
+std::string query(const GetOptions& options, const std::string& name) {
+  std::string out;
+  const auto add = [&](std::string_view key, const std::string& value) {
+    if (value.empty()) return;
+    out += out.empty() ? '?' : '&';
+    out += key;
+    out += '=';
+    for (const char c : value) {
+      const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
+      static constexpr char kHex[] = "0123456789ABCDEF";
+      if (plain) {
+        out += c;
+      } else {
+        out += '%';
+        out += kHex[static_cast<unsigned char>(c) >> 4];
+        out += kHex[c & 15];
+      }
+    }
+  };
+  add("labelSelector", options.label_selector);
+  add("fieldSelector", !name.empty() ? "metadata.name=" + name : options.field_selector);
+  return out;
+}
+
+/// One listing as a Table; of one name, a NotFound error when it is not there.
+Result<Json> fetch_table(const Context& ctx, Session& session, const Target& target, const std::string& name, const GetOptions& options) {
+  const meta::Resource& r = target.resource.resource;
+  const std::string ns = session.namespace_of(r);
+  if (!name.empty()) return session.client.json(ctx, "GET", r.path(ns, name), nullptr, "", kTableAccept);
+  return session.client.json(ctx, "GET", r.path(ns) + query(options, ""), nullptr, "", kTableAccept);
+}
+
+Status get_tables(const Context& ctx, Session& session, const std::vector<Target>& targets, const GetOptions& options) {
+  bool nothing = true;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const Target& target = targets[i];
+    std::vector<std::string> names = target.names;
+    if (names.empty()) names.push_back("");
+    Json joined;
+    for (const std::string& name : names) {
+      TRY(Json table, fetch_table(ctx, session, target, name, options));
+      if (joined.is_null()) {
+        joined = std::move(table);
+      } else {
+        for (const Json& row : table["rows"].as_array()) joined["rows"].push_back(row);
+      }
+    }
+    if (joined["rows"].empty()) continue;
+    if (!nothing) session.out("\n");
+    nothing = false;
+    session.out(print_table(joined, {.wide = options.output.form == Output::Form::kWide,
+                                     .headers = options.headers,
+                                     .namespaces = session.all_namespaces && target.resource.resource.namespaced,
+                                     .name_prefix = targets.size() > 1 ? spelled(target.resource, "") : ""}));
+  }
+  if (nothing && !options.watch) {
+    session.error(session.all_namespaces ? "No resources found\n" : "No resources found in namespace " + session.ns + "\n");
+  }
+  return {};
+}
+
+Status get_objects(const Context& ctx, Session& session, const std::vector<Target>& targets, const GetOptions& options) {
+  Json items = Json::array();
+  bool single = targets.size() == 1 && targets[0].names.size() == 1;
+  for (const Target& target : targets) {
+    const meta::Resource& r = target.resource.resource;
+    if (target.names.empty()) {
+      TRY(kube::List list, session.client.list_all(ctx, r, {.ns = session.namespace_of(r), .label_selector = options.label_selector,
+                                                            .field_selector = options.field_selector}));
+      for (Json& item : list.items) items.push_back(std::move(item));
+    }
+    for (const std::string& name : target.names) {
+      TRY(Json item, session.client.get(ctx, r, {session.namespace_of(r), name}));
+      items.push_back(std::move(item));
+    }
+  }
+  const Json shown = single ? items.as_array()[0]
+                            : Json::object({{"apiVersion", "v1"}, {"kind", "List"}, {"metadata", Json::object()}, {"items", items}});
+  TRY(const std::string text, print_object(shown, options.output));
+  session.out(text);
+  if (options.output.form == Output::Form::kJsonPath && !text.ends_with('\n')) session.out("\n");
+  return {};
+}
+
+/// Follows one resource: a line (or document) for every change.
+Status follow(const Context& ctx, Session& session, const Target& target, const GetOptions& options) {
+  const meta::Resource& r = target.resource.resource;
+  const std::string name = target.names.empty() ? "" : target.names[0];
+  kube::WatchOptions watch{.ns = session.namespace_of(r), .label_selector = options.label_selector,
+                           .field_selector = name.empty() ? options.field_selector : "metadata.name=" + name};
+  TRY(const kube::List now, session.client.list_all(ctx, r, {.ns = watch.ns, .label_selector = watch.label_selector, .field_selector = watch.field_selector}));
+  watch.resource_version = now.resource_version;
+  while (!ctx.done()) {
+    TRY(const auto stream, session.client.watch(ctx, r, watch));
+    for (;;) {
+      auto event = stream->next();
+      if (!event.ok()) {
+        if (ctx.stopped()) return {};
+        if (event.error().code() == Code::kTimeout || event.error().code() == Code::kUnavailable) break;
+        return std::move(event).error();
+      }
+      if (!*event) break;
+      watch.resource_version = (*event)->resource_version;
+      if ((*event)->type == kube::WatchEvent::Type::kBookmark) continue;
+      const Json& object = (*event)->object;
+      if (!options.output.table()) {
+        TRY(const std::string text, print_object(object, options.output));
+        session.out(text);
+        continue;
+      }
+      if ((*event)->type == kube::WatchEvent::Type::kDeleted) {
+        session.out(object.at("metadata/name").as_string() + "   deleted\n");
+        continue;
+      }
+      auto table = session.client.json(ctx, "GET", r.path(object.at("metadata/namespace").as_string(), object.at("metadata/name").as_string()), nullptr,
+                                       "", kTableAccept);
+      if (!table.ok()) continue;  // gone by now: its deletion follows
+      session.out(print_table(*table, {.wide = options.output.form == Output::Form::kWide, .headers = false, .namespaces = session.all_namespaces}));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status get(const Context& ctx, Session& session, const GetOptions& options) {
+  TRY(const std::vector<Target> targets, parse_targets(ctx, session, options.words));
+  if (options.watch && (targets.size() != 1 || targets[0].names.size() > 1)) {
+    return Error(Code::kInvalid, "--watch follows one resource, or one object");
+  }
+  if (options.output.table()) {
+    TRY_VOID(get_tables(ctx, session, targets, options));
+  } else {
+    TRY_VOID(get_objects(ctx, session, targets, options));
+  }
+  return options.watch ? follow(ctx, session, targets[0], options) : Status();
+}
+
+Status describe_objects(const Context& ctx, Session& session, const std::vector<std::string>& words, const std::string& label_selector) {
+  static const meta::Resource kEvents{"", "v1", "Event", "events", true};
+  TRY(const std::vector<Target> targets, parse_targets(ctx, session, words));
+  bool first = true;
+  for (const Target& target : targets) {
+    const meta::Resource& r = target.resource.resource;
+    std::vector<Json> objects;
+    for (const std::string& name : target.names) {
+      TRY(Json object, session.client.get(ctx, r, {session.namespace_of(r), name}));
+      objects.push_back(std::move(object));
+    }
+    if (target.names.empty()) {
+      TRY(kube::List list, session.client.list_all(ctx, r, {.ns = session.namespace_of(r), .label_selector = label_selector}));
+      objects = std::move(list.items);
+    }
+    for (const Json& object : objects) {
+      const std::string& ns = object.at("metadata/namespace").as_string();
+      auto events = session.client.list_all(ctx, kEvents, {.ns = ns.empty() ? "default" : ns,
+                                                           .field_selector = "involvedObject.name=" + object.at("metadata/name").as_string() +
+                                                                             ",involvedObject.kind=" + object["kind"].as_string()});
+      if (!first) session.out("\n\n");
+      first = false;
+      session.out(describe(object, events.ok() ? events->items : std::vector<Json>(), system_clock().wall()));
+    }
+  }
+  if (first) session.error("No resources found\n");
+  return {};
+}
+
+}  // namespace varda::cli

@@ -1,0 +1,163 @@
+#include "cli/verbs.h"
+
+namespace varda::cli {
+namespace {
+
+/// One condition to wait for, parsed once.
+struct Wanted {
+  enum class What { kCondition, kDeleted, kJsonPath } what = What::kCondition;
+  std::string name;          // of the condition, or the JSONPath
+  std::string value = "True";
+};
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  return out;
+}
+
+Result<Wanted> parse(const std::string& text) {
+  if (text == "delete") return Wanted{.what = Wanted::What::kDeleted};
+  if (text.rfind("condition=", 0) == 0) {
+    Wanted out{.name = text.substr(10)};
+    if (const auto equals = out.name.find('='); equals != std::string::npos) {
+      out.value = out.name.substr(equals + 1);
+      out.name.resize(equals);
+    }
+    if (!out.name.empty()) return out;
+  }
+  if (text.rfind("jsonpath=", 0) == 0) {
+    const auto close = text.rfind("}=");
+    if (close != std::string::npos) {
+      return Wanted{.what = Wanted::What::kJsonPath, .name = text.substr(9, close + 1 - 9), .value = text.substr(close + 2)};
+    }
+  }
+  return Error(Code::kInvalid, "--for takes condition=NAME[=VALUE], delete, or jsonpath={PATH}=VALUE, not \"" + text + "\"");
+}
+
+Result<bool> fulfilled(const Wanted& wanted, const Json& object) {
+  if (wanted.what == Wanted::What::kDeleted) return false;
+  if (wanted.what == Wanted::What::kJsonPath) {
+    TRY(const std::string text, evaluate_jsonpath(wanted.name, object));
+    return text == wanted.value;
+  }
+  const std::int64_t generation = object.at("metadata/generation").as_integer();
+  for (const Json& c : object.at("status/conditions").as_array()) {
+    if (lower(c["type"].as_string()) != lower(wanted.name)) continue;
+    // A condition about an older spec says nothing about this one.
+    const std::int64_t observed = c.contains("observedGeneration") ? c["observedGeneration"].as_integer() : object.at("status/observedGeneration").as_integer(generation);
+    return lower(c["status"].as_string()) == lower(wanted.value) && observed >= generation;
+  }
+  return false;
+}
+
+std::string conditions_of(const Json& object) {
+  std::string out;
+  for (const Json& c : object.at("status/conditions").as_array()) {
+    out += "\n  " + c["type"].as_string() + "=" + c["status"].as_string() + " " + c["reason"].as_string();
+    if (!c["message"].as_string().empty()) out += ": " + c["message"].as_string();
+  }
+  return out.empty() ? " (no conditions yet)" : out;
+}
+
+Status wait_one(const Context& ctx, Session& session, const Named& object, const Wanted& wanted) {
+  const meta::Resource& r = object.resource.resource;
+  Json last;
+  for (;;) {
+    // Ask, then watch from there, so that no change is missed.
+    auto list = session.client.list(ctx, r, {.ns = object.key.ns, .field_selector = "metadata.name=" + object.key.name});
+    if (!list.ok()) return std::move(list).error();
+    if (list->items.empty()) {
+      if (wanted.what == Wanted::What::kDeleted) return {};
+      return Error(Code::kNotFound, spelled(object.resource, object.key.name) + " not found");
+    }
+    last = list->items[0];
+    TRY(bool good, fulfilled(wanted, last));
+    if (good) return {};
+    auto stream = session.client.watch(ctx, r, {.ns = object.key.ns, .field_selector = "metadata.name=" + object.key.name,
+                                                .resource_version = list->resource_version});
+    for (; stream.ok();) {
+      auto event = (*stream)->next();
+      if (!event.ok() || !*event) break;
+      if ((*event)->type == kube::WatchEvent::Type::kBookmark) continue;
+      if ((*event)->type == kube::WatchEvent::Type::kDeleted) {
+        if (wanted.what == Wanted::What::kDeleted) return {};
+        return Error(Code::kNotFound, spelled(object.resource, object.key.name) + " was deleted");
+      }
+      last = (*event)->object;
+      TRY(good, fulfilled(wanted, last));
+      if (good) return {};
+    }
+    if (ctx.expired()) {
+      return Error(Code::kTimeout, "timed out waiting for " + spelled(object.resource, object.key.name) + "; its conditions:" + conditions_of(last));
+    }
+    TRY_VOID(ctx.sleep_for(std::chrono::milliseconds(200)));
+  }
+}
+
+}  // namespace
+
+Status wait(const Context& ctx, Session& session, const WaitOptions& options) {
+  TRY(const Wanted wanted, parse(options.condition));
+  std::vector<Named> objects;
+  if (options.all || !options.label_selector.empty()) {
+    TRY(const std::vector<Target> targets, parse_targets(ctx, session, options.words));
+    for (const Target& target : targets) {
+      const meta::Resource& r = target.resource.resource;
+      TRY(const kube::List list, session.client.list_all(ctx, r, {.ns = session.namespace_of(r), .label_selector = options.label_selector}));
+      for (const Json& item : list.items) {
+        objects.push_back({target.resource, {item.at("metadata/namespace").as_string(), item.at("metadata/name").as_string()}});
+      }
+    }
+    if (objects.empty()) return Error(Code::kNotFound, "no matching resources found");
+  } else {
+    TRY(objects, parse_names(ctx, session, options.words));
+  }
+  for (const Named& object : objects) {
+    TRY_VOID(wait_one(ctx, session, object, wanted));
+    session.out(spelled(object.resource, object.key.name) + (wanted.what == Wanted::What::kDeleted ? " deleted\n" : " condition met\n"));
+  }
+  return {};
+}
+
+Status remove(const Context& ctx, Session& session, const DeleteCommand& command) {
+  std::vector<Named> objects;
+  if (!command.files.empty()) {
+    TRY(const std::vector<Json> manifests, read_manifests(session, command.files));
+    // What was made last goes first: things stand on what comes before them.
+    for (auto it = manifests.rbegin(); it != manifests.rend(); ++it) {
+      TRY(Named where, locate(ctx, session, *it));
+      objects.push_back(std::move(where));
+    }
+  } else if (command.all || !command.label_selector.empty()) {
+    TRY(const std::vector<Target> targets, parse_targets(ctx, session, command.words));
+    for (const Target& target : targets) {
+      const meta::Resource& r = target.resource.resource;
+      TRY(const kube::List list, session.client.list_all(ctx, r, {.ns = session.namespace_of(r), .label_selector = command.label_selector}));
+      for (const Json& item : list.items) {
+        objects.push_back({target.resource, {item.at("metadata/namespace").as_string(), item.at("metadata/name").as_string()}});
+      }
+    }
+    if (objects.empty()) session.error("No resources found\n");
+  } else {
+    TRY(objects, parse_names(ctx, session, command.words));
+  }
+  Status first;
+  std::vector<Named> deleted;
+  for (const Named& object : objects) {
+    auto gone = session.client.remove(ctx, object.resource.resource, object.key);
+    if (gone.ok()) {
+      session.out(spelled(object.resource, object.key.name) + " deleted\n");
+      deleted.push_back(object);
+    } else if (!(gone.error().code() == Code::kNotFound && command.ignore_not_found)) {
+      if (!first.ok()) session.error("error: " + first.error().message() + "\n");
+      first = std::move(gone).error();
+    }
+  }
+  if (command.wait) {
+    for (const Named& object : deleted) TRY_VOID(wait_one(ctx, session, object, {.what = Wanted::What::kDeleted}));
+  }
+  return first;
+}
+
+}  // namespace varda::cli
