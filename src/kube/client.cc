@@ -1,0 +1,345 @@
+#include "kube/client.h"
+
+#include <utility>
+
+#include "net/url.h"
+
+namespace varda::kube {
+namespace {
+
+constexpr std::chrono::seconds kSilence{15};
+constexpr std::size_t kWatchLineBytesMax = 64u << 20;
+constexpr std::size_t kErrorBytesMax = 1u << 20;
+
+/// The query of a request, in the order in which it is built.
+class QueryText {
+ public:
+  QueryText& add(std::string_view name, std::string_view value) {
+    if (value.empty()) return *this;
+    text_ += text_.empty() ? '?' : '&';
+    text_.append(name).append("=").append(net::percent_encode(value));
+    return *this;
+  }
+  const std::string& str() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+std::string path_of(const Resource& resource, const ObjectKey& key, std::string_view subresource = "") {
+  std::string out = resource.path(net::percent_encode(key.ns), net::percent_encode(key.name));
+  if (!subresource.empty()) out.append("/").append(subresource);
+  return out;
+}
+
+ObjectKey key_of(const Json& object) {
+  const Json& metadata = object["metadata"];
+  return {metadata["namespace"].as_string(), metadata["name"].as_string()};
+}
+
+/// What a request was for, to put before the message of its error where the server's own does not say.
+std::string what(std::string_view method, std::string_view target) {
+  return std::string(method) + " " + std::string(target.substr(0, target.find('?')));
+}
+
+Error error_of(int status, std::string_view body, std::string_view method, std::string_view target) {
+  const auto json = codec::parse_json(body);
+  if (json.ok() && (*json)["kind"].as_string() == "Status") return meta::ApiStatus::from_json(*json).to_error();
+  meta::ApiStatus plain;
+  plain.code = status;
+  // Proxies and plain handlers answer with a text: its first line says it.
+  std::string text(body.substr(0, std::min<std::size_t>(body.find('\n'), 200)));
+  if (status < 500 && text.empty()) text = "HTTP status " + std::to_string(status);
+  plain.message = text.empty() ? "HTTP status " + std::to_string(status) : "HTTP status " + std::to_string(status) + ": " + text;
+  return plain.to_error().context(what(method, target));
+}
+
+void name_kind(Json& object, const Resource& resource) {
+  if (!object.is_object()) return;
+  if (object["kind"].as_string().empty()) object.set("kind", resource.kind);
+  if (object["apiVersion"].as_string().empty()) object.set("apiVersion", resource.api_version());
+}
+
+std::string_view content_type(PatchType type) {
+  switch (type) {
+    case PatchType::kJson:
+      return "application/json-patch+json";
+    case PatchType::kMerge:
+      return "application/merge-patch+json";
+    case PatchType::kStrategic:
+      break;
+  }
+  return "application/strategic-merge-patch+json";
+}
+
+class HttpWatch final : public Watch {
+ public:
+  HttpWatch(const Resource& resource, std::unique_ptr<net::BodyReader> body) : resource_(resource), body_(std::move(body)) {}
+
+  Result<std::optional<WatchEvent>> next() override {
+    TRY(const std::optional<std::string> line, next_line());
+    if (!line) return std::optional<WatchEvent>();
+    auto json = codec::parse_json(*line);
+    if (!json.ok()) return Error(Code::kCorrupt, "watch of " + resource_.plural + ": " + json.error().message());
+    Json& object = (*json)["object"];
+    const std::string& type = std::as_const(*json)["type"].as_string();
+    WatchEvent event;
+    if (type == "ADDED") {
+      event.type = WatchEvent::Type::kAdded;
+    } else if (type == "MODIFIED") {
+      event.type = WatchEvent::Type::kModified;
+    } else if (type == "DELETED") {
+      event.type = WatchEvent::Type::kDeleted;
+    } else if (type == "BOOKMARK") {
+      event.type = WatchEvent::Type::kBookmark;
+    } else if (type == "ERROR") {
+      return meta::ApiStatus::from_json(object).to_error().context("watch of " + resource_.plural);
+    } else {
+      return Error(Code::kCorrupt, "watch of " + resource_.plural + ": unknown event \"" + type + "\"");
+    }
+    event.object = std::move(object);
+    name_kind(event.object, resource_);
+    event.resource_version = std::as_const(event.object)["metadata"]["resourceVersion"].as_string();
+    return std::optional<WatchEvent>(std::move(event));
+  }
+
+ private:
+  /// The next line that is not empty; nothing at the end. A line cut off by the end is dropped: the event comes again on resume.
+  Result<std::optional<std::string>> next_line() {
+    while (true) {
+      if (const auto end = buffer_.find('\n', searched_); end != std::string::npos) {
+        std::string line = buffer_.substr(begin_, end - begin_);
+        begin_ = searched_ = end + 1;
+        if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+        return std::optional<std::string>(std::move(line));
+      }
+      buffer_.erase(0, begin_);
+      begin_ = 0;
+      searched_ = buffer_.size();
+      if (buffer_.size() > kWatchLineBytesMax)
+        return Error(Code::kExhausted, "watch of " + resource_.plural + ": an event is too large");
+      TRY(std::optional<std::string> more, body_->read());
+      if (!more) return std::optional<std::string>();
+      buffer_ += *more;
+    }
+  }
+
+  Resource resource_;
+  std::unique_ptr<net::BodyReader> body_;
+  std::string buffer_;
+  std::size_t begin_ = 0, searched_ = 0;
+};
+
+}  // namespace
+
+struct Client::Impl {
+  std::unique_ptr<net::HttpClient> owned;
+  net::HttpClient& http;
+  Options options;
+  std::string host;
+
+  Impl(std::unique_ptr<net::HttpClient> own, net::HttpClient& client, Options opts)
+      : owned(std::move(own)), http(client), options(std::move(opts)) {
+    if (auto url = net::Url::parse(options.base_url); url.ok()) host = url->host;
+  }
+
+  net::ClientRequest request(std::string method, std::string_view target, std::string body, std::string_view type,
+                             std::string_view accept) const {
+    net::ClientRequest out;
+    out.method = std::move(method);
+    out.url = options.base_url + std::string(target);
+    if (!accept.empty()) out.headers.add("Accept", std::string(accept));
+    out.headers.add("User-Agent", options.user_agent);
+    const std::string token = options.token_source ? options.token_source() : options.token;
+    if (!token.empty()) out.headers.add("Authorization", "Bearer " + token);
+    if (!body.empty()) out.headers.add("Content-Type", std::string(type));
+    out.body = std::move(body);
+    out.max_response_bytes = options.response_bytes_max;
+    return out;
+  }
+
+  void count(const std::string& method, const std::string& code, SteadyTime begin) const {
+    if (!options.metrics) return;
+    options.metrics
+        ->counter("rest_client_requests_total", "Number of HTTP requests, partitioned by status code, method, and host.",
+                  {{"code", code}, {"host", host}, {"method", method}})
+        .add();
+    const std::chrono::duration<double> seconds = system_clock().now() - begin;
+    options.metrics
+        ->histogram("rest_client_request_duration_seconds", "Request latency in seconds, broken down by method.",
+                    metrics::latency_buckets(), {{"method", method}})
+        .observe(seconds.count());
+  }
+
+  /// Sends and reads the whole answer; an answer of 400 and above is an Error.
+  Result<std::string> call(const Context& ctx, const std::string& method, const std::string& target, std::string body = "",
+                           std::string_view type = "application/json", std::string_view accept = "application/json") const {
+    const SteadyTime begin = system_clock().now();
+    auto answer = http.call(ctx.with_timeout(options.timeout), request(method, target, std::move(body), type, accept));
+    count(method, answer.ok() ? std::to_string(answer->status) : "<error>", begin);
+    if (!answer.ok()) return std::move(answer).error().context(what(method, target));
+    if (answer->status >= 400) return error_of(answer->status, answer->body, method, target);
+    return std::move(answer->body);
+  }
+
+  Result<Json> call_json(const Context& ctx, const std::string& method, const std::string& target, std::string body = "",
+                         std::string_view type = "application/json", std::string_view accept = "application/json") const {
+    TRY(const std::string text, call(ctx, method, target, std::move(body), type, accept));
+    auto json = codec::parse_json(text);
+    if (!json.ok()) return Error(Code::kCorrupt, what(method, target) + ": the answer is no JSON: " + json.error().message());
+    return std::move(*json);
+  }
+
+  Result<Json> write(const Context& ctx, const std::string& method, const Resource& resource, const ObjectKey& key,
+                     std::string_view subresource, std::string body, std::string_view type = "application/json") const {
+    const std::string target = path_of(resource, key, subresource) + QueryText().add("fieldManager", options.field_manager).str();
+    TRY(Json object, call_json(ctx, method, target, std::move(body), type));
+    name_kind(object, resource);
+    return object;
+  }
+
+  /// Opens a stream; an answer of 400 and above is an Error.
+  Result<net::ClientResponse> open(const Context& ctx, net::ClientRequest request, std::string_view target) const {
+    const std::string method = request.method;
+    const SteadyTime begin = system_clock().now();
+    auto response = http.send(ctx, std::move(request));
+    count(method, response.ok() ? std::to_string(response->status) : "<error>", begin);
+    if (!response.ok()) return std::move(response).error().context(what(method, target));
+    if (response->status < 400) return std::move(*response);
+    std::string text;
+    while (text.size() < kErrorBytesMax) {
+      auto more = response->body->read();
+      if (!more.ok() || !*more) break;
+      text += **more;
+    }
+    return error_of(response->status, text, method, target);
+  }
+};
+
+Client::Client(net::HttpClient& http, Options options) : impl_(std::make_unique<Impl>(nullptr, http, std::move(options))) {}
+Client::Client(std::unique_ptr<net::HttpClient> http, Options options) {
+  net::HttpClient& reference = *http;
+  impl_ = std::make_unique<Impl>(std::move(http), reference, std::move(options));
+}
+Client::~Client() = default;
+
+Result<Json> Client::get(const Context& ctx, const Resource& resource, const ObjectKey& key) const {
+  TRY(Json object, impl_->call_json(ctx, "GET", path_of(resource, key)));
+  name_kind(object, resource);
+  return object;
+}
+
+Result<std::optional<Json>> Client::find(const Context& ctx, const Resource& resource, const ObjectKey& key) const {
+  auto object = get(ctx, resource, key);
+  if (object.ok()) return std::optional<Json>(std::move(*object));
+  if (object.error().code() == Code::kNotFound) return std::optional<Json>();
+  return std::move(object).error();
+}
+
+Result<List> Client::list(const Context& ctx, const Resource& resource, const ListOptions& options) const {
+  QueryText query;
+  query.add("labelSelector", options.label_selector).add("fieldSelector", options.field_selector);
+  if (options.limit > 0) query.add("limit", std::to_string(options.limit));
+  query.add("continue", options.continue_token);
+  // The token names the version already; both together are refused.
+  if (options.continue_token.empty()) query.add("resourceVersion", options.resource_version);
+  TRY(Json json, impl_->call_json(ctx, "GET", path_of(resource, {options.ns, ""}) + query.str()));
+  List out;
+  out.resource_version = std::as_const(json)["metadata"]["resourceVersion"].as_string();
+  out.continue_token = std::as_const(json)["metadata"]["continue"].as_string();
+  if (Json* items = json.find("items"); items && items->is_array()) {
+    for (Json& item : items->array_items()) {
+      name_kind(item, resource);
+      out.items.push_back(std::move(item));
+    }
+  }
+  return out;
+}
+
+Result<List> Client::list_all(const Context& ctx, const Resource& resource, ListOptions options) const {
+  options.continue_token.clear();
+  List all;
+  for (bool again = true;;) {
+    auto page = list(ctx, resource, options);
+    if (!page.ok()) {
+      if (page.error().code() != Code::kGone || options.continue_token.empty() || !again) return std::move(page).error();
+      again = false;
+      all = {};
+      options.continue_token.clear();
+      continue;
+    }
+    all.resource_version = page->resource_version;
+    std::move(page->items.begin(), page->items.end(), std::back_inserter(all.items));
+    if (page->continue_token.empty()) return all;
+    options.continue_token = page->continue_token;
+  }
+}
+
+Result<Json> Client::create(const Context& ctx, const Resource& resource, const Json& object) const {
+  return impl_->write(ctx, "POST", resource, {key_of(object).ns, ""}, "", codec::write_json(object));
+}
+
+Result<Json> Client::update(const Context& ctx, const Resource& resource, const Json& object) const {
+  return impl_->write(ctx, "PUT", resource, key_of(object), "", codec::write_json(object));
+}
+
+Result<Json> Client::update_status(const Context& ctx, const Resource& resource, const Json& object) const {
+  return impl_->write(ctx, "PUT", resource, key_of(object), "status", codec::write_json(object));
+}
+
+Result<Json> Client::patch(const Context& ctx, const Resource& resource, const ObjectKey& key, PatchType type, const Json& patch,
+                           std::string_view subresource) const {
+  return impl_->write(ctx, "PATCH", resource, key, subresource, codec::write_json(patch), content_type(type));
+}
+
+Result<Json> Client::remove(const Context& ctx, const Resource& resource, const ObjectKey& key,
+                            const DeleteOptions& options) const {
+  Json body = Json::object({{"apiVersion", "v1"}, {"kind", "DeleteOptions"}});
+  switch (options.propagation) {
+    case Propagation::kDefault:
+      break;
+    case Propagation::kBackground:
+      body.set("propagationPolicy", "Background");
+      break;
+    case Propagation::kForeground:
+      body.set("propagationPolicy", "Foreground");
+      break;
+    case Propagation::kOrphan:
+      body.set("propagationPolicy", "Orphan");
+      break;
+  }
+  if (!options.uid.empty()) body.make("preconditions/uid") = options.uid;
+  if (!options.resource_version.empty()) body.make("preconditions/resourceVersion") = options.resource_version;
+  if (options.grace_seconds) body.set("gracePeriodSeconds", *options.grace_seconds);
+  return impl_->call_json(ctx, "DELETE", path_of(resource, key), codec::write_json(body));
+}
+
+Result<std::unique_ptr<Watch>> Client::watch(const Context& ctx, const Resource& resource, const WatchOptions& options) const {
+  QueryText query;
+  query.add("watch", "true").add("allowWatchBookmarks", "true");
+  query.add("timeoutSeconds", std::to_string(options.timeout.count()));
+  query.add("labelSelector", options.label_selector).add("fieldSelector", options.field_selector);
+  query.add("resourceVersion", options.resource_version);
+  const std::string target = path_of(resource, {options.ns, ""}) + query.str();
+  TRY(net::ClientResponse response,
+      impl_->open(ctx.with_timeout(options.timeout + kSilence), impl_->request("GET", target, "", "", "application/json"), target));
+  return std::unique_ptr<Watch>(std::make_unique<HttpWatch>(resource, std::move(response.body)));
+}
+
+Result<net::ClientResponse> Client::open(const Context& ctx, std::string method, std::string target, net::Headers headers,
+                                         std::string body) const {
+  net::ClientRequest request = impl_->request(std::move(method), target, std::move(body), "application/json", "");
+  for (const auto& [name, value] : headers.all()) request.headers.set(name, value);
+  return impl_->open(ctx, std::move(request), target);
+}
+
+Result<std::string> Client::text(const Context& ctx, std::string target) const {
+  return impl_->call(ctx, "GET", target, "", "", "*/*");
+}
+
+Result<Json> Client::json(const Context& ctx, std::string method, std::string target, const Json& body,
+                          std::string_view content_type, std::string_view accept) const {
+  return impl_->call_json(ctx, method, target, body.is_null() ? "" : codec::write_json(body), content_type, accept);
+}
+
+}  // namespace varda::kube

@@ -1,0 +1,192 @@
+#include "kube/config.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "base/mutex.h"
+#include "codec/digest.h"
+#include "codec/yaml.h"
+#include "net/client.h"
+#include "net/url.h"
+
+namespace varda::kube {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<std::string> read_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return Error(Code::kNotFound, "cannot read " + path.string());
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (in.bad()) return Error(Code::kUnavailable, "cannot read " + path.string());
+  return std::move(text).str();
+}
+
+std::string trimmed(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
+  return text;
+}
+
+Error bad(std::string what) { return {Code::kInvalid, std::move(what)}; }
+
+/// The member `inner` of the entry called `name` in the list `list` ({name, cluster: {...}}).
+Result<const Json*> entry(const Json& config, const char* list, const char* inner, const std::string& name) {
+  for (const Json& item : config[list].as_array()) {
+    if (item["name"].as_string() != name) continue;
+    if (!item[inner].is_object()) return bad(std::string(list) + "[name=" + name + "]." + inner + ": must be an object");
+    return &item[inner];
+  }
+  return Error(Code::kNotFound, std::string("no ") + inner + " \"" + name + "\" in " + list);
+}
+
+/// PEM from "X-data" (base64, wins) or from the file "X"; "" if neither is there.
+Result<std::string> pem(const Json& from, const std::string& name, const fs::path& directory) {
+  if (const Json& data = from[name + "-data"]; !data.is_null()) {
+    auto text = codec::unbase64(trimmed(data.as_string()));
+    if (!text.ok()) return bad(name + "-data: must be base64");
+    return std::move(*text);
+  }
+  if (const Json& file = from[name]; !file.is_null()) return read_file(directory / file.as_string()).context(name);
+  return std::string();
+}
+
+/// A token that lives in a file and is replaced there now and then (service accounts).
+class FileToken {
+ public:
+  explicit FileToken(fs::path path) : path_(std::move(path)) {}
+  std::string get() {
+    MutexLock lock(mutex_);
+    const SteadyTime now = system_clock().now();
+    if (token_.empty() || now - read_ > std::chrono::seconds(10)) {
+      // A file that cannot be read for a moment leaves the last token in use.
+      if (auto text = read_file(path_); text.ok()) token_ = trimmed(std::move(*text));
+      read_ = now;
+    }
+    return token_;
+  }
+
+ private:
+  const fs::path path_;
+  Mutex mutex_;
+  std::string token_ GUARDED_BY(mutex_);
+  SteadyTime read_ GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+Result<Config> parse_kubeconfig(std::string_view yaml, const std::filesystem::path& directory, std::string_view context) {
+  TRY(const Json file, codec::parse_yaml(yaml));
+  if (!file.is_object()) return bad("a kubeconfig must be an object with clusters, users and contexts");
+  const std::string name = context.empty() ? file["current-context"].as_string() : std::string(context);
+  if (name.empty()) return bad("current-context: is not set; name a context");
+  TRY(const Json* const chosen, entry(file, "contexts", "context", name));
+  TRY(const Json* const cluster, entry(file, "clusters", "cluster", (*chosen)["cluster"].as_string()));
+
+  Config out;
+  out.server = (*cluster)["server"].as_string();
+  if (out.server.ends_with('/')) out.server.pop_back();
+  if (const auto url = net::Url::parse(out.server); !url.ok()) return bad("cluster.server: " + url.error().message());
+  TRY(out.tls.ca_pem, pem(*cluster, "certificate-authority", directory));
+  out.tls.verify = !(*cluster)["insecure-skip-tls-verify"].as_bool();
+  out.tls.server_name = (*cluster)["tls-server-name"].as_string();
+  out.ns = (*chosen)["namespace"].string_or("default");
+  if (out.ns.empty()) out.ns = "default";
+
+  const std::string& user_name = (*chosen)["user"].as_string();
+  if (user_name.empty()) return out;
+  TRY(const Json* const user, entry(file, "users", "user", user_name));
+  for (const char* plugin : {"exec", "auth-provider"}) {
+    if (user->contains(plugin)) {
+      return Error(Code::kUnsupported, "user \"" + user_name + "\" needs the credential plug-in \"" + plugin +
+                                           "\", which is not supported: use a token or a client certificate");
+    }
+  }
+  TRY(out.tls.certificate_pem, pem(*user, "client-certificate", directory));
+  TRY(out.tls.key_pem, pem(*user, "client-key", directory));
+  if (out.tls.certificate_pem.empty() != out.tls.key_pem.empty()) {
+    return bad("user \"" + user_name + "\": client-certificate and client-key must come together");
+  }
+  out.token = (*user)["token"].as_string();
+  if (const std::string& token_file = (*user)["tokenFile"].as_string(); !token_file.empty())
+    out.token_file = directory / token_file;
+  return out;
+}
+
+Result<Config> load_kubeconfig(const std::filesystem::path& path, std::string_view context) {
+  TRY(const std::string text, read_file(path));
+  return parse_kubeconfig(text, fs::absolute(path).parent_path(), context).context(path.string());
+}
+
+Result<Config> in_cluster(const std::filesystem::path& root) {
+  const char* host = std::getenv("KUBERNETES_SERVICE_HOST");
+  const char* port = std::getenv("KUBERNETES_SERVICE_PORT");
+  std::error_code ignored;
+  if (!host || !port || !fs::exists(root / "token", ignored)) return Error(Code::kNotFound, "not running in a pod of a cluster");
+  Config out;
+  const std::string_view name = host;
+  out.server =
+      "https://" + (name.find(':') == std::string_view::npos ? std::string(name) : "[" + std::string(name) + "]") + ":" + port;
+  TRY(out.tls.ca_pem, read_file(root / "ca.crt"));
+  out.token_file = root / "token";
+  if (auto ns = read_file(root / "namespace"); ns.ok()) out.ns = trimmed(std::move(*ns));
+  return out;
+}
+
+Result<Config> find_config(const std::filesystem::path& flag, const std::filesystem::path& fallback) {
+  if (!flag.empty()) return load_kubeconfig(flag);
+  std::string tried;
+  std::error_code ignored;
+  if (const char* list = std::getenv("KUBECONFIG"); list && *list) {
+    std::istringstream paths(list);
+    for (std::string path; std::getline(paths, path, ':');) {
+      if (path.empty()) continue;
+      if (fs::exists(path, ignored)) return load_kubeconfig(path);
+      tried += path + " ($KUBECONFIG), ";
+    }
+  }
+  if (!fallback.empty()) {
+    if (fs::exists(fallback, ignored)) return load_kubeconfig(fallback);
+    tried += fallback.string() + ", ";
+  }
+  if (auto config = in_cluster(); config.ok() || config.error().code() != Code::kNotFound) return config;
+  return Error(Code::kNotFound, "no kubeconfig found (tried " + tried +
+                                    "the pod's service account): start `varda up`, or name a file with --kubeconfig");
+}
+
+std::string write_kubeconfig(const Config& config) {
+  Json cluster = Json::object({{"server", config.server}});
+  if (!config.tls.ca_pem.empty()) cluster.set("certificate-authority-data", codec::base64(config.tls.ca_pem));
+  if (!config.tls.verify) cluster.set("insecure-skip-tls-verify", true);
+  if (!config.tls.server_name.empty()) cluster.set("tls-server-name", config.tls.server_name);
+  Json user = Json::object();
+  if (!config.token.empty()) user.set("token", config.token);
+  if (!config.token_file.empty()) user.set("tokenFile", config.token_file.string());
+  if (!config.tls.certificate_pem.empty()) user.set("client-certificate-data", codec::base64(config.tls.certificate_pem));
+  if (!config.tls.key_pem.empty()) user.set("client-key-data", codec::base64(config.tls.key_pem));
+  const Json context = Json::object({{"cluster", "varda"}, {"user", "varda"}, {"namespace", config.ns}});
+  return codec::write_yaml(Json::object({
+      {"apiVersion", "v1"},
+      {"kind", "Config"},
+      {"clusters", Json::array({Json::object({{"name", "varda"}, {"cluster", std::move(cluster)}})})},
+      {"users", Json::array({Json::object({{"name", "varda"}, {"user", std::move(user)}})})},
+      {"contexts", Json::array({Json::object({{"name", "varda"}, {"context", context}})})},
+      {"current-context", "varda"},
+  }));
+}
+
+std::unique_ptr<Client> connect(const Config& config, Client::Options options) {
+  options.base_url = config.server;
+  options.token = config.token;
+  if (!config.token_file.empty()) {
+    auto token = std::make_shared<FileToken>(config.token_file);
+    options.token_source = [token] { return token->get(); };
+  }
+  net::ClientOptions transport;
+  transport.tls = config.tls;
+  return std::make_unique<Client>(net::make_client(std::move(transport)), std::move(options));
+}
+
+}  // namespace varda::kube
