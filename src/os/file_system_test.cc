@@ -163,7 +163,7 @@ TEST(MemoryFileSystemFaults, FullDiskIsExhausted) {
 }
 
 TEST(FileLockTest, SecondHolderIsToldWhoHasIt) {
-  const Path path = ::testing::TempDir() + "os_lock_test";
+  const Path path = ::testing::TempDir() + "os_lock_test" + std::to_string(::getpid());
   auto first = FileLock::acquire(path);
   ASSERT_TRUE(first.ok()) << first.error();
   const auto second = FileLock::acquire(path);
@@ -172,6 +172,7 @@ TEST(FileLockTest, SecondHolderIsToldWhoHasIt) {
   EXPECT_THAT(second.error().message(), ::testing::HasSubstr(std::to_string(::getpid())));
   first.value().reset();
   EXPECT_TRUE(FileLock::acquire(path).ok());
+  (void)real_file_system().remove(path);
 }
 
 }  // namespace

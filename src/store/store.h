@@ -73,7 +73,8 @@ class Watch {
   virtual Result<std::vector<Event>> poll(std::size_t max = 256) = 0;
   /// Every event up to this revision has been handed out by poll(): what a bookmark may say.
   virtual Revision progress() = 0;
-  /// `wake` is called, from any thread, when poll() may have something new. Cheap; must not call the store. Set once.
+  /// `wake` is called, from any thread, when poll() may have something new, and at once if it has. Cheap; must not call the store
+  /// or destroy the watch. Never called once the watch is destroyed. Set once.
   virtual void on_ready(std::function<void()> wake) = 0;
   /// Blocks until poll() would return something or the context is done.
   virtual Status wait(const Context& ctx) = 0;
@@ -87,7 +88,8 @@ class Store {
   virtual Result<std::optional<Entry>> get(std::string_view key) = 0;
   virtual Result<Page> list(const ListOptions& options) = 0;
   /// Commits and returns the revision. kConflict: an `expected` did not hold (nothing was written; the message names the key).
-  /// kExhausted: disk full or history too large. An empty transaction is kInvalid.
+  /// kExhausted: disk full (reading goes on) or a value too large. An empty transaction, an empty key or a key named twice is
+  /// kInvalid. Deleting what is not there is no write: a transaction that changes nothing returns the current revision.
   virtual Result<Revision> commit(std::vector<Op> ops) = 0;
   Result<Revision> put(std::string key, std::string value, std::optional<Revision> expected = std::nullopt);
   Result<Revision> remove(std::string key, std::optional<Revision> expected = std::nullopt);
@@ -115,7 +117,7 @@ struct Options {
 /// Nothing on disk.
 std::unique_ptr<Store> open_memory(Options options = {});
 /// SQLite, WAL, synchronous=FULL, one file; concurrent commits share one fsync. kUnavailable: another process has it open.
-/// kCorrupt: not ours, or damaged. kUnsupported: written by a newer version.
+/// kCorrupt: not ours, or damaged. kUnsupported: written by a newer version. A `FILE.lock` beside it names the process that has it.
 Result<std::unique_ptr<Store>> open_sqlite(const std::filesystem::path& file, Options options = {});
 
 }  // namespace varda::store

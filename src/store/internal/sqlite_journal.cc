@@ -1,0 +1,304 @@
+// The store's file: SQLite in WAL mode, synced at every commit.
+//
+//   objects  the current values
+//   events   the history; a row holds what the key was *before*, since what it became stands in the key's next row, or in objects
+//   meta     revision, and up to where history is forgotten
+#include <algorithm>
+#include <map>
+#include <sqlite3.h>
+
+#include "os/file_system.h"
+#include "store/internal/journal.h"
+
+namespace varda::store::internal {
+namespace {
+
+constexpr int kApplicationId = 0x56726461;  // "Vrda", PRAGMA application_id
+constexpr int kFormat = 1;                  // PRAGMA user_version
+// Rows of forgotten history are deleted in groups, so that most commits delete nothing.
+constexpr Revision kTrimEvery = 256;
+
+constexpr const char* kSchema = R"sql(
+  CREATE TABLE objects(key BLOB PRIMARY KEY, value BLOB NOT NULL, created INTEGER NOT NULL, modified INTEGER NOT NULL);
+  CREATE TABLE events(id INTEGER PRIMARY KEY, revision INTEGER NOT NULL, type INTEGER NOT NULL, key BLOB NOT NULL,
+                      created INTEGER NOT NULL, previous BLOB, previous_modified INTEGER NOT NULL);
+  CREATE INDEX events_revision ON events(revision);
+  CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL);
+  INSERT INTO meta VALUES('revision', 0), ('compacted', 0);
+)sql";
+
+struct CloseDatabase {
+  void operator()(sqlite3* db) const { sqlite3_close_v2(db); }
+};
+struct FinalizeStatement {
+  void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+};
+using Database = std::unique_ptr<sqlite3, CloseDatabase>;
+
+Error sqlite_error(sqlite3* db, int code, std::string_view what) {
+  const std::string message = std::string(what) + ": " + (db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(code));
+  switch (code & 0xff) {
+    case SQLITE_FULL:
+      return Error(Code::kExhausted, message);
+    case SQLITE_NOMEM:
+    case SQLITE_TOOBIG:
+      return Error(Code::kExhausted, message);
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return Error(Code::kCorrupt, message);
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return Error(Code::kUnavailable, message);
+    case SQLITE_CANTOPEN:
+      return Error(Code::kNotFound, message);
+    case SQLITE_PERM:
+    case SQLITE_AUTH:
+    case SQLITE_READONLY:
+      return Error(Code::kForbidden, message);
+    default:
+      return Error(Code::kInternal, message);
+  }
+}
+
+/// A prepared statement, bound from left to right.
+class Statement {
+ public:
+  static Result<Statement> prepare(sqlite3* db, const char* sql) {
+    sqlite3_stmt* raw = nullptr;
+    const int code = sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, &raw, nullptr);
+    Statement statement(db, raw);
+    if (code != SQLITE_OK) return sqlite_error(db, code, sql);
+    return statement;
+  }
+  Statement(Statement&&) = default;
+
+  Statement& bind(std::int64_t value) {
+    sqlite3_bind_int64(raw_.get(), ++bound_, value);
+    return *this;
+  }
+  /// The bytes stay valid until the next run().
+  Statement& bind(std::string_view bytes) {
+    sqlite3_bind_blob64(raw_.get(), ++bound_, bytes.empty() ? "" : bytes.data(), bytes.size(), SQLITE_STATIC);
+    return *this;
+  }
+  Statement& bind_null() {
+    sqlite3_bind_null(raw_.get(), ++bound_);
+    return *this;
+  }
+  /// To the end, without rows.
+  Status run() {
+    const int code = sqlite3_step(raw_.get());
+    Status status = code == SQLITE_DONE || code == SQLITE_ROW ? Status() : Status(sqlite_error(db_, code, "write"));
+    sqlite3_reset(raw_.get());
+    bound_ = 0;
+    return status;
+  }
+  /// True: there is a row to read.
+  Result<bool> next() {
+    const int code = sqlite3_step(raw_.get());
+    if (code == SQLITE_ROW) return true;
+    if (code == SQLITE_DONE) return false;
+    return sqlite_error(db_, code, "read");
+  }
+  std::int64_t integer(int column) const { return sqlite3_column_int64(raw_.get(), column); }
+  std::string bytes(int column) const {
+    const void* data = sqlite3_column_blob(raw_.get(), column);
+    return std::string(static_cast<const char*>(data),
+                       data == nullptr ? 0 : static_cast<std::size_t>(sqlite3_column_bytes(raw_.get(), column)));
+  }
+  bool null(int column) const { return sqlite3_column_type(raw_.get(), column) == SQLITE_NULL; }
+
+ private:
+  Statement(sqlite3* db, sqlite3_stmt* raw) : db_(db), raw_(raw) {}
+  sqlite3* db_;
+  std::unique_ptr<sqlite3_stmt, FinalizeStatement> raw_;
+  int bound_ = 0;
+};
+
+Status execute(sqlite3* db, const std::string& sql) {
+  const int code = sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr);
+  if (code != SQLITE_OK) return sqlite_error(db, code, sql.substr(0, sql.find('\n')));
+  return {};
+}
+
+Result<std::int64_t> read_number(sqlite3* db, const char* sql) {
+  TRY(Statement statement, Statement::prepare(db, sql));
+  TRY(const bool row, statement.next());
+  return row ? statement.integer(0) : 0;
+}
+
+class SqliteJournal final : public Journal {
+ public:
+  /// `lock` is held as long as the file is open.
+  static Result<std::unique_ptr<SqliteJournal>> create(std::unique_ptr<os::FileLock> lock, Database db, Revision compacted) {
+    sqlite3* raw = db.get();
+    TRY(Statement put, Statement::prepare(raw,
+                                          "INSERT INTO objects VALUES(?1,?2,?3,?4) ON CONFLICT(key) DO UPDATE SET "
+                                          "value=excluded.value, created=excluded.created, modified=excluded.modified"));
+    TRY(Statement remove, Statement::prepare(raw, "DELETE FROM objects WHERE key=?1"));
+    TRY(Statement event,
+        Statement::prepare(raw,
+                           "INSERT INTO events(revision,type,key,created,previous,previous_modified) VALUES(?1,?2,?3,?4,?5,?6)"));
+    TRY(Statement revision, Statement::prepare(raw, "UPDATE meta SET value=?1 WHERE name='revision'"));
+    TRY(Statement compact, Statement::prepare(raw, "UPDATE meta SET value=?1 WHERE name='compacted'"));
+    TRY(Statement forget, Statement::prepare(raw, "DELETE FROM events WHERE revision<=?1"));
+    Statements statements{std::move(put),      std::move(remove),  std::move(event),
+                          std::move(revision), std::move(compact), std::move(forget)};
+    return std::unique_ptr<SqliteJournal>(
+        std::make_unique<SqliteJournal>(std::move(lock), std::move(db), std::move(statements), compacted));
+  }
+
+  struct Statements {
+    Statement put, remove, event, revision, compact, forget;
+  };
+  SqliteJournal(std::unique_ptr<os::FileLock> lock, Database db, Statements statements, Revision compacted)
+      : lock_(std::move(lock)), db_(std::move(db)), sql_(std::move(statements)), trimmed_(compacted) {}
+
+  Status write(const std::vector<EventPtr>& events, Revision oldest) override {
+    const bool trims = oldest - trimmed_ >= kTrimEvery;
+    const auto body = [&]() -> Status {
+      for (const EventPtr& event : events) TRY_VOID(write(*event));
+      TRY_VOID(sql_.revision.bind(events.back()->entry.modified).run());
+      return trims ? forget(oldest) : Status();
+    };
+    TRY_VOID(transaction(body));
+    if (trims) trimmed_ = oldest;
+    return {};
+  }
+
+  Status compact(Revision revision) override {
+    if (revision <= trimmed_) return {};
+    TRY_VOID(transaction([&] { return forget(revision); }));
+    trimmed_ = revision;
+    return {};
+  }
+
+ private:
+  Status write(const Event& event) {
+    const Entry& entry = event.entry;
+    if (event.type == EventType::kPut) {
+      TRY_VOID(sql_.put.bind(entry.key).bind(*entry.value).bind(entry.created).bind(entry.modified).run());
+    } else {
+      TRY_VOID(sql_.remove.bind(entry.key).run());
+    }
+    sql_.event.bind(entry.modified).bind(static_cast<std::int64_t>(event.type)).bind(entry.key).bind(entry.created);
+    event.previous ? sql_.event.bind(*event.previous) : sql_.event.bind_null();
+    return sql_.event.bind(event.previous_modified).run();
+  }
+
+  Status forget(Revision revision) {
+    TRY_VOID(sql_.compact.bind(revision).run());
+    return sql_.forget.bind(revision).run();
+  }
+
+  template <typename Body>
+  Status transaction(Body body) {
+    if (failed_) return Error(Code::kUnavailable, "the store's file could not be synced before: " + failed_->message());
+    TRY_VOID(execute(db_.get(), "BEGIN IMMEDIATE"));
+    Status status = body();
+    if (status.ok()) {
+      status = execute(db_.get(), "COMMIT");
+      // After a failed sync nobody knows what the disk holds: only reading the file again tells.
+      if (!status.ok() && status.error().code() == Code::kInternal) failed_ = status.error();
+    }
+    if (!status.ok() && sqlite3_get_autocommit(db_.get()) == 0) (void)execute(db_.get(), "ROLLBACK");
+    return status;
+  }
+
+  const std::unique_ptr<os::FileLock> lock_;
+  const Database db_;  // outlives the statements
+  Statements sql_;
+  Revision trimmed_;
+  std::optional<Error> failed_;
+};
+
+// New files get the schema; others must be ours and not newer than we are.
+Status check_format(sqlite3* db) {
+  TRY(const std::int64_t id, read_number(db, "PRAGMA application_id"));
+  TRY(const std::int64_t format, read_number(db, "PRAGMA user_version"));
+  TRY(const std::int64_t tables, read_number(db, "SELECT count(*) FROM sqlite_master"));
+  if (id == 0 && format == 0 && tables == 0) {
+    return execute(db, "BEGIN IMMEDIATE;" + std::string(kSchema) + "PRAGMA application_id=" + std::to_string(kApplicationId) +
+                           ";PRAGMA user_version=" + std::to_string(kFormat) + ";COMMIT");
+  }
+  if (id != kApplicationId) return Error(Code::kCorrupt, "a SQLite file of another program");
+  if (format > kFormat) {
+    return Error(Code::kUnsupported, "format " + std::to_string(format) + " was written by a newer version, this one reads up to " +
+                                         std::to_string(kFormat));
+  }
+  return {};
+}
+
+Result<std::vector<Entry>> load_entries(sqlite3* db) {
+  std::vector<Entry> entries;
+  TRY(Statement rows, Statement::prepare(db, "SELECT key,value,created,modified FROM objects ORDER BY key"));
+  for (;;) {
+    TRY(const bool row, rows.next());
+    if (!row) return entries;
+    entries.push_back({.key = rows.bytes(0),
+                       .value = std::make_shared<const std::string>(rows.bytes(1)),
+                       .created = rows.integer(2),
+                       .modified = rows.integer(3)});
+  }
+}
+
+// From the newest back: at each step `values` holds what every key was after the event.
+Result<std::vector<EventPtr>> load_events(sqlite3* db, const std::vector<Entry>& entries, Revision compacted) {
+  std::map<std::string, std::shared_ptr<const std::string>, std::less<>> values;
+  for (const Entry& entry : entries) values[entry.key] = entry.value;
+  std::vector<EventPtr> events;
+  TRY(Statement rows,
+      Statement::prepare(
+          db, "SELECT revision,type,key,created,previous,previous_modified FROM events WHERE revision>?1 ORDER BY id DESC"));
+  rows.bind(compacted);
+  for (;;) {
+    TRY(const bool row, rows.next());
+    if (!row) break;
+    Event event;
+    event.type = rows.integer(1) == static_cast<std::int64_t>(EventType::kDelete) ? EventType::kDelete : EventType::kPut;
+    event.entry.key = rows.bytes(2);
+    event.entry.created = rows.integer(3);
+    event.entry.modified = rows.integer(0);
+    if (!rows.null(4)) event.previous = std::make_shared<const std::string>(rows.bytes(4));
+    event.previous_modified = rows.integer(5);
+    auto& value = values[event.entry.key];
+    event.entry.value = event.type == EventType::kDelete ? event.previous : value;
+    value = event.previous;
+    if (event.entry.value == nullptr) return Error(Code::kCorrupt, "an event of " + event.entry.key + " has no value");
+    events.push_back(std::make_shared<const Event>(std::move(event)));
+  }
+  std::reverse(events.begin(), events.end());
+  return events;
+}
+
+Result<OpenedJournal> open(const std::filesystem::path& file, const SqliteOptions& sqlite) {
+  std::filesystem::path lock_path = file;
+  lock_path += ".lock";
+  TRY(std::unique_ptr<os::FileLock> lock, os::FileLock::acquire(lock_path));
+  sqlite3* raw = nullptr;
+  const int code = sqlite3_open_v2(file.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+  Database db(raw);
+  if (code != SQLITE_OK) return sqlite_error(raw, code, "open");
+  // Exclusive locking keeps the WAL index in memory: no -shm file, and no other program inside.
+  TRY_VOID(
+      execute(raw,
+              "PRAGMA locking_mode=EXCLUSIVE;PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;PRAGMA journal_size_limit=16777216;"
+              "PRAGMA cache_size=-2048;PRAGMA temp_store=MEMORY"));
+  TRY_VOID(check_format(raw));
+  if (sqlite.pages_max > 0) TRY_VOID(execute(raw, "PRAGMA max_page_count=" + std::to_string(sqlite.pages_max)));
+  OpenedJournal opened;
+  TRY(opened.loaded.revision, read_number(raw, "SELECT value FROM meta WHERE name='revision'"));
+  TRY(opened.loaded.compacted, read_number(raw, "SELECT value FROM meta WHERE name='compacted'"));
+  TRY(opened.loaded.entries, load_entries(raw));
+  TRY(opened.loaded.events, load_events(raw, opened.loaded.entries, opened.loaded.compacted));
+  TRY(opened.journal, SqliteJournal::create(std::move(lock), std::move(db), opened.loaded.compacted));
+  return opened;
+}
+
+}  // namespace
+
+Result<OpenedJournal> open_sqlite_journal(const std::filesystem::path& file, const SqliteOptions& sqlite) {
+  return open(file, sqlite).context(file.string());
+}
+
+}  // namespace varda::store::internal

@@ -1,0 +1,244 @@
+#include "store/store.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <set>
+
+#include "store/internal/core.h"
+#include "store/internal/journal.h"
+
+namespace varda::store {
+namespace {
+
+using internal::Core;
+using internal::EventPtr;
+using internal::Journal;
+using internal::Loaded;
+using internal::WatchState;
+
+// Transactions that share one fsync.
+constexpr std::size_t kBatchMax = 512;
+
+class CoreWatch final : public Watch {
+ public:
+  CoreWatch(std::shared_ptr<Core> core, std::shared_ptr<WatchState> state) : core_(std::move(core)), state_(std::move(state)) {}
+  ~CoreWatch() override { core_->unwatch(state_); }
+
+  Result<std::vector<Event>> poll(std::size_t max) override { return state_->poll(max); }
+  Revision progress() override { return core_->progress(*state_); }
+  void on_ready(std::function<void()> wake) override { state_->on_ready(std::move(wake)); }
+  Status wait(const Context& ctx) override { return state_->wait(ctx); }
+
+ private:
+  const std::shared_ptr<Core> core_;
+  const std::shared_ptr<WatchState> state_;
+};
+
+const std::string& key_of(const Op& op) {
+  return std::visit([](const auto& some) -> const std::string& { return some.key; }, op);
+}
+
+// Group commit without a thread of its own: the first writer that finds nobody committing does it for all that wait, in the order
+// in which they came; those who arrive meanwhile are the next batch.
+class GroupStore final : public Store {
+ public:
+  GroupStore(const Options& options, std::unique_ptr<Journal> journal, Loaded loaded)
+      : value_bytes_max_(options.value_bytes_max),
+        core_(std::make_shared<Core>(options, std::move(loaded))),
+        journal_(std::move(journal)) {
+    if (options.metrics == nullptr) return;
+    commits_ = &options.metrics->counter("varda_store_commits_total", "Transactions committed.");
+    batches_ = &options.metrics->counter("varda_store_batches_total", "Groups of transactions that shared one sync.");
+    seconds_ =
+        &options.metrics->histogram("varda_store_batch_seconds", "Time to make a group durable.", metrics::latency_buckets());
+  }
+  ~GroupStore() override { core_->close(); }
+
+  Result<std::optional<Entry>> get(std::string_view key) override { return core_->get(key); }
+  Result<Page> list(const ListOptions& options) override { return core_->list(options); }
+  Revision revision() const override { return core_->revision(); }
+  Revision oldest() const override { return core_->oldest(); }
+
+  Result<std::unique_ptr<Watch>> watch(std::string prefix, Revision after) override {
+    TRY(std::shared_ptr<WatchState> state, core_->watch(std::move(prefix), after));
+    return std::make_unique<CoreWatch>(core_, std::move(state));
+  }
+
+  Result<Revision> commit(std::vector<Op> ops) override {
+    TRY_VOID(check(ops));
+    Request request{.ops = std::move(ops), .compaction = 0, .result = Revision{0}};
+    return run(request);
+  }
+
+  Status compact(Revision revision) override {
+    TRY_VOID(core_->check_compaction(revision));
+    Request request{.ops = {}, .compaction = revision, .result = Revision{0}};
+    TRY([[maybe_unused]] const Revision done, run(request));
+    return {};
+  }
+
+ private:
+  struct Request {
+    std::vector<Op> ops;
+    Revision compaction = 0;  // if set, this is no write
+    Result<Revision> result;
+    bool done = false;
+  };
+
+  Status check(const std::vector<Op>& ops) const {
+    if (ops.empty()) return Error(Code::kInvalid, "an empty transaction");
+    std::set<std::string_view> keys;
+    for (const Op& op : ops) {
+      const std::string& key = key_of(op);
+      if (key.empty()) return Error(Code::kInvalid, "an empty key");
+      if (!keys.insert(key).second) return Error(Code::kInvalid, key + " stands twice in one transaction");
+      if (const Put* put = std::get_if<Put>(&op); put != nullptr && put->value.size() > value_bytes_max_) {
+        return Error(Code::kExhausted, key + ": value of " + std::to_string(put->value.size()) + " bytes, at most " +
+                                           std::to_string(value_bytes_max_) + " are allowed");
+      }
+    }
+    return {};
+  }
+
+  Result<Revision> run(Request& request) {
+    MutexLock lock(mutex_);
+    waiting_.push_back(&request);
+    while (!request.done && committing_) finished_.wait(mutex_);
+    while (!request.done) {
+      committing_ = true;
+      std::vector<Request*> batch;
+      while (!waiting_.empty() && batch.size() < kBatchMax) {
+        batch.push_back(waiting_.front());
+        waiting_.pop_front();
+      }
+      mutex_.unlock();
+      process(batch);
+      mutex_.lock();
+      for (Request* item : batch) item->done = true;
+      committing_ = false;
+      finished_.notify_all();
+    }
+    return std::move(request.result);
+  }
+
+  // What the batch has changed so far, before it is durable; nothing for a deleted key.
+  using Overlay = std::map<std::string, std::optional<Entry>, std::less<>>;
+
+  std::optional<Entry> current(const Overlay& overlay, const std::string& key) const {
+    const auto found = overlay.find(key);
+    return found != overlay.end() ? found->second : core_->get(key);
+  }
+
+  // The events of one transaction at `revision`; empty if it changes nothing.
+  Result<std::vector<EventPtr>> plan(std::vector<Op>& ops, const Overlay& overlay, Revision revision) const {
+    std::vector<EventPtr> events;
+    for (Op& op : ops) {
+      std::optional<Entry> old = current(overlay, key_of(op));
+      const auto expected = std::visit([](const auto& some) { return some.expected; }, op);
+      const Revision modified = old ? old->modified : 0;
+      if (expected && *expected != modified) {
+        return Error(Code::kConflict,
+                     key_of(op) + ": expected revision " + std::to_string(*expected) + ", it is at " + std::to_string(modified));
+      }
+      Event event;
+      if (Put* put = std::get_if<Put>(&op)) {
+        event.entry = {.key = std::move(put->key),
+                       .value = std::make_shared<const std::string>(std::move(put->value)),
+                       .created = old ? old->created : revision,
+                       .modified = revision};
+      } else {
+        if (!old) continue;
+        event.type = EventType::kDelete;
+        event.entry = {.key = old->key, .value = old->value, .created = old->created, .modified = revision};
+      }
+      if (old) {
+        event.previous = std::move(old->value);
+        event.previous_modified = old->modified;
+      }
+      events.push_back(std::make_shared<const Event>(std::move(event)));
+    }
+    return events;
+  }
+
+  void process(const std::vector<Request*>& batch) {
+    const SteadyTime start = system_clock().now();
+    Overlay overlay;
+    std::vector<EventPtr> events;
+    Revision revision = core_->revision();
+    Revision compaction = 0;
+    for (Request* request : batch) {
+      if (request->compaction > 0) {
+        compaction = std::max(compaction, request->compaction);
+        continue;
+      }
+      Result<std::vector<EventPtr>> planned = plan(request->ops, overlay, revision + 1);
+      if (!planned.ok()) {
+        request->result = std::move(planned).error();
+        continue;
+      }
+      if (!planned->empty()) ++revision;
+      request->result = revision;
+      for (EventPtr& event : *planned) {
+        overlay[event->entry.key] = event->type == EventType::kPut ? std::optional(event->entry) : std::nullopt;
+        events.push_back(std::move(event));
+      }
+    }
+    Status written = events.empty() || journal_ == nullptr ? Status() : journal_->write(events, core_->oldest());
+    if (written.ok()) core_->apply(events);
+    if (written.ok() && compaction > 0) {
+      if (journal_ != nullptr) written = journal_->compact(compaction);
+      if (written.ok()) core_->compact(compaction);
+      for (Request* request : batch) {
+        if (request->compaction > 0)
+          request->result = written.ok() ? Result<Revision>(compaction) : Result<Revision>(written.error());
+      }
+    } else if (!written.ok()) {
+      // Nothing of the batch happened, so what its transactions found in each other did not either.
+      for (Request* request : batch) request->result = written.error();
+    }
+    if (commits_ == nullptr || !written.ok() || events.empty()) return;
+    commits_->add(static_cast<double>(batch.size()));
+    batches_->add();
+    seconds_->observe(std::chrono::duration<double>(system_clock().now() - start).count());
+  }
+
+  const std::size_t value_bytes_max_;
+  const std::shared_ptr<Core> core_;
+  const std::unique_ptr<Journal> journal_;  // used by the writer that commits, one at a time
+  metrics::Counter* commits_ = nullptr;
+  metrics::Counter* batches_ = nullptr;
+  metrics::Histogram* seconds_ = nullptr;
+
+  Mutex mutex_;
+  CondVar finished_;
+  std::deque<Request*> waiting_ GUARDED_BY(mutex_);  // as long as there are writer threads
+  bool committing_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace
+
+Result<Revision> Store::put(std::string key, std::string value, std::optional<Revision> expected) {
+  std::vector<Op> ops;
+  ops.emplace_back(Put{.key = std::move(key), .value = std::move(value), .expected = expected});
+  return commit(std::move(ops));
+}
+
+Result<Revision> Store::remove(std::string key, std::optional<Revision> expected) {
+  std::vector<Op> ops;
+  ops.emplace_back(Delete{.key = std::move(key), .expected = expected});
+  return commit(std::move(ops));
+}
+
+std::unique_ptr<Store> internal::make_store(Options options, std::unique_ptr<Journal> journal, Loaded loaded) {
+  return std::make_unique<GroupStore>(options, std::move(journal), std::move(loaded));
+}
+
+std::unique_ptr<Store> open_memory(Options options) { return internal::make_store(options, nullptr, {}); }
+
+Result<std::unique_ptr<Store>> open_sqlite(const std::filesystem::path& file, Options options) {
+  TRY(internal::OpenedJournal opened, internal::open_sqlite_journal(file, {}));
+  return internal::make_store(options, std::move(opened.journal), std::move(opened.loaded));
+}
+
+}  // namespace varda::store
