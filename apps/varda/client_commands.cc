@@ -1,0 +1,167 @@
+// The subcommands that talk to an API server: flags here, work in room cli.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <memory>
+
+#include "cli/verbs.h"
+#include "command.h"
+#include "kube/config.h"
+
+namespace varda::app {
+namespace {
+
+/// What the flags of all client subcommands fill in.
+struct ClientFlags {
+  std::string ns;
+  bool all_namespaces = false;
+  std::vector<std::string> words, files;
+  std::string output, label_selector, field_selector, container, condition, patch, patch_type = "merge", for_word, timeout = "30s";
+  bool watch = false, follow = false, previous = false, timestamps = false, all = false, ignore_not_found = false, no_headers = false;
+  bool wait = true;
+  int tail = -1, replicas = -1;
+};
+
+Result<std::chrono::milliseconds> parse_duration(const std::string& text) {
+  std::size_t used = 0;
+  double number = -1;
+  try {
+    number = std::stod(text, &used);
+  } catch (const std::exception&) {
+  }
+  const std::string unit = text.substr(std::min(used, text.size()));
+  const double scale = unit == "ms" ? 1 : unit == "s" || unit.empty() ? 1e3 : unit == "m" ? 60e3 : unit == "h" ? 3600e3 : -1;
+  if (number < 0 || scale < 0 || number * scale > 1e12) return Error(Code::kInvalid, "--timeout takes a time like 30s, 5m or 1h, not \"" + text + "\"");
+  return std::chrono::milliseconds(static_cast<std::int64_t>(number * scale));
+}
+
+Result<std::string> read_all_input() {
+  if (isatty(STDIN_FILENO)) std::fprintf(stderr, "reading standard input; end it with Ctrl-D\n");
+  return std::string(std::istreambuf_iterator<char>(std::cin), {});
+}
+
+using Verb = std::function<Status(const Context&, cli::Session&, const ClientFlags&)>;
+
+Status with_session(const Context& ctx, const Globals& globals, const ClientFlags& flags, const Verb& verb) {
+  TRY_VOID(set_up_logs(globals, log::Level::kWarn));
+  TRY(const kube::Config config, kube::find_config(globals.kubeconfig, default_data_dir() / "kubeconfig"));
+  const std::unique_ptr<kube::Client> client = kube::connect(config);
+  cli::Session session(
+      *client, os::real_file_system(),
+      [](std::string_view text) {
+        std::fwrite(text.data(), 1, text.size(), stdout);
+        std::fflush(stdout);
+      },
+      [](std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }, read_all_input);
+  session.ns = !flags.ns.empty() ? flags.ns : config.ns;
+  session.all_namespaces = flags.all_namespaces;
+  Status status = verb(ctx, session, flags);
+  if (!status.ok() && status.error().code() == Code::kUnavailable && status.error().message().find("connect") != std::string::npos) {
+    return std::move(status).error().context("the server at " + config.server + " does not answer (is `varda up` running?)");
+  }
+  return status;
+}
+
+}  // namespace
+
+void add_client_commands(Program program) {
+  const auto flags = std::make_shared<ClientFlags>();
+  Globals& globals = program.globals;
+  Run& chosen = program.chosen;
+  const auto add = [&](const char* name, const char* what, Verb verb) {
+    CLI::App* command = program.parser.add_subcommand(name, what);
+    command->add_option("--kubeconfig", globals.kubeconfig, "the server and who we are; default: $KUBECONFIG, then that of `varda up`");
+    command->add_option("-n,--namespace", flags->ns, "namespace; default: the kubeconfig's, else \"default\"");
+    command->callback([&globals, &chosen, flags, verb = std::move(verb)] {
+      chosen = [&globals, flags, verb](const Context& ctx) { return with_session(ctx, globals, *flags, verb); };
+    });
+    return command;
+  };
+
+  CLI::App* apply = add("apply", "create or update objects from files", [](const Context& ctx, cli::Session& s, const ClientFlags& f) {
+    return cli::apply(ctx, s, f.files);
+  });
+  apply->add_option("-f,--filename", flags->files, "a file, a folder, or - for standard input")->required();
+
+  CLI::App* get = add("get", "list or show objects", [](const Context& ctx, cli::Session& s, const ClientFlags& f) -> Status {
+    TRY(const cli::Output output, cli::Output::parse(f.output));
+    return cli::get(ctx, s, {.words = f.words, .output = output, .label_selector = f.label_selector, .field_selector = f.field_selector,
+                             .watch = f.watch, .headers = !f.no_headers});
+  });
+  get->add_option("what", flags->words, "TYPE[,TYPE] [NAME…] or TYPE/NAME…")->required();
+  get->add_option("-o,--output", flags->output, "wide, yaml, json, name or jsonpath=TEMPLATE");
+  get->add_option("-l,--selector", flags->label_selector, "label selector");
+  get->add_option("--field-selector", flags->field_selector, "field selector");
+  get->add_flag("-w,--watch", flags->watch, "go on with changes");
+  get->add_flag("-A,--all-namespaces", flags->all_namespaces, "in every namespace");
+  get->add_flag("--no-headers", flags->no_headers, "only the rows");
+
+  CLI::App* describe = add("describe", "show objects with their conditions and events",
+                           [](const Context& ctx, cli::Session& s, const ClientFlags& f) {
+                             return cli::describe_objects(ctx, s, f.words, f.label_selector);
+                           });
+  describe->add_option("what", flags->words, "TYPE [NAME…] or TYPE/NAME…")->required();
+  describe->add_option("-l,--selector", flags->label_selector, "label selector");
+
+  CLI::App* remove = add("delete", "delete objects", [](const Context& ctx, cli::Session& s, const ClientFlags& f) -> Status {
+    TRY(const auto timeout, parse_duration(f.timeout));
+    return cli::remove(ctx.with_timeout(timeout), s, {.words = f.words, .files = f.files, .label_selector = f.label_selector, .all = f.all,
+                                                      .ignore_not_found = f.ignore_not_found, .wait = f.wait});
+  });
+  remove->add_option("what", flags->words, "TYPE NAME… or TYPE/NAME…");
+  remove->add_option("-f,--filename", flags->files, "delete the objects of these files");
+  remove->add_option("-l,--selector", flags->label_selector, "label selector");
+  remove->add_flag("--all", flags->all, "every object of the type");
+  remove->add_flag("--ignore-not-found", flags->ignore_not_found, "fine if it is not there");
+  remove->add_flag("--wait,!--no-wait", flags->wait, "return when they are gone (default)");
+  remove->add_option("--timeout", flags->timeout, "how long to wait for that")->default_str("30s");
+
+  CLI::App* logs = add("logs", "print what a pod's container wrote", [](const Context& ctx, cli::Session& s, const ClientFlags& f) {
+    return cli::logs(ctx, s, {.word = f.words.at(0), .container = f.container, .follow = f.follow, .previous = f.previous, .timestamps = f.timestamps,
+                              .tail = f.tail >= 0 ? std::optional<int>(f.tail) : std::nullopt});
+  });
+  logs->add_option("pod", flags->words, "POD, or TYPE/NAME of what has pods (inferencemodel/digits)")->required()->expected(1);
+  logs->add_option("-c,--container", flags->container, "which container, if there are several");
+  logs->add_flag("-f,--follow", flags->follow, "go on as it is written");
+  logs->add_flag("-p,--previous", flags->previous, "of the container before its last restart");
+  logs->add_flag("--timestamps", flags->timestamps, "with the time of each line");
+  logs->add_option("--tail", flags->tail, "only the last N lines");
+
+  CLI::App* events = add("events", "what happened, oldest first", [](const Context& ctx, cli::Session& s, const ClientFlags& f) {
+    return cli::events(ctx, s, {.for_word = f.for_word, .watch = f.watch});
+  });
+  events->add_option("--for", flags->for_word, "only of TYPE/NAME");
+  events->add_flag("-w,--watch", flags->watch, "go on as they happen");
+  events->add_flag("-A,--all-namespaces", flags->all_namespaces, "in every namespace");
+
+  CLI::App* wait = add("wait", "wait until objects fulfil a condition", [](const Context& ctx, cli::Session& s, const ClientFlags& f) -> Status {
+    TRY(const auto timeout, parse_duration(f.timeout));
+    return cli::wait(ctx.with_timeout(timeout), s, {.words = f.words, .condition = f.condition, .label_selector = f.label_selector, .all = f.all});
+  });
+  wait->add_option("what", flags->words, "TYPE NAME… or TYPE/NAME…")->required();
+  wait->add_option("--for", flags->condition, "condition=NAME[=VALUE], delete, or jsonpath={PATH}=VALUE")->required();
+  wait->add_option("--timeout", flags->timeout, "how long, like 30s or 5m")->default_str("30s");
+  wait->add_option("-l,--selector", flags->label_selector, "label selector");
+  wait->add_flag("--all", flags->all, "every object of the type");
+
+  CLI::App* patch = add("patch", "change fields of objects", [](const Context& ctx, cli::Session& s, const ClientFlags& f) {
+    return cli::patch(ctx, s, {.words = f.words, .patch = f.patch, .type = f.patch_type});
+  });
+  patch->add_option("what", flags->words, "TYPE NAME or TYPE/NAME")->required();
+  patch->add_option("-p,--patch", flags->patch, "the patch, JSON or YAML")->required();
+  patch->add_option("--type", flags->patch_type, "merge (default), json or strategic");
+
+  CLI::App* scale = add("scale", "set the number of replicas", [](const Context& ctx, cli::Session& s, const ClientFlags& f) {
+    return cli::scale(ctx, s, f.words, f.replicas);
+  });
+  scale->add_option("what", flags->words, "TYPE NAME or TYPE/NAME")->required();
+  scale->add_option("--replicas", flags->replicas, "how many")->required()->check(CLI::NonNegativeNumber);
+
+  add("doctor", "check the server, the nodes and the models, and say what to do",
+      [](const Context& ctx, cli::Session& s, const ClientFlags&) { return cli::doctor(ctx, s); });
+}
+
+}  // namespace varda::app

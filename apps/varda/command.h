@@ -1,0 +1,44 @@
+// How a subcommand gets into the program: it adds its flags to the parser and says what to run when it was chosen.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "base/context.h"
+#include "base/log.h"
+#include "base/result.h"
+
+namespace varda::app {
+
+/// Flags every subcommand has.
+struct Globals {
+  std::string kubeconfig;
+  std::string log_format = "text";
+  std::string log_level;  // "" takes the subcommand's own default
+};
+
+/// What main() runs after parsing. Blocks; the context stops on SIGINT and SIGTERM.
+using Run = std::function<Status(const Context&)>;
+
+struct Program {
+  CLI::App& parser;
+  Globals& globals;
+  Run& chosen;
+
+  /// A subcommand with --config, --log-format and --log-level of its own.
+  CLI::App* daemon(const std::string& name, const std::string& what);
+};
+
+/// $XDG_DATA_HOME/varda, or ~/.local/share/varda.
+std::filesystem::path default_data_dir();
+Status set_up_logs(const Globals& globals, log::Level otherwise);
+
+void add_client_commands(Program program);     // apply get describe delete logs events wait patch scale doctor
+void add_model_commands(Program program);      // pack fetch predict
+void add_up_commands(Program program);         // up down
+void add_server_commands(Program program);     // apiserver operator
+void add_agent_commands(Program program);      // agent
+
+}  // namespace varda::app

@@ -1,0 +1,76 @@
+// varda: control plane, nodes and command line in one program. This file parses and dispatches; what is composed stands in the
+// files of the subcommands.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+
+#include "command.h"
+#include "os/process.h"
+
+namespace varda::app {
+
+CLI::App* Program::daemon(const std::string& name, const std::string& what) {
+  CLI::App* command = parser.add_subcommand(name, what);
+  command->set_config("--config", "", "read flags from a file: NAME=VALUE lines, the names of the flags without dashes");
+  command->add_option("--log-format", globals.log_format, "text or json")->check(CLI::IsMember({"text", "json"}));
+  command->add_option("--log-level", globals.log_level, "debug, info, warn or error")->check(CLI::IsMember({"debug", "info", "warn", "error"}));
+  return command;
+}
+
+std::filesystem::path default_data_dir() {
+  if (const char* xdg = std::getenv("XDG_DATA_HOME"); xdg && *xdg) return std::filesystem::path(xdg) / "varda";
+  const char* home = std::getenv("HOME");
+  return std::filesystem::path(home && *home ? home : "/tmp") / ".local/share/varda";
+}
+
+Status set_up_logs(const Globals& globals, log::Level otherwise) {
+  if (!globals.log_level.empty()) {
+    TRY(otherwise, log::parse_level(globals.log_level));
+  }
+  log::configure(globals.log_format == "json" ? log::Format::kJson : log::Format::kText, otherwise);
+  return {};
+}
+
+namespace {
+
+int run(int argc, char** argv) {
+  CLI::App parser("Varda: edge AI for Kubernetes and KubeEdge. `varda up` starts everything on this machine.", "varda");
+  parser.set_version_flag("--version", "varda " VARDA_VERSION);
+  parser.require_subcommand(1);
+  parser.failure_message(CLI::FailureMessage::simple);
+  Globals globals;
+  Run chosen;
+  Program program{parser, globals, chosen};
+  add_up_commands(program);
+  add_client_commands(program);
+  add_model_commands(program);
+  add_server_commands(program);
+  add_agent_commands(program);
+  try {
+    parser.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return parser.exit(e, std::cout, std::cerr) == 0 ? 0 : 2;
+  }
+
+  const Context ctx(os::stop_on_signals());
+  const Status status = chosen(ctx);
+  if (status.ok()) return 0;
+  // A stop that the user asked for is how watching ends, not a failure.
+  if (status.error().code() == Code::kCancelled) return 130;
+  std::fprintf(stderr, "error: %s\n", status.error().message().c_str());
+  return 1;
+}
+
+}  // namespace
+}  // namespace varda::app
+
+int main(int argc, char** argv) {
+  try {
+    return varda::app::run(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "error: %s\n", e.what());
+    return 1;
+  }
+}

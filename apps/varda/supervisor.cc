@@ -1,0 +1,135 @@
+#include "supervisor.h"
+
+#include <csignal>
+
+#include "base/log.h"
+#include "codec/json.h"
+
+namespace varda::app {
+namespace {
+
+using codec::Json;
+
+Result<Json> read_record(const std::filesystem::path& record) {
+  TRY(const std::string text, os::read_file(os::real_file_system(), record));
+  return codec::parse_json(text);
+}
+
+os::ProcessId process_of(const Json& record) {
+  return {static_cast<pid_t>(record["pid"].as_integer()), static_cast<std::uint64_t>(record["startTicks"].as_integer())};
+}
+
+/// Running processes with exactly this command line. A child that was started just before its parent was killed is in no record.
+std::vector<os::ProcessId> processes_with_command(const os::ProcessOptions& process) {
+  std::string wanted = process.program + '\0';
+  for (const std::string& argument : process.arguments) wanted += argument + '\0';
+  std::vector<os::ProcessId> out;
+  auto entries = os::real_file_system().list("/proc");
+  if (!entries.ok()) return out;
+  for (const std::string& entry : *entries) {
+    if (entry.find_first_not_of("0123456789") != std::string::npos) continue;
+    auto command = os::read_file(os::real_file_system(), os::Path("/proc") / entry / "cmdline");
+    if (!command.ok() || *command != wanted) continue;
+    if (const auto id = os::find_process(static_cast<pid_t>(std::stol(entry)))) out.push_back(*id);
+  }
+  return out;
+}
+
+void end_hard(const os::ProcessId& id) {
+  (void)os::signal_process(id, SIGKILL, /*group=*/false);
+  (void)os::wait_for_exit(Context::background().with_timeout(std::chrono::seconds(10)), id);
+}
+
+}  // namespace
+
+std::optional<os::ProcessId> recorded_process(const std::filesystem::path& record) {
+  auto json = read_record(record);
+  if (!json.ok()) return std::nullopt;
+  const os::ProcessId id = process_of(*json);
+  if (id.pid <= 0 || !os::alive(id)) return std::nullopt;
+  return id;
+}
+
+Supervisor::Supervisor(Options options) : options_(std::move(options)) {}
+Supervisor::~Supervisor() = default;
+
+void Supervisor::start() {
+  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+}
+
+std::optional<os::ProcessId> Supervisor::adopt() {
+  std::optional<os::ProcessId> running = recorded_process(options_.record);
+  if (running) {
+    auto json = read_record(options_.record);
+    if (!json.ok() || (*json)["fingerprint"].as_string() != options_.fingerprint) {
+      // Started another way (other address, other version): end it hard. What it runs itself is taken over by its successor.
+      log::info("replacing a process that was started differently", {{"name", options_.name}, {"pid", running->pid}});
+      end_hard(*running);
+      running.reset();
+    }
+  }
+  for (const os::ProcessId& other : processes_with_command(options_.process)) {
+    if (running && other == *running) continue;
+    log::info("ending a process that no record names", {{"name", options_.name}, {"pid", other.pid}});
+    end_hard(other);
+  }
+  return running;
+}
+
+void Supervisor::run(const std::stop_token& stop) {
+  const Context ctx{stop};
+  auto backoff = options_.backoff_min;
+  std::optional<os::ProcessId> adopted = adopt();
+  while (!stop.stop_requested()) {
+    os::ProcessId child;
+    if (adopted) {
+      child = *adopted;
+      adopted.reset();
+      log::info("took over a running process", {{"name", options_.name}, {"pid", child.pid}});
+    } else {
+      auto started = os::real_processes().start(options_.process);
+      if (!started.ok()) {
+        log::error("cannot start a process", {{"name", options_.name}, {"error", started.error()}});
+        if (!ctx.sleep_for(backoff).ok()) return;
+        backoff = std::min(backoff * 2, options_.backoff_max);
+        continue;
+      }
+      child = *started;
+      const Json record = Json::object({{"pid", static_cast<std::int64_t>(child.pid)}, {"startTicks", child.start_ticks}, {"fingerprint", options_.fingerprint}});
+      if (Status written = os::write_file_atomically(os::real_file_system(), options_.record, codec::write_json(record) + "\n", 0600); !written.ok()) {
+        log::error("cannot record a process", {{"name", options_.name}, {"error", written.error()}});
+      }
+    }
+    {
+      MutexLock lock(mutex_);
+      child_ = child;
+    }
+    const SteadyTime since = system_clock().now();
+    if (const Status gone = os::wait_for_exit(ctx, child); !gone.ok()) return;  // asked to stop: stop() ends the child
+    (void)os::real_processes().poll(child);
+    if (system_clock().now() - since > std::chrono::seconds(10)) backoff = options_.backoff_min;
+    log::warn("a process ended and is started again", {{"name", options_.name}, {"pid", child.pid}});
+    if (!ctx.sleep_for(backoff).ok()) return;
+    backoff = std::min(backoff * 2, options_.backoff_max);
+  }
+}
+
+void Supervisor::stop(std::chrono::milliseconds grace) {
+  thread_.request_stop();
+  if (thread_.joinable()) thread_.join();
+  os::ProcessId child;
+  {
+    MutexLock lock(mutex_);
+    child = child_;
+  }
+  if (child.pid <= 0 || !os::alive(child)) return;
+  (void)os::signal_process(child, SIGTERM, /*group=*/false);
+  if (!os::wait_for_exit(Context::background().with_timeout(grace), child).ok()) {
+    log::warn("a process did not end in time and is killed", {{"name", options_.name}, {"pid", child.pid}});
+    (void)os::signal_process(child, SIGKILL, /*group=*/false);
+    (void)os::wait_for_exit(Context::background().with_timeout(std::chrono::seconds(10)), child);
+  }
+  (void)os::real_processes().poll(child);
+}
+
+}  // namespace varda::app

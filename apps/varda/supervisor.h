@@ -1,0 +1,49 @@
+// Supervisor: keeps one child process running: starts it, starts it again when it ends, and takes over one that an earlier life of ours
+// left running.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/context.h"
+#include "base/mutex.h"
+#include "os/process.h"
+
+namespace varda::app {
+
+/// Owns a thread. Thread-safe.
+class Supervisor {
+ public:
+  struct Options {
+    std::string name;                 // in logs
+    os::ProcessOptions process;
+    std::filesystem::path record;     // pid and start time of the running child, as JSON
+    std::string fingerprint;          // of how it is started: a running child with another one is replaced, not taken over
+    std::chrono::milliseconds backoff_min{100}, backoff_max{5000};
+  };
+  explicit Supervisor(Options options);
+  /// Leaves the child running if stop() was not called.
+  ~Supervisor();
+
+  void start();
+  /// SIGTERM, up to `grace` for it to end, then SIGKILL. Does not start it again.
+  void stop(std::chrono::milliseconds grace);
+
+ private:
+  void run(const std::stop_token& stop);
+  std::optional<os::ProcessId> adopt();
+
+  const Options options_;
+  Mutex mutex_;
+  os::ProcessId child_ GUARDED_BY(mutex_);
+  std::jthread thread_;
+};
+
+/// The process a record names, if it still runs.
+std::optional<os::ProcessId> recorded_process(const std::filesystem::path& record);
+
+}  // namespace varda::app
