@@ -232,4 +232,10 @@ Json write_object(const T& object) {
   return detail::write_object(type_info<T>(), T::resource(), &object);
 }
 
+/// A described struct by itself: a status, a spec.
+template <typename T>
+Json write_part(const T& part) {
+  return write_struct(type_info<T>(), &part);
+}
+
 }  // namespace varda::api

@@ -193,6 +193,7 @@ const Kind& InferenceModel::kind() {
 }
 
 Result<InferenceModel> InferenceModel::from_json(const Json& object) { return read_object<InferenceModel>(object); }
+Json InferenceModelStatus::to_json() const { return write_part(*this); }
 Json InferenceModel::to_json() const { return write_object(*this); }
 
 }  // namespace varda::api

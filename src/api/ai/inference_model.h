@@ -83,6 +83,7 @@ struct InferenceModelStatus {
   std::string selector;  // of the pods, for the scale subresource
   std::vector<std::string> cached_versions;
   Json unknown;
+  Json to_json() const;
   static void describe(Type<InferenceModelStatus>& t);
 };
 

@@ -139,6 +139,8 @@ const Kind& EdgeNode::kind() {
 }
 
 Result<EdgeNode> EdgeNode::from_json(const Json& object) { return read_object<EdgeNode>(object); }
+Json EdgeNodeSpec::to_json() const { return write_part(*this); }
+Json EdgeNodeStatus::to_json() const { return write_part(*this); }
 Json EdgeNode::to_json() const { return write_object(*this); }
 
 }  // namespace varda::api

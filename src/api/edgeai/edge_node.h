@@ -45,6 +45,7 @@ struct EdgeNodeSpec {
   std::vector<EdgeModel> models;
   Json unknown;
   const EdgeModel* find_model(std::string_view key) const;
+  Json to_json() const;
   static void describe(Type<EdgeNodeSpec>& t);
 };
 
@@ -99,6 +100,7 @@ struct EdgeNodeStatus {
   std::vector<EdgeModelReport> models;
   Json unknown;
   const EdgeModelReport* find_model(std::string_view key) const;
+  Json to_json() const;
   static void describe(Type<EdgeNodeStatus>& t);
 };
 
