@@ -1,0 +1,491 @@
+#include "net/internal/connection.h"
+
+#include <algorithm>
+#include <charconv>
+#include <exception>
+
+#include "base/log.h"
+#include "net/internal/loop.h"
+
+namespace varda::net::internal {
+namespace {
+
+constexpr std::size_t kReadAheadMax = 64 << 10;      // of requests behind the one in progress
+constexpr std::size_t kStreamRoundBytes = 64 << 10;  // read from a stream between two writes
+constexpr std::size_t kKeepBufferBytes = 4 << 10;    // what an idle connection may keep
+constexpr std::size_t kReadsInARow = 8;              // then other connections have their turn
+constexpr int kStreamRounds = 16;
+constexpr std::size_t kLingerBytesMax = 256 << 10;
+constexpr std::chrono::milliseconds kLingerTime{2000};
+
+bool equals_ignoring_case(std::string_view a, std::string_view lower) {
+  return a.size() == lower.size() &&
+         std::equal(a.begin(), a.end(), lower.begin(), [](char x, char y) { return (x >= 'A' && x <= 'Z' ? x + 32 : x) == y; });
+}
+
+/// A handler's text must not end the header or start another field.
+void append_clean(std::string& out, std::string_view text) {
+  for (const char c : text) out += c == '\r' || c == '\n' || c == '\0' ? ' ' : c;
+}
+
+void append_number(std::string& out, std::uint64_t number, int base = 10) {
+  char text[24];
+  out.append(text, std::to_chars(text, text + sizeof(text), number, base).ptr);
+}
+
+}  // namespace
+
+Connection::Connection(Loop& loop, std::uint64_t id, int fd, std::string peer)
+    : loop_(loop), id_(id), watch_(loop.reactor().watch(fd, *this)) {
+  peer_.address = std::move(peer);
+  const auto& options = loop.state().options;
+  parser_ =
+      Parser::create(Parser::Kind::kRequest, {.header_bytes = options.header_bytes_max, .body_bytes = options.body_bytes_max});
+  stream_ = loop.state().tls ? tls_accept(fd, loop.state().tls) : plain_stream(fd);
+}
+
+Connection::~Connection() = default;
+
+void Connection::expire_in(std::chrono::milliseconds timeout) { deadline_ = system_clock().now() + timeout; }
+
+void Connection::start() {
+  if (loop_.state().tls) {
+    expire_in(loop_.state().options.header_timeout);
+    handshake();
+  } else {
+    phase_ = Phase::kIdle;
+    expire_in(loop_.state().options.idle_timeout);
+    watch_->want_read();
+  }
+}
+
+void Connection::handshake() {
+  switch (stream_->handshake().kind) {
+    case IoResult::Kind::kBytes:
+      peer_.certificate_common_name = stream_->peer_common_name();
+      phase_ = Phase::kIdle;
+      expire_in(loop_.state().options.idle_timeout);
+      on_readable();
+      return;
+    case IoResult::Kind::kWantRead:
+      watch_->want_read();
+      return;
+    case IoResult::Kind::kWantWrite:
+      watch_->want_write();
+      return;
+    case IoResult::Kind::kEnd:
+    case IoResult::Kind::kError:
+      log::debug("TLS handshake failed", {{"peer", peer_.address}, {"error", stream_->error()}});
+      close();
+      return;
+  }
+}
+
+bool Connection::paused() const {
+  return phase_ != Phase::kIdle && phase_ != Phase::kHeader && phase_ != Phase::kBody && in_.size() >= kReadAheadMax;
+}
+
+void Connection::on_readable() {
+  if (phase_ == Phase::kClosed) return;
+  if (phase_ == Phase::kHandshake) return handshake();
+  if (write_wants_read_) on_writable();
+  auto& scratch = loop_.scratch();
+  for (std::size_t round = 0; round < kReadsInARow; ++round) {
+    if (phase_ == Phase::kClosed || peer_closed_ || paused()) return;
+    const IoResult read = stream_->read(scratch);
+    switch (read.kind) {
+      case IoResult::Kind::kWantRead:
+        watch_->want_read();
+        return;
+      case IoResult::Kind::kWantWrite:
+        read_wants_write_ = true;
+        watch_->want_write();
+        return;
+      case IoResult::Kind::kEnd:
+        peer_closed();
+        return;
+      case IoResult::Kind::kError:
+        close();
+        return;
+      case IoResult::Kind::kBytes:
+        break;
+    }
+    const std::string_view bytes(scratch.data(), read.count);
+    if (phase_ == Phase::kLingering) {
+      lingered_bytes_ += bytes.size();
+      if (lingered_bytes_ > kLingerBytesMax) return close();
+    } else if (in_.empty()) {
+      // The common case: whole requests, parsed where they were read.
+      const std::size_t used = consume(bytes);
+      if (phase_ == Phase::kClosed) return;
+      if (phase_ != Phase::kLingering) in_.assign(bytes.substr(used));
+    } else {
+      in_.append(bytes);
+      serve_rest();
+    }
+    if (stream_ && read.count < scratch.size() && stream_->short_read_means_empty()) break;
+  }
+  if (phase_ != Phase::kClosed && !peer_closed_ && !paused()) watch_->want_read();
+}
+
+void Connection::on_writable() {
+  if (phase_ == Phase::kClosed) return;
+  if (phase_ == Phase::kHandshake) return handshake();
+  write_blocked_ = write_wants_read_ = false;
+  if (phase_ == Phase::kStreaming) {
+    pump_stream();
+  } else if (flush() && phase_ == Phase::kWriting) {
+    response_done();
+  }
+  serve_rest();
+  if (phase_ != Phase::kClosed && std::exchange(read_wants_write_, false)) on_readable();
+}
+
+std::size_t Connection::consume(std::string_view bytes) {
+  const auto& options = loop_.state().options;
+  std::size_t used = 0;
+  while (used < bytes.size() && (phase_ == Phase::kIdle || phase_ == Phase::kHeader || phase_ == Phase::kBody)) {
+    const std::size_t count = parser_->feed(bytes.substr(used));
+    used += count;
+    if (parser_->error_status() != 0) {
+      refuse(parser_->error_status(), parser_->error_text());
+      return bytes.size();
+    }
+    if (phase_ == Phase::kIdle && parser_->started() && !parser_->done()) {
+      phase_ = Phase::kHeader;
+      expire_in(options.header_timeout);
+    }
+    if (phase_ == Phase::kHeader || phase_ == Phase::kIdle) {
+      if (parser_->header_done()) header_arrived();
+    } else if (phase_ == Phase::kBody) {
+      expire_in(options.write_timeout);
+    }
+    if (phase_ == Phase::kClosed || phase_ == Phase::kLingering || phase_ == Phase::kWriting) return bytes.size();
+    if (parser_->done()) {
+      dispatch();
+    } else if (count == 0) {
+      break;
+    }
+  }
+  return used;
+}
+
+void Connection::header_arrived() {
+  Message& message = parser_->message();
+  phase_ = Phase::kBody;
+  http10_ = message.minor_version == 0;
+  int hosts = 0;
+  std::string_view expect;
+  for (const auto& [name, value] : message.headers.all()) {
+    if (equals_ignoring_case(name, "host")) ++hosts;
+    if (equals_ignoring_case(name, "expect")) expect = value;
+  }
+  if (hosts > 1 || (hosts == 0 && !http10_)) return refuse(400, "exactly one Host header is required");
+  if (message.target.starts_with("http://") || message.target.starts_with("https://")) {
+    const auto slash = message.target.find('/', 8);
+    message.target = slash == std::string::npos ? "/" : message.target.substr(slash);
+  }
+  if (message.target[0] != '/' && message.target != "*") return refuse(400, "the request target must be a path");
+  if (!expect.empty() && !http10_) {
+    if (!equals_ignoring_case(expect, "100-continue")) return refuse(417, "only Expect: 100-continue is known");
+    if (parser_->expects_body()) {
+      out_ += "HTTP/1.1 100 Continue\r\n\r\n";
+      flush();
+    }
+  }
+  if (phase_ == Phase::kBody && !parser_->done()) expire_in(loop_.state().options.write_timeout);
+}
+
+void Connection::dispatch() {
+  Message& message = parser_->message();
+  Request request;
+  request.method = std::move(message.method);
+  request.target = std::move(message.target);
+  request.headers = std::move(message.headers);
+  request.body = std::move(message.body);
+  request.peer = peer_;
+  head_ = request.method == "HEAD";
+  close_after_ = !parser_->keep_alive();
+  parser_->reset();
+  phase_ = Phase::kHandling;
+  deadline_ = SteadyTime::max();
+  const std::uint64_t number = ++request_;
+
+  loop_.current.connection = id_;
+  loop_.current.request = number;
+  loop_.current.response.reset();
+  try {
+    loop_.state().handler(
+        std::move(request), Responder([mailbox = loop_.mailbox(), id = id_, number](Response response) {
+          Loop* here = Loop::here();
+          if (here && here->mailbox() == mailbox && here->current.connection == id && here->current.request == number) {
+            here->current.response = std::move(response);
+          } else {
+            mailbox->put({.connection = id, .request = number, .response = std::move(response)});
+          }
+        }));
+  } catch (const std::exception& e) {
+    log::error("a request handler threw", {{"peer", peer_.address}, {"what", e.what()}});
+  }
+  std::optional<Response> response = std::move(loop_.current.response);
+  loop_.current = {};
+  if (response) begin_response(std::move(*response));
+}
+
+void Connection::answer(std::uint64_t request, Response response) {
+  if (phase_ != Phase::kHandling || request != request_) return;
+  begin_response(std::move(response));
+  serve_rest();
+}
+
+void Connection::refuse(int status, const std::string& text) {
+  Response response;
+  response.status = status;
+  response.headers.add("Content-Type", "text/plain; charset=utf-8");
+  response.body = text + "\n";
+  head_ = http10_ = false;
+  close_after_ = true;
+  ++request_;
+  in_.clear();
+  begin_response(std::move(response));
+}
+
+void Connection::begin_response(Response response) {
+  const int status = response.status;
+  const bool bodiless = status < 200 || status == 204 || status == 304;
+  const bool streams = response.stream != nullptr;
+  if (loop_.state().draining.load(std::memory_order_relaxed)) close_after_ = true;
+
+  out_ += "HTTP/1.1 ";
+  append_number(out_, static_cast<std::uint64_t>(std::max(status, 0)));
+  out_ += ' ';
+  out_ += reason_phrase(status);
+  out_ += "\r\n";
+  std::optional<std::uint64_t> declared;
+  bool has_date = false;
+  for (const auto& [name, value] : response.headers.all()) {
+    if (equals_ignoring_case(name, "content-length")) {
+      std::uint64_t length = 0;
+      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), length);
+      if (error == std::errc() && end == value.data() + value.size()) declared = length;
+      continue;
+    }
+    if (equals_ignoring_case(name, "transfer-encoding")) continue;
+    if (equals_ignoring_case(name, "connection")) {
+      close_after_ = close_after_ || equals_ignoring_case(value, "close");
+      continue;
+    }
+    has_date = has_date || equals_ignoring_case(name, "date");
+    append_clean(out_, name);
+    out_ += ": ";
+    append_clean(out_, value);
+    out_ += "\r\n";
+  }
+  if (!has_date) out_ += loop_.date();
+  chunked_ = false;
+  stream_left_ = UINT64_MAX;
+  if (!bodiless) {
+    // Only where no body follows may the length be another than what follows.
+    std::optional<std::uint64_t> length = declared;
+    if (!streams && !(head_ && declared)) length = response.body.size();
+    if (length) {
+      out_ += "Content-Length: ";
+      append_number(out_, *length);
+      out_ += "\r\n";
+      if (streams) stream_left_ = *length;
+    } else if (http10_) {
+      close_after_ = true;
+    } else if (streams) {
+      chunked_ = true;
+      out_ += "Transfer-Encoding: chunked\r\n";
+    }
+  }
+  if (close_after_) {
+    out_ += "Connection: close\r\n";
+  } else if (http10_) {
+    out_ += "Connection: keep-alive\r\n";
+  }
+  out_ += "\r\n";
+
+  if (streams && !bodiless && !head_) {
+    // Without a way to see it leave, a client that has closed would hold its stream for ever.
+    if (peer_closed_) return close();
+    phase_ = Phase::kStreaming;
+    stream_ended_ = false;
+    body_stream_ = std::move(response.stream);
+    stream_wake_ = std::make_shared<StreamWake>();
+    stream_wake_->mailbox = loop_.mailbox();
+    stream_wake_->connection = id_;
+    stream_wake_->request = request_;
+    body_stream_->on_ready([wake = stream_wake_] { (*wake)(); });
+    pump_stream();
+    return;
+  }
+  if (!bodiless && !head_) body_ = std::move(response.body);
+  phase_ = Phase::kWriting;
+  if (flush()) response_done();
+}
+
+void Connection::wake(std::uint64_t request) {
+  if (phase_ != Phase::kStreaming || request != request_) return;
+  stream_wake_->pending.store(false);
+  pump_stream();
+  serve_rest();
+}
+
+void Connection::pump_stream() {
+  const std::size_t blocked_max = loop_.state().options.stream_buffer_bytes_max;
+  for (int round = 0; phase_ == Phase::kStreaming; ++round) {
+    const std::size_t limit = write_blocked_ ? blocked_max : std::min(kStreamRoundBytes, blocked_max);
+    bool dry = false;
+    while (body_stream_ && !dry && out_.size() - out_sent_ < limit) {
+      std::optional<std::string> bytes;
+      try {
+        bytes = body_stream_->read();
+      } catch (const std::exception& e) {
+        log::error("a response stream threw", {{"peer", peer_.address}, {"what", e.what()}});
+        return close();
+      }
+      if (!bytes) {
+        body_stream_.reset();
+        stream_ended_ = true;
+        if (chunked_) out_ += "0\r\n\r\n";
+      } else if (bytes->empty()) {
+        dry = true;
+      } else if (chunked_) {
+        append_number(out_, bytes->size(), 16);
+        out_ += "\r\n";
+        out_ += *bytes;
+        out_ += "\r\n";
+      } else {
+        const std::size_t count = static_cast<std::size_t>(std::min<std::uint64_t>(bytes->size(), stream_left_));
+        out_.append(*bytes, 0, count);
+        if (stream_left_ != UINT64_MAX) stream_left_ -= count;
+      }
+    }
+    if (!flush()) return;
+    if (stream_ended_) return response_done();
+    if (dry) {
+      deadline_ = SteadyTime::max();
+      return;
+    }
+    if (round == kStreamRounds) {
+      (*stream_wake_)();  // the rest after other connections had their turn
+      return;
+    }
+  }
+}
+
+bool Connection::flush() {
+  bool progress = !write_blocked_;
+  while (out_sent_ < out_.size() || body_sent_ < body_.size()) {
+    if (write_blocked_) return false;
+    const IoResult written = stream_->write(std::string_view(out_).substr(out_sent_), std::string_view(body_).substr(body_sent_));
+    if (written.kind == IoResult::Kind::kBytes) {
+      const std::size_t of_out = std::min(written.count, out_.size() - out_sent_);
+      out_sent_ += of_out;
+      body_sent_ += written.count - of_out;
+      progress = true;
+      continue;
+    }
+    if (written.kind == IoResult::Kind::kEnd || written.kind == IoResult::Kind::kError) {
+      close();
+      return false;
+    }
+    write_blocked_ = true;
+    if (progress) expire_in(loop_.state().options.write_timeout);
+    if (written.kind == IoResult::Kind::kWantRead) {
+      write_wants_read_ = true;
+      watch_->want_read();
+    } else {
+      watch_->want_write();
+    }
+    // A stream's buffer must not grow at its end for ever while its start was long sent.
+    if (out_sent_ > kStreamRoundBytes) {
+      out_.erase(0, out_sent_);
+      out_sent_ = 0;
+    }
+    return false;
+  }
+  out_sent_ = body_sent_ = 0;
+  out_.clear();
+  if (out_.capacity() > kKeepBufferBytes) out_.shrink_to_fit();
+  if (!body_.empty()) body_ = std::string();
+  return true;
+}
+
+void Connection::response_done() {
+  body_stream_.reset();
+  stream_wake_.reset();
+  // A stream that ended before its declared length: only a broken connection can tell the client.
+  if (phase_ == Phase::kStreaming && stream_left_ != UINT64_MAX && stream_left_ > 0) return close();
+  if (close_after_) return linger();
+  phase_ = Phase::kIdle;
+  if (loop_.state().stopping.load(std::memory_order_relaxed)) return close();
+  expire_in(loop_.state().options.idle_timeout);
+}
+
+void Connection::serve_rest() {
+  if (phase_ == Phase::kClosed) return;
+  if (phase_ == Phase::kIdle || phase_ == Phase::kHeader || phase_ == Phase::kBody) {
+    if (!in_.empty()) {
+      const std::size_t used = consume(in_);
+      if (phase_ == Phase::kClosed) return;
+      in_.erase(0, std::min(used, in_.size()));
+      if (in_.empty() && in_.capacity() > kKeepBufferBytes) in_ = std::string();
+    }
+    if (peer_closed_ && (phase_ == Phase::kIdle || phase_ == Phase::kHeader || phase_ == Phase::kBody)) return close();
+  }
+  if (!peer_closed_ && !paused()) watch_->want_read();
+}
+
+void Connection::peer_closed() {
+  switch (phase_) {
+    case Phase::kHandling:
+    case Phase::kWriting:
+      // Some clients close their side once the request is out, and still read the response.
+      peer_closed_ = true;
+      return;
+    default:
+      close();
+  }
+}
+
+void Connection::linger() {
+  if (peer_closed_) return close();
+  stream_->finish();
+  phase_ = Phase::kLingering;
+  in_ = std::string();
+  lingered_bytes_ = 0;
+  expire_in(kLingerTime);
+  watch_->want_read();
+}
+
+void Connection::close_if_idle() {
+  if (phase_ == Phase::kIdle || phase_ == Phase::kHandshake || phase_ == Phase::kLingering) close();
+}
+
+void Connection::on_deadline() {
+  switch (phase_) {
+    case Phase::kHeader:
+      return refuse(408, "the request header took too long");
+    case Phase::kBody:
+      return refuse(408, "the request body took too long");
+    default:
+      close();
+  }
+}
+
+void Connection::close() {
+  if (phase_ == Phase::kClosed) return;
+  if (phase_ == Phase::kIdle) stream_->finish();
+  phase_ = Phase::kClosed;
+  deadline_ = SteadyTime::max();
+  body_stream_.reset();
+  stream_wake_.reset();
+  stream_.reset();
+  watch_.reset();
+  loop_.bury(id_);
+}
+
+}  // namespace varda::net::internal

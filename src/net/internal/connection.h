@@ -1,0 +1,100 @@
+// One connection of a server: HTTP/1.1 requests in order, one at a time, answered in order.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "net/http.h"
+#include "net/internal/mailbox.h"
+#include "net/internal/parser.h"
+#include "net/internal/reactor.h"
+#include "net/internal/stream.h"
+
+namespace varda::net::internal {
+
+class Loop;
+
+/// Belongs to its loop's thread. close() takes it out of the loop; it is destroyed a little later.
+class Connection final : public Reactor::Listener {
+ public:
+  Connection(Loop& loop, std::uint64_t id, int fd, std::string peer);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  void start();
+  void answer(std::uint64_t request, Response response);
+  void wake(std::uint64_t request);
+  void close_if_idle();
+  void close();
+
+  SteadyTime deadline() const { return deadline_; }
+  void on_deadline();
+
+  void on_readable() override;
+  void on_writable() override;
+
+ private:
+  enum class Phase {
+    kHandshake,
+    kIdle,    // between requests: no byte of the next one is here
+    kHeader,  // some bytes are
+    kBody,
+    kHandling,   // the handler has it
+    kWriting,    // the response goes out, all of it known
+    kStreaming,  // ... or made over time
+    kLingering,  // done; what the client still sends is thrown away, so that it can read our last response
+    kClosed,
+  };
+
+  void handshake();
+  /// Parses and serves what is there as far as that goes; returns how much was used.
+  std::size_t consume(std::string_view bytes);
+  void header_arrived();
+  void dispatch();
+  void refuse(int status, const std::string& text);
+  void begin_response(Response response);
+  void pump_stream();
+  /// Writes what is pending. False: it must wait for the socket, or the connection is closed.
+  bool flush();
+  void response_done();
+  void serve_rest();
+  void peer_closed();
+  void linger();
+  bool paused() const;
+  void expire_in(std::chrono::milliseconds timeout);
+
+  Loop& loop_;
+  const std::uint64_t id_;
+  std::unique_ptr<Reactor::Watch> watch_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Parser> parser_;
+  Peer peer_;
+  Phase phase_ = Phase::kHandshake;
+  SteadyTime deadline_ = SteadyTime::max();
+
+  std::string in_;             // bytes read and not used yet
+  std::uint64_t request_ = 0;  // number of the current request
+  bool head_ = false;          // it is a HEAD
+  bool http10_ = false;
+  bool close_after_ = false;
+  bool peer_closed_ = false;
+  bool write_blocked_ = false;
+  bool write_wants_read_ = false;  // TLS: the write needs bytes from the peer first
+  bool read_wants_write_ = false;
+  std::size_t lingered_bytes_ = 0;
+
+  std::string out_;   // header, interim responses, chunks
+  std::string body_;  // the rest of a response with a known body
+  std::size_t out_sent_ = 0, body_sent_ = 0;
+  std::unique_ptr<BodyStream> body_stream_;
+  std::shared_ptr<StreamWake> stream_wake_;
+  bool chunked_ = false;
+  bool stream_ended_ = false;
+  std::uint64_t stream_left_ = UINT64_MAX;  // of a stream with a declared length
+};
+
+}  // namespace varda::net::internal

@@ -1,0 +1,122 @@
+#include "net/internal/loop.h"
+
+#include <algorithm>
+#include <ctime>
+
+namespace varda::net::internal {
+namespace {
+
+thread_local Loop* this_thread_loop = nullptr;
+
+/// Timeouts are checked this often: a fraction of the shortest, so that they are late by little, and rarely enough to cost nothing.
+std::chrono::milliseconds tick_period(const Server::Options& options) {
+  const auto shortest = std::min({options.header_timeout, options.idle_timeout, options.write_timeout});
+  return std::clamp(shortest / 4, std::chrono::milliseconds(5), std::chrono::milliseconds(1000));
+}
+
+}  // namespace
+
+Loop* Loop::here() { return this_thread_loop; }
+
+Loop::Loop(ServerState& state)
+    : state_(state), reactor_(Reactor::create()), scratch_(64 << 10), tick_period_(tick_period(state.options)) {
+  mailbox_ = std::make_shared<Mailbox>([this] { reactor_->post([this] { deliver(); }); });
+}
+
+Loop::~Loop() { stop(); }
+
+void Loop::start() {
+  thread_ = std::thread([this] {
+    this_thread_loop = this;
+    reactor_->run();
+    // On this thread, as everything of a connection is.
+    closing_ = true;
+    close_all();
+    dead_.clear();
+    this_thread_loop = nullptr;
+  });
+}
+
+void Loop::stop() {
+  reactor_->stop();
+  if (thread_.joinable()) thread_.join();
+  mailbox_->close();
+}
+
+void Loop::adopt(Fd fd, std::string peer) {
+  auto shared = std::make_shared<Fd>(std::move(fd));
+  reactor_->post([this, shared, peer = std::move(peer)] {
+    if (closing_ || state_.stopping.load()) {
+      state_.connections.fetch_sub(1);
+      state_.on_closed();
+      return;
+    }
+    const std::uint64_t id = next_id_++;
+    auto connection = std::make_unique<Connection>(*this, id, shared->release(), peer);
+    Connection& started = *connection;
+    connections_.emplace(id, std::move(connection));
+    if (!std::exchange(ticking_, true)) reactor_->tick(tick_period_, [this] { return on_tick(); });
+    started.start();
+  });
+}
+
+void Loop::close_idle() {
+  std::vector<Connection*> all;
+  for (auto& [id, connection] : connections_) all.push_back(connection.get());
+  for (Connection* connection : all) connection->close_if_idle();
+}
+
+void Loop::close_all() {
+  closing_ = true;
+  std::vector<Connection*> all;
+  for (auto& [id, connection] : connections_) all.push_back(connection.get());
+  for (Connection* connection : all) connection->close();
+}
+
+void Loop::bury(std::uint64_t id) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end()) return;
+  dead_.push_back(std::move(found->second));
+  connections_.erase(found);
+  if (dead_.size() == 1) reactor_->post([this] { dead_.clear(); });
+  state_.connections.fetch_sub(1);
+  state_.on_closed();
+}
+
+const std::string& Loop::date() {
+  const std::time_t now = std::time(nullptr);
+  if (now != date_second_) {
+    date_second_ = now;
+    std::tm parts{};
+    gmtime_r(&now, &parts);
+    char text[64];
+    date_.assign(text, std::strftime(text, sizeof(text), "Date: %a, %d %b %Y %H:%M:%S GMT\r\n", &parts));
+  }
+  return date_;
+}
+
+void Loop::deliver() {
+  for (Mail& mail : mailbox_->take()) {
+    const auto found = connections_.find(mail.connection);
+    if (found == connections_.end()) continue;
+    if (mail.response) {
+      found->second->answer(mail.request, std::move(*mail.response));
+    } else {
+      found->second->wake(mail.request);
+    }
+  }
+}
+
+bool Loop::on_tick() {
+  const SteadyTime now = system_clock().now();
+  std::vector<Connection*> late;
+  for (auto& [id, connection] : connections_) {
+    if (connection->deadline() <= now) late.push_back(connection.get());
+  }
+  for (Connection* connection : late) connection->on_deadline();
+  // Nothing to watch over: the thread sleeps until there is.
+  ticking_ = !connections_.empty();
+  return ticking_;
+}
+
+}  // namespace varda::net::internal

@@ -1,0 +1,82 @@
+// One I/O thread of a server: its connections, its mail, its tick.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "net/internal/connection.h"
+#include "net/internal/mailbox.h"
+#include "net/internal/reactor.h"
+#include "net/internal/socket.h"
+#include "net/server.h"
+
+namespace varda::net::internal {
+
+/// What the loops of one server share. Constant, or atomic.
+struct ServerState {
+  Server::Options options;
+  Handler handler;
+  TlsContext tls;  // null: plain
+  std::atomic<bool> draining{false};
+  std::atomic<bool> stopping{false};
+  std::atomic<std::size_t> connections{0};
+  std::function<void()> on_closed;  // after each connection, from its loop's thread
+};
+
+/// Everything but start(), stop() and adopt() belongs to its thread.
+class Loop {
+ public:
+  explicit Loop(ServerState& state);
+  ~Loop();
+
+  void start();
+  /// Ends the thread; connections still there are closed.
+  void stop();
+  void adopt(Fd fd, std::string peer);
+  /// Closes connections that serve no request now; the others close after theirs.
+  void close_idle();
+  void close_all();
+
+  Reactor& reactor() { return *reactor_; }
+  ServerState& state() { return state_; }
+  std::vector<char>& scratch() { return scratch_; }
+  const std::shared_ptr<Mailbox>& mailbox() { return mailbox_; }
+  const std::string& date();
+  /// Called by a connection that is done: it lives until the current callback has returned.
+  void bury(std::uint64_t id);
+
+  // The request whose handler runs right now on this thread: its answer needs no mail.
+  struct Inline {
+    std::uint64_t connection = 0;
+    std::uint64_t request = 0;
+    std::optional<Response> response;
+  };
+  Inline current;
+  /// The loop whose thread this is, or null.
+  static Loop* here();
+
+ private:
+  void deliver();
+  bool on_tick();
+
+  ServerState& state_;
+  std::unique_ptr<Reactor> reactor_;
+  std::shared_ptr<Mailbox> mailbox_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Connection>> connections_;
+  std::vector<std::unique_ptr<Connection>> dead_;
+  std::vector<char> scratch_;
+  std::chrono::milliseconds tick_period_;
+  std::uint64_t next_id_ = 1;
+  bool ticking_ = false;
+  bool closing_ = false;
+  std::string date_;
+  std::time_t date_second_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace varda::net::internal

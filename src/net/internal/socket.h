@@ -1,0 +1,60 @@
+// Sockets and their addresses: numeric "host:port", "[v6]:port", "unix:/path".
+#pragma once
+
+#include <string>
+#include <sys/socket.h>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace varda::net::internal {
+
+/// Owns a file descriptor.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(other.release()) {}
+  Fd& operator=(Fd&& other) noexcept {
+    reset(other.release());
+    return *this;
+  }
+  ~Fd() { reset(); }
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  int release() { return std::exchange(fd_, -1); }
+  void reset(int fd = -1);
+
+ private:
+  int fd_ = -1;
+};
+
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+
+  /// kInvalid with what was wrong. "localhost" and an empty host mean 127.0.0.1 and every address.
+  static Result<Address> parse(const std::string& text);
+  static Result<Address> unix_path(const std::string& path);
+  std::string str() const;
+  int port() const;  // 0 for Unix sockets
+  bool is_unix() const { return storage.ss_family == AF_UNIX; }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+
+/// Bound and listening, non-blocking. The file of a Unix socket nobody listens on any more is replaced.
+/// kUnavailable: in use, or not an address of this machine.
+Result<Fd> listen_on(const Address& address);
+/// A connection being made: done or failed when writable; see socket_error(). An error: it failed at once.
+Result<Fd> start_connect(const Address& address);
+/// SO_ERROR, taken.
+int socket_error(int fd);
+Address local_address(int fd);
+/// One waiting connection, non-blocking, and where it comes from. Empty: none now, or no descriptor left (errno tells).
+Fd accept_one(int listener, Address& peer);
+void set_no_delay(int fd);
+/// Finds a dead peer within 30 s.
+void set_keepalive(int fd);
+
+}  // namespace varda::net::internal

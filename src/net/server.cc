@@ -1,0 +1,141 @@
+#include "net/server.h"
+
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "net/internal/loop.h"
+#include "net/internal/socket.h"
+
+namespace varda::net {
+namespace {
+
+using internal::Address;
+using internal::Fd;
+using internal::Loop;
+using internal::Reactor;
+
+/// Takes connections on the first loop's thread and deals them out.
+class Acceptor final : public Reactor::Listener {
+ public:
+  Acceptor(internal::ServerState& state, std::vector<std::unique_ptr<Loop>>& loops, Fd listener)
+      : state_(state), loops_(loops), watch_(loops.front()->reactor().watch(listener.release(), *this)) {}
+
+  void resume() {
+    if (watch_) watch_->want_read();
+  }
+  void close() { watch_.reset(); }
+
+  void on_readable() override {
+    // A few at a time: connections already here have their turn in between.
+    for (int i = 0; i < 64; ++i) {
+      if (state_.connections.load() >= state_.options.connections_max) return;  // a closing connection resumes
+      Address peer;
+      Fd fd = internal::accept_one(watch_->fd(), peer);
+      if (!fd) {
+        if (errno != EAGAIN && errno != EWOULDBLOCK) return wait_for_descriptors();
+        break;
+      }
+      if (!peer.is_unix()) internal::set_no_delay(fd.get());
+      state_.connections.fetch_add(1);
+      Loop& loop = *loops_[next_++ % loops_.size()];
+      loop.adopt(std::move(fd), peer.str());
+    }
+    watch_->want_read();
+  }
+  void on_writable() override {}
+
+ private:
+  void wait_for_descriptors() {
+    log::warn("cannot accept a connection; trying again", {{"error", std::strerror(errno)}});
+    loops_.front()->reactor().tick(std::chrono::milliseconds(100), [this] {
+      resume();
+      return false;
+    });
+  }
+
+  internal::ServerState& state_;
+  std::vector<std::unique_ptr<Loop>>& loops_;
+  std::unique_ptr<Reactor::Watch> watch_;
+  std::size_t next_ = 0;
+};
+
+class SocketServer final : public Server {
+ public:
+  SocketServer(Options options, Handler handler, internal::TlsContext tls, const Address& bound, Fd listener) : bound_(bound) {
+    state_.options = std::move(options);
+    state_.handler = std::move(handler);
+    state_.tls = std::move(tls);
+    state_.on_closed = [this] { connection_closed(); };
+    for (std::size_t i = 0; i < state_.options.io_threads; ++i) loops_.push_back(std::make_unique<Loop>(state_));
+    acceptor_.emplace(state_, loops_, std::move(listener));
+    loops_.front()->reactor().post([this] { acceptor_->resume(); });
+    for (auto& loop : loops_) loop->start();
+  }
+  ~SocketServer() override { stop(std::chrono::milliseconds(0)); }
+
+  std::string address() const override { return bound_.str(); }
+  int port() const override { return bound_.port(); }
+  void drain() override { state_.draining.store(true); }
+
+  void stop(std::chrono::milliseconds grace) override {
+    std::call_once(stopped_, [&] {
+      const SteadyTime until = system_clock().now() + grace;
+      state_.draining.store(true);
+      state_.stopping.store(true);
+      loops_.front()->reactor().post([this] { acceptor_->close(); });
+      for (auto& loop : loops_) loop->reactor().post([&loop = *loop] { loop.close_idle(); });
+      {
+        MutexLock lock(mutex_);
+        while (state_.connections.load() > 0 && closed_.wait_until(mutex_, until)) {
+        }
+      }
+      for (auto& loop : loops_) loop->stop();
+      acceptor_->close();
+      if (bound_.is_unix()) ::unlink(bound_.str().c_str() + std::strlen("unix:"));
+    });
+  }
+
+ private:
+  void connection_closed() {
+    if (!state_.stopping.load()) {
+      // It may have been the one too many.
+      if (state_.connections.load() + 1 >= state_.options.connections_max) {
+        loops_.front()->reactor().post([this] { acceptor_->resume(); });
+      }
+      return;
+    }
+    MutexLock lock(mutex_);
+    closed_.notify_all();
+  }
+
+  internal::ServerState state_;
+  const Address bound_;
+  std::vector<std::unique_ptr<Loop>> loops_;
+  std::optional<Acceptor> acceptor_;  // after the loops it works on, destroyed before them
+  std::once_flag stopped_;
+  Mutex mutex_;
+  CondVar closed_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::create(Options options, Handler handler) {
+  if (!handler) return Error(Code::kInvalid, "a server needs a handler");
+  if (options.io_threads == 0 || options.io_threads > 256) return Error(Code::kInvalid, "io_threads must be 1 to 256");
+  if (options.connections_max == 0) return Error(Code::kInvalid, "connections_max must be at least 1");
+  internal::TlsContext tls;
+  if (options.tls) {
+    TRY(tls, internal::server_context(*options.tls));
+  }
+  TRY(Address address, Address::parse(options.listen));
+  TRY(Fd listener, internal::listen_on(address));
+  if (!address.is_unix()) address = internal::local_address(listener.get());
+  return std::unique_ptr<Server>(
+      std::make_unique<SocketServer>(std::move(options), std::move(handler), std::move(tls), address, std::move(listener)));
+}
+
+}  // namespace varda::net
