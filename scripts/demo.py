@@ -57,7 +57,7 @@ def main():
     size = shape[1] * shape[2]
     images = [pixels[i * size:(i + 1) * size] for i in range(shape[0])]
     report = json.loads((m.DIGITS / 'report.json').read_text())
-    accuracy = {v: report['versions'][v]['accuracy'] for v in ('3', '4')}
+    accuracy = {x['version']: x['correct'] / x['samples'] for x in report['models']}
     files = m.FileServer(work / 'www')
 
     with m.Machine(work / 'data', nodes=['cloud=cloud', 'edge0=edge']) as varda:

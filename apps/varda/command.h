@@ -26,6 +26,7 @@ struct Program {
   CLI::App& parser;
   Globals& globals;
   Run& chosen;
+  std::function<Status()>& before;  // runs first, while there is one thread only (going to the background)
 
   /// A subcommand with --config, --log-format and --log-level of its own.
   CLI::App* daemon(const std::string& name, const std::string& what);

@@ -42,7 +42,8 @@ int run(int argc, char** argv) {
   parser.failure_message(CLI::FailureMessage::simple);
   Globals globals;
   Run chosen;
-  Program program{parser, globals, chosen};
+  std::function<Status()> before;
+  Program program{parser, globals, chosen, before};
   add_up_commands(program);
   add_client_commands(program);
   add_model_commands(program);
@@ -54,8 +55,8 @@ int run(int argc, char** argv) {
     return parser.exit(e, std::cout, std::cerr) == 0 ? 0 : 2;
   }
 
-  const Context ctx(os::stop_on_signals());
-  const Status status = chosen(ctx);
+  Status status = before ? before() : Status();
+  if (status.ok()) status = chosen(Context(os::stop_on_signals()));
   if (status.ok()) return 0;
   // A stop that the user asked for is how watching ends, not a failure.
   if (status.error().code() == Code::kCancelled) return 130;
