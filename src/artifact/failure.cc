@@ -1,0 +1,29 @@
+#include "artifact/failure.h"
+
+#include <array>
+
+namespace varda::artifact {
+
+std::string_view to_string(Reason reason) {
+  static constexpr std::array<std::string_view, 7> kNames = {"DownloadFailed", "DigestMismatch",  "UnsafeArchive", "BadLayout",
+                                                             "DiskFull",       "SourceForbidden", "Cancelled"};
+  return kNames[static_cast<std::size_t>(reason)];
+}
+
+Retry retry_of(Reason reason) {
+  switch (reason) {
+    case Reason::kDownloadFailed:
+    case Reason::kDiskFull:
+    case Reason::kCancelled:
+      return Retry::kBackoff;
+    case Reason::kDigestMismatch:
+      return Retry::kHourly;
+    case Reason::kUnsafeArchive:
+    case Reason::kBadLayout:
+    case Reason::kSourceForbidden:
+      return Retry::kOnChange;
+  }
+  return Retry::kBackoff;
+}
+
+}  // namespace varda::artifact

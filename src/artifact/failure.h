@@ -1,0 +1,61 @@
+// Why an artifact is not there, in the words that users see in EdgeNode and InferenceModel conditions.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "base/result.h"
+
+namespace varda::artifact {
+
+enum class Reason : std::uint8_t {
+  kDownloadFailed,  // network, HTTP status, a page where an archive should be, a fault of the local disk
+  kDigestMismatch,  // all bytes came and they are others; the message has both digests
+  kUnsafeArchive,   // unreadable or hostile: paths, links, devices, duplicates, bombs, sizes
+  kBadLayout,       // the root does not fit the framework
+  kDiskFull,
+  kSourceForbidden,  // scheme or path that this node's administrator did not allow
+  kCancelled,        // the caller's context ended; what was downloaded is kept
+};
+
+/// "DigestMismatch": as it stands in conditions.
+std::string_view to_string(Reason reason);
+
+/// When trying again can help.
+enum class Retry : std::uint8_t { kBackoff, kHourly, kOnChange };
+Retry retry_of(Reason reason);
+
+struct Failure {
+  Reason reason = Reason::kDownloadFailed;
+  Error error;
+};
+
+/// A value, or why there is none.
+template <typename T>
+class [[nodiscard]] Outcome {
+ public:
+  Outcome(T value) : state_(std::in_place_index<0>, std::move(value)) {}            // NOLINT: conversions are the point
+  Outcome(Failure failure) : state_(std::in_place_index<1>, std::move(failure)) {}  // NOLINT
+  bool ok() const { return state_.index() == 0; }
+  T& value() {
+    CHECK(ok());
+    return *std::get_if<0>(&state_);
+  }
+  const T& value() const {
+    CHECK(ok());
+    return *std::get_if<0>(&state_);
+  }
+  const T& operator*() const { return value(); }
+  const T* operator->() const { return &value(); }
+  const Failure& failure() const {
+    CHECK(!ok());
+    return *std::get_if<1>(&state_);
+  }
+
+ private:
+  std::variant<T, Failure> state_;
+};
+
+}  // namespace varda::artifact

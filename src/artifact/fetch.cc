@@ -1,0 +1,78 @@
+#include "artifact/fetch.h"
+
+#include <algorithm>
+
+#include "artifact/internal/install.h"
+#include "artifact/internal/tree.h"
+#include "artifact/layout.h"
+#include "base/log.h"
+
+namespace varda::artifact {
+namespace {
+
+constexpr std::string_view kMarker = ".varda-sha256";
+
+Result<bool> complete(os::FileSystem& fs, const FetchOptions& options) {
+  TRY(const auto marker, fs.stat(options.to / kMarker));
+  if (!marker) return false;
+  TRY(const std::string text, os::read_file(fs, options.to / kMarker, 128));
+  return text == options.request.digest.hex() + "\n";
+}
+
+Status put_in_place(os::FileSystem& fs, const FetchOptions& options, const os::Path& root, const os::Path& work) {
+  TRY_VOID(os::write_file_atomically(fs, root / kMarker, options.request.digest.hex() + "\n", 0644));
+  TRY(const auto there, fs.stat(options.to));
+  if (there) {
+    TRY_VOID(fs.remove_all(work / "old"));
+    TRY_VOID(fs.rename(options.to, work / "old"));
+  }
+  TRY_VOID(fs.rename(root, options.to));
+  TRY_VOID(fs.sync_directory(options.to.parent_path()));
+  return fs.remove_all(work);
+}
+
+}  // namespace
+
+Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, const FetchOptions& given,
+                         const ProgressSink& progress) {
+  FetchOptions options = given;
+  options.to = std::filesystem::absolute(options.to).lexically_normal();
+  if (!options.to.has_filename()) options.to = options.to.parent_path();  // a slash at the end
+  const auto installed = [&]() -> Outcome<Installed> {
+    const auto use = tree_use(fs, options.to);
+    if (!use.ok()) return disk_failure(use.error());
+    return Installed{options.to, use->bytes};
+  };
+  const auto done = complete(fs, options);
+  if (!done.ok()) return disk_failure(done.error());
+  if (*done) return installed();
+
+  const os::Path work = options.to.parent_path() / ("." + options.to.filename().string() + ".fetch");
+  if (Status status = fs.make_directories(work, 0755); !status.ok()) return disk_failure(status.error());
+  SourceOptions source;
+  source.request = options.request;
+  source.spool = work / (options.request.digest.hex() + ".part");
+  source.file_roots = options.file_roots;
+  source.limits = options.limits;
+  source.progress = progress;
+  Duration wait = std::chrono::seconds(1);
+  for (int attempt = 1;; ++attempt) {
+    Outcome<Tree> tree = install(ctx, fs, http, source, work / "tree");
+    if (tree.ok()) {
+      if (auto failure = check_layout(fs, tree->root, options.request.framework)) {
+        (void)fs.remove_all(work);  // the layout is what to tell
+        return *failure;
+      }
+      if (Status status = put_in_place(fs, options, tree->root, work); !status.ok()) return disk_failure(status.error());
+      return installed();
+    }
+    const Failure& failure = tree.failure();
+    if (failure.reason == Reason::kCancelled || retry_of(failure.reason) != Retry::kBackoff || attempt >= options.attempts_max)
+      return failure;
+    log::warn("fetch failed, trying again", {{"reason", to_string(failure.reason)}, {"error", failure.error}});
+    if (Status status = ctx.sleep_for(wait); !status.ok()) return failure;
+    wait = std::min<Duration>(wait * 2, std::chrono::seconds(30));
+  }
+}
+
+}  // namespace varda::artifact

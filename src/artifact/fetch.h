@@ -1,0 +1,27 @@
+// One version into one directory, for init containers and by hand: what `varda fetch` does.
+#pragma once
+
+#include <vector>
+
+#include "artifact/failure.h"
+#include "artifact/limits.h"
+#include "artifact/request.h"
+#include "artifact/store.h"
+
+namespace varda::artifact {
+
+struct FetchOptions {
+  Request request;
+  os::Path to;                       // "/models/digits/3"; its parent is made
+  std::vector<os::Path> file_roots;  // file URLs are read below these only
+  Limits limits;
+  int attempts_max = 5;  // of failures that time may heal; back-off from 1 s to 30 s between them
+};
+
+/// The directory appears complete or not at all and holds `.varda-sha256`, by which a later call knows that it is complete: then
+/// it succeeds without the network. Another digest replaces it. Work in progress stands beside it, as ".NAME.fetch", and serves
+/// the next attempt, also after a kill.
+Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, const FetchOptions& options,
+                         const ProgressSink& progress = {});
+
+}  // namespace varda::artifact

@@ -1,0 +1,104 @@
+// An archive over HTTP, spooled on the way so that a broken download goes on where it stopped.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <thread>
+
+#include "artifact/internal/source.h"
+
+namespace varda::artifact {
+
+/// Digest, count and first bytes of what went by.
+class HashedBytes {
+ public:
+  void add(std::string_view bytes);
+  std::uint64_t count() const { return count_; }
+  bool page() const;
+  codec::Sha256 digest() { return hash_.finish(); }
+
+ private:
+  codec::Sha256Stream hash_;
+  std::string head_;
+  std::uint64_t count_ = 0;
+};
+
+class Meter {
+ public:
+  explicit Meter(ProgressSink sink, std::uint64_t total = 0) : sink_(std::move(sink)), total_(total) {}
+  void set_total(std::uint64_t total) { total_ = total; }
+  void report(std::uint64_t done, bool last);
+
+ private:
+  ProgressSink sink_;
+  std::uint64_t total_;
+  std::uint64_t reported_ = 0;
+};
+
+Failure too_large(std::uint64_t max);
+os::Path notes_of(const os::Path& spool);
+
+/// Ends a connection on which nothing moved for a while, or whose caller was stopped. One thread, one connection at a time.
+class StallGuard {
+ public:
+  StallGuard(const Context& ctx, Duration stall);
+  /// For a new connection: ends with the caller's context or by stalling.
+  Context context();
+  void moved();
+  bool stalled() const;
+
+ private:
+  const Context& ctx_;
+  const Duration stall_;
+  mutable std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::stop_source connection_;  // guarded by mutex_
+  SteadyTime last_moved_;        // guarded by mutex_
+  bool stalled_ = false;         // guarded by mutex_
+  std::stop_callback<std::function<void()>> on_stop_;
+  std::jthread thread_;  // last: it uses the rest
+};
+
+/// First what the spool holds from an earlier attempt, then the rest from the peer (Range, with If-Range where it gave a
+/// validator). A connection that breaks after progress is continued at once; without progress it is a failure, for the caller's
+/// back-off. The digest is what makes resuming safe: validators only save a useless download.
+class HttpSource final : public Source {
+ public:
+  static Outcome<std::unique_ptr<Source>> open(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
+                                               SourceOptions options);
+  HttpSource(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, SourceOptions options)
+      : ctx_(ctx), fs_(fs), http_(http), options_(std::move(options)), meter_(options_.progress), guard_(ctx, options_.stall) {}
+
+  Outcome<std::string> next() override;
+  bool stale() const override { return stale_; }
+  bool resumed() const override { return resumed_; }
+  bool looks_like_page() const override { return page_type_ || hashed_.page(); }
+  std::uint64_t bytes() const override { return hashed_.count(); }
+  codec::Sha256 digest() override { return hashed_.digest(); }
+
+ private:
+  std::optional<Failure> connect();
+  std::optional<Failure> begin_whole(const net::ClientResponse& response);
+  Outcome<std::string> take(std::string bytes);
+  Failure failed(Error error) const;
+
+  const Context& ctx_;
+  os::FileSystem& fs_;
+  net::HttpClient& http_;
+  const SourceOptions options_;
+  std::unique_ptr<os::File> spool_;
+  HashedBytes hashed_;
+  Meter meter_;
+  StallGuard guard_;
+  std::unique_ptr<net::BodyReader> body_;
+  std::uint64_t connection_bytes_ = 0;
+  bool replaying_ = false;
+  bool resumed_ = false;
+  bool stale_ = false;
+  bool complete_ = false;
+  bool page_type_ = false;
+};
+
+}  // namespace varda::artifact

@@ -1,0 +1,24 @@
+// One pass: download -> SHA-256 -> decompress -> extract, into a directory that nobody sees yet.
+#pragma once
+
+#include "artifact/failure.h"
+#include "artifact/internal/source.h"
+
+namespace varda::artifact {
+
+struct Tree {
+  os::Path root;  // the scratch directory, or its only top-level directory
+  std::uint64_t bytes = 0;
+  std::size_t files = 0;
+};
+
+/// Extracts into the empty directory `into`, made here. Nothing is written outside of it. Every file is synced when it is whole;
+/// sync_tree() does the directories.
+Outcome<Tree> extract(os::FileSystem& fs, Source& source, const os::Path& into, const Limits& limits, const ProgressSink& progress);
+
+/// Downloads to `options.spool`, extracts to `into` and checks the digest over every byte. On success the tree is synced and the
+/// spool gone; on failure `into` is gone, and the spool stays where the download can go on.
+Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, const SourceOptions& options,
+                      const os::Path& into);
+
+}  // namespace varda::artifact

@@ -1,0 +1,132 @@
+#include "artifact/internal/source.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "artifact/internal/http_source.h"
+#include "net/url.h"
+
+namespace varda::artifact {
+
+std::string shown_url(std::string_view url) {
+  std::string shown(url.substr(0, url.find('?')));
+  const auto scheme = shown.find("://");
+  if (scheme == std::string::npos) return shown;
+  const auto authority_end = std::min(shown.find('/', scheme + 3), shown.size());
+  const auto at = shown.rfind('@', authority_end);
+  if (at != std::string::npos && at > scheme && at < authority_end) shown.erase(scheme + 3, at + 1 - (scheme + 3));
+  return shown;
+}
+
+Status drop_spool(os::FileSystem& fs, const os::Path& spool) {
+  TRY_VOID(fs.remove(notes_of(spool)));
+  return fs.remove(spool);
+}
+
+Failure disk_failure(Error error) {
+  Reason reason = Reason::kDownloadFailed;
+  if (error.code() == Code::kExhausted) reason = Reason::kDiskFull;
+  if (error.code() == Code::kCancelled || error.code() == Code::kTimeout) reason = Reason::kCancelled;
+  return {reason, std::move(error)};
+}
+
+bool HashedBytes::page() const {
+  const auto start = std::find_if_not(head_.begin(), head_.end(), [](unsigned char c) { return std::isspace(c); });
+  std::string text(start, head_.end());
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text.starts_with("<!doctype html") || text.starts_with("<html");
+}
+
+void HashedBytes::add(std::string_view bytes) {
+  if (head_.size() < 256) head_ += bytes.substr(0, 256 - head_.size());
+  hash_.update(bytes);
+  count_ += bytes.size();
+}
+
+namespace {
+
+class FileSource final : public Source {
+ public:
+  FileSource(const Context& ctx, std::unique_ptr<os::File> file, std::uint64_t total, SourceOptions options)
+      : ctx_(ctx), file_(std::move(file)), meter_(options.progress, total), archive_bytes_max_(options.limits.archive_bytes_max) {}
+
+  Outcome<std::string> next() override {
+    if (Status status = ctx_.check(); !status.ok()) return Failure{Reason::kCancelled, status.error()};
+    Result<std::string> bytes = file_->read(256 << 10);
+    if (!bytes.ok()) return Failure{Reason::kDownloadFailed, bytes.error().context("reading the source file")};
+    hashed_.add(*bytes);
+    meter_.report(hashed_.count(), bytes->empty());
+    if (hashed_.count() > archive_bytes_max_) return too_large(archive_bytes_max_);
+    return std::move(bytes).value();
+  }
+  bool looks_like_page() const override { return hashed_.page(); }
+  std::uint64_t bytes() const override { return hashed_.count(); }
+  codec::Sha256 digest() override { return hashed_.digest(); }
+
+ private:
+  const Context& ctx_;
+  std::unique_ptr<os::File> file_;
+  HashedBytes hashed_;
+  Meter meter_;
+  std::uint64_t archive_bytes_max_;
+};
+
+Failure forbidden(std::string message) {
+  return {Reason::kSourceForbidden, Error(Code::kForbidden, std::move(message)).as_terminal()};
+}
+
+// The file must be below a root by its text, and nothing on the way from the root to it may be a link: else a link below an
+// allowed root would open the rest of the machine.
+Outcome<os::Path> allowed_file(os::FileSystem& fs, const std::vector<os::Path>& roots, const std::string& target,
+                               const std::string& url) {
+  const auto decoded = net::percent_decode(target);
+  if (!decoded.ok()) return forbidden(url + ": " + decoded.error().message());
+  const os::Path path(*decoded);
+  if (!path.is_absolute() || path.lexically_normal() != path || decoded->find('\0') != std::string::npos)
+    return forbidden(url + ": not a plain absolute path");
+  for (const os::Path& root : roots) {
+    const os::Path below = path.lexically_relative(root.lexically_normal());
+    if (below.empty() || *below.begin() == ".." || *below.begin() == ".") continue;
+    os::Path at = root;
+    for (auto part = below.begin(); part != below.end(); ++part) {
+      at /= *part;
+      const auto info = fs.stat(at);
+      if (!info.ok()) return Failure{Reason::kDownloadFailed, info.error()};
+      if (!*info) return Failure{Reason::kDownloadFailed, Error(Code::kNotFound, url + ": no such file")};
+      if ((*info)->kind == os::FileKind::kSymlink) return forbidden(url + ": \"" + at.string() + "\" is a link");
+    }
+    return path;
+  }
+  return forbidden(url + ": file URLs are read only below directories this node allows" +
+                   (roots.empty() ? std::string(" (it allows none)") : std::string()));
+}
+
+}  // namespace
+
+Failure too_large(std::uint64_t max) {
+  return {Reason::kUnsafeArchive, Error(Code::kInvalid, "the archive is larger than " + std::to_string(max) + " bytes")};
+}
+
+void Meter::report(std::uint64_t done, bool last) {
+  if (!sink_ || (!last && done < reported_ + (256 << 10))) return;
+  reported_ = done;
+  sink_({Phase::kDownload, done, total_});
+}
+
+Outcome<std::unique_ptr<Source>> open_source(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, SourceOptions options) {
+  const std::string shown = shown_url(options.request.url);
+  const auto url = net::Url::parse(options.request.url);
+  if (!url.ok()) return forbidden(shown + ": " + url.error().message());
+  if (url->scheme == "http" || url->scheme == "https") return HttpSource::open(ctx, fs, http, std::move(options));
+  if (url->scheme == "s3") return forbidden(shown + ": s3 URLs are not read by this version; use http or https");
+  if (url->scheme != "file") return forbidden(shown + ": scheme \"" + url->scheme + "\"; use http, https or file");
+  if (!url->host.empty() && url->host != "localhost") return forbidden(shown + ": a file URL names no host: file:///path");
+  Outcome<os::Path> path = allowed_file(fs, options.file_roots, url->target, shown);
+  if (!path.ok()) return path.failure();
+  auto file = fs.open(*path, os::Open::kRead);
+  if (!file.ok()) return Failure{Reason::kDownloadFailed, file.error().context(shown)};
+  const auto size = (*file)->size();
+  return std::unique_ptr<Source>(std::make_unique<FileSource>(ctx, std::move(*file), size.ok() ? *size : 0, std::move(options)));
+}
+
+}  // namespace varda::artifact

@@ -1,0 +1,15 @@
+// Whether a tree is what a framework's server loads.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "artifact/failure.h"
+#include "os/file_system.h"
+
+namespace varda::artifact {
+
+/// onnx: `model.onnx`, or exactly one `*.onnx`, at the root. Other frameworks: at least one entry. kBadLayout says what was found.
+std::optional<Failure> check_layout(os::FileSystem& fs, const os::Path& root, std::string_view framework);
+
+}  // namespace varda::artifact

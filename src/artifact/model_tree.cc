@@ -1,0 +1,153 @@
+#include "artifact/model_tree.h"
+
+#include <algorithm>
+
+#include "artifact/internal/tree.h"
+
+namespace varda::artifact {
+namespace {
+
+constexpr std::string_view kTarget = "target";
+
+bool plain_name(std::string_view name, std::size_t length_max) {
+  return !name.empty() && name.size() <= length_max && name.front() != '.' && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+  });
+}
+
+Status check_key(std::string_view key) {
+  const auto slash = key.find('/');
+  if (slash != std::string_view::npos && plain_name(key.substr(0, slash), 63) && plain_name(key.substr(slash + 1), 253)) return {};
+  return Error(Code::kInvalid, "model key \"" + std::string(key) + "\": must be NAMESPACE/NAME");
+}
+
+Status check_version(std::string_view version) {
+  if (plain_name(version, 63) && version != kTarget) return {};
+  return Error(Code::kInvalid, "version \"" + std::string(version) +
+                                   "\": must be 1-63 of [A-Za-z0-9._-], not start with \".\" and not be \"target\"");
+}
+
+}  // namespace
+
+Result<ModelTree> ModelTree::open(os::FileSystem& fs, os::Path root) {
+  TRY_VOID(fs.make_directories(root, 0755));
+  ModelTree tree(fs, std::move(root));
+  TRY(const auto keys, tree.keys());
+  for (const std::string& key : keys) {
+    TRY(const auto names, fs.list(tree.directory(key)));
+    for (const std::string& name : names)
+      if (name.front() == '.') TRY_VOID(fs.remove_all(tree.directory(key) / name));
+  }
+  return tree;
+}
+
+Status ModelTree::expose(std::string_view key, std::string_view version, const os::Path& artifact) {
+  TRY_VOID(check_key(key));
+  TRY_VOID(check_version(version));
+  const os::Path model = directory(key);
+  const os::Path place = model / version;
+  TRY(const auto shown, fs_->stat(place));
+  if (shown) {
+    TRY(const bool same, same_tree(*fs_, artifact, place));
+    if (same) return {};
+  }
+  const os::Path fresh = model / (".new-" + std::string(version));
+  TRY_VOID(fs_->remove_all(fresh));
+  TRY_VOID(fs_->make_directories(model, 0755));
+  TRY_VOID(link_tree(*fs_, artifact, fresh));
+  if (shown) TRY_VOID(hide(model, version));
+  TRY_VOID(fs_->rename(fresh, place));
+  TRY_VOID(fs_->sync_directory(model));
+  TRY_VOID(fs_->sync_directory(model.parent_path()));
+  return fs_->sync_directory(root_);
+}
+
+Status ModelTree::set_target(std::string_view key, std::string_view version) {
+  TRY_VOID(check_key(key));
+  TRY_VOID(check_version(version));
+  TRY(const auto shown, fs_->stat(directory(key) / version));
+  if (!shown) return Error(Code::kNotFound, std::string(key) + ": version " + std::string(version) + " is not exposed");
+  TRY(const auto active, target(key));
+  if (active == version) return {};
+  return os::write_file_atomically(*fs_, directory(key) / kTarget, std::string(version) + "\n", 0644);
+}
+
+Status ModelTree::clear_target(std::string_view key) {
+  TRY_VOID(check_key(key));
+  TRY(const auto there, fs_->stat(directory(key) / kTarget));
+  if (!there) return {};
+  TRY_VOID(fs_->remove(directory(key) / kTarget));
+  return fs_->sync_directory(directory(key));
+}
+
+Result<std::optional<std::string>> ModelTree::target(std::string_view key) const {
+  TRY_VOID(check_key(key));
+  TRY(const auto there, fs_->stat(directory(key) / kTarget));
+  if (!there) return std::optional<std::string>();
+  TRY(std::string text, os::read_file(*fs_, directory(key) / kTarget, 1024));
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  return std::optional<std::string>(std::move(text));
+}
+
+Result<std::vector<std::string>> ModelTree::versions(std::string_view key) const {
+  TRY_VOID(check_key(key));
+  std::vector<std::string> versions;
+  TRY(const auto there, fs_->stat(directory(key)));
+  if (!there) return versions;
+  TRY(const auto names, fs_->list(directory(key)));
+  for (const std::string& name : names)
+    if (check_version(name).ok()) versions.push_back(name);
+  return versions;
+}
+
+Result<std::vector<std::string>> ModelTree::keys() const {
+  std::vector<std::string> keys;
+  TRY(const auto namespaces, fs_->list(root_));
+  for (const std::string& ns : namespaces) {
+    if (!plain_name(ns, 63)) continue;
+    TRY(const auto names, fs_->list(root_ / ns));
+    for (const std::string& name : names)
+      if (plain_name(name, 253)) keys.push_back(ns + "/" + name);
+  }
+  return keys;
+}
+
+Status ModelTree::hide(const os::Path& model, std::string_view version) {
+  TRY(const auto shown, fs_->stat(model / version));
+  if (!shown) return {};
+  const os::Path old = model / (".old-" + std::string(version));
+  TRY_VOID(fs_->remove_all(old));
+  TRY_VOID(fs_->rename(model / version, old));
+  return fs_->remove_all(old);
+}
+
+Status ModelTree::unexpose(std::string_view key, std::string_view version) {
+  TRY_VOID(check_key(key));
+  TRY_VOID(check_version(version));
+  TRY(const auto active, target(key));
+  if (active == version) TRY_VOID(clear_target(key));
+  return hide(directory(key), version);
+}
+
+Status ModelTree::prune(std::string_view key, const std::set<std::string>& keep) {
+  TRY(const auto shown, versions(key));
+  TRY(const auto active, target(key));
+  for (const std::string& version : shown)
+    if (version != active && !keep.contains(version)) TRY_VOID(hide(directory(key), version));
+  return {};
+}
+
+Status ModelTree::remove(std::string_view key) {
+  TRY_VOID(check_key(key));
+  const os::Path model = directory(key);
+  TRY(const auto there, fs_->stat(model));
+  if (there) {
+    TRY_VOID(clear_target(key));
+    TRY_VOID(fs_->remove_all(model));
+  }
+  // The namespace's directory goes with its last model; another one in it makes this fail, as it should.
+  if (const auto rest = fs_->list(model.parent_path()); rest.ok() && rest->empty()) TRY_VOID(fs_->remove(model.parent_path()));
+  return {};
+}
+
+}  // namespace varda::artifact

@@ -1,0 +1,33 @@
+// What to make present, and how its progress is told.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "codec/digest.h"
+
+namespace varda::artifact {
+
+struct Request {
+  std::string url;              // http, https or file; "user:password@" and the query never appear in messages
+  codec::Sha256 digest;         // of the archive as downloaded
+  std::string framework;        // "onnx": its layout is checked; others and "": any tree with a file in it
+  std::uint64_t max_bytes = 0;  // extracted; 0 takes the limits' own
+};
+
+enum class Phase : std::uint8_t { kDownload, kExtract };
+
+struct Progress {
+  Phase phase = Phase::kDownload;
+  std::uint64_t done = 0;   // bytes: of the archive, or extracted
+  std::uint64_t total = 0;  // 0: not known
+};
+/// Called on the working thread, every 256 KiB or so and at the end of each phase. Download and extraction run at once, so their
+/// reports alternate. Cheap; must not call back.
+using ProgressSink = std::function<void(const Progress&)>;
+
+/// The URL as it may be shown: without user, password and query.
+std::string shown_url(std::string_view url);
+
+}  // namespace varda::artifact
