@@ -24,6 +24,7 @@
 #include "base/mutex.h"
 #include "base/rng.h"
 #include "kube/client.h"
+#include "meta/patch.h"
 #include "meta/selector.h"
 #include "runtime/object.h"
 
@@ -60,6 +61,7 @@ class Informer {
     Filter filter;
     Decode decode;  // absent: objects stay trees
     std::type_index type = typeid(void);
+    meta::ListKeys list_keys = meta::core_list_keys;  // of three-way merges of this kind
     int page_items = 500;
     std::chrono::milliseconds backoff_min{200};
     std::chrono::milliseconds backoff_max{30000};
@@ -75,6 +77,8 @@ class Informer {
     options.resource = T::resource();
     options.filter = std::move(filter);
     options.type = typeid(T);
+    if constexpr (requires(std::string_view path) { T::list_keys(path); })
+      options.list_keys = [](std::string_view path) { return T::list_keys(path); };
     options.decode = [](const Json& json) -> Result<std::shared_ptr<const void>> {
       TRY(T object, T::from_json(json));
       return std::shared_ptr<const void>(std::make_shared<const T>(std::move(object)));
@@ -113,17 +117,20 @@ class Informer {
 
   const Resource& resource() const { return options_.resource; }
   const Filter& filter() const { return options_.filter; }
+  const meta::ListKeys& list_keys() const { return options_.list_keys; }
   std::type_index type() const { return options_.type; }
 
  private:
   Status list_once(const Context& ctx);
   Status watch_once(const Context& ctx);
+  void apply(kube::WatchEvent event);
+  void replace(kube::List list);
   StoredPtr store_of(Json object) const;
-  void put(StoredPtr object);
-  void drop(const ObjectKey& key, std::string_view resource_version);
-  void dispatch(const Change& change);
-  void index(const Stored& object) REQUIRES(mutex_);
-  void unindex(const Stored& object) REQUIRES(mutex_);
+  void put(StoredPtr object) REQUIRES(order_);
+  void drop(const ObjectKey& key) REQUIRES(order_);
+  void passed(const std::string& resource_version) REQUIRES(order_);
+  StoredPtr swap(const ObjectKey& key, StoredPtr now) EXCLUDES(mutex_);
+  void dispatch(const Change& change) REQUIRES(order_);
 
   const kube::Client& client_;
   Options options_;

@@ -16,6 +16,8 @@ using meta::ObjectKey;
 using meta::Resource;
 
 /// resource() lives for ever; from_json() names the wrong field; to_json() has apiVersion and kind and every member that was read.
+/// Optional: `static std::optional<std::vector<std::string>> list_keys(std::string_view path)`, the list maps of the kind as
+/// meta::ListKeys has them; without it those of the core kinds.
 template <typename T>
 concept Object = requires(const T& object, const Json& json) {
   { T::resource() } -> std::same_as<const Resource&>;

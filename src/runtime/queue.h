@@ -102,7 +102,7 @@ class WorkQueue {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;  // shared with the gauges of a registry, weakly
 };
 
 }  // namespace varda::runtime

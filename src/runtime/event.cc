@@ -1,0 +1,272 @@
+#include "runtime/event.h"
+
+#include <algorithm>
+#include <deque>
+#include <list>
+#include <map>
+#include <stop_token>
+#include <utility>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "meta/object.h"
+
+namespace varda::runtime {
+namespace {
+
+constexpr std::size_t kMessageBytesMax = 1024;
+constexpr int kAttemptsMax = 10;
+
+const Resource& events_resource() {
+  static const Resource resource{.group = "", .version = "v1", .kind = "Event", .plural = "events", .namespaced = true};
+  return resource;
+}
+
+/// A map that forgets what was not used for longest.
+template <typename V>
+class Recent {
+ public:
+  explicit Recent(std::size_t max) : max_(std::max<std::size_t>(1, max)) {}
+  V* find(const std::string& key) {
+    const auto found = index_.find(key);
+    if (found == index_.end()) return nullptr;
+    items_.splice(items_.begin(), items_, found->second);
+    return &found->second->second;
+  }
+  V& put(const std::string& key, V value) {
+    if (V* old = find(key)) return *old = std::move(value);
+    items_.emplace_front(key, std::move(value));
+    index_[key] = items_.begin();
+    if (items_.size() > max_) {
+      index_.erase(items_.back().first);
+      items_.pop_back();
+    }
+    return items_.front().second;
+  }
+  void erase(const std::string& key) {
+    const auto found = index_.find(key);
+    if (found == index_.end()) return;
+    items_.erase(found->second);
+    index_.erase(found);
+  }
+
+ private:
+  std::size_t max_;
+  std::list<std::pair<std::string, V>> items_;
+  std::map<std::string, typename std::list<std::pair<std::string, V>>::iterator> index_;
+};
+
+struct Pending {
+  std::string identity;  // what makes two events the same
+  Resource resource;
+  ObjectKey object;
+  std::string uid, resource_version;
+  EventType type = EventType::kNormal;
+  std::string reason, message;
+  WallTime first, last;
+  int count = 1;
+  int attempts = 0;
+};
+
+struct Known {
+  std::string name;
+  int count = 0;
+};
+
+struct Bucket {
+  double tokens = 0;
+  SteadyTime at;
+};
+
+/// At most kMessageBytesMax bytes, and no half character at the end.
+std::string cut(std::string_view text) {
+  if (text.size() <= kMessageBytesMax) return std::string(text);
+  std::size_t end = kMessageBytesMax - 3;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return std::string(text.substr(0, end)) + "...";
+}
+
+std::string namespace_of(const ObjectKey& object) { return object.ns.empty() ? "default" : object.ns; }
+
+}  // namespace
+
+struct ApiEventRecorder::Impl {
+  Impl(const kube::Client& c, Options o)
+      : client(c),
+        options(std::move(o)),
+        clock(options.clock ? *options.clock : system_clock()),
+        known(options.remembered_max),
+        buckets(options.remembered_max) {
+    if (options.metrics)
+      dropped = &options.metrics->counter("varda_events_dropped_total", "Events dropped: full queue, rate, or refused.");
+  }
+
+  /// Writes one; false: worth another attempt later.
+  bool write(const Context& ctx, const Pending& event);
+  Json object_of(const Pending& event, const std::string& name) const;
+  bool write_queued(const Context& ctx);
+
+  const kube::Client& client;
+  const Options options;
+  const Clock& clock;
+  metrics::Counter* dropped = nullptr;
+
+  Mutex writing;  // one writer at a time: run(), or flush()
+  Recent<Known> known GUARDED_BY(writing);
+
+  Mutex mutex;
+  CondVar changed;
+  Recent<Bucket> buckets GUARDED_BY(mutex);
+  std::deque<Pending> queue GUARDED_BY(mutex);
+};
+
+ApiEventRecorder::ApiEventRecorder(const kube::Client& client, Options options)
+    : impl_(std::make_unique<Impl>(client, std::move(options))) {}
+ApiEventRecorder::~ApiEventRecorder() = default;
+
+void ApiEventRecorder::record(const ObjectRef& object, EventType type, std::string_view reason, std::string_view message) {
+  const WallTime wall = impl_->clock.wall();
+  Pending event;
+  event.resource = *object.resource;
+  event.object = object.key;
+  event.uid = object.uid;
+  event.resource_version = object.resource_version;
+  event.type = type;
+  event.reason = std::string(reason);
+  event.message = cut(message);
+  event.first = event.last = wall;
+  event.identity =
+      object.uid + '\n' + object.str() + '\n' + (type == EventType::kNormal ? "N" : "W") + event.reason + '\n' + event.message;
+
+  bool kept = true;
+  {
+    MutexLock lock(impl_->mutex);
+    const auto same =
+        std::find_if(impl_->queue.begin(), impl_->queue.end(), [&](const Pending& p) { return p.identity == event.identity; });
+    if (same != impl_->queue.end()) {
+      ++same->count;
+      same->last = wall;
+      return;
+    }
+    const SteadyTime now = impl_->clock.now();
+    const std::string whose = object.uid + '\n' + object.str();
+    const double burst = impl_->options.burst;
+    Bucket* bucket = impl_->buckets.find(whose);
+    if (!bucket) bucket = &impl_->buckets.put(whose, {burst, now});
+    const double refill =
+        std::chrono::duration<double>(now - bucket->at).count() / static_cast<double>(impl_->options.refill.count());
+    bucket->tokens = std::min(burst, bucket->tokens + refill);
+    bucket->at = now;
+    kept = bucket->tokens >= 1 && impl_->queue.size() < impl_->options.queue_max;
+    if (kept) {
+      bucket->tokens -= 1;
+      impl_->queue.push_back(std::move(event));
+    }
+  }
+  if (kept) {
+    impl_->changed.notify_all();
+  } else if (impl_->dropped) {
+    impl_->dropped->add();
+  }
+}
+
+Json ApiEventRecorder::Impl::object_of(const Pending& event, const std::string& name) const {
+  Json involved =
+      Json::object({{"kind", event.resource.kind}, {"apiVersion", event.resource.api_version()}, {"name", event.object.name}});
+  if (!event.object.ns.empty()) involved.set("namespace", event.object.ns);
+  if (!event.uid.empty()) involved.set("uid", event.uid);
+  if (!event.resource_version.empty()) involved.set("resourceVersion", event.resource_version);
+  Json source = Json::object({{"component", options.component}});
+  if (!options.host.empty()) source.set("host", options.host);
+  return Json::object({{"apiVersion", "v1"},
+                       {"kind", "Event"},
+                       {"metadata", Json::object({{"name", name}, {"namespace", namespace_of(event.object)}})},
+                       {"involvedObject", std::move(involved)},
+                       {"reason", event.reason},
+                       {"message", event.message},
+                       {"source", std::move(source)},
+                       {"firstTimestamp", meta::format_time(event.first)},
+                       {"lastTimestamp", meta::format_time(event.last)},
+                       {"count", event.count},
+                       {"type", event.type == EventType::kNormal ? "Normal" : "Warning"},
+                       {"reportingComponent", options.component},
+                       {"reportingInstance", options.host}});
+}
+
+bool ApiEventRecorder::Impl::write(const Context& ctx, const Pending& event) {
+  MutexLock lock(writing);
+  Status status;
+  Known* before = known.find(event.identity);
+  if (before) {
+    const Json patch = Json::object({{"count", before->count + event.count}, {"lastTimestamp", meta::format_time(event.last)}});
+    status = [&]() -> Status {
+      TRY(const Json ignored,
+          client.patch(ctx, events_resource(), {namespace_of(event.object), before->name}, kube::PatchType::kMerge, patch));
+      return {};
+    }();
+    if (status.ok()) {
+      before->count += event.count;
+      return true;
+    }
+    // Events are deleted after a while: then a new one begins.
+    if (status.error().code() == Code::kNotFound) {
+      known.erase(event.identity);
+      before = nullptr;
+    }
+  }
+  if (!before) {
+    const std::string name = event.object.name.substr(0, 200) + "." + system_rng().name_suffix(16);
+    const auto created = client.create(ctx, events_resource(), object_of(event, name));
+    if (created.ok()) {
+      known.put(event.identity, {name, event.count});
+      return true;
+    }
+    status = created.error();
+  }
+  const Code code = status.error().code();
+  if (code == Code::kUnavailable || code == Code::kTimeout || code == Code::kCancelled) return false;
+  // A namespace that is going away, a user without the right: nothing a later attempt would change.
+  log::debug("an event was refused", {{"object", event.object.str()}, {"reason", event.reason}, {"error", status.error()}});
+  if (dropped) dropped->add();
+  return true;
+}
+
+/// False: the server is not to be reached now.
+bool ApiEventRecorder::Impl::write_queued(const Context& ctx) {
+  while (true) {
+    Pending event;
+    {
+      MutexLock lock(mutex);
+      if (queue.empty()) return true;
+      event = std::move(queue.front());
+      queue.pop_front();
+    }
+    if (write(ctx, event)) continue;
+    if (++event.attempts < kAttemptsMax) {
+      MutexLock lock(mutex);
+      queue.push_front(std::move(event));
+    } else if (dropped) {
+      dropped->add();
+    }
+    return false;
+  }
+}
+
+void ApiEventRecorder::run(const Context& ctx) {
+  const std::stop_callback wake(ctx.stop_token(), [this] {
+    // Under the mutex, so that a waiter that has just looked does not miss it.
+    { MutexLock lock(impl_->mutex); }
+    impl_->changed.notify_all();
+  });
+  while (!ctx.stopped()) {
+    {
+      MutexLock lock(impl_->mutex);
+      while (impl_->queue.empty() && !ctx.stopped()) impl_->changed.wait(impl_->mutex);
+    }
+    if (!impl_->write_queued(ctx) && !ctx.sleep_for(std::chrono::seconds(1)).ok()) return;
+  }
+}
+
+void ApiEventRecorder::flush(const Context& ctx) { (void)impl_->write_queued(ctx); }
+
+}  // namespace varda::runtime

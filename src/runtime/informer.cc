@@ -1,0 +1,301 @@
+#include "runtime/informer.h"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+#include <utility>
+
+#include "base/log.h"
+
+namespace varda::runtime {
+namespace {
+
+/// Versions are opaque in principle and grow in practice, at every server we know; where one is no number nothing is concluded from
+/// it.
+std::optional<std::uint64_t> number(std::string_view version) {
+  std::uint64_t out = 0;
+  const auto [end, error] = std::from_chars(version.data(), version.data() + version.size(), out);
+  if (version.empty() || error != std::errc() || end != version.data() + version.size()) return std::nullopt;
+  return out;
+}
+
+bool surely_older(std::string_view a, std::string_view b) {
+  const auto left = number(a), right = number(b);
+  return left && right && *left < *right;
+}
+
+ObjectKey key_of(const Json& object) {
+  const Json& metadata = object["metadata"];
+  return {metadata["namespace"].as_string(), metadata["name"].as_string()};
+}
+
+}  // namespace
+
+Informer::Informer(const kube::Client& client, Options options) : client_(client), options_(std::move(options)) {}
+
+void Informer::on_change(Handler handler) { handlers_.push_back(std::move(handler)); }
+
+void Informer::run(const Context& ctx) {
+  Rng& rng = options_.rng ? *options_.rng : system_rng();
+  std::chrono::milliseconds backoff = options_.backoff_min;
+  bool listed = false;
+  while (!ctx.stopped()) {
+    const SteadyTime begin = system_clock().now();
+    Status status;
+    if (!listed) {
+      status = list_once(ctx);
+      listed = status.ok();
+    }
+    if (status.ok()) status = watch_once(ctx);
+    if (ctx.stopped()) return;
+    if (!status.ok() && status.error().code() == Code::kGone) {
+      log::info("the past is gone, listing again", {{"resource", options_.resource.plural}});
+      listed = false;
+    } else if (!status.ok()) {
+      log::warn("cannot follow a resource, trying again",
+                {{"resource", options_.resource.plural}, {"error", status.error()}, {"delay_ms", backoff.count()}});
+    }
+    // A watch that lived for a while was a success, however it ended. One that ends at once must not become a busy loop.
+    const bool lived = system_clock().now() - begin > std::chrono::seconds(5);
+    if (lived) backoff = options_.backoff_min;
+    if (status.ok() && lived) continue;
+    const auto jitter = std::chrono::milliseconds(rng.below(static_cast<std::uint64_t>(backoff.count()) / 2 + 1));
+    if (!ctx.sleep_for(backoff + jitter).ok()) return;
+    backoff = std::min(backoff * 2, options_.backoff_max);
+  }
+}
+
+Status Informer::list_once(const Context& ctx) {
+  TRY(kube::List list, client_.list_all(ctx, options_.resource,
+                                        {.ns = options_.filter.ns,
+                                         .label_selector = options_.filter.label_selector,
+                                         .field_selector = options_.filter.field_selector,
+                                         .limit = options_.page_items}));
+  if (options_.metrics) {
+    options_.metrics
+        ->counter("varda_informer_lists_total", "Lists of a resource by its informer.",
+                  {{"resource", options_.resource.group_resource()}})
+        .add();
+  }
+  replace(std::move(list));
+  synced_.store(true, std::memory_order_release);
+  return {};
+}
+
+Status Informer::watch_once(const Context& ctx) {
+  Rng& rng = options_.rng ? *options_.rng : system_rng();
+  const auto seconds = options_.watch_timeout.count();
+  TRY(const std::unique_ptr<kube::Watch> watch,
+      client_.watch(
+          ctx, options_.resource,
+          {.ns = options_.filter.ns,
+           .label_selector = options_.filter.label_selector,
+           .field_selector = options_.filter.field_selector,
+           .resource_version = resource_version(),
+           .timeout = std::chrono::seconds(seconds + static_cast<long>(rng.below(static_cast<std::uint64_t>(seconds / 2 + 1))))}));
+  while (true) {
+    TRY(std::optional<kube::WatchEvent> event, watch->next());
+    if (!event) return {};
+    apply(std::move(*event));
+  }
+}
+
+void Informer::replace(kube::List list) {
+  std::vector<StoredPtr> fresh;
+  fresh.reserve(list.items.size());
+  std::set<ObjectKey> listed;
+  for (Json& item : list.items) {
+    fresh.push_back(store_of(std::move(item)));
+    listed.insert(fresh.back()->metadata.key());
+  }
+  MutexLock order(order_);
+  std::vector<ObjectKey> gone;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [key, object] : objects_) {
+      // What this process wrote after the list was made stays.
+      if (!listed.contains(key) && !surely_older(list.resource_version, object->metadata.resource_version)) gone.push_back(key);
+    }
+  }
+  for (const ObjectKey& key : gone) drop(key);
+  for (StoredPtr& object : fresh) put(std::move(object));
+  // A version only ever goes on, except where the server has started anew with lower numbers: a list is the truth.
+  MutexLock lock(mutex_);
+  resource_version_ = list.resource_version;
+}
+
+void Informer::apply(kube::WatchEvent event) {
+  using Type = kube::WatchEvent::Type;
+  if (event.type == Type::kBookmark) {
+    MutexLock order(order_);
+    passed(event.resource_version);
+    return;
+  }
+  const ObjectKey key = key_of(event.object);
+  StoredPtr object = event.type == Type::kDeleted ? nullptr : store_of(std::move(event.object));
+  MutexLock order(order_);
+  if (object) {
+    put(std::move(object));
+  } else if (const StoredPtr old = get(key); old && !surely_older(event.resource_version, old->metadata.resource_version)) {
+    drop(key);
+  }
+  passed(event.resource_version);
+}
+
+void Informer::wrote(const Json& object) {
+  const std::string& version = object["metadata"]["resourceVersion"].as_string();
+  const ObjectKey key = key_of(object);
+  if (!options_.filter.label_selector.empty() || !options_.filter.field_selector.empty()) return;
+  if (!options_.filter.ns.empty() && options_.filter.ns != key.ns) return;
+  if (key.name.empty() || object["kind"].as_string() != options_.resource.kind) return;
+  StoredPtr stored = store_of(object);
+  MutexLock order(order_);
+  // The watch has told everything up to its version; only what lies beyond it is news (and its end, if it had one, is still to
+  // come).
+  if (!surely_older(resource_version(), version)) return;
+  put(std::move(stored));
+}
+
+StoredPtr Informer::store_of(Json object) const {
+  auto out = std::make_shared<Stored>();
+  auto metadata = meta::ObjectMeta::from_json(std::as_const(object)["metadata"]);
+  if (metadata.ok()) {
+    out->metadata = std::move(*metadata);
+  } else {
+    // Unreadable, but still an object: it has a name and a version.
+    const Json& raw = std::as_const(object)["metadata"];
+    out->problem = metadata.error().message();
+    out->metadata.name = raw["name"].as_string();
+    out->metadata.ns = raw["namespace"].as_string();
+    out->metadata.uid = raw["uid"].as_string();
+    out->metadata.resource_version = raw["resourceVersion"].as_string();
+  }
+  if (options_.decode && out->problem.empty()) {
+    auto typed = options_.decode(object);
+    if (typed.ok()) {
+      out->typed = std::move(*typed);
+    } else {
+      out->problem = typed.error().message();
+    }
+  }
+  out->json = std::move(object);
+  return out;
+}
+
+void Informer::put(StoredPtr object) {
+  const ObjectKey key = object->metadata.key();
+  const StoredPtr old = get(key);
+  if (old) {
+    const std::string& before = old->metadata.resource_version;
+    const std::string& after = object->metadata.resource_version;
+    // The echo of a write told by wrote(), or an object that a list brings again.
+    if (!after.empty() && before == after && old->metadata.uid == object->metadata.uid) return;
+    if (surely_older(after, before) && old->metadata.uid == object->metadata.uid) return;
+  }
+  swap(key, object);
+  if (!object->problem.empty()) {
+    log::warn("an object cannot be read, it is treated as missing",
+              {{"resource", options_.resource.group_resource()}, {"object", key.str()}, {"problem", object->problem}});
+    if (options_.on_problem) options_.on_problem(*object);
+  }
+  dispatch({key, old, object});
+}
+
+void Informer::drop(const ObjectKey& key) {
+  if (const StoredPtr old = swap(key, nullptr)) dispatch({key, old, nullptr});
+}
+
+void Informer::passed(const std::string& resource_version) {
+  if (resource_version.empty()) return;
+  MutexLock lock(mutex_);
+  resource_version_ = resource_version;
+}
+
+StoredPtr Informer::swap(const ObjectKey& key, StoredPtr now) {
+  MutexLock lock(mutex_);
+  StoredPtr old;
+  if (const auto found = objects_.find(key); found != objects_.end()) {
+    old = found->second;
+    for (const meta::OwnerReference& owner : old->metadata.owner_references) {
+      const auto [begin, end] = owners_.equal_range(owner.uid);
+      const auto entry = std::find_if(begin, end, [&](const auto& pair) { return pair.second == key; });
+      if (entry != end) owners_.erase(entry);
+    }
+    objects_.erase(found);
+  }
+  if (now) {
+    for (const meta::OwnerReference& owner : now->metadata.owner_references) owners_.emplace(owner.uid, key);
+    objects_.emplace(key, std::move(now));
+  }
+  return old;
+}
+
+void Informer::dispatch(const Change& change) {
+  for (const Handler& handler : handlers_) handler(change);
+}
+
+StoredPtr Informer::get(const ObjectKey& key) const {
+  MutexLock lock(mutex_);
+  const auto found = objects_.find(key);
+  return found == objects_.end() ? nullptr : found->second;
+}
+
+std::vector<StoredPtr> Informer::list(std::string_view ns) const {
+  MutexLock lock(mutex_);
+  std::vector<StoredPtr> out;
+  for (auto at = objects_.lower_bound({std::string(ns), ""}); at != objects_.end(); ++at) {
+    if (!ns.empty() && at->first.ns != ns) break;
+    out.push_back(at->second);
+  }
+  return out;
+}
+
+std::vector<StoredPtr> Informer::owned_by(const std::string& uid) const {
+  MutexLock lock(mutex_);
+  std::vector<StoredPtr> out;
+  const auto [begin, end] = owners_.equal_range(uid);
+  for (auto at = begin; at != end; ++at) {
+    if (const auto found = objects_.find(at->second); found != objects_.end()) out.push_back(found->second);
+  }
+  return out;
+}
+
+std::size_t Informer::size() const {
+  MutexLock lock(mutex_);
+  return objects_.size();
+}
+
+std::string Informer::resource_version() const {
+  MutexLock lock(mutex_);
+  return resource_version_;
+}
+
+Informer* Caches::find(const Resource& resource) const {
+  for (const auto& informer : informers_) {
+    if (informer->resource() == resource) return informer.get();
+  }
+  return nullptr;
+}
+
+Informer* Caches::find(std::string_view api_version, std::string_view kind) const {
+  for (const auto& informer : informers_) {
+    if (informer->resource().kind == kind && informer->resource().api_version() == api_version) return informer.get();
+  }
+  return nullptr;
+}
+
+Informer& Caches::add(const kube::Client& client, Informer::Options options) {
+  if (Informer* found = find(options.resource)) {
+    CHECK(found->type() == options.type);
+    CHECK(options.filter == Informer::Filter{} || options.filter == found->filter());
+    return *found;
+  }
+  informers_.push_back(std::make_unique<Informer>(client, std::move(options)));
+  return *informers_.back();
+}
+
+bool Caches::synced() const {
+  return std::all_of(informers_.begin(), informers_.end(), [](const auto& informer) { return informer->has_synced(); });
+}
+
+}  // namespace varda::runtime

@@ -1,0 +1,149 @@
+#include "runtime/internal/controller_loop.h"
+
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+
+namespace varda::runtime {
+namespace {
+
+std::vector<ApiWriter::Owned> owned_kinds(const ControllerSpec& spec) {
+  std::vector<ApiWriter::Owned> out;
+  for (const ControllerSpec::Source& source : spec.sources) {
+    if (source.owned) out.push_back({source.informer.resource, *source.owned});
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<ObjectKey> keys_of_controller(const Stored& child, const Resource& primary) {
+  const meta::OwnerReference* owner = child.metadata.controller();
+  if (!owner || owner->kind != primary.kind) return {};
+  const auto slash = owner->api_version.find('/');
+  const std::string_view group =
+      slash == std::string::npos ? std::string_view() : std::string_view(owner->api_version).substr(0, slash);
+  if (group != primary.group) return {};
+  return {{primary.namespaced ? child.metadata.ns : "", owner->name}};
+}
+
+ControllerLoop::ControllerLoop(ControllerSpec spec, const kube::Client& client, const Caches& caches, EventRecorder& events,
+                               const Options& options)
+    : spec_(std::move(spec)),
+      caches_(caches),
+      events_(events),
+      metrics_(options.metrics),
+      primary_(caches.find(spec_.primary)),
+      queue_(
+          {.name = spec_.name, .backoff = spec_.backoff, .clock = options.clock, .rng = options.rng, .metrics = options.metrics}),
+      writer_(client, caches, events, owned_kinds(spec_)) {
+  CHECK(primary_ != nullptr);
+  CHECK(spec_.workers > 0);
+  for (const ControllerSpec::Source& source : spec_.sources) {
+    Informer* informer = caches.find(source.informer.resource);
+    CHECK(informer != nullptr);
+    if (source.keys) informer->on_change([this, &source](const Change& change) { changed(source, change); });
+  }
+  if (!metrics_) return;
+  succeeded_ = result_counter("success");
+  requeued_ = result_counter("requeue_after");
+  failed_ = result_counter("error");
+  const metrics::Labels labels{{"controller", spec_.name}};
+  errors_ = &metrics_->counter("controller_runtime_reconcile_errors_total", "Total number of reconciliation errors per controller",
+                               labels);
+  seconds_ = &metrics_->histogram("controller_runtime_reconcile_time_seconds", "Length of time per reconciliation per controller",
+                                  metrics::latency_buckets(), labels);
+  active_ = &metrics_->gauge("controller_runtime_active_workers", "Number of currently used workers per controller", labels);
+  metrics_->gauge("controller_runtime_max_concurrent_reconciles", "Maximum number of concurrent reconciles per controller", labels)
+      .set(static_cast<double>(spec_.workers));
+}
+
+metrics::Counter* ControllerLoop::result_counter(const char* result) const {
+  return &metrics_->counter("controller_runtime_reconcile_total", "Total number of reconciliations per controller",
+                            {{"controller", spec_.name}, {"result", result}});
+}
+
+void ControllerLoop::changed(const ControllerSpec::Source& source, const Change& change) {
+  try {
+    // The old version too: an object that moves away concerns those it was with.
+    if (change.old) {
+      for (const ObjectKey& key : source.keys(*change.old, caches_)) queue_.add(key);
+    }
+    if (change.now) {
+      for (const ObjectKey& key : source.keys(*change.now, caches_)) queue_.add(key);
+    }
+  } catch (const std::exception& e) {
+    log::error("a map function failed", {{"controller", spec_.name}, {"object", change.key.str()}, {"what", e.what()}});
+  }
+}
+
+void ControllerLoop::run(const Context& ctx) {
+  const std::stop_callback wake(ctx.stop_token(), [this] { queue_.shut_down(); });
+  std::vector<std::jthread> workers;
+  for (std::size_t i = 0; i < spec_.workers; ++i) workers.emplace_back([this, &ctx] { work(ctx); });
+  for (std::jthread& worker : workers) worker.join();
+}
+
+void ControllerLoop::work(const Context& ctx) {
+  while (const auto key = queue_.take()) {
+    if (active_) active_->add(1);
+    process(ctx, *key);
+    if (active_) active_->add(-1);
+  }
+}
+
+void ControllerLoop::process(const Context& ctx, const ObjectKey& key) {
+  const SteadyTime begin = system_clock().now();
+  const StoredPtr object = primary_->get(key);
+  settle(ctx, key, object, reconcile(ctx, key, object));
+  if (seconds_) seconds_->observe(std::chrono::duration<double>(system_clock().now() - begin).count());
+  queue_.done(key);
+}
+
+Result<Action> ControllerLoop::reconcile(const Context& ctx, const ObjectKey& key, const StoredPtr& object) {
+  try {
+    if (!object) return spec_.gone ? spec_.gone(ctx, key, writer_) : Action::await_change();
+    // Unreadable: known to its user by an event. Nothing is done to it, and nothing of it is taken down.
+    if (!object->problem.empty()) return Action::await_change();
+    return spec_.reconcile(ctx, *object, writer_);
+  } catch (const std::exception& e) {
+    return Error(Code::kInternal, std::string("exception: ") + e.what());
+  } catch (...) {
+    return Error(Code::kInternal, "unknown exception");
+  }
+}
+
+void ControllerLoop::settle(const Context& ctx, const ObjectKey& key, const StoredPtr& object, const Result<Action>& result) {
+  if (result.ok()) {
+    queue_.forget(key);
+    if (const auto delay = result->delay()) queue_.add_after(key, *delay);
+    metrics::Counter* counter = result->delay() ? requeued_ : succeeded_;
+    if (counter) counter->add();
+    return;
+  }
+  const Error& error = result.error();
+  if (ctx.stopped()) return;
+  if (failed_) failed_->add();
+  if (errors_) errors_->add();
+  if (error.code() == Code::kConflict) {
+    // Nobody's fault: the copy was behind.
+    log::debug("conflict, trying again", {{"controller", spec_.name}, {"object", key.str()}, {"error", error}});
+    queue_.retry(key);
+    return;
+  }
+  log::warn("reconcile failed",
+            {{"controller", spec_.name}, {"object", key.str()}, {"error", error}, {"terminal", error.terminal()}});
+  if (object) {
+    const ObjectRef ref{&spec_.primary, key, object->metadata.uid, object->metadata.resource_version};
+    events_.record(ref, EventType::kWarning, "ReconcileFailed", error.message());
+  }
+  if (error.terminal()) {
+    queue_.forget(key);
+  } else {
+    queue_.retry(key);
+  }
+}
+
+}  // namespace varda::runtime

@@ -1,0 +1,108 @@
+#include "runtime/manager.h"
+
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+#include "runtime/internal/api_writer.h"
+#include "runtime/internal/controller_loop.h"
+
+namespace varda::runtime {
+
+struct Manager::Impl {
+  Impl(const kube::Client& c, Options o)
+      : client(c),
+        options(std::move(o)),
+        events(client, {.component = options.component, .host = options.host, .clock = options.clock, .metrics = options.metrics}),
+        writer(client, caches, events, {}) {}
+
+  const kube::Client& client;
+  const Options options;
+  Caches caches;
+  ApiEventRecorder events;
+  ApiWriter writer;
+  std::vector<std::unique_ptr<ControllerLoop>> controllers;
+  std::atomic<bool> started{false};
+
+  void run_controllers(const Context& ctx) {
+    std::vector<std::jthread> threads;
+    for (const auto& controller : controllers) threads.emplace_back([&controller, &ctx] { controller->run(ctx); });
+    for (std::jthread& thread : threads) thread.join();
+  }
+};
+
+Manager::Manager(const kube::Client& client, Options options) : impl_(std::make_unique<Impl>(client, std::move(options))) {}
+Manager::~Manager() = default;
+
+Informer& Manager::add_informer(Informer::Options options) {
+  CHECK(!impl_->started);
+  options.backoff_min = impl_->options.informer_backoff_min;
+  options.rng = impl_->options.rng;
+  options.metrics = impl_->options.metrics;
+  if (!options.on_problem) {
+    options.on_problem = [this, resource = options.resource](const Stored& object) {
+      events().record({&resource, object.metadata.key(), object.metadata.uid, object.metadata.resource_version},
+                      EventType::kWarning, "Unreadable",
+                      "this object cannot be read and is ignored until it is corrected: " + object.problem);
+    };
+  }
+  return impl_->caches.add(impl_->client, std::move(options));
+}
+
+std::function<void(const ObjectKey&)> Manager::add(ControllerSpec spec) {
+  CHECK(!impl_->started);
+  for (ControllerSpec::Source& source : spec.sources) add_informer(source.informer);
+  const ControllerLoop::Options options{
+      .clock = impl_->options.clock, .rng = impl_->options.rng, .metrics = impl_->options.metrics};
+  impl_->controllers.push_back(
+      std::make_unique<ControllerLoop>(std::move(spec), impl_->client, impl_->caches, impl_->events, options));
+  return [controller = impl_->controllers.back().get()](const ObjectKey& key) { controller->enqueue(key); };
+}
+
+const Caches& Manager::caches() const { return impl_->caches; }
+EventRecorder& Manager::events() { return impl_->events; }
+Writer& Manager::writer() { return impl_->writer; }
+
+bool Manager::ready() const { return impl_->started && impl_->caches.synced(); }
+
+bool Manager::idle() const {
+  for (const auto& controller : impl_->controllers) {
+    if (!controller->idle()) return false;
+  }
+  return true;
+}
+
+Status Manager::run(const Context& ctx) {
+  CHECK(!impl_->started.exchange(true));
+  // Informers and events outlive the controllers: what these do last is still seen and told.
+  std::stop_source stop;
+  const Context inner = Context(stop.get_token());
+  std::vector<std::jthread> threads;
+  for (const auto& informer : impl_->caches.all()) threads.emplace_back([&informer, &inner] { informer->run(inner); });
+  threads.emplace_back([this, &inner] { impl_->events.run(inner); });
+
+  while (!impl_->caches.synced() && ctx.sleep_for(std::chrono::milliseconds(2)).ok()) {
+  }
+  Status status;
+  if (impl_->caches.synced() && !ctx.stopped()) {
+    if (auto election = impl_->options.election) {
+      election->clock = impl_->options.clock;
+      election->rng = impl_->options.rng;
+      election->metrics = impl_->options.metrics;
+      LeaderElector elector(impl_->client, std::move(*election));
+      status = elector.run(ctx, [this](const Context& leading) { impl_->run_controllers(leading); });
+    } else {
+      impl_->run_controllers(ctx);
+      // Without controllers there are still copies to keep.
+      while (ctx.sleep_for(std::chrono::hours(1)).ok()) {
+      }
+    }
+  }
+  stop.request_stop();
+  for (std::jthread& thread : threads) thread.join();
+  impl_->events.flush(Context().with_timeout(std::chrono::seconds(2)));
+  return status;
+}
+
+}  // namespace varda::runtime
