@@ -69,7 +69,15 @@ Status ModelTree::set_target(std::string_view key, std::string_view version) {
   if (!shown) return Error(Code::kNotFound, std::string(key) + ": version " + std::string(version) + " is not exposed");
   TRY(const auto active, target(key));
   if (active == version) return {};
-  return os::write_file_atomically(*fs_, directory(key) / kTarget, std::string(version) + "\n", 0644);
+  // Under a name that no server takes for a version, should we be killed here.
+  const os::Path fresh = directory(key) / ".new-target";
+  {
+    TRY(auto file, fs_->open(fresh, os::Open::kTruncate, 0644));
+    TRY_VOID(file->write(std::string(version) + "\n"));
+    TRY_VOID(file->sync());
+  }
+  TRY_VOID(fs_->rename(fresh, directory(key) / kTarget));
+  return fs_->sync_directory(directory(key));
 }
 
 Status ModelTree::clear_target(std::string_view key) {
@@ -95,8 +103,11 @@ Result<std::vector<std::string>> ModelTree::versions(std::string_view key) const
   TRY(const auto there, fs_->stat(directory(key)));
   if (!there) return versions;
   TRY(const auto names, fs_->list(directory(key)));
-  for (const std::string& name : names)
-    if (check_version(name).ok()) versions.push_back(name);
+  for (const std::string& name : names) {
+    if (!check_version(name).ok()) continue;
+    TRY(const auto info, fs_->stat(directory(key) / name));
+    if (info && info->kind == os::FileKind::kDirectory) versions.push_back(name);
+  }
   return versions;
 }
 

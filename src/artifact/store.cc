@@ -12,7 +12,8 @@
 namespace varda::artifact {
 namespace {
 
-constexpr std::string_view kScratch = ".scratch", kPart = ".part", kTree = ".tree";
+constexpr std::string_view kScratch = ".scratch", kTree = ".tree";
+const std::string kPart = ".part";
 
 class DiskStore final : public Store {
  public:
@@ -23,7 +24,7 @@ class DiskStore final : public Store {
     TRY_VOID(fs_.make_directories(scratch_, 0700));
     TRY(const auto leftovers, fs_.list(scratch_));
     for (const std::string& name : leftovers)
-      if (name.ends_with(kTree)) TRY_VOID(fs_.remove_all(scratch_ / name));
+      if (!name.ends_with(kPart) && !name.ends_with(kPart + ".notes")) TRY_VOID(fs_.remove_all(scratch_ / name));
     TRY(const auto names, fs_.list(options_.root));
     const MutexLock lock(mutex_);
     for (const std::string& name : names) {
@@ -157,7 +158,7 @@ class DiskStore final : public Store {
     const os::Path into = scratch_ / (hex + std::string(kTree));
     SourceOptions source;
     source.request = request;
-    source.spool = scratch_ / (hex + std::string(kPart));
+    source.spool = scratch_ / (hex + kPart);
     source.file_roots = options_.file_roots;
     source.limits = options_.limits;
     source.progress = progress;

@@ -1,0 +1,139 @@
+#include "artifact/model_tree.h"
+
+#include <gtest/gtest.h>
+
+#include "os/testing/memory_file_system.h"
+
+namespace varda::artifact {
+namespace {
+
+class ModelTreeTest : public ::testing::Test {
+ protected:
+  ModelTreeTest() {
+    for (const char* version : {"3", "4", "5"}) {
+      const os::Path artifact = os::Path("/data/artifacts") / version;
+      CHECK(fs.make_directories(artifact / "sub", 0755).ok());
+      CHECK(os::write_file_atomically(fs, artifact / "model.onnx", version).ok());
+      CHECK(os::write_file_atomically(fs, artifact / "sub/labels.txt", version).ok());
+      CHECK(fs.symlink("sub/labels.txt", artifact / "labels").ok());
+    }
+  }
+  ModelTree open() {
+    auto tree = ModelTree::open(fs, "/data/models");
+    CHECK(tree.ok());
+    return std::move(*tree);
+  }
+  static os::Path artifact(const std::string& version) { return os::Path("/data/artifacts") / version; }
+  std::string text(const os::Path& path) {
+    auto bytes = os::read_file(fs, path);
+    return bytes.ok() ? *bytes : "(" + bytes.error().message() + ")";
+  }
+
+  os::testing::MemoryFileSystem fs;
+};
+
+TEST_F(ModelTreeTest, ExposedVersionSharesTheFilesOfTheArtifact) {
+  auto tree = open();
+  ASSERT_TRUE(tree.expose("default/digits", "3", artifact("3")).ok());
+  EXPECT_EQ(text("/data/models/default/digits/3/sub/labels.txt"), "3");
+  EXPECT_EQ(*fs.read_link("/data/models/default/digits/3/labels"), "sub/labels.txt");
+  EXPECT_EQ((*fs.stat("/data/models/default/digits/3/model.onnx"))->inode, (*fs.stat(artifact("3") / "model.onnx"))->inode);
+  EXPECT_EQ(*tree.versions("default/digits"), std::vector<std::string>{"3"});
+  EXPECT_EQ(*tree.keys(), std::vector<std::string>{"default/digits"});
+}
+
+TEST_F(ModelTreeTest, TargetNamesOnlyWhatIsShown) {
+  auto tree = open();
+  EXPECT_EQ(tree.set_target("default/digits", "3").error().code(), Code::kNotFound);
+  EXPECT_EQ(*tree.target("default/digits"), std::nullopt);
+  ASSERT_TRUE(tree.expose("default/digits", "3", artifact("3")).ok());
+  ASSERT_TRUE(tree.set_target("default/digits", "3").ok());
+  EXPECT_EQ(text("/data/models/default/digits/target"), "3\n");
+  EXPECT_EQ(*tree.target("default/digits"), "3");
+}
+
+TEST_F(ModelTreeTest, AnotherArtifactUnderTheSameVersionReplacesIt) {
+  auto tree = open();
+  ASSERT_TRUE(tree.expose("default/digits", "3", artifact("3")).ok());
+  const auto calls = fs.calls();
+  ASSERT_TRUE(tree.expose("default/digits", "3", artifact("3")).ok());
+  EXPECT_LT(fs.calls() - calls, 20u);
+  ASSERT_TRUE(tree.expose("default/digits", "3", artifact("4")).ok());
+  EXPECT_EQ(text("/data/models/default/digits/3/model.onnx"), "4");
+  EXPECT_EQ(*fs.list("/data/models/default/digits"), std::vector<std::string>{"3"});
+}
+
+TEST_F(ModelTreeTest, PruneHidesWhatIsNeitherKeptNorActive) {
+  auto tree = open();
+  for (const char* version : {"3", "4", "5"}) ASSERT_TRUE(tree.expose("default/digits", version, artifact(version)).ok());
+  ASSERT_TRUE(tree.set_target("default/digits", "5").ok());
+  ASSERT_TRUE(tree.prune("default/digits", {"4"}).ok());
+  EXPECT_EQ(*tree.versions("default/digits"), (std::vector<std::string>{"4", "5"}));
+  EXPECT_EQ((*fs.stat(artifact("3") / "model.onnx"))->links, 1u);
+}
+
+TEST_F(ModelTreeTest, RemovingTheActiveVersionTakesTheTargetFirst) {
+  auto tree = open();
+  ASSERT_TRUE(tree.expose("default/digits", "3", artifact("3")).ok());
+  ASSERT_TRUE(tree.set_target("default/digits", "3").ok());
+  ASSERT_TRUE(tree.unexpose("default/digits", "3").ok());
+  EXPECT_EQ(*tree.target("default/digits"), std::nullopt);
+  EXPECT_TRUE(tree.unexpose("default/digits", "3").ok());
+}
+
+TEST_F(ModelTreeTest, RemovingAModelLeavesOthersAndArtifacts) {
+  auto tree = open();
+  ASSERT_TRUE(tree.expose("default/a", "3", artifact("3")).ok());
+  ASSERT_TRUE(tree.expose("default/b", "3", artifact("3")).ok());
+  ASSERT_TRUE(tree.remove("default/a").ok());
+  EXPECT_EQ(*tree.keys(), std::vector<std::string>{"default/b"});
+  ASSERT_TRUE(tree.remove("default/b").ok());
+  ASSERT_TRUE(tree.remove("default/b").ok());
+  EXPECT_TRUE(fs.list("/data/models")->empty());
+  EXPECT_EQ(text(artifact("3") / "model.onnx"), "3");
+}
+
+TEST_F(ModelTreeTest, NamesThatAreNoPlainNamesAreRefused) {
+  auto tree = open();
+  for (const char* key :
+       {"", "digits", "default/", "/digits", "default/../x", "../digits", "default/a/b", "default/.hidden", "a b/c"})
+    EXPECT_EQ(tree.expose(key, "3", artifact("3")).error().code(), Code::kInvalid) << key;
+  for (const char* version : {"", ".", "..", "target", "a/b", ".new-3", "a b"})
+    EXPECT_EQ(tree.expose("default/digits", version, artifact("3")).error().code(), Code::kInvalid) << version;
+}
+
+// A server sees, at any moment and after a kill at any moment, whole versions and a target that is there.
+TEST_F(ModelTreeTest, KillAtAnyCallLeavesWholeVersionsAndATrueTarget) {
+  const auto swap = [](ModelTree& tree) -> Status {
+    TRY_VOID(tree.expose("default/digits", "4", artifact("4")));
+    TRY_VOID(tree.set_target("default/digits", "4"));
+    return tree.prune("default/digits", {});
+  };
+  for (std::uint64_t nth = 1;; ++nth) {
+    ASSERT_TRUE(fs.remove_all("/data/models").ok());
+    auto tree = open();
+    ASSERT_TRUE(tree.expose("default/digits", "3", artifact("3")).ok());
+    ASSERT_TRUE(tree.set_target("default/digits", "3").ok());
+    std::uint64_t seen = 0;
+    fs.on_call([&seen, nth](std::string_view, const os::Path&) -> Status {
+      return ++seen >= nth ? Status(Error(Code::kInternal, "killed")) : Status();
+    });
+    const bool done = swap(tree).ok();
+    fs.on_call({});
+    auto after = open();
+    const auto target = *after.target("default/digits");
+    ASSERT_TRUE(target);
+    const auto shown = *after.versions("default/digits");
+    for (const std::string& version : shown) {
+      EXPECT_EQ(text(os::Path("/data/models/default/digits") / version / "model.onnx"), version);
+      EXPECT_EQ(text(os::Path("/data/models/default/digits") / version / "sub/labels.txt"), version);
+    }
+    EXPECT_EQ(text(os::Path("/data/models/default/digits") / *target / "model.onnx"), *target);
+    ASSERT_TRUE(swap(after).ok());
+    EXPECT_EQ(*after.versions("default/digits"), std::vector<std::string>{"4"});
+    if (done) break;
+  }
+}
+
+}  // namespace
+}  // namespace varda::artifact

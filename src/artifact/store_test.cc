@@ -1,0 +1,390 @@
+#include "artifact/store.h"
+
+#include <gtest/gtest.h>
+#include <latch>
+#include <thread>
+
+#include "artifact/model_tree.h"
+#include "artifact/testing/archives.h"
+#include "artifact/testing/origin.h"
+#include "os/testing/memory_file_system.h"
+
+namespace varda::artifact {
+namespace {
+
+using testing::Origin;
+using testing::TarBuilder;
+
+constexpr const char* kUrl = "http://user:secret@files/model.tar?token=hush";
+const Context kForever = Context::background();
+
+class StoreTest : public ::testing::Test {
+ protected:
+  StoreTest() { CHECK(fs.make_directories("/data", 0755).ok()); }
+
+  std::unique_ptr<Store> open(Store::Options options = {}) {
+    options.root = "/data/artifacts";
+    auto store = Store::open(options, fs, origin);
+    CHECK(store.ok());
+    return std::move(*store);
+  }
+  Request request(const std::string& archive, std::string framework = "onnx", std::string url = kUrl) const {
+    return {.url = std::move(url), .digest = codec::Sha256::of(archive), .framework = std::move(framework)};
+  }
+  std::string noise(std::size_t size, std::uint32_t seed = 1) const {
+    std::string bytes(size, '\0');
+    for (char& c : bytes) c = static_cast<char>((seed = seed * 1664525 + 1013904223) >> 24);
+    return bytes;
+  }
+  std::vector<std::string> scratch() { return *fs.list("/data/artifacts/.scratch"); }
+
+  os::testing::MemoryFileSystem fs;
+  Origin origin;
+  const std::string archive = testing::model_archive(noise(50'000));
+};
+
+TEST_F(StoreTest, ArchiveBecomesADirectoryByItsDigestAndNothingElseStays) {
+  origin.put(kUrl, archive);
+  const auto store = open();
+  const auto installed = store->ensure(kForever, request(archive));
+  ASSERT_TRUE(installed.ok()) << installed.failure().error;
+  EXPECT_EQ(installed->directory, os::Path("/data/artifacts") / codec::Sha256::of(archive).hex());
+  EXPECT_EQ(installed->bytes, 50'004u);
+  EXPECT_EQ(*os::read_file(fs, installed->directory / "model.onnx"), noise(50'000));
+  EXPECT_TRUE(scratch().empty());
+}
+
+TEST_F(StoreTest, WhatIsPresentNeedsNoNetworkAlsoAfterReopening) {
+  origin.put(kUrl, archive);
+  ASSERT_TRUE(open()->ensure(kForever, request(archive)).ok());
+  origin.remove(kUrl);
+  const auto store = open();
+  const auto again = store->ensure(kForever, request(archive, "onnx", "http://elsewhere/x"));
+  ASSERT_TRUE(again.ok()) << again.failure().error;
+  EXPECT_EQ(again->bytes, 50'004u);
+  EXPECT_EQ(origin.seen().size(), 1u);
+}
+
+TEST_F(StoreTest, DigestCoversTheBytesBehindTheArchivesEnd) {
+  const std::string longer = archive + "and something behind it";
+  origin.put(kUrl, longer);
+  const auto store = open();
+  EXPECT_EQ(store->ensure(kForever, request(archive)).failure().reason, Reason::kDigestMismatch);
+  EXPECT_TRUE(store->ensure(kForever, request(longer)).ok());
+}
+
+TEST_F(StoreTest, WrongDigestNamesBothAndLeavesNothing) {
+  const std::string other = testing::model_archive("other");
+  origin.put(kUrl, other);
+  const auto store = open();
+  const auto outcome = store->ensure(kForever, request(archive));
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.failure().reason, Reason::kDigestMismatch);
+  const std::string& message = outcome.failure().error.message();
+  EXPECT_NE(message.find("expected sha256 " + codec::Sha256::of(archive).hex()), std::string::npos) << message;
+  EXPECT_NE(message.find("found " + codec::Sha256::of(other).hex()), std::string::npos) << message;
+  EXPECT_EQ(message.find("secret"), std::string::npos) << message;
+  EXPECT_EQ(message.find("hush"), std::string::npos) << message;
+  EXPECT_TRUE(scratch().empty());
+  EXPECT_TRUE(store->list().empty());
+}
+
+TEST_F(StoreTest, WrongDigestIsToldBeforeWhatTheArchiveHolds) {
+  origin.put(kUrl, TarBuilder().file("../evil").tar());
+  EXPECT_EQ(open()->ensure(kForever, request(archive)).failure().reason, Reason::kDigestMismatch);
+}
+
+TEST_F(StoreTest, PageWhereAnArchiveShouldBeIsTransient) {
+  const std::string page = "\n<!DOCTYPE html><html>Please log in</html>";
+  for (const char* type : {"text/html; charset=utf-8", "application/octet-stream"}) {
+    origin.put(kUrl, Origin::File{.bytes = page, .content_type = type});
+    const auto store = open();
+    const auto outcome = store->ensure(kForever, request(archive));
+    EXPECT_EQ(outcome.failure().reason, Reason::kDownloadFailed);
+    EXPECT_NE(outcome.failure().error.message().find("HTML page"), std::string::npos);
+    EXPECT_TRUE(scratch().empty());
+  }
+  origin.put(kUrl, archive);
+  EXPECT_TRUE(open()->ensure(kForever, request(archive)).ok());
+}
+
+TEST_F(StoreTest, ErrorStatusIsTransientAndNamesTheStatus) {
+  for (const int status : {403, 404, 429, 500, 503}) {
+    origin.put(kUrl, Origin::File{.bytes = "no", .status = status});
+    const auto outcome = open()->ensure(kForever, request(archive));
+    EXPECT_EQ(outcome.failure().reason, Reason::kDownloadFailed);
+    EXPECT_NE(outcome.failure().error.message().find(std::to_string(status)), std::string::npos);
+  }
+}
+
+TEST_F(StoreTest, BrokenConnectionGoesOnAtTheSameByte) {
+  origin.put(kUrl, Origin::File{.bytes = archive, .etag = "\"v1\"", .break_after = 20'000});
+  ASSERT_TRUE(open()->ensure(kForever, request(archive)).ok());
+  const auto seen = origin.seen();
+  ASSERT_EQ(seen.size(), 3u);
+  EXPECT_EQ(seen[1].range, "bytes=20000-");
+  EXPECT_EQ(seen[1].if_range, "\"v1\"");
+  EXPECT_EQ(seen[2].range, "bytes=40000-");
+  EXPECT_EQ(origin.bytes_served(), archive.size());
+}
+
+TEST_F(StoreTest, DownloadGoesOnAfterAKill) {
+  origin.put(kUrl, Origin::File{.bytes = archive, .break_after = 20'000});
+  int requests = 0;
+  origin.on_request([&] {
+    if (++requests == 2) origin.remove(kUrl);
+  });
+  // The second connection is still answered (the file is looked up first) and breaks; the third finds nobody.
+  EXPECT_EQ(open()->ensure(kForever, request(archive)).failure().reason, Reason::kDownloadFailed);
+  ASSERT_EQ(scratch().size(), 1u);
+  origin.on_request({});
+  origin.put(kUrl, archive);
+  const auto before = origin.bytes_served();
+  ASSERT_TRUE(open()->ensure(kForever, request(archive)).ok());
+  EXPECT_EQ(origin.bytes_served() - before, archive.size() - before);
+  EXPECT_TRUE(scratch().empty());
+}
+
+TEST_F(StoreTest, SpoolOfAnotherContentIsDroppedAndTheDownloadStartsOver) {
+  const auto leave_spool = [&](const std::string& bytes) {
+    auto file = fs.open("/data/artifacts/.scratch/" + codec::Sha256::of(archive).hex() + ".part", os::Open::kTruncate, 0600);
+    CHECK(file.ok() && (*file)->write(bytes).ok());
+  };
+  ASSERT_TRUE(fs.make_directories("/data/artifacts/.scratch", 0755).ok());
+  for (const bool ranges : {true, false}) {
+    for (const std::string& bytes : {noise(3000), noise(archive.size(), 7), noise(archive.size() + 5000), archive.substr(0, 99)}) {
+      leave_spool(bytes);
+      origin.put(kUrl, Origin::File{.bytes = archive, .ranges = ranges});
+      const auto store = open();
+      const auto outcome = store->ensure(kForever, request(archive));
+      ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+      EXPECT_TRUE(scratch().empty());
+      ASSERT_TRUE(store->remove(codec::Sha256::of(archive)).ok());
+    }
+  }
+}
+
+TEST_F(StoreTest, CompleteSpoolNeedsNoFurtherByte) {
+  ASSERT_TRUE(fs.make_directories("/data/artifacts/.scratch", 0755).ok());
+  {
+    auto file = fs.open("/data/artifacts/.scratch/" + codec::Sha256::of(archive).hex() + ".part", os::Open::kCreate, 0600);
+    ASSERT_TRUE((*file)->write(archive).ok());
+  }
+  origin.put(kUrl, archive);
+  EXPECT_TRUE(open()->ensure(kForever, request(archive)).ok());
+  EXPECT_EQ(origin.bytes_served(), 0u);
+}
+
+TEST_F(StoreTest, OpeningClearsHalfExtractedTreesAndKeepsPartialDownloads) {
+  ASSERT_TRUE(fs.make_directories("/data/artifacts/.scratch/abc.tree/x", 0755).ok());
+  ASSERT_TRUE(fs.open("/data/artifacts/.scratch/abc.part", os::Open::kCreate, 0600).ok());
+  const auto store = open();
+  EXPECT_EQ(scratch(), std::vector<std::string>{"abc.part"});
+  store->keep({});
+  EXPECT_TRUE(scratch().empty());
+}
+
+TEST_F(StoreTest, StopRequestEndsASilentDownload) {
+  origin.put(kUrl, Origin::File{.bytes = archive, .silent = true});
+  std::stop_source stop;
+  std::latch asked(1);
+  origin.on_request([&] { asked.count_down(); });
+  std::jthread stopper([&] {
+    asked.wait();
+    stop.request_stop();
+  });
+  const auto outcome = open()->ensure(Context(stop.get_token()), request(archive));
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.failure().reason, Reason::kCancelled);
+}
+
+TEST_F(StoreTest, SchemesAndPathsThatAreNotAllowedAreForbidden) {
+  ASSERT_TRUE(fs.make_directories("/srv/models/sub", 0755).ok());
+  ASSERT_TRUE(fs.make_directories("/srv/private", 0755).ok());
+  for (const char* path : {"/srv/models/m.tar", "/srv/private/m.tar", "/srv/models/sub/m.tar"})
+    ASSERT_TRUE(os::write_file_atomically(fs, path, archive).ok());
+  ASSERT_TRUE(fs.symlink("/srv/private", "/srv/models/link").ok());
+  ASSERT_TRUE(fs.symlink("/srv/private/m.tar", "/srv/models/file-link").ok());
+  const auto roots = open({.file_roots = {"/srv/models"}});
+  const auto none = open();
+  for (const char* url :
+       {"ftp://h/m.tar", "s3://bucket/m.tar", "nonsense", "file:///srv/private/m.tar", "file:///srv/models/../private/m.tar",
+        "file:///srv/models/%2e%2e/private/m.tar", "file:///srv/models/link/m.tar", "file:///srv/models/file-link",
+        "file://host/srv/models/m.tar", "file:///srv/modelsX/m.tar", "file:///srv/models"}) {
+    const auto outcome = roots->ensure(kForever, request(archive, "onnx", url));
+    ASSERT_FALSE(outcome.ok()) << url;
+    EXPECT_EQ(outcome.failure().reason, Reason::kSourceForbidden) << url << ": " << outcome.failure().error;
+  }
+  EXPECT_EQ(none->ensure(kForever, request(archive, "onnx", "file:///srv/models/m.tar")).failure().reason,
+            Reason::kSourceForbidden);
+  EXPECT_EQ(roots->ensure(kForever, request(archive, "onnx", "file:///srv/models/none")).failure().reason, Reason::kDownloadFailed);
+  const auto read = roots->ensure(kForever, request(archive, "onnx", "file:///srv/models/sub/m.tar"));
+  EXPECT_TRUE(read.ok()) << read.failure().error;
+}
+
+TEST_F(StoreTest, LayoutIsCheckedForEachFrameworkAndKeepsTheArtifact) {
+  struct Case {
+    std::string archive;
+    bool fits;
+  };
+  const Case cases[] = {
+      {TarBuilder().file("model.onnx", "m").tar(), true},
+      {TarBuilder().file("any.onnx", "m").tar(), true},
+      {TarBuilder().file("model.onnx", "m").file("other.onnx", "m").tar(), true},
+      {TarBuilder().file("a.onnx", "m").file("b.onnx", "m").tar(), false},
+      {TarBuilder().file("model.pb", "m").tar(), false},
+      {TarBuilder().file("model.onnx", "").tar(), false},
+      {TarBuilder().file("x", "m").file("sub/model.onnx", "m").tar(), false},
+      {TarBuilder().directory("model.onnx").file("x", "m").tar(), false},
+      {TarBuilder().file("x", "m").symlink("model.onnx", "x").tar(), false},
+  };
+  for (const Case& c : cases) {
+    origin.put(kUrl, c.archive);
+    const auto store = open();
+    const auto outcome = store->ensure(kForever, request(c.archive));
+    ASSERT_EQ(outcome.ok(), c.fits);
+    if (!c.fits) {
+      EXPECT_EQ(outcome.failure().reason, Reason::kBadLayout) << outcome.failure().error;
+    }
+    EXPECT_TRUE(store->ensure(kForever, request(c.archive, "tensorflow")).ok());
+  }
+}
+
+TEST_F(StoreTest, ConcurrentCallsForOneDigestShareOneDownload) {
+  origin.put(kUrl, archive);
+  const auto store = open();
+  std::latch started(4), go(1);
+  origin.on_request([&] { go.wait(); });
+  std::vector<std::jthread> callers;
+  std::atomic<int> good = 0;
+  for (int i = 0; i < 4; ++i)
+    callers.emplace_back([&] {
+      started.count_down();
+      if (store->ensure(kForever, request(archive)).ok()) ++good;
+    });
+  started.wait();
+  go.count_down();
+  callers.clear();
+  EXPECT_EQ(good, 4);
+  EXPECT_EQ(origin.seen().size(), 1u);
+}
+
+TEST_F(StoreTest, WhenTheDownloaderIsStoppedAWaiterTakesOver) {
+  origin.put(kUrl, Origin::File{.bytes = archive, .silent = true});
+  const auto store = open();
+  std::latch asked(1);
+  std::stop_source stop;
+  std::atomic_flag once;
+  origin.on_request([&] {
+    if (!once.test_and_set()) asked.count_down();
+  });
+  std::jthread first([&] { EXPECT_FALSE(store->ensure(Context(stop.get_token()), request(archive)).ok()); });
+  asked.wait();
+  origin.put(kUrl, archive);
+  std::jthread second([&] { EXPECT_TRUE(store->ensure(kForever, request(archive)).ok()); });
+  stop.request_stop();
+}
+
+TEST_F(StoreTest, EvictionTakesTheLeastRecentlyUsedButNothingExposedOrKept) {
+  const auto store = open({.capacity_bytes = 250'000});
+  auto models = ModelTree::open(fs, "/data/models");
+  ASSERT_TRUE(models.ok());
+  const auto install = [&](std::uint32_t seed) {
+    const std::string bytes = testing::model_archive(noise(50'000, seed));
+    origin.put(kUrl, bytes);
+    auto installed = store->ensure(kForever, request(bytes));
+    return std::pair(codec::Sha256::of(bytes), std::move(installed));
+  };
+  const auto [exposed, exposed_at] = install(1);
+  const auto [kept, kept_at] = install(2);
+  const auto [idle, idle_at] = install(3);
+  const auto [used, used_at] = install(4);
+  ASSERT_TRUE(models->expose("default/m", "1", exposed_at->directory).ok());
+  store->keep({kept});
+  const auto [fifth, fifth_at] = install(5);  // 250'020 bytes: one must go
+  ASSERT_TRUE(fifth_at.ok()) << fifth_at.failure().error;
+  EXPECT_FALSE(store->find(idle));
+  ASSERT_TRUE(store->find(used));
+  const auto [sixth, sixth_at] = install(6);
+  ASSERT_TRUE(sixth_at.ok());
+  EXPECT_FALSE(store->find(fifth));
+  EXPECT_TRUE(store->find(exposed) && store->find(kept) && store->find(used));
+  store->keep({kept, used, sixth});
+  const auto [seventh, seventh_at] = install(7);
+  ASSERT_FALSE(seventh_at.ok());
+  EXPECT_EQ(seventh_at.failure().reason, Reason::kDiskFull);
+  EXPECT_EQ(store->remove(exposed).error().code(), Code::kConflict);
+  EXPECT_EQ(store->bytes(), 4 * 50'004u);
+}
+
+TEST_F(StoreTest, FullDiskEvictsWhatNobodyUsesAndTriesAgain) {
+  const auto store = open();
+  origin.put(kUrl, archive);
+  ASSERT_TRUE(store->ensure(kForever, request(archive)).ok());
+  fs.set_capacity(170'000);
+  const std::string next = testing::model_archive(noise(60'000, 9));
+  origin.put(kUrl, next);
+  const auto outcome = store->ensure(kForever, request(next));
+  ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+  EXPECT_EQ(store->list().size(), 1u);
+
+  const std::string huge = testing::model_archive(noise(400'000, 9));
+  origin.put(kUrl, Origin::File{.bytes = huge, .length = false});
+  EXPECT_EQ(store->ensure(kForever, request(huge)).failure().reason, Reason::kDiskFull);
+  fs.set_capacity(4'000'000);
+  EXPECT_TRUE(store->ensure(kForever, request(huge)).ok());
+}
+
+// Every call of the disk fails once, and is also where the process is killed: what is named by a digest is always whole.
+TEST_F(StoreTest, FailureOrKillAtAnyCallLeavesTheArtifactWholeOrAbsent) {
+  origin.put(kUrl, archive);
+  std::uint64_t calls = 0;
+  {
+    os::testing::MemoryFileSystem probe;
+    ASSERT_TRUE(probe.make_directories("/data", 0755).ok());
+    auto store = Store::open({.root = "/data/artifacts"}, probe, origin);
+    ASSERT_TRUE((*store)->ensure(kForever, request(archive)).ok());
+    calls = probe.calls();
+  }
+  for (const bool killed : {false, true}) {
+    for (std::uint64_t nth = 1; nth <= calls; ++nth) {
+      os::testing::MemoryFileSystem disk;
+      ASSERT_TRUE(disk.make_directories("/data", 0755).ok());
+      std::uint64_t seen = 0;
+      disk.on_call([&, nth](std::string_view, const os::Path&) -> Status {
+        ++seen;
+        if (killed ? seen >= nth : seen == nth) return Error(Code::kInternal, "injected failure");
+        return {};
+      });
+      {
+        auto store = Store::open({.root = "/data/artifacts"}, disk, origin);
+        if (store.ok()) (void)(*store)->ensure(kForever, request(archive)).ok();
+      }
+      disk.on_call({});
+      auto store = Store::open({.root = "/data/artifacts"}, disk, origin);
+      ASSERT_TRUE(store.ok()) << store.error();
+      if (const auto found = (*store)->find(codec::Sha256::of(archive))) {
+        EXPECT_EQ(found->bytes, 50'004u) << nth;
+      }
+      const auto installed = (*store)->ensure(kForever, request(archive));
+      ASSERT_TRUE(installed.ok()) << nth << ": " << installed.failure().error;
+      EXPECT_EQ(*os::read_file(disk, installed->directory / "model.onnx"), noise(50'000));
+      EXPECT_TRUE(disk.list("/data/artifacts/.scratch")->empty()) << nth;
+    }
+  }
+}
+
+TEST_F(StoreTest, ProgressReachesTheEndOfBothPhases) {
+  origin.put(kUrl, archive);
+  Progress download, extract;
+  ASSERT_TRUE(
+      open()
+          ->ensure(kForever, request(archive), [&](const Progress& p) { (p.phase == Phase::kDownload ? download : extract) = p; })
+          .ok());
+  EXPECT_EQ(download.done, archive.size());
+  EXPECT_EQ(download.total, archive.size());
+  EXPECT_EQ(extract.done, 50'004u);
+}
+
+}  // namespace
+}  // namespace varda::artifact
