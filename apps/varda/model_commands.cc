@@ -1,0 +1,94 @@
+// pack, fetch and predict: what people do with models by hand.
+#include <cstdio>
+#include <memory>
+
+#include "artifact/fetch.h"
+#include "artifact/pack.h"
+#include "command.h"
+#include "net/client.h"
+#include "predict.h"
+#include "progress.h"
+
+namespace varda::app {
+namespace {
+
+struct PackFlags {
+  std::string directory, output, version, framework = "onnx", url;
+};
+
+Status pack(const Context& ctx, const PackFlags& flags) {
+  const os::Path output = flags.output.empty() ? os::Path(os::Path(flags.directory).lexically_normal().filename().string() + ".tar.gz") : os::Path(flags.output);
+  TRY(const codec::ArchiveFormat format, artifact::archive_format_of(output));
+  TRY(const artifact::Packed packed, artifact::pack_to_file(ctx, os::real_file_system(), flags.directory,
+                                                            {.format = format, .framework = flags.framework}, output));
+  os::Path directory = os::Path(flags.directory).lexically_normal();
+  if (!directory.has_filename()) directory = directory.parent_path();
+  const std::string version = !flags.version.empty() ? flags.version : directory.filename().string();
+  const std::string url = !flags.url.empty() ? flags.url : "http://HOST/" + output.filename().string();
+  std::fprintf(stderr, "packed %zu files, %s, into %s (%s)\nentry for spec.manifest:\n", packed.files, human_bytes(packed.extracted_bytes).c_str(),
+               output.c_str(), human_bytes(packed.bytes).c_str());
+  std::printf("- {version: '%s', downloadURL: '%s', sha256sum: %s}\n", version.c_str(), url.c_str(), packed.digest.hex().c_str());
+  return {};
+}
+
+struct FetchFlags {
+  std::string url, sha256, to, framework;
+  std::vector<std::string> file_roots;
+  bool insecure = false;
+};
+
+Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags) {
+  TRY_VOID(set_up_logs(globals, log::Level::kInfo));
+  TRY(const codec::Sha256 digest, codec::Sha256::parse(flags.sha256).context("--sha256"));
+  net::ClientOptions client_options;
+  client_options.redirects_max = 10;
+  client_options.tls.verify = !flags.insecure;
+  const std::unique_ptr<net::HttpClient> http = net::make_client(client_options);
+  artifact::FetchOptions options;
+  options.request = {.url = flags.url, .digest = digest, .framework = flags.framework};
+  options.to = flags.to;
+  for (const std::string& root : flags.file_roots) options.file_roots.emplace_back(root);
+  ProgressBar bar(os::Path(flags.to).filename().string());
+  const auto installed = artifact::fetch(ctx, os::real_file_system(), *http, options, [&](const artifact::Progress& progress) {
+    // Both phases run at once; the download is the one whose end is known.
+    if (progress.phase == artifact::Phase::kDownload) bar.update("downloading and unpacking", progress.done, progress.total);
+  });
+  if (!installed.ok()) {
+    const artifact::Failure& failure = installed.failure();
+    return Error(failure.error).context(artifact::to_string(failure.reason));
+  }
+  log::info("version is in place", {{"directory", flags.to}, {"sha256", flags.sha256}});
+  return {};
+}
+
+}  // namespace
+
+void add_model_commands(Program program) {
+  Globals& globals = program.globals;
+  Run& chosen = program.chosen;
+
+  const auto pack_flags = std::make_shared<PackFlags>();
+  CLI::App* pack_command = program.parser.add_subcommand("pack", "pack a model directory reproducibly and print its manifest entry");
+  pack_command->add_option("directory", pack_flags->directory, "holds the model, for onnx model.onnx")->required();
+  pack_command->add_option("-o,--output", pack_flags->output, "archive to write: .tar.gz, .tar.zst or .tar; default: NAME.tar.gz here");
+  pack_command->add_option("--version-name", pack_flags->version, "version in the entry; default: the directory's name");
+  pack_command->add_option("--url", pack_flags->url, "downloadURL in the entry");
+  pack_command->add_option("--framework", pack_flags->framework, "whose layout is checked; \"\" for none")->default_str("onnx");
+  pack_command->callback([&chosen, pack_flags] { chosen = [pack_flags](const Context& ctx) { return pack(ctx, *pack_flags); }; });
+
+  const auto fetch_flags = std::make_shared<FetchFlags>();
+  CLI::App* fetch_command = program.parser.add_subcommand("fetch", "download, verify and unpack one version into a directory");
+  fetch_command->add_option("--url", fetch_flags->url, "http, https or file URL of the archive")->required();
+  fetch_command->add_option("--sha256", fetch_flags->sha256, "of the archive, 64 lower-case hex digits")->required();
+  fetch_command->add_option("--to", fetch_flags->to, "directory that appears complete or not at all")->required();
+  fetch_command->add_option("--framework", fetch_flags->framework, "whose layout is checked");
+  fetch_command->add_option("--allow-files-below", fetch_flags->file_roots, "file URLs may read below this directory; default: none");
+  fetch_command->add_flag("--insecure-skip-tls-verify", fetch_flags->insecure, "do not check the server's certificate (the digest is checked always)");
+  fetch_command->callback([&chosen, &globals, fetch_flags] {
+    chosen = [&globals, fetch_flags](const Context& ctx) { return fetch(ctx, globals, *fetch_flags); };
+  });
+
+  add_predict_command(program);
+}
+
+}  // namespace varda::app
