@@ -1,0 +1,47 @@
+// Tensors inside a JSON text, shared by requests and responses.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codec/json_reader.h"
+#include "oip/infer.h"
+
+namespace varda::oip::internal {
+
+/// A body cut into its JSON and what follows.
+struct Parts {
+  std::shared_ptr<const std::string> body;
+  std::string_view json;
+  std::string_view binary;
+};
+Result<Parts> split(std::shared_ptr<const std::string> body, std::optional<std::string_view> json_length);
+
+/// Reads arrays of tensors, handing out the binary part piece by piece in the order of the JSON.
+class TensorReader {
+ public:
+  TensorReader(const Parts& parts, const Limits& limits) : parts_(parts), limits_(limits), binary_(parts.binary) {}
+
+  /// At the array that is the value of "inputs" or "outputs"; `what` is "input" or "output", for messages.
+  Result<std::vector<tensor::Named>> read(codec::JsonReader& reader, std::string_view what);
+  /// Whether all of the binary part was used.
+  Status finish() const;
+
+ private:
+  Result<tensor::Named> read_one(codec::JsonReader& reader);
+
+  const Parts& parts_;
+  const Limits& limits_;
+  std::string_view binary_;
+};
+
+/// Appends {"name":…,"shape":…,"datatype":…,"data":[…]}, or with parameters.binary_data_size.
+void write_tensor(const tensor::Named& tensor, Encoding encoding, std::string& out);
+/// What `encoding` becomes for the type: FP16 and BF16 are binary.
+Encoding encoding_for(tensor::DType dtype, Encoding encoding);
+void write_string(std::string_view text, std::string& out);
+
+}  // namespace varda::oip::internal

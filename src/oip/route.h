@@ -1,0 +1,46 @@
+// Which request of the Open Inference Protocol a method and a path are.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace varda::oip {
+
+enum class Call {
+  kServerLive,       // GET  /v2/health/live
+  kServerReady,      // GET  /v2/health/ready
+  kServerMetadata,   // GET  /v2
+  kModelMetadata,    // GET  /v2/models/M[/versions/V]
+  kModelReady,       // GET  /v2/models/M[/versions/V]/ready
+  kModelInfer,       // POST /v2/models/M[/versions/V]/infer
+  kRepositoryIndex,  // POST /v2/repository/index
+};
+
+struct Route {
+  Call call = Call::kServerLive;
+  std::string model;
+  std::string version;  // "" where the path names none
+};
+
+struct WrongMethod {
+  std::string allowed;  // "GET"
+};
+
+/// What parse_route() found: a route, a known path asked for with another method, or neither.
+struct RouteResult {
+  std::optional<Route> route;
+  std::optional<WrongMethod> wrong_method;
+};
+
+/// `path` is still percent-encoded and has no query. A trailing '/' is ignored. HEAD counts as GET.
+RouteResult parse_route(std::string_view method, std::string_view path);
+
+/// The HTTP status for an error of ours.
+int http_status(Code code);
+/// {"error": "message"}
+std::string error_body(std::string_view message);
+
+}  // namespace varda::oip
