@@ -254,9 +254,9 @@ bool matches_one(const LabelSelector::Requirement& requirement, const std::strin
 
 std::string print(const LabelSelector::Requirement& requirement) {
   const auto& [key, op, values] = requirement;
-  const auto list = [&] {
+  const auto list = [&requirement] {  // not `values`: clang 14 cannot capture a structured binding
     std::string out = "(";
-    for (const std::string& value : values) out += (out.size() > 1 ? "," : "") + value;
+    for (std::size_t i = 0; i < requirement.values.size(); ++i) out += (i > 0 ? "," : "") + requirement.values[i];
     return out + ")";
   };
   switch (op) {
