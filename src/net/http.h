@@ -37,7 +37,7 @@ class Headers {
 
 /// Who is asking, as the transport knows it. Authentication adds to it.
 struct Peer {
-  std::string address;             // "127.0.0.1:40822"; "loopback" in process
+  std::string address;                  // "127.0.0.1:40822"; "loopback" in process
   std::string certificate_common_name;  // of a verified client certificate
 };
 

@@ -36,10 +36,10 @@ class Server {
     std::string listen = "127.0.0.1:0";  // port 0: any free one. "unix:/path" is a Unix socket
     std::optional<TlsServer> tls;        // absent: plain HTTP
     std::size_t io_threads = 1;
-    std::size_t connections_max = 4096;          // further ones wait in the kernel's backlog
-    std::size_t header_bytes_max = 64 << 10;     // 431 beyond
-    std::size_t body_bytes_max = 16 << 20;       // 413 beyond
-    std::size_t stream_buffer_bytes_max = 1 << 20;  // unsent bytes of one stream before reading of it pauses
+    std::size_t connections_max = 4096;               // further ones wait in the kernel's backlog
+    std::size_t header_bytes_max = 64 << 10;          // 431 beyond
+    std::size_t body_bytes_max = 16 << 20;            // 413 beyond
+    std::size_t stream_buffer_bytes_max = 1 << 20;    // unsent bytes of one stream before reading of it pauses
     std::chrono::milliseconds header_timeout{10000};  // from the first byte to the end of the header
     std::chrono::milliseconds idle_timeout{120000};   // between requests of one connection
     std::chrono::milliseconds write_timeout{30000};   // without progress: the connection is closed

@@ -13,15 +13,15 @@ namespace varda::net {
 struct TlsServer {
   std::string certificate_pem;  // the server's, then its chain
   std::string key_pem;
-  std::string client_ca_pem;    // if set, client certificates are asked for (not required) and verified against it
+  std::string client_ca_pem;  // if set, client certificates are asked for (not required) and verified against it
 };
 
 struct TlsClient {
   std::string ca_pem;           // empty: the system's roots
   std::string certificate_pem;  // client certificate, optional
   std::string key_pem;
-  bool verify = true;           // false only on a user's explicit word
-  std::string server_name;      // overrides the URL's host for SNI and verification
+  bool verify = true;       // false only on a user's explicit word
+  std::string server_name;  // overrides the URL's host for SNI and verification
 };
 
 struct KeyPair {
@@ -37,7 +37,7 @@ struct CertificateRequest {
   std::vector<std::string> organizations;
   std::vector<std::string> hosts;  // DNS names and IP addresses for subjectAltName
   std::chrono::hours valid{24 * 365};
-  bool server = false;             // else a client certificate
+  bool server = false;  // else a client certificate
 };
 /// Signed by `ca`.
 Result<KeyPair> make_certificate(const KeyPair& ca, const CertificateRequest& request);

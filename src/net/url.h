@@ -24,8 +24,8 @@ struct Url {
   std::string origin() const;
 };
 
-std::string percent_encode(std::string_view text);                 // everything but unreserved characters
-Result<std::string> percent_decode(std::string_view text);         // kInvalid: a bad escape; '+' stays '+'
+std::string percent_encode(std::string_view text);          // everything but unreserved characters
+Result<std::string> percent_decode(std::string_view text);  // kInvalid: a bad escape; '+' stays '+'
 
 /// Query parameters in order, decoded ('+' is a space).
 class Query {

@@ -179,6 +179,10 @@ void Connection::header_arrived() {
   for (const auto& [name, value] : message.headers.all()) {
     if (equals_ignoring_case(name, "host")) ++hosts;
     if (equals_ignoring_case(name, "expect")) expect = value;
+    // The parser would take such a body for none, and its bytes for the next request.
+    if (equals_ignoring_case(name, "transfer-encoding") && !equals_ignoring_case(value, "chunked")) {
+      return refuse(501, "the only transfer coding known here is chunked");
+    }
   }
   if (hosts > 1 || (hosts == 0 && !http10_)) return refuse(400, "exactly one Host header is required");
   if (message.target.starts_with("http://") || message.target.starts_with("https://")) {
@@ -454,6 +458,7 @@ void Connection::peer_closed() {
 void Connection::linger() {
   if (peer_closed_) return close();
   stream_->finish();
+  if (loop_.state().stopping.load(std::memory_order_relaxed)) return close();
   phase_ = Phase::kLingering;
   in_ = std::string();
   lingered_bytes_ = 0;

@@ -1,0 +1,410 @@
+#include "net/client.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "net/internal/dial.h"
+#include "net/internal/parser.h"
+#include "net/internal/stream.h"
+#include "net/url.h"
+
+namespace varda::net {
+namespace {
+
+using internal::IoResult;
+using internal::Parser;
+using internal::Waiter;
+
+constexpr std::size_t kReadBytes = 64 << 10;
+constexpr std::size_t kHeaderBytesMax = 256 << 10;
+
+/// One connection to an origin. One request at a time.
+struct Connection {
+  std::string origin;
+  internal::Fd fd;
+  std::unique_ptr<internal::Stream> stream;  // works on fd: destroyed before it
+  Waiter waiter;
+  std::unique_ptr<Parser> parser = Parser::create(Parser::Kind::kResponse, {.header_bytes = kHeaderBytesMax});
+  std::string unread;  // bytes of the peer that the parser has not taken
+  bool used = false;   // it has served a request before
+  SteadyTime idle_since;
+
+  /// Nothing came while it lay idle: neither the end nor an answer nobody asked for.
+  bool fresh() {
+    char byte = 0;
+    return unread.empty() && stream->read({&byte, 1}).kind == IoResult::Kind::kWantRead;
+  }
+};
+
+/// Idle connections by origin. Outlives the client while a response body is still being read.
+class Pool {
+ public:
+  explicit Pool(const ClientOptions& options) : idle_max_(options.idle_connections_max), idle_timeout_(options.idle_timeout) {}
+
+  std::unique_ptr<Connection> take(const std::string& origin) EXCLUDES(mutex_) {
+    while (true) {
+      std::unique_ptr<Connection> connection;
+      {
+        MutexLock lock(mutex_);
+        auto found = idle_.find(origin);
+        if (found == idle_.end() || found->second.empty()) return nullptr;
+        connection = std::move(found->second.back());
+        found->second.pop_back();
+      }
+      if (system_clock().now() - connection->idle_since < idle_timeout_ && connection->fresh()) return connection;
+    }
+  }
+
+  void give(std::unique_ptr<Connection> connection) EXCLUDES(mutex_) {
+    connection->waiter.detach();
+    connection->used = true;
+    connection->idle_since = system_clock().now();
+    std::vector<std::unique_ptr<Connection>> expired;  // closed without the lock
+    MutexLock lock(mutex_);
+    auto& idle = idle_[connection->origin];
+    while (!idle.empty() && (idle.size() >= idle_max_ || connection->idle_since - idle.front()->idle_since >= idle_timeout_)) {
+      expired.push_back(std::move(idle.front()));
+      idle.erase(idle.begin());
+    }
+    if (idle_max_ > 0) idle.push_back(std::move(connection));
+  }
+
+ private:
+  const std::size_t idle_max_;
+  const std::chrono::milliseconds idle_timeout_;
+  Mutex mutex_;
+  std::map<std::string, std::vector<std::unique_ptr<Connection>>> idle_ GUARDED_BY(mutex_);  // the oldest first
+};
+
+Error broken(const Connection& connection, const std::string& what) {
+  const std::string detail = connection.stream->error();
+  return Error(Code::kUnavailable, connection.origin + ": " + what + (detail.empty() || detail == "Success" ? "" : ": " + detail));
+}
+
+/// Waits for what `io` asks for.
+Status wait_for(const Context& ctx, Connection& connection, IoResult::Kind kind) {
+  return connection.waiter.wait(ctx, connection.fd.get(),
+                                kind == IoResult::Kind::kWantRead ? Waiter::For::kRead : Waiter::For::kWrite);
+}
+
+/// More bytes of the peer behind `unread`. False: it closed.
+Result<bool> receive(const Context& ctx, Connection& connection) {
+  const std::size_t before = connection.unread.size();
+  connection.unread.resize(before + kReadBytes);
+  while (true) {
+    const IoResult io = connection.stream->read({connection.unread.data() + before, kReadBytes});
+    if (io.kind == IoResult::Kind::kWantRead || io.kind == IoResult::Kind::kWantWrite) {
+      if (Status status = wait_for(ctx, connection, io.kind); !status.ok()) {
+        connection.unread.resize(before);
+        return status.error();
+      }
+      continue;
+    }
+    connection.unread.resize(before + (io.kind == IoResult::Kind::kBytes ? io.count : 0));
+    if (io.kind == IoResult::Kind::kError) return broken(connection, "the connection broke");
+    return io.kind == IoResult::Kind::kBytes;
+  }
+}
+
+class SocketReader final : public BodyReader {
+ public:
+  SocketReader(Context ctx, std::shared_ptr<Pool> pool, std::unique_ptr<Connection> connection)
+      : ctx_(std::move(ctx)), pool_(std::move(pool)), connection_(std::move(connection)) {
+    recycle_if_done();
+  }
+  ~SocketReader() override {
+    // What is here already may be the rest: then the connection can serve again.
+    if (connection_ && !failure_) {
+      parse();
+      recycle_if_done();
+    }
+  }
+
+  Result<std::optional<std::string>> read() override {
+    if (failure_) return *failure_;
+    while (connection_ && text_.empty()) {
+      if (Status status = ctx_.check(); !status.ok()) return fail(status.error());
+      parse();
+      if (Parser& parser = *connection_->parser; parser.error_status() != 0) {
+        return fail(Error(Code::kUnavailable, connection_->origin + ": malformed response body: " + parser.error_text()));
+      }
+      recycle_if_done();
+      if (!connection_ || !text_.empty()) break;
+      auto more = receive(ctx_, *connection_);
+      if (!more.ok()) return fail(std::move(more).error());
+      if (!*more) {
+        if (!connection_->parser->feed_end())
+          return fail(broken(*connection_, "the connection broke before the end of the response"));
+        connection_.reset();
+      }
+    }
+    if (text_.empty()) return std::optional<std::string>();
+    return std::optional<std::string>(std::exchange(text_, {}));
+  }
+
+ private:
+  void parse() {
+    Parser& parser = *connection_->parser;
+    std::size_t used = 0;
+    while (used < connection_->unread.size() && !parser.done() && parser.error_status() == 0) {
+      const std::size_t count = parser.feed(std::string_view(connection_->unread).substr(used));
+      if (count == 0) break;
+      used += count;
+    }
+    connection_->unread.erase(0, used);
+    if (text_.empty()) {
+      text_ = std::exchange(parser.message().body, {});
+    } else {
+      text_ += std::exchange(parser.message().body, {});
+    }
+  }
+  void recycle_if_done() {
+    if (!connection_ || !connection_->parser->done()) return;
+    const bool again = connection_->parser->keep_alive() && connection_->unread.empty();
+    auto connection = std::move(connection_);
+    if (again && !ctx_.stopped()) pool_->give(std::move(connection));
+  }
+  Error fail(Error error) {
+    connection_.reset();
+    failure_ = error;
+    return error;
+  }
+
+  const Context ctx_;
+  const std::shared_ptr<Pool> pool_;
+  std::unique_ptr<Connection> connection_;  // null: all of the body is in text_
+  std::string text_;
+  std::optional<Error> failure_;
+};
+
+bool idempotent(std::string_view method) {
+  return method == "GET" || method == "HEAD" || method == "PUT" || method == "DELETE" || method == "OPTIONS";
+}
+
+Status check_field(const std::string& name, std::string_view text) {
+  for (const char c : text) {
+    if (c == '\r' || c == '\n' || c == '\0') return Error(Code::kInvalid, "request " + name + ": a line break is not allowed");
+  }
+  return {};
+}
+
+Result<std::string> render_header(const ClientRequest& request, const Url& url) {
+  TRY_VOID(check_field("method", request.method));
+  std::string out = request.method + " " + url.target + " HTTP/1.1\r\n";
+  if (!request.headers.find("Host")) {
+    std::string host = url.origin();
+    host.erase(0, host.find("://") + 3);
+    out += "Host: " + host + "\r\n";
+  }
+  for (const auto& [name, value] : request.headers.all()) {
+    TRY_VOID(check_field("header", name));
+    TRY_VOID(check_field("header " + name, value));
+    out += name;
+    out += ": ";
+    out += value;
+    out += "\r\n";
+  }
+  if (!request.headers.find("User-Agent")) out += "User-Agent: varda/" VARDA_VERSION "\r\n";
+  const bool wants_length = request.method == "POST" || request.method == "PUT" || request.method == "PATCH";
+  if ((wants_length || !request.body.empty()) && !request.headers.find("Content-Length")) {
+    out += "Content-Length: " + std::to_string(request.body.size()) + "\r\n";
+  }
+  out += "\r\n";
+  return out;
+}
+
+class SocketClient final : public HttpClient {
+ public:
+  explicit SocketClient(ClientOptions options)
+      : options_(std::move(options)), pool_(std::make_shared<Pool>(options_)), tls_(internal::client_context(options_.tls)) {}
+
+  Result<ClientResponse> send(const Context& ctx, ClientRequest request) override {
+    for (int redirects = 0;; ++redirects) {
+      TRY(Url url, Url::parse(request.url));
+      if (url.scheme != "http" && url.scheme != "https") {
+        return Error(Code::kInvalid, "URL \"" + request.url + "\": only http and https are spoken here");
+      }
+      TRY(ClientResponse response, send_once(ctx, request, url));
+      const int status = response.status;
+      const bool moved = status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
+      const auto location = response.headers.find("Location");
+      const bool may_follow = options_.redirects_max > 0 && (request.method == "GET" || request.method == "HEAD");
+      if (!moved || !location || !may_follow) return response;
+      if (redirects >= options_.redirects_max) {
+        return Error(Code::kUnavailable, request.url + ": more than " + std::to_string(options_.redirects_max) + " redirects")
+            .as_terminal();
+      }
+      TRY(Url next, follow(url, *location));
+      if (url.scheme == "https" && next.scheme != "https") {
+        return Error(Code::kForbidden, request.url + " redirects to " + std::string(*location) + ", which is not https")
+            .as_terminal();
+      }
+      // Credentials belong to the origin they were given for.
+      if (next.origin() != url.origin()) {
+        request.headers.remove("Authorization");
+        request.headers.remove("Cookie");
+        request.headers.remove("Host");
+      }
+      request.url = next.origin() + next.target;
+    }
+  }
+
+ private:
+  static Result<Url> follow(const Url& from, std::string_view location) {
+    std::string text(location.substr(0, location.find('#')));
+    if (text.find("://") != std::string::npos) return Url::parse(text);
+    if (text.starts_with("//")) return Url::parse(from.scheme + ":" + text);
+    if (text.starts_with("/")) return Url::parse(from.origin() + text);
+    std::string base = from.target.substr(0, from.target.find('?'));
+    if (!text.starts_with("?")) base.erase(base.rfind('/') + 1);
+    return Url::parse(from.origin() + base + text);
+  }
+
+  Result<ClientResponse> send_once(const Context& ctx, const ClientRequest& request, const Url& url) {
+    TRY_VOID(ctx.check());
+    TRY(const std::string header, render_header(request, url));
+    if (auto pooled = pool_->take(url.origin())) {
+      Attempt attempt;
+      auto response = exchange(ctx, std::move(pooled), header, request, attempt);
+      const bool lost = !response.ok() && response.error().code() == Code::kUnavailable && !attempt.answered;
+      if (!lost || !(idempotent(request.method) || !attempt.written)) return response;
+      // The server closed it while it lay in the pool.
+    }
+    TRY(auto connection, connect(ctx, url));
+    Attempt attempt;
+    return exchange(ctx, std::move(connection), header, request, attempt);
+  }
+
+  Result<std::unique_ptr<Connection>> connect(const Context& ctx, const Url& url) {
+    auto connection = std::make_unique<Connection>();
+    connection->origin = url.origin();
+    connection->waiter.attach(ctx.stop_token());
+    const Context limited = ctx.with_timeout(options_.connect_timeout);
+    std::vector<internal::Address> addresses;
+    if (!options_.unix_socket.empty()) {
+      TRY(auto address, internal::Address::unix_path(options_.unix_socket));
+      addresses.push_back(address);
+    } else {
+      TRY(addresses, connect_error(ctx, internal::resolve(limited, url.host, url.port)));
+    }
+    TRY(connection->fd, connect_error(ctx, internal::connect_any(limited, connection->waiter, addresses)));
+    const int fd = connection->fd.get();
+    if (options_.tcp_keepalive && options_.unix_socket.empty()) internal::set_keepalive(fd);
+    if (url.scheme == "http") {
+      connection->stream = internal::plain_stream(fd);
+      return connection;
+    }
+    if (!tls_.ok()) return tls_.error();
+    const std::string& name = options_.tls.server_name.empty() ? url.host : options_.tls.server_name;
+    TRY(connection->stream, internal::tls_connect(fd, *tls_, name));
+    while (true) {
+      const IoResult io = connection->stream->handshake();
+      if (io.kind == IoResult::Kind::kBytes) return connection;
+      if (io.kind == IoResult::Kind::kError || io.kind == IoResult::Kind::kEnd) return broken(*connection, "TLS handshake failed");
+      if (Status status = wait_for(limited, *connection, io.kind); !status.ok()) {
+        if (ctx.done()) return status.error();
+        return Error(Code::kUnavailable, connection->origin + ": the TLS handshake took too long");
+      }
+    }
+  }
+
+  /// The connect timeout is a peer that does not answer; the caller's own deadline stays kTimeout.
+  template <typename T>
+  static Result<T> connect_error(const Context& ctx, Result<T> result) {
+    if (result.ok() || result.error().code() == Code::kCancelled) return result;
+    TRY_VOID(ctx.check());
+    return Error(Code::kUnavailable, result.error().message());
+  }
+
+  struct Attempt {
+    bool written = false;   // some byte of the request
+    bool answered = false;  // some byte of the response
+  };
+
+  Result<ClientResponse> exchange(const Context& ctx, std::unique_ptr<Connection> connection, const std::string& header,
+                                  const ClientRequest& request, Attempt& attempt) {
+    Connection& c = *connection;
+    c.waiter.attach(ctx.stop_token());
+    c.parser->reset();
+    if (request.method == "HEAD") c.parser->no_body();
+    TRY(const bool whole, write_request(ctx, c, header, request.body, attempt));
+    while (true) {
+      while (!c.parser->header_done()) {
+        const std::size_t used = c.parser->feed(c.unread);
+        c.unread.erase(0, used);
+        if (c.parser->error_status() != 0) {
+          attempt.answered = true;
+          return Error(Code::kUnavailable, c.origin + ": malformed response: " + c.parser->error_text());
+        }
+        if (c.parser->header_done()) break;
+        if (used > 0 && !c.unread.empty()) continue;
+        TRY(const bool more, receive(ctx, c));
+        if (!more) return broken(c, "the connection broke before the response");
+        attempt.answered = true;
+      }
+      // Interim answers (100, 103) precede the real one.
+      if (const int status = c.parser->message().status; status >= 200 || status == 101) break;
+      c.parser->reset();
+      if (request.method == "HEAD") c.parser->no_body();
+    }
+    ClientResponse response;
+    response.status = c.parser->message().status;
+    response.headers = std::move(c.parser->message().headers);
+    // An answer that came ahead of the request's end leaves the rest unsent: nothing can follow on this connection.
+    response.body = std::make_unique<SocketReader>(
+        ctx, whole ? pool_ : std::make_shared<Pool>(ClientOptions{.idle_connections_max = 0}), std::move(connection));
+    return response;
+  }
+
+  /// False: the server answered, or went, before all was written; what it said is worth reading.
+  static Result<bool> write_request(const Context& ctx, Connection& c, const std::string& header, const std::string& body,
+                                    Attempt& attempt) {
+    const std::size_t total = header.size() + body.size();
+    std::size_t sent = 0;
+    while (sent < total) {
+      const std::size_t of_header = std::min(sent, header.size());
+      const IoResult io =
+          c.stream->write(std::string_view(header).substr(of_header), std::string_view(body).substr(sent - of_header));
+      switch (io.kind) {
+        case IoResult::Kind::kBytes:
+          sent += io.count;
+          attempt.written = attempt.written || io.count > 0;
+          break;
+        case IoResult::Kind::kWantRead:
+        case IoResult::Kind::kWantWrite: {
+          TRY_VOID(c.waiter.wait(ctx, c.fd.get(), Waiter::For::kEither));
+          if (io.kind == IoResult::Kind::kWantRead) break;
+          const std::size_t before = c.unread.size();
+          c.unread.resize(before + 4096);
+          const IoResult early = c.stream->read({c.unread.data() + before, 4096});
+          c.unread.resize(before + (early.kind == IoResult::Kind::kBytes ? early.count : 0));
+          if (early.kind == IoResult::Kind::kBytes) {
+            attempt.answered = true;
+            return false;
+          }
+          if (early.kind == IoResult::Kind::kEnd || early.kind == IoResult::Kind::kError) {
+            return broken(c, "the connection broke while the request was sent");
+          }
+          break;
+        }
+        case IoResult::Kind::kEnd:
+        case IoResult::Kind::kError:
+          return false;
+      }
+    }
+    return true;
+  }
+
+  const ClientOptions options_;
+  const std::shared_ptr<Pool> pool_;
+  const Result<internal::TlsContext> tls_;  // an error shows with the first https request
+};
+
+}  // namespace
+
+std::unique_ptr<HttpClient> make_client(ClientOptions options) { return std::make_unique<SocketClient>(std::move(options)); }
+
+}  // namespace varda::net

@@ -1,0 +1,155 @@
+#include "net/internal/dial.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <thread>
+#include <unistd.h>
+
+namespace varda::net::internal {
+namespace {
+
+struct Lookup {
+  std::mutex mutex;
+  std::condition_variable_any done_changed;
+  bool done = false;
+  int error = 0;
+  std::vector<Address> addresses;
+};
+
+int look_up(const std::string& host, int port, int flags, std::vector<Address>& out) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
+  addrinfo* found = nullptr;
+  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (error != 0) return error;
+  for (const addrinfo* item = found; item; item = item->ai_next) {
+    if (item->ai_addrlen > sizeof(sockaddr_storage)) continue;
+    Address address;
+    std::memcpy(&address.storage, item->ai_addr, item->ai_addrlen);
+    address.size = item->ai_addrlen;
+    out.push_back(address);
+  }
+  ::freeaddrinfo(found);
+  return 0;
+}
+
+}  // namespace
+
+Waiter::Waiter() : event_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+
+void Waiter::Wake::operator()() const {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(fd, &one, sizeof(one));
+}
+
+void Waiter::attach(const std::stop_token& stop) {
+  detach();
+  if (stop.stop_possible()) callback_.emplace(stop, Wake{event_.get()});
+}
+
+void Waiter::detach() {
+  if (!callback_) return;
+  callback_.reset();
+  std::uint64_t count = 0;
+  [[maybe_unused]] const ssize_t taken = ::read(event_.get(), &count, sizeof(count));
+}
+
+Status Waiter::wait(const Context& ctx, int fd, For what) {
+  short events = POLLOUT | POLLIN;
+  if (what == For::kRead) events = POLLIN;
+  if (what == For::kWrite) events = POLLOUT;
+  pollfd polled[2] = {{fd, events, 0}, {event_.get(), POLLIN, 0}};
+  while (true) {
+    TRY_VOID(ctx.check());
+    timespec left{};
+    const timespec* timeout = nullptr;
+    if (ctx.deadline()) {
+      const auto rest = std::max(Duration::zero(), *ctx.deadline() - system_clock().now());
+      const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(rest).count();
+      left = {.tv_sec = nanoseconds / 1'000'000'000, .tv_nsec = nanoseconds % 1'000'000'000};
+      timeout = &left;
+    }
+    const int count = ::ppoll(polled, 2, timeout, nullptr);
+    if (count < 0 && errno != EINTR) return Error(Code::kInternal, std::string("poll: ") + std::strerror(errno));
+    if (count > 0 && polled[0].revents != 0) return {};
+    // Woken without a stop: a leftover of the request before.
+    if (count > 0 && !ctx.stopped()) {
+      std::uint64_t taken = 0;
+      [[maybe_unused]] const ssize_t size = ::read(event_.get(), &taken, sizeof(taken));
+    }
+  }
+}
+
+Result<std::vector<Address>> resolve(const Context& ctx, const std::string& host, int port) {
+  const auto failed = [&](int error) { return Error(Code::kUnavailable, "cannot resolve " + host + ": " + ::gai_strerror(error)); };
+  std::vector<Address> addresses;
+  if (look_up(host, port, AI_NUMERICHOST | AI_NUMERICSERV, addresses) == 0) return addresses;
+  if (host == "localhost") {
+    look_up("127.0.0.1", port, AI_NUMERICHOST | AI_NUMERICSERV, addresses);
+    look_up("::1", port, AI_NUMERICHOST | AI_NUMERICSERV, addresses);
+    return addresses;
+  }
+  // The resolver cannot be interrupted. Its thread keeps what it needs alive and is left behind when the caller may not wait.
+  auto lookup = std::make_shared<Lookup>();
+  std::thread([lookup, host, port] {
+    std::vector<Address> found;
+    const int error = look_up(host, port, AI_NUMERICSERV | AI_ADDRCONFIG, found);
+    {
+      std::lock_guard lock(lookup->mutex);
+      lookup->done = true;
+      lookup->error = error;
+      lookup->addresses = std::move(found);
+    }
+    lookup->done_changed.notify_all();
+  }).detach();
+  std::unique_lock lock(lookup->mutex);
+  const auto is_done = [&] { return lookup->done; };
+  if (ctx.deadline()) {
+    lookup->done_changed.wait_until(lock, ctx.stop_token(), *ctx.deadline(), is_done);
+  } else {
+    lookup->done_changed.wait(lock, ctx.stop_token(), is_done);
+  }
+  if (!lookup->done) {
+    if (ctx.stopped()) return Error(Code::kCancelled, "stop requested");
+    return Error(Code::kTimeout, "resolving " + host + " took too long");
+  }
+  if (lookup->error != 0) return failed(lookup->error);
+  return std::move(lookup->addresses);
+}
+
+Result<Fd> connect_any(const Context& ctx, Waiter& waiter, const std::vector<Address>& addresses) {
+  Error last(Code::kUnavailable, "no address to connect to");
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    TRY_VOID(ctx.check());
+    auto fd = start_connect(addresses[i]);
+    if (!fd.ok()) {
+      last = std::move(fd).error();
+      continue;
+    }
+    // A silent address must leave time for the ones after it.
+    Context attempt = ctx;
+    if (ctx.deadline() && i + 1 < addresses.size()) attempt = ctx.with_timeout((*ctx.deadline() - system_clock().now()) / 2);
+    if (Status ready = waiter.wait(attempt, fd->get(), Waiter::For::kWrite); !ready.ok()) {
+      if (ctx.stopped()) return ready.error();
+      last = Error(Code::kUnavailable, "cannot connect to " + addresses[i].str() + ": no answer");
+      continue;
+    }
+    if (const int error = socket_error(fd->get()); error != 0) {
+      last = Error(Code::kUnavailable, "cannot connect to " + addresses[i].str() + ": " + std::strerror(error));
+      continue;
+    }
+    return std::move(*fd);
+  }
+  return last;
+}
+
+}  // namespace varda::net::internal

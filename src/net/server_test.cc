@@ -1,0 +1,427 @@
+#include "net/server.h"
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <sstream>
+#include <thread>
+
+#include "net/client.h"
+#include "net/testing/feed.h"
+#include "net/testing/raw_socket.h"
+
+namespace varda::net {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Feed;
+using testing::RawSocket;
+
+Response text(std::string body, int status = 200) {
+  Response response;
+  response.status = status;
+  response.body = std::move(body);
+  return response;
+}
+
+Handler echo() {
+  return inline_handler([](const Request& request) {
+    if (request.path() == "/empty") return text("", 204);
+    if (request.path() == "/inject") {
+      Response response = text("ok");
+      response.headers.add("X-Text", "a\r\nX-Evil: 1");
+      return response;
+    }
+    return text(request.method + " " + request.target + " " + request.body);
+  });
+}
+
+std::unique_ptr<Server> serve(Server::Options options, Handler handler = echo()) {
+  auto server = Server::create(std::move(options), std::move(handler));
+  CHECK(server.ok());
+  return std::move(*server);
+}
+
+std::string unescape(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\\' || i + 1 == text.size()) {
+      out += text[i];
+      continue;
+    }
+    const char c = text[++i];
+    out += c == 'r' ? '\r' : c == 'n' ? '\n' : c == '0' ? '\0' : c;
+  }
+  return out;
+}
+
+/// Status lines, bodies and what follows, without header fields.
+std::string outline(const std::string& wire) {
+  std::string out;
+  std::size_t at = 0;
+  while (at < wire.size()) {
+    const auto end = wire.find("\r\n\r\n", at);
+    if (end == std::string::npos) return out + "?" + wire.substr(at);
+    const std::string header = wire.substr(at, end + 2 - at);
+    out += header.substr(9, 3);
+    if (header.find("\r\nConnection: close\r\n") != std::string::npos) out += " close";
+    at = end + 4;
+    std::size_t length = 0;
+    if (const auto field = header.find("\r\nContent-Length: "); field != std::string::npos)
+      length = std::stoul(header.substr(field + 18));
+    if (header.starts_with("HTTP/1.1 2") && wire.compare(at, 9, "HTTP/1.1 ") != 0) {
+      out += " [" + wire.substr(at, length) + "]";
+      at += length;
+    } else if (!header.starts_with("HTTP/1.1 2") && !header.starts_with("HTTP/1.1 1")) {
+      at += length;
+    }
+    out += ";";
+  }
+  return out;
+}
+
+TEST(Server, WireCasesOfTheFile) {
+  Server::Options options;
+  options.header_bytes_max = 2048;
+  options.body_bytes_max = 1000;
+  auto server = serve(options);
+  std::ifstream file(VARDA_TESTDATA "/wire/cases.txt");
+  ASSERT_TRUE(file);
+  int cases = 0;
+  std::string name, request;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("# ")) {
+      name = line.substr(2);
+      request.clear();
+    } else if (line.starts_with("> ")) {
+      request += unescape(line.substr(2));
+    } else if (line.starts_with("< ")) {
+      SCOPED_TRACE(name);
+      ++cases;
+      if (const auto mark = request.find("{x*"); mark != std::string::npos) {  // {x*3000}: that many
+        const auto end = request.find('}', mark);
+        request.replace(mark, end + 1 - mark, std::string(std::stoul(request.substr(mark + 3)), 'x'));
+      }
+      for (const std::size_t piece : {request.size(), std::size_t{1}}) {
+        SCOPED_TRACE(piece);
+        RawSocket socket(server->port());
+        for (std::size_t at = 0; at < request.size(); at += piece) socket.write(std::string_view(request).substr(at, piece));
+        socket.finish_writing();
+        EXPECT_EQ(outline(socket.read_all()), line == "< -" ? "" : line.substr(2));
+        EXPECT_TRUE(socket.closed());
+      }
+    }
+  }
+  EXPECT_GT(cases, 25);
+}
+
+TEST(Server, KeepsTheConnectionAndAnswersPipelinedRequestsInOrder) {
+  HandlerPool pool({.threads = 4, .queue_max = 100});
+  auto server = serve({}, pool.wrap([](const Request& request) { return text(request.target); }));
+  RawSocket socket(server->port());
+  std::string requests, expected;
+  for (int i = 0; i < 50; ++i) {
+    requests += "GET /" + std::to_string(i) + " HTTP/1.1\r\nHost: a\r\n\r\n";
+    expected += "200 [/" + std::to_string(i) + "];";
+  }
+  socket.write(requests);
+  socket.finish_writing();
+  EXPECT_EQ(outline(socket.read_all()), expected);
+}
+
+TEST(Server, HandlersTextCannotEndAHeader) {
+  auto server = serve({});
+  RawSocket socket(server->port());
+  socket.write("GET /inject HTTP/1.1\r\nHost: a\r\n\r\n");
+  const std::string answer = socket.read_until("ok");
+  EXPECT_EQ(answer.find("\nX-Evil"), std::string::npos) << answer;
+}
+
+TEST(Server, ExpectedBodyIsAskedForBeforeItIsSent) {
+  auto server = serve({});
+  RawSocket socket(server->port());
+  socket.write("PUT /x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+  EXPECT_EQ(socket.read_until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  socket.write("hi");
+  EXPECT_NE(socket.read_until("hi").find("PUT /x hi"), std::string::npos);
+}
+
+TEST(Server, HeadHasTheLengthButNoBody) {
+  auto server = serve({});
+  RawSocket socket(server->port());
+  socket.write("HEAD /abc HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+  const std::string answer = socket.read_all();
+  EXPECT_NE(answer.find("Content-Length: 10\r\n"), std::string::npos) << answer;
+  EXPECT_TRUE(answer.ends_with("\r\n\r\n"));
+}
+
+TEST(Server, SlowHeaderIs408AndIdleConnectionsAreClosed) {
+  Server::Options options;
+  options.header_timeout = 40ms;
+  options.idle_timeout = 40ms;
+  auto server = serve(options);
+  RawSocket slow(server->port());
+  slow.write("GET / HT");
+  EXPECT_EQ(outline(slow.read_all()).substr(0, 9), "408 close");
+  RawSocket idle(server->port());
+  EXPECT_EQ(idle.read_all(), "");
+  EXPECT_TRUE(idle.closed());
+}
+
+TEST(Server, StalledBodyIs408) {
+  Server::Options options;
+  options.write_timeout = 40ms;
+  auto server = serve(options);
+  RawSocket socket(server->port());
+  socket.write("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
+  EXPECT_EQ(outline(socket.read_all()).substr(0, 9), "408 close");
+}
+
+TEST(Server, StreamsChunksAsTheyCome) {
+  auto feed = std::make_shared<Feed>();
+  auto server = serve({}, [&](Request, Responder respond) {
+    Response response;
+    response.stream = feed->stream();
+    respond(std::move(response));
+  });
+  auto client = make_client({});
+  auto response = client->send(Context().with_timeout(10s), {.url = "http://" + server->address() + "/"});
+  ASSERT_TRUE(response.ok()) << response.error();
+  feed->write("one");
+  EXPECT_EQ(**response->body->read(), "one");
+  feed->write("two");
+  EXPECT_EQ(**response->body->read(), "two");
+  feed->end();
+  EXPECT_EQ(*response->body->read(), std::nullopt);
+  EXPECT_TRUE(feed->wait_released(10s));
+}
+
+TEST(Server, StreamIsReleasedWhenItsClientGoesAwayThoughNothingIsWritten) {
+  auto feed = std::make_shared<Feed>();
+  auto server = serve({}, [&](Request, Responder respond) {
+    Response response;
+    response.stream = feed->stream();
+    respond(std::move(response));
+  });
+  {
+    RawSocket socket(server->port());
+    socket.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    EXPECT_NE(socket.read_until("\r\n\r\n"), "");
+    EXPECT_FALSE(feed->released());
+  }
+  EXPECT_TRUE(feed->wait_released(10s));
+}
+
+TEST(Server, StreamOfAClientThatDoesNotReadIsPausedAndThenClosed) {
+  Server::Options options;
+  options.stream_buffer_bytes_max = 128 << 10;
+  options.write_timeout = 100ms;
+  auto feed = std::make_shared<Feed>();
+  auto server = serve(options, [&](Request, Responder respond) {
+    Response response;
+    response.stream = feed->stream();
+    respond(std::move(response));
+  });
+  for (int i = 0; i < 1000; ++i) feed->write(std::string(64 << 10, 'x'));
+  RawSocket socket(server->port());
+  socket.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_TRUE(feed->wait_released(10s));
+  // Socket buffers take some; the server itself holds little.
+  EXPECT_LT(feed->taken_bytes(), 32u << 20);
+}
+
+TEST(Server, LargeStreamArrivesWhole) {
+  auto feed = std::make_shared<Feed>();
+  std::string expected;
+  for (int i = 0; i < 200; ++i) {
+    std::string piece(50'000 + static_cast<std::size_t>(i), static_cast<char>('a' + i % 26));
+    expected += piece;
+    feed->write(std::move(piece));
+  }
+  feed->end();
+  for (const bool declared : {false, true}) {
+    auto source = std::make_shared<Feed>();
+    source->write(expected);
+    source->end();
+    auto server = serve({}, [&](Request, Responder respond) {
+      Response response;
+      response.stream = declared ? source->stream() : feed->stream();
+      if (declared) response.headers.add("Content-Length", std::to_string(expected.size()));
+      respond(std::move(response));
+    });
+    auto answer = make_client({})->call(Context().with_timeout(30s), {.url = "http://" + server->address() + "/"});
+    ASSERT_TRUE(answer.ok()) << answer.error();
+    EXPECT_TRUE(answer->body == expected);
+    EXPECT_EQ(answer->headers.find("Transfer-Encoding").has_value(), !declared);
+  }
+}
+
+TEST(Server, AnswersFromOtherThreadsAndDroppedRespondersReachTheClient) {
+  std::vector<std::thread> threads;
+  std::mutex mutex;
+  auto server = serve({}, [&](Request request, Responder respond) {
+    std::lock_guard lock(mutex);
+    threads.emplace_back([request = std::move(request), respond = std::make_shared<Responder>(std::move(respond))] {
+      if (request.target == "/drop") return;
+      (*respond)(text("late"));
+    });
+  });
+  auto client = make_client({});
+  const std::string base = "http://" + server->address();
+  EXPECT_EQ(client->call(Context().with_timeout(10s), {.url = base + "/"})->body, "late");
+  EXPECT_EQ(client->call(Context().with_timeout(10s), {.url = base + "/drop"})->status, 500);
+  server->stop(1s);
+  for (auto& thread : threads) thread.join();
+}
+
+TEST(Server, ResponderMayOutliveItsServer) {
+  std::shared_ptr<Responder> kept;
+  std::atomic<bool> arrived = false;
+  auto server = serve({}, [&](Request, Responder respond) {
+    kept = std::make_shared<Responder>(std::move(respond));
+    arrived = true;
+    arrived.notify_all();
+  });
+  RawSocket socket(server->port());
+  socket.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  arrived.wait(false);
+  server.reset();
+  (*kept)(text("too late"));
+  EXPECT_EQ(socket.read_all(), "");
+}
+
+TEST(Server, DrainClosesConnectionsWithTheirNextResponse) {
+  auto server = serve({});
+  RawSocket socket(server->port());
+  socket.write("GET /1 HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_EQ(socket.read_until("/1").find("Connection: close"), std::string::npos);
+  server->drain();
+  socket.write("GET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_NE(socket.read_all().find("Connection: close"), std::string::npos);
+  RawSocket fresh(server->port());
+  fresh.write("GET /3 HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_NE(fresh.read_all().find("/3"), std::string::npos);
+}
+
+TEST(Server, StopWaitsForRequestsInFlightWithinItsGrace) {
+  std::atomic<int> state = 0;
+  HandlerPool pool({.threads = 1, .queue_max = 8});
+  auto server = serve({}, pool.wrap([&](const Request&) {
+    state = 1;
+    state.notify_all();
+    state.wait(1);
+    return text("finished");
+  }));
+  RawSocket busy(server->port());
+  RawSocket idle(server->port());
+  busy.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  state.wait(0);
+  std::thread stopper([&] { server->stop(10s); });
+  EXPECT_EQ(idle.read_all(), "");  // closed at once
+  state = 2;
+  state.notify_all();
+  EXPECT_NE(busy.read_all().find("finished"), std::string::npos);
+  stopper.join();
+  server->stop(10s);  // again: nothing to do
+}
+
+TEST(Server, StopClosesWhatOutlastsTheGrace) {
+  auto feed = std::make_shared<Feed>();
+  auto server = serve({}, [&](Request, Responder respond) {
+    Response response;
+    response.stream = feed->stream();
+    respond(std::move(response));
+  });
+  RawSocket socket(server->port());
+  socket.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_NE(socket.read_until("\r\n\r\n"), "");
+  server->stop(10ms);
+  EXPECT_TRUE(feed->released());
+  socket.read_all();
+  EXPECT_TRUE(socket.closed());
+}
+
+TEST(Server, AddressInUseIsUnavailable) {
+  auto server = serve({});
+  Server::Options options;
+  options.listen = server->address();
+  auto second = Server::create(options, echo());
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code(), Code::kUnavailable);
+  for (const char* bad : {"nonsense", "host:80", "127.0.0.1:70000", "unix:"}) {
+    options.listen = bad;
+    EXPECT_EQ(Server::create(options, echo()).error().code(), Code::kInvalid) << bad;
+  }
+}
+
+TEST(Server, UnixSocketServesAndReplacesALeftOverFile) {
+  const std::string path = std::filesystem::temp_directory_path() / ("varda-net-" + std::to_string(::getpid()) + ".sock");
+  Server::Options options;
+  options.listen = "unix:" + path;
+  {
+    auto server = serve(options);
+    EXPECT_EQ(server->address(), "unix:" + path);
+    EXPECT_EQ(Server::create(options, echo()).error().code(), Code::kUnavailable);
+    auto client = make_client({.unix_socket = path});
+    EXPECT_EQ(client->call(Context().with_timeout(10s), {.url = "http://local/x"})->body, "GET /x ");
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(Server, ConnectionsBeyondTheLimitWaitForAPlace) {
+  Server::Options options;
+  options.connections_max = 2;
+  auto server = serve(options);
+  auto first = std::make_unique<RawSocket>(server->port());
+  auto second = std::make_unique<RawSocket>(server->port());
+  for (auto* socket : {first.get(), second.get()}) {
+    socket->write("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+    EXPECT_NE(socket->read_until("/a"), "");
+  }
+  RawSocket third(server->port());
+  third.write("GET /b HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_EQ(third.read_until("/b", 50ms), "");
+  first.reset();
+  EXPECT_NE(third.read_until("/b").find("/b"), std::string::npos);
+}
+
+TEST(Server, ThousandsOfIdleConnectionsDoNotDisturb) {
+  auto server = serve({.io_threads = 2});
+  std::vector<std::unique_ptr<RawSocket>> idle;
+  for (int i = 0; i < 400; ++i) idle.push_back(std::make_unique<RawSocket>(server->port()));
+  auto client = make_client({});
+  EXPECT_EQ(client->call(Context().with_timeout(10s), {.url = "http://" + server->address() + "/x"})->status, 200);
+  idle.back()->write("GET /y HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_NE(idle.back()->read_until("/y").find("/y"), std::string::npos);
+}
+
+TEST(HandlerPool, FullQueueAnswers429) {
+  std::atomic<int> running = 0;
+  std::atomic<bool> go = false;
+  auto pool = std::make_unique<HandlerPool>(HandlerPool::Options{.threads = 1, .queue_max = 1});
+  const Handler handler = pool->wrap([&](const Request&) {
+    running = 1;
+    running.notify_all();
+    go.wait(false);
+    return text("done");
+  });
+  std::atomic<int> statuses[3] = {0, 0, 0};
+  const auto ask = [&](int i) { handler(Request(), Responder([&, i](Response response) { statuses[i] = response.status; })); };
+  ask(0);
+  running.wait(0);
+  ask(1);
+  ask(2);
+  EXPECT_EQ(statuses[2], 429);
+  std::thread ender([&] { pool.reset(); });
+  while (statuses[1] == 0) std::this_thread::yield();
+  EXPECT_EQ(statuses[1], 503);  // it had not started
+  go = true;
+  go.notify_all();
+  ender.join();
+  EXPECT_EQ(statuses[0], 200);
+}
+
+}  // namespace
+}  // namespace varda::net

@@ -1,0 +1,117 @@
+#include "net/tcp_proxy.h"
+
+#include <gtest/gtest.h>
+#include <set>
+
+#include "net/client.h"
+#include "net/server.h"
+#include "net/testing/raw_socket.h"
+
+namespace varda::net {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::CannedServer;
+using testing::RawSocket;
+
+std::unique_ptr<Server> backend(std::string name) {
+  return *Server::create({}, inline_handler([name](const Request& request) {
+                           Response response;
+                           response.body = name + std::to_string(request.body.size());
+                           return response;
+                         }));
+}
+
+/// One request on a connection of its own.
+std::string ask(const TcpProxy& proxy, std::string body = "") {
+  auto answer = make_client({.idle_connections_max = 0})
+                    ->call(Context().with_timeout(10s),
+                           {.method = "POST", .url = "http://" + proxy.address() + "/", .body = std::move(body)});
+  return answer.ok() ? answer->body : "!" + std::string(to_string(answer.error().code()));
+}
+
+std::string dead_address() {
+  CannedServer gone("");
+  return "127.0.0.1:" + std::to_string(gone.port());
+}
+
+TEST(TcpProxy, BalancesRoundRobin) {
+  auto a = backend("a"), b = backend("b");
+  auto proxy = *TcpProxy::create({}, {a->address(), b->address()});
+  std::string answers;
+  for (int i = 0; i < 6; ++i) answers += ask(*proxy);
+  EXPECT_TRUE(answers == "a0b0a0b0a0b0" || answers == "b0a0b0a0b0a0") << answers;
+}
+
+TEST(TcpProxy, PassesOverBackendsThatRefuse) {
+  auto a = backend("a");
+  auto proxy = *TcpProxy::create({}, {dead_address(), a->address(), dead_address()});
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(ask(*proxy), "a0");
+}
+
+TEST(TcpProxy, WithoutABackendThatAnswersTheConnectionIsClosed) {
+  auto proxy = *TcpProxy::create({});
+  EXPECT_EQ(ask(*proxy), "!unavailable");
+  ASSERT_TRUE(proxy->set_backends({dead_address()}).ok());
+  EXPECT_EQ(ask(*proxy), "!unavailable");
+}
+
+TEST(TcpProxy, ReplacedBackendsGetNoNewConnectionsAndKeepTheirOld) {
+  auto a = backend("a"), b = backend("b");
+  auto proxy = *TcpProxy::create({}, {a->address()});
+  RawSocket old(proxy->port());
+  old.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_NE(old.read_until("a0").find("a0"), std::string::npos);
+  ASSERT_TRUE(proxy->set_backends({b->address()}).ok());
+  EXPECT_EQ(proxy->backends(), std::vector<std::string>{b->address()});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(ask(*proxy), "b0");
+  old.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_NE(old.read_until("a0").find("a0"), std::string::npos);
+  EXPECT_EQ(proxy->set_backends({"nowhere"}).error().code(), Code::kInvalid);
+  EXPECT_EQ(proxy->backends(), std::vector<std::string>{b->address()});
+}
+
+TEST(TcpProxy, CarriesLargeBodiesAndHalfClosedConnections) {
+  auto a = backend("a");
+  auto proxy = *TcpProxy::create({}, {a->address()});
+  EXPECT_EQ(ask(*proxy, std::string(10'000'000, 'x')), "a10000000");
+  RawSocket socket(proxy->port());
+  socket.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  socket.finish_writing();
+  EXPECT_NE(socket.read_all().find("a0"), std::string::npos);
+  EXPECT_TRUE(socket.closed());
+}
+
+TEST(TcpProxy, ConnectionsAreBounded) {
+  auto a = backend("a");
+  auto proxy = *TcpProxy::create({.connections_max = 1}, {a->address()});
+  auto first = std::make_unique<RawSocket>(proxy->port());
+  first->write("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_NE(first->read_until("a0"), "");
+  EXPECT_EQ(proxy->connections(), 1u);
+  RawSocket second(proxy->port());
+  second.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_EQ(second.read_until("a0", 50ms), "");
+  first.reset();
+  EXPECT_NE(second.read_until("a0").find("a0"), std::string::npos);
+}
+
+TEST(TcpProxy, StopClosesConnectionsAndFreesThePort) {
+  auto a = backend("a");
+  auto thread = make_proxy_thread();
+  auto proxy = *TcpProxy::create({.thread = thread}, {a->address()});
+  RawSocket open(proxy->port());
+  open.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_NE(open.read_until("a0"), "");
+  const std::string address = proxy->address();
+  EXPECT_EQ(TcpProxy::create({.listen = address}).error().code(), Code::kUnavailable);
+  proxy->stop();
+  EXPECT_EQ(open.read_all(), "");
+  EXPECT_TRUE(open.closed());
+  auto again = TcpProxy::create({.listen = address, .thread = thread}, {a->address()});
+  ASSERT_TRUE(again.ok()) << again.error();
+  EXPECT_EQ(ask(**again), "a0");
+}
+
+}  // namespace
+}  // namespace varda::net
