@@ -1,13 +1,17 @@
 #include "codec/yaml.h"
 
-#include <yaml-cpp/yaml.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
 
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <sstream>
+#include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace varda::codec {
 namespace {
@@ -80,69 +84,144 @@ Json resolve(const std::string& text) {
   return Json(text);
 }
 
-class Converter {
- public:
-  explicit Converter(const YamlLimits& limits) : limits_(limits) {}
+/// Thrown through yaml-cpp, caught at the call below: its event handlers have no other way to stop it.
+struct Stop {
+  YAML::Mark mark;
+  std::string what;
+};
 
-  Result<Json> convert(const YAML::Node& node, std::size_t depth) {
-    if (depth > limits_.depth_max) return at(node, "nested deeper than " + std::to_string(limits_.depth_max) + " levels");
-    // Aliases are walked again each time they are used: this is what keeps a few lines from becoming gigabytes.
-    if (++nodes_ > limits_.nodes_max) return at(node, "more than " + std::to_string(limits_.nodes_max) + " values");
-    switch (node.Type()) {
-      case YAML::NodeType::Undefined:
-      case YAML::NodeType::Null: return Json();
-      case YAML::NodeType::Scalar: return scalar(node);
-      case YAML::NodeType::Sequence: {
-        Json out = Json::array();
-        for (const YAML::Node& item : node) {
-          TRY(Json value, convert(item, depth + 1));
-          out.push_back(std::move(value));
-        }
-        return out;
-      }
-      case YAML::NodeType::Map: return map(node, depth);
-    }
-    return at(node, "unknown kind of node");
+/// Builds our trees from the parser's events, so that limits hold while it reads.
+class TreeBuilder final : public YAML::EventHandler {
+ public:
+  explicit TreeBuilder(const YamlLimits& limits) : limits_(limits) {}
+
+  std::vector<Json> take() { return std::move(documents_); }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    // After some kinds of garbage the parser reports one empty document after the other without moving on.
+    if (last_start_ >= 0 && mark.pos <= last_start_) throw Stop{mark, "unexpected text after the document"};
+    last_start_ = mark.pos;
+    anchors_.clear();
   }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add(mark, anchor, Json()); }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const auto known = anchors_.find(anchor);
+    if (known == anchors_.end()) throw Stop{mark, "an alias inside of what it names"};
+    // Counted again each time it is used: this is what keeps a few lines from becoming gigabytes.
+    count(mark, known->second.nodes);
+    add(mark, 0, known->second.value);
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& text) override {
+    const bool text_tag = tag == "!" || tag == "tag:yaml.org,2002:str" || tag == "tag:yaml.org,2002:binary";  // "!": quoted
+    if (!text_tag && !tag.empty() && tag != "?" && tag.rfind("tag:yaml.org,2002:", 0) != 0) throw Stop{mark, "tag " + tag + " is not supported"};
+    if (expects_key()) {
+      count(mark, 1);
+      set_key(mark, text);
+      return;
+    }
+    add(mark, anchor, text_tag ? Json(text) : resolve(text));
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+    open(mark, anchor, Json::array());
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+    open(mark, anchor, Json::object());
+  }
+  void OnMapEnd() override { close(); }
 
  private:
-  static Error at(const YAML::Node& node, const std::string& what) {
-    const YAML::Mark mark = node.Mark();
-    return Error(Code::kInvalid, "line " + std::to_string(mark.line + 1) + ", column " + std::to_string(mark.column + 1) + ": " + what);
+  struct Level {
+    Json value;
+    YAML::Mark mark;
+    YAML::anchor_t anchor = 0;
+    std::optional<std::string> key;      // of a map: whose value comes next
+    std::unordered_set<std::string> merged;  // members that came by a merge key: what stands here explicitly wins
+    std::size_t nodes_before = 0;
+  };
+  struct Anchored {
+    Json value;
+    std::size_t nodes = 1;
+  };
+
+  bool expects_key() const { return !levels_.empty() && levels_.back().value.is_object() && !levels_.back().key; }
+
+  void count(const YAML::Mark& mark, std::size_t nodes) {
+    nodes_ += nodes;
+    if (nodes_ > limits_.nodes_max) throw Stop{mark, "more than " + std::to_string(limits_.nodes_max) + " values"};
   }
 
-  Result<Json> scalar(const YAML::Node& node) {
-    const std::string& tag = node.Tag();
-    if (tag == "!" || tag == "tag:yaml.org,2002:str") return Json(node.Scalar());  // "!" is what the parser gives quoted scalars
-    if (tag == "tag:yaml.org,2002:binary") return Json(node.Scalar());
-    if (tag.empty() || tag == "?" || tag.rfind("tag:yaml.org,2002:", 0) == 0) return resolve(node.Scalar());
-    return at(node, "tag " + tag + " is not supported");
+  void set_key(const YAML::Mark& mark, const std::string& name) {
+    Level& level = levels_.back();
+    if (name != "<<" && level.value.contains(name) && !level.merged.contains(name)) throw Stop{mark, "key \"" + name + "\" stands twice"};
+    level.key = name;
   }
 
-  Result<Json> map(const YAML::Node& node, std::size_t depth) {
-    Json out = Json::object();
-    for (const auto& member : node) {
-      if (!member.first.IsScalar() && !member.first.IsNull()) return at(member.first, "a key must be a scalar");
-      TRY(Json value, convert(member.second, depth + 1));
-      const std::string name = member.first.IsNull() ? "null" : member.first.Scalar();
-      if (name == "<<" && value.is_object()) {  // merge key: what stands here explicitly wins
-        for (const Json::Member& merged : value.as_object()) {
-          if (!out.contains(merged.first)) out.set(merged.first, merged.second);
-        }
-        merged_ = true;
-        continue;
-      }
-      if (out.contains(name) && !merged_) return at(member.first, "key \"" + name + "\" stands twice");
-      out.set(name, std::move(value));
+  void open(const YAML::Mark& mark, YAML::anchor_t anchor, Json empty) {
+    if (expects_key()) throw Stop{mark, "a key must be a scalar"};
+    if (levels_.size() >= limits_.depth_max) throw Stop{mark, "nested deeper than " + std::to_string(limits_.depth_max) + " levels"};
+    count(mark, 1);
+    levels_.push_back({.value = std::move(empty), .mark = mark, .anchor = anchor, .nodes_before = nodes_});
+  }
+
+  void close() {
+    Level level = std::move(levels_.back());
+    levels_.pop_back();
+    if (level.anchor != 0) anchors_[level.anchor] = {level.value, nodes_ - level.nodes_before + 1};
+    place(level.mark, std::move(level.value));
+  }
+
+  void add(const YAML::Mark& mark, YAML::anchor_t anchor, Json value) {
+    count(mark, 1);
+    if (expects_key()) {
+      if (value.is_array() || value.is_object()) throw Stop{mark, "a key must be a scalar"};
+      set_key(mark, value.is_null() ? "null" : value.is_string() ? value.as_string() : write_json(value));
+      return;
     }
-    merged_ = false;
-    return out;
+    if (anchor != 0) anchors_[anchor] = {value, 1};
+    place(mark, std::move(value));
+  }
+
+  void place(const YAML::Mark& mark, Json value) {
+    if (levels_.empty()) {
+      if (!value.is_null()) documents_.push_back(std::move(value));
+      return;
+    }
+    Level& level = levels_.back();
+    if (level.value.is_array()) {
+      level.value.push_back(std::move(value));
+      return;
+    }
+    const std::string key = std::move(*level.key);
+    level.key.reset();
+    if (key != "<<") {
+      level.value.set(key, std::move(value));
+      level.merged.erase(key);
+      return;
+    }
+    const Json::Array several = value.is_array() ? value.as_array() : Json::Array{value};
+    for (const Json& source : several) {
+      if (!source.is_object()) throw Stop{mark, "a merge key (<<) takes a map"};
+      for (const Json::Member& member : source.as_object()) {
+        if (level.value.contains(member.first)) continue;
+        level.value.set(member.first, member.second);
+        level.merged.insert(member.first);
+      }
+    }
   }
 
   const YamlLimits& limits_;
+  std::vector<Json> documents_;
+  std::vector<Level> levels_;
+  std::unordered_map<YAML::anchor_t, Anchored> anchors_;
   std::size_t nodes_ = 0;
-  bool merged_ = false;
+  int last_start_ = -1;
 };
+
+Error located(const YAML::Mark& mark, const std::string& what) {
+  return Error(Code::kInvalid, "line " + std::to_string(mark.line + 1) + ", column " + std::to_string(mark.column + 1) + ": " + what);
+}
 
 void write_block(const Json& value, int level, std::string& out);
 
@@ -238,28 +317,26 @@ void write_block(const Json& value, int level, std::string& out) {
 }  // namespace
 
 Result<std::vector<Json>> parse_yaml_stream(std::string_view text, const YamlLimits& limits) {
-  // yaml-cpp builds the whole document recursively before we see it: bound the nesting of flow collections beforehand.
+  // yaml-cpp recurses for every level of a flow collection before it tells us: bound the nesting of flow collections beforehand.
   std::size_t flow_depth = 0, deepest = 0;
   for (const char c : text) {
     if (c == '[' || c == '{') deepest = std::max(deepest, ++flow_depth);
     if ((c == ']' || c == '}') && flow_depth > 0) --flow_depth;
   }
   if (deepest > 4 * limits.depth_max) return Error(Code::kInvalid, "nested deeper than " + std::to_string(limits.depth_max) + " levels");
-  std::vector<Json> out;
+  TreeBuilder builder(limits);
   try {
     std::istringstream stream{std::string(text)};
-    for (const YAML::Node& node : YAML::LoadAll(stream)) {
-      if (!node.IsDefined() || node.IsNull()) continue;
-      TRY(Json value, Converter(limits).convert(node, 0));
-      if (!value.is_null()) out.push_back(std::move(value));
-    }
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(builder)) continue;
+  } catch (const Stop& stop) {
+    return located(stop.mark, stop.what);
   } catch (const YAML::Exception& e) {
-    return Error(Code::kInvalid,
-                 "line " + std::to_string(e.mark.line + 1) + ", column " + std::to_string(e.mark.column + 1) + ": " + e.msg);
+    return located(e.mark, e.msg);
   } catch (const std::exception& e) {
-    return Error(Code::kInvalid, std::string("not YAML: ") + e.what());
+    return Error(Code::kInvalid, std::string("line 1, column 1: not YAML: ") + e.what());
   }
-  return out;
+  return builder.take();
 }
 
 Result<Json> parse_yaml(std::string_view text, const YamlLimits& limits) {

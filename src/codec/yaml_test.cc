@@ -39,7 +39,8 @@ TEST(Yaml, AnchorsAndMergeKeysExpandWithinLimits) {
 }
 
 TEST(Yaml, ErrorsNameLineAndColumn) {
-  for (const char* text : {"a: [1", "a: 1\na: 2\n", "a: b: c", "? [x]\n: 1", "a: !foo x", "\t- x"}) {
+  for (const char* text : {"a: [1", "a: 1\na: 2\n", "a: b: c", "? [x]\n: 1", "a: !foo x", "\t- x",
+                           "{\"a\":[1,2.5,nuu00e4\"],\"b\":{\"c: \":-1e5}},b", "a: &x [*x]"}) {
     auto value = parse_yaml(text);
     ASSERT_FALSE(value.ok()) << text;
     EXPECT_EQ(value.error().message().rfind("line ", 0), 0u) << value.error();
