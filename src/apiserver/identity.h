@@ -53,7 +53,9 @@ class Authorizer {
  public:
   /// The object as stored, or nothing: for rules that depend on it. Resources by group and plural.
   struct Objects {
-    std::function<std::optional<codec::Json>(std::string_view group, std::string_view plural, std::string_view ns, std::string_view name)> get;
+    std::function<std::optional<codec::Json>(std::string_view group, std::string_view plural, std::string_view ns,
+                                             std::string_view name)>
+        get;
     std::function<void(std::string_view group, std::string_view plural, const std::function<void(const codec::Json&)>&)> each;
   };
   virtual ~Authorizer() = default;

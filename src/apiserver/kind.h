@@ -33,11 +33,11 @@ enum class Part { kWhole, kStatus };
 
 /// A column of Table output, as meta/v1 TableColumnDefinition.
 struct Column {
-  std::string name;         // "Ready"
-  std::string type;         // string, integer, number, boolean, date
-  std::string format;       // "name" for the first column, else mostly ""
+  std::string name;    // "Ready"
+  std::string type;    // string, integer, number, boolean, date
+  std::string format;  // "name" for the first column, else mostly ""
   std::string description;
-  int priority = 0;         // 0: always shown; else only with -o wide
+  int priority = 0;  // 0: always shown; else only with -o wide
 };
 
 /// JSON paths of the scale subresource, with a leading dot (".spec.replicas"). A built-in kind's selector is a LabelSelector
@@ -57,21 +57,21 @@ struct ListMerge {
 
 struct KindInfo {
   meta::Resource resource;
-  std::string singular;      // "pod"; built-in kinds: lower-case kind
-  std::string list_kind;     // "PodList"
+  std::string singular;   // "pod"; built-in kinds: lower-case kind
+  std::string list_kind;  // "PodList"
   std::vector<std::string> short_names;
   std::vector<std::string> categories;
   /// Of discovery: create delete deletecollection get list patch update watch. Others answer 405.
   std::vector<std::string> verbs = {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"};
 
-  bool custom = false;            // made from a CRD
-  bool status = false;            // has the subresource "status"
-  std::optional<Scale> scale;     // has the subresource "scale"
-  std::string storage_version;    // version of the objects in the store; "" means resource.version
-  std::string storage_hash;       // discovery's storageVersionHash; "" none
-  bool unconditional_update = true;   // PUT without resourceVersion is accepted
-  bool create_on_update = false;      // PUT of a missing object creates it
-  bool delete_returns_object = false; // DELETE answers with the object, not with a Success Status (pods, services)
+  bool custom = false;                        // made from a CRD
+  bool status = false;                        // has the subresource "status"
+  std::optional<Scale> scale;                 // has the subresource "scale"
+  std::string storage_version;                // version of the objects in the store; "" means resource.version
+  std::string storage_hash;                   // discovery's storageVersionHash; "" none
+  bool unconditional_update = true;           // PUT without resourceVersion is accepted
+  bool create_on_update = false;              // PUT of a missing object creates it
+  bool delete_returns_object = false;         // DELETE answers with the object, not with a Success Status (pods, services)
   bool orphan_dependents_by_default = false;  // Job
   /// Every apiVersion "group/version" this object is served under, preferred first (for owner references); CRDs may have several.
   std::vector<std::string> served_versions;
@@ -92,16 +92,17 @@ class Kind {
   /// storage_prefix + "NS/NAME" or "NAME".
   std::string storage_key(std::string_view ns, std::string_view name) const;
 
-  /// Empty: the name may be used; else the sentence of Kubernetes' validation. `prefix`: it is a generateName. Default: DNS subdomain.
+  /// Empty: the name may be used; else the sentence of Kubernetes' validation. `prefix`: it is a generateName. Default: DNS
+  /// subdomain.
   virtual std::string check_name(std::string_view name, bool prefix) const;
 
-  /// Does what Go's decoder does for a built-in kind: drops nulls, checks types (kInvalid: 400 BadRequest with that message), brings
-  /// times and quantities to their normal form. A custom resource's values stay (its types are checked by validation), except
-  /// that nulls of fields with a default go. `metadata` has been checked by the server already.
+  /// Does what Go's decoder does for a built-in kind: drops nulls, checks types (kInvalid: 400 BadRequest with that message),
+  /// brings times and quantities to their normal form. A custom resource's values stay (its types are checked by validation),
+  /// except that nulls of fields with a default go. `metadata` has been checked by the server already.
   virtual Status decode(Json& object) const;
 
-  /// Removes the fields this kind does not have and returns their paths ("spec.foo", "spec.list[0].bar"), sorted. `metadata` and its unknown
-  /// fields are the server's. Default: keeps everything.
+  /// Removes the fields this kind does not have and returns their paths ("spec.foo", "spec.list[0].bar"), sorted. `metadata` and
+  /// its unknown fields are the server's. Default: keeps everything.
   virtual std::vector<std::string> prune(Json& object) const;
 
   virtual void apply_defaults(Json& object) const;
@@ -109,14 +110,14 @@ class Kind {
   /// What a client may not choose when it creates: drops `status` where it is a subresource, sets metadata.generation = 1.
   /// The default does exactly this for a kind with the subresource, and generation only for custom kinds without it.
   virtual void prepare_create(Json& object) const;
-  /// What the write may not change is taken from `old`: the status (kWhole, with the subresource), or all but status (kStatus; labels and
-  /// annotations too, except for custom kinds' managedFields). metadata.generation = old's, plus 1 if the desired state changed. The
-  /// default: desired state is everything but metadata and (with the subresource) status.
+  /// What the write may not change is taken from `old`: the status (kWhole, with the subresource), or all but status (kStatus;
+  /// labels and annotations too, except for custom kinds' managedFields). metadata.generation = old's, plus 1 if the desired state
+  /// changed. The default: desired state is everything but metadata and (with the subresource) status.
   virtual void prepare_update(Json& object, const Json& old, Part part) const;
 
-  /// All that is wrong; empty: fine. metadata is checked by the server. `field` is like "spec.containers[0].name"; `message` is the full text
-  /// behind the field: "Required value", "Invalid value: 70000: must be between 1 and 65535, inclusive". The server
-  /// makes 422 Invalid from them: `Kind.group "name" is invalid: [field: message, ...]`.
+  /// All that is wrong; empty: fine. metadata is checked by the server. `field` is like "spec.containers[0].name"; `message` is the
+  /// full text behind the field: "Required value", "Invalid value: 70000: must be between 1 and 65535, inclusive". The server makes
+  /// 422 Invalid from them: `Kind.group "name" is invalid: [field: message, ...]`.
   virtual std::vector<StatusCause> validate_create(const Json& object) const;
   virtual std::vector<StatusCause> validate_update(const Json& object, const Json& old, Part part) const;
   /// Texts for Warning headers about a valid object (deprecated fields and the like). Default: none.
@@ -152,10 +153,13 @@ using KindPtr = std::shared_ptr<const Kind>;
 // Who makes them (declared again in their own headers):
 //
 //   kinds/core.h    std::vector<KindPtr> core_kinds();
-//                   Namespace, Node, Pod, Service, Endpoints, ConfigMap, Secret, ServiceAccount, Event (v1 and events.k8s.io/v1), Lease,
-//                   Deployment, ReplicaSet, DaemonSet, Job, CustomResourceDefinition. /api/v1 kinds first, in the order of discovery.
-//   kinds/crd.h     Result<std::vector<KindPtr>> kinds_from_crd(const Json& crd);   one per served version, the storage version first
-//                   Json accepted_crd_status(const Json& crd);                        status with names accepted, established, storedVersions
+//                   Namespace, Node, Pod, Service, Endpoints, ConfigMap, Secret, ServiceAccount, Event (v1 and events.k8s.io/v1),
+//                   Lease, Deployment, ReplicaSet, DaemonSet, Job, CustomResourceDefinition. /api/v1 kinds first, in the order of
+//                   discovery.
+//   kinds/crd.h     Result<std::vector<KindPtr>> kinds_from_crd(const Json& crd);   one per served version, the storage version
+//   first
+//                   Json accepted_crd_status(const Json& crd);                        status with names accepted, established,
+//                   storedVersions
 //   schema/openapi.h  Json openapi_v3(std::string_view group, std::string_view version, const std::vector<KindPtr>& kinds);
 //                   the OpenAPI v3 document of one group version ("" and "v1" for core)
 //                   Json openapi_v2(const std::vector<KindPtr>& kinds);              Swagger 2.0, enough for kubectl's validation

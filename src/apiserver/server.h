@@ -4,9 +4,9 @@
 //   net::Server::create({.listen = "127.0.0.1:6443", .tls = tls}, (*server)->pool_handler());
 //   auto client = net::loopback((*server)->handler_as({"system:varda:operator", {"system:masters"}}));
 //
-// It serves the core kinds of kinds/core.h, CustomResourceDefinitions and the objects these define. Every answer to a write comes after
-// the store has committed it. Garbage collection by owner references, namespace deletion and default service accounts
-// run on a thread of the server.
+// It serves the core kinds of kinds/core.h, CustomResourceDefinitions and the objects these define. Every answer to a write comes
+// after the store has committed it. Garbage collection by owner references, namespace deletion and default service accounts run on
+// a thread of the server.
 #pragma once
 
 #include <chrono>
@@ -37,31 +37,31 @@ struct LogRequest {
 using LogSource = std::function<Result<std::unique_ptr<net::BodyStream>>(const LogRequest&)>;
 
 struct Limits {
-  std::size_t body_bytes_max = 3u << 20;         // 413 beyond
+  std::size_t body_bytes_max = 3u << 20;  // 413 beyond
   std::size_t json_depth_max = 200;
   std::size_t patch_operations_max = 10'000;
-  std::size_t list_items_max = 0;                // a page is never longer; 0: as the client wishes
-  std::size_t watches_max = 10'000;              // 429 beyond
-  std::size_t watch_batch_events = 256;          // read from the store at once
-  std::chrono::seconds watch_timeout{2700};      // of watches that name none
+  std::size_t list_items_max = 0;            // a page is never longer; 0: as the client wishes
+  std::size_t watches_max = 10'000;          // 429 beyond
+  std::size_t watch_batch_events = 256;      // read from the store at once
+  std::chrono::seconds watch_timeout{2700};  // of watches that name none
   std::chrono::seconds bookmark_period{60};
-  std::size_t handler_threads = 8;               // of pool_handler()
-  std::size_t handler_queue_max = 1024;          // 429 beyond
+  std::size_t handler_threads = 8;       // of pool_handler()
+  std::size_t handler_queue_max = 1024;  // 429 beyond
 };
 
 class Server {
  public:
   struct Options {
-    store::Store* store = nullptr;                       // outlives the server
-    const Authenticator* authenticator = nullptr;        // null: everybody is system:anonymous in system:masters (tests)
-    const Authorizer* authorizer = nullptr;              // null: everything is allowed
+    store::Store* store = nullptr;                 // outlives the server
+    const Authenticator* authenticator = nullptr;  // null: everybody is system:anonymous in system:masters (tests)
+    const Authorizer* authorizer = nullptr;        // null: everything is allowed
     SessionObserver* sessions = nullptr;
-    LogSource logs;                                      // absent: pods have no logs (503)
+    LogSource logs;  // absent: pods have no logs (503)
     Limits limits;
-    const Clock* clock = nullptr;                        // null: the machine's
-    Rng* rng = nullptr;                                  // null: the machine's
+    const Clock* clock = nullptr;  // null: the machine's
+    Rng* rng = nullptr;            // null: the machine's
     metrics::Registry* metrics = nullptr;
-    bool controllers = true;                             // garbage collection, namespaces, default service accounts
+    bool controllers = true;  // garbage collection, namespaces, default service accounts
   };
 
   /// Reads the CRDs there are and creates the namespaces default, kube-system, kube-public and kube-node-lease where missing.
@@ -79,7 +79,8 @@ class Server {
   /// usable until the server is destroyed, and nothing they were given to may call them after that.
   virtual void stop() = 0;
 
-  /// Waits until the controllers have seen every write up to now and have nothing left to do: for tests. False: `ctx` was done first.
+  /// Waits until the controllers have seen every write up to now and have nothing left to do: for tests. False: `ctx` was done
+  /// first.
   virtual bool settle(const Context& ctx) = 0;
 };
 

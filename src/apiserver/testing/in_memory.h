@@ -21,7 +21,7 @@ namespace varda::apiserver {
 class InMemoryApiServer {
  public:
   struct Options {
-    Server::Options server;         // `store` is filled in
+    Server::Options server;  // `store` is filled in
     store::Options store;
   };
   InMemoryApiServer();
@@ -37,10 +37,11 @@ class InMemoryApiServer {
 
   struct Reply {
     int status = 0;
-    codec::Json body;   // null if it was no JSON
+    codec::Json body;  // null if it was no JSON
     std::string text;
   };
-  Reply call(std::string method, std::string target, const codec::Json& body = nullptr, std::string content_type = "application/json");
+  Reply call(std::string method, std::string target, const codec::Json& body = nullptr,
+             std::string content_type = "application/json");
   Reply get(std::string target) { return call("GET", std::move(target)); }
   Reply post(std::string target, const codec::Json& body) { return call("POST", std::move(target), body); }
   Reply put(std::string target, const codec::Json& body) { return call("PUT", std::move(target), body); }

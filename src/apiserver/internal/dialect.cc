@@ -1,0 +1,561 @@
+#include "apiserver/internal/dialect.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "apiserver/internal/admission.h"
+#include "apiserver/internal/metadata.h"
+#include "apiserver/internal/watch_stream.h"
+#include "codec/digest.h"
+
+namespace varda::apiserver {
+
+namespace {
+
+bool truthy(std::optional<std::string_view> text) { return text && *text != "false" && *text != "0"; }
+
+Outcome<std::optional<std::int64_t>> number(const net::Query& query, std::string_view name) {
+  const auto text = query.find(name);
+  if (!text || text->empty()) return std::optional<std::int64_t>();
+  std::int64_t value = 0;
+  const auto parsed = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (parsed.ec != std::errc() || parsed.ptr != text->data() + text->size()) {
+    return bad_request("strconv.ParseInt: parsing " + in_quotes(*text) + ": invalid syntax");
+  }
+  return std::optional<std::int64_t>(value);
+}
+
+ApiStatus bad_list_options(std::vector<StatusCause> causes) { return invalid("meta.k8s.io", "ListOptions", "", std::move(causes)); }
+
+std::string verb_of(const net::Request& request, const RequestInfo& info, bool watch) {
+  const bool named = !info.name.empty();
+  const std::string& method = request.method;
+  if (method == "GET" || method == "HEAD") return watch ? "watch" : named ? "get" : "list";
+  if (method == "POST") return "create";
+  if (method == "PUT") return "update";
+  if (method == "PATCH") return "patch";
+  if (method == "DELETE") return named ? "delete" : "deletecollection";
+  return method;
+}
+
+bool offers(const KindInfo& info, std::string_view verb) {
+  return std::find(info.verbs.begin(), info.verbs.end(), verb) != info.verbs.end();
+}
+
+Json success(const meta::Resource& resource, const Json& object) {
+  Json details = Json::object({{"name", name_of(object)}});
+  if (!resource.group.empty()) details.set("group", resource.group);
+  details.set("kind", resource.plural);
+  details.set("uid", uid_of(object));
+  return Json::object({{"kind", "Status"},
+                       {"apiVersion", "v1"},
+                       {"metadata", Json::object()},
+                       {"status", "Success"},
+                       {"details", std::move(details)}});
+}
+
+// Where a list goes on: the snapshot and the last key, relative to the list's prefix.
+std::string continue_token(store::Revision revision, std::string_view start) {
+  std::string token = codec::base64(codec::write_json(Json::object({{"v", "meta.k8s.io/v1"}, {"rv", revision}, {"start", start}})));
+  for (char& c : token) c = c == '+' ? '-' : c == '/' ? '_' : c;
+  while (!token.empty() && token.back() == '=') token.pop_back();
+  return token;
+}
+
+struct Continue {
+  store::Revision revision = 0;
+  std::string start;
+};
+
+Outcome<Continue> parse_continue(std::string token) {
+  const auto bad = [](std::string_view why) {
+    return bad_request("invalid continue token: continue key is not valid: " + std::string(why));
+  };
+  for (char& c : token) c = c == '-' ? '+' : c == '_' ? '/' : c;
+  while (token.size() % 4 != 0) token += '=';
+  auto bytes = codec::unbase64(token);
+  if (!bytes.ok()) return bad("illegal base64 data");
+  auto parsed = codec::parse_json(*bytes);
+  if (!parsed.ok()) return bad(parsed.error().message());
+  const Json& value = *parsed;
+  const std::string& version = value["v"].as_string();
+  if (version != "meta.k8s.io/v1") return bad("server does not recognize this encoded version " + version);
+  Continue out{.revision = value["rv"].as_integer(), .start = value["start"].as_string()};
+  if (out.revision <= 0) return bad("incorrect encoded start resourceVersion");
+  if (out.start.empty() || out.start.find("..") != std::string::npos) return bad("encoded start key empty");
+  return out;
+}
+
+}  // namespace
+
+net::Response text_response(int status, std::string text) {
+  net::Response response;
+  response.status = status;
+  response.headers.add("Content-Type", "text/plain; charset=utf-8");
+  response.headers.add("Cache-Control", "no-cache, private");
+  response.body = std::move(text);
+  return response;
+}
+
+net::Response Dialect::answer(const Call& call, int status, const Json& body) const {
+  net::Response response;
+  response.status = status;
+  response.headers.add("Content-Type", std::string(media_type(call.how.output.format)));
+  response.headers.add("Cache-Control", "no-cache, private");
+  for (const std::string& warning : call.warnings) response.headers.add("Warning", "299 - " + in_quotes(warning));
+  response.body = render(body, call.how.output);
+  return response;
+}
+
+net::Response Dialect::failure(const net::Request& request, const ApiStatus& status,
+                               const std::vector<std::string>& warnings) const {
+  net::Response response;
+  response.status = status.code;
+  Output output;
+  output.format = error_format(request);
+  response.headers.add("Content-Type", std::string(media_type(output.format)));
+  response.headers.add("Cache-Control", "no-cache, private");
+  if (status.retry_after_seconds) response.headers.add("Retry-After", std::to_string(*status.retry_after_seconds));
+  for (const std::string& warning : warnings) response.headers.add("Warning", "299 - " + in_quotes(warning));
+  response.body = render(status.to_json(), output);
+  return response;
+}
+
+Dialect::Reply Dialect::answer_object(Call& call, int status, Json object) const {
+  call.how.now = core_.clock.wall();
+  TRY(Json shown, present_object(*call.kind, std::move(object), call.how));
+  return answer(call, status, shown);
+}
+
+net::Response Dialect::serve(const net::Request& request, const std::optional<Identity>& identity) {
+  Call call{.http = request,
+            .who = {},
+            .info = parse_path(request.path()),
+            .query = net::Query::parse(request.query()),
+            .attributes = {},
+            .kind = nullptr,
+            .kinds = core_.registry.kinds(),
+            .how = {},
+            .warnings = {}};
+  const std::string& path = call.info.path;
+  const bool open_to_all = path == "/healthz" || path == "/readyz" || path == "/livez" || path == "/version";
+  if (identity) {
+    call.who = *identity;
+  } else if (core_.options.authenticator == nullptr) {
+    call.who = {.name = "system:anonymous", .groups = {"system:masters"}};
+  } else if (auto who = core_.options.authenticator->authenticate(request)) {
+    call.who = std::move(*who);
+  } else if (!open_to_all) {
+    ApiStatus status;
+    status.code = 401;
+    status.reason = "Unauthorized";
+    status.message = "Unauthorized";
+    status.details = false;
+    net::Response response = failure(request, status, {});
+    response.headers.add("WWW-Authenticate", "Bearer");
+    return response;
+  }
+  auto reply = [&]() -> Reply {
+    if (!open_to_all) TRY_VOID(authorize(call));
+    return route(call);
+  }();
+  if (reply.ok()) {
+    net::Response response = std::move(reply).value();
+    if (request.method == "HEAD") {
+      response.body.clear();
+      response.stream.reset();
+    }
+    return response;
+  }
+  return failure(request, reply.error(), call.warnings);
+}
+
+Outcome<void> Dialect::authorize(Call& call) const {
+  const RequestInfo& info = call.info;
+  Attributes& what = call.attributes;
+  if (info.area == RequestInfo::Area::kResource) {
+    what.is_resource = true;
+    const bool watch = info.legacy_watch || (info.name.empty() && truthy(call.query.find("watch")));
+    what.verb = verb_of(call.http, info, watch);
+    what.group = info.group;
+    what.version = info.version;
+    what.resource = info.resource;
+    what.ns = info.ns;
+    what.name = info.name;
+    for (const std::string& part : info.subresource) what.subresource += (what.subresource.empty() ? "" : "/") + part;
+    what.field_selector = call.query.get("fieldSelector");
+    what.label_selector = call.query.get("labelSelector");
+    if (what.name.empty()) {
+      if (auto fields = meta::FieldSelector::parse(what.field_selector); fields.ok()) {
+        what.name = fields->exact("metadata.name").value_or("");
+      }
+    }
+  } else {
+    what.path = info.path;
+    what.verb = call.http.method;
+    for (char& c : what.verb) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  }
+  if (core_.options.authorizer == nullptr) return {};
+  const Authorizer::Objects objects = {
+      .get = [&](std::string_view group, std::string_view plural, std::string_view ns,
+                 std::string_view name) -> std::optional<Json> {
+        const KindPtr kind = call.kinds->find(group, plural);
+        if (kind == nullptr) return std::nullopt;
+        auto object = objects_.get(*kind, ns, name);
+        if (!object.ok()) return std::nullopt;
+        return std::move(object).value();
+      },
+      .each =
+          [&](std::string_view group, std::string_view plural, const std::function<void(const Json&)>& each) {
+            const KindPtr kind = call.kinds->find(group, plural);
+            if (kind == nullptr) return;
+            auto page = core_.store.list({.prefix = kind->storage_prefix()});
+            if (!page.ok()) return;
+            for (const store::Entry& entry : page->entries) {
+              if (auto object = Objects::decode(*kind, entry); object.ok()) each(*object);
+            }
+          },
+  };
+  if (core_.options.authorizer->allows(call.who, what, objects)) return {};
+  if (!what.is_resource) {
+    ApiStatus status = forbidden({}, "", "");
+    status.message = "forbidden: User " + in_quotes(call.who.name) + " cannot " + what.verb + " path " + in_quotes(what.path);
+    status.kind.clear();
+    return status;
+  }
+  meta::Resource resource{what.group, what.version, "", what.resource, true};
+  std::string why = "User " + in_quotes(call.who.name) + " cannot " + what.verb + " resource " +
+                    in_quotes(what.resource + (what.subresource.empty() ? "" : "/" + what.subresource)) + " in API group " +
+                    in_quotes(what.group);
+  why += what.ns.empty() ? " at the cluster scope" : " in the namespace " + in_quotes(what.ns);
+  return forbidden(resource, what.name, why);
+}
+
+Outcome<void> Dialect::authorize_object(const Call& call, const Json& object) const {
+  if (core_.options.authorizer == nullptr || core_.options.authorizer->allows_object(call.who, call.attributes, object)) return {};
+  return forbidden(call.kind->resource(), name_of(object),
+                   "User " + in_quotes(call.who.name) + " cannot " + call.attributes.verb + " this object: it is not its own");
+}
+
+Dialect::Reply Dialect::route(Call& call) {
+  switch (call.info.area) {
+    case RequestInfo::Area::kUnknown:
+      return text_response(404, "404 page not found\n");
+    case RequestInfo::Area::kOther:
+      return other(call);
+    case RequestInfo::Area::kRoots:
+      return discovery(call);
+    case RequestInfo::Area::kResource:
+      return serve_resource(call);
+  }
+  return text_response(404, "404 page not found\n");
+}
+
+Dialect::Reply Dialect::serve_resource(Call& call) {
+  const RequestInfo& info = call.info;
+  call.kind = call.kinds->find(info.group, info.version, info.resource);
+  const bool custom_path = call.kind == nullptr
+                               ? !info.core && (call.kinds->group_version(info.group, info.version) == nullptr ||
+                                                call.kinds->group_version(info.group, info.version)->kinds[0]->info().custom)
+                               : call.kind->info().custom;
+  if (call.kind == nullptr || (!call.kind->resource().namespaced && !info.ns.empty())) {
+    if (custom_path) return text_response(404, "404 page not found\n");
+    return resource_not_found();
+  }
+  const KindInfo& kind = call.kind->info();
+  const std::string& method = call.http.method;
+  const bool named = !info.name.empty();
+  if (kind.resource.namespaced && info.ns.empty() && (named || (method != "GET" && method != "HEAD"))) {
+    if (custom_path) return text_response(404, "404 page not found\n");
+    return named ? resource_not_found() : method_not_allowed();
+  }
+  auto negotiated = negotiate(call.http);
+  if (!negotiated.ok()) {
+    ApiStatus status = std::move(negotiated).error();
+    if (!kind.custom && !info.core) return status;
+    if (!kind.custom && parse_accept(call.http).size() == 1 && !parse_accept(call.http)[0].as) {
+      status.message =
+          "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, "
+          "application/vnd.kubernetes.protobuf";
+      status.details = true;
+    }
+    return status;
+  }
+  call.how.output = std::move(negotiated).value();
+  call.how.output.pretty = truthy(call.query.find("pretty"));
+  TRY(call.how.include, parse_include(call.query.get("includeObject")));
+  if (!info.subresource.empty()) return subresource(call);
+
+  const bool watches = info.legacy_watch || (!named && truthy(call.query.find("watch")));
+  if (method == "GET" || method == "HEAD") {
+    if (watches) return offers(kind, "watch") ? watch(call) : Reply(method_not_allowed());
+    if (named) return offers(kind, "get") ? get(call) : Reply(method_not_allowed());
+    return offers(kind, "list") ? list(call) : Reply(method_not_allowed());
+  }
+  if (method == "POST" && (!named || kind.custom) && offers(kind, "create")) return create(call);
+  if (method == "DELETE" && named && offers(kind, "delete")) return remove(call);
+  if (method == "DELETE" && !named && offers(kind, "deletecollection")) return remove_collection(call);
+  if (!named && kind.custom && (method == "PUT" || method == "PATCH")) return bad_request("name must be provided");
+  if (method == "PUT" && named && offers(kind, "update")) return update(call, Part::kWhole);
+  if (method == "PATCH" && named && offers(kind, "patch")) return patch(call, Part::kWhole);
+  return method_not_allowed();
+}
+
+Dialect::Reply Dialect::get(Call& call) {
+  TRY(Json object, objects_.get(*call.kind, call.info.ns, call.info.name));
+  return answer_object(call, 200, std::move(object));
+}
+
+Outcome<Dialect::Selected> Dialect::select(Call& call) const {
+  const Kind& kind = *call.kind;
+  TRY(const Selection selection, Selection::parse(call.query, kind));
+  TRY(const std::optional<std::int64_t> limit_text, number(call.query, "limit"));
+  std::size_t limit = limit_text && *limit_text > 0 ? static_cast<std::size_t>(*limit_text) : 0;
+  const std::size_t most = core_.options.limits.list_items_max;
+  if (most != 0 && (limit == 0 || limit > most)) limit = most;
+  const std::string version(call.query.get("resourceVersion"));
+  const std::string match(call.query.get("resourceVersionMatch"));
+  const std::string token(call.query.get("continue"));
+
+  std::vector<StatusCause> causes;
+  const auto forbid = [&](std::string why) {
+    causes.push_back({"FieldValueForbidden", "Forbidden: " + std::move(why), "resourceVersionMatch"});
+  };
+  if (call.query.find("sendInitialEvents")) {
+    causes.push_back({"FieldValueForbidden", "Forbidden: sendInitialEvents is forbidden for list", "sendInitialEvents"});
+  }
+  if (!match.empty()) {
+    if (version.empty()) forbid("resourceVersionMatch is forbidden unless resourceVersion is provided");
+    if (!token.empty()) forbid("resourceVersionMatch is forbidden when continue is provided");
+    if (match != "Exact" && match != "NotOlderThan") {
+      causes.push_back({"FieldValueNotSupported",
+                        "Unsupported value: " + in_quotes(match) + ": supported values: \"Exact\", \"NotOlderThan\", \"\"",
+                        "resourceVersionMatch"});
+    }
+    if (match == "Exact" && version == "0") forbid("resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"");
+  }
+  if (!causes.empty()) return bad_list_options(std::move(causes));
+
+  store::Revision asked = 0;
+  if (!version.empty()) {
+    std::uint64_t value = 0;
+    const auto parsed = std::from_chars(version.data(), version.data() + version.size(), value);
+    if (parsed.ec != std::errc() || parsed.ptr != version.data() + version.size()) {
+      return bad_request("invalid resource version: resourceVersion: Invalid value: " + in_quotes(version) +
+                         ": strconv.ParseUint: parsing " + in_quotes(version) + ": invalid syntax");
+    }
+    asked = static_cast<store::Revision>(value);
+  }
+  if (asked > core_.store.revision()) {
+    ApiStatus status;
+    status.code = 504;
+    status.reason = "Timeout";
+    status.message = "Timeout: Too large resource version: " + version + ", current: " + std::to_string(core_.store.revision());
+    status.causes = {{"ResourceVersionTooLarge", "Too large resource version", ""}};
+    status.retry_after_seconds = 1;
+    status.details = true;
+    return status;
+  }
+
+  store::ListOptions options;
+  options.prefix = kind.storage_prefix();
+  if (kind.resource().namespaced && !call.info.ns.empty()) options.prefix += call.info.ns + "/";
+  const std::size_t prefix_size = options.prefix.size();
+  if (!token.empty()) {
+    TRY(Continue from, parse_continue(token));
+    if (!version.empty() && version != "0") return bad_request("specifying resource version is not allowed when using continue");
+    options.at = from.revision;
+    options.start_after = options.prefix + from.start;
+  } else if (asked > 0 && (match == "Exact" || (match.empty() && limit > 0))) {
+    options.at = asked;
+  }
+  if (asked == 0 && version == "0" && match.empty()) limit = 0;  // "any" is answered whole, as a watch cache does
+
+  Selected out;
+  store::Page page;
+  // With a selector a page of the store may hold too few that match: go on until the client's page is full.
+  for (;;) {
+    options.limit = limit == 0 ? 0 : selection.empty() ? limit : std::max<std::size_t>(limit, 500);
+    auto read = core_.store.list(options);
+    if (!read.ok()) {
+      if (read.error().code() == Code::kGone) {
+        return expired(token.empty()
+                           ? "The resourceVersion for the provided list is too old."
+                           : "The provided continue parameter is too old to display a consistent list result. You must start "
+                             "a new list without the continue parameter.");
+      }
+      return store_failure(read.error());
+    }
+    page = std::move(read).value();
+    std::string last;
+    bool full = false;
+    for (std::size_t i = 0; i < page.entries.size(); ++i) {
+      const store::Entry& entry = page.entries[i];
+      last = entry.key;
+      TRY(Json object, Objects::decode(kind, entry));
+      if (!selection.matches(kind, object)) continue;
+      out.objects.push_back(std::move(object));
+      if (limit != 0 && out.objects.size() == limit) {
+        full = true;
+        page.more = page.more || i + 1 < page.entries.size();
+        break;
+      }
+    }
+    options.at = page.revision;
+    options.start_after = last;
+    if (full || !page.more) break;
+  }
+  out.metadata = Json::object({{"resourceVersion", std::to_string(page.revision)}});
+  if (page.more && limit != 0) {
+    out.metadata.set("continue", continue_token(page.revision, std::string_view(options.start_after).substr(prefix_size)));
+    if (selection.empty() && page.remaining > 0) out.metadata.set("remainingItemCount", page.remaining);
+  }
+  return out;
+}
+
+Dialect::Reply Dialect::list(Call& call) {
+  TRY(Selected selected, select(call));
+  call.how.now = core_.clock.wall();
+  TRY(Json shown, present_list(*call.kind, std::move(selected.objects), std::move(selected.metadata), call.how));
+  return answer(call, 200, shown);
+}
+
+Dialect::Reply Dialect::watch(Call& call) {
+  std::vector<StatusCause> causes;
+  const std::string match(call.query.get("resourceVersionMatch"));
+  const bool initial = call.query.find("sendInitialEvents").has_value();
+  if (!match.empty() && !initial) {
+    causes.push_back({"FieldValueForbidden",
+                      "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                      "resourceVersionMatch"});
+  }
+  if (initial) {
+    if (match != "NotOlderThan") {
+      causes.push_back({"FieldValueForbidden", "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                        "resourceVersionMatch"});
+    }
+    causes.push_back({"FieldValueForbidden",
+                      "Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
+                      "sendInitialEvents"});
+  }
+  TRY(const std::optional<std::int64_t> timeout, number(call.query, "timeoutSeconds"));
+  if (!causes.empty()) return bad_list_options(std::move(causes));
+  TRY(Selection selection, Selection::parse(call.query, *call.kind));
+  if (!call.info.name.empty()) selection.narrow_to_name(call.info.name);
+  WatchRequest request{.kind = call.kind,
+                       .ns = call.info.ns,
+                       .selection = std::move(selection),
+                       .how = call.how,
+                       .resource_version = std::string(call.query.get("resourceVersion")),
+                       .bookmarks = truthy(call.query.find("allowWatchBookmarks")),
+                       .timeout = std::chrono::seconds(std::clamp<std::int64_t>(timeout.value_or(0), 0, 86400)),
+                       .who = call.who};
+  request.how.output.format = Output::Format::kJson;
+  net::Response response;
+  TRY(response.stream, open_watch(core_, std::move(request)));
+  response.headers.add("Content-Type", "application/json");
+  response.headers.add("Cache-Control", "no-cache, private");
+  return response;
+}
+
+Dialect::Reply Dialect::create(Call& call) {
+  constexpr std::string_view kOptions = "CreateOptions";
+  TRY(const DryRun dry_run, parse_dry_run(call.query, kOptions));
+  TRY(const Validation validation, parse_validation(call.query, kOptions));
+  TRY_VOID(check_field_manager(call.query, kOptions));
+  TRY(Json object, read_object(call.http, *call.kind, core_.options.limits, validation, &call.warnings));
+  const std::string& ns = namespace_of(object);
+  if (call.kind->resource().namespaced && !ns.empty() && ns != call.info.ns) {
+    return bad_request("the namespace of the provided object does not match the namespace sent on the request");
+  }
+  TRY_VOID(authorize_object(call, object));
+  TRY(Json made, objects_.create(*call.kind, call.info.ns, std::move(object), write_options(call, dry_run)));
+  return answer_object(call, 201, std::move(made));
+}
+
+namespace {
+
+Outcome<void> check_names(const RequestInfo& info, const Kind& kind, const Json& object) {
+  const std::string& name = name_of(object);
+  if (name.empty()) {
+    return bad_request("the name of the object (" + info.name + " based on URL) was undeterminable: name must be provided");
+  }
+  if (name != info.name) {
+    return bad_request("the name of the object (" + name + ") does not match the name on the URL (" + info.name + ")");
+  }
+  const std::string& ns = namespace_of(object);
+  if (kind.resource().namespaced && !ns.empty() && ns != info.ns) {
+    return bad_request("the namespace of the provided object does not match the namespace sent on the request");
+  }
+  return {};
+}
+
+}  // namespace
+
+Dialect::Reply Dialect::update(Call& call, Part part) {
+  constexpr std::string_view kOptions = "UpdateOptions";
+  TRY(const DryRun dry_run, parse_dry_run(call.query, kOptions));
+  TRY(const Validation validation, parse_validation(call.query, kOptions));
+  TRY_VOID(check_field_manager(call.query, kOptions));
+  TRY(Json object, read_object(call.http, *call.kind, core_.options.limits, validation, &call.warnings));
+  TRY_VOID(check_names(call.info, *call.kind, object));
+  bool created = false;
+  Objects::UpdateOptions options;
+  static_cast<WriteOptions&>(options) = write_options(call, dry_run);
+  options.part = part;
+  options.replaces = true;
+  options.created = &created;
+  TRY(Json written, objects_.update(
+                        *call.kind, call.info.ns, call.info.name, [&](const Json&) -> Outcome<Json> { return object; }, options));
+  return answer_object(call, created ? 201 : 200, std::move(written));
+}
+
+Dialect::Reply Dialect::patch(Call& call, Part part) {
+  constexpr std::string_view kOptions = "PatchOptions";
+  TRY(const DryRun dry_run, parse_dry_run(call.query, kOptions));
+  TRY(const Validation validation, parse_validation(call.query, kOptions));
+  TRY_VOID(check_field_manager(call.query, kOptions));
+  TRY(const Patch patch, Patch::read(call.http, *call.kind, core_.options.limits));
+  Objects::UpdateOptions options;
+  static_cast<WriteOptions&>(options) = write_options(call, dry_run);
+  options.part = part;
+  const std::size_t warnings_before = call.warnings.size();
+  const auto change = [&](const Json& old) -> Outcome<Json> {
+    call.warnings.resize(warnings_before);  // a second attempt warns anew
+    TRY(Json patched, patch.apply(*call.kind, old));
+    TRY(Json object, accept_patched(std::move(patched), *call.kind, validation, patch.duplicates(), &call.warnings));
+    TRY_VOID(check_names(call.info, *call.kind, object));
+    return object;
+  };
+  TRY(Json written, objects_.update(*call.kind, call.info.ns, call.info.name, change, options));
+  return answer_object(call, 200, std::move(written));
+}
+
+Dialect::Reply Dialect::remove(Call& call) {
+  DryRun dry_run = DryRun::kNo;
+  TRY(DeleteOptions deletion, read_delete_options(call.http, call.query, core_.options.limits, dry_run));
+  if (call.kind->info().orphan_dependents_by_default && deletion.propagation.empty() && !deletion.propagation_from_legacy) {
+    call.warnings.push_back(
+        "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+        "propagationPolicy=Orphan to suppress this warning");
+  }
+  TRY(Deleted deleted, objects_.remove(*call.kind, call.info.ns, call.info.name, deletion, write_options(call, dry_run)));
+  if (deleted.gone && !call.kind->info().delete_returns_object)
+    return answer(call, 200, success(call.kind->resource(), deleted.object));
+  return answer_object(call, 200, std::move(deleted.object));
+}
+
+Dialect::Reply Dialect::remove_collection(Call& call) {
+  DryRun dry_run = DryRun::kNo;
+  TRY(const DeleteOptions deletion, read_delete_options(call.http, call.query, core_.options.limits, dry_run));
+  TRY(Selected selected, select(call));
+  for (const Json& object : selected.objects) {
+    auto deleted = objects_.remove(*call.kind, namespace_of(object), name_of(object), deletion, write_options(call, dry_run));
+    if (!deleted.ok() && deleted.error().code != 404) return std::move(deleted).error();
+  }
+  call.how.now = core_.clock.wall();
+  TRY(Json shown, present_list(*call.kind, std::move(selected.objects), std::move(selected.metadata), call.how));
+  return answer(call, 200, shown);
+}
+
+}  // namespace varda::apiserver

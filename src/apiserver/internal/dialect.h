@@ -1,0 +1,86 @@
+// The dialect: HTTP requests to operations on objects, and their outcomes back to HTTP.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apiserver/internal/body.h"
+#include "apiserver/internal/core.h"
+#include "apiserver/internal/negotiation.h"
+#include "apiserver/internal/objects.h"
+#include "apiserver/internal/present.h"
+#include "apiserver/internal/request_info.h"
+#include "net/http.h"
+#include "net/url.h"
+
+namespace varda::apiserver {
+
+/// One request on its way.
+struct Call {
+  const net::Request& http;
+  Identity who;
+  RequestInfo info;
+  net::Query query;
+  Attributes attributes;
+  KindPtr kind;  // of kResource requests
+  std::shared_ptr<const KindSet> kinds;
+  Presentation how;
+  std::vector<std::string> warnings;
+};
+
+/// Thread-safe.
+class Dialect {
+ public:
+  Dialect(Core& core, Objects& objects) : core_(core), objects_(objects) {}
+
+  /// `identity` absent: the request is authenticated.
+  net::Response serve(const net::Request& request, const std::optional<Identity>& identity);
+
+ private:
+  using Reply = Outcome<net::Response>;
+
+  Reply route(Call& call);
+  Reply serve_resource(Call& call);
+  Outcome<void> authorize(Call& call) const;
+  Outcome<void> authorize_object(const Call& call, const Json& object) const;
+
+  // objects and collections (dialect.cc)
+  Reply get(Call& call);
+  Reply list(Call& call);
+  Reply watch(Call& call);
+  Reply create(Call& call);
+  Reply update(Call& call, Part part);
+  Reply patch(Call& call, Part part);
+  Reply remove(Call& call);
+  Reply remove_collection(Call& call);
+  // subresources (subresources.cc)
+  Reply subresource(Call& call);
+  Reply scale(Call& call);
+  Reply bind(Call& call);
+  Reply evict(Call& call);
+  Reply log(Call& call);
+  Reply finalize(Call& call);
+  // everything that is no object (discovery.cc)
+  Reply other(Call& call);
+  Reply discovery(Call& call);
+
+  net::Response answer(const Call& call, int status, const Json& body) const;
+  net::Response failure(const net::Request& request, const ApiStatus& status, const std::vector<std::string>& warnings) const;
+  Reply answer_object(Call& call, int status, Json object) const;
+
+  struct Selected {
+    std::vector<Json> objects;
+    Json metadata;
+  };
+  Outcome<Selected> select(Call& call) const;
+  WriteOptions write_options(Call& call, DryRun dry_run) const { return {.dry_run = dry_run, .warnings = &call.warnings}; }
+
+  Core& core_;
+  Objects& objects_;
+};
+
+/// Text answers: "ok", "404 page not found".
+net::Response text_response(int status, std::string text);
+
+}  // namespace varda::apiserver

@@ -1,0 +1,317 @@
+#include "apiserver/internal/objects.h"
+
+#include <charconv>
+#include <mutex>
+
+#include "apiserver/internal/admission.h"
+#include "apiserver/internal/metadata.h"
+
+namespace varda::apiserver {
+
+namespace {
+
+// Attempts of a write without a resourceVersion before others are believed to be always faster.
+constexpr int kAttempts = 50;
+
+std::string without_version(const Json& object) {
+  Json copy = object;
+  copy["metadata"].erase("resourceVersion");
+  return codec::write_json(copy);
+}
+
+bool same_but_version(const Json& a, const Json& b) {
+  if (a == b) return true;
+  Json x = a;
+  Json y = b;
+  x["metadata"].erase("resourceVersion");
+  y["metadata"].erase("resourceVersion");
+  return x == y;
+}
+
+Outcome<std::optional<store::Revision>> version_of(const Json& object) {
+  const std::string& text = object.at("metadata/resourceVersion").as_string();
+  if (text.empty()) return std::optional<store::Revision>();
+  std::uint64_t value = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) {
+    return internal("strconv.ParseUint: parsing " + in_quotes(text) + ": invalid syntax");
+  }
+  if (value == 0) return std::optional<store::Revision>();
+  return std::optional<store::Revision>(static_cast<store::Revision>(value));
+}
+
+void add(std::vector<std::string>* to, std::vector<std::string> what) {
+  if (to != nullptr) to->insert(to->end(), std::make_move_iterator(what.begin()), std::make_move_iterator(what.end()));
+}
+
+// Seconds a deletion waits: a pod on a node ends its processes first.
+std::int64_t grace_of(const Kind& kind, const Json& object, const DeleteOptions& deletion) {
+  if (!is_pod(kind.resource())) return 0;
+  const std::string& phase = object.at("status/phase").as_string();
+  if (object.at("spec/nodeName").as_string().empty() || phase == "Succeeded" || phase == "Failed") return 0;
+  const std::int64_t wanted = deletion.grace_seconds.value_or(object.at("spec/terminationGracePeriodSeconds").as_integer(30));
+  return wanted < 0 ? 1 : wanted;
+}
+
+}  // namespace
+
+std::string Objects::now() const { return meta::format_time(core_.clock.wall()); }
+
+Outcome<Json> Objects::decode(const Kind& kind, const store::Entry& entry) {
+  auto parsed = codec::parse_json(*entry.value, {.depth_max = 1000});
+  if (!parsed.ok()) return internal("the stored object " + entry.key + " is unreadable: " + parsed.error().message());
+  Json object = std::move(parsed).value();
+  kind.from_storage(object);
+  object["metadata"].set("resourceVersion", std::to_string(entry.modified));
+  return object;
+}
+
+Outcome<Json> Objects::get(const Kind& kind, std::string_view ns, std::string_view name) const {
+  auto entry = core_.store.get(kind.storage_key(ns, name));
+  if (!entry.ok()) return store_failure(entry.error());
+  if (!*entry) return not_found(kind.resource(), name);
+  return decode(kind, **entry);
+}
+
+Outcome<void> Objects::written(const Kind& kind) {
+  if (!is_crd(kind.resource())) return {};
+  if (auto refreshed = core_.registry.refresh(); !refreshed.ok()) return store_failure(refreshed.error());
+  return {};
+}
+
+Outcome<Json> Objects::commit_put(const Kind& kind, std::string key, Json object, std::optional<store::Revision> expected,
+                                  bool& raced, const WriteOptions& options) {
+  raced = false;
+  if (options.dry_run == DryRun::kYes) return object;
+  std::string text = without_version(object);
+  auto revision = core_.store.put(std::move(key), std::move(text), expected);
+  if (!revision.ok()) {
+    raced = revision.error().code() == Code::kConflict;
+    return raced ? modified_conflict(kind.resource(), name_of(object)) : store_failure(revision.error());
+  }
+  object["metadata"].set("resourceVersion", std::to_string(*revision));
+  TRY_VOID(written(kind));
+  return object;
+}
+
+Outcome<void> Objects::admit(const Kind& kind, std::string_view ns, Json& object) const {
+  if (!kind.resource().namespaced) return {};
+  auto entry = core_.store.get("/registry/core/namespaces/" + std::string(ns));
+  if (!entry.ok()) return store_failure(entry.error());
+  static const meta::Resource kNamespaces{"", "v1", "Namespace", "namespaces", false};
+  if (!*entry) return not_found(kNamespaces, ns);
+  auto space = codec::parse_json(*(*entry)->value);
+  if (!space.ok()) return internal("the stored namespace is unreadable");
+  if (deleting(*space)) {
+    ApiStatus status =
+        forbidden(kind.resource(), name_of(object),
+                  "unable to create new content in namespace " + std::string(ns) + " because it is being terminated");
+    status.causes.push_back(
+        {"NamespaceTerminating", "namespace " + std::string(ns) + " is being terminated", "metadata.namespace"});
+    return status;
+  }
+  return {};
+}
+
+Outcome<Json> Objects::create(const Kind& kind, std::string_view ns, Json object, const WriteOptions& options) {
+  const std::string& version = object.at("metadata/resourceVersion").as_string();
+  if (!version.empty() && version != "0") return bad_request("resourceVersion should not be set on objects to be created");
+  const std::string wanted_generation = object.at("metadata/generateName").as_string();
+  const bool generated = name_of(object).empty() && !wanted_generation.empty();
+  fill_new_metadata(object, kind.resource(), ns, now(), core_.rng);
+
+  std::shared_lock namespaces(core_.namespaces, std::defer_lock);
+  if (kind.resource().namespaced) namespaces.lock();
+  TRY_VOID(admit(kind, ns, object));
+
+  add(options.warnings, tidy_metadata(kind, object));
+  kind.prepare_create(object);
+  kind.apply_defaults(object);
+  fill_at_creation(kind, object);
+  std::vector<StatusCause> causes = validate_metadata(kind, object);
+  for (StatusCause& cause : kind.validate_create(object)) causes.push_back(std::move(cause));
+  if (!causes.empty()) return invalid(kind.resource().group, kind.resource().kind, name_of(object), std::move(causes));
+  add(options.warnings, kind.warnings(object));
+
+  std::optional<MutexLock> services;
+  if (is_service(kind.resource())) {
+    services.emplace(core_.services);
+    TRY_VOID(allocate_service(core_, kind, object, nullptr));
+  }
+  const std::string key = kind.storage_key(namespace_of(object), name_of(object));
+  for (int attempt = 0;; ++attempt) {
+    bool raced = false;
+    if (options.dry_run == DryRun::kYes) {
+      auto present = core_.store.get(key);
+      if (!present.ok()) return store_failure(present.error());
+      raced = present->has_value();
+    }
+    Outcome<Json> made = raced ? Outcome<Json>(ApiStatus()) : commit_put(kind, key, object, store::Revision{0}, raced, options);
+    if (!raced) return made;
+    if (generated && attempt < 8) {
+      object["metadata"].set("name", wanted_generation.substr(0, 58) + core_.rng.name_suffix(5));
+      return create(kind, ns, std::move(object), options);
+    }
+    const Outcome<Json> present = get(kind, ns, name_of(object));
+    return already_exists(kind.resource(), name_of(object), present.ok() && deleting(present.value()));
+  }
+}
+
+Outcome<Json> Objects::update(const Kind& kind, std::string_view ns, std::string_view name, const Change& change,
+                              const UpdateOptions& options) {
+  const meta::Resource& resource = kind.resource();
+  const std::string key = kind.storage_key(ns, name);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    auto entry = core_.store.get(key);
+    if (!entry.ok()) return store_failure(entry.error());
+    if (!*entry) {
+      if (!options.replaces || !kind.info().create_on_update || options.part != Part::kWhole) return not_found(resource, name);
+      TRY(Json fresh, change(nullptr));
+      fresh["metadata"].erase("resourceVersion");
+      if (options.created != nullptr) *options.created = true;
+      return create(kind, ns, std::move(fresh), options);
+    }
+    const store::Revision present = (*entry)->modified;
+    TRY(const Json old, decode(kind, **entry));
+    TRY(Json object, change(old));
+
+    TRY(const std::optional<store::Revision> wanted, version_of(object));
+    if (!wanted && options.replaces && !kind.info().unconditional_update) {
+      return invalid(resource.group, resource.group_resource().substr(0, resource.plural.size()), name,
+                     {{"FieldValueInvalid", "Invalid value: 0x0: must be specified for an update", "metadata.resourceVersion"}});
+    }
+    const std::string& uid = uid_of(object);
+    if (!uid.empty() && uid != uid_of(old)) {
+      return conflict(resource, name, "Precondition failed: UID in precondition: " + uid + ", UID in object meta: " + uid_of(old));
+    }
+    if (wanted && *wanted != present) return modified_conflict(resource, name);
+
+    keep_metadata(object, old);
+    object["metadata"].set("resourceVersion", std::to_string(present));
+    std::vector<std::string> warnings = tidy_metadata(kind, object);
+    std::vector<StatusCause> causes;
+    if (!options.binding) {
+      kind.apply_defaults(object);
+      kind.prepare_update(object, old, options.part);
+      fill_at_update(kind, object, old);
+      causes = validate_metadata_update(kind, object, old);
+      for (StatusCause& cause : kind.validate_update(object, old, options.part)) causes.push_back(std::move(cause));
+    }
+    if (!causes.empty()) return invalid(resource.group, resource.kind, name, std::move(causes));
+    for (std::string& warning : kind.warnings(object)) warnings.push_back(std::move(warning));
+
+    std::optional<MutexLock> services;
+    if (is_service(resource) && options.part == Part::kWhole) {
+      services.emplace(core_.services);
+      TRY_VOID(allocate_service(core_, kind, object, &old));
+    }
+    if (same_but_version(object, old)) {
+      add(options.warnings, std::move(warnings));
+      return old;
+    }
+    // The last finalizer of an object that waits to go: now it goes.
+    if (deleting(object) && !has_finalizers(object) && object.at("metadata/deletionGracePeriodSeconds").as_integer() == 0 &&
+        !waits_for_controller(kind, object)) {
+      if (options.dry_run == DryRun::kYes) return object;
+      auto removed = core_.store.remove(key, present);
+      if (!removed.ok()) {
+        if (removed.error().code() != Code::kConflict) return store_failure(removed.error());
+        if (wanted) return modified_conflict(resource, name);
+        continue;
+      }
+      TRY_VOID(written(kind));
+      add(options.warnings, std::move(warnings));
+      return object;
+    }
+    bool raced = false;
+    Outcome<Json> result = commit_put(kind, key, std::move(object), present, raced, options);
+    if (raced && !(wanted && options.replaces)) continue;
+    add(options.warnings, std::move(warnings));
+    return result;
+  }
+  return modified_conflict(resource, name);
+}
+
+Outcome<Deleted> Objects::remove(const Kind& kind, std::string_view ns, std::string_view name, const DeleteOptions& deletion,
+                                 const WriteOptions& options) {
+  const meta::Resource& resource = kind.resource();
+  const std::string key = kind.storage_key(ns, name);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    auto entry = core_.store.get(key);
+    if (!entry.ok()) return store_failure(entry.error());
+    if (!*entry) return not_found(resource, name);
+    const store::Revision present = (*entry)->modified;
+    TRY(Json object, decode(kind, **entry));
+
+    meta::Resource by_kind = resource;  // preconditions name the kind, not the resource
+    by_kind.plural = resource.kind;
+    if (deletion.uid && *deletion.uid != uid_of(object)) {
+      return conflict(by_kind, name,
+                      "the UID in the precondition (" + *deletion.uid + ") does not match the UID in record (" + uid_of(object) +
+                          "). The object might have been deleted and then recreated");
+    }
+    if (deletion.resource_version && *deletion.resource_version != std::to_string(present)) {
+      return conflict(by_kind, name,
+                      "the ResourceVersion in the precondition (" + *deletion.resource_version +
+                          ") does not match the ResourceVersion in record (" + std::to_string(present) +
+                          "). The object might have been modified");
+    }
+    const Json before = object;
+    const bool was_deleting = deleting(object);
+    if (is_namespace(resource) && was_deleting) {
+      return conflict(resource, name,
+                      "The system is ensuring all content is removed from this namespace.  Upon completion, this namespace will "
+                      "automatically be purged by the system.");
+    }
+
+    std::string propagation = deletion.propagation;
+    if (propagation.empty() && kind.info().orphan_dependents_by_default) propagation = "Orphan";
+    if (!propagation.empty()) {
+      if (propagation == "Orphan") {
+        add_finalizer(object, "orphan");
+        remove_finalizer(object, "foregroundDeletion");
+      } else if (propagation == "Foreground") {
+        add_finalizer(object, "foregroundDeletion");
+        remove_finalizer(object, "orphan");
+      } else {
+        remove_finalizer(object, "orphan");
+        remove_finalizer(object, "foregroundDeletion");
+      }
+    }
+    begin_deletion(kind, object);
+
+    std::int64_t grace = grace_of(kind, object, deletion);
+    Json& metadata = object["metadata"];
+    if (was_deleting) {
+      const std::int64_t running = metadata["deletionGracePeriodSeconds"].as_integer();
+      if (!deletion.grace_seconds || grace > running) grace = running;  // a deletion can only become faster
+    }
+    if (!was_deleting || grace != metadata["deletionGracePeriodSeconds"].as_integer()) {
+      metadata.set("deletionTimestamp", meta::format_time(core_.clock.wall() + std::chrono::seconds(grace)));
+      if (!is_namespace(resource)) metadata.set("deletionGracePeriodSeconds", grace);
+      if (!was_deleting && metadata.contains("generation")) metadata.set("generation", metadata["generation"].as_integer() + 1);
+    }
+
+    const bool stays = has_finalizers(object) || grace > 0 || waits_for_controller(kind, object);
+    if (options.dry_run == DryRun::kYes) return Deleted{std::move(object), !stays};
+    if (stays) {
+      if (same_but_version(object, before)) return Deleted{before, false};
+      bool raced = false;
+      Outcome<Json> put = commit_put(kind, key, std::move(object), present, raced, options);
+      if (raced && !deletion.resource_version) continue;
+      TRY(Json now_there, std::move(put));
+      return Deleted{std::move(now_there), false};
+    }
+    auto removed = core_.store.remove(key, present);
+    if (!removed.ok()) {
+      if (removed.error().code() == Code::kConflict) continue;
+      return store_failure(removed.error());
+    }
+    TRY_VOID(written(kind));
+    object["metadata"].set("resourceVersion", std::to_string(*removed));
+    return Deleted{std::move(object), true};
+  }
+  return modified_conflict(resource, name);
+}
+
+}  // namespace varda::apiserver

@@ -1,0 +1,51 @@
+#include "apiserver/internal/selection.h"
+
+#include <algorithm>
+
+#include "apiserver/internal/metadata.h"
+
+namespace varda::apiserver {
+
+Outcome<Selection> Selection::parse(const net::Query& query, const Kind& kind) {
+  Selection out;
+  if (const auto text = query.find("labelSelector"); text && !text->empty()) {
+    auto labels = meta::LabelSelector::parse(*text);
+    if (!labels.ok()) return bad_request("unable to parse requirement: " + labels.error().message());
+    out.labels_ = std::move(labels).value();
+  }
+  if (const auto text = query.find("fieldSelector"); text && !text->empty()) {
+    auto fields = meta::FieldSelector::parse(*text);
+    if (!fields.ok()) return bad_request(fields.error().message());
+    out.fields_ = std::move(fields).value();
+  }
+  for (const auto& term : out.fields_.terms()) {
+    if (term.field == "metadata.name") continue;
+    if (term.field == "metadata.namespace" && kind.resource().namespaced) continue;
+    const auto& offered = kind.selectable_fields();
+    if (std::find(offered.begin(), offered.end(), term.field) != offered.end()) continue;
+    // Two wordings, as clients see them: kinds without fields of their own name the ones there are.
+    if (!kind.info().custom && offered.empty()) {
+      return bad_request(in_quotes(term.field) + " is not a known field selector: only \"metadata.name\", \"metadata.namespace\"");
+    }
+    return bad_request("field label not supported: " + term.field);
+  }
+  return out;
+}
+
+std::optional<std::string> Selection::name() const {
+  if (!only_name_.empty()) return only_name_;
+  return fields_.exact("metadata.name");
+}
+
+bool Selection::matches(const Kind& kind, const Json& object) const {
+  if (!only_name_.empty() && name_of(object) != only_name_) return false;
+  if (!labels_.empty() && !labels_.matches_labels(object.at("metadata/labels"))) return false;
+  if (fields_.empty()) return true;
+  return fields_.matches([&](std::string_view field) -> std::string {
+    if (field == "metadata.name") return name_of(object);
+    if (field == "metadata.namespace") return namespace_of(object);
+    return kind.field(object, field);
+  });
+}
+
+}  // namespace varda::apiserver

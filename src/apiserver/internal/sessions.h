@@ -1,0 +1,50 @@
+// Sessions: counts the open watches, of all and of each identity, and tells the observer about first and last ones.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "apiserver/identity.h"
+#include "apiserver/internal/timers.h"
+
+namespace varda::apiserver {
+
+/// Thread-safe; outlives its handles.
+class Sessions {
+ public:
+  Sessions(SessionObserver* observer, std::size_t watches_max) : observer_(observer), watches_max_(watches_max) {}
+
+  /// One open watch; its end closes it.
+  class Handle {
+   public:
+    Handle(Sessions& sessions, Identity who) : sessions_(sessions), who_(std::move(who)) {}
+    ~Handle() { sessions_.close(who_); }
+    Handle(const Handle&) = delete;
+    Handle& operator=(const Handle&) = delete;
+
+   private:
+    Sessions& sessions_;
+    Identity who_;
+  };
+  /// Null: there are too many.
+  std::unique_ptr<Handle> open(const Identity& who);
+  /// `cell` is woken by wake_all() while it exists: streams see that the server stops.
+  void on_stop(const std::shared_ptr<WakeCell>& cell);
+  void wake_all();
+
+ private:
+  void close(const Identity& who);
+
+  SessionObserver* observer_;
+  const std::size_t watches_max_;
+  std::mutex telling_;  // keeps what the observer hears in order; taken before mutex_
+  std::mutex mutex_;
+  std::map<std::string, std::size_t> open_;
+  std::size_t total_ = 0;
+  std::vector<std::weak_ptr<WakeCell>> cells_;
+};
+
+}  // namespace varda::apiserver

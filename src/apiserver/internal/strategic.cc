@@ -1,0 +1,219 @@
+#include "apiserver/internal/strategic.h"
+
+#include <algorithm>
+
+namespace varda::apiserver {
+
+namespace {
+
+constexpr std::string_view kSetOrder = "$setElementOrder/";
+constexpr std::string_view kDeleteFrom = "$deleteFromPrimitiveList/";
+
+std::string child(std::string_view path, std::string_view name) {
+  return path.empty() ? std::string(name) : std::string(path) + "." + std::string(name);
+}
+
+class Merger {
+ public:
+  explicit Merger(const Kind& kind) : kind_(kind) {}
+
+  Outcome<Json> merge_map(Json original, const Json& patch, const std::string& path) {
+    const std::string& directive = patch["$patch"].as_string();
+    if (directive == "replace") {
+      Json out = patch;
+      out.erase("$patch");
+      return strip(std::move(out));
+    }
+    if (directive == "delete") return Json::object();
+    if (patch.contains("$patch") && directive != "merge") return internal("Unknown patch type: " + directive);
+    if (!original.is_object()) original = Json::object();
+
+    if (const Json* keys = patch.find("$retainKeys")) {
+      TRY_VOID(check_retained(*keys, patch));
+      std::erase_if(original.object_members(), [&](const Json::Member& member) {
+        return std::none_of(keys->as_array().begin(), keys->as_array().end(),
+                            [&](const Json& key) { return key.as_string() == member.first; });
+      });
+    }
+    for (const auto& [name, value] : patch.as_object()) {
+      if (!name.starts_with(kDeleteFrom)) continue;
+      Json* list = original.find(std::string_view(name).substr(kDeleteFrom.size()));
+      if (list == nullptr || !list->is_array()) continue;
+      std::erase_if(list->array_items(), [&](const Json& item) {
+        return std::find(value.as_array().begin(), value.as_array().end(), item) != value.as_array().end();
+      });
+    }
+    for (const auto& [name, value] : patch.as_object()) {
+      if (name.starts_with("$")) continue;
+      if (value.is_null()) {
+        original.erase(name);
+        continue;
+      }
+      const std::string at = child(path, name);
+      const Json* present = original.find(name);
+      if (value.is_object()) {
+        const bool deletes = value["$patch"].as_string() == "delete";
+        TRY(Json merged, merge_map(present != nullptr ? *present : Json::object(), value, at));
+        if (deletes) {
+          original.erase(name);
+        } else {
+          original.set(name, std::move(merged));
+        }
+      } else if (value.is_array()) {
+        TRY(Json merged,
+            merge_list(present != nullptr ? *present : Json::array(), value, patch.find(std::string(kSetOrder) + name), at));
+        original.set(name, std::move(merged));
+      } else {
+        original.set(name, value);
+      }
+    }
+    // An order may also come without any item.
+    for (const auto& [name, value] : patch.as_object()) {
+      if (!name.starts_with(kSetOrder)) continue;
+      const std::string list_name = name.substr(kSetOrder.size());
+      if (patch.contains(list_name)) continue;
+      Json* list = original.find(list_name);
+      if (list == nullptr || !list->is_array()) continue;
+      const auto rule = rule_of(child(path, list_name));
+      if (rule) order(*list, value, rule->key);
+    }
+    return original;
+  }
+
+ private:
+  std::optional<ListMerge> rule_of(const std::string& path) const {
+    if (path == "metadata.finalizers") return ListMerge{.merge = true, .key = "", .retain_keys = false};
+    if (path == "metadata.ownerReferences") return ListMerge{.merge = true, .key = "uid", .retain_keys = false};
+    auto rule = kind_.list_merge(path);
+    if (!rule || !rule->merge) return std::nullopt;
+    return rule;
+  }
+
+  // Directives inside a value that is taken as it stands.
+  static Json strip(Json value) {
+    if (value.is_object()) {
+      std::erase_if(value.object_members(),
+                    [](const Json::Member& member) { return member.first.starts_with("$") || member.second.is_null(); });
+      for (auto& [name, item] : value.object_members()) item = strip(std::move(item));
+    } else if (value.is_array()) {
+      for (Json& item : value.array_items()) item = strip(std::move(item));
+    }
+    return value;
+  }
+
+  static Outcome<void> check_retained(const Json& keys, const Json& patch) {
+    for (const auto& [name, value] : patch.as_object()) {
+      if (name.starts_with("$") || value.is_null()) continue;
+      const auto& list = keys.as_array();
+      if (std::none_of(list.begin(), list.end(), [&](const Json& key) { return key.as_string() == name; })) {
+        return internal("$retainKeys and the map to be patched don't match: " + name + " is not retained");
+      }
+    }
+    return {};
+  }
+
+  Outcome<Json> merge_list(const Json& original, const Json& patch, const Json* wanted_order, const std::string& path) {
+    const auto rule = rule_of(path);
+    if (!rule) return strip(patch);
+    if (rule->key.empty()) {
+      Json out = original.is_array() ? original : Json::array();
+      for (const Json& item : patch.as_array()) {
+        const auto& have = std::as_const(out).as_array();
+        if (std::find(have.begin(), have.end(), item) == have.end()) out.push_back(item);
+      }
+      if (wanted_order != nullptr) order(out, *wanted_order, "");
+      return out;
+    }
+    const std::string& key = rule->key;
+    for (const Json& item : patch.as_array()) {
+      if (!item.is_object()) return internal("the items of " + path + " must be objects");
+      const std::string& directive = item["$patch"].as_string();
+      if (directive == "replace" && item.size() == 1) {
+        Json out = Json::array();
+        for (const Json& other : patch.as_array()) {
+          if (!other.contains("$patch")) out.push_back(strip(other));
+        }
+        return out;
+      }
+      if (!item.contains(key)) return internal("map: " + codec::write_json(item) + " does not contain declared merge key: " + key);
+    }
+    if (wanted_order != nullptr) TRY_VOID(check_order(patch, *wanted_order, key));
+    Json out = original.is_array() ? original : Json::array();
+    for (const Json& item : patch.as_array()) {
+      auto& items = out.array_items();
+      const auto same = [&](const Json& have) { return have[key] == item[key]; };
+      const std::string& directive = item["$patch"].as_string();
+      if (directive == "delete") {
+        std::erase_if(items, same);
+        continue;
+      }
+      if (item.contains("$patch") && directive != "merge" && directive != "replace") {
+        return internal("Unknown patch type: " + directive);
+      }
+      const auto present = std::find_if(items.begin(), items.end(), same);
+      TRY(Json merged, merge_map(present != items.end() ? *present : Json::object(), item, path));
+      if (present != items.end()) {
+        *present = std::move(merged);
+      } else {
+        items.push_back(std::move(merged));
+      }
+    }
+    if (wanted_order != nullptr) order(out, *wanted_order, key);
+    return out;
+  }
+
+  static const Json& key_of(const Json& item, const std::string& key) { return key.empty() ? item : item[key]; }
+
+  static Outcome<void> check_order(const Json& patch, const Json& wanted, const std::string& key) {
+    std::size_t at = 0;
+    const auto& list = wanted.as_array();
+    for (const Json& item : patch.as_array()) {
+      if (item["$patch"].as_string() == "delete") continue;
+      while (at < list.size() && !(key_of(list[at], key) == key_of(item, key))) ++at;
+      if (at++ >= list.size()) {
+        return internal("The order in patch list:\n" + codec::write_json(patch) + "\n doesn't match $setElementOrder list:\n" +
+                        codec::write_json(wanted) + "\n");
+      }
+    }
+    return {};
+  }
+
+  // Items named by the order stand in it; the others, which only the server has, keep their place relative to what stood before
+  // them.
+  static void order(Json& list, const Json& wanted, const std::string& key) {
+    const auto& sequence = wanted.as_array();
+    const auto rank = [&](const Json& item) {
+      for (std::size_t i = 0; i < sequence.size(); ++i) {
+        if (key_of(sequence[i], key) == key_of(item, key)) return i;
+      }
+      return sequence.size();
+    };
+    std::vector<Json> named;
+    std::vector<std::pair<std::size_t, Json>> others;  // with how many named ones stood before
+    for (Json& item : list.array_items()) {
+      if (rank(item) < sequence.size()) {
+        named.push_back(std::move(item));
+      } else {
+        others.emplace_back(named.size(), std::move(item));
+      }
+    }
+    std::stable_sort(named.begin(), named.end(), [&](const Json& a, const Json& b) { return rank(a) < rank(b); });
+    Json::Array out;
+    std::size_t next = 0;
+    for (std::size_t i = 0; i <= named.size(); ++i) {
+      while (next < others.size() && others[next].first == i) out.push_back(std::move(others[next++].second));
+      if (i < named.size()) out.push_back(std::move(named[i]));
+    }
+    list = Json(std::move(out));
+  }
+
+  const Kind& kind_;
+};
+
+}  // namespace
+
+Outcome<Json> apply_strategic_patch(const Json& object, const Json& patch, const Kind& kind) {
+  return Merger(kind).merge_map(object, patch, "");
+}
+
+}  // namespace varda::apiserver

@@ -1,0 +1,225 @@
+#include "apiserver/internal/watch_stream.h"
+
+#include <charconv>
+
+#include "apiserver/internal/objects.h"
+#include "base/log.h"
+
+namespace varda::apiserver {
+
+namespace {
+
+// A bookmark comes this long before the end, so that a client resumes from there instead of listing.
+constexpr auto kBookmarkBeforeEnd = std::chrono::seconds(2);
+// Bytes made ahead of the reader by one read().
+constexpr std::size_t kBatchBytes = 256 << 10;
+
+void append_error(std::string& out, const ApiStatus& status) {
+  out += "{\"type\":\"ERROR\",\"object\":";
+  codec::write_json(status.to_json(), out);
+  out += "}\n";
+}
+
+class WatchStream : public net::BodyStream {
+ public:
+  WatchStream(Core& core, WatchRequest request, std::unique_ptr<store::Watch> watch, std::unique_ptr<Sessions::Handle> session)
+      : core_(core), request_(std::move(request)), watch_(std::move(watch)), session_(std::move(session)) {
+    const SteadyTime now = system_clock().now();
+    end_ = now + request_.timeout;
+    next_bookmark_ = next_bookmark(now);
+  }
+
+  ~WatchStream() override {
+    cell_->clear();
+    watch_.reset();  // before the session: its end is told when no event can follow
+  }
+
+  /// What is there when the watch begins; before the first read().
+  void add_present(const Json& object) { append(pending_, "ADDED", object); }
+
+  void on_ready(std::function<void()> wake) override {
+    cell_->set(std::move(wake));
+    watch_->on_ready([cell = std::weak_ptr<WakeCell>(cell_)] {
+      if (const auto alive = cell.lock()) alive->call();
+    });
+    core_.timers.at(end_, cell_);
+    if (request_.bookmarks) core_.timers.at(next_bookmark_, cell_);
+    core_.sessions.on_stop(cell_);
+  }
+
+  std::optional<std::string> read() override {
+    if (ended_) {
+      if (pending_.empty()) return std::nullopt;
+      return std::exchange(pending_, {});
+    }
+    if (!pending_.empty()) return std::exchange(pending_, {});
+    std::string out;
+    while (out.size() < kBatchBytes) {
+      auto events = watch_->poll(core_.options.limits.watch_batch_events);
+      if (!events.ok()) {
+        ended_ = true;
+        if (events.error().code() == Code::kExhausted) {
+          append_error(out, expired("too old resource version: this watch was too slow and events were dropped"));
+        }
+        break;
+      }
+      if (events->empty()) break;
+      for (const store::Event& event : *events) translate(event, out);
+    }
+    const SteadyTime now = system_clock().now();
+    if (request_.bookmarks && now >= next_bookmark_) {
+      append_bookmark(out);
+      next_bookmark_ = next_bookmark(now);
+      core_.timers.at(next_bookmark_, cell_);
+    }
+    if (now >= end_ || core_.stopping) ended_ = true;
+    if (ended_ && out.empty()) return std::nullopt;
+    return out;
+  }
+
+ private:
+  SteadyTime next_bookmark(SteadyTime now) const {
+    const SteadyTime periodic = now + core_.options.limits.bookmark_period;
+    const SteadyTime last = end_ - kBookmarkBeforeEnd;
+    return last > now && last < periodic ? last : periodic;
+  }
+
+  Json shown(const Json& object) {
+    switch (request_.how.output.as) {
+      case Output::As::kTable: {
+        Presentation how = request_.how;
+        how.now = core_.clock.wall();
+        Json metadata = Json::object({{"resourceVersion", object.at("metadata/resourceVersion")}});
+        return make_table(*request_.kind, {object}, std::move(metadata), how, std::exchange(headers_, Headers::kWithout));
+      }
+      case Output::As::kPartial:
+      case Output::As::kPartialList:
+        return make_partial(object, request_.how.output.as_version);
+      case Output::As::kObject:
+        break;
+    }
+    return object;
+  }
+
+  void append(std::string& out, std::string_view type, const Json& object) {
+    out.append("{\"type\":\"").append(type).append("\",\"object\":");
+    codec::write_json(shown(object), out);
+    out += "}\n";
+  }
+
+  void append_bookmark(std::string& out) {
+    const meta::Resource& resource = request_.kind->resource();
+    const bool partial = request_.how.output.as != Output::As::kObject;
+    const Json object =
+        Json::object({{"kind", partial ? std::string("PartialObjectMetadata") : resource.kind},
+                      {"apiVersion", partial ? "meta.k8s.io/" + request_.how.output.as_version : resource.api_version()},
+                      {"metadata", Json::object({{"resourceVersion", std::to_string(watch_->progress())}})}});
+    out += "{\"type\":\"BOOKMARK\",\"object\":";
+    if (request_.how.output.as == Output::As::kTable) {
+      codec::write_json(make_table(*request_.kind, {}, object["metadata"], request_.how, Headers::kWithout), out);
+    } else {
+      codec::write_json(object, out);
+    }
+    out += "}\n";
+  }
+
+  // What a client with this selection sees of a change: entering is ADDED, leaving is DELETED with the object as it was.
+  void translate(const store::Event& event, std::string& out) {
+    auto current = Objects::decode(*request_.kind, event.entry);
+    if (!current.ok()) {
+      log::error("watched object is unreadable", {{"name", event.entry.key}});
+      return;
+    }
+    if (event.type == store::EventType::kDelete) {
+      if (request_.selection.matches(*request_.kind, *current)) append(out, "DELETED", *current);
+      return;
+    }
+    const bool matches = request_.selection.matches(*request_.kind, *current);
+    bool matched = event.previous != nullptr;
+    std::optional<Json> before;
+    if (event.previous != nullptr && (!request_.selection.empty() || !matches)) {
+      store::Entry entry = event.entry;
+      entry.value = event.previous;
+      auto decoded = Objects::decode(*request_.kind, entry);  // keeps the new revision: that is what the client resumes from
+      if (decoded.ok()) {
+        before = std::move(decoded).value();
+        matched = request_.selection.matches(*request_.kind, *before);
+      }
+    }
+    if (matches) {
+      append(out, matched ? "MODIFIED" : "ADDED", *current);
+    } else if (matched && before) {
+      append(out, "DELETED", *before);
+    }
+  }
+
+  Core& core_;
+  WatchRequest request_;
+  std::shared_ptr<WakeCell> cell_ = std::make_shared<WakeCell>();
+  std::unique_ptr<store::Watch> watch_;
+  std::unique_ptr<Sessions::Handle> session_;
+  std::string pending_;
+  SteadyTime end_;
+  SteadyTime next_bookmark_;
+  Headers headers_ = Headers::kWith;
+  bool ended_ = false;
+};
+
+// A stream of one text.
+class TextStream : public net::BodyStream {
+ public:
+  explicit TextStream(std::string text) : text_(std::move(text)) {}
+  std::optional<std::string> read() override {
+    if (text_.empty()) return std::nullopt;
+    return std::exchange(text_, {});
+  }
+  void on_ready(std::function<void()>) override {}
+
+ private:
+  std::string text_;
+};
+
+}  // namespace
+
+Outcome<std::unique_ptr<net::BodyStream>> open_watch(Core& core, WatchRequest request) {
+  store::Revision after = 0;
+  const std::string& text = request.resource_version;
+  if (!text.empty()) {
+    std::uint64_t value = 0;
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) {
+      return internal("resourceVersion: Invalid value: " + in_quotes(text) + ": strconv.ParseUint: parsing " + in_quotes(text) +
+                      ": invalid syntax");
+    }
+    after = static_cast<store::Revision>(value);
+  }
+  auto session = core.sessions.open(request.who);
+  if (session == nullptr) return too_many_requests("too many watches are open; try again later");
+  if (request.timeout.count() <= 0) request.timeout = core.options.limits.watch_timeout;
+
+  std::string prefix = request.kind->storage_prefix();
+  if (request.kind->resource().namespaced && !request.ns.empty()) prefix += request.ns + "/";
+  std::vector<Json> present;
+  if (after == 0) {
+    auto page = core.store.list({.prefix = prefix});
+    if (!page.ok()) return store_failure(page.error());
+    after = page->revision;
+    for (const store::Entry& entry : page->entries) {
+      TRY(Json object, Objects::decode(*request.kind, entry));
+      if (request.selection.matches(*request.kind, object)) present.push_back(std::move(object));
+    }
+  }
+  auto watch = core.store.watch(prefix, after);
+  if (!watch.ok()) {
+    if (watch.error().code() != Code::kGone) return store_failure(watch.error());
+    std::string out;
+    append_error(out,
+                 expired("too old resource version: " + std::to_string(after) + " (" + std::to_string(core.store.oldest()) + ")"));
+    return std::unique_ptr<net::BodyStream>(std::make_unique<TextStream>(std::move(out)));
+  }
+  auto stream = std::make_unique<WatchStream>(core, std::move(request), std::move(watch).value(), std::move(session));
+  for (const Json& object : present) stream->add_present(object);
+  return std::unique_ptr<net::BodyStream>(std::move(stream));
+}
+
+}  // namespace varda::apiserver

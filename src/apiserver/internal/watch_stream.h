@@ -1,0 +1,29 @@
+// The body of a watch: events of the store, translated for one client.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "apiserver/internal/core.h"
+#include "apiserver/internal/present.h"
+#include "apiserver/internal/selection.h"
+#include "net/http.h"
+
+namespace varda::apiserver {
+
+struct WatchRequest {
+  KindPtr kind;
+  std::string ns;  // "": all
+  Selection selection;
+  Presentation how;
+  std::string resource_version;  // "": from now, with what is there first; "0" the same
+  bool bookmarks = false;
+  std::chrono::seconds timeout{0};  // 0: the server's
+  Identity who;
+};
+
+/// 500 for a resourceVersion that is no number; 429 when there are too many watches. A resourceVersion that is too old is a stream
+/// of one ERROR event.
+Outcome<std::unique_ptr<net::BodyStream>> open_watch(Core& core, WatchRequest request);
+
+}  // namespace varda::apiserver

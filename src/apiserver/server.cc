@@ -1,0 +1,80 @@
+#include "apiserver/server.h"
+
+#include "apiserver/internal/controllers.h"
+#include "apiserver/internal/core.h"
+#include "apiserver/internal/dialect.h"
+#include "apiserver/internal/objects.h"
+#include "net/server.h"
+
+namespace varda::apiserver {
+
+namespace {
+
+class EmbeddedServer : public Server {
+ public:
+  explicit EmbeddedServer(Options options)
+      : core_(std::move(options)), objects_(core_), dialect_(core_, objects_), controllers_(core_, objects_) {}
+
+  ~EmbeddedServer() override {
+    EmbeddedServer::stop();
+    pool_.reset();
+  }
+
+  Status open() {
+    TRY_VOID(core_.registry.refresh());
+    const KindPtr kind = core_.registry.kinds()->find("", "namespaces");
+    for (const char* name : {"default", "kube-system", "kube-public", "kube-node-lease"}) {
+      if (kind == nullptr) break;
+      TRY(const auto present, core_.store.get(kind->storage_key("", name)));
+      if (present) continue;
+      Json space = Json::object({{"kind", "Namespace"}, {"apiVersion", "v1"}, {"metadata", Json::object({{"name", name}})}});
+      auto made = objects_.create(*kind, "", std::move(space), {});
+      if (!made.ok() && made.error().code != 409) return made.error().to_error().context("namespace " + std::string(name));
+    }
+    if (core_.options.controllers) controllers_.start();
+    return {};
+  }
+
+  net::Handler handler() override { return inline_for(std::nullopt); }
+  net::Handler handler_as(Identity identity) override { return inline_for(std::move(identity)); }
+  net::Handler pool_handler() override {
+    MutexLock lock(mutex_);
+    if (pool_ == nullptr) {
+      pool_ = std::make_unique<net::HandlerPool>(net::HandlerPool::Options{.threads = core_.options.limits.handler_threads,
+                                                                           .queue_max = core_.options.limits.handler_queue_max});
+    }
+    return pool_->wrap([this](const net::Request& request) { return dialect_.serve(request, std::nullopt); });
+  }
+
+  void stop() override {
+    core_.stopping = true;
+    controllers_.stop();
+    core_.sessions.wake_all();
+  }
+
+  bool settle(const Context& ctx) override { return !core_.options.controllers || controllers_.settle(ctx); }
+
+ private:
+  net::Handler inline_for(std::optional<Identity> identity) {
+    return net::inline_handler(
+        [this, identity = std::move(identity)](const net::Request& request) { return dialect_.serve(request, identity); });
+  }
+
+  Core core_;
+  Objects objects_;
+  Dialect dialect_;
+  Controllers controllers_;
+  Mutex mutex_;
+  std::unique_ptr<net::HandlerPool> pool_ GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::create(Options options) {
+  if (options.store == nullptr) return Error(Code::kInvalid, "the API server needs a store");
+  auto server = std::make_unique<EmbeddedServer>(std::move(options));
+  TRY_VOID(server->open());
+  return std::unique_ptr<Server>(std::move(server));
+}
+
+}  // namespace varda::apiserver

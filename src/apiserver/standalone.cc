@@ -1,0 +1,60 @@
+#include "apiserver/standalone.h"
+
+#include "apiserver/bootstrap.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "net/server.h"
+
+namespace varda::apiserver {
+
+std::string url_of(const std::string& address) {
+  const std::size_t colon = address.rfind(':');
+  std::string host = address.substr(0, colon);
+  if (host == "0.0.0.0" || host.empty()) host = "127.0.0.1";
+  if (host == "[::]" || host == "::") host = "[::1]";
+  return "https://" + host + (colon == std::string::npos ? "" : address.substr(colon));
+}
+
+Status run_standalone(const Context& ctx, StandaloneOptions options) {
+  os::FileSystem& fs = os::real_file_system();
+  TRY_VOID(fs.make_directories(options.data_dir, 0755));
+  const std::string host = options.listen.substr(0, options.listen.rfind(':'));
+  TRY(const Credentials credentials,
+      load_or_create_credentials(fs, {.data_dir = options.data_dir, .nodes = {}, .hosts = {host == "0.0.0.0" ? "" : host}},
+                                 system_rng()));
+
+  metrics::Registry metrics;
+  store::Options store_options;
+  store_options.metrics = &metrics;
+  TRY(const auto store, store::open_sqlite(options.data_dir / "store.db", store_options));
+  const auto tokens = token_authenticator(credentials.tokens);
+  const auto rules = node_authorizer();
+  Server::Options server_options;
+  server_options.store = store.get();
+  server_options.authenticator = tokens.get();
+  server_options.authorizer = rules.get();
+  server_options.limits = options.limits;
+  server_options.metrics = &metrics;
+  TRY(const auto server, Server::create(std::move(server_options)));
+
+  net::Server::Options net_options;
+  net_options.listen = options.listen;
+  net_options.tls = credentials.tls;
+  net_options.io_threads = options.io_threads;
+  TRY(const auto front, net::Server::create(std::move(net_options), server->pool_handler()));
+
+  const std::string url = url_of(front->address());
+  const os::Path kubeconfig = options.data_dir / "kubeconfig";
+  TRY_VOID(write_kubeconfig(fs, kubeconfig, credentials, url, kAdmin));
+  log::info("API server is ready", {{"url", url}, {"kubeconfig", kubeconfig.string()}});
+  if (options.ready) options.ready(url, kubeconfig);
+
+  (void)ctx.sleep_until(SteadyTime::max());
+  log::info("API server stops");
+  front->drain();
+  server->stop();
+  front->stop(std::chrono::seconds(5));
+  return {};
+}
+
+}  // namespace varda::apiserver
