@@ -15,12 +15,12 @@ template <typename T>
 class Type;
 
 struct CoreCondition {
-  std::string type;
-  std::string status;  // True, False, Unknown
-  std::string reason;
-  std::string message;
-  std::string last_transition_time;
-  Json unknown;  // lastHeartbeatTime, lastProbeTime, lastUpdateTime
+  std::string type{};
+  std::string status{};  // True, False, Unknown
+  std::string reason{};
+  std::string message{};
+  std::string last_transition_time{};
+  Json unknown{};  // lastHeartbeatTime, lastProbeTime, lastUpdateTime
   static void describe(Type<CoreCondition>& t);
 };
 

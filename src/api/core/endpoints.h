@@ -18,18 +18,18 @@ template <typename T>
 class Type;
 
 struct EndpointAddress {
-  std::string ip;
-  std::string node_name;
-  Json target_ref;
-  Json unknown;
+  std::string ip{};
+  std::string node_name{};
+  Json target_ref{};
+  Json unknown{};
   static void describe(Type<EndpointAddress>& t);
 };
 
 struct EndpointPort {
-  std::string name;
+  std::string name{};
   std::int64_t port = 0;
-  std::string protocol;
-  Json unknown;
+  std::string protocol{};
+  Json unknown{};
   static void describe(Type<EndpointPort>& t);
 };
 

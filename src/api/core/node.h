@@ -17,18 +17,18 @@ template <typename T>
 class Type;
 
 struct Taint {
-  std::string key;
-  std::string value;
-  std::string effect;  // NoSchedule, PreferNoSchedule, NoExecute
-  std::string time_added;
-  Json unknown;
+  std::string key{};
+  std::string value{};
+  std::string effect{};  // NoSchedule, PreferNoSchedule, NoExecute
+  std::string time_added{};
+  Json unknown{};
   static void describe(Type<Taint>& t);
 };
 
 struct NodeAddress {
-  std::string type;  // InternalIP, ExternalIP, Hostname
-  std::string address;
-  Json unknown;
+  std::string type{};  // InternalIP, ExternalIP, Hostname
+  std::string address{};
+  Json unknown{};
   static void describe(Type<NodeAddress>& t);
 };
 

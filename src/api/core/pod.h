@@ -17,28 +17,28 @@ template <typename T>
 class Type;
 
 struct EnvVar {
-  std::string name;
-  std::string value;
-  Json value_from;  // {fieldRef: {fieldPath}} ...; null: value counts
-  Json unknown;
+  std::string name{};
+  std::string value{};
+  Json value_from{};  // {fieldRef: {fieldPath}} ...; null: value counts
+  Json unknown{};
   static void describe(Type<EnvVar>& t);
 };
 
 struct ContainerPort {
-  std::string name;
+  std::string name{};
   std::int64_t container_port = 0;
   std::int64_t host_port = 0;
-  std::string protocol;  // "" means TCP
-  Json unknown;
+  std::string protocol{};  // "" means TCP
+  Json unknown{};
   static void describe(Type<ContainerPort>& t);
 };
 
 struct VolumeMount {
-  std::string name;
-  std::string mount_path;
+  std::string name{};
+  std::string mount_path{};
   bool read_only = false;
-  std::string sub_path;
-  Json unknown;
+  std::string sub_path{};
+  Json unknown{};
   static void describe(Type<VolumeMount>& t);
 };
 
@@ -57,12 +57,12 @@ struct Container {
 };
 
 struct Toleration {
-  std::string key;
-  std::string op;  // Exists, Equal; "" means Equal
-  std::string value;
-  std::string effect;  // "" means every effect
-  std::optional<std::int64_t> toleration_seconds;
-  Json unknown;
+  std::string key{};
+  std::string op{};  // Exists, Equal; "" means Equal
+  std::string value{};
+  std::string effect{};  // "" means every effect
+  std::optional<std::int64_t> toleration_seconds{};
+  Json unknown{};
   static void describe(Type<Toleration>& t);
 };
 

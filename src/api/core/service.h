@@ -18,12 +18,12 @@ template <typename T>
 class Type;
 
 struct ServicePort {
-  std::string name;
-  std::string protocol;  // "" means TCP
+  std::string name{};
+  std::string protocol{};  // "" means TCP
   std::int64_t port = 0;
-  Json target_port;  // a number, or the name of a container's port; null: port
+  Json target_port{};  // a number, or the name of a container's port; null: port
   std::int64_t node_port = 0;
-  Json unknown;
+  Json unknown{};
   static void describe(Type<ServicePort>& t);
 };
 

@@ -1,0 +1,25 @@
+// What a node has to do: the work lists of all kinds, joined. Pure.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "api/ai/inference_model.h"
+#include "api/core/node.h"
+#include "api/core/pod.h"
+#include "api/edgeai/edge_node.h"
+#include "controllers/inferencemodel/placement.h"
+
+namespace varda::controllers {
+
+/// What is around one EdgeNode, as the caches hold it.
+struct EdgeNodeWorld {
+  NodeList nodes;
+  std::vector<std::shared_ptr<const api::InferenceModel>> models;
+  std::vector<std::shared_ptr<const api::Pod>> pods;  // of models
+};
+
+/// The whole work list of a node: pure, in the order of keys. Of more than 128 models the oldest ones are kept.
+api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld& world);
+
+}  // namespace varda::controllers

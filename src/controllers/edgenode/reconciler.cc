@@ -1,0 +1,79 @@
+#include "controllers/edgenode/reconciler.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "controllers/edgenode/plan.h"
+#include "controllers/inferencemodel/plan.h"
+
+namespace varda::controllers {
+
+namespace {
+
+using meta::ObjectKey;
+using Keys = std::vector<ObjectKey>;
+
+Keys all_edge_nodes(const runtime::Caches& caches) {
+  Keys keys;
+  for (const auto& node : caches.of<api::EdgeNode>().list()) keys.push_back(node->metadata.key());
+  return keys;
+}
+
+// Called with the new and the old version of a model, so the node it left hears of it too.
+Keys nodes_of_model(const api::InferenceModel& model, const runtime::Caches& caches) {
+  if (!model.spec.on_edge() && model.status.node.empty()) return {};
+  if (model.spec.on_edge() && model.spec.node_name.empty()) return all_edge_nodes(caches);
+  std::set<std::string> names{model.spec.node_name, model.status.node};
+  Keys keys;
+  for (const std::string& name : names) {
+    if (!name.empty() && caches.of<api::EdgeNode>().get({"", name}) != nullptr) keys.push_back({"", name});
+  }
+  return keys;
+}
+
+// A label of one node can move a model that selects by labels from another.
+Keys nodes_near(const api::Node& node, const runtime::Caches& caches) {
+  for (const auto& model : caches.of<api::InferenceModel>().list()) {
+    if (model->spec.on_edge() && model->spec.node_name.empty()) return all_edge_nodes(caches);
+  }
+  const ObjectKey key{"", node.metadata.name};
+  if (caches.of<api::EdgeNode>().get(key) == nullptr) return {};
+  return {key};
+}
+
+Keys node_of_pod(const api::Pod& pod, const runtime::Caches& caches) {
+  const ObjectKey key{"", pod.spec.node_name};
+  if (key.name.empty() || !pod.metadata.labels.contains(std::string(kModelLabel))) return {};
+  if (caches.of<api::EdgeNode>().get(key) == nullptr) return {};
+  return {key};
+}
+
+}  // namespace
+
+void EdgeNodeReconciler::watches(runtime::Watches<api::EdgeNode>& w) const {
+  w.maps<api::InferenceModel>(nodes_of_model).maps<api::Node>(nodes_near).maps<api::Pod>(node_of_pod);
+}
+
+Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const api::EdgeNode& node,
+                                                      runtime::Writer& writer) const {
+  if (node.metadata.deleting()) return runtime::Action::await_change();
+  EdgeNodeWorld world;
+  world.nodes = caches_.of<api::Node>().list();
+  world.models = caches_.of<api::InferenceModel>().list();
+  for (auto& pod : caches_.of<api::Pod>().list()) {
+    if (pod->spec.node_name == node.metadata.name && pod->metadata.labels.contains(std::string(kModelLabel)))
+      world.pods.push_back(std::move(pod));
+  }
+  const codec::Json models = plan_edge_node(node, world).to_json()["models"];
+  TRY_VOID(writer.edit(ctx, runtime::ObjectRef::of(node), runtime::Part::kWhole, [&models](codec::Json& live) {
+    if (!models.is_null()) {
+      live["spec"].set("models", models);
+    } else if (codec::Json* spec = live.find("spec"); spec != nullptr && spec->is_object()) {
+      spec->erase("models");
+    }
+  }));
+  return runtime::Action::await_change();
+}
+
+}  // namespace varda::controllers

@@ -1,0 +1,415 @@
+// What an InferenceModel's status says. The URL, the serving version and Ready are true when they appear: they come from what
+// answered, never from what was asked for.
+
+#include <algorithm>
+#include <set>
+
+#include "controllers/inferencemodel/plan.h"
+
+namespace varda::controllers {
+
+namespace {
+
+using api::InferenceModel;
+using api::InferenceModelStatus;
+
+constexpr std::string_view kTrue = "True", kFalse = "False", kUnknown = "Unknown";
+
+struct Verdict {
+  std::string_view status = kFalse;
+  std::string reason;
+  std::string message;
+};
+
+Verdict no(Problem problem) { return {kFalse, std::move(problem.reason), std::move(problem.message)}; }
+Verdict no(std::string reason, std::string message) { return {kFalse, std::move(reason), std::move(message)}; }
+
+struct Failure {
+  std::string version, reason, message;
+};
+
+// What observation finds, before it becomes a status.
+struct Finding {
+  Verdict ready;
+  std::optional<Verdict> target;  // absent: the image way has no versions
+  std::optional<Failure> failure;
+  std::string url, serving_version, node;
+  std::int64_t replicas = 0, ready_replicas = 0;
+  std::vector<std::string> cached_versions;
+};
+
+std::string http_url(const std::string& host, std::int64_t port) {
+  const bool v6 = host.find(':') != std::string::npos;
+  return "http://" + (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+// Reasons that an agent or `varda fetch` gives for a version. In the cloud layer they come as the text of a container's end.
+constexpr std::string_view kFetchReasons[] = {"DigestMismatch", "DownloadFailed", "UnsafeArchive",
+                                              "BadLayout",      "DiskFull",       "SourceForbidden"};
+
+std::optional<Problem> container_problem(const api::ContainerStatus& container, bool fetch) {
+  const Json* state = nullptr;
+  const std::string waiting = container.state.at("waiting/reason").as_string();
+  if (!waiting.empty() && waiting != "ContainerCreating" && waiting != "PodInitializing") {
+    if (waiting != "CrashLoopBackOff")
+      return Problem{waiting, "container " + container.name + ": " + container.state.at("waiting/message").as_string()};
+    state = &container.last_state.at("terminated");
+  }
+  const Json& ended = container.state["terminated"];
+  if (ended.is_object() && ended["exitCode"].as_integer() != 0) state = &ended;
+  if (state == nullptr) return {};
+  const std::string text = (*state)["message"].as_string();
+  std::string reason = fetch ? "FetchFailed" : "ContainerFailed";
+  for (const std::string_view known : kFetchReasons) {
+    if (fetch && text.find(known) != std::string::npos) reason = std::string(known);
+  }
+  const std::string how =
+      "container " + container.name + " ended with exit code " + std::to_string((*state)["exitCode"].as_integer());
+  return Problem{reason, text.empty() ? how : how + ": " + text};
+}
+
+// Why a pod is not ready, where somebody said so.
+std::optional<Problem> pod_problem(const api::Pod& pod) {
+  if (const auto* scheduled = find_condition(pod.status.conditions, "PodScheduled");
+      scheduled != nullptr && scheduled->status == "False") {
+    return Problem{scheduled->reason.empty() ? "Unschedulable" : scheduled->reason, scheduled->message};
+  }
+  for (const auto& container : pod.status.init_container_statuses) {
+    if (auto problem = container_problem(container, true)) return problem;
+  }
+  for (const auto& container : pod.status.container_statuses) {
+    if (auto problem = container_problem(container, false)) return problem;
+  }
+  if (pod.status.phase == "Failed") return Problem{pod.status.reason.empty() ? "PodFailed" : pod.status.reason, pod.status.message};
+  return {};
+}
+
+// ---- edge ----
+
+std::optional<Verdict> unreachable(const Plan& plan, const World& world, bool agent_needed) {
+  const std::string& name = plan.placement.node;
+  const api::Node* node = find_node(world.nodes, name);
+  const auto verdict = [&](std::string_view reason, std::string_view why, std::string_view message) {
+    std::string text = "node " + name + " is out of reach";
+    if (!why.empty()) text += " (" + std::string(why) + (message.empty() ? "" : ": " + std::string(message)) + ")";
+    return Verdict{kUnknown, std::string(reason), text + "; what it serves is its last report"};
+  };
+  if (node != nullptr) {
+    const api::CoreCondition* ready = find_condition(node->status.conditions, "Ready");
+    if (ready != nullptr && ready->status == kUnknown) return verdict("NodeUnreachable", ready->reason, ready->message);
+    if (ready != nullptr && ready->status == kFalse) return verdict("NodeNotReady", ready->reason, ready->message);
+  }
+  if (agent_needed && world.edge_node != nullptr) {
+    const meta::Condition* connected = meta::find_condition(world.edge_node->status.conditions, "Connected");
+    if (connected != nullptr && connected->status != kTrue)
+      return verdict("NodeUnreachable", connected->reason, connected->message);
+  }
+  return {};
+}
+
+std::string node_address(const Plan& plan, const World& world, const api::Pod* pod) {
+  if (pod != nullptr && !pod->status.pod_ip.empty()) return pod->status.pod_ip;  // its network is the node's
+  if (world.edge_node != nullptr && !world.edge_node->status.address.empty()) return world.edge_node->status.address;
+  const api::Node* node = find_node(world.nodes, plan.placement.node);
+  return node == nullptr ? "" : node->address("InternalIP");
+}
+
+bool same_work(const api::EdgeModel& told, const InferenceModel& model) {
+  if (told.target != model.spec.target_version) return false;
+  const api::ManifestEntry* entry = model.spec.find_version(told.target);
+  for (const api::EdgeModelVersion& version : told.versions) {
+    if (version.version == told.target)
+      return entry != nullptr && version.url == entry->download_url && version.sha256 == entry->sha256sum;
+  }
+  return false;
+}
+
+struct EdgeView {
+  const InferenceModel& model;
+  const Plan& plan;
+  const World& world;
+  const api::Pod* pod;
+  const api::EdgeModelReport* report;  // null: none, or the image way
+};
+
+std::optional<Failure> target_failure(const EdgeView& view) {
+  const std::string& target = view.model.spec.target_version;
+  if (view.report == nullptr) return {};
+  if (const api::EdgeVersionReport* version = view.report->find_version(target);
+      version != nullptr && version->state == api::EdgeVersionReport::kFailed) {
+    return Failure{target, version->reason.empty() ? "InstallFailed" : version->reason, version->message};
+  }
+  const auto& serving = view.report->serving;
+  if (serving && serving->failed_version == target) {
+    return Failure{target, serving->reason.empty() ? "LoadFailed" : serving->reason, serving->message};
+  }
+  return {};
+}
+
+// Where the target version is on its way to serving.
+Verdict target_progress(const EdgeView& view) {
+  const std::string& node = view.plan.placement.node;
+  const std::string& target = view.model.spec.target_version;
+  const api::EdgeModel* told =
+      view.world.edge_node == nullptr ? nullptr : view.world.edge_node->spec.find_model(view.model.metadata.key().str());
+  if (told == nullptr && view.world.edge_node != nullptr && view.world.edge_node->spec.models.size() >= 128) {
+    return no("NodeFull", "node " + node + " holds 128 models already: use another node");
+  }
+  if (told == nullptr || !same_work(*told, view.model) || view.report == nullptr) {
+    return no("WaitingForNode", "waiting for the agent of node " + node + " to take version " + target);
+  }
+  if (auto failure = target_failure(view)) return no(failure->reason, "version " + target + ": " + failure->message);
+  const api::EdgeVersionReport* version = view.report->find_version(target);
+  if (version == nullptr || version->state == api::EdgeVersionReport::kPending)
+    return no("Pending", "version " + target + " waits to be downloaded");
+  if (version->state == api::EdgeVersionReport::kDownloading)
+    return no("Downloading", "node " + node + " downloads version " + target);
+  if (view.report->exposed != target) return no("Installing", "node " + node + " installs version " + target);
+  return no("Loading", "the server loads version " + target);
+}
+
+// Whether the model answers, by its pod and (with files of ours) by what the agent reads from the server.
+Verdict edge_answers(const EdgeView& view) {
+  const api::Pod* pod = view.pod;
+  const bool manifest_way = !view.model.spec.from_image();
+  if (pod == nullptr || pod->metadata.deleting()) {
+    if (manifest_way && (view.report == nullptr || view.report->exposed.empty())) return target_progress(view);
+    return no("PodPending", "the pod is being made");
+  }
+  if (!pod->ready()) {
+    if (auto problem = pod_problem(*pod)) return no(*problem);
+    if (manifest_way && view.report != nullptr && view.report->serving &&
+        view.report->serving->state == api::EdgeServingReport::kFailed) {
+      const api::EdgeServingReport& serving = *view.report->serving;
+      return no(serving.reason.empty() ? "LoadFailed" : serving.reason, serving.message);
+    }
+    return no("PodNotReady", "the pod runs and does not answer yet");
+  }
+  if (!manifest_way) return {kTrue, "Serving", ""};
+  if (view.report == nullptr || !view.report->serving) return no("WaitingForNode", "waiting for the agent to see the server");
+  const api::EdgeServingReport& serving = *view.report->serving;
+  if (serving.state == api::EdgeServingReport::kReady) return {kTrue, "Serving", ""};
+  if (serving.state == api::EdgeServingReport::kLoading) return no("Loading", "the server loads the model");
+  if (serving.state == api::EdgeServingReport::kUnreachable)
+    return no("ServerUnreachable", serving.message.empty() ? "the server does not answer" : serving.message);
+  return no(serving.reason.empty() ? "LoadFailed" : serving.reason, serving.message);
+}
+
+Finding observe_edge(const InferenceModel& model, const Plan& plan, const World& world) {
+  const bool manifest_way = !model.spec.from_image();
+  const api::Pod* pod = edge_pod(model, world.pods);
+  const api::EdgeModelReport* report =
+      manifest_way && world.edge_node != nullptr ? world.edge_node->status.find_model(model.metadata.key().str()) : nullptr;
+  const EdgeView view{model, plan, world, pod, report};
+
+  Finding found;
+  found.node = plan.placement.node;
+  found.replicas = pod != nullptr ? 1 : 0;
+  found.ready_replicas = pod != nullptr && pod->ready() ? 1 : 0;
+  if (report != nullptr) {
+    for (const api::EdgeVersionReport& version : report->versions) {
+      if (version.state == api::EdgeVersionReport::kReady) found.cached_versions.push_back(version.version);
+    }
+    found.failure = target_failure(view);
+  }
+
+  const bool on_node = !found.node.empty();
+  const auto lost = on_node ? unreachable(plan, world, manifest_way) : std::nullopt;
+  if (lost && model.spec.replicas > 0 && !plan.problem) {
+    // Nobody knows; the node may well go on serving. Its last words stay.
+    found.ready = *lost;
+    const bool same_place = model.status.node == found.node && model.status.url.ends_with(":" + std::to_string(model.spec.port()));
+    if (same_place) found.url = model.status.url;
+    const bool reported = report != nullptr && report->serving && !report->serving->version.empty();
+    if (manifest_way) found.serving_version = reported ? report->serving->version : same_place ? model.status.serving_version : "";
+    if (manifest_way) found.target = *lost;
+    return found;
+  }
+
+  const Verdict answers = on_node ? edge_answers(view) : no("PodPending", "");
+  if (answers.status == kTrue) {
+    if (const std::string host = node_address(plan, world, pod); !host.empty()) {
+      std::int64_t port = model.spec.port();
+      for (const api::Container& container : pod->spec.containers) {
+        if (!container.ports.empty()) port = container.ports.front().container_port;
+      }
+      found.url = http_url(host, port);
+    }
+    if (report != nullptr) found.serving_version = report->serving->version;
+  }
+  if (plan.problem) {
+    found.ready = no(*plan.problem);
+  } else if (model.spec.replicas == 0) {
+    found.ready = no("ScaledToZero", "replicas is 0: the files stay on the node");
+  } else {
+    found.ready = answers;
+  }
+  if (found.ready.status == kTrue) {
+    found.ready.message = (manifest_way ? "version " + found.serving_version + " answers at " : "answers at ") + found.url;
+  }
+  if (manifest_way) {
+    if (found.ready.status == kTrue && found.serving_version == model.spec.target_version) {
+      found.target = Verdict{kTrue, "Serving", "version " + model.spec.target_version + " serves"};
+      found.failure.reset();
+    } else if (plan.problem) {
+      found.target = no(*plan.problem);
+    } else if (found.ready.status == kFalse && !found.failure && found.ready.reason != "Serving") {
+      found.target = found.ready;  // nothing serves: one story, told once
+    } else {
+      found.target = target_progress(view);
+    }
+  }
+  return found;
+}
+
+// ---- cloud ----
+
+std::string version_of(const api::Pod& pod) {
+  const auto found = pod.metadata.annotations.find(std::string(kVersionLabel));
+  return found == pod.metadata.annotations.end() ? "" : found->second;
+}
+
+// Where the Service answers, once somebody does; empty: nowhere that could be told.
+std::string service_url(const InferenceModel& model, const World& world, const InferenceModelOptions& options) {
+  if (world.service == nullptr || world.service->spec.ports.empty() || world.endpoints == nullptr || !world.endpoints->any_ready())
+    return "";
+  const api::ServicePort& port = world.service->spec.ports.front();
+  const Json& ingress = world.service->status.load_balancer["ingress"];
+  if (world.service->spec.type == "LoadBalancer" && !ingress.empty()) {
+    const Json& first = ingress.as_array().front();
+    return http_url(first["ip"].is_string() ? first["ip"].as_string() : first["hostname"].as_string(), port.port);
+  }
+  if (port.node_port != 0) {
+    if (!options.node_port_host.empty()) return http_url(options.node_port_host, port.node_port);
+    for (const auto& node : world.nodes) {
+      const api::CoreCondition* ready = find_condition(node->status.conditions, "Ready");
+      const std::string address = node->address("InternalIP");
+      const bool edge = node->metadata.labels.contains("node-role.kubernetes.io/edge");
+      if (!edge && !address.empty() && ready != nullptr && ready->status == kTrue) return http_url(address, port.node_port);
+    }
+  }
+  if (!options.node_port_host.empty()) {
+    // One machine has no cluster addresses; there a pod's own address answers everybody.
+    for (const api::EndpointSubset& subset : world.endpoints->subsets) {
+      if (!subset.addresses.empty())
+        return http_url(subset.addresses.front().ip, subset.ports.empty() ? port.port : subset.ports.front().port);
+    }
+  }
+  return http_url(model.metadata.name + "." + model.metadata.ns + ".svc", port.port);
+}
+
+Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World& world, const InferenceModelOptions& options) {
+  const bool manifest_way = !model.spec.from_image();
+  const std::string& target = model.spec.target_version;
+  Finding found;
+  std::set<std::string> serving;
+  std::int64_t ready_on_target = 0, others = 0;
+  std::optional<Problem> any_problem, target_problem;
+  for (const auto& pod : world.pods) {
+    const auto layer = pod->metadata.labels.find(std::string(kLayerLabel));
+    if (pod->metadata.deleting() || pod->status.phase == "Succeeded") continue;
+    if (layer == pod->metadata.labels.end() || layer->second != "cloud") continue;
+    const std::string version = version_of(*pod);
+    ++found.replicas;
+    if (version != target) ++others;
+    if (pod->ready()) {
+      ++found.ready_replicas;
+      serving.insert(version);
+      if (version == target) ++ready_on_target;
+    } else if (auto problem = pod_problem(*pod)) {
+      if (!any_problem) any_problem = problem;
+      if (version == target && !target_problem) target_problem = problem;
+    }
+  }
+
+  const std::string url = service_url(model, world, options);
+  const bool answers = !url.empty() && found.ready_replicas > 0;
+  if (answers) found.url = url;
+  if (answers && manifest_way) {
+    // While pods of two versions answer, the one that served last is told until it is gone.
+    const std::string& last = model.status.serving_version;
+    found.serving_version = serving.contains(last) ? last : serving.contains(target) ? target : *serving.begin();
+  }
+  const std::string counted =
+      std::to_string(found.ready_replicas) + " of " + std::to_string(model.spec.replicas) + " replicas answer";
+  if (plan.problem) {
+    found.ready = no(*plan.problem);
+  } else if (answers) {
+    found.ready = {kTrue, "Serving", counted + " at " + url};
+  } else if (model.spec.replicas == 0) {
+    found.ready = no("ScaledToZero", "replicas is 0");
+  } else if (any_problem) {
+    found.ready = no(*any_problem);
+  } else {
+    found.ready = no("PodNotReady", counted);
+  }
+  if (!manifest_way) return found;
+
+  if (target_problem) found.failure = Failure{target, target_problem->reason, target_problem->message};
+  if (answers && ready_on_target > 0 && others == 0 && serving.size() == 1) {
+    found.target = Verdict{kTrue, "Serving", "version " + target + " serves"};
+    found.failure.reset();
+  } else if (plan.problem || model.spec.replicas == 0) {
+    found.target = found.ready;
+  } else if (target_problem) {
+    found.target = no(target_problem->reason, "version " + target + ": " + target_problem->message);
+  } else {
+    found.target = no("RollingOut", std::to_string(ready_on_target) + " of " + std::to_string(model.spec.replicas) +
+                                        " replicas answer with version " + target);
+  }
+  return found;
+}
+
+}  // namespace
+
+bool is_progress(std::string_view reason) {
+  static constexpr std::string_view kProgress[] = {"WaitingForNode", "Pending",     "Downloading", "Installing", "Loading",
+                                                   "PodPending",     "PodNotReady", "RollingOut",  "Serving",    "ScaledToZero"};
+  return std::find(std::begin(kProgress), std::end(kProgress), reason) != std::end(kProgress);
+}
+
+InferenceModelStatus observe(const InferenceModel& model, const Plan& plan, const World& world,
+                             const InferenceModelOptions& options, std::string_view now) {
+  const bool on_edge = model.spec.on_edge();
+  Finding found = on_edge ? observe_edge(model, plan, world) : observe_cloud(model, plan, world, options);
+
+  InferenceModelStatus status;
+  status.unknown = model.status.unknown;
+  status.conditions = model.status.conditions;
+  const auto set = [&](std::string type, const Verdict& verdict) {
+    meta::set_condition(
+        status.conditions,
+        {std::move(type), std::string(verdict.status), verdict.reason, verdict.message, model.metadata.generation, ""}, now);
+  };
+  set("Ready", found.ready);
+  if (found.target) {
+    set("TargetVersionReady", *found.target);
+  } else {
+    std::erase_if(status.conditions, [](const meta::Condition& condition) { return condition.type == "TargetVersionReady"; });
+  }
+  status.observed_generation = model.metadata.generation;
+  status.url = std::move(found.url);
+  status.serving_version = found.serving_version;
+  status.node = std::move(found.node);
+  status.replicas = found.replicas;
+  status.ready_replicas = found.ready_replicas;
+  status.selector = std::string(kModelLabel) + "=" + model.metadata.name;
+  status.cached_versions = std::move(found.cached_versions);
+
+  if (model.spec.from_image()) return status;
+  status.model_status.active = found.serving_version;
+  status.model_status.target = model.spec.target_version;
+  const auto& before = model.status.model_status.last_failure;
+  if (found.failure) {
+    api::ModelFailure failure{found.failure->version, found.failure->reason, found.failure->message, std::string(now)};
+    if (before && before->version == failure.version && before->reason == failure.reason && before->message == failure.message) {
+      failure.time = before->time;
+    }
+    status.model_status.last_failure = std::move(failure);
+  } else if (before && before->version == model.spec.target_version && found.target && found.target->status != kTrue) {
+    status.model_status.last_failure = before;  // until the target serves
+  }
+  return status;
+}
+
+}  // namespace varda::controllers

@@ -1,0 +1,172 @@
+#include "controllers/inferencemodel/plan.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "controllers/inferencemodel/objects.h"
+
+namespace varda::controllers {
+
+namespace {
+
+using api::InferenceModel;
+
+bool is_own(const InferenceModel& model, const api::Pod& pod) {
+  const meta::OwnerReference* owner = pod.metadata.controller();
+  return pod.metadata.name == model.metadata.name && owner != nullptr && owner->uid == model.metadata.uid;
+}
+
+std::optional<Problem> spec_problem(const InferenceModel& model, const InferenceModelOptions& options) {
+  // What an API server without our rules let through (old clusters have no CEL).
+  if (const auto causes = api::validate_rules(*InferenceModel::kind().schema, model.to_json()); !causes.empty()) {
+    return Problem{"InvalidSpec", causes.front().field + ": " + causes.front().message};
+  }
+  if (!model.spec.from_image() && !options.servers.contains(model.spec.framework_type)) {
+    std::string known;
+    for (const auto& [name, entry] : options.servers) known += (known.empty() ? "" : ", ") + name;
+    return Problem{"FrameworkUnsupported", "the operator has no server for frameworkType " + model.spec.framework_type +
+                                               " (it has: " + known + "): add one to its table, or give an image"};
+  }
+  return {};
+}
+
+// An older model with a server on the same node and port, or nothing. Older by creation time, then by name: every operator and
+// every restart picks the same one.
+const InferenceModel* port_holder(const InferenceModel& model, const std::string& node, const World& world,
+                                  const InferenceModelOptions& options) {
+  const auto age = [](const InferenceModel& m) { return std::tie(m.metadata.creation_timestamp, m.metadata.ns, m.metadata.name); };
+  const InferenceModel* oldest = nullptr;
+  for (const auto& other : world.models) {
+    const api::InferenceModelSpec& spec = other->spec;
+    if (other->metadata.uid == model.metadata.uid || !spec.on_edge() || spec.replicas == 0 || spec.port() != model.spec.port())
+      continue;
+    if (age(*other) >= age(oldest != nullptr ? *oldest : model)) continue;
+    if (place(*other, world.nodes).node == node && !spec_problem(*other, options)) oldest = other.get();
+  }
+  return oldest;
+}
+
+// The agent exposes a version before the pod is made, because the pod mounts its directory. Once there, the pod stays.
+bool model_is_exposed(const InferenceModel& model, const World& world, const api::Pod* pod) {
+  const api::EdgeModelReport* report = world.edge_node->status.find_model(model.metadata.key().str());
+  if (report != nullptr && !report->exposed.empty()) return true;
+  return pod != nullptr && !pod->spec.volumes.empty() && pod->spec.node_name == world.edge_node->metadata.name;
+}
+
+void plan_edge(const InferenceModel& model, const World& world, const InferenceModelOptions& options, Plan& plan) {
+  plan.placement = place(model, world.nodes);
+  const std::string& node = plan.placement.node;
+  if (plan.placement.problem) {
+    plan.problem = plan.placement.problem;
+    // Still named: the pod may stay where it is. Otherwise it has to leave.
+    if (!node.empty()) plan.children = Plan::Children::kLeave;
+    return;
+  }
+  if (model.spec.replicas == 0) return;
+  if (const InferenceModel* holder = port_holder(model, node, world, options)) {
+    plan.problem = Problem{"PortInUse", "port " + std::to_string(model.spec.port()) + " of node " + node +
+                                            " belongs to the older InferenceModel " + holder->metadata.key().str() +
+                                            ": change servingPort or the node"};
+    return;
+  }
+  if (model.spec.from_image()) {
+    plan.objects.push_back(make_edge_pod(model, node, nullptr, ""));
+    return;
+  }
+  const api::Pod* pod = edge_pod(model, world.pods);
+  if (world.edge_node == nullptr || world.edge_node->status.model_root.empty()) {
+    plan.problem = Problem{"AgentMissing", "no agent has reported from node " + node + " yet: start `varda agent` there"};
+    // An EdgeNode that was deleted is made again by its agent; until then nothing that serves is stopped.
+    if (pod != nullptr && (pod->spec.node_name.empty() || pod->spec.node_name == node)) plan.children = Plan::Children::kLeave;
+    return;
+  }
+  if (!model_is_exposed(model, world, pod)) return;
+  plan.objects.push_back(
+      make_edge_pod(model, node, &options.servers.at(model.spec.framework_type), world.edge_node->status.model_root));
+}
+
+api::EdgeModelVersion to_work(const api::ManifestEntry& entry) {
+  api::EdgeModelVersion version;
+  version.version = entry.version;
+  version.url = entry.download_url;
+  version.sha256 = entry.sha256sum;
+  return version;
+}
+
+// The versions a node holds: the target, what is exposed or serves now, and one more that is there already, for a way back without
+// the network: the last of the manifest among them. In the order of the manifest.
+std::vector<api::EdgeModelVersion> versions_to_hold(const InferenceModel& model, const api::EdgeModelReport* report) {
+  const api::InferenceModelSpec& spec = model.spec;
+  std::set<std::string> wanted{spec.target_version};
+  if (report != nullptr) {
+    if (!report->exposed.empty()) wanted.insert(report->exposed);
+    if (report->serving && !report->serving->version.empty()) wanted.insert(report->serving->version);
+    for (auto entry = spec.manifest.rbegin(); entry != spec.manifest.rend(); ++entry) {
+      const api::EdgeVersionReport* version = report->find_version(entry->version);
+      if (version == nullptr || version->state != api::EdgeVersionReport::kReady || wanted.contains(entry->version)) continue;
+      wanted.insert(entry->version);
+      break;
+    }
+  }
+  std::vector<api::EdgeModelVersion> held;
+  for (const api::ManifestEntry& entry : spec.manifest) {
+    if (wanted.contains(entry.version)) held.push_back(to_work(entry));
+  }
+  return held;
+}
+
+}  // namespace
+
+const api::Pod* edge_pod(const InferenceModel& model, const std::vector<std::shared_ptr<const api::Pod>>& pods) {
+  for (const auto& pod : pods) {
+    if (is_own(model, *pod)) return pod.get();
+  }
+  return nullptr;
+}
+
+Plan plan(const InferenceModel& model, const World& world, const InferenceModelOptions& options) {
+  Plan plan;
+  if (model.metadata.deleting()) {  // The garbage collector takes the children.
+    plan.children = Plan::Children::kLeave;
+    return plan;
+  }
+  if (auto problem = spec_problem(model, options)) {
+    plan.problem = std::move(problem);
+    plan.children = Plan::Children::kLeave;
+    if (model.spec.on_edge()) plan.placement = place(model, world.nodes);
+    return plan;
+  }
+  if (model.spec.on_edge()) {
+    plan_edge(model, world, options, plan);
+    return plan;
+  }
+  const ServerEntry* server = model.spec.from_image() ? nullptr : &options.servers.at(model.spec.framework_type);
+  plan.objects.push_back(make_deployment(model, server, options));
+  plan.objects.push_back(make_service(model));
+  return plan;
+}
+
+std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::EdgeNode& node, const api::Pod* pod) {
+  const api::InferenceModelSpec& spec = model.spec;
+  if (model.metadata.deleting() || !spec.on_edge() || spec.from_image()) return {};
+  api::EdgeModel work;
+  work.key = model.metadata.key().str();
+  work.model_name = spec.model_name;
+  work.framework = spec.framework_type;
+  work.versions = versions_to_hold(model, node.status.find_model(work.key));
+  work.target = spec.target_version;
+  const bool answers =
+      pod != nullptr && !pod->metadata.deleting() && pod->spec.node_name == node.metadata.name && !pod->status.pod_ip.empty();
+  if (answers && spec.replicas > 0) {
+    // The port the pod was made with: a changed servingPort makes another pod.
+    std::int64_t port = spec.port();
+    for (const api::Container& container : pod->spec.containers) {
+      if (container.name == "server" && !container.ports.empty()) port = container.ports.front().container_port;
+    }
+    work.serving.emplace().url = "http://" + pod->status.pod_ip + ":" + std::to_string(port);
+  }
+  return work;
+}
+
+}  // namespace varda::controllers

@@ -1,0 +1,169 @@
+// Golden cases: testdata/inferencemodel/CASE holds a model and the world around it, and what is to come of them:
+// objects.yaml (the plan) with the work list of every EdgeNode, and status.yaml. UPDATE_GOLDEN=1 writes the latter two.
+//
+// A document may be {include: FILE, change: PATCH}: a file of testdata/inferencemodel/common, changed by a merge patch.
+
+#include "controllers/inferencemodel/plan.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+
+#include "codec/yaml.h"
+#include "controllers/edgenode/plan.h"
+#include "meta/patch.h"
+
+namespace varda::controllers {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kRoot = fs::path(VARDA_TESTDATA) / "inferencemodel";
+
+std::string read(const fs::path& path) {
+  std::ifstream in(path);
+  return std::string((std::istreambuf_iterator<char>(in)), {});
+}
+
+std::vector<Json> documents(const fs::path& path) {
+  if (!fs::exists(path)) return {};
+  auto parsed = codec::parse_yaml_stream(read(path));
+  EXPECT_TRUE(parsed.ok()) << path << ": " << (parsed.ok() ? "" : parsed.error().message());
+  std::vector<Json> out;
+  if (!parsed.ok()) return out;
+  for (Json& document : parsed.value()) {
+    const std::string file = document["include"].as_string();
+    if (file.empty()) {
+      out.push_back(std::move(document));
+      continue;
+    }
+    auto base = codec::parse_yaml(read(kRoot / "common" / file));
+    EXPECT_TRUE(base.ok()) << path << " includes " << file;
+    if (base.ok())
+      out.push_back(
+          meta::apply_merge_patch(std::move(base).value(), document["change"].is_null() ? Json::object() : document["change"]));
+  }
+  return out;
+}
+
+template <typename T>
+std::shared_ptr<const T> typed(const Json& object) {
+  auto read = T::from_json(object);
+  EXPECT_TRUE(read.ok()) << (read.ok() ? "" : read.error().message());
+  return read.ok() ? std::make_shared<const T>(std::move(read).value()) : std::make_shared<const T>();
+}
+
+struct Case {
+  api::InferenceModel model;
+  World world;
+  EdgeNodeWorld nodes;
+  std::vector<std::shared_ptr<const api::EdgeNode>> edge_nodes;
+  InferenceModelOptions options;
+};
+
+Case load(const fs::path& folder) {
+  Case test;
+  const auto models = documents(folder / "model.yaml");
+  EXPECT_EQ(models.size(), 1u) << folder;
+  if (!models.empty()) test.model = *typed<api::InferenceModel>(models.front());
+  for (const Json& object : documents(folder / "world.yaml")) {
+    const std::string kind = object["kind"].as_string();
+    if (kind == "Node") test.world.nodes.push_back(typed<api::Node>(object));
+    if (kind == "EdgeNode") test.edge_nodes.push_back(typed<api::EdgeNode>(object));
+    if (kind == "InferenceModel") test.world.models.push_back(typed<api::InferenceModel>(object));
+    if (kind == "Pod") test.world.pods.push_back(typed<api::Pod>(object));
+    if (kind == "Service") test.world.service = typed<api::Service>(object);
+    if (kind == "Endpoints") test.world.endpoints = typed<api::Endpoints>(object);
+    if (kind == "Options") {
+      test.options.node_port_host = object["nodePortHost"].as_string();
+      test.options.servers = servers_from_json(object["servers"]).value();
+    }
+  }
+  const std::string node = test.model.spec.on_edge() ? place(test.model, test.world.nodes).node : "";
+  for (const auto& edge_node : test.edge_nodes) {
+    if (edge_node->metadata.name == node) test.world.edge_node = edge_node;
+  }
+  test.nodes.nodes = test.world.nodes;
+  test.nodes.models = test.world.models;
+  test.nodes.models.push_back(std::make_shared<const api::InferenceModel>(test.model));
+  test.nodes.pods = test.world.pods;
+  return test;
+}
+
+Json to_json(const Plan& plan, const Case& test) {
+  Json out = Json::object();
+  if (plan.problem) out.set("problem", Json::object({{"reason", plan.problem->reason}, {"message", plan.problem->message}}));
+  out.set("children", plan.children == Plan::Children::kConverge ? "converge" : "leave");
+  Json objects = Json::array();
+  for (const Json& object : plan.objects) objects.push_back(object);
+  out.set("objects", std::move(objects));
+  for (const auto& node : test.edge_nodes) out["work"].set(node->metadata.name, plan_edge_node(*node, test.nodes).to_json());
+  return out;
+}
+
+void check(const fs::path& path, const Json& actual) {
+  const std::string text = codec::write_yaml(actual);
+  if (std::getenv("UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
+  EXPECT_EQ(text, read(path)) << path << ": UPDATE_GOLDEN=1 rewrites it";
+}
+
+constexpr const char* kNow = "2024-05-01T12:00:00Z";
+
+class InferenceModelGolden : public testing::TestWithParam<std::string> {};
+
+TEST_P(InferenceModelGolden, PlanWorkAndStatusAreAsWritten) {
+  const fs::path folder = kRoot / GetParam();
+  const Case test = load(folder);
+  const Plan wanted = plan(test.model, test.world, test.options);
+  check(folder / "objects.yaml", to_json(wanted, test));
+  const api::InferenceModelStatus status = observe(test.model, wanted, test.world, test.options, kNow);
+  check(folder / "status.yaml", status.to_json());
+
+  // What is written must be valid, and looking again must find nothing new.
+  api::InferenceModel after = test.model;
+  after.status = status;
+  const api::Property* schema = api::InferenceModel::kind().schema->find("status");
+  ASSERT_NE(schema, nullptr);
+  for (const auto& cause : api::validate(schema->schema, status.to_json(), "status")) {
+    ADD_FAILURE() << cause.field << ": " << cause.message;
+  }
+  World again = test.world;
+  const Plan second = plan(after, again, test.options);
+  EXPECT_EQ(observe(after, second, again, test.options, "2030-01-01T00:00:00Z").to_json(), status.to_json());
+  EXPECT_EQ(second.objects, wanted.objects);
+}
+
+std::vector<std::string> cases() {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(kRoot)) {
+    if (entry.is_directory() && entry.path().filename() != "common") names.push_back(entry.path().filename());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Case, InferenceModelGolden, testing::ValuesIn(cases()), [](const auto& test) { return test.param; });
+
+TEST(ServerTable, EntriesOfTheOperatorReplaceTheBuiltInOnes) {
+  auto table =
+      servers_from_json(codec::parse_yaml("{tensorflow: {image: tf, args: [a], readyPath: /x}, onnx: {image: other}}").value());
+  ASSERT_TRUE(table.ok()) << table.error().message();
+  EXPECT_EQ(table->at("tensorflow").image, "tf");
+  EXPECT_EQ(table->at("onnx").image, "other");
+  EXPECT_TRUE(table->at("onnx").args.empty());
+}
+
+TEST(ServerTable, ErrorsNameTheEntryAndTheField) {
+  const auto message = [](const char* text) { return servers_from_json(codec::parse_yaml(text).value()).error().message(); };
+  EXPECT_EQ(message("{abacus: {image: x}}"), "servers.abacus: is no framework that an InferenceModel can have");
+  EXPECT_EQ(message("{onnx: {args: []}}"), "servers.onnx.image: is required");
+  EXPECT_EQ(message("{onnx: {image: x, args: [1]}}"), "servers.onnx.args: must be a list of strings");
+  EXPECT_EQ(message("{onnx: {image: x, color: red}}"),
+            "servers.onnx.color: is not known: image, command, args, env, mountPath and readyPath are");
+  EXPECT_EQ(message("{onnx: {image: x, mountPath: models}}"), "servers.onnx.mountPath: must be an absolute path");
+  EXPECT_EQ(message("[1]"), "servers: must be an object");
+}
+
+}  // namespace
+}  // namespace varda::controllers

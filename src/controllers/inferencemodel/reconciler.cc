@@ -1,0 +1,130 @@
+#include "controllers/inferencemodel/reconciler.h"
+
+#include <string>
+#include <vector>
+
+namespace varda::controllers {
+
+namespace {
+
+using api::InferenceModel;
+using meta::ObjectKey;
+using Keys = std::vector<ObjectKey>;
+
+// Models in the edge layer that a node, or what its agent reports, may concern.
+Keys models_near(std::string_view node, const runtime::Caches& caches) {
+  Keys keys;
+  for (const auto& model : caches.of<InferenceModel>().list()) {
+    if (!model->spec.on_edge()) continue;
+    const bool by_selector = model->spec.node_name.empty();
+    if (by_selector || model->spec.node_name == node || model->status.node == node) keys.push_back(model->metadata.key());
+  }
+  return keys;
+}
+
+Keys of_node(const api::Node& node, const runtime::Caches& caches) { return models_near(node.metadata.name, caches); }
+
+Keys of_edge_node(const api::EdgeNode& node, const runtime::Caches& caches) {
+  Keys keys;
+  for (const auto& model : caches.of<InferenceModel>().list()) {
+    if (model->spec.on_edge() && (model->spec.node_name == node.metadata.name || model->spec.node_name.empty())) {
+      keys.push_back(model->metadata.key());
+    }
+  }
+  return keys;
+}
+
+// Two models that want one port of one node: when the first moves away, the second has to hear of it.
+Keys rivals(const InferenceModel& changed, const runtime::Caches& caches) {
+  Keys keys;
+  if (!changed.spec.on_edge()) return keys;
+  for (const auto& model : caches.of<InferenceModel>().list()) {
+    const bool same = model->metadata.key() == changed.metadata.key();
+    if (!same && model->spec.on_edge() && model->spec.port() == changed.spec.port()) keys.push_back(model->metadata.key());
+  }
+  return keys;
+}
+
+// Pods of a Deployment of ours carry the model's name in a label; their owner is the ReplicaSet or the Deployment.
+Keys of_pod(const api::Pod& pod) {
+  const auto label = pod.metadata.labels.find(std::string(kModelLabel));
+  if (label == pod.metadata.labels.end()) return {};
+  return {{pod.metadata.ns, label->second}};
+}
+
+Keys of_endpoints(const api::Endpoints& endpoints, const runtime::Caches& caches) {
+  const ObjectKey key = endpoints.metadata.key();
+  if (caches.of<InferenceModel>().get(key) == nullptr) return {};
+  return {key};
+}
+
+// Transitions people want to read about. Nothing happens here at rest: statuses differ only when something did.
+void tell(const InferenceModel& model, const api::InferenceModelStatus& now, runtime::Writer& writer) {
+  const api::InferenceModelStatus& before = model.status;
+  std::string told;
+  for (const meta::Condition& condition : now.conditions) {
+    if (condition.status == "True" || is_progress(condition.reason)) continue;
+    const meta::Condition* was = meta::find_condition(before.conditions, condition.type);
+    if (was != nullptr && was->reason == condition.reason && was->message == condition.message) continue;
+    const std::string event = condition.reason + condition.message;
+    if (event == told) continue;  // both conditions for one cause
+    told = event;
+    writer.event(model, runtime::EventType::kWarning, condition.reason, condition.message);
+  }
+  const meta::Condition* ready = meta::find_condition(now.conditions, "Ready");
+  const meta::Condition* was = meta::find_condition(before.conditions, "Ready");
+  const bool is_ready = ready != nullptr && ready->status == "True";
+  const bool was_ready = was != nullptr && was->status == "True";
+  if (is_ready && (!was_ready || before.serving_version != now.serving_version)) {
+    writer.event(model, runtime::EventType::kNormal, "Serving", ready->message);
+  }
+}
+
+}  // namespace
+
+InferenceModelReconciler::InferenceModelReconciler(const runtime::Caches& caches, InferenceModelOptions options)
+    : caches_(caches), options_(std::move(options)) {}
+
+void InferenceModelReconciler::watches(runtime::Watches<InferenceModel>& w) const {
+  w.owns<api::Pod>(runtime::Update::kRecreate).owns<api::Deployment>().owns<api::Service>();
+  w.maps<api::Pod>(of_pod).maps<api::Endpoints>(of_endpoints);
+  w.maps<api::Node>(of_node).maps<api::EdgeNode>(of_edge_node);
+  w.maps<InferenceModel>(rivals);
+}
+
+World InferenceModelReconciler::look(const InferenceModel& model) const {
+  World world;
+  const meta::ObjectKey key = model.metadata.key();
+  world.nodes = caches_.of<api::Node>().list();
+  world.pods = caches_.of<api::Pod>().select(meta::LabelSelector::equals({{std::string(kModelLabel), key.name}}), key.ns);
+  if (model.spec.on_edge()) {
+    for (auto& other : caches_.of<InferenceModel>().list()) {
+      if (other->spec.on_edge() && other->metadata.key() != key) world.models.push_back(std::move(other));
+    }
+    if (const Placement placement = place(model, world.nodes); !placement.node.empty()) {
+      world.edge_node = caches_.of<api::EdgeNode>().get({"", placement.node});
+    }
+  } else {
+    world.service = caches_.of<api::Service>().get(key);
+    world.endpoints = caches_.of<api::Endpoints>().get(key);
+  }
+  return world;
+}
+
+Result<runtime::Action> InferenceModelReconciler::reconcile(const Context& ctx, const InferenceModel& model,
+                                                            runtime::Writer& writer) const {
+  if (model.metadata.deleting()) return runtime::Action::await_change();
+  const World world = look(model);
+  const Plan wanted = plan(model, world, options_);
+  Status converged;
+  if (wanted.children == Plan::Children::kConverge) converged = writer.converge(ctx, model, wanted.objects);
+  // What could not be written is no reason to be silent about the rest.
+  const Clock& clock = options_.clock != nullptr ? *options_.clock : system_clock();
+  const api::InferenceModelStatus status = observe(model, wanted, world, options_, meta::format_time(clock.wall()));
+  tell(model, status, writer);
+  TRY_VOID(writer.status(ctx, model, status.to_json()));
+  TRY_VOID(std::move(converged));
+  return runtime::Action::await_change();
+}
+
+}  // namespace varda::controllers
