@@ -124,6 +124,27 @@ bool same_work(const api::EdgeModel& told, const InferenceModel& model) {
   return false;
 }
 
+const api::Container* server_of(const api::Pod& pod) {
+  for (const api::Container& container : pod.spec.containers) {
+    if (container.name == "server") return &container;
+  }
+  return nullptr;
+}
+
+// Whether the pod is one that will go, because the spec asks for another: on another node, of another image, at another port.
+bool outdated(const api::Pod& pod, const Plan& plan) {
+  if (!pod.spec.node_name.empty() && pod.spec.node_name != plan.placement.node) return true;
+  const api::Container* is = server_of(pod);
+  for (const Json& object : plan.objects) {
+    const auto wanted = api::Pod::from_json(object);
+    const api::Container* shall = wanted.ok() ? server_of(*wanted) : nullptr;
+    if (is == nullptr || shall == nullptr) continue;
+    const bool same_port = !is->ports.empty() && is->ports.front().container_port == shall->ports.front().container_port;
+    if (is->image != shall->image || !same_port) return true;
+  }
+  return false;
+}
+
 struct EdgeView {
   const InferenceModel& model;
   const Plan& plan;
@@ -176,6 +197,7 @@ Verdict edge_answers(const EdgeView& view) {
     if (manifest_way && (view.report == nullptr || view.report->exposed.empty())) return target_progress(view);
     return no("PodPending", "the pod is being made");
   }
+  if (outdated(*pod, view.plan)) return no("PodPending", "the pod is being replaced");
   if (!pod->ready()) {
     if (auto problem = pod_problem(*pod)) return no(*problem);
     if (manifest_way && view.report != nullptr && view.report->serving &&
@@ -229,11 +251,9 @@ Finding observe_edge(const InferenceModel& model, const Plan& plan, const World&
   const Verdict answers = on_node ? edge_answers(view) : no("PodPending", "");
   if (answers.status == kTrue) {
     if (const std::string host = node_address(plan, world, pod); !host.empty()) {
-      std::int64_t port = model.spec.port();
-      for (const api::Container& container : pod->spec.containers) {
-        if (!container.ports.empty()) port = container.ports.front().container_port;
-      }
-      found.url = http_url(host, port);
+      const api::Container* server = server_of(*pod);
+      const bool told = server != nullptr && !server->ports.empty();
+      found.url = http_url(host, told ? server->ports.front().container_port : model.spec.port());
     }
     if (report != nullptr) found.serving_version = report->serving->version;
   }
@@ -340,12 +360,15 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
     found.ready = no("ScaledToZero", "replicas is 0");
   } else if (any_problem) {
     found.ready = no(*any_problem);
+  } else if (found.ready_replicas > 0) {
+    found.ready = no("ServiceNotReady", counted + ", and the Service does not forward to them yet");
   } else {
     found.ready = no("PodNotReady", counted);
   }
   if (!manifest_way) return found;
 
-  if (target_problem) found.failure = Failure{target, target_problem->reason, target_problem->message};
+  if (target_problem && target_problem->reason != "Unschedulable")
+    found.failure = Failure{target, target_problem->reason, target_problem->message};
   if (answers && ready_on_target > 0 && others == 0 && serving.size() == 1) {
     found.target = Verdict{kTrue, "Serving", "version " + target + " serves"};
     found.failure.reset();
@@ -363,8 +386,9 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
 }  // namespace
 
 bool is_progress(std::string_view reason) {
-  static constexpr std::string_view kProgress[] = {"WaitingForNode", "Pending",     "Downloading", "Installing", "Loading",
-                                                   "PodPending",     "PodNotReady", "RollingOut",  "Serving",    "ScaledToZero"};
+  static constexpr std::string_view kProgress[] = {"WaitingForNode", "Pending",    "Downloading", "Installing",
+                                                   "Loading",        "PodPending", "PodNotReady", "ServiceNotReady",
+                                                   "RollingOut",     "Serving",    "ScaledToZero"};
   return std::find(std::begin(kProgress), std::end(kProgress), reason) != std::end(kProgress);
 }
 

@@ -156,8 +156,9 @@ std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::E
   work.framework = spec.framework_type;
   work.versions = versions_to_hold(model, node.status.find_model(work.key));
   work.target = spec.target_version;
-  const bool answers =
-      pod != nullptr && !pod->metadata.deleting() && pod->spec.node_name == node.metadata.name && !pod->status.pod_ip.empty();
+  // A pod without volumes is of the image way and on its way out.
+  const bool answers = pod != nullptr && !pod->metadata.deleting() && pod->spec.node_name == node.metadata.name &&
+                       !pod->status.pod_ip.empty() && !pod->spec.volumes.empty();
   if (answers && spec.replicas > 0) {
     // The port the pod was made with: a changed servingPort makes another pod.
     std::int64_t port = spec.port();
