@@ -1,0 +1,173 @@
+#include "control_plane.h"
+
+#include <thread>
+
+#include "admin.h"
+#include "api/kind.h"
+#include "apiserver/bootstrap.h"
+#include "apiserver/server.h"
+#include "apiserver/standalone.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "controllers/builtin/builtin.h"
+#include "controllers/controllers.h"
+#include "kube/client.h"
+#include "net/server.h"
+#include "node/log_stream.h"
+#include "runtime/manager.h"
+#include "store/store.h"
+#include "up_state.h"
+
+namespace varda::app {
+namespace {
+
+using codec::Json;
+
+const meta::Resource kCrds{"apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", false};
+
+/// Creates our kinds, or brings them to what this build has.
+Status install_kinds(const Context& ctx, const kube::Client& client) {
+  for (const Json& crd : api::crds()) {
+    const std::string& name = crd.at("metadata/name").as_string();
+    TRY(const std::optional<Json> there, client.find(ctx, kCrds, {"", name}));
+    if (!there) {
+      TRY([[maybe_unused]] const Json created, client.create(ctx, kCrds, crd).context("install " + name));
+      continue;
+    }
+    Json wanted = *there;
+    wanted["spec"] = crd["spec"];
+    TRY([[maybe_unused]] const Json updated, client.update(ctx, kCrds, wanted).context("update " + name));
+  }
+  return {};
+}
+
+
+/// Logs of pods lie on this very disk: no need to ask the node, which may be gone.
+apiserver::LogSource logs_below(std::filesystem::path data_dir) {
+  return [data_dir = std::move(data_dir)](const apiserver::LogRequest& request) -> Result<std::unique_ptr<net::BodyStream>> {
+    if (request.node.empty()) return Error(Code::kInvalid, "pod " + request.pod + " is not on a node yet");
+    node::LogOptions options;
+    if (request.tail_lines) options.tail_lines = static_cast<std::uint64_t>(*request.tail_lines);
+    if (request.limit_bytes) options.limit_bytes = static_cast<std::uint64_t>(*request.limit_bytes);
+    options.follow = request.follow ? node::LogOptions::Follow::kYes : node::LogOptions::Follow::kNo;
+    options.run = request.previous ? node::LogOptions::Run::kPrevious : node::LogOptions::Run::kCurrent;
+    const auto root = node_directory(data_dir, request.node) / "data";
+    return node::open_log(node::pod_directory(root, request.ns, request.pod, request.uid), request.container, options);
+  };
+}
+
+class Running final : public ControlPlane {
+ public:
+  explicit Running(Options options) : options_(std::move(options)) {}
+  ~Running() override { stop(); }
+
+  Status start() {
+    auto& fs = os::real_file_system();
+    TRY(credentials_, apiserver::load_or_create_credentials(fs, {.data_dir = options_.data_dir, .nodes = options_.nodes, .hosts = {host()}}, system_rng()));
+    store::Options store_options;
+    store_options.metrics = &registry_;
+    TRY(store_, store::open_sqlite(options_.data_dir / "store.db", store_options));
+    authenticator_ = apiserver::token_authenticator(credentials_.tokens);
+    authorizer_ = apiserver::node_authorizer();
+
+    apiserver::Server::Options server;
+    server.store = store_.get();
+    server.authenticator = authenticator_.get();
+    server.authorizer = authorizer_.get();
+    server.logs = logs_below(options_.data_dir);
+    server.metrics = &registry_;
+    TRY(api_, apiserver::Server::create(std::move(server)));
+
+    client_ = std::make_unique<kube::Client>(net::loopback(api_->handler_as({"system:varda:operator", {"system:masters"}})),
+                                             kube::Client::Options{.field_manager = "varda", .metrics = &registry_});
+    TRY_VOID(install_kinds(Context::background().with_timeout(std::chrono::seconds(30)), *client_));
+
+    manager_ = std::make_unique<runtime::Manager>(*client_, runtime::Manager::Options{.component = "varda", .metrics = &registry_});
+    TRY_VOID(listen());
+    for (const std::string& node : options_.nodes) {
+      TRY_VOID(apiserver::write_kubeconfig(fs, node_directory(options_.data_dir, node) / "agent.kubeconfig", credentials_, url(), "system:node:" + node));
+    }
+    TRY_VOID(apiserver::write_kubeconfig(fs, options_.data_dir / "kubeconfig", credentials_, url(), apiserver::kAdmin));
+    thread_ = std::jthread([this](const std::stop_token& stop) {
+      const Status ended = manager_->run(Context(stop));
+      MutexLock lock(mutex_);
+      ended_ = ended;
+      done_.request_stop();
+    });
+    return {};
+  }
+
+  std::string address() const override { return server_->address(); }
+  std::string url() const override { return apiserver::url_of(server_->address()); }
+
+  Status wait(const Context& ctx) override {
+    // Whichever comes first: the stop of the process, or the end of the controllers.
+    std::stop_source either;
+    const std::stop_callback on_stop(ctx.stop_token(), [&] { either.request_stop(); });
+    const std::stop_callback on_end(done_.get_token(), [&] { either.request_stop(); });
+    while (!either.stop_requested()) (void)Context(either.get_token()).sleep_for(std::chrono::hours(24));
+    if (ctx.stopped()) return {};
+    MutexLock lock(mutex_);
+    return ended_.ok() ? Status(Error(Code::kInternal, "the controllers ended by themselves")) : ended_;
+  }
+
+  void stop() override {
+    if (thread_.joinable()) {
+      thread_.request_stop();
+      thread_.join();
+    }
+    if (api_) api_->stop();
+    if (server_) server_->stop(std::chrono::seconds(5));
+  }
+
+ private:
+  std::string host() const { return options_.listen.substr(0, options_.listen.rfind(':')); }
+
+  Status listen() {
+    net::Server::Options options;
+    options.listen = options_.listen;
+    options.tls = credentials_.tls;
+    const auto handler = [this, api = api_->pool_handler()](net::Request request, net::Responder respond) {
+      if (request.path() != "/metrics") return api(std::move(request), std::move(respond));
+      if (!authenticator_->authenticate(request)) return respond({.status = 401, .body = "Unauthorized\n"});
+      respond(*answer_admin(request, registry_, [this] { return manager_->ready(); }));
+    };
+    auto server = net::Server::create(options, handler);
+    if (!server.ok() && options_.listen_any_if_taken && server.error().code() == Code::kUnavailable) {
+      log::warn("the address is taken, taking a free port", {{"address", options_.listen}});
+      options.listen = host() + ":0";
+      server = net::Server::create(options, handler);
+    }
+    if (!server.ok()) {
+      return std::move(server).error().context("--listen " + options_.listen + " (use --listen 127.0.0.1:0 for any free port)");
+    }
+    server_ = std::move(server).value();
+    return {};
+  }
+
+  const Options options_;
+  metrics::Registry registry_;
+  apiserver::Credentials credentials_;
+  std::unique_ptr<store::Store> store_;
+  std::unique_ptr<apiserver::Authenticator> authenticator_;
+  std::unique_ptr<apiserver::Authorizer> authorizer_;
+  std::unique_ptr<apiserver::Server> api_;
+  std::unique_ptr<kube::Client> client_;
+  std::unique_ptr<runtime::Manager> manager_;
+  std::unique_ptr<controllers::Controllers> controllers_;
+  std::unique_ptr<net::Server> server_;
+  std::stop_source done_;
+  Mutex mutex_;
+  Status ended_ GUARDED_BY(mutex_);
+  std::jthread thread_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ControlPlane>> ControlPlane::start(Options options) {
+  auto running = std::make_unique<Running>(std::move(options));
+  TRY_VOID(running->start());
+  return std::unique_ptr<ControlPlane>(std::move(running));
+}
+
+}  // namespace varda::app

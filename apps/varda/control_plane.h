@@ -1,0 +1,34 @@
+// The control plane of one machine in this process: store, API server, kinds, operator, built-in controllers.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/context.h"
+#include "base/result.h"
+
+namespace varda::app {
+
+/// Runs from start() to stop(). Thread-safe.
+class ControlPlane {
+ public:
+  struct Options {
+    std::filesystem::path data_dir;
+    std::string listen;                // "127.0.0.1:6443"
+    bool listen_any_if_taken = false;  // take a free port rather than fail
+    std::vector<std::string> nodes;    // each gets credentials in nodes/NAME/agent.kubeconfig
+  };
+  /// The API answers and the kinds are installed when this returns. kUnavailable: the address or the store is in use.
+  static Result<std::unique_ptr<ControlPlane>> start(Options options);
+  virtual ~ControlPlane() = default;
+
+  virtual std::string address() const = 0;  // "127.0.0.1:41873"
+  virtual std::string url() const = 0;      // "https://127.0.0.1:41873"
+  /// Until `ctx` stops (success) or the controllers fail.
+  virtual Status wait(const Context& ctx) = 0;
+  virtual void stop() = 0;
+};
+
+}  // namespace varda::app

@@ -1,0 +1,240 @@
+// up: control plane in this process, one supervised `varda agent` for each node. down: ends all of it.
+#include <csignal>
+#include <cstdio>
+#include <memory>
+
+#include "base/log.h"
+#include "command.h"
+#include "control_plane.h"
+#include "detach.h"
+#include "node/end_containers.h"
+#include "node/process_driver.h"
+#include "os/file_system.h"
+#include "supervisor.h"
+#include "up_state.h"
+
+namespace varda::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct UpFlags {
+  std::string data_dir, listen, driver = "process";
+  std::vector<std::string> nodes, images;
+  bool detach = false;
+};
+
+constexpr std::chrono::milliseconds kAgentGrace{15000};
+constexpr std::chrono::milliseconds kContainerGrace{15000};
+
+std::string join(const std::vector<NodeSpec>& nodes) {
+  std::string out;
+  for (const NodeSpec& node : nodes) out += (out.empty() ? "" : ", ") + node.name;
+  return out;
+}
+
+/// Flags, and for what they leave open what an earlier run remembered.
+struct Settings {
+  fs::path data_dir;
+  std::string listen;
+  bool listen_given = false;
+  std::vector<NodeSpec> nodes;
+  std::map<std::string, std::string> images;
+};
+
+Result<Settings> settings_of(const UpFlags& flags) {
+  Settings settings;
+  settings.data_dir = fs::absolute(flags.data_dir.empty() ? default_data_dir() : fs::path(flags.data_dir)).lexically_normal();
+  if (flags.driver != "process") {
+    return Error(Code::kUnsupported, "--driver " + flags.driver + ": this build runs pods with the driver `process` only");
+  }
+  const std::optional<UpState> before = read_state(settings.data_dir);
+  for (const std::string& text : flags.nodes) {
+    TRY(NodeSpec node, parse_node(text));
+    for (const NodeSpec& other : settings.nodes) {
+      if (other.name == node.name) return Error(Code::kInvalid, "--node " + node.name + " stands twice");
+    }
+    settings.nodes.push_back(std::move(node));
+  }
+  if (settings.nodes.empty()) settings.nodes = before && !before->nodes.empty() ? before->nodes : std::vector<NodeSpec>{{"cloud", "cloud"}, {"edge0", "edge"}};
+  if (before) settings.images = before->images;
+  for (const std::string& text : flags.images) {
+    TRY(auto image, node::parse_image_flag(text).context("--image"));
+    settings.images[image.first] = image.second;
+  }
+  settings.listen_given = !flags.listen.empty();
+  settings.listen = settings.listen_given ? flags.listen : "127.0.0.1:6443";
+  // "Any free port" means: the same as last time where it still is free, so that clients find us again.
+  const bool any = settings.listen.ends_with(":0");
+  if (before && !before->address.empty() && (any || !settings.listen_given)) settings.listen = before->address;
+  return settings;
+}
+
+Supervisor::Options agent_options(const Settings& settings, const NodeSpec& node, const std::string& url) {
+  const fs::path directory = node_directory(settings.data_dir, node.name);
+  Supervisor::Options options;
+  options.name = "agent " + node.name;
+  options.record = directory / "agent.json";
+  options.process.program = os::self_path().string();
+  options.process.arguments = {"agent",    "--node",     node.name,   "--layer", node.layer, "--runner", "process", "--kubeconfig", (directory / "agent.kubeconfig").string(),
+                               "--data-dir", (directory / "data").string()};
+  for (const auto& [name, command] : settings.images) {
+    options.process.arguments.push_back("--image");
+    options.process.arguments.push_back(name + "=" + command);
+  }
+  options.process.environment = {{"PATH", "/usr/local/bin:/usr/bin:/bin"}, {"HOME", directory.string()}, {"LANG", "C.UTF-8"}};
+  options.process.working_directory = directory;
+  options.process.standard_output = directory / "agent.log";
+  options.process.limits = {{"core", 0}};
+  options.fingerprint = std::string(VARDA_VERSION) + " " + url + " " + options.process.program;
+  for (const std::string& argument : options.process.arguments) options.fingerprint += " " + argument;
+  return options;
+}
+
+/// The running agents of earlier lives whose nodes are no longer wanted.
+void end_other_nodes(const Settings& settings) {
+  auto names = os::real_file_system().list(settings.data_dir / "nodes");
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    bool wanted = false;
+    for (const NodeSpec& node : settings.nodes) wanted = wanted || node.name == name;
+    if (wanted) continue;
+    const fs::path directory = node_directory(settings.data_dir, name);
+    if (const auto agent = recorded_process(directory / "agent.json")) {
+      (void)os::signal_process(*agent, SIGTERM, /*group=*/false);
+      if (!os::wait_for_exit(Context::background().with_timeout(kAgentGrace), *agent).ok()) (void)os::signal_process(*agent, SIGKILL, false);
+    }
+    (void)node::end_containers(directory / "data", kContainerGrace);
+  }
+}
+
+Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
+  auto& files = os::real_file_system();
+  TRY_VOID(files.make_directories(settings.data_dir, 0700).context("--data-dir"));
+  auto lock = os::FileLock::acquire(settings.data_dir / "up.lock");
+  if (!lock.ok()) {
+    const auto state = read_state(settings.data_dir);
+    return Error(Code::kUnavailable, "varda up is already running with --data-dir " + settings.data_dir.string() +
+                                         (state ? " (pid " + std::to_string(state->process.pid) + ", https://" + state->address + ")" : "") +
+                                         "; `varda down --data-dir " + settings.data_dir.string() + "` ends it");
+  }
+  for (const NodeSpec& node : settings.nodes) {
+    TRY_VOID(files.make_directories(node_directory(settings.data_dir, node.name) / "data", 0700));
+  }
+
+  ControlPlane::Options options;
+  options.data_dir = settings.data_dir;
+  options.listen = settings.listen;
+  options.listen_any_if_taken = !settings.listen_given || settings.listen.ends_with(":0");
+  for (const NodeSpec& node : settings.nodes) options.nodes.push_back(node.name);
+  TRY(const std::unique_ptr<ControlPlane> control_plane, ControlPlane::start(std::move(options)));
+
+  const auto self = os::find_process(::getpid());
+  TRY_VOID(write_state(settings.data_dir, {.process = self.value_or(os::ProcessId{}), .address = control_plane->address(), .nodes = settings.nodes,
+                                           .images = settings.images}));
+  end_other_nodes(settings);
+  std::vector<std::unique_ptr<Supervisor>> agents;
+  for (const NodeSpec& node : settings.nodes) {
+    agents.push_back(std::make_unique<Supervisor>(agent_options(settings, node, control_plane->url())));
+    agents.back()->start();
+  }
+
+  const std::string line = "varda is ready: " + control_plane->url() + ", nodes " + join(settings.nodes) + "; KUBECONFIG=" + (settings.data_dir / "kubeconfig").string();
+  if (parent) {
+    parent->ready(line);
+  } else {
+    std::printf("%s\n", line.c_str());
+    std::fflush(stdout);
+  }
+  log::info("ready", {{"url", control_plane->url()}, {"nodes", join(settings.nodes)}});
+  const Status ended = control_plane->wait(ctx);
+
+  log::info("stopping");
+  std::vector<std::jthread> stopping;
+  for (std::size_t i = 0; i < agents.size(); ++i) {
+    stopping.emplace_back([&, i] {
+      agents[i]->stop(kAgentGrace);
+      (void)node::end_containers(node_directory(settings.data_dir, settings.nodes[i].name) / "data", kContainerGrace);
+    });
+  }
+  stopping.clear();  // joins
+  control_plane->stop();
+  log::info("stopped");
+  return ended;
+}
+
+Status run_down(const Context& ctx, const std::string& flag) {
+  const fs::path data_dir = fs::absolute(flag.empty() ? default_data_dir() : fs::path(flag)).lexically_normal();
+  const std::optional<UpState> state = read_state(data_dir);
+  if (!state) return Error(Code::kNotFound, "nothing of `varda up` in " + data_dir.string() + "; name its directory with --data-dir");
+  bool any = false;
+  if (os::alive(state->process)) {
+    any = true;
+    TRY_VOID(os::signal_process(state->process, SIGTERM, /*group=*/false));
+    if (!os::wait_for_exit(ctx.with_timeout(std::chrono::seconds(60)), state->process).ok()) {
+      TRY_VOID(ctx.check());
+      std::fprintf(stderr, "pid %d did not end within 60 s and is killed\n", state->process.pid);
+      (void)os::signal_process(state->process, SIGKILL, /*group=*/false);
+    }
+  }
+  // What a killed control plane left behind.
+  auto names = os::real_file_system().list(data_dir / "nodes");
+  const std::vector<std::string> left = names.ok() ? *names : std::vector<std::string>();
+  for (const std::string& name : left) {
+    const fs::path directory = node_directory(data_dir, name);
+    if (const auto agent = recorded_process(directory / "agent.json")) {
+      any = true;
+      (void)os::signal_process(*agent, SIGTERM, /*group=*/false);
+      if (!os::wait_for_exit(ctx.with_timeout(kAgentGrace), *agent).ok()) {
+        (void)os::signal_process(*agent, SIGKILL, /*group=*/false);
+        (void)os::wait_for_exit(Context::background().with_timeout(std::chrono::seconds(5)), *agent);
+      }
+    }
+    any = node::end_containers(directory / "data", kContainerGrace) > 0 || any;
+  }
+  std::printf(any ? "varda is down\n" : "varda was not running\n");
+  return {};
+}
+
+}  // namespace
+
+void add_up_commands(Program program) {
+  Globals& globals = program.globals;
+  Run& chosen = program.chosen;
+
+  const auto flags = std::make_shared<UpFlags>();
+  CLI::App* up = program.daemon("up", "everything on this machine: API server, operator and nodes");
+  up->add_option("--data-dir", flags->data_dir, "where everything is kept; default: $XDG_DATA_HOME/varda");
+  up->add_option("--listen", flags->listen, "address of the API server; port 0 takes a free one; default: 127.0.0.1:6443, or that of last time");
+  up->add_option("--node", flags->nodes, "NAME[=cloud|edge|device], once a node; default: cloud and edge0, or those of last time");
+  up->add_option("--driver", flags->driver, "how pods run: process")->default_str("process");
+  up->add_option("--image", flags->images, "NAME=COMMAND: pods of this image run that command; kept for later starts");
+  up->add_flag("--detach,-d", flags->detach, "go to the background when it is ready");
+  const auto parent = std::make_shared<std::optional<Detached>>();
+  up->callback([&chosen, &globals, &before = program.before, flags, parent] {
+    before = [flags, parent]() -> Status {
+      if (!flags->detach) return {};
+      TRY(const Settings settings, settings_of(*flags));
+      TRY_VOID(os::real_file_system().make_directories(settings.data_dir / "logs", 0700).context("--data-dir"));
+      TRY(Detached end, detach(settings.data_dir / "logs/varda.log"));
+      parent->emplace(std::move(end));
+      return {};
+    };
+    chosen = [&globals, flags, parent](const Context& ctx) -> Status {
+      TRY_VOID(set_up_logs(globals, log::Level::kInfo));
+      const auto run = [&]() -> Status {
+        TRY(const Settings settings, settings_of(*flags));
+        return run_up(ctx, settings, *parent ? &**parent : nullptr);
+      };
+      Status status = run();
+      if (!status.ok() && *parent) (*parent)->failed(status.error().message());
+      return status;
+    };
+  });
+
+  CLI::App* down = program.parser.add_subcommand("down", "end `varda up` and everything it started");
+  down->add_option("--data-dir", flags->data_dir, "that of `varda up`");
+  down->callback([&chosen, flags] { chosen = [flags](const Context& ctx) { return run_down(ctx, flags->data_dir); }; });
+}
+
+}  // namespace varda::app

@@ -1,0 +1,51 @@
+#include "up_state.h"
+
+#include "codec/json.h"
+#include "meta/object.h"
+
+namespace varda::app {
+
+using codec::Json;
+
+Result<NodeSpec> parse_node(const std::string& text) {
+  NodeSpec node;
+  const auto equals = text.find('=');
+  node.name = text.substr(0, equals);
+  node.layer = equals != std::string::npos ? text.substr(equals + 1) : node.name.rfind("cloud", 0) == 0 ? "cloud" : "edge";
+  if (const std::string why = meta::check_dns_label(node.name); !why.empty()) return Error(Code::kInvalid, "--node \"" + text + "\": " + why);
+  if (node.layer != "cloud" && node.layer != "edge" && node.layer != "device") {
+    return Error(Code::kInvalid, "--node \"" + text + "\": the layer is cloud, edge or device, not \"" + node.layer + "\"");
+  }
+  return node;
+}
+
+std::optional<UpState> read_state(const std::filesystem::path& data_dir) {
+  auto text = os::read_file(os::real_file_system(), data_dir / "up.json");
+  if (!text.ok()) return std::nullopt;
+  auto json = codec::parse_json(*text);
+  if (!json.ok()) return std::nullopt;
+  UpState state;
+  state.process = {static_cast<pid_t>((*json)["pid"].as_integer()), static_cast<std::uint64_t>((*json)["startTicks"].as_integer())};
+  state.address = (*json)["address"].as_string();
+  for (const Json& node : (*json)["nodes"].as_array()) state.nodes.push_back({node["name"].as_string(), node["layer"].as_string()});
+  for (const Json::Member& image : (*json)["images"].as_object()) state.images[image.first] = image.second.as_string();
+  return state;
+}
+
+Status write_state(const std::filesystem::path& data_dir, const UpState& state) {
+  Json nodes = Json::array();
+  for (const NodeSpec& node : state.nodes) nodes.push_back(Json::object({{"name", node.name}, {"layer", node.layer}}));
+  Json images = Json::object();
+  for (const auto& [name, command] : state.images) images.set(name, command);
+  const Json json = Json::object({{"pid", static_cast<std::int64_t>(state.process.pid)},
+                                  {"startTicks", state.process.start_ticks},
+                                  {"address", state.address},
+                                  {"nodes", nodes},
+                                  {"images", images},
+                                  {"version", VARDA_VERSION}});
+  return os::write_file_atomically(os::real_file_system(), data_dir / "up.json", codec::write_json_pretty(json) + "\n", 0600);
+}
+
+std::filesystem::path node_directory(const std::filesystem::path& data_dir, const std::string& name) { return data_dir / "nodes" / name; }
+
+}  // namespace varda::app

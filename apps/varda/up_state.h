@@ -1,0 +1,37 @@
+// What `varda up` remembers in its data directory: who runs, where it listens, which nodes it has.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "os/process.h"
+
+namespace varda::app {
+
+struct NodeSpec {
+  std::string name;
+  std::string layer;  // cloud, edge, device
+  friend bool operator==(const NodeSpec&, const NodeSpec&) = default;
+};
+
+/// "edge0=edge", or "edge0" alone: cloud if the name begins so, else edge. kInvalid: not a DNS label, or no such layer.
+Result<NodeSpec> parse_node(const std::string& text);
+
+/// up.json. A restart with no flags continues with what it says.
+struct UpState {
+  os::ProcessId process;
+  std::string address;  // "127.0.0.1:41873"
+  std::vector<NodeSpec> nodes;
+  std::map<std::string, std::string> images;  // of --image
+};
+std::optional<UpState> read_state(const std::filesystem::path& data_dir);
+Status write_state(const std::filesystem::path& data_dir, const UpState& state);
+
+/// data_dir/nodes/NAME
+std::filesystem::path node_directory(const std::filesystem::path& data_dir, const std::string& name);
+
+}  // namespace varda::app
