@@ -1,0 +1,98 @@
+#include <array>
+#include <cctype>
+
+#include "apiserver/kinds/types.h"
+
+namespace varda::apiserver {
+
+namespace {
+
+using Wide = __int128;
+
+constexpr Wide kNano = 1'000'000'000;
+
+struct Suffix {
+  std::string_view name;
+  Wide nano;  // one of it, in billionths
+  bool binary;
+};
+
+constexpr Wide power(Wide base, int exponent) {
+  Wide result = 1;
+  for (int i = 0; i < exponent; ++i) result *= base;
+  return result;
+}
+
+constexpr std::array<Suffix, 16> kSuffixes = {{{"Ei", power(1024, 6) * kNano, true},
+                                               {"Pi", power(1024, 5) * kNano, true},
+                                               {"Ti", power(1024, 4) * kNano, true},
+                                               {"Gi", power(1024, 3) * kNano, true},
+                                               {"Mi", power(1024, 2) * kNano, true},
+                                               {"Ki", 1024 * kNano, true},
+                                               {"E", power(1000, 6) * kNano, false},
+                                               {"P", power(1000, 5) * kNano, false},
+                                               {"T", power(1000, 4) * kNano, false},
+                                               {"G", power(1000, 3) * kNano, false},
+                                               {"M", power(1000, 2) * kNano, false},
+                                               {"k", 1000 * kNano, false},
+                                               {"", kNano, false},
+                                               {"m", 1'000'000, false},
+                                               {"u", 1000, false},
+                                               {"n", 1, false}}};
+
+std::string digits_of(Wide value) {
+  if (value == 0) return "0";
+  std::string text;
+  for (; value > 0; value /= 10) text.insert(text.begin(), static_cast<char>('0' + static_cast<int>(value % 10)));
+  return text;
+}
+
+}  // namespace
+
+Result<std::string> canonical_quantity(std::string_view text) {
+  const Error bad(Code::kInvalid, "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'");
+  std::string_view rest = text;
+  const bool negative = rest.starts_with("-");
+  if (negative || rest.starts_with("+")) rest.remove_prefix(1);
+  Wide whole = 0;
+  Wide fraction = 0;
+  Wide unit = 1;  // of the fraction
+  bool point = false;
+  std::size_t digits = 0;
+  for (; !rest.empty() && (std::isdigit(static_cast<unsigned char>(rest[0])) != 0 || (rest[0] == '.' && !point));
+       rest.remove_prefix(1)) {
+    if (rest[0] == '.') {
+      point = true;
+      continue;
+    }
+    if (++digits > 18) return bad;
+    Wide& part = point ? fraction : whole;
+    part = part * 10 + (rest[0] - '0');
+    if (point) unit *= 10;
+  }
+  if (digits == 0) return bad;
+  // Scientific notation is kept as it was written; it is rare.
+  if (rest.size() > 1 && (rest[0] == 'e' || rest[0] == 'E')) {
+    std::string_view exponent = rest.substr(1);
+    if (exponent[0] == '-' || exponent[0] == '+') exponent.remove_prefix(1);
+    if (exponent.empty() || exponent.find_first_not_of("0123456789") != std::string_view::npos) return bad;
+    return std::string(text);
+  }
+  const Suffix* suffix = nullptr;
+  for (const Suffix& known : kSuffixes) {
+    if (known.name == rest) suffix = &known;
+  }
+  if (suffix == nullptr) return bad;
+  // Rounded up, as the API does for what is finer than a billionth.
+  const Wide nano = whole * suffix->nano + (fraction * suffix->nano + unit - 1) / unit;
+  const std::string sign = negative && nano != 0 ? "-" : "";
+  const bool binary = suffix->binary && nano >= 1024 * kNano && nano % kNano == 0;
+  for (const Suffix& wanted : kSuffixes) {
+    if (nano == 0) break;
+    if ((wanted.binary != binary && !(binary && wanted.name.empty())) || nano % wanted.nano != 0) continue;
+    return sign + digits_of(nano / wanted.nano) + std::string(wanted.name);
+  }
+  return std::string("0");
+}
+
+}  // namespace varda::apiserver
