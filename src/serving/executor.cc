@@ -1,0 +1,95 @@
+#include "serving/executor.h"
+
+#include <utility>
+
+namespace varda::serving {
+
+Executor::Executor(Options options) : options_(options) {
+  threads_.reserve(options_.instances);
+  for (unsigned i = 0; i < options_.instances; ++i) threads_.emplace_back([this] { work(); });
+}
+
+Executor::~Executor() {
+  std::deque<std::unique_ptr<Job>> dropped;
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    dropped.swap(queue_);
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+Status Executor::submit(std::unique_ptr<Job>& job) {
+  const std::size_t bytes = job->bytes();
+  {
+    MutexLock lock(mutex_);
+    // Free instances and a queue at once mean that threads are on their way to it: they come first.
+    const bool short_enough = average_ <= options_.inline_max && bytes <= options_.inline_bytes_max;
+    if (!short_enough || running_ >= options_.instances || !queue_.empty()) {
+      if (queue_.size() >= options_.queue_max || (!queue_.empty() && queue_bytes_ + bytes > options_.queue_bytes_max)) {
+        return Error(Code::kExhausted, "the queue is full: " + std::to_string(queue_.size()) + " requests of " +
+                                           std::to_string(queue_bytes_) + " bytes are waiting");
+      }
+      queue_bytes_ += bytes;
+      queue_.push_back(std::move(job));
+      changed_.notify_one();
+      return {};
+    }
+    ++running_;
+  }
+  const SteadyTime start = system_clock().now();
+  job->run();
+  const Duration duration = system_clock().now() - start;
+  bool wake = false;
+  {
+    MutexLock lock(mutex_);
+    finished(duration);
+    wake = !queue_.empty();
+  }
+  if (wake) changed_.notify_one();
+  job.reset();
+  return {};
+}
+
+void Executor::expect(Duration duration) {
+  MutexLock lock(mutex_);
+  average_ = duration;
+}
+
+std::size_t Executor::waiting() const {
+  MutexLock lock(mutex_);
+  return queue_.size();
+}
+
+void Executor::finished(Duration duration) {
+  --running_;
+  // The last dozen jobs or so count; one outlier moves a model to the threads and back again at worst.
+  average_ += (duration - average_) / 8;
+}
+
+void Executor::work() {
+  for (;;) {
+    std::unique_ptr<Job> job;
+    {
+      MutexLock lock(mutex_);
+      while (!stopping_ && (queue_.empty() || running_ >= options_.instances)) changed_.wait(mutex_);
+      if (stopping_) return;
+      job = std::move(queue_.front());
+      queue_.pop_front();
+      queue_bytes_ -= job->bytes();
+      ++running_;
+    }
+    const SteadyTime start = system_clock().now();
+    job->run();
+    const Duration duration = system_clock().now() - start;
+    {
+      MutexLock lock(mutex_);
+      finished(duration);
+    }
+    // Destroyed only now and without the lock: it may hold the last reference to what owns this executor.
+    job.reset();
+  }
+}
+
+}  // namespace varda::serving

@@ -1,0 +1,29 @@
+// The model server's HTTP: the Open Inference Protocol over a repository, health and metrics.
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "base/metrics.h"
+#include "net/http.h"
+#include "oip/infer.h"
+#include "serving/repository.h"
+
+namespace varda::serving {
+
+/// What handlers need; all of it outlives them.
+struct Service {
+  Repository& repository;
+  metrics::Registry& registry;
+  const std::atomic<bool>& draining;  // true: not ready, while everything is still answered
+  std::string server_name = "varda-serve";
+  oip::Limits limits;
+};
+
+/// /v2/…, /healthz and /readyz. Short inferences run on the caller's thread (executor.h).
+net::Handler make_handler(const Service& service);
+
+/// /healthz, /readyz and /metrics.
+net::Handler make_admin_handler(const Service& service);
+
+}  // namespace varda::serving

@@ -1,0 +1,97 @@
+#include "serving/layout.h"
+
+#include <algorithm>
+
+namespace varda::serving {
+namespace {
+
+constexpr std::size_t kVersionBytesMax = 63;
+
+bool digits(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+bool is_version(std::string_view name) {
+  if (name.empty() || name.size() > kVersionBytesMax || name.front() == '.') return false;
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+  });
+}
+
+// A directory, or a link to one: volumes of config maps and images are full of them.
+bool is_directory(os::FileSystem& fs, const std::filesystem::path& path) {
+  const auto info = fs.stat(path);
+  if (!info.ok() || !info->has_value()) return false;
+  if ((*info)->kind == os::FileKind::kDirectory) return true;
+  if ((*info)->kind != os::FileKind::kSymlink) return false;
+  const auto behind = fs.stat(path / ".");
+  return behind.ok() && behind->has_value() && (*behind)->kind == os::FileKind::kDirectory;
+}
+
+std::string fingerprint(os::FileSystem& fs, const std::filesystem::path& directory) {
+  const auto names = fs.list(directory / ".");
+  if (!names.ok()) return "unreadable";
+  std::string out;
+  for (const std::string& name : *names) {
+    const auto info = fs.stat(directory / name);
+    if (!info.ok() || !info->has_value()) continue;
+    out += name + ":" + std::to_string((*info)->size_bytes) + ":" + std::to_string((*info)->inode) + ":" +
+           std::to_string((*info)->modified.time_since_epoch().count()) + ";";
+  }
+  return out;
+}
+
+std::string_view trimmed(std::string_view text) {
+  const auto space = [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; };
+  while (!text.empty() && space(text.back())) text.remove_suffix(1);
+  while (!text.empty() && space(text.front())) text.remove_prefix(1);
+  return text;
+}
+
+Result<Wanted> look(os::FileSystem& fs, const std::filesystem::path& model) {
+  TRY(const std::vector<std::string> names, fs.list(model / "."));
+  Wanted out;
+  if (std::find(names.begin(), names.end(), "target") != names.end()) {
+    TRY(const std::string text, os::read_file(fs, model / "target", 4096));
+    const std::string_view version = trimmed(text);
+    if (!is_version(version)) return Error(Code::kInvalid, "target holds no version: A-Z a-z 0-9 . _ - are allowed, up to 63");
+    out.version = version;
+    if (!is_directory(fs, model / out.version)) {
+      out.problem = "target names version " + out.version + ", which is not there";
+      return out;
+    }
+  } else {
+    for (const std::string& name : names) {
+      if (is_version(name) && (out.version.empty() || older(out.version, name)) && is_directory(fs, model / name))
+        out.version = name;
+    }
+    if (out.version.empty()) return Error(Code::kNotFound, "there is no version");
+  }
+  out.fingerprint = fingerprint(fs, model / out.version);
+  return out;
+}
+
+}  // namespace
+
+bool older(std::string_view a, std::string_view b) {
+  if (digits(a) != digits(b)) return digits(b);
+  if (!digits(a)) return a < b;
+  // Compared without making numbers of them: versions may be dates, or longer.
+  const auto significant = [](std::string_view text) { return text.substr(std::min(text.find_first_not_of('0'), text.size())); };
+  const std::string_view left = significant(a), right = significant(b);
+  if (left.size() != right.size()) return left.size() < right.size();
+  return left != right ? left < right : a < b;
+}
+
+Result<std::map<std::string, Wanted>> scan(os::FileSystem& fs, const std::filesystem::path& repository) {
+  TRY(const std::vector<std::string> names, fs.list(repository / "."));
+  std::map<std::string, Wanted> out;
+  for (const std::string& name : names) {
+    if (name.front() == '.' || name == "lost+found" || !is_directory(fs, repository / name)) continue;
+    auto wanted = look(fs, repository / name);
+    out[name] = wanted.ok() ? std::move(wanted).value() : Wanted{"", "", wanted.error().message()};
+  }
+  return out;
+}
+
+}  // namespace varda::serving

@@ -1,0 +1,37 @@
+// What a model repository on disk asks for.
+//
+//   DIR/MODEL/VERSION/…   one version
+//   DIR/MODEL/target      optional: one line, the version to serve; replaced by rename
+//
+// Without `target` the newest version is meant: numbers as numbers and above names, names by their letters. Names that begin with
+// '.' are somebody's work in progress and are not looked at.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "os/file_system.h"
+
+namespace varda::serving {
+
+/// What one model's directory asks for.
+struct Wanted {
+  std::string version;      // to serve; "" where there is none
+  std::string fingerprint;  // of the version's files: another one after any change
+  std::string problem;      // why that cannot be: "target names version 5, which is not there"; "" if it can
+  friend bool operator==(const Wanted&, const Wanted&) = default;
+};
+
+/// Models by name. An unreadable model has a problem; an unreadable repository is an error, so that nobody takes it for an empty
+/// one.
+Result<std::map<std::string, Wanted>> scan(os::FileSystem& fs, const std::filesystem::path& repository);
+
+/// Whether `a` is older than `b`.
+bool older(std::string_view a, std::string_view b);
+
+}  // namespace varda::serving

@@ -1,0 +1,137 @@
+#include "serving/model_version.h"
+
+#include "base/log.h"
+
+namespace varda::serving {
+namespace {
+
+double microseconds(Duration duration) { return std::chrono::duration<double, std::micro>(duration).count(); }
+
+// Rows of a batch, where the model's first dimension is open; else the request is one.
+double rows(const std::vector<tensor::Spec>& specs, std::span<const tensor::Named> inputs) {
+  if (specs.empty() || inputs.empty() || specs[0].shape.empty() || specs[0].shape[0] != -1) return 1;
+  const tensor::Shape& shape = inputs[0].tensor.shape();
+  return shape.empty() ? 1 : static_cast<double>(shape[0]);
+}
+
+}  // namespace
+
+ModelVersion::ModelVersion(const Source& source, ModelConfig config, metrics::Registry& registry)
+    : config_(std::move(config)),
+      stats_(registry, source.model, source.version),
+      executor_({.instances = config_.instances, .queue_max = config_.queue_max, .queue_bytes_max = config_.queue_bytes_max}) {
+  metadata_.name = source.model;
+  metadata_.versions = {source.version};
+  metadata_.labels = config_.labels;
+}
+
+Result<std::unique_ptr<ModelVersion>> ModelVersion::load(const Source& source, const ModelConfig& defaults, os::FileSystem& fs,
+                                                         infer::Engines& engines, metrics::Registry& registry) {
+  const SteadyTime start = system_clock().now();
+  TRY(ModelConfig config, read_config(fs, source.directory, defaults));
+  std::unique_ptr<ModelVersion> made(new ModelVersion(source, std::move(config), registry));  // NOLINT: private constructor
+  TRY_VOID(made->open(source, engines));
+  TRY_VOID(made->warm());
+  made->stats_.load_seconds.set(std::chrono::duration<double>(system_clock().now() - start).count());
+  return made;
+}
+
+Status ModelVersion::open(const Source& source, infer::Engines& engines) {
+  TRY(infer::Engine * engine, engines.get(config_.engine));
+  const infer::LoadOptions options = {.directory = source.directory,
+                                      .file = source.directory / config_.file,
+                                      .intra_op_threads = config_.threads,
+                                      .memory_arena = config_.memory_arena,
+                                      .options = config_.options};
+  TRY(std::unique_ptr<infer::Model> first, engine->load(options));
+  metadata_.inputs = first->inputs();
+  metadata_.outputs = first->outputs();
+  const std::size_t dot = config_.file.rfind('.');
+  metadata_.platform = config_.engine + (dot != std::string::npos ? "_" + config_.file.substr(dot + 1) : "");
+  const unsigned runs = first->concurrent_runs_max();
+  models_.push_back(std::move(first));
+  if (runs == 0) return {};
+  for (unsigned places = runs; places < config_.instances; places += runs) {
+    TRY(std::unique_ptr<infer::Model> copy, engine->load(options));
+    models_.push_back(std::move(copy));
+  }
+  MutexLock lock(mutex_);
+  for (unsigned i = 0; i < config_.instances; ++i) free_.push_back(models_[i % models_.size()].get());
+  return {};
+}
+
+Result<tensor::Tensor> ModelVersion::warm_input(const tensor::Spec& spec) const {
+  tensor::Shape shape = spec.shape;
+  if (const auto it = config_.warmup_shapes.find(spec.name); it != config_.warmup_shapes.end()) {
+    if (!tensor::fits(it->second, spec.shape)) {
+      return Error(Code::kInvalid, "model.yaml: warmup.shapes." + spec.name + " does not fit " + tensor::to_string(spec.shape));
+    }
+    shape = it->second;
+  }
+  if (!shape.empty() && shape[0] == -1) shape[0] = 1;
+  for (const std::int64_t size : shape) {
+    // Not every size that a graph leaves open works in it: what nobody named is not guessed.
+    if (size < 0)
+      return Error(Code::kUnsupported, "input \"" + spec.name + "\" has open dimensions " + tensor::to_string(spec.shape));
+  }
+  if (spec.dtype == tensor::DType::kBytes) {
+    TRY(const std::size_t count, tensor::elements(shape));
+    return tensor::Tensor::of_strings(shape, std::vector<std::string>(count));
+  }
+  return tensor::Tensor::allocate(spec.dtype, std::move(shape));
+}
+
+Status ModelVersion::warm() {
+  if (config_.warmup_runs == 0) return {};
+  std::vector<tensor::Named> inputs;
+  for (const tensor::Spec& spec : metadata_.inputs) {
+    auto input = warm_input(spec);
+    if (!input.ok() && input.error().code() == Code::kUnsupported) {
+      log::info("model not warmed: set warmup.shapes in model.yaml",
+                {{"model", model()}, {"version", version()}, {"reason", input.error().message()}});
+      return {};
+    }
+    if (!input.ok()) return std::move(input).error();
+    inputs.push_back({spec.name, std::move(input).value()});
+  }
+  Duration last{};
+  for (const auto& copy : models_) {
+    for (unsigned i = 0; i < config_.warmup_runs; ++i) {
+      const SteadyTime start = system_clock().now();
+      auto outputs = copy->run(inputs, {});
+      if (!outputs.ok()) return std::move(outputs).error().context("the first run failed");
+      last = system_clock().now() - start;
+    }
+  }
+  executor_.expect(last);
+  return {};
+}
+
+Result<std::vector<tensor::Named>> ModelVersion::run(std::span<const tensor::Named> inputs, std::span<const std::string> outputs) {
+  infer::Model* model = models_.front().get();
+  bool taken = false;
+  {
+    MutexLock lock(mutex_);
+    if (!free_.empty()) {
+      model = free_.back();
+      free_.pop_back();
+      taken = true;
+    }
+  }
+  const SteadyTime start = system_clock().now();
+  auto result = model->run(inputs, outputs);
+  const Duration duration = system_clock().now() - start;
+  if (taken) {
+    MutexLock lock(mutex_);
+    free_.push_back(model);
+  }
+  if (result.ok()) {
+    stats_.executions.add();
+    stats_.inferences.add(rows(metadata_.inputs, inputs));
+    stats_.compute_us.add(microseconds(duration));
+    stats_.predict_seconds.observe(std::chrono::duration<double>(duration).count());
+  }
+  return result;
+}
+
+}  // namespace varda::serving

@@ -1,0 +1,58 @@
+// ModelVersion: one loaded and warmed version of a model.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/metrics.h"
+#include "base/mutex.h"
+#include "infer/engine.h"
+#include "oip/infer.h"
+#include "oip/metadata.h"
+#include "serving/config.h"
+#include "serving/executor.h"
+#include "serving/stats.h"
+
+namespace varda::serving {
+
+/// Thread-safe. Constant but for what it counts.
+class ModelVersion {
+ public:
+  struct Source {
+    std::string model;
+    std::string version;
+    std::filesystem::path directory;
+  };
+  /// Reads the version's configuration, loads and warms it; blocks meanwhile. `engines` and `registry` outlive it.
+  static Result<std::unique_ptr<ModelVersion>> load(const Source& source, const ModelConfig& defaults, os::FileSystem& fs,
+                                                    infer::Engines& engines, metrics::Registry& registry);
+
+  const std::string& model() const { return metadata_.name; }
+  const std::string& version() const { return metadata_.versions.front(); }
+  const oip::ModelMetadata& metadata() const { return metadata_; }
+  const ModelConfig& config() const { return config_; }
+  Executor& executor() { return executor_; }
+  VersionStats& stats() { return stats_; }
+
+  /// Runs it on the calling thread. Called by jobs of executor() only, which sees to the number of runs at a time.
+  Result<std::vector<tensor::Named>> run(std::span<const tensor::Named> inputs, std::span<const std::string> outputs);
+
+ private:
+  ModelVersion(const Source& source, ModelConfig config, metrics::Registry& registry);
+  Status open(const Source& source, infer::Engines& engines);
+  Status warm();
+  Result<tensor::Tensor> warm_input(const tensor::Spec& spec) const;
+
+  const ModelConfig config_;
+  oip::ModelMetadata metadata_;
+  VersionStats stats_;
+  std::vector<std::unique_ptr<infer::Model>> models_;  // one, or several where the engine limits the runs of each
+  Mutex mutex_;
+  std::vector<infer::Model*> free_ GUARDED_BY(mutex_);  // empty where one model takes any number of runs
+  // Last, so that its threads end before what they use.
+  Executor executor_;
+};
+
+}  // namespace varda::serving

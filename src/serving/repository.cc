@@ -1,0 +1,280 @@
+#include "serving/repository.h"
+
+#include <atomic>
+#include <utility>
+
+#include "base/log.h"
+
+namespace varda::serving {
+
+struct Repository::Load {
+  std::string version;
+  std::string fingerprint;
+  std::optional<Result<std::unique_ptr<ModelVersion>>> result;
+  std::atomic<bool> done{false};
+  std::jthread thread;
+};
+
+struct Repository::Retired {
+  Mutex mutex;
+  std::vector<std::unique_ptr<ModelVersion>> versions GUARDED_BY(mutex);
+  internal::DirectoryWatch* watch GUARDED_BY(mutex) = nullptr;  // woken; null once the repository goes away
+
+  void add(std::unique_ptr<ModelVersion> version) {
+    MutexLock lock(mutex);
+    versions.push_back(std::move(version));
+    if (watch != nullptr) watch->wake();
+  }
+  std::vector<std::unique_ptr<ModelVersion>> take() {
+    MutexLock lock(mutex);
+    return std::exchange(versions, {});
+  }
+};
+
+Repository::Repository(Options options, os::FileSystem& fs, infer::Engines& engines, metrics::Registry& registry)
+    : options_(std::move(options)), fs_(fs), engines_(engines), registry_(registry), retired_(std::make_shared<Retired>()) {
+  MutexLock lock(retired_->mutex);
+  retired_->watch = &watch_;
+}
+
+Result<std::unique_ptr<Repository>> Repository::open(Options options, os::FileSystem& fs, infer::Engines& engines,
+                                                     metrics::Registry& registry) {
+  if (auto first = scan(fs, options.directory); !first.ok()) return std::move(first).error().context("model repository");
+  std::unique_ptr<Repository> made(new Repository(std::move(options), fs, engines, registry));  // NOLINT: private constructor
+  made->thread_ = std::jthread([repository = made.get()](const std::stop_token& stop) { repository->follow(stop); });
+  return made;
+}
+
+Repository::~Repository() {
+  thread_.request_stop();
+  watch_.wake();
+  if (thread_.joinable()) thread_.join();
+  {
+    MutexLock lock(mutex_);
+    entries_.clear();
+  }
+  std::map<std::string, std::unique_ptr<Load>> loads;
+  {
+    MutexLock lock(mutex_);
+    loads.swap(loads_);
+  }
+  loads.clear();  // waits for them
+  {
+    MutexLock lock(retired_->mutex);
+    retired_->watch = nullptr;
+  }
+  retired_->take();
+}
+
+std::shared_ptr<ModelVersion> Repository::share(std::unique_ptr<ModelVersion> version) {
+  return std::shared_ptr<ModelVersion>(
+      version.release(), [retired = retired_](ModelVersion* raw) { retired->add(std::unique_ptr<ModelVersion>(raw)); });
+}
+
+Result<std::shared_ptr<ModelVersion>> Repository::find(std::string_view model, std::string_view version) const {
+  MutexLock lock(mutex_);
+  const auto it = entries_.find(model);
+  if (it == entries_.end()) return Error(Code::kNotFound, "there is no model \"" + std::string(model) + "\"");
+  const Entry& entry = it->second;
+  if (entry.active != nullptr) {
+    if (version.empty() || version == entry.active->version()) return entry.active;
+    return Error(Code::kNotFound, "version " + std::string(version) + " of model \"" + std::string(model) + "\" is not loaded; " +
+                                      entry.active->version() + " is");
+  }
+  const std::string why = entry.failure ? "version " + entry.failure->version + " does not load: " + entry.failure->reason
+                          : !entry.loading.empty()        ? "version " + entry.loading + " is loading"
+                          : !entry.wanted.problem.empty() ? entry.wanted.problem
+                                                          : "it is about to load";
+  return Error(Code::kUnavailable, "model \"" + std::string(model) + "\" is not ready: " + why);
+}
+
+std::vector<oip::IndexEntry> Repository::index() const {
+  MutexLock lock(mutex_);
+  std::vector<oip::IndexEntry> out;
+  for (const auto& [name, entry] : entries_) {
+    if (entry.active != nullptr) out.push_back({name, entry.active->version(), "READY", ""});
+    if (!entry.wanted.problem.empty()) {
+      out.push_back({name, entry.wanted.version, "UNAVAILABLE", entry.wanted.problem});
+    } else if (entry.active == nullptr || entry.active->version() != entry.wanted.version) {
+      if (entry.failure && entry.failure->version == entry.wanted.version && entry.loading.empty()) {
+        out.push_back({name, entry.failure->version, "UNAVAILABLE", entry.failure->reason});
+      } else {
+        out.push_back({name, entry.wanted.version, "LOADING", ""});
+      }
+    }
+  }
+  return out;
+}
+
+bool Repository::settled() const {
+  MutexLock lock(mutex_);
+  return settled_;
+}
+
+Status Repository::wait_settled(const Context& ctx) {
+  MutexLock lock(mutex_);
+  // A look that began before this call may have missed what the caller did just now: the next one counts.
+  const std::uint64_t needed = looks_ + 1;
+  watch_.wake();
+  while (looks_done_ < needed || !quiet()) {
+    TRY_VOID(ctx.check());
+    changed_.wait_until(mutex_, system_clock().now() + std::chrono::milliseconds(50));
+  }
+  return {};
+}
+
+bool Repository::wants_load(const Entry& entry) const {
+  if (!entry.loading.empty() || !entry.wanted.problem.empty()) return false;
+  if (entry.active != nullptr && entry.active->version() == entry.wanted.version) return false;
+  if (!entry.failure || entry.failure->version != entry.wanted.version || entry.failure->fingerprint != entry.wanted.fingerprint)
+    return true;
+  return entry.failure->retry_at && system_clock().now() >= *entry.failure->retry_at;
+}
+
+bool Repository::quiet() const {
+  if (!loads_.empty()) return false;
+  for (const auto& [name, entry] : entries_) {
+    if (wants_load(entry)) return false;
+  }
+  return true;
+}
+
+void Repository::follow(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    look();
+    collect();
+    start_loads();
+    retired_->take();  // and destroys them
+    {
+      MutexLock lock(mutex_);
+      looks_done_ = looks_;
+      settled_ = settled_ || quiet();
+    }
+    changed_.notify_all();
+    watch_.wait(options_.look_interval);
+  }
+}
+
+void Repository::look() {
+  {
+    MutexLock lock(mutex_);
+    ++looks_;
+  }
+  std::set<std::filesystem::path> watched;
+  std::map<std::string, Wanted> wanted;
+  do {
+    // Watched first, looked at then: what changes in between is told. New models make for another round.
+    watched_ = watched;
+    auto scanned = scan(fs_, options_.directory);
+    if (!scanned.ok()) {
+      // What cannot be read is not gone: everything stays as it is.
+      if (!std::exchange(complained_, true)) log::error("model repository cannot be read", {{"error", scanned.error()}});
+      return;
+    }
+    complained_ = false;
+    wanted = std::move(scanned).value();
+    watched = {options_.directory};
+    for (const auto& [name, ignored] : wanted) watched.insert(options_.directory / name);
+    watch_.watch(watched);
+  } while (watched != watched_);
+
+  std::vector<std::shared_ptr<ModelVersion>> dropped;  // destroyed without the lock
+  MutexLock lock(mutex_);
+  for (auto it = entries_.begin(); it != entries_.end();) {
+    if (wanted.count(it->first) > 0) {
+      ++it;
+      continue;
+    }
+    log::info("model removed", {{"model", it->first}});
+    if (it->second.active != nullptr) it->second.active->stats().ready.set(0);
+    dropped.push_back(std::move(it->second.active));
+    it = entries_.erase(it);
+  }
+  for (auto& [name, now] : wanted) {
+    Entry& entry = entries_[name];
+    if (entry.stats == nullptr) entry.stats = std::make_unique<ModelStats>(registry_, name);
+    if (now.version.empty() && entry.active != nullptr) {
+      // Its last version was taken away.
+      log::info("model unloaded", {{"model", name}, {"version", entry.active->version()}, {"reason", now.problem}});
+      entry.active->stats().ready.set(0);
+      dropped.push_back(std::move(entry.active));
+    }
+    if (entry.wanted.version != now.version) entry.failure.reset();
+    entry.wanted = std::move(now);
+  }
+}
+
+void Repository::collect() {
+  std::vector<std::unique_ptr<Load>> finished;
+  MutexLock lock(mutex_);
+  for (auto it = loads_.begin(); it != loads_.end();) {
+    if (!it->second->done) {
+      ++it;
+      continue;
+    }
+    apply(it->first, *it->second);
+    finished.push_back(std::move(it->second));  // its thread has ended but for its last instructions
+    it = loads_.erase(it);
+  }
+}
+
+void Repository::apply(const std::string& model, Load& load) {
+  const auto it = entries_.find(model);
+  auto result = std::move(*load.result);
+  if (it == entries_.end()) {
+    if (result.ok()) retired_->add(std::move(result).value());
+    return;
+  }
+  Entry& entry = it->second;
+  entry.loading.clear();
+  if (!result.ok()) {
+    entry.stats->load_failures.add();
+    log::error("model version does not load", {{"model", model}, {"version", load.version}, {"error", result.error()}});
+    entry.failure = Failure{load.version, load.fingerprint, result.error().message(), std::nullopt};
+    if (!result.error().terminal()) entry.failure->retry_at = system_clock().now() + options_.retry_interval;
+    return;
+  }
+  if (load.version != entry.wanted.version) {
+    // Somebody changed their mind meanwhile.
+    retired_->add(std::move(result).value());
+    return;
+  }
+  const std::string before = entry.active != nullptr ? entry.active->version() : "";
+  if (entry.active != nullptr) {
+    entry.active->stats().ready.set(0);
+    entry.stats->switches.add();
+  }
+  auto shared = share(std::move(result).value());
+  shared->stats().ready.set(1);
+  log::info(
+      "model version serves",
+      {{"model", model}, {"version", load.version}, {"before", before}, {"load_seconds", shared->stats().load_seconds.value()}});
+  entry.active.swap(shared);  // the old one is dropped here, or by the last request that is under way on it
+  entry.failure.reset();
+}
+
+void Repository::start_loads() {
+  MutexLock lock(mutex_);
+  for (auto& [name, entry] : entries_) {
+    if (loads_.size() >= options_.loads_max) return;
+    // A model that went away and came back while its load was under way waits for that to end.
+    if (wants_load(entry) && loads_.count(name) == 0) start_load(name, entry);
+  }
+}
+
+void Repository::start_load(const std::string& model, Entry& entry) {
+  auto load = std::make_unique<Load>();
+  load->version = entry.wanted.version;
+  load->fingerprint = entry.wanted.fingerprint;
+  entry.loading = load->version;
+  log::info("model version loads", {{"model", model}, {"version", load->version}});
+  Load& slot = *(loads_[model] = std::move(load));
+  const ModelVersion::Source source{model, slot.version, options_.directory / model / slot.version};
+  slot.thread = std::jthread([this, &slot, source] {
+    slot.result.emplace(ModelVersion::load(source, options_.defaults, fs_, engines_, registry_));
+    slot.done = true;
+    watch_.wake();
+  });
+}
+
+}  // namespace varda::serving

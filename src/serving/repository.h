@@ -1,0 +1,107 @@
+// Repository: the models of a directory, followed.
+//
+// One thread watches the directory (layout.h). A version that is asked for and not there is loaded and warmed beside the one that
+// serves; then requests go to the new one, those under way end on the old one, and the old one is dropped. A version that does not
+// load leaves the old one serving, and its reason in index(). Nothing is ever written to the directory.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/context.h"
+#include "base/metrics.h"
+#include "base/mutex.h"
+#include "infer/engine.h"
+#include "oip/metadata.h"
+#include "os/file_system.h"
+#include "serving/internal/directory_watch.h"
+#include "serving/layout.h"
+#include "serving/model_version.h"
+
+namespace varda::serving {
+
+/// Thread-safe. Outlives every request that find() gave a version to.
+class Repository {
+ public:
+  struct Options {
+    std::filesystem::path directory;
+    ModelConfig defaults;
+    unsigned loads_max = 2;                           // versions loading at a time
+    std::chrono::milliseconds look_interval{1000};    // how often to look where nobody tells of changes
+    std::chrono::milliseconds retry_interval{30000};  // of loads that failed for a reason that may pass (memory, a missing library)
+  };
+  /// Begins to follow. kNotFound, kInvalid: the directory cannot be read. `fs`, `engines` and `registry` outlive it.
+  static Result<std::unique_ptr<Repository>> open(Options options, os::FileSystem& fs, infer::Engines& engines,
+                                                  metrics::Registry& registry);
+  ~Repository();
+
+  /// The version that answers now; `version` "" means the active one. kNotFound: no such model, or that version is not loaded.
+  /// kUnavailable: the model is known and none of its versions is loaded (yet); the message says why.
+  Result<std::shared_ptr<ModelVersion>> find(std::string_view model, std::string_view version) const;
+
+  /// By model: READY the active version, LOADING, and UNAVAILABLE with a reason what is wanted and does not load.
+  std::vector<oip::IndexEntry> index() const;
+
+  /// Whether every model in the directory has been loaded or has failed to since the start.
+  bool settled() const;
+  /// Waits until nothing is loading and the directory has been looked at since the call. For tests and start-up.
+  Status wait_settled(const Context& ctx);
+
+ private:
+  struct Failure {
+    std::string version;
+    std::string fingerprint;
+    std::string reason;
+    std::optional<SteadyTime> retry_at;
+  };
+  struct Entry {
+    Wanted wanted;
+    std::shared_ptr<ModelVersion> active;
+    std::string loading;  // version, "" none
+    std::optional<Failure> failure;
+    std::unique_ptr<ModelStats> stats;
+  };
+  // One load on a thread of its own. The thread touches `result` and `done` only.
+  struct Load;
+  // Where versions end up whose last reference is gone: they are destroyed on the following thread, never on one of their own.
+  struct Retired;
+
+  Repository(Options options, os::FileSystem& fs, infer::Engines& engines, metrics::Registry& registry);
+  void follow(const std::stop_token& stop);
+  void look();
+  void collect();
+  void apply(const std::string& model, Load& load) REQUIRES(mutex_);
+  void start_loads();
+  void start_load(const std::string& model, Entry& entry) REQUIRES(mutex_);
+  bool wants_load(const Entry& entry) const REQUIRES(mutex_);
+  bool quiet() const REQUIRES(mutex_);
+  std::shared_ptr<ModelVersion> share(std::unique_ptr<ModelVersion> version);
+
+  const Options options_;
+  os::FileSystem& fs_;
+  infer::Engines& engines_;
+  metrics::Registry& registry_;
+  internal::DirectoryWatch watch_;
+  const std::shared_ptr<Retired> retired_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::map<std::string, Entry, std::less<>> entries_ GUARDED_BY(mutex_);
+  std::map<std::string, std::unique_ptr<Load>> loads_ GUARDED_BY(mutex_);  // by model
+  std::uint64_t looks_ GUARDED_BY(mutex_) = 0;                             // begun
+  std::uint64_t looks_done_ GUARDED_BY(mutex_) = 0;
+  bool settled_ GUARDED_BY(mutex_) = false;
+  bool complained_ = false;  // about an unreadable directory; the following thread's
+  std::set<std::filesystem::path> watched_;
+  std::jthread thread_;
+};
+
+}  // namespace varda::serving

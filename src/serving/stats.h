@@ -1,0 +1,34 @@
+// Metrics of the model server, under the names that Triton and KServe give theirs.
+#pragma once
+
+#include <string>
+
+#include "base/metrics.h"
+
+namespace varda::serving {
+
+/// What is counted for one version of a model. References into a registry, looked up once at load.
+struct VersionStats {
+  VersionStats(metrics::Registry& registry, const std::string& model, const std::string& version);
+
+  metrics::Counter& success;            // nv_inference_request_success
+  metrics::Counter& failure;            // nv_inference_request_failure
+  metrics::Counter& inferences;         // nv_inference_count: rows of batches
+  metrics::Counter& executions;         // nv_inference_exec_count
+  metrics::Counter& request_us;         // nv_inference_request_duration_us
+  metrics::Counter& queue_us;           // nv_inference_queue_duration_us
+  metrics::Counter& compute_us;         // nv_inference_compute_infer_duration_us
+  metrics::Histogram& predict_seconds;  // request_predict_seconds
+  metrics::Gauge& ready;                // varda_model_ready: 1 while it is the active version
+  metrics::Gauge& load_seconds;         // varda_model_load_seconds: reading, preparing and warming
+};
+
+/// What is counted for a model over its versions.
+struct ModelStats {
+  ModelStats(metrics::Registry& registry, const std::string& model);
+
+  metrics::Counter& switches;       // varda_model_switches_total
+  metrics::Counter& load_failures;  // varda_model_load_failures_total
+};
+
+}  // namespace varda::serving
