@@ -1,0 +1,80 @@
+#include "flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <thread>
+
+namespace varda::serve {
+
+Parsed parse_flags(int argc, char** argv) {
+  Flags flags;
+  flags.defaults.instances = std::clamp(std::thread::hardware_concurrency(), 1u, 4u);
+  long queue_timeout_ms = 0;
+  bool arena = true;
+
+  CLI::App parser("Serves the models of a directory over the Open Inference Protocol v2 (REST).", "varda-serve");
+  parser.set_version_flag("--version", "varda-serve " VARDA_VERSION);
+  parser.set_config("--config", "", "read flags from a file: NAME=VALUE lines, the names of the flags without dashes");
+  parser.failure_message(CLI::FailureMessage::simple);
+  parser.option_defaults()->always_capture_default();
+  parser
+      .add_option("--model-repository", flags.model_repository,
+                  "directory of MODEL/VERSION/… and MODEL/target; followed while serving")
+      ->required();
+  parser.add_option("--http", flags.http, "address of the inference API; port 0 picks a free one");
+  parser.add_option("--admin", flags.admin, "address of /healthz, /readyz and /metrics; without it, /metrics is served on --http");
+  parser.add_option("--grpc", flags.grpc, "address of the gRPC API (not in this build)");
+  parser.add_option("--io-threads", flags.io_threads, "threads that read and answer requests; 0: one a core, up to four")
+      ->check(CLI::Range(0u, 256u));
+  parser.add_option("--connections-max", flags.connections_max, "connections at a time")->check(CLI::PositiveNumber);
+  parser.add_option("--body-bytes-max", flags.body_bytes_max, "largest request body; larger ones are answered 413")
+      ->check(CLI::PositiveNumber);
+  parser
+      .add_option("--drain-delay", flags.drain_delay_seconds,
+                  "seconds between \"not ready\" and the end of listening, so that proxies look elsewhere")
+      ->check(CLI::Range(0.0, 3600.0));
+  parser.add_option("--drain-timeout", flags.drain_timeout_seconds, "seconds that requests under way may take after that")
+      ->check(CLI::Range(0.0, 3600.0));
+  parser.add_option("--engine-path", flags.engine_path,
+                    "directories with engine plug-ins, before the program's own (../lib/varda)");
+
+  const std::string models = "Defaults for models whose model.yaml does not say";
+  parser.add_option("--instances", flags.defaults.instances, "runs of a model at a time")
+      ->check(CLI::Range(1u, 256u))
+      ->group(models);
+  parser.add_option("--threads", flags.defaults.threads, "threads of one run; 0: the engine's choice")
+      ->check(CLI::Range(0u, 256u))
+      ->group(models);
+  parser.add_option("--memory-arena", arena, "keep memory of a run for the next one: faster, and the peak stays")->group(models);
+  parser.add_option("--queue-max", flags.defaults.queue_max, "requests waiting for a model; further ones are answered 429")
+      ->group(models);
+  parser.add_option("--queue-bytes-max", flags.defaults.queue_bytes_max, "bytes of their bodies")->group(models);
+  parser.add_option("--queue-timeout-ms", queue_timeout_ms, "longest wait for a model, then 504; 0: no limit")
+      ->check(CLI::Range(0L, 86'400'000L))
+      ->group(models);
+  parser.add_option("--warmup-runs", flags.defaults.warmup_runs, "runs of a version before it serves")
+      ->check(CLI::Range(0u, 1000u))
+      ->group(models);
+
+  parser.add_option("--log-format", flags.log_format, "text or json")->check(CLI::IsMember({"text", "json"}))->group("Logs");
+  parser.add_option("--log-level", flags.log_level, "debug, info, warn or error")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
+      ->group("Logs");
+  try {
+    parser.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return {std::nullopt, parser.exit(e, std::cout, std::cerr) == 0 ? 0 : 2};
+  }
+  if (!flags.grpc.empty()) {
+    std::cerr << "--grpc: the gRPC API is not in this build; serve with --http and leave --grpc out\n";
+    return {std::nullopt, 2};
+  }
+  if (flags.io_threads == 0) flags.io_threads = std::clamp(std::thread::hardware_concurrency(), 1u, 4u);
+  flags.defaults.memory_arena = arena;
+  flags.defaults.queue_timeout = std::chrono::milliseconds(queue_timeout_ms);
+  return {std::move(flags), 0};
+}
+
+}  // namespace varda::serve

@@ -1,0 +1,35 @@
+// The command line of varda-serve. Flags and keys of the configuration file are the same.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "serving/config.h"
+
+namespace varda::serve {
+
+struct Flags {
+  std::string model_repository;
+  std::string http = "127.0.0.1:8080";
+  std::string admin;
+  std::string grpc;
+  unsigned io_threads = 0;  // 0: one a core, up to four
+  std::size_t connections_max = 4096;
+  std::size_t body_bytes_max = std::size_t{64} << 20;
+  double drain_delay_seconds = 2;
+  double drain_timeout_seconds = 30;
+  std::vector<std::string> engine_path;
+  std::string log_format = "text";
+  std::string log_level = "info";
+  serving::ModelConfig defaults;
+};
+
+/// The flags, or the exit code of a program that has said all it has to say (--help, --version, a wrong flag).
+struct Parsed {
+  std::optional<Flags> flags;
+  int exit_code = 0;
+};
+Parsed parse_flags(int argc, char** argv);
+
+}  // namespace varda::serve

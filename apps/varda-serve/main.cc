@@ -1,0 +1,97 @@
+// varda-serve: the model server. This file builds the parts and hands them to each other.
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "base/context.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "flags.h"
+#include "infer/engine.h"
+#include "net/server.h"
+#include "os/file_system.h"
+#include "os/process.h"
+#include "serving/handler.h"
+#include "serving/repository.h"
+
+namespace varda::serve {
+namespace {
+
+std::chrono::milliseconds milliseconds(double seconds) { return std::chrono::milliseconds(static_cast<long>(seconds * 1000)); }
+
+std::vector<std::filesystem::path> engine_directories(const Flags& flags) {
+  std::vector<std::filesystem::path> out(flags.engine_path.begin(), flags.engine_path.end());
+  out.push_back(os::self_path().parent_path().parent_path() / "lib" / "varda");
+  return out;
+}
+
+Status serve(const Context& ctx, const Flags& flags) {
+  metrics::Registry registry;
+  infer::Engines engines(engine_directories(flags));
+  TRY(const std::unique_ptr<serving::Repository> repository,
+      serving::Repository::open({.directory = flags.model_repository, .defaults = flags.defaults}, os::real_file_system(), engines,
+                                registry));
+  std::atomic<bool> draining{false};
+  const serving::Service service{.repository = *repository, .registry = registry, .draining = draining};
+
+  const net::Handler handler = serving::make_handler(service);
+  const net::Handler admin_handler = serving::make_admin_handler(service);
+  const bool one_port = flags.admin.empty();
+  TRY(const std::unique_ptr<net::Server> server,
+      net::Server::create({.listen = flags.http,
+                           .io_threads = flags.io_threads,
+                           .connections_max = flags.connections_max,
+                           .body_bytes_max = flags.body_bytes_max},
+                          [&](net::Request request, net::Responder respond) {
+                            const net::Handler& chosen = one_port && request.path() == "/metrics" ? admin_handler : handler;
+                            chosen(std::move(request), std::move(respond));
+                          }));
+  std::unique_ptr<net::Server> admin;
+  if (!one_port) {
+    TRY(admin, net::Server::create({.listen = flags.admin}, admin_handler));
+  }
+  log::info("varda-serve listens", {{"version", VARDA_VERSION},
+                                    {"http", server->address()},
+                                    {"admin", admin ? admin->address() : server->address()},
+                                    {"model_repository", flags.model_repository}});
+
+  while (!ctx.stopped()) (void)ctx.sleep_for(std::chrono::hours(1));
+
+  // Not ready first, so that nobody new is sent here; answering goes on until they had time to notice.
+  log::info("varda-serve drains", {{"delay_seconds", flags.drain_delay_seconds}});
+  draining = true;
+  server->drain();
+  (void)Context::background().sleep_for(milliseconds(flags.drain_delay_seconds));
+  server->stop(milliseconds(flags.drain_timeout_seconds));
+  if (admin) admin->stop(std::chrono::milliseconds(100));
+  log::info("varda-serve ends");
+  return {};
+}
+
+int run(int argc, char** argv) {
+  const Parsed parsed = parse_flags(argc, argv);
+  if (!parsed.flags) return parsed.exit_code;
+  const Flags& flags = *parsed.flags;
+  log::configure(flags.log_format == "json" ? log::Format::kJson : log::Format::kText,
+                 log::parse_level(flags.log_level).value_or(log::Level::kInfo));
+  const Status status = serve(Context(os::stop_on_signals()), flags);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "varda-serve: %s\n", status.error().message().c_str());
+  return 1;
+}
+
+}  // namespace
+}  // namespace varda::serve
+
+int main(int argc, char** argv) {
+  try {
+    return varda::serve::run(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "varda-serve: %s\n", e.what());
+    return 1;
+  }
+}
