@@ -1,0 +1,121 @@
+#include "serving/executor.h"
+
+#include <algorithm>
+#include <functional>
+#include <future>
+#include <gtest/gtest.h>
+#include <latch>
+#include <mutex>
+
+namespace varda::serving {
+namespace {
+
+class Function final : public Job {
+ public:
+  explicit Function(std::function<void()> body, std::size_t bytes = 0) : body_(std::move(body)), bytes_(bytes) {}
+  void run() override { body_(); }
+  std::size_t bytes() const override { return bytes_; }
+
+ private:
+  std::function<void()> body_;
+  const std::size_t bytes_;
+};
+
+Status submit(Executor& executor, std::function<void()> body, std::size_t bytes = 0) {
+  std::unique_ptr<Job> job = std::make_unique<Function>(std::move(body), bytes);
+  return executor.submit(job);
+}
+
+TEST(Executor, ShortJobRunsOnTheCallersThread) {
+  Executor executor({});
+  std::thread::id ran;
+  ASSERT_TRUE(submit(executor, [&] { ran = std::this_thread::get_id(); }).ok());
+  EXPECT_EQ(ran, std::this_thread::get_id());
+}
+
+TEST(Executor, LongOrLargeJobsRunOnInstanceThreads) {
+  Executor executor({.inline_bytes_max = 100});
+  std::promise<std::thread::id> large;
+  ASSERT_TRUE(submit(
+                  executor, [&] { large.set_value(std::this_thread::get_id()); }, 101)
+                  .ok());
+  EXPECT_NE(large.get_future().get(), std::this_thread::get_id());
+  executor.expect(std::chrono::seconds(1));
+  std::promise<std::thread::id> slow;
+  ASSERT_TRUE(submit(executor, [&] { slow.set_value(std::this_thread::get_id()); }).ok());
+  EXPECT_NE(slow.get_future().get(), std::this_thread::get_id());
+}
+
+TEST(Executor, NoMoreThanInstancesRunAtATimeAndOrderIsKept) {
+  Executor executor({.instances = 1});
+  executor.expect(std::chrono::seconds(1));
+  std::mutex mutex;
+  std::vector<int> order;
+  int running = 0, most = 0;
+  std::latch done(20);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(submit(executor, [&, i] {
+                  {
+                    const std::lock_guard lock(mutex);
+                    most = std::max(most, ++running);
+                    order.push_back(i);
+                  }
+                  std::this_thread::yield();
+                  const std::lock_guard lock(mutex);
+                  --running;
+                  done.count_down();
+                }).ok());
+  }
+  done.wait();
+  const std::lock_guard lock(mutex);
+  EXPECT_EQ(most, 1);
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST(Executor, FullQueueRefusesAndLeavesTheJobWithTheCaller) {
+  Executor executor({.instances = 1, .queue_max = 2, .queue_bytes_max = 100});
+  executor.expect(std::chrono::seconds(1));
+  std::latch started(1), go(1), done(3);
+  ASSERT_TRUE(submit(executor, [&] {
+                started.count_down();
+                go.wait();
+                done.count_down();
+              }).ok());
+  started.wait();
+  // One job may wait whatever its size, a second only within the bytes.
+  ASSERT_TRUE(submit(
+                  executor, [&] { done.count_down(); }, 500)
+                  .ok());
+  EXPECT_EQ(submit(
+                executor, [] {}, 1)
+                .error()
+                .code(),
+            Code::kExhausted);
+  std::unique_ptr<Job> job = std::make_unique<Function>([] {}, 1);
+  EXPECT_EQ(executor.submit(job).error().message(), "the queue is full: 1 requests of 500 bytes are waiting");
+  EXPECT_NE(job, nullptr);
+  EXPECT_EQ(executor.waiting(), 1u);
+  go.count_down();
+  done.count_down();
+  done.wait();
+}
+
+TEST(Executor, CallersThreadIsNotUsedWhileEveryInstanceIsBusy) {
+  Executor executor({.instances = 1});
+  std::latch started(1), go(1);
+  std::thread other([&] {
+    ASSERT_TRUE(submit(executor, [&] {
+                  started.count_down();
+                  go.wait();
+                }).ok());
+  });
+  started.wait();
+  std::promise<std::thread::id> ran;
+  ASSERT_TRUE(submit(executor, [&] { ran.set_value(std::this_thread::get_id()); }).ok());
+  go.count_down();
+  EXPECT_NE(ran.get_future().get(), std::this_thread::get_id());
+  other.join();
+}
+
+}  // namespace
+}  // namespace varda::serving

@@ -1,0 +1,86 @@
+#include "serving/layout.h"
+
+#include <gtest/gtest.h>
+
+#include "os/testing/memory_file_system.h"
+
+namespace varda::serving {
+namespace {
+
+class Layout : public ::testing::Test {
+ protected:
+  void file(const std::string& path, const std::string& text = "") {
+    const os::Path full = os::Path("/models") / path;
+    ASSERT_TRUE(fs_.make_directories(full.parent_path(), 0755).ok());
+    ASSERT_TRUE(os::write_file_atomically(fs_, full, text).ok());
+  }
+  Wanted wanted(const std::string& model) { return scan(fs_, "/models").value().at(model); }
+
+  os::testing::MemoryFileSystem fs_;
+};
+
+TEST(Versions, NumbersCompareAsNumbersAndStandAboveNames) {
+  for (const auto& [low, high] :
+       std::vector<std::pair<const char*, const char*>>{{"2", "10"},
+                                                        {"9", "20240229"},
+                                                        {"alpha", "beta"},
+                                                        {"zeta", "1"},
+                                                        {"v9", "2"},
+                                                        {"007", "8"},
+                                                        {"7", "70"},
+                                                        {"99999999999999999999", "100000000000000000000"}}) {
+    EXPECT_TRUE(older(low, high)) << low << " " << high;
+    EXPECT_FALSE(older(high, low)) << low << " " << high;
+  }
+  EXPECT_FALSE(older("3", "3"));
+  EXPECT_NE(older("3", "03"), older("03", "3"));
+}
+
+TEST_F(Layout, TargetNamesTheVersionHoweverOld) {
+  file("digits/3/model.onnx");
+  file("digits/4/model.onnx");
+  EXPECT_EQ(wanted("digits").version, "4");
+  file("digits/target", "3\n");
+  EXPECT_EQ(wanted("digits").version, "3");
+  EXPECT_EQ(wanted("digits").problem, "");
+}
+
+TEST_F(Layout, TargetThatIsNotThereKeepsItsNameAndSaysSo) {
+  file("digits/3/model.onnx");
+  file("digits/target", "5");
+  EXPECT_EQ(wanted("digits"), (Wanted{"5", "", "target names version 5, which is not there"}));
+  file("digits/target", "../../etc");
+  EXPECT_EQ(wanted("digits").version, "");
+  EXPECT_NE(wanted("digits").problem, "");
+}
+
+TEST_F(Layout, WorkInProgressAndStrayFilesAreNotVersions) {
+  file("digits/3/model.onnx");
+  file("digits/.5/model.onnx");
+  file("digits/9");  // a file
+  file(".incoming/1/model.onnx");
+  file("README");
+  EXPECT_EQ(wanted("digits").version, "3");
+  EXPECT_EQ(scan(fs_, "/models").value().size(), 1u);
+}
+
+TEST_F(Layout, ModelWithoutVersionsIsKnownAndHasAProblem) {
+  ASSERT_TRUE(fs_.make_directories("/models/empty", 0755).ok());
+  EXPECT_EQ(wanted("empty"), (Wanted{"", "", "there is no version"}));
+}
+
+TEST_F(Layout, AnyChangeOfAVersionsFilesChangesItsFingerprint) {
+  file("digits/3/model.onnx", "a");
+  const std::string before = wanted("digits").fingerprint;
+  EXPECT_EQ(wanted("digits").fingerprint, before);
+  file("digits/3/model.onnx", "b");
+  const std::string replaced = wanted("digits").fingerprint;
+  EXPECT_NE(replaced, before);
+  file("digits/3/labels.txt", "x");
+  EXPECT_NE(wanted("digits").fingerprint, replaced);
+}
+
+TEST_F(Layout, UnreadableRepositoryIsAnErrorAndNotAnEmptyOne) { EXPECT_FALSE(scan(fs_, "/nowhere").ok()); }
+
+}  // namespace
+}  // namespace varda::serving

@@ -1,0 +1,34 @@
+// A model repository in a directory of its own, and requests to models of the echo engine.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace varda::serving::testing {
+
+/// Removed with all it holds when destroyed. Not thread-safe.
+class ModelDirectory {
+ public:
+  ModelDirectory();
+  ~ModelDirectory();
+  ModelDirectory(const ModelDirectory&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  /// Makes MODEL/VERSION with a model of the echo engine (plugins/echo) and its model.yaml, complete at once, as agents do.
+  void add(const std::string& model, const std::string& version, const std::string& echo, const std::string& more_yaml = "");
+  /// Replaces MODEL/target by rename.
+  void target(const std::string& model, const std::string& version);
+  void remove(const std::string& below);
+  /// A file beside the repository, for hold_load and hold_run of the echo engine: what waits for it goes on once it is released.
+  std::string hold(const std::string& name);
+  void release(const std::string& name);
+
+ private:
+  std::filesystem::path root_;
+  std::filesystem::path path_;
+};
+
+/// A JSON inference request for x FP32 [1,1].
+std::string infer_body(float x);
+
+}  // namespace varda::serving::testing
