@@ -1,0 +1,248 @@
+#include "runtime/informer.h"
+
+#include <condition_variable>
+#include <gtest/gtest.h>
+#include <mutex>
+#include <thread>
+
+#include "runtime/testing/scripted_api.h"
+
+namespace varda::runtime {
+namespace {
+
+using std::chrono::milliseconds;
+
+const Resource& pods_resource() {
+  static const Resource resource{"", "v1", "Pod", "pods", true};
+  return resource;
+}
+using Pod = Raw<pods_resource>;
+
+/// A pod whose spec must be an object.
+struct StrictPod {
+  meta::ObjectMeta metadata;
+  Json json;
+  static const Resource& resource() { return pods_resource(); }
+  static Result<StrictPod> from_json(const Json& json) {
+    if (!json["spec"].is_null() && !json["spec"].is_object()) return Error(Code::kInvalid, "spec: must be an object");
+    TRY(meta::ObjectMeta metadata, meta::ObjectMeta::from_json(json["metadata"]));
+    return StrictPod{std::move(metadata), json};
+  }
+  Json to_json() const { return json; }
+};
+
+class InformerTest : public testing::Test {
+ protected:
+  template <Object T = Pod>
+  void start(Informer::Filter filter = {}) {
+    auto options = Informer::typed<T>(std::move(filter));
+    options.backoff_min = milliseconds(1);
+    options.backoff_max = milliseconds(5);
+    options.page_items = 2;
+    options.on_problem = [this](const Stored& stored) { tell("problem " + stored.metadata.name + ": " + stored.problem); };
+    informer_ = std::make_unique<Informer>(client_, std::move(options));
+    informer_->on_change([this](const Change& change) {
+      tell((!change.old   ? "+"
+            : !change.now ? "-"
+                          : "~") +
+           change.key.name + (change.now ? change.now->metadata.resource_version : std::string()));
+    });
+    thread_ = std::jthread([this](std::stop_token stop) { informer_->run(Context(stop)); });
+  }
+
+  void tell(std::string text) {
+    {
+      std::lock_guard lock(mutex_);
+      seen_.push_back(std::move(text));
+    }
+    changed_.notify_all();
+  }
+
+  /// Waits until that many changes were told, and gives them as "+a1 ~a2 -a".
+  std::string seen(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(20), [&] { return seen_.size() >= count; });
+    std::string out;
+    for (const std::string& text : seen_) out += (out.empty() ? "" : " ") + text;
+    return out;
+  }
+  void wait_version(const std::string& version) {
+    for (int i = 0; i < 20'000 && informer_->resource_version() != version; ++i) std::this_thread::sleep_for(milliseconds(1));
+    ASSERT_EQ(informer_->resource_version(), version);
+  }
+  void stop() {
+    thread_.request_stop();
+    thread_.join();
+  }
+
+  ScriptedApi api_;
+  std::unique_ptr<net::HttpClient> http_ = net::loopback(api_.handler());
+  kube::Client client_{*http_, {}};
+  std::unique_ptr<Informer> informer_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> seen_;
+  std::jthread thread_;
+};
+
+TEST_F(InformerTest, ListsInPagesThenWatchesFromThere) {
+  api_.answer(200, pod_list(10, {pod_object("a", 3), pod_object("b", 4)}, "token"));
+  api_.answer(200, pod_list(10, {pod_object("c", 5)}));
+  start();
+  const std::string watch = api_.wait_watches(1);
+  EXPECT_NE(watch.find("resourceVersion=10"), std::string::npos) << watch;
+  EXPECT_NE(watch.find("allowWatchBookmarks=true"), std::string::npos) << watch;
+  EXPECT_TRUE(informer_->has_synced());
+  EXPECT_EQ(seen(3), "+a3 +b4 +c5");
+  EXPECT_NE(api_.requests()[1].find("limit=2&continue=token"), std::string::npos) << api_.requests()[1];
+
+  api_.send(watch_event("ADDED", pod_object("d", 11)));
+  api_.send(watch_event("MODIFIED", pod_object("a", 12)));
+  api_.send(watch_event("DELETED", pod_object("b", 13)));
+  EXPECT_EQ(seen(6), "+a3 +b4 +c5 +d11 ~a12 -b");
+  EXPECT_EQ(informer_->size(), 3u);
+  EXPECT_EQ(informer_->get({"default", "b"}), nullptr);
+  EXPECT_EQ(Cache<Pod>(*informer_).get({"default", "a"})->metadata.resource_version, "12");
+  stop();
+}
+
+TEST_F(InformerTest, ResumesFromTheLastVersionWithoutListing) {
+  api_.answer(200, pod_list(10, {pod_object("a", 3)}));
+  start();
+  api_.wait_watches(1);
+  api_.send(watch_event("MODIFIED", pod_object("a", 15)));
+  EXPECT_EQ(seen(2), "+a3 ~a15");
+  api_.end_watch();
+  EXPECT_NE(api_.wait_watches(2).find("resourceVersion=15"), std::string::npos);
+  api_.send(watch_event("BOOKMARK", Json::object({{"kind", "Pod"}, {"metadata", Json::object({{"resourceVersion", "40"}})}})));
+  wait_version("40");
+  api_.end_watch();
+  EXPECT_NE(api_.wait_watches(3).find("resourceVersion=40"), std::string::npos);
+  int lists = 0;
+  for (const std::string& request : api_.requests()) lists += request.find("watch=true") == std::string::npos;
+  EXPECT_EQ(lists, 1);
+  stop();
+}
+
+TEST_F(InformerTest, AGonePastIsListedAgainAndDifferencesAreTold) {
+  api_.answer(200, pod_list(10, {pod_object("a", 3), pod_object("b", 4), pod_object("c", 5)}));
+  start();
+  api_.wait_watches(1);
+  EXPECT_EQ(seen(3), "+a3 +b4 +c5");
+  api_.answer(200, pod_list(50, {pod_object("a", 3), pod_object("c", 45), pod_object("d", 46)}));
+  const Json gone = codec::parse_json(R"({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})").value();
+  api_.send(watch_event("ERROR", gone));
+  EXPECT_NE(api_.wait_watches(2).find("resourceVersion=50"), std::string::npos);
+  EXPECT_EQ(seen(6), "+a3 +b4 +c5 -b ~c45 +d46");
+  // The same where the request itself is refused.
+  api_.answer(200, pod_list(60, {}));
+  api_.refuse_watch(410, gone);
+  api_.end_watch();
+  EXPECT_NE(api_.wait_watches(3).find("resourceVersion=60"), std::string::npos);
+  EXPECT_EQ(informer_->size(), 0u);
+  stop();
+}
+
+TEST_F(InformerTest, FailuresAreRetriedUntilTheServerAnswers) {
+  for (int i = 0; i < 3; ++i) api_.answer(500, Json::object());
+  api_.answer(200, pod_list(10, {pod_object("a", 3)}));
+  start();
+  api_.wait_watches(1);
+  EXPECT_EQ(seen(1), "+a3");
+  EXPECT_GE(api_.requests().size(), 5u);
+  stop();
+}
+
+TEST_F(InformerTest, AnUnreadableObjectIsAProblemAndNothingMore) {
+  Json bad = pod_object("bad", 4);
+  bad.set("spec", "text");
+  api_.answer(200, pod_list(10, {pod_object("a", 3), bad}));
+  start<StrictPod>();
+  api_.wait_watches(1);
+  EXPECT_EQ(seen(3), "+a3 problem bad: spec: must be an object +bad4");
+  const Cache<StrictPod> cache(*informer_);
+  EXPECT_EQ(cache.get({"default", "bad"}), nullptr);
+  EXPECT_EQ(cache.list().size(), 1u);
+  EXPECT_EQ(informer_->list().size(), 2u);
+  Json worse = pod_object("worse", 11);
+  worse["metadata"].set("labels", 3);
+  api_.send(watch_event("ADDED", worse));
+  Json good = pod_object("bad", 12);
+  api_.send(watch_event("MODIFIED", good));
+  EXPECT_EQ(seen(6),
+            "+a3 problem bad: spec: must be an object +bad4 problem worse: metadata.labels: must be an object of strings +worse11 "
+            "~bad12");
+  EXPECT_NE(cache.get({"default", "bad"}), nullptr);
+  stop();
+}
+
+TEST_F(InformerTest, WhatThisProcessWroteIsSeenAtOnceAndItsEchoIsNot) {
+  api_.answer(200, pod_list(10, {pod_object("a", 3)}));
+  start();
+  api_.wait_watches(1);
+  EXPECT_EQ(seen(1), "+a3");
+  informer_->wrote(pod_object("a", 20));
+  informer_->wrote(pod_object("n", 21));
+  EXPECT_EQ(seen(3), "+a3 ~a20 +n21");
+  api_.send(watch_event("MODIFIED", pod_object("a", 15)));  // older: on its way when we wrote
+  api_.send(watch_event("MODIFIED", pod_object("a", 20)));
+  api_.send(watch_event("ADDED", pod_object("n", 21)));
+  api_.send(watch_event("DELETED", pod_object("n", 22)));
+  EXPECT_EQ(seen(4), "+a3 ~a20 +n21 -n");
+  wait_version("22");
+  informer_->wrote(pod_object("n", 21));  // the answer came late: the watch has told of its end already
+  EXPECT_EQ(informer_->get({"default", "n"}), nullptr);
+  stop();
+}
+
+TEST_F(InformerTest, ARelistKeepsWhatWasWrittenAfterIt) {
+  api_.answer(200, pod_list(10, {}));
+  start();
+  api_.wait_watches(1);
+  informer_->wrote(pod_object("mine", 30));
+  api_.answer(200, pod_list(20, {}));
+  api_.send(watch_event("ERROR", codec::parse_json(R"({"kind": "Status", "code": 410, "reason": "Gone"})").value()));
+  api_.wait_watches(2);
+  EXPECT_NE(informer_->get({"default", "mine"}), nullptr);
+  api_.send(watch_event("ADDED", pod_object("mine", 30)));
+  api_.send(watch_event("DELETED", pod_object("mine", 31)));
+  EXPECT_EQ(seen(2), "+mine30 -mine");
+  stop();
+}
+
+TEST_F(InformerTest, FiltersGoIntoEveryRequest) {
+  api_.answer(200, pod_list(10, {}));
+  start({.ns = "n", .label_selector = "a=b", .field_selector = "spec.nodeName=edge0"});
+  api_.wait_watches(1);
+  for (const std::string& request : api_.requests()) {
+    EXPECT_NE(request.find("/api/v1/namespaces/n/pods?"), std::string::npos) << request;
+    EXPECT_NE(request.find("labelSelector=a%3Db"), std::string::npos) << request;
+    EXPECT_NE(request.find("fieldSelector=spec.nodeName%3Dedge0"), std::string::npos) << request;
+  }
+  informer_->wrote(pod_object("x", 20, "n"));
+  EXPECT_EQ(informer_->size(), 0u) << "whether a filter lets it through is not known here";
+  stop();
+}
+
+TEST_F(InformerTest, ChildrenAreFoundByTheirOwner) {
+  Json child = pod_object("c", 4);
+  child["metadata"].set("ownerReferences", codec::parse_json(R"([{"uid": "o1"}, {"uid": "o2"}])").value());
+  api_.answer(200, pod_list(10, {pod_object("a", 3), child}));
+  start();
+  api_.wait_watches(1);
+  EXPECT_EQ(informer_->owned_by("o1").size(), 1u);
+  EXPECT_EQ(informer_->owned_by("o2").size(), 1u);
+  child["metadata"].set("ownerReferences", codec::parse_json(R"([{"uid": "o2"}])").value());
+  child["metadata"].set("resourceVersion", "11");
+  api_.send(watch_event("MODIFIED", child));
+  EXPECT_EQ(seen(3), "+a3 +c4 ~c11");
+  EXPECT_EQ(informer_->owned_by("o1").size(), 0u);
+  EXPECT_EQ(informer_->owned_by("o2").size(), 1u);
+  api_.send(watch_event("DELETED", pod_object("c", 12)));
+  EXPECT_EQ(seen(4), "+a3 +c4 ~c11 -c");
+  EXPECT_EQ(informer_->owned_by("o2").size(), 0u);
+  stop();
+}
+
+}  // namespace
+}  // namespace varda::runtime
