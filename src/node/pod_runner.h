@@ -90,7 +90,7 @@ class PodRunner {
   /// own.
   virtual std::optional<SteadyTime> step() = 0;
 
-  /// Last desired pods, each with the status as last told.
+  /// Last desired pods, each with the status as last told; without resourceVersion and managedFields.
   virtual std::vector<Json> desired() const = 0;
   /// True when no pod is left: nothing runs, no directory remains.
   virtual bool idle() const = 0;

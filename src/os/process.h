@@ -1,14 +1,13 @@
 // Processes: start, watch, signal, recognise again after a restart.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <sys/types.h>
 #include <vector>
 
 #include "base/context.h"
@@ -33,21 +32,21 @@ Status signal_process(const ProcessId& id, int signal, bool group);
 Status wait_for_exit(const Context& ctx, const ProcessId& id);
 
 struct Mount {
-  Path source;             // on this machine
-  std::string target;      // absolute path as the child sees it; made inside its private root if missing
+  Path source;         // on this machine
+  std::string target;  // absolute path as the child sees it; made inside its private root if missing
   bool read_only = false;
 };
 
 struct ProcessOptions {
-  std::string program;                       // absolute path
-  std::vector<std::string> arguments;        // without argv[0]
+  std::string program;                             // absolute path
+  std::vector<std::string> arguments;              // without argv[0]
   std::map<std::string, std::string> environment;  // all of it: nothing is inherited
-  Path working_directory;                    // empty: "/"
-  Path standard_output;                      // stdout and stderr append here; empty: /dev/null
-  std::vector<Mount> mounts;                 // need user+mount namespaces; kUnsupported where the kernel refuses them
-  std::map<std::string, std::uint64_t> limits;  // "nofile", "core", "as", "nproc": setrlimit
-  bool new_group = true;                     // leader of a group of its own, so that it can be killed with its children
-  bool die_with_parent = false;              // SIGKILL when the parent's starting thread ends
+  Path working_directory;                          // empty: "/"
+  Path standard_output;                            // stdout and stderr append here; empty: /dev/null
+  std::vector<Mount> mounts;                       // need user+mount namespaces; kUnsupported where the kernel refuses them
+  std::map<std::string, std::uint64_t> limits;     // "nofile", "core", "as", "nproc": setrlimit
+  bool new_group = true;                           // leader of a group of its own, so that it can be killed with its children
+  bool die_with_parent = false;                    // SIGKILL when the parent's starting thread ends
 };
 
 struct ExitStatus {
@@ -67,6 +66,15 @@ class ProcessRunner {
 };
 
 ProcessRunner& real_processes();
+
+/// Tells when processes end, children or not, without asking them again and again: one thread for all of them. Thread-safe.
+class ExitWatch {
+ public:
+  /// `ended` is called once for each process, from the watch's thread or from add(). Cheap; must not call the watch.
+  static Result<std::unique_ptr<ExitWatch>> create(std::function<void(const ProcessId&)> ended);
+  virtual ~ExitWatch() = default;
+  virtual void add(const ProcessId& id) = 0;
+};
 
 /// Path of the running program.
 Path self_path();

@@ -144,6 +144,27 @@ TEST_F(Processes, ManyThreadsStartAtOnce) {
   EXPECT_EQ(good, 40);
 }
 
+TEST_F(Processes, ExitWatchTellsEachEndOnce) {
+  std::atomic<int> ends{0};
+  auto watch = ExitWatch::create([&](const ProcessId&) {
+                 ++ends;
+                 ends.notify_all();
+               }).value();
+  const ProcessId first = real_processes().start(shell("exit 1")).value();
+  const ProcessId second = real_processes().start(shell("sleep 1000")).value();
+  watch->add(first);
+  watch->add(second);
+  ends.wait(0);
+  EXPECT_EQ(ends, 1);
+  ASSERT_TRUE(signal_process(second, SIGKILL, true).ok());
+  ends.wait(1);
+  EXPECT_EQ(ends, 2);
+  finish(first);
+  finish(second);
+  watch->add(second);
+  EXPECT_EQ(ends, 3);
+}
+
 TEST_F(Processes, SelfPathIsThisProgram) { EXPECT_EQ(self_path().filename(), "os_test"); }
 
 class Mounts : public Processes {

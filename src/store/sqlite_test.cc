@@ -186,7 +186,8 @@ TEST_F(SqliteStore, EveryAcknowledgedWriteSurvivesSigkill) {
     }
     // The history is whole: one event a revision, up to the last.
     Revision next = (*store)->oldest();
-    for (const Event& event : (*store)->watch("", next).value()->poll(1'000'000).value()) EXPECT_EQ(event.entry.modified, ++next);
+    const auto events = (*store)->watch("", next).value()->poll(1'000'000).value();
+    for (const Event& event : events) EXPECT_EQ(event.entry.modified, ++next);
     EXPECT_EQ(next, (*store)->revision());
   }
 }

@@ -317,7 +317,8 @@ TEST_P(Stores, WatchesComeAndGoWhileWritesHappen) {
         Revision last = page.revision;
         for (int i = 0; i < 3; ++i) {
           (void)watch->wait(Context::background().with_timeout(std::chrono::milliseconds(2)));
-          for (const Event& event : watch->poll().value()) EXPECT_EQ(event.entry.modified, ++last);
+          const auto events = watch->poll().value();
+          for (const Event& event : events) EXPECT_EQ(event.entry.modified, ++last);
         }
       }
     });

@@ -177,8 +177,9 @@ void run_child(const SpawnPlan& plan) {
   // Late, because a change of credentials (a user namespace) clears it.
   if (plan.die_with_parent) {
     if (::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) fail(plan, Stage::kPrivileges);
-    if (::getppid() != plan.parent) ::_exit(127);
   }
+  // A parent that died before this knows nothing of us: nobody would ever find this process by what it becomes.
+  if (::getppid() != plan.parent) ::_exit(127);
   close_all_on_exec();
   ::execve(plan.program.c_str(), plan.argv.data(), plan.envp.data());
   fail(plan, Stage::kExec);

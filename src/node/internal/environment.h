@@ -1,0 +1,33 @@
+// Environment and command line of a container: values, references to the pod and to configuration, and $(NAME).
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "node/internal/record.h"
+
+namespace varda::node::internal {
+
+/// Where ConfigMaps and Secrets come from: their `data` by key, decoded.
+class ConfigSource {
+ public:
+  enum class Kind { kConfigMap, kSecret };
+  using Data = std::map<std::string, std::string>;
+  virtual ~ConfigSource() = default;
+  /// kNotFound, kUnavailable, as Host.
+  virtual Result<Data> get(Kind kind, const std::string& name) = 0;
+};
+
+/// "$(NAME)" becomes the value, "$$(NAME)" the text "$(NAME)"; a name without a value stays as it stands.
+std::string expand(const std::string& text, const std::map<std::string, std::string>& values);
+
+/// The text of a fieldRef: "metadata.labels['app']", "status.podIP", "spec.nodeName" ... kUnsupported: another path.
+Result<std::string> field_text(const PodRecord& record, const std::string& host_ip, const std::string& path);
+
+/// kNotFound, kUnsupported: the message names the variable and what it lacks.
+Result<std::map<std::string, std::string>> make_environment(const PodRecord& record, const std::string& host_ip,
+                                                            const Json& container, ConfigSource& source);
+
+}  // namespace varda::node::internal

@@ -1,0 +1,29 @@
+// Finds processes by the marks the process driver leaves in their environment. Only processes of the same user are seen.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "node/driver.h"
+#include "os/process.h"
+
+namespace varda::node::internal {
+
+inline constexpr const char* kMarkRunner = "VARDA_RUNNER";
+inline constexpr const char* kMarkPod = "VARDA_POD_UID";
+inline constexpr const char* kMarkContainer = "VARDA_CONTAINER";
+inline constexpr const char* kMarkAttempt = "VARDA_ATTEMPT";
+inline constexpr const char* kMarkExec = "VARDA_EXEC";  // a command beside the container, not the container itself
+
+struct MarkedProcess {
+  os::ProcessId id;
+  ContainerName name;
+  bool leads_group = false;
+  bool exec = false;
+};
+
+/// All of one runner, oldest first.
+std::vector<MarkedProcess> find_marked(const std::string& runner);
+
+}  // namespace varda::node::internal

@@ -1,0 +1,415 @@
+#include "node/internal/pod_worker.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "meta/object.h"
+#include "node/internal/addresses.h"
+#include "node/internal/config_cache.h"
+#include "node/internal/status.h"
+#include "node/internal/volumes.h"
+#include "node/log_stream.h"
+
+namespace varda::node::internal {
+namespace {
+
+using State = ContainerRecord::State;
+using std::chrono::seconds;
+
+constexpr auto kRetrySave = seconds(5);
+// What is missing may come at any time, and looking is cheap.
+constexpr auto kRetryConfig = seconds(5);
+constexpr auto kKillAgain = seconds(5);
+constexpr int kUnseenExit = 137;
+
+std::string after(Duration delay) {
+  const auto left = std::chrono::duration_cast<seconds>(delay).count();
+  const std::string rest = std::to_string(left % 60) + "s";
+  return left < 60 ? rest : std::to_string(left / 60) + "m" + rest;
+}
+
+std::vector<std::string> strings(const Json& list, const std::map<std::string, std::string>& values) {
+  std::vector<std::string> out;
+  for (const Json& item : list.as_array()) out.push_back(expand(item.as_string(), values));
+  return out;
+}
+
+}  // namespace
+
+// What our own reports change in the object comes back with every event: it is no news, and not worth a write.
+Json PodWorker::strip(Json pod) {
+  Json others = Json::array();
+  for (const Json& condition : pod.at("status/conditions").as_array()) {
+    const std::string& type = condition["type"].as_string();
+    if (type != "Initialized" && type != "Ready" && type != "ContainersReady") others.push_back(condition);
+  }
+  pod.set("status", Json::object({{"conditions", std::move(others)}}));
+  pod["metadata"].erase("managedFields");
+  pod["metadata"].erase("resourceVersion");
+  return pod;
+}
+
+PodWorker::PodWorker(const Shared& shared, PodRecord record)
+    : shared_(shared),
+      record_(std::move(record)),
+      uid_(record_.name().uid),
+      directory_(pod_directory(shared.options.root, record_.name().ns, record_.name().name, uid_)),
+      config_(make_config_cache(shared.host, shared.fs, directory_ / "config.json", record_.name().ns)) {
+  live_.resize(container_count());
+  bind_specs();
+  if (record_.start_time.empty()) record_.start_time = now_text();
+}
+
+// The specs lie in record_.pod, so this follows whenever that is replaced.
+void PodWorker::bind_specs() {
+  const Json& spec = record_.pod["spec"];
+  for (std::size_t i = 0; i < live_.size(); ++i) {
+    Live& live = live_[i];
+    live.init = i < record_.init.size();
+    live.spec = live.init ? &spec["initContainers"].as_array()[i] : &spec["containers"].as_array()[i - record_.init.size()];
+    if (live.init) continue;
+    live.startup.spec = live.spec->find("startupProbe");
+    live.liveness.spec = live.spec->find("livenessProbe");
+    live.readiness.spec = live.spec->find("readinessProbe");
+  }
+}
+
+void PodWorker::adopt(const std::vector<FoundContainer>& running) {
+  const SteadyTime now = shared_.clock.now();
+  for (std::size_t i = 0; i < live_.size(); ++i) {
+    ContainerRecord& c = container(i);
+    if (c.state != State::kRunning && c.state != State::kStarting) continue;
+    const ContainerName name = run_name(c);
+    const auto found = std::find_if(running.begin(), running.end(), [&](const FoundContainer& f) { return f.name == name; });
+    if (found != running.end()) {
+      if (c.state == State::kStarting) c.started = now_text();
+      c.state = State::kRunning;
+      c.id = found->id;
+      live_[i].running_since = now;
+      begin_probes(i);
+    } else if (c.state == State::kStarting) {
+      // It never came to be. The next start is the same attempt again.
+      c.state = State::kWaiting;
+      --c.attempt;
+    }
+  }
+}
+
+void PodWorker::update(Json pod) {
+  // A kubelet does not restart containers when their spec changes either: what runs is what was first desired.
+  Json spec = record_.pod["spec"];
+  if (pod.at("spec/terminationGracePeriodSeconds").is_integer()) {
+    spec.set("terminationGracePeriodSeconds", pod.at("spec/terminationGracePeriodSeconds"));
+  }
+  record_.pod = strip(std::move(pod));
+  record_.pod.set("spec", std::move(spec));
+  bind_specs();
+  removed_ = false;
+}
+
+void PodWorker::remove() { removed_ = true; }
+
+std::optional<SteadyTime> PodWorker::step() {
+  next_.reset();
+  if (done_) return next_;
+  const SteadyTime now = shared_.clock.now();
+  collect_exits();
+  if (now < retry_at_) {
+    due(retry_at_);
+  } else if (removed_ || record_.deleting()) {
+    finish();
+  } else if (!is_terminal(record_)) {
+    work();
+  }
+  if (done_) return std::nullopt;
+  report();
+  const Status saved = save();
+  if (!saved.ok()) {
+    log::error("a pod's record cannot be written", {{"pod", text(name())}, {"error", saved.error()}});
+    due(now + kRetrySave);
+  }
+  return next_;
+}
+
+void PodWorker::collect_exits() {
+  for (std::size_t i = 0; i < live_.size(); ++i) {
+    ContainerRecord& c = container(i);
+    if (!c.running()) continue;
+    if (const auto exit = shared_.driver.poll(c.id, run_name(c))) on_exit(i, *exit);
+  }
+}
+
+void PodWorker::on_exit(std::size_t i, const ContainerExit& exit) {
+  ContainerRecord& c = container(i);
+  Live& live = live_[i];
+  const SteadyTime now = shared_.clock.now();
+  c.ended = {.code = exit.known ? exit.code : kUnseenExit,
+             .signal = exit.signal,
+             .reason = !exit.known      ? "ContainerStatusUnknown"
+                       : exit.code == 0 ? "Completed"
+                                        : "Error",
+             .message = exit.known ? "" : "The container ended while nobody watched it",
+             .id = c.id,
+             .started = c.started,
+             .finished = now_text()};
+  c.state = State::kTerminated;
+  c.id.clear();
+  c.up = c.ready = false;
+  live.ending = false;
+  live.kill_at.reset();
+  live.has_config = false;
+  if (!exit.known || now - live.running_since >= shared_.options.backoff_reset) live.backoff = Duration{0};
+  live.waits = live.backoff;
+  live.not_before = now + live.waits;
+  back_off(live);
+}
+
+void PodWorker::back_off(Live& live) {
+  live.backoff = live.backoff == Duration{0} ? Duration(shared_.options.backoff_first)
+                                             : std::min<Duration>(live.backoff * 2, shared_.options.backoff_max);
+}
+
+bool PodWorker::may_restart(const ContainerRecord& c) const {
+  if (c.state != State::kTerminated) return true;
+  const bool init = &c >= record_.init.data() && &c < record_.init.data() + record_.init.size();
+  const std::string policy = record_.restart_policy();
+  if (policy == "Never") return false;
+  return (policy == "Always" && !init) || c.ended.code != 0;
+}
+
+void PodWorker::work() {
+  for (std::size_t i = 0; i < live_.size(); ++i) {
+    ContainerRecord& c = container(i);
+    if (c.running()) {
+      run_probes(i);
+    } else if (may_restart(c)) {
+      start_if_due(i);
+    }
+    // Init containers go one by one.
+    if (live_[i].init && !c.succeeded()) return;
+  }
+}
+
+void PodWorker::start_if_due(std::size_t i) {
+  ContainerRecord& c = container(i);
+  Live& live = live_[i];
+  if (live.not_before <= shared_.clock.now()) return start(i);
+  due(live.not_before);
+  if (c.state != State::kTerminated) return;
+  c.last = c.ended;
+  c.state = State::kWaiting;
+  c.reason = "CrashLoopBackOff";
+  c.message = "back-off " + after(live.waits) + " restarting failed container=" + c.name + " pod=" + name().name + "_" + name().ns +
+              "(" + uid_ + ")";
+  event("Warning", "BackOff",
+        "Back-off restarting failed container " + c.name + " in pod " + name().name + "_" + name().ns + "(" + uid_ + ")");
+}
+
+void PodWorker::wait(std::size_t i, const std::string& reason, const std::string& message, const char* event_reason,
+                     std::optional<Duration> retry) {
+  ContainerRecord& c = container(i);
+  Live& live = live_[i];
+  if (c.state == State::kTerminated) c.last = c.ended;
+  c.state = State::kWaiting;
+  c.reason = reason;
+  c.message = message;
+  if (!retry) {
+    if (live.backoff == Duration{0}) back_off(live);
+    retry = live.backoff;
+    back_off(live);
+  }
+  live.not_before = shared_.clock.now() + *retry;
+  due(live.not_before);
+  event("Warning", event_reason, message);
+}
+
+void PodWorker::start(std::size_t i) {
+  ContainerRecord& c = container(i);
+  Live& live = live_[i];
+  if (const Status known = shared_.driver.check_image((*live.spec)["image"].as_string()); !known.ok()) {
+    return wait(i, "ImageUnsupported", known.error().message(), "Failed");
+  }
+  if (const Status prepared = prepare(); !prepared.ok())
+    return wait(i, "ContainerCreating", prepared.error().message(), "FailedMount", kRetryConfig);
+  Result<ContainerConfig> config = configure(i);
+  if (!config.ok()) return wait(i, "CreateContainerConfigError", config.error().message(), "Failed", kRetryConfig);
+
+  const ContainerRecord before = c;
+  if (c.state == State::kTerminated) c.last = c.ended;
+  c.state = State::kStarting;
+  ++c.attempt;
+  c.reason.clear();
+  c.message.clear();
+  config->name = run_name(c);
+  // The intention first: a runner killed right after the start must know that there may be a process.
+  if (const Status saved = save(); !saved.ok()) {
+    c = before;
+    return wait(i, "CreateContainerError", saved.error().message(), "Failed");
+  }
+  Status logs = shared_.fs.remove(directory_ / (c.name + ".log.1"));
+  if (const auto log = shared_.fs.stat(config->log); logs.ok() && log.ok() && *log) {
+    logs = shared_.fs.rename(config->log, directory_ / (c.name + ".previous.log"));
+  }
+  if (!logs.ok()) log::warn("the log of the run before stays where it is", {{"pod", text(name())}, {"error", logs.error()}});
+  Result<std::string> id = shared_.driver.start(*config);
+  const SteadyTime now = shared_.clock.now();
+  if (!id.ok()) {
+    c = before;
+    if (id.error().code() == Code::kUnsupported && !config->mounts.empty())
+      return wait(i, "MountUnsupported", id.error().message(), "FailedMount");
+    return wait(i, "RunContainerError", id.error().message(), "Failed");
+  }
+  c.state = State::kRunning;
+  c.id = std::move(id).value();
+  c.started = now_text();
+  live.config = std::move(config).value();
+  live.has_config = true;
+  live.running_since = now;
+  begin_probes(i);
+  run_probes(i);
+  event("Normal", "Started", "Started container " + c.name);
+  if (const Status saved = save(); !saved.ok())
+    log::error("a pod's record cannot be written", {{"pod", text(name())}, {"error", saved.error()}});
+}
+
+Status PodWorker::prepare() {
+  if (prepared_) return {};
+  TRY_VOID(shared_.fs.make_directories(directory_, 0750));
+  if (record_.host_network()) {
+    record_.ip = host_ip();
+  } else if (record_.ip.empty()) {
+    std::vector<Port> ports;
+    for (const Json& c : record_.pod.at("spec/containers").as_array()) {
+      for (const Json& port : c["ports"].as_array()) {
+        ports.push_back(
+            {.number = static_cast<int>(port["containerPort"].as_integer()), .udp = port["protocol"].as_string() == "UDP"});
+      }
+    }
+    TRY(record_.ip, pick_address(shared_.rng, shared_.addresses_in_use(), ports));
+  }
+  TRY_VOID(make_volumes(shared_.fs, directory_, record_, host_ip(), *config_));
+  prepared_ = true;
+  return {};
+}
+
+Result<ContainerConfig> PodWorker::configure(std::size_t i) {
+  const Json& spec = *live_[i].spec;
+  ContainerConfig config;
+  config.image = spec["image"].as_string();
+  TRY(config.environment, make_environment(record_, host_ip(), spec, *config_));
+  std::map<std::string, std::string> values = config.environment;
+  values.emplace("POD_IP", record_.ip);
+  config.command = strings(spec["command"], values);
+  config.arguments = strings(spec["args"], values);
+  config.working_directory = spec["workingDir"].as_string();
+  config.pod_directory = directory_;
+  config.log = directory_ / (container(i).name + ".log");
+  config.pod_ip = record_.ip;
+  TRY(config.mounts, make_mounts(shared_.fs, directory_, record_, spec, values));
+  config.name = run_name(container(i));
+  return config;
+}
+
+bool PodWorker::anything_runs() const {
+  const auto runs = [](const ContainerRecord& c) { return c.running(); };
+  return std::any_of(record_.init.begin(), record_.init.end(), runs) || std::any_of(record_.main.begin(), record_.main.end(), runs);
+}
+
+Duration PodWorker::grace() const {
+  const Json& asked = record_.pod.at("metadata/deletionGracePeriodSeconds");
+  const Json& usual = record_.pod.at("spec/terminationGracePeriodSeconds");
+  const bool deleting = record_.deleting() && !removed_ && asked.is_integer();
+  return seconds(std::max<std::int64_t>(0, deleting ? asked.as_integer() : usual.as_integer(30)));
+}
+
+void PodWorker::end_all(Duration wanted) {
+  for (std::size_t i = 0; i < live_.size(); ++i) {
+    if (container(i).running()) end_container(i, wanted);
+  }
+}
+
+void PodWorker::end_container(std::size_t i, Duration wanted) {
+  ContainerRecord& c = container(i);
+  Live& live = live_[i];
+  const SteadyTime now = shared_.clock.now();
+  if (!live.ending) {
+    live.ending = true;
+    live.kill_at = now + wanted;
+    event("Normal", "Killing", "Stopping container " + c.name);
+    const Json& hook = live.spec->at("lifecycle/preStop");
+    if (wanted > Duration{0} && (hook.contains("exec") || hook.contains("httpGet") || hook.contains("tcpSocket"))) {
+      start_probe(i, ProbeKind::kPreStop, hook, std::chrono::duration_cast<std::chrono::milliseconds>(wanted));
+    } else {
+      shared_.driver.stop(c.id, run_name(c), StopSignal::kTerminate);
+    }
+  }
+  if (now + wanted < *live.kill_at) live.kill_at = now + wanted;
+  if (now >= *live.kill_at) {
+    shared_.driver.stop(c.id, run_name(c), StopSignal::kKill);
+    live.kill_at = now + kKillAgain;
+  }
+  due(*live.kill_at);
+}
+
+void PodWorker::finish() {
+  const Duration wanted = grace();
+  if (!ending_ || wanted < granted_) {
+    ending_ = true;
+    granted_ = wanted;
+    end_all(wanted);
+  } else {
+    // Deadlines stand; end_container only looks at them.
+    for (std::size_t i = 0; i < live_.size(); ++i) {
+      if (!container(i).running()) continue;
+      const SteadyTime now = shared_.clock.now();
+      end_container(i, live_[i].kill_at ? std::max(Duration{0}, *live_[i].kill_at - now) : wanted);
+    }
+  }
+  collect_exits();
+  if (anything_runs()) return;
+  const bool ever_started =
+      std::any_of(record_.main.begin(), record_.main.end(), [](const ContainerRecord& c) { return c.attempt >= 0; });
+  if (ever_started) report();
+  const Status cleared = shared_.fs.remove_all(directory_);
+  if (!cleared.ok()) {
+    log::warn("a pod's directory cannot be removed yet", {{"pod", text(name())}, {"error", cleared.error()}});
+    retry_at_ = shared_.clock.now() + kRetrySave;
+    due(retry_at_);
+    return;
+  }
+  done_ = true;
+  shared_.host.finished(name());
+}
+
+void PodWorker::due(SteadyTime when) {
+  if (!next_ || when < *next_) next_ = when;
+}
+
+Status PodWorker::save() {
+  std::string bytes = codec::write_json(record_.to_json());
+  if (bytes == saved_) return {};
+  TRY_VOID(shared_.fs.make_directories(directory_, 0750));
+  TRY_VOID(os::write_file_atomically(shared_.fs, directory_ / "record.json", bytes, 0600));
+  saved_ = std::move(bytes);
+  return {};
+}
+
+void PodWorker::report() {
+  Json status = make_status(record_, {.scheme = shared_.driver.scheme(), .host_ip = host_ip(), .now = now_text()});
+  if (told_ && status == record_.status) return;
+  told_ = true;
+  record_.status = std::move(status);
+  shared_.host.status_changed(name(), record_.status);
+}
+
+std::string PodWorker::now_text() const { return meta::format_time(shared_.clock.wall()); }
+
+// The same thing is said once, until something else happens.
+void PodWorker::event(const std::string& type, const std::string& reason, const std::string& message) {
+  std::string said = reason + ": " + message;
+  if (said == last_event_) return;
+  last_event_ = std::move(said);
+  shared_.host.event(name(), type, reason, message);
+}
+
+}  // namespace varda::node::internal

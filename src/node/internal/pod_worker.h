@@ -1,0 +1,137 @@
+// The state machine of one pod: what is due now is done in step(). It is driven by one thread and takes its time from a Clock.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "node/internal/environment.h"
+#include "node/internal/record.h"
+#include "node/pod_runner.h"
+
+namespace varda::node::internal {
+
+enum class ProbeKind { kStartup, kLiveness, kReadiness, kPreStop };
+
+/// The answer to a probe, for the container run it was meant for.
+struct ProbeResult {
+  ContainerName name;
+  ProbeKind kind = ProbeKind::kReadiness;
+  Status status;
+};
+
+/// What all workers of a runner share.
+struct Shared {
+  const PodRunner::Options& options;
+  Driver& driver;
+  Host& host;
+  os::FileSystem& fs;
+  const Clock& clock;
+  Rng& rng;
+  Prober& prober;
+  std::function<void(ProbeResult)> deliver;                 // thread-safe
+  std::function<std::set<std::string>()> addresses_in_use;  // of the other pods
+};
+
+class PodWorker {
+ public:
+  PodWorker(const Shared& shared, PodRecord record);
+  PodWorker(const PodWorker&) = delete;
+
+  /// The object without what changes with every report of ours.
+  static Json strip(Json pod);
+
+  /// After a restart: containers of the record that still run go on, the others have ended unseen.
+  void adopt(const std::vector<FoundContainer>& running);
+  /// The pod as desired now. Its containers stay as first seen.
+  void update(Json pod);
+  /// It is not desired any more.
+  void remove();
+  void on_probe(const ProbeResult& result);
+  /// Does what is due; when something is due again without news from outside.
+  std::optional<SteadyTime> step();
+  /// It has ended, and nothing of it is left.
+  bool done() const { return done_; }
+
+  PodName name() const { return record_.name(); }
+  const PodRecord& record() const { return record_; }
+  os::Path directory() const { return directory_; }
+
+ private:
+  struct ProbeState {
+    const Json* spec = nullptr;  // in record_.pod; null: none
+    int successes = 0, failures = 0;
+    SteadyTime due{};
+    bool in_flight = false;
+  };
+  // What one run of a container does not need to remember.
+  struct Live {
+    const Json* spec = nullptr;
+    bool init = false;
+    Duration backoff{0};      // before the start after the next end
+    Duration waits{0};        // before the next start
+    SteadyTime not_before{};  // the next start
+    SteadyTime running_since{};
+    bool ending = false;                // SIGTERM was sent, or a preStop hook runs
+    std::optional<SteadyTime> kill_at;  // then SIGKILL, again and again
+    ContainerConfig config;             // of the current run
+    bool has_config = false;
+    ProbeState startup, liveness, readiness;
+  };
+
+  void bind_specs();
+  ContainerRecord& container(std::size_t i) {
+    return i < record_.init.size() ? record_.init[i] : record_.main[i - record_.init.size()];
+  }
+  std::size_t container_count() const { return record_.init.size() + record_.main.size(); }
+  ContainerName run_name(const ContainerRecord& c) const { return {.pod_uid = uid_, .container = c.name, .attempt = c.attempt}; }
+
+  void collect_exits();
+  void on_exit(std::size_t i, const ContainerExit& exit);
+  void work();
+  void finish();
+  bool may_restart(const ContainerRecord& c) const;
+  /// Starts it if it is due. False: it waits.
+  void start_if_due(std::size_t i);
+  void start(std::size_t i);
+  void wait(std::size_t i, const std::string& reason, const std::string& message, const char* event,
+            std::optional<Duration> retry = {});
+  Status prepare();
+  Result<ContainerConfig> configure(std::size_t i);
+  void end_container(std::size_t i, Duration grace);
+  void end_all(Duration grace);
+  bool anything_runs() const;
+  void begin_probes(std::size_t i);
+  void run_probes(std::size_t i);
+  void start_probe(std::size_t i, ProbeKind kind, const Json& handler, std::chrono::milliseconds timeout);
+  void back_off(Live& live);
+  void due(SteadyTime when);
+  Status save();
+  void report();
+  std::string now_text() const;
+  const std::string& host_ip() const { return shared_.options.node_address; }
+  Duration grace() const;
+  void event(const std::string& type, const std::string& reason, const std::string& message);
+
+  const Shared& shared_;
+  PodRecord record_;
+  const std::string uid_;
+  const os::Path directory_;
+  std::unique_ptr<ConfigSource> config_;
+  std::vector<Live> live_;
+  bool prepared_ = false;
+  bool removed_ = false;
+  bool ending_ = false;
+  bool told_ = false;  // a status in this life of the runner
+  bool done_ = false;
+  Duration granted_{0};    // while ending: the grace last asked for
+  SteadyTime retry_at_{};  // after a failure to save or clean up
+  std::string saved_;      // the record as it is on disk
+  std::string last_event_;
+  std::optional<SteadyTime> next_;
+};
+
+}  // namespace varda::node::internal

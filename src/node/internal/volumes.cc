@@ -1,0 +1,152 @@
+#include "node/internal/volumes.h"
+
+#include <algorithm>
+
+namespace varda::node::internal {
+namespace {
+
+using Kind = ConfigSource::Kind;
+using os::FileKind;
+using os::Path;
+
+constexpr std::uint32_t kDefaultMode = 0644;
+
+bool stays_inside(const std::string& text) {
+  const Path path(text);
+  return path.is_relative() && std::find(path.begin(), path.end(), "..") == path.end();
+}
+
+// The object a path leads to, links followed: an administrator may well mount a link.
+Result<std::optional<FileKind>> kind_at(os::FileSystem& fs, Path path) {
+  for (int hops = 0; hops < 40; ++hops) {
+    TRY(const std::optional<os::FileInfo> info, fs.stat(path));
+    if (!info) return std::optional<FileKind>();
+    if (info->kind != FileKind::kSymlink) return std::optional(info->kind);
+    TRY(const std::string target, fs.read_link(path));
+    path = path.parent_path() / target;
+  }
+  return Error(Code::kInvalid, path.string() + ": too many links");
+}
+
+Status check_host_path(os::FileSystem& fs, const Json& volume) {
+  const Path path = volume["path"].as_string();
+  const std::string type = volume["type"].as_string();
+  if (!path.is_absolute()) return Error(Code::kInvalid, "hostPath must be absolute: " + path.string());
+  if (type == "DirectoryOrCreate") TRY_VOID(fs.make_directories(path));
+  TRY(std::optional<FileKind> kind, kind_at(fs, path));
+  if (!kind && type == "FileOrCreate") {
+    TRY([[maybe_unused]] const auto file, fs.open(path, os::Open::kCreate));
+    kind = FileKind::kFile;
+  }
+  if (!kind) return Error(Code::kNotFound, "hostPath " + path.string() + " does not exist");
+  const bool directory = type.starts_with("Directory"), file = type.starts_with("File");
+  if (directory && *kind != FileKind::kDirectory) return Error(Code::kInvalid, "hostPath " + path.string() + " is not a directory");
+  if (file && *kind != FileKind::kFile) return Error(Code::kInvalid, "hostPath " + path.string() + " is not a file");
+  return {};
+}
+
+Status write(os::FileSystem& fs, const Path& directory, const std::string& name, const std::string& bytes, const Json& mode,
+             const Json& usual) {
+  if (!stays_inside(name)) return Error(Code::kInvalid, "path '" + name + "' leaves the volume");
+  const Path path = directory / name;
+  TRY_VOID(fs.make_directories(path.parent_path()));
+  return os::write_file_atomically(fs, path, bytes, static_cast<std::uint32_t>(mode.as_integer(usual.as_integer(kDefaultMode))));
+}
+
+Status write_config(os::FileSystem& fs, const Path& directory, Kind kind, const std::string& name, const Json& volume,
+                    const Json& usual, ConfigSource& source) {
+  Result<ConfigSource::Data> data = source.get(kind, name);
+  const bool optional = volume["optional"].as_bool();
+  if (!data.ok()) return optional && data.error().code() == Code::kNotFound ? Status() : Status(data.error());
+  if (!volume.contains("items")) {
+    for (const auto& [key, value] : *data) TRY_VOID(write(fs, directory, key, value, Json(), usual));
+    return {};
+  }
+  for (const Json& item : volume["items"].as_array()) {
+    const auto found = data->find(item["key"].as_string());
+    if (found == data->end()) {
+      if (optional) continue;
+      return Error(Code::kNotFound, "references non-existent config key: " + item["key"].as_string());
+    }
+    TRY_VOID(write(fs, directory, item["path"].as_string(), found->second, item["mode"], usual));
+  }
+  return {};
+}
+
+Status write_fields(os::FileSystem& fs, const Path& directory, const PodRecord& record, const std::string& host_ip,
+                    const Json& volume, const Json& usual) {
+  for (const Json& item : volume["items"].as_array()) {
+    TRY(const std::string value, field_text(record, host_ip, item.at("fieldRef/fieldPath").as_string()));
+    TRY_VOID(write(fs, directory, item["path"].as_string(), value, item["mode"], usual));
+  }
+  return {};
+}
+
+Status make_volume(os::FileSystem& fs, const Path& directory, const PodRecord& record, const std::string& host_ip,
+                   const Json& volume, ConfigSource& source) {
+  if (const Json* host_path = volume.find("hostPath")) return check_host_path(fs, *host_path);
+  TRY_VOID(fs.make_directories(directory));
+  if (volume.contains("emptyDir")) return fs.set_mode(directory, 0777);
+  if (const Json* map = volume.find("configMap")) {
+    return write_config(fs, directory, Kind::kConfigMap, (*map)["name"].as_string(), *map, (*map)["defaultMode"], source);
+  }
+  if (const Json* secret = volume.find("secret")) {
+    return write_config(fs, directory, Kind::kSecret, (*secret)["secretName"].as_string(), *secret, (*secret)["defaultMode"],
+                        source);
+  }
+  if (const Json* api = volume.find("downwardAPI"))
+    return write_fields(fs, directory, record, host_ip, *api, (*api)["defaultMode"]);
+  if (const Json* projected = volume.find("projected")) {
+    const Json& usual = (*projected)["defaultMode"];
+    for (const Json& part : (*projected)["sources"].as_array()) {
+      if (const Json* map = part.find("configMap")) {
+        TRY_VOID(write_config(fs, directory, Kind::kConfigMap, (*map)["name"].as_string(), *map, usual, source));
+      } else if (const Json* secret = part.find("secret")) {
+        TRY_VOID(write_config(fs, directory, Kind::kSecret, (*secret)["name"].as_string(), *secret, usual, source));
+      } else if (const Json* api = part.find("downwardAPI")) {
+        TRY_VOID(write_fields(fs, directory, record, host_ip, *api, usual));
+      } else {
+        return Error(Code::kUnsupported, "projected volumes take configMap, secret and downwardAPI here");
+      }
+    }
+    return {};
+  }
+  return Error(Code::kUnsupported, "only emptyDir, hostPath, configMap, secret, downwardAPI and projected volumes are known here");
+}
+
+}  // namespace
+
+Status make_volumes(os::FileSystem& fs, const Path& pod_directory, const PodRecord& record, const std::string& host_ip,
+                    ConfigSource& source) {
+  for (const Json& volume : record.pod.at("spec/volumes").as_array()) {
+    const std::string& name = volume["name"].as_string();
+    if (!stays_inside(name)) return Error(Code::kInvalid, "volume name '" + name + "'");
+    TRY_VOID(make_volume(fs, pod_directory / "volumes" / name, record, host_ip, volume, source).context("volume " + name));
+  }
+  return {};
+}
+
+Result<std::vector<os::Mount>> make_mounts(os::FileSystem& fs, const Path& pod_directory, const PodRecord& record,
+                                           const Json& container, const std::map<std::string, std::string>& environment) {
+  std::vector<os::Mount> mounts;
+  for (const Json& wanted : container["volumeMounts"].as_array()) {
+    const std::string& name = wanted["name"].as_string();
+    const auto& volumes = record.pod.at("spec/volumes").as_array();
+    const auto volume = std::find_if(volumes.begin(), volumes.end(), [&](const Json& v) { return v["name"].as_string() == name; });
+    if (volume == volumes.end()) return Error(Code::kInvalid, "volumeMount " + name + ": there is no such volume");
+    Path source = volume->contains("hostPath") ? Path(volume->at("hostPath/path").as_string()) : pod_directory / "volumes" / name;
+    std::string inner = wanted["subPath"].as_string();
+    if (const Json* expression = wanted.find("subPathExpr")) inner = expand(expression->as_string(), environment);
+    if (!inner.empty()) {
+      if (!stays_inside(inner)) return Error(Code::kInvalid, "volumeMount " + name + ": subPath '" + inner + "' leaves the volume");
+      source /= inner;
+      TRY(const auto info, fs.stat(source));
+      if (!info) TRY_VOID(fs.make_directories(source));
+    }
+    mounts.push_back(
+        {.source = std::move(source), .target = wanted["mountPath"].as_string(), .read_only = wanted["readOnly"].as_bool()});
+  }
+  return mounts;
+}
+
+}  // namespace varda::node::internal

@@ -1,0 +1,256 @@
+#include "node/log_stream.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <fcntl.h>
+#include <limits>
+#include <map>
+#include <sys/stat.h>
+#include <thread>
+#include <unistd.h>
+
+#include "base/context.h"
+#include "base/mutex.h"
+#include "codec/json.h"
+#include "net/url.h"
+#include "os/process.h"
+
+namespace varda::node {
+namespace {
+
+constexpr std::size_t kPiece = 64u << 10;
+constexpr auto kTick = std::chrono::milliseconds(200);
+
+/// Wakes all streams that follow a log, now and then; its thread lives as long as there are any.
+class Ticker {
+ public:
+  static Ticker& instance() {
+    static Ticker ticker;
+    return ticker;
+  }
+
+  std::uint64_t add(std::function<void()> wake) {
+    MutexLock lock(mutex_);
+    wakes_.emplace(++last_, std::move(wake));
+    if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+    changed_.notify_all();
+    return last_;
+  }
+
+  /// Not called any more once this returns.
+  void remove(std::uint64_t id) {
+    MutexLock lock(mutex_);
+    wakes_.erase(id);
+  }
+
+  ~Ticker() {
+    thread_.request_stop();
+    {
+      MutexLock lock(mutex_);
+      changed_.notify_all();
+    }
+  }
+
+ private:
+  void run(const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      {
+        MutexLock lock(mutex_);
+        while (wakes_.empty() && !stop.stop_requested()) changed_.wait(mutex_);
+        for (const auto& [id, wake] : wakes_) wake();
+      }
+      (void)Context(stop).sleep_for(kTick);
+    }
+  }
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::map<std::uint64_t, std::function<void()>> wakes_ GUARDED_BY(mutex_);
+  std::uint64_t last_ GUARDED_BY(mutex_) = 0;
+  std::jthread thread_;
+};
+
+// What the runner's record says of the container, read as it is at the moment.
+bool still_runs(const os::Path& pod_directory, const std::string& container) {
+  const auto text = os::read_file(os::real_file_system(), pod_directory / "record.json");
+  if (!text.ok()) return false;
+  const auto record = codec::parse_json(*text);
+  if (!record.ok()) return false;
+  for (const char* list : {"init", "main"}) {
+    for (const codec::Json& c : (*record)[list].as_array()) {
+      if (c["name"].as_string() == container) return c["state"].as_string() == "running" || c["state"].as_string() == "starting";
+    }
+  }
+  return false;
+}
+
+class LogStream final : public net::BodyStream {
+ public:
+  LogStream(int fd, os::Path directory, std::string container, const LogOptions& options, std::string start)
+      : fd_(fd), directory_(std::move(directory)), container_(std::move(container)), options_(options), ready_(std::move(start)) {
+    left_ = options.limit_bytes.value_or(std::numeric_limits<std::uint64_t>::max());
+  }
+  ~LogStream() override {
+    if (ticket_ != 0) Ticker::instance().remove(ticket_);
+    ::close(fd_);
+  }
+
+  std::optional<std::string> read() override {
+    if (left_ == 0) return std::nullopt;
+    std::string piece = ready_.empty() ? next() : std::exchange(ready_, {});
+    if (piece.empty() && !follows()) {
+      // Written between the last read and the end of the container.
+      piece = next();
+      if (piece.empty()) return std::nullopt;
+    }
+    if (piece.size() > left_) piece.resize(left_);
+    left_ -= piece.size();
+    return piece;
+  }
+
+  void on_ready(std::function<void()> wake) override {
+    if (options_.follow == LogOptions::Follow::kYes && options_.run == LogOptions::Run::kCurrent)
+      ticket_ = Ticker::instance().add(std::move(wake));
+  }
+
+ private:
+  std::string next() {
+    struct stat info {};
+    // Rotated: what was there has moved to another file, the new part starts at 0.
+    if (::fstat(fd_, &info) == 0 && info.st_size < ::lseek(fd_, 0, SEEK_CUR)) ::lseek(fd_, 0, SEEK_SET);
+    std::string piece(kPiece, '\0');
+    const ssize_t count = ::read(fd_, piece.data(), piece.size());
+    piece.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
+    return piece;
+  }
+
+  bool follows() {
+    if (options_.follow != LogOptions::Follow::kYes || options_.run != LogOptions::Run::kCurrent) return false;
+    struct stat ours {
+    }, named{};
+    // A new run of the container has a new file.
+    if (::fstat(fd_, &ours) != 0 || ::stat((directory_ / (container_ + ".log")).c_str(), &named) != 0 ||
+        ours.st_ino != named.st_ino)
+      return false;
+    return still_runs(directory_, container_);
+  }
+
+  const int fd_;
+  const os::Path directory_;
+  const std::string container_;
+  const LogOptions options_;
+  std::string ready_;
+  std::uint64_t left_ = 0;
+  std::uint64_t ticket_ = 0;
+};
+
+// Where the last `lines` lines begin, looking from the end.
+off_t tail_offset(int fd, std::uint64_t lines) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0 || lines == 0) return info.st_size;
+  std::string piece(kPiece, '\0');
+  off_t end = info.st_size;
+  std::uint64_t seen = 0;
+  while (end > 0) {
+    const off_t begin = std::max<off_t>(0, end - static_cast<off_t>(kPiece));
+    const ssize_t count = ::pread(fd, piece.data(), static_cast<std::size_t>(end - begin), begin);
+    if (count <= 0) return end;
+    for (off_t i = count - 1; i >= 0; --i) {
+      if (piece[static_cast<std::size_t>(i)] != '\n' || begin + i == info.st_size - 1) continue;
+      if (++seen == lines) return begin + i + 1;
+    }
+    end = begin;
+  }
+  return 0;
+}
+
+std::uint64_t count_lines(int fd) {
+  std::string piece(kPiece, '\0');
+  std::uint64_t lines = 0;
+  off_t at = 0;
+  for (ssize_t count = 0; (count = ::pread(fd, piece.data(), piece.size(), at)) > 0; at += count) {
+    lines += static_cast<std::uint64_t>(std::count(piece.begin(), piece.begin() + count, '\n'));
+  }
+  return lines;
+}
+
+Result<std::optional<std::uint64_t>> number(const net::Query& query, std::string_view name) {
+  const auto text = query.find(name);
+  if (!text || text->empty()) return std::optional<std::uint64_t>();
+  std::uint64_t value = 0;
+  const auto parsed = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (parsed.ec != std::errc() || parsed.ptr != text->data() + text->size()) {
+    return Error(Code::kInvalid, std::string(name) + ": must be a number that is not negative");
+  }
+  return std::optional(value);
+}
+
+bool flag(const net::Query& query, std::string_view name) {
+  const std::string_view text = query.get(name);
+  return text == "true" || text == "1";
+}
+
+}  // namespace
+
+Result<LogOptions> LogOptions::parse(std::string_view text) {
+  const net::Query query = net::Query::parse(text);
+  LogOptions options;
+  TRY(options.tail_lines, number(query, "tailLines"));
+  TRY(options.limit_bytes, number(query, "limitBytes"));
+  if (flag(query, "follow")) options.follow = Follow::kYes;
+  if (flag(query, "previous")) options.run = Run::kPrevious;
+  return options;
+}
+
+os::Path pod_directory(const os::Path& root, std::string_view ns, std::string_view name, std::string_view uid) {
+  return root / "pods" / (std::string(ns) + "_" + std::string(name) + "_" + std::string(uid));
+}
+
+Result<std::unique_ptr<net::BodyStream>> open_log(const os::Path& directory, const std::string& container,
+                                                  const LogOptions& options) {
+  const bool previous = options.run == LogOptions::Run::kPrevious;
+  const os::Path path = directory / (container + (previous ? ".previous.log" : ".log"));
+  if (container.empty() || container.find('/') != std::string::npos)
+    return Error(Code::kInvalid, "container name '" + container + "'");
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) {
+    return Error(Code::kNotFound, previous ? "previous terminated container \"" + container + "\" not found"
+                                           : "container \"" + container + "\" has written nothing yet");
+  }
+  std::string start;
+  const int older = previous ? -1 : ::open((directory / (container + ".log.1")).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (!options.tail_lines) {
+    // The older part first; it is as large as rotation lets it be.
+    char piece[16384];
+    for (ssize_t count = 0; older >= 0 && (count = ::read(older, piece, sizeof(piece))) > 0;)
+      start.append(piece, static_cast<std::size_t>(count));
+  } else {
+    ::lseek(fd, tail_offset(fd, *options.tail_lines), SEEK_SET);
+    const std::uint64_t here = older >= 0 ? count_lines(fd) : *options.tail_lines;
+    if (here < *options.tail_lines) {
+      const off_t from = tail_offset(older, *options.tail_lines - here);
+      char piece[16384];
+      off_t at = from;
+      for (ssize_t count = 0; (count = ::pread(older, piece, sizeof(piece), at)) > 0; at += count)
+        start.append(piece, static_cast<std::size_t>(count));
+    }
+  }
+  if (older >= 0) ::close(older);
+  return std::make_unique<LogStream>(fd, directory, container, options, std::move(start));
+}
+
+Status rotate_log(const os::Path& log, std::uint64_t bytes_max) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(log, error);
+  if (error || size <= bytes_max) return {};
+  os::Path older = log;
+  older += ".1";
+  // The writer keeps its open file, so the bytes are copied and the file is emptied; what it writes in between is lost.
+  std::filesystem::copy_file(log, older, std::filesystem::copy_options::overwrite_existing, error);
+  if (!error) std::filesystem::resize_file(log, 0, error);
+  if (error) return Error(Code::kInternal, "rotate " + log.string() + ": " + error.message());
+  return {};
+}
+
+}  // namespace varda::node

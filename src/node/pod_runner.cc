@@ -1,0 +1,277 @@
+#include "node/pod_runner.h"
+
+#include <atomic>
+#include <map>
+#include <set>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "node/internal/pod_worker.h"
+#include "node/log_stream.h"
+
+namespace varda::node {
+namespace {
+
+using internal::PodRecord;
+using internal::PodWorker;
+using internal::ProbeResult;
+
+constexpr auto kLogCheck = std::chrono::seconds(30);
+
+// Passes on to the real host, and notes that what desired() shows has changed.
+class NotingHost final : public Host {
+ public:
+  explicit NotingHost(Host& host) : host_(host) {}
+  void status_changed(const PodName& pod, const Json& status) override {
+    changed = true;
+    host_.status_changed(pod, status);
+  }
+  void finished(const PodName& pod) override {
+    changed = true;
+    host_.finished(pod);
+  }
+  void event(const PodName& pod, const std::string& type, const std::string& reason, const std::string& message) override {
+    host_.event(pod, type, reason, message);
+  }
+  Result<Json> config_map(const std::string& ns, const std::string& name) override { return host_.config_map(ns, name); }
+  Result<Json> secret(const std::string& ns, const std::string& name) override { return host_.secret(ns, name); }
+
+  bool changed = true;
+
+ private:
+  Host& host_;
+};
+
+class Runner final : public PodRunner {
+ public:
+  Runner(Options options, Driver& driver, Host& host, os::FileSystem& fs, const Clock& clock, Rng& rng, Prober* prober)
+      : options_(std::move(options)),
+        driver_(driver),
+        host_(host),
+        own_prober_(prober == nullptr ? make_prober(driver) : nullptr),
+        shared_{.options = options_,
+                .driver = driver,
+                .host = host_,
+                .fs = fs,
+                .clock = clock,
+                .rng = rng,
+                .prober = prober == nullptr ? *own_prober_ : *prober,
+                .deliver = [this](ProbeResult result) { deliver(std::move(result)); },
+                .addresses_in_use = [this] { return addresses(); }} {}
+
+  Status load() {
+    driver_.on_exit([this] { wake(); });
+    const os::Path pods = options_.root / "pods";
+    TRY_VOID(shared_.fs.make_directories(pods, 0750));
+    TRY(const std::vector<std::string> directories, shared_.fs.list(pods));
+    const std::vector<FoundContainer> running = driver_.find();
+    for (const std::string& directory : directories) {
+      Result<PodRecord> record = read(pods / directory);
+      if (!record.ok()) {
+        // Without a record nothing is known of it; if the pod is still desired it comes again.
+        log::warn("a pod's directory without a usable record is removed", {{"directory", directory}, {"error", record.error()}});
+        const Status removed = shared_.fs.remove_all(pods / directory);
+        if (!removed.ok()) log::warn("it stays", {{"error", removed.error()}});
+        continue;
+      }
+      const std::string uid = record->name().uid;
+      auto worker = std::make_unique<PodWorker>(shared_, std::move(record).value());
+      worker->adopt(running);
+      workers_.emplace(uid, std::move(worker));
+    }
+    end_strays(running);
+    count_ = workers_.size();
+    snapshot();
+    return {};
+  }
+
+  void set_desired(std::vector<Json> pods) override {
+    MutexLock lock(mutex_);
+    pending_ = std::move(pods);
+    notify();
+  }
+
+  Status run(const Context& ctx) override {
+    const std::stop_callback stop(ctx.stop_token(), [this] { wake(); });
+    while (!ctx.done()) {
+      std::optional<SteadyTime> next = step();
+      if (ctx.deadline() && (!next || *ctx.deadline() < *next)) next = ctx.deadline();
+      MutexLock lock(mutex_);
+      while (!woken_ && !ctx.done()) {
+        if (!next) {
+          changed_.wait(mutex_);
+        } else if (!changed_.wait_until(mutex_, *next)) {
+          break;
+        }
+      }
+    }
+    return {};
+  }
+
+  std::optional<SteadyTime> step() override {
+    std::optional<std::vector<Json>> desired;
+    std::vector<ProbeResult> results;
+    {
+      MutexLock lock(mutex_);
+      woken_ = false;
+      desired.swap(pending_);
+      results.swap(inbox_);
+    }
+    if (desired) accept(std::move(*desired));
+    for (const ProbeResult& result : results) {
+      const auto found = workers_.find(result.name.pod_uid);
+      if (found != workers_.end()) found->second->on_probe(result);
+    }
+    std::optional<SteadyTime> next;
+    const auto due = [&](std::optional<SteadyTime> when) {
+      if (when && (!next || *when < *next)) next = when;
+    };
+    for (auto it = workers_.begin(); it != workers_.end();) {
+      due(it->second->step());
+      it = it->second->done() ? workers_.erase(it) : std::next(it);
+    }
+    due(rotate_logs());
+    count_ = workers_.size();
+    if (host_.changed) snapshot();
+    return next;
+  }
+
+  std::vector<Json> desired() const override {
+    MutexLock lock(mutex_);
+    return snapshot_;
+  }
+  bool idle() const override { return count_ == 0; }
+
+ private:
+  Result<PodRecord> read(const os::Path& directory) const {
+    TRY(const std::string text, os::read_file(shared_.fs, directory / "record.json"));
+    TRY(const Json json, codec::parse_json(text));
+    return PodRecord::from_json(json);
+  }
+
+  void end_strays(const std::vector<FoundContainer>& running) {
+    for (const FoundContainer& found : running) {
+      const auto worker = workers_.find(found.name.pod_uid);
+      const bool known = worker != workers_.end() && runs(worker->second->record(), found);
+      if (known) continue;
+      log::warn("a container that belongs to no pod is ended", {{"container", found.name.container}, {"id", found.id}});
+      driver_.stop(found.id, found.name, StopSignal::kKill);
+    }
+  }
+
+  static bool runs(const PodRecord& record, const FoundContainer& found) {
+    for (const auto* list : {&record.init, &record.main}) {
+      for (const internal::ContainerRecord& c : *list) {
+        if (c.running() && c.id == found.id) return true;
+      }
+    }
+    return false;
+  }
+
+  void accept(std::vector<Json> pods) {
+    std::set<std::string> wanted;
+    for (Json& pod : pods) {
+      const std::string uid = pod.at("metadata/uid").as_string();
+      if (uid.empty()) continue;
+      wanted.insert(uid);
+      if (const auto known = workers_.find(uid); known != workers_.end()) {
+        known->second->update(std::move(pod));
+        continue;
+      }
+      // It has run to its end, here or where this runner's records were lost: it does not run twice.
+      const std::string phase = pod.at("status/phase").as_string();
+      if ((phase == "Succeeded" || phase == "Failed") && pod.at("metadata/deletionTimestamp").is_null()) continue;
+      PodRecord record = PodRecord::of(PodWorker::strip(std::move(pod)));
+      if (workers_.size() >= options_.pods_max) {
+        host_.event(record.name(), "Warning", "OutOfpods",
+                    "Node didn't have enough capacity: at most " + std::to_string(options_.pods_max) + " pods");
+        continue;
+      }
+      workers_.emplace(uid, std::make_unique<PodWorker>(shared_, std::move(record)));
+    }
+    for (auto& [uid, worker] : workers_) {
+      if (!wanted.contains(uid)) worker->remove();
+    }
+    host_.changed = true;
+  }
+
+  std::set<std::string> addresses() const {
+    std::set<std::string> taken = {options_.node_address};
+    for (const auto& [uid, worker] : workers_) taken.insert(worker->record().ip);
+    return taken;
+  }
+
+  std::optional<SteadyTime> rotate_logs() {
+    const SteadyTime now = shared_.clock.now();
+    bool any = false;
+    for (const auto& [uid, worker] : workers_) {
+      for (const auto* list : {&worker->record().init, &worker->record().main}) {
+        for (const internal::ContainerRecord& c : *list) {
+          if (!c.running()) continue;
+          any = true;
+          if (now < rotate_at_) continue;
+          const Status rotated = rotate_log(worker->directory() / (c.name + ".log"), options_.log_bytes_max);
+          if (!rotated.ok())
+            log::warn("a log cannot be rotated", {{"pod", internal::text(worker->name())}, {"error", rotated.error()}});
+        }
+      }
+    }
+    if (now >= rotate_at_) rotate_at_ = now + kLogCheck;
+    return any ? std::optional(rotate_at_) : std::nullopt;
+  }
+
+  void snapshot() {
+    std::vector<Json> pods;
+    for (const auto& [uid, worker] : workers_) {
+      Json pod = worker->record().pod;
+      pod.set("status", worker->record().status);
+      pods.push_back(std::move(pod));
+    }
+    host_.changed = false;
+    MutexLock lock(mutex_);
+    snapshot_ = std::move(pods);
+  }
+
+  // At most one result waits for each probe of each container.
+  void deliver(ProbeResult result) {
+    MutexLock lock(mutex_);
+    inbox_.push_back(std::move(result));
+    notify();
+  }
+  void wake() {
+    MutexLock lock(mutex_);
+    notify();
+  }
+  void notify() REQUIRES(mutex_) {
+    woken_ = true;
+    changed_.notify_all();
+  }
+
+  const Options options_;
+  Driver& driver_;
+  NotingHost host_;
+  std::map<std::string, std::unique_ptr<PodWorker>> workers_;  // by uid; the thread in step()
+  SteadyTime rotate_at_{};
+  std::atomic<std::size_t> count_{0};
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool woken_ GUARDED_BY(mutex_) = false;
+  std::optional<std::vector<Json>> pending_ GUARDED_BY(mutex_);  // the last one counts
+  std::vector<ProbeResult> inbox_ GUARDED_BY(mutex_);
+  std::vector<Json> snapshot_ GUARDED_BY(mutex_);
+
+  std::unique_ptr<Prober> own_prober_;  // below what its answers touch
+  const internal::Shared shared_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<PodRunner>> PodRunner::open(Options options, Driver& driver, Host& host, os::FileSystem& fs,
+                                                   const Clock& clock, Rng& rng, Prober* prober) {
+  auto runner = std::make_unique<Runner>(std::move(options), driver, host, fs, clock, rng, prober);
+  TRY_VOID(runner->load().context("open the pod runner"));
+  return std::unique_ptr<PodRunner>(std::move(runner));
+}
+
+}  // namespace varda::node

@@ -1,0 +1,145 @@
+#include "node/prober.h"
+
+#include <arpa/inet.h>
+#include <cerrno>
+#include <deque>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+
+#include "base/mutex.h"
+#include "net/client.h"
+
+namespace varda::node {
+namespace {
+
+constexpr std::uint64_t kBodyBytesMax = 64u << 10;
+
+Status probe_tcp(const Probe& probe) {
+  sockaddr_in where{};
+  where.sin_family = AF_INET;
+  where.sin_port = htons(static_cast<std::uint16_t>(probe.port));
+  if (::inet_pton(AF_INET, probe.host.c_str(), &where.sin_addr) != 1)
+    return Error(Code::kInvalid, "not an IPv4 address: " + probe.host);
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return Error(Code::kExhausted, "socket");
+  int error = 0;
+  if (::connect(fd, reinterpret_cast<const sockaddr*>(&where), sizeof(where)) != 0) error = errno;
+  if (error == EINPROGRESS) {
+    pollfd ready{.fd = fd, .events = POLLOUT, .revents = 0};
+    socklen_t size = sizeof(error);
+    if (::poll(&ready, 1, static_cast<int>(probe.timeout.count())) <= 0) {
+      error = ETIMEDOUT;
+    } else {
+      ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    }
+  }
+  ::close(fd);
+  if (error == 0) return {};
+  const std::string peer = probe.host + ":" + std::to_string(probe.port);
+  return Error(Code::kUnavailable, "dial tcp " + peer + ": " + std::generic_category().message(error));
+}
+
+class ThreadProber final : public Prober {
+ public:
+  ThreadProber(Driver& driver, ProberOptions options) : driver_(driver), options_(options) {}
+  ~ThreadProber() override {
+    stop_.request_stop();
+    {
+      MutexLock lock(mutex_);
+      queue_.clear();
+      closing_ = true;
+      changed_.notify_all();
+    }
+    threads_.clear();
+  }
+
+  void start(Probe probe, Done done) override {
+    {
+      MutexLock lock(mutex_);
+      if (!closing_ && queue_.size() < options_.queue_max) {
+        if (threads_.empty()) {
+          net::ClientOptions client;
+          client.tls.verify = false;  // as a kubelet: a probe asks whether somebody answers, not who
+          client.idle_connections_max = 0;
+          client.tcp_keepalive = false;
+          http_ = net::make_client(client);
+          for (std::size_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { work(); });
+        }
+        queue_.emplace_back(std::move(probe), std::move(done));
+        changed_.notify_one();
+        return;
+      }
+    }
+    done(Error(Code::kExhausted, "too many probes are waiting"));
+  }
+
+ private:
+  void work() {
+    for (;;) {
+      std::pair<Probe, Done> item;
+      {
+        MutexLock lock(mutex_);
+        while (queue_.empty() && !closing_) changed_.wait(mutex_);
+        if (closing_) return;
+        item = std::move(queue_.front());
+        queue_.pop_front();
+      }
+      Status result = run(item.first);
+      MutexLock lock(mutex_);
+      if (closing_) return;
+      // Under the lock, so that no call comes after the destructor has begun; `done` only queues the result.
+      item.second(std::move(result));
+    }
+  }
+
+  Status run(const Probe& probe) {
+    const Context ctx = Context(stop_.get_token()).with_timeout(probe.timeout);
+    switch (probe.kind) {
+      case Probe::Kind::kTcp:
+        return probe_tcp(probe);
+      case Probe::Kind::kHttp:
+        return probe_http(ctx, probe);
+      case Probe::Kind::kExec:
+        break;
+    }
+    TRY(const int code, driver_.exec(ctx, probe.config, probe.command));
+    if (code != 0) return Error(Code::kUnavailable, "command exited with " + std::to_string(code));
+    return {};
+  }
+
+  Status probe_http(const Context& ctx, const Probe& probe) {
+    net::ClientRequest request;
+    request.url = (probe.scheme == "HTTPS" ? "https://" : "http://") + probe.host + ":" + std::to_string(probe.port) +
+                  (probe.path.starts_with("/") ? "" : "/") + probe.path;
+    request.headers = {{"User-Agent", std::string("kube-probe/varda-") + VARDA_VERSION}, {"Accept", "*/*"}};
+    for (const auto& [name, value] : probe.headers) request.headers.set(name, value);
+    request.max_response_bytes = kBodyBytesMax;
+    const auto answer = http_->call(ctx, std::move(request));
+    // A body larger than we care for is an answer, too.
+    if (!answer.ok()) return answer.error().code() == Code::kExhausted ? Status() : Status(answer.error());
+    if (answer->status >= 200 && answer->status < 400) return {};
+    return Error(Code::kUnavailable, "HTTP probe failed with statuscode: " + std::to_string(answer->status));
+  }
+
+  Driver& driver_;
+  const ProberOptions options_;
+  std::stop_source stop_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<std::pair<Probe, Done>> queue_ GUARDED_BY(mutex_);
+  bool closing_ GUARDED_BY(mutex_) = false;
+  std::unique_ptr<net::HttpClient> http_;  // made before the threads that use it
+  std::vector<std::jthread> threads_;      // started once, under mutex_
+};
+
+}  // namespace
+
+std::unique_ptr<Prober> make_prober(Driver& driver, ProberOptions options) {
+  return std::make_unique<ThreadProber>(driver, options);
+}
+
+}  // namespace varda::node

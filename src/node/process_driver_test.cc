@@ -1,0 +1,283 @@
+// Pods as real processes.
+#include "node/process_driver.h"
+
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <thread>
+
+#include "codec/yaml.h"
+#include "node/internal/marked.h"
+#include "node/log_stream.h"
+#include "node/testing/fakes.h"
+
+namespace varda::node {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+bool phase_is(const Json& status, const char* phase) { return status["phase"].as_string() == phase; }
+bool is_ready(const Json& status) {
+  for (const Json& c : status["conditions"].as_array()) {
+    if (c["type"].as_string() == "Ready") return c["status"].as_string() == "True";
+  }
+  return false;
+}
+
+class Processes : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "process_driver_test_XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    root_ = pattern;
+    start_runner();
+  }
+  void TearDown() override {
+    if (runner_) {
+      runner_->set_desired({});
+      for (int i = 0; i < 2000 && !runner_->idle(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    stop_runner();
+    EXPECT_THAT(internal::find_marked(root_.string()), IsEmpty());
+    std::filesystem::remove_all(root_);
+  }
+  static ProcessDriverOptions driver_options(const std::filesystem::path& root) {
+    return {.root = root, .programs = {}, .images = {{"sh", "/bin/sh"}}, .environment = {}};
+  }
+  void start_runner() {
+    driver_ = make_process_driver(driver_options(root_));
+    auto opened = PodRunner::open({.root = root_, .node_name = "edge0", .node_address = "127.0.0.1"}, *driver_, host_);
+    ASSERT_TRUE(opened.ok()) << opened.error();
+    runner_ = std::move(opened).value();
+    thread_ = std::jthread([this](const std::stop_token& stop) { (void)runner_->run(Context(stop)); });
+  }
+  void stop_runner() {
+    thread_ = {};
+    runner_.reset();
+    driver_.reset();
+  }
+  static Json pod(const std::string& name, const std::string& script, const std::string& more = "") {
+    Json object =
+        codec::parse_yaml("{metadata: {name: " + name + ", namespace: default, uid: uid-" + name +
+                          "}, spec: {terminationGracePeriodSeconds: 2, containers: [{name: c, image: 'example.org/sh:1' " + more +
+                          "}]}}")
+            .value();
+    object["spec"]["containers"].array_items().at(0).set("args", Json::array({"-c", script}));
+    return object;
+  }
+  os::Path directory(const std::string& name) const { return pod_directory(root_, "default", name, "uid-" + name); }
+  std::string log(const std::string& name, const LogOptions& options = {}) const {
+    auto stream = open_log(directory(name), "c", options);
+    if (!stream.ok()) return stream.error().message();
+    std::string text;
+    while (auto piece = (*stream)->read()) {
+      if (piece->empty()) break;
+      text += *piece;
+    }
+    return text;
+  }
+  // Waits until the log holds the text.
+  bool wrote(const std::string& name, const std::string& text) const {
+    for (int i = 0; i < 4000; ++i) {
+      if (log(name).find(text) != std::string::npos) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+  }
+
+  std::filesystem::path root_;
+  testing::RecordingHost host_;
+  std::unique_ptr<Driver> driver_;
+  std::unique_ptr<PodRunner> runner_;
+  std::jthread thread_;
+};
+
+TEST_F(Processes, EnvironmentIsTheSpecsAndLittleElse) {
+  Json wanted = pod("web", "pwd; env; echo done",
+                    ", env: [{name: MODE, value: fast}, {name: WHO, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]");
+  wanted["spec"].set("restartPolicy", "Never");
+  runner_->set_desired({wanted});
+  ASSERT_TRUE(host_.wait_for("web", [](const Json& s) { return phase_is(s, "Succeeded"); }))
+      << codec::write_json(host_.status("web"));
+  const std::string text = log("web");
+  EXPECT_THAT(text, HasSubstr(directory("web").string() + "\n"));
+  EXPECT_THAT(text, HasSubstr("MODE=fast\n"));
+  EXPECT_THAT(text, HasSubstr("WHO=web\n"));
+  EXPECT_THAT(text, HasSubstr("POD_IP=" + host_.status("web")["podIP"].as_string() + "\n"));
+  EXPECT_THAT(text, HasSubstr("TMPDIR=" + directory("web").string() + "/tmp\n"));
+  EXPECT_THAT(text, Not(HasSubstr("USER=")));
+}
+
+TEST_F(Processes, KilledContainerComesBackAndItsChildrenAreGone) {
+  runner_->set_desired({pod("web", "setsid sleep 1000 & sleep 1000 & echo up $$; wait")});
+  ASSERT_TRUE(host_.wait_for("web", is_ready));
+  ASSERT_TRUE(wrote("web", "up"));
+  const std::string id = host_.status("web").at("containerStatuses/0/containerID").as_string();
+  ASSERT_TRUE(id.starts_with("process://")) << id;
+  ::kill(std::stoi(id.substr(10)), SIGKILL);
+  ASSERT_TRUE(host_.wait_for(
+      "web", [&](const Json& s) { return s.at("containerStatuses/0/restartCount").as_integer() == 1 && is_ready(s); }));
+  EXPECT_EQ(host_.status("web").at("containerStatuses/0/lastState/terminated/exitCode"), Json(137));
+  for (const auto& process : internal::find_marked(root_.string())) EXPECT_EQ(process.name.attempt, 1);
+  EXPECT_THAT(log("web", {.run = LogOptions::Run::kPrevious}), HasSubstr("up"));
+}
+
+TEST_F(Processes, UnknownImageAndUnknownCommandSaySo) {
+  Json unknown = pod("web", "true");
+  unknown["spec"]["containers"].array_items().at(0).set("image", "nginx:1.25");
+  Json wrong = pod("other", "true", ", command: [no-such-program]");
+  runner_->set_desired({unknown, wrong});
+  ASSERT_TRUE(host_.wait_for(
+      "web", [](const Json& s) { return s.at("containerStatuses/0/state/waiting/reason") == Json("ImageUnsupported"); }));
+  EXPECT_THAT(host_.status("web").at("containerStatuses/0/state/waiting/message").as_string(), HasSubstr("--image nginx=COMMAND"));
+  ASSERT_TRUE(host_.wait_for(
+      "other", [](const Json& s) { return s.at("containerStatuses/0/state/waiting/reason") == Json("RunContainerError"); }));
+}
+
+TEST_F(Processes, ExecAndTcpProbesReachTheContainer) {
+  Json wanted = pod("web", "touch ready; sleep 1000", ", readinessProbe: {exec: {command: [test, -f, ready]}, periodSeconds: 1}");
+  runner_->set_desired({wanted, pod("closed", "sleep 1000", ", readinessProbe: {tcpSocket: {port: 9}, periodSeconds: 1}")});
+  EXPECT_TRUE(host_.wait_for("web", is_ready));
+  EXPECT_FALSE(is_ready(host_.status("closed")));
+}
+
+TEST_F(Processes, GracefulEndRunsTrapsAndAStubbornOneIsKilled) {
+  runner_->set_desired({pod("polite", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"),
+                        pod("stubborn", "trap '' TERM; echo up; while :; do sleep 0.05; done")});
+  ASSERT_TRUE(wrote("polite", "up"));
+  ASSERT_TRUE(wrote("stubborn", "up"));
+  runner_->set_desired({});
+  ASSERT_TRUE(host_.wait_finished("polite"));
+  ASSERT_TRUE(host_.wait_finished("stubborn"));
+  EXPECT_EQ(host_.status("polite").at("containerStatuses/0/state/terminated/exitCode"), Json(0));
+  EXPECT_EQ(host_.status("stubborn").at("containerStatuses/0/state/terminated/exitCode"), Json(137));
+}
+
+TEST_F(Processes, RunnerThatStopsLeavesContainersAndTheNextAdoptsThem) {
+  runner_->set_desired({pod("web", "echo up; sleep 1000")});
+  ASSERT_TRUE(host_.wait_for("web", is_ready));
+  const Json before = host_.status("web");
+  stop_runner();
+  EXPECT_THAT(internal::find_marked(root_.string()), SizeIs(::testing::Ge(1u)));
+  start_runner();
+  ASSERT_TRUE(host_.wait_for("web", is_ready));
+  EXPECT_EQ(host_.status("web"), before);
+  // The adopted one is watched, too.
+  ::kill(std::stoi(before.at("containerStatuses/0/containerID").as_string().substr(10)), SIGKILL);
+  EXPECT_TRUE(host_.wait_for("web", [](const Json& s) { return s.at("containerStatuses/0/restartCount").as_integer() == 1; }));
+}
+
+TEST_F(Processes, MountsAppearAtTheirPath) {
+  Json wanted = pod("web", "cat /models/digits/target; touch /models/digits/x 2>/dev/null || echo refused",
+                    ", volumeMounts: [{name: m, mountPath: /models/digits, readOnly: true}]");
+  std::filesystem::create_directories(root_ / "model");
+  std::ofstream(root_ / "model" / "target") << "3\n";
+  wanted["spec"].set("restartPolicy", "Never");
+  wanted["spec"].set(
+      "volumes", Json::array({Json::object({{"name", "m"}, {"hostPath", Json::object({{"path", (root_ / "model").string()}})}})}));
+  runner_->set_desired({wanted});
+  ASSERT_TRUE(host_.wait_for("web", [](const Json& s) {
+    return phase_is(s, "Succeeded") || s.at("containerStatuses/0/state/waiting/reason") == Json("MountUnsupported");
+  })) << codec::write_json(host_.status("web"));
+  if (!phase_is(host_.status("web"), "Succeeded")) GTEST_SKIP() << "no namespaces here";
+  EXPECT_EQ(log("web"), "3\nrefused\n");
+}
+
+// A runner in a process of its own is killed at seeded moments; whatever it was doing, there is never more than one container of a
+// pod, and in the end none is left.
+TEST_F(Processes, RunnerKilledAtAnyMomentNeitherDoublesNorLeaks) {
+  stop_runner();
+  const auto rng = seeded_rng(11);
+  for (int round = 0; round < 6; ++round) {
+    const pid_t pid = ::fork();
+    ASSERT_GE(pid, 0);
+    if (pid == 0) {
+      auto driver = make_process_driver(driver_options(root_));
+      auto runner = PodRunner::open({.root = root_, .node_name = "edge0", .node_address = "127.0.0.1"}, *driver, host_);
+      if (!runner.ok()) ::_exit(1);
+      (*runner)->set_desired({pod("a", "sleep 1000"), pod("b", "sleep 0.02; exit 1"), pod("d", "sleep 1000")});
+      (void)(*runner)->run(Context::background());
+      ::_exit(0);
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(rng->below(60'000)));
+    ::kill(pid, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+    std::map<std::string, int> leaders;
+    for (const auto& process : internal::find_marked(root_.string())) leaders[process.name.pod_uid] += process.leads_group ? 1 : 0;
+    for (const auto& [uid, count] : leaders) EXPECT_LE(count, 1) << uid << " in round " << round;
+  }
+  start_runner();
+  EXPECT_TRUE(host_.wait_for("a", is_ready));
+  EXPECT_TRUE(host_.wait_for("d", is_ready));
+}
+
+TEST_F(Processes, LogFollowsUntilTheContainerEnds) {
+  Json wanted = pod("web", "i=0; while [ $i -lt 5 ]; do echo line $i; i=$((i+1)); sleep 0.05; done");
+  wanted["spec"].set("restartPolicy", "Never");
+  runner_->set_desired({wanted});
+  ASSERT_TRUE(wrote("web", "line 0"));
+  auto stream = open_log(directory("web"), "c", {.follow = LogOptions::Follow::kYes}).value();
+  Mutex mutex;
+  CondVar woken;
+  bool ready = true;
+  stream->on_ready([&] {
+    MutexLock lock(mutex);
+    ready = true;
+    woken.notify_all();
+  });
+  std::string text;
+  while (auto piece = stream->read()) {
+    text += *piece;
+    if (!piece->empty()) continue;
+    MutexLock lock(mutex);
+    ready = false;
+    while (!ready) woken.wait(mutex);
+  }
+  EXPECT_EQ(text, "line 0\nline 1\nline 2\nline 3\nline 4\n");
+}
+
+TEST(Logs, TailLimitAndRotation) {
+  std::string pattern = ::testing::TempDir() + "logs_test_XXXXXX";
+  ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+  const os::Path directory = pattern;
+  const auto read = [&](LogOptions options) {
+    auto stream = open_log(directory, "c", options).value();
+    std::string text;
+    while (auto piece = stream->read()) text += *piece;
+    return text;
+  };
+  std::ofstream(directory / "c.log") << "one\ntwo\nthree\n";
+  EXPECT_EQ(read({}), "one\ntwo\nthree\n");
+  EXPECT_EQ(read({.tail_lines = 2}), "two\nthree\n");
+  EXPECT_EQ(read({.tail_lines = 0}), "");
+  EXPECT_EQ(read({.limit_bytes = 5}), "one\nt");
+  ASSERT_TRUE(rotate_log(directory / "c.log", 1000).ok());
+  EXPECT_FALSE(std::filesystem::exists(directory / "c.log.1"));
+  ASSERT_TRUE(rotate_log(directory / "c.log", 10).ok());
+  std::ofstream(directory / "c.log", std::ios::app) << "four\n";
+  EXPECT_EQ(read({}), "one\ntwo\nthree\nfour\n");
+  EXPECT_EQ(read({.tail_lines = 2}), "three\nfour\n");
+  EXPECT_EQ(read({.tail_lines = 99}), "one\ntwo\nthree\nfour\n");
+  EXPECT_EQ(open_log(directory, "c", {.run = LogOptions::Run::kPrevious}).error().code(), Code::kNotFound);
+  EXPECT_EQ(open_log(directory, "../c", {}).error().code(), Code::kInvalid);
+  EXPECT_EQ(LogOptions::parse("tailLines=x").error().code(), Code::kInvalid);
+  EXPECT_EQ(LogOptions::parse("tailLines=5&follow=true").value().tail_lines, 5u);
+  std::filesystem::remove_all(directory);
+}
+
+TEST(Images, NamesAndFlags) {
+  EXPECT_EQ(image_base_name("varda-serve"), "varda-serve");
+  EXPECT_EQ(image_base_name("localhost:5000/a/varda-serve:1.2@sha256:00"), "varda-serve");
+  EXPECT_EQ(parse_image_flag("a=/bin/a b c").value(), std::pair(std::string("a"), std::string("/bin/a b c")));
+  for (const char* bad : {"a", "=b", "a="}) EXPECT_EQ(parse_image_flag(bad).error().code(), Code::kInvalid) << bad;
+}
+
+}  // namespace
+}  // namespace varda::node
