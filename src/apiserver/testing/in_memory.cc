@@ -41,7 +41,8 @@ InMemoryApiServer::Reply InMemoryApiServer::call(std::string method, std::string
 
 void InMemoryApiServer::install_crds(std::string_view yaml_stream) {
   const std::string path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-  for (codec::Json& crd : codec::parse_yaml_stream(yaml_stream).value()) {
+  auto crds = codec::parse_yaml_stream(yaml_stream);
+  for (codec::Json& crd : crds.value()) {
     Reply reply = post(path, crd);
     if (reply.status == 409) {
       const std::string target = path + "/" + crd.at("metadata/name").as_string();
