@@ -1,0 +1,47 @@
+#include "controllers/builtin/builtin.h"
+
+#include "controllers/builtin/deployment.h"
+#include "controllers/builtin/nodes.h"
+#include "controllers/builtin/scheduler.h"
+#include "controllers/builtin/service.h"
+
+namespace varda::controllers {
+
+namespace {
+
+struct All final : Builtin {
+  All(const runtime::Caches& caches, const kube::Client& client, NodeSessions& s, const BuiltinOptions& options)
+      : sessions(s),
+        scheduler(caches, client, options),
+        deployments(caches, options),
+        services(caches, options),
+        nodes(sessions, options),
+        edge_nodes(sessions, options) {}
+  ~All() override { sessions.on_change(nullptr); }
+
+  NodeSessions& sessions;
+  SchedulerReconciler scheduler;
+  DeploymentReconciler deployments;
+  ServiceReconciler services;
+  NodeReconciler nodes;
+  EdgeNodeLivenessReconciler edge_nodes;
+};
+
+}  // namespace
+
+std::unique_ptr<Builtin> add_builtin(runtime::Manager& manager, const kube::Client& client, NodeSessions& sessions,
+                                     BuiltinOptions options) {
+  auto all = std::make_unique<All>(manager.caches(), client, sessions, options);
+  manager.add<api::Pod>(all->scheduler);
+  manager.add<api::Deployment>(all->deployments);
+  manager.add<api::Service>(all->services);
+  const auto node = manager.add<api::Node>(all->nodes);
+  const auto edge_node = manager.add<api::EdgeNode>(all->edge_nodes);
+  sessions.on_change([node, edge_node](const std::string& name) {
+    node({"", name});
+    edge_node({"", name});
+  });
+  return all;
+}
+
+}  // namespace varda::controllers

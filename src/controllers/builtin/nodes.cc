@@ -1,0 +1,87 @@
+#include "controllers/builtin/nodes.h"
+
+#include <utility>
+
+namespace varda::controllers {
+
+namespace {
+
+using codec::Json;
+
+struct Words {
+  std::string status, reason, message;
+};
+
+Words words(Liveness::State state) {
+  if (state == Liveness::State::kConnected) return {"True", "AgentConnected", "the node's agent is connected"};
+  return {"Unknown", "AgentDisconnected", "the node's agent has no connection to the API server; what runs on the node goes on"};
+}
+
+/// Writes the condition where it differs. The time of a transition changes with the status only.
+Status set_condition(const Context& ctx, runtime::Writer& writer, const runtime::ObjectRef& object, const std::string& type,
+                     const Words& wanted, const std::string& now) {
+  return writer.edit(ctx, object, runtime::Part::kStatus, [&](Json& live) {
+    for (const Json& present : std::as_const(live).at("status/conditions").as_array()) {
+      if (present["type"].as_string() == type && present["status"].as_string() == wanted.status &&
+          present["reason"].as_string() == wanted.reason) {
+        return;
+      }
+    }
+    Json& conditions = live.make("status/conditions");
+    Json* mine = nullptr;
+    for (Json& present : conditions.array_items()) {
+      if (present["type"].as_string() == type) mine = &present;
+    }
+    if (!mine) {
+      conditions.push_back(Json::object({{"type", type}}));
+      mine = &conditions.array_items().back();
+    }
+    if ((*mine)["status"].as_string() != wanted.status) mine->set("lastTransitionTime", now);
+    mine->set("status", wanted.status);
+    mine->set("reason", wanted.reason);
+    mine->set("message", wanted.message);
+  });
+}
+
+}  // namespace
+
+Liveness judge(const NodeSessions::State& session, SteadyTime now, Duration grace) {
+  if (session.connected) return {.state = Liveness::State::kConnected, .again = {}};
+  if (now - session.since >= grace) return {.state = Liveness::State::kDisconnected, .again = {}};
+  return {.state = Liveness::State::kUndecided, .again = session.since + grace - now};
+}
+
+NodeReconciler::NodeReconciler(const NodeSessions& sessions, const BuiltinOptions& options)
+    : sessions_(sessions), options_(options), clock_(options.clock ? *options.clock : system_clock()) {}
+
+void NodeReconciler::watches(runtime::Watches<api::Node>& w) const { w.name("node-liveness"); }
+
+Result<runtime::Action> NodeReconciler::reconcile(const Context& ctx, const api::Node& node, runtime::Writer& writer) const {
+  const Liveness liveness = judge(sessions_.of(node.metadata.name), clock_.now(), options_.disconnect_grace);
+  if (liveness.state == Liveness::State::kUndecided) return runtime::Action::after(liveness.again);
+  const Words wanted = words(liveness.state);
+  const api::CoreCondition* before = api::find_condition(node.status.conditions, "Ready");
+  if (!before || before->status != wanted.status) {
+    const bool connected = liveness.state == Liveness::State::kConnected;
+    writer.event(node, connected ? runtime::EventType::kNormal : runtime::EventType::kWarning,
+                 connected ? "NodeReady" : "NodeNotReady", wanted.message);
+  }
+  TRY_VOID(set_condition(ctx, writer, runtime::ObjectRef::of(node), "Ready", wanted, meta::format_time(clock_.wall())));
+  return runtime::Action::await_change();
+}
+
+EdgeNodeLivenessReconciler::EdgeNodeLivenessReconciler(const NodeSessions& sessions, const BuiltinOptions& options)
+    : sessions_(sessions), options_(options), clock_(options.clock ? *options.clock : system_clock()) {}
+
+void EdgeNodeLivenessReconciler::watches(runtime::Watches<api::EdgeNode>& w) const { w.name("edgenode-liveness"); }
+
+Result<runtime::Action> EdgeNodeLivenessReconciler::reconcile(const Context& ctx, const api::EdgeNode& node,
+                                                              runtime::Writer& writer) const {
+  const Liveness liveness = judge(sessions_.of(node.metadata.name), clock_.now(), options_.disconnect_grace);
+  if (liveness.state == Liveness::State::kUndecided) return runtime::Action::after(liveness.again);
+  TRY_VOID(set_condition(ctx, writer, runtime::ObjectRef::of(node), "Connected", words(liveness.state),
+                         meta::format_time(clock_.wall())));
+  return runtime::Action::await_change();
+}
+
+}  // namespace varda::controllers

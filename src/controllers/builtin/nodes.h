@@ -1,0 +1,48 @@
+// Liveness of nodes: sessions of agents become the condition Ready of Nodes and Connected of EdgeNodes, on transitions only.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/core/node.h"
+#include "api/edgeai/edge_node.h"
+#include "controllers/builtin/builtin.h"
+#include "runtime/controller.h"
+
+namespace varda::controllers {
+
+/// What the condition must say now; nothing: it stays as it is until `again`.
+struct Liveness {
+  enum class State { kUndecided, kConnected, kDisconnected };
+  State state = State::kUndecided;
+  Duration again{};  // of kUndecided: when the grace is over
+};
+/// Pure.
+Liveness judge(const NodeSessions::State& session, SteadyTime now, Duration grace);
+
+class NodeReconciler {
+ public:
+  NodeReconciler(const NodeSessions& sessions, const BuiltinOptions& options);
+  void watches(runtime::Watches<api::Node>& w) const;
+  Result<runtime::Action> reconcile(const Context& ctx, const api::Node& node, runtime::Writer& writer) const;
+
+ private:
+  const NodeSessions& sessions_;
+  const BuiltinOptions options_;
+  const Clock& clock_;
+};
+
+class EdgeNodeLivenessReconciler {
+ public:
+  EdgeNodeLivenessReconciler(const NodeSessions& sessions, const BuiltinOptions& options);
+  void watches(runtime::Watches<api::EdgeNode>& w) const;
+  Result<runtime::Action> reconcile(const Context& ctx, const api::EdgeNode& node, runtime::Writer& writer) const;
+
+ private:
+  const NodeSessions& sessions_;
+  const BuiltinOptions options_;
+  const Clock& clock_;
+};
+
+}  // namespace varda::controllers

@@ -1,0 +1,49 @@
+// Binds pods to nodes: node selector, required node affinity, taints, and of what remains the node with the fewest pods.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/core/node.h"
+#include "api/core/pod.h"
+#include "controllers/builtin/builtin.h"
+#include "runtime/controller.h"
+
+namespace varda::controllers {
+
+/// Where a pod goes, or why nowhere.
+struct Binding {
+  std::string node;     // empty: unschedulable
+  std::string message;  // "0/2 nodes are available: 1 node(s) were not ready, ..."
+};
+
+/// Pure. `pods_on`: how many pods each node has. The taints of a node that is not ready are implied by its Ready condition.
+Binding plan_binding(const api::Pod& pod, const std::vector<std::shared_ptr<const api::Node>>& nodes,
+                     const std::map<std::string, std::size_t>& pods_on);
+
+/// Also ends pods whose node is no more: nobody else would.
+class SchedulerReconciler {
+ public:
+  SchedulerReconciler(const runtime::Caches& caches, const kube::Client& client, const BuiltinOptions& options);
+
+  void watches(runtime::Watches<api::Pod>& w) const;
+  Result<runtime::Action> reconcile(const Context& ctx, const api::Pod& pod, runtime::Writer& writer);
+  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer& writer);
+
+ private:
+  Result<runtime::Action> bind(const Context& ctx, const api::Pod& pod, runtime::Writer& writer);
+  Result<runtime::Action> watch_over(const Context& ctx, const api::Pod& pod);
+  Status end(const Context& ctx, const api::Pod& pod) const;
+
+  const runtime::Caches& caches_;
+  const kube::Client& client_;
+  const BuiltinOptions options_;
+  const Clock& clock_;
+  // One worker: no lock. Bindings the cache does not show yet, and since when a pod's node is missing; by the pod's key.
+  std::map<meta::ObjectKey, std::string> assumed_;
+  std::map<meta::ObjectKey, SteadyTime> missing_;
+};
+
+}  // namespace varda::controllers

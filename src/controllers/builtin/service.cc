@@ -1,0 +1,168 @@
+#include "controllers/builtin/service.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "meta/selector.h"
+
+namespace varda::controllers {
+
+namespace {
+
+using codec::Json;
+using meta::ObjectKey;
+using PodPtr = std::shared_ptr<const api::Pod>;
+
+/// Where a pod takes connections for a port of the service; nothing: it has no port of that name.
+std::optional<std::int64_t> target_of(const api::ServicePort& port, const api::Pod& pod) {
+  if (port.target_port.is_integer() && port.target_port.as_integer() > 0) return port.target_port.as_integer();
+  const std::string& name = port.target_port.as_string();
+  if (name.empty()) return port.port;
+  for (const api::Container& container : pod.spec.containers) {
+    for (const api::ContainerPort& exposed : container.ports) {
+      if (exposed.name == name) return exposed.container_port;
+    }
+  }
+  return std::nullopt;
+}
+
+bool finished(const api::Pod& pod) { return pod.status.phase == "Succeeded" || pod.status.phase == "Failed"; }
+
+std::string joined(const std::string& ip, std::int64_t port) {
+  return (ip.find(':') == std::string::npos ? ip : "[" + ip + "]") + ":" + std::to_string(port);
+}
+
+/// Pods that answer on the same numbers share a subset.
+struct Subset {
+  Json ready = Json::array(), not_ready = Json::array();
+};
+
+Json address_of(const api::Pod& pod) {
+  Json address = Json::object({{"ip", pod.status.pod_ip}});
+  if (!pod.spec.node_name.empty()) address.set("nodeName", pod.spec.node_name);
+  address.set(
+      "targetRef",
+      Json::object({{"kind", "Pod"}, {"namespace", pod.metadata.ns}, {"name", pod.metadata.name}, {"uid", pod.metadata.uid}}));
+  return address;
+}
+
+std::vector<ObjectKey> services_of(const api::Pod& pod, const runtime::Caches& caches) {
+  std::vector<ObjectKey> keys;
+  for (const auto& service : caches.of<api::Service>().list(pod.metadata.ns)) {
+    const auto& selector = service->spec.selector;
+    if (!selector.empty() && meta::LabelSelector::equals(selector).matches(pod.metadata.labels))
+      keys.push_back(service->metadata.key());
+  }
+  return keys;
+}
+
+}  // namespace
+
+ServicePlan plan_service(const api::Service& service, const std::vector<PodPtr>& pods) {
+  ServicePlan plan;
+  plan.managed = !service.spec.selector.empty() && service.spec.type != "ExternalName";
+  if (!plan.managed) return plan;
+  const bool opens = service.spec.type == "NodePort" || service.spec.type == "LoadBalancer";
+  for (const api::ServicePort& port : service.spec.ports) {
+    const bool tcp = port.protocol.empty() || port.protocol == "TCP";
+    plan.ports.push_back({.name = port.name, .node_port = opens && tcp ? static_cast<int>(port.node_port) : 0, .backends = {}});
+  }
+  const auto selector = meta::LabelSelector::equals(service.spec.selector);
+  std::map<std::vector<std::int64_t>, Subset> subsets;
+  for (const PodPtr& pod : pods) {
+    if (!selector.matches(pod->metadata.labels) || pod->status.pod_ip.empty() || pod->metadata.deleting() || finished(*pod))
+      continue;
+    std::vector<std::int64_t> targets;
+    for (std::size_t i = 0; i < service.spec.ports.size(); ++i) {
+      const auto target = target_of(service.spec.ports[i], *pod);
+      targets.push_back(target.value_or(0));
+      if (target && pod->ready()) plan.ports[i].backends.push_back(joined(pod->status.pod_ip, *target));
+    }
+    Subset& subset = subsets[targets];
+    (pod->ready() ? subset.ready : subset.not_ready).push_back(address_of(*pod));
+  }
+  Json list = Json::array();
+  for (auto& [targets, subset] : subsets) {
+    Json ports = Json::array();
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      if (targets[i] == 0) continue;
+      const api::ServicePort& port = service.spec.ports[i];
+      Json item = Json::object({{"port", targets[i]}, {"protocol", port.protocol.empty() ? "TCP" : port.protocol}});
+      if (!port.name.empty()) item.set("name", port.name);
+      ports.push_back(std::move(item));
+    }
+    Json out = Json::object();
+    if (!subset.ready.empty()) out.set("addresses", std::move(subset.ready));
+    if (!subset.not_ready.empty()) out.set("notReadyAddresses", std::move(subset.not_ready));
+    if (!ports.empty()) out.set("ports", std::move(ports));
+    list.push_back(std::move(out));
+  }
+  plan.endpoints =
+      Json::object({{"apiVersion", "v1"},
+                    {"kind", "Endpoints"},
+                    {"metadata", Json::object({{"name", service.metadata.name}, {"namespace", service.metadata.ns}})}});
+  if (!list.empty()) plan.endpoints.set("subsets", std::move(list));
+  return plan;
+}
+
+Json without_ready(Json endpoints) {
+  if (!endpoints.contains("subsets")) return endpoints;
+  for (Json& subset : endpoints["subsets"].array_items()) {
+    Json all = std::as_const(subset)["addresses"];
+    for (const Json& address : std::as_const(subset)["notReadyAddresses"].as_array()) all.push_back(address);
+    subset.erase("addresses");
+    if (!all.empty()) subset.set("notReadyAddresses", std::move(all));
+  }
+  return endpoints;
+}
+
+ServiceReconciler::ServiceReconciler(const runtime::Caches& caches, const BuiltinOptions& options)
+    : caches_(caches), options_(options), thread_(net::make_proxy_thread()) {}
+
+void ServiceReconciler::watches(runtime::Watches<api::Service>& w) const { w.owns<api::Endpoints>().maps<api::Pod>(services_of); }
+
+Result<runtime::Action> ServiceReconciler::gone(const Context&, const ObjectKey& key, runtime::Writer&) {
+  open_.erase(key);
+  return runtime::Action::await_change();
+}
+
+Status ServiceReconciler::open_ports(const ObjectKey& key, const ServicePlan& plan) {
+  auto& open = open_[key];
+  std::erase_if(open, [&](const auto& item) {
+    return std::none_of(plan.ports.begin(), plan.ports.end(), [&](const auto& port) { return port.node_port == item.first; });
+  });
+  Status first;
+  for (const ServicePlan::Port& port : plan.ports) {
+    if (port.node_port == 0) continue;
+    auto& proxy = open[port.node_port];
+    if (proxy) {
+      TRY_VOID(proxy->set_backends(port.backends));
+      continue;
+    }
+    auto made = net::TcpProxy::create({.listen = options_.node_port_host + ":" + std::to_string(port.node_port), .thread = thread_},
+                                      port.backends);
+    if (made.ok()) {
+      proxy = std::move(*made);
+    } else {
+      open.erase(port.node_port);
+      if (first.ok()) first = made.error().context("node port " + std::to_string(port.node_port));
+    }
+  }
+  return first;
+}
+
+Result<runtime::Action> ServiceReconciler::reconcile(const Context& ctx, const api::Service& service, runtime::Writer& writer) {
+  const ObjectKey key = service.metadata.key();
+  if (service.metadata.deleting()) return gone(ctx, key, writer);
+  const ServicePlan plan = plan_service(service, caches_.of<api::Pod>().list(service.metadata.ns));
+  if (!plan.managed) return gone(ctx, key, writer);
+  const Status opened = open_ports(key, plan);
+  TRY_VOID(writer.converge(ctx, service, {opened.ok() ? plan.endpoints : without_ready(plan.endpoints)}));
+  // Somebody else may give the port back: the runtime tells the user and tries again.
+  TRY_VOID(opened);
+  return runtime::Action::await_change();
+}
+
+}  // namespace varda::controllers

@@ -1,0 +1,53 @@
+// Services: a TCP listener on this machine for each node port, balancing over the ready pods, and the Endpoints that say so.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/core/endpoints.h"
+#include "api/core/pod.h"
+#include "api/core/service.h"
+#include "controllers/builtin/builtin.h"
+#include "net/tcp_proxy.h"
+#include "runtime/controller.h"
+
+namespace varda::controllers {
+
+struct ServicePlan {
+  struct Port {
+    std::string name;
+    int node_port = 0;                  // 0: none is opened
+    std::vector<std::string> backends;  // "IP:PORT" of ready pods
+  };
+  std::vector<Port> ports;
+  bool managed = false;   // false: no selector; its Endpoints are somebody else's
+  codec::Json endpoints;  // the object, as if every port of the service were open
+};
+
+/// Pure. `pods` are those of the namespace.
+ServicePlan plan_service(const api::Service& service, const std::vector<std::shared_ptr<const api::Pod>>& pods);
+/// The Endpoints of a service nobody can reach: its ready addresses are not ready.
+codec::Json without_ready(codec::Json endpoints);
+
+class ServiceReconciler {
+ public:
+  ServiceReconciler(const runtime::Caches& caches, const BuiltinOptions& options);
+
+  void watches(runtime::Watches<api::Service>& w) const;
+  /// Endpoints are written only once connections are forwarded to them.
+  Result<runtime::Action> reconcile(const Context& ctx, const api::Service& service, runtime::Writer& writer);
+  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer& writer);
+
+ private:
+  Status open_ports(const meta::ObjectKey& key, const ServicePlan& plan);
+
+  const runtime::Caches& caches_;
+  const BuiltinOptions options_;
+  const std::shared_ptr<net::ProxyThread> thread_;
+  // One worker: no lock. By service, then by node port.
+  std::map<meta::ObjectKey, std::map<int, std::unique_ptr<net::TcpProxy>>> open_;
+};
+
+}  // namespace varda::controllers
