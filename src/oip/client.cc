@@ -1,0 +1,136 @@
+#include "oip/client.h"
+
+#include <algorithm>
+
+#include "codec/json.h"
+#include "net/url.h"
+
+namespace varda::oip {
+namespace {
+
+// The other way round than http_status().
+Code code_of(int status) {
+  switch (status) {
+    case 400:
+    case 413:
+      return Code::kInvalid;
+    case 401:
+      return Code::kUnauthenticated;
+    case 403:
+      return Code::kForbidden;
+    case 404:
+      return Code::kNotFound;
+    case 429:
+      return Code::kExhausted;
+    case 501:
+      return Code::kUnsupported;
+    case 502:
+    case 503:
+      return Code::kUnavailable;
+    case 504:
+      return Code::kTimeout;
+    default:
+      return Code::kInternal;
+  }
+}
+
+Error error_of(const net::HttpClient::Answer& answer) {
+  const auto json = codec::parse_json(answer.body);
+  std::string words = json.ok() ? (*json)["error"].as_string() : "";
+  if (words.empty() && json.ok()) words = (*json)["reason"].as_string();
+  return Error(code_of(answer.status), words.empty() ? "the server answered " + std::to_string(answer.status) : words);
+}
+
+template <typename T>
+Result<Guess> best(std::span<const T> row, const std::vector<std::string>& labels) {
+  const auto it = std::max_element(row.begin(), row.end());
+  Guess out;
+  out.index = static_cast<std::size_t>(it - row.begin());
+  out.label = out.index < labels.size() ? labels[out.index] : std::to_string(out.index);
+  out.probability = static_cast<double>(*it);
+  return out;
+}
+
+}  // namespace
+
+Client::Client(net::HttpClient& http, std::string url) : http_(http), url_(std::move(url)) {
+  while (!url_.empty() && url_.back() == '/') url_.pop_back();
+}
+
+std::string Client::model_url(const std::string& model, const std::string& version) const {
+  std::string out = url_ + "/v2/models/" + net::percent_encode(model);
+  if (!version.empty()) out += "/versions/" + net::percent_encode(version);
+  return out;
+}
+
+Result<net::HttpClient::Answer> Client::call(const Context& ctx, net::ClientRequest request) const {
+  TRY(net::HttpClient::Answer answer, http_.call(ctx, std::move(request)));
+  if (answer.status != 200) return error_of(answer);
+  return answer;
+}
+
+Result<ModelMetadata> Client::metadata(const Context& ctx, const std::string& model, const std::string& version) const {
+  TRY(const net::HttpClient::Answer answer, call(ctx, {.url = model_url(model, version)}));
+  return parse_model_metadata(answer.body);
+}
+
+Result<bool> Client::ready(const Context& ctx, const std::string& model) const {
+  TRY(const net::HttpClient::Answer answer, http_.call(ctx, {.url = model_url(model, "") + "/ready"}));
+  if (answer.status == 200) return true;
+  // Triton says 400 where others say 503.
+  if (answer.status == 503 || answer.status == 400) return false;
+  return error_of(answer);
+}
+
+Result<std::vector<IndexEntry>> Client::index(const Context& ctx) const {
+  TRY(const net::HttpClient::Answer answer, call(ctx, {.method = "POST", .url = url_ + "/v2/repository/index", .body = "{}"}));
+  return parse_index(answer.body);
+}
+
+Result<InferResponse> Client::infer(const Context& ctx, const std::string& model, const InferRequest& request,
+                                    const std::string& version) const {
+  Message message = write_infer_request(request);
+  net::ClientRequest http{.method = "POST", .url = model_url(model, version) + "/infer", .body = std::move(message.body)};
+  http.headers.add("Content-Type", std::string(message.content_type()));
+  if (message.json_length) http.headers.add(std::string(kJsonLengthHeader), std::to_string(*message.json_length));
+  TRY(net::HttpClient::Answer answer, call(ctx, std::move(http)));
+  const auto length = answer.headers.find(kJsonLengthHeader);
+  return parse_infer_response(std::make_shared<const std::string>(std::move(answer.body)), length).context("the server's answer");
+}
+
+Result<Guess> top(const tensor::Tensor& scores, std::size_t row, const std::vector<std::string>& labels) {
+  const tensor::Shape& shape = scores.shape();
+  const std::size_t rows = shape.size() < 2 ? 1 : static_cast<std::size_t>(shape[0]);
+  if (scores.size() == 0 || row >= rows) {
+    return Error(Code::kInvalid, "the scores of shape " + tensor::to_string(shape) + " have no row " + std::to_string(row));
+  }
+  const std::size_t classes = scores.size() / rows;
+  if (scores.dtype() == tensor::DType::kFp32) return best(scores.values<float>().subspan(row * classes, classes), labels);
+  if (scores.dtype() == tensor::DType::kFp64) return best(scores.values<double>().subspan(row * classes, classes), labels);
+  return Error(Code::kInvalid, "scores are FP32 or FP64, not " + std::string(to_string(scores.dtype())));
+}
+
+Result<Predictor> Predictor::open(const Context& ctx, const Client& client, const std::string& model) {
+  TRY(ModelMetadata metadata, client.metadata(ctx, model));
+  if (metadata.inputs.size() != 1 || metadata.outputs.empty()) {
+    return Error(Code::kInvalid,
+                 "model \"" + model + "\" takes " + std::to_string(metadata.inputs.size()) + " inputs: it is no image classifier");
+  }
+  return Predictor(client, std::move(metadata));
+}
+
+Result<Prediction> Predictor::predict(const Context& ctx, const Images& images, std::size_t index) const {
+  InferRequest request;
+  request.encoding = Encoding::kBinary;
+  request.outputs = {{metadata_.outputs[0].name, Encoding::kBinary}};
+  TRY(tensor::Tensor tensor, image_tensor(images, index, 1, metadata_.inputs[0]));
+  request.inputs.push_back({metadata_.inputs[0].name, std::move(tensor)});
+  const SteadyTime start = system_clock().now();
+  TRY(const InferResponse response, client_->infer(ctx, metadata_.name, request));
+  const Duration latency = system_clock().now() - start;
+  if (response.outputs.empty()) return Error(Code::kInternal, "the server answered without outputs");
+  TRY(Guess guess, top(response.outputs[0].tensor, 0, metadata_.labels));
+  return Prediction{std::move(guess), response.model_version, latency};
+}
+
+}  // namespace varda::oip
