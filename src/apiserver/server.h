@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "apiserver/identity.h"
+#include "apiserver/kinds/crd.h"
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "base/result.h"
@@ -56,7 +57,8 @@ class Server {
     const Authenticator* authenticator = nullptr;  // null: everybody is system:anonymous in system:masters (tests)
     const Authorizer* authorizer = nullptr;        // null: everything is allowed
     SessionObserver* sessions = nullptr;
-    LogSource logs;  // absent: pods have no logs (503)
+    NativeRules rules;  // of custom kinds, beside their schemas
+    LogSource logs;     // absent: pods have no logs (503)
     Limits limits;
     const Clock* clock = nullptr;  // null: the machine's
     Rng* rng = nullptr;            // null: the machine's

@@ -41,7 +41,26 @@ void fill_pod(Json& pod) {
 
 }  // namespace
 
-void fill_at_creation(const Kind& kind, Json& object) {
+namespace {
+
+// Accepted, unless an elder definition has one of the names.
+Json crd_status(Core& core, const Kind& kind, const Json& crd) {
+  auto page = core.store.list({.prefix = kind.storage_prefix()});
+  if (page.ok()) {
+    for (const store::Entry& entry : page->entries) {
+      auto other = codec::parse_json(*entry.value);
+      if (!other.ok() || name_of(*other) == name_of(crd)) continue;
+      if (other->at("status/acceptedNames/kind").as_string().empty()) continue;  // it was refused itself
+      Json refused = refused_crd_status(crd, *other);
+      if (!refused.is_null()) return refused;
+    }
+  }
+  return accepted_crd_status(crd);
+}
+
+}  // namespace
+
+void fill_at_creation(Core& core, const Kind& kind, Json& object) {
   const meta::Resource& resource = kind.resource();
   if (is_namespace(resource)) {
     object["metadata"]["labels"].set("kubernetes.io/metadata.name", name_of(object));
@@ -50,33 +69,42 @@ void fill_at_creation(const Kind& kind, Json& object) {
   } else if (is_pod(resource)) {
     fill_pod(object);
   } else if (is_crd(resource)) {
-    object.set("status", accepted_crd_status(object));
+    object.set("status", crd_status(core, kind, object));
   }
 }
 
-void fill_at_update(const Kind& kind, Json& object, const Json& old) {
+void fill_at_update(Core& core, const Kind& kind, Json& object, const Json& old) {
   const meta::Resource& resource = kind.resource();
   if (is_namespace(resource)) {
     object["metadata"]["labels"].set("kubernetes.io/metadata.name", name_of(object));
     object.set("spec", old["spec"]);
-  } else if (is_crd(resource) && object["spec"] != old["spec"]) {
-    Json status = accepted_crd_status(object);
-    // Versions that were ever stored stay named until an administrator migrates.
-    Json stored = old.at("status/storedVersions");
-    for (const Json& version : status["storedVersions"].as_array()) {
-      const auto& known = stored.as_array();
-      if (std::find(known.begin(), known.end(), version) == known.end()) stored.push_back(version);
-    }
-    status.set("storedVersions", std::move(stored));
-    object.set("status", std::move(status));
+    return;
   }
+  if (!is_crd(resource) || deleting(object)) return;
+  const bool refused = old.at("status/acceptedNames/kind").as_string().empty();
+  if (std::as_const(object)["spec"] == old["spec"] && !refused) return;
+  Json status = crd_status(core, kind, object);
+  // Versions that were ever stored stay named until an administrator migrates.
+  Json stored = old.at("status/storedVersions");
+  for (const Json& version : std::as_const(status)["storedVersions"].as_array()) {
+    const auto& known = std::as_const(stored).as_array();
+    if (std::find(known.begin(), known.end(), version) == known.end()) stored.push_back(version);
+  }
+  status.set("storedVersions", std::move(stored));
+  object.set("status", std::move(status));
 }
 
-void begin_deletion(const Kind& kind, Json& object) {
+void begin_deletion(const Kind& kind, Json& object, std::string_view now) {
   if (is_namespace(kind.resource())) {
     object["status"].set("phase", "Terminating");
   } else if (is_crd(kind.resource()) && !deleting(object)) {
     add_finalizer(object, kCrdFinalizer);
+    object["status"]["conditions"].push_back(
+        Json::object({{"type", "Terminating"},
+                      {"status", "True"},
+                      {"lastTransitionTime", now},
+                      {"reason", "InstanceDeletionPending"},
+                      {"message", "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"}}));
   }
 }
 

@@ -12,10 +12,10 @@ bool is_namespace(const meta::Resource& resource);
 bool is_crd(const meta::Resource& resource);
 
 /// After defaults, before validation.
-void fill_at_creation(const Kind& kind, Json& object);
-void fill_at_update(const Kind& kind, Json& object, const Json& old);
+void fill_at_creation(Core& core, const Kind& kind, Json& object);
+void fill_at_update(Core& core, const Kind& kind, Json& object, const Json& old);
 /// What a deletion changes besides metadata: a namespace terminates, a CRD's objects have to go first.
-void begin_deletion(const Kind& kind, Json& object);
+void begin_deletion(const Kind& kind, Json& object, std::string_view now);
 /// A deleted object without finalizers that still may not go: a namespace with content.
 bool waits_for_controller(const Kind& kind, const Json& object);
 

@@ -149,6 +149,11 @@ void Controllers::run(const std::stop_token& stop) {
         const auto parent = by_uid_.find(owner.uid);
         if (parent != by_uid_.end() && nodes_[parent->second].waits_foreground) add(Task::kForeground, parent->second);
       }
+      if (event.entry.key.starts_with(kCrds)) {
+        for (const auto& [key, other] : nodes_) {
+          if (key.starts_with(kCrds)) add(Task::kCrdNames, key);
+        }
+      }
       if (!node.name.ns.empty()) {
         const auto space = nodes_.find(std::string(kNamespaces) + node.name.ns);
         if (space != nodes_.end()) {
@@ -211,6 +216,8 @@ bool Controllers::work(const Work& work) {
       return service_account(work.second);
     case Task::kCrd:
       return end_crd(work.second);
+    case Task::kCrdNames:
+      return accept_names(work.second);
   }
   return true;
 }
@@ -457,6 +464,15 @@ bool Controllers::end_crd(const std::string& key) {
     if (removed.ok() ? !removed->gone : !ignorable(removed.error())) left = true;
   }
   return !left && drop_finalizer(node, kCrdFinalizer);
+}
+
+// Names that another definition held are free now, maybe: an update that changes nothing looks at them again.
+bool Controllers::accept_names(const std::string& key) {
+  const auto located = core_.registry.kinds()->locate(key);
+  if (located.kind == nullptr) return true;
+  const auto change = [](const Json& old) -> Outcome<Json> { return old; };
+  auto updated = objects_.update(*located.kind, "", located.key.name, change, {});
+  return updated.ok() || ignorable(updated.error()) || updated.error().code == 422;
 }
 
 bool Controllers::service_account(const std::string& ns) {

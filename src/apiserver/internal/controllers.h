@@ -45,7 +45,7 @@ class Controllers {
     bool waits_foreground = false;  // has the finalizer
     bool waits_orphan = false;
   };
-  enum class Task { kCollect, kForeground, kOrphan, kNamespace, kServiceAccount, kCrd };
+  enum class Task { kCollect, kForeground, kOrphan, kNamespace, kServiceAccount, kCrd, kCrdNames };
   using Work = std::pair<Task, std::string>;  // and the key of the object in the store
 
   void run(const std::stop_token& stop);
@@ -60,6 +60,7 @@ class Controllers {
   bool orphan(const std::string& key);
   bool end_namespace(const std::string& name);
   bool end_crd(const std::string& key);
+  bool accept_names(const std::string& key);
   bool service_account(const std::string& ns);
   bool remove(const Node& node, const std::string& propagation, bool check_uid = true);
   bool drop_finalizer(const Node& node, std::string_view finalizer);

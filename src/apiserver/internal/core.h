@@ -18,7 +18,7 @@ struct Core {
         clock(options.clock != nullptr ? *options.clock : system_clock()),
         rng(options.rng != nullptr ? *options.rng : system_rng()),
         store(*options.store),
-        registry(store),
+        registry(store, options.rules),
         sessions(options.sessions, options.limits.watches_max) {}
 
   const Server::Options options;

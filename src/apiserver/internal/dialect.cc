@@ -240,7 +240,8 @@ Outcome<void> Dialect::authorize_object(const Call& call, const Json& object) co
 Dialect::Reply Dialect::route(Call& call) {
   switch (call.info.area) {
     case RequestInfo::Area::kUnknown:
-      return text_response(404, "404 page not found\n");
+      if (call.info.core) return resource_not_found();
+      break;
     case RequestInfo::Area::kOther:
       return other(call);
     case RequestInfo::Area::kRoots:

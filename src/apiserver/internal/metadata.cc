@@ -134,11 +134,15 @@ Status decode_metadata(Json& object, std::vector<std::string>& unknown) {
                  "json: cannot unmarshal " + type_name(metadata) + " into Go struct field metadata of type v1.ObjectMeta");
   }
   static constexpr std::array kStrings = {"name", "generateName", "namespace", "selfLink", "uid", "resourceVersion"};
+  static constexpr std::array kOthers = {
+      "labels",     "annotations",     "creationTimestamp", "deletionTimestamp", "generation", "deletionGracePeriodSeconds",
+      "finalizers", "ownerReferences", "managedFields"};
   std::vector<std::string> extra;
   for (auto& [name, value] : metadata.object_members()) {
-    if (value.is_null()) {
+    const bool text = std::find(kStrings.begin(), kStrings.end(), name) != kStrings.end();
+    if (value.is_null() && (text || std::find(kOthers.begin(), kOthers.end(), name) != kOthers.end())) {
       continue;
-    } else if (std::find(kStrings.begin(), kStrings.end(), name) != kStrings.end()) {
+    } else if (text) {
       if (!value.is_string()) return wrong_type(value, name, "string");
     } else if (name == "labels" || name == "annotations") {
       TRY_VOID(check_strings(value, name));

@@ -127,7 +127,7 @@ Outcome<Json> Objects::create(const Kind& kind, std::string_view ns, Json object
   add(options.warnings, tidy_metadata(kind, object));
   kind.prepare_create(object);
   kind.apply_defaults(object);
-  fill_at_creation(kind, object);
+  fill_at_creation(core_, kind, object);
   std::vector<StatusCause> causes = validate_metadata(kind, object);
   for (StatusCause& cause : kind.validate_create(object)) causes.push_back(std::move(cause));
   if (!causes.empty()) return invalid(kind.resource().group, kind.resource().kind, name_of(object), std::move(causes));
@@ -193,7 +193,7 @@ Outcome<Json> Objects::update(const Kind& kind, std::string_view ns, std::string
     if (!options.binding) {
       kind.apply_defaults(object);
       kind.prepare_update(object, old, options.part);
-      fill_at_update(kind, object, old);
+      fill_at_update(core_, kind, object, old);
       causes = validate_metadata_update(kind, object, old);
       for (StatusCause& cause : kind.validate_update(object, old, options.part)) causes.push_back(std::move(cause));
     }
@@ -278,7 +278,7 @@ Outcome<Deleted> Objects::remove(const Kind& kind, std::string_view ns, std::str
         remove_finalizer(object, "foregroundDeletion");
       }
     }
-    begin_deletion(kind, object);
+    begin_deletion(kind, object, now());
 
     std::int64_t grace = grace_of(kind, object, deletion);
     Json& metadata = object["metadata"];
@@ -288,8 +288,11 @@ Outcome<Deleted> Objects::remove(const Kind& kind, std::string_view ns, std::str
     }
     if (!was_deleting || grace != metadata["deletionGracePeriodSeconds"].as_integer()) {
       metadata.set("deletionTimestamp", meta::format_time(core_.clock.wall() + std::chrono::seconds(grace)));
-      if (!is_namespace(resource)) metadata.set("deletionGracePeriodSeconds", grace);
-      if (!was_deleting && metadata.contains("generation")) metadata.set("generation", metadata["generation"].as_integer() + 1);
+      const bool own_way = is_namespace(resource) || is_crd(resource);  // ended by controllers, not by a grace period
+      if (!own_way) metadata.set("deletionGracePeriodSeconds", grace);
+      if (!was_deleting && !own_way && metadata.contains("generation")) {
+        metadata.set("generation", metadata["generation"].as_integer() + 1);
+      }
     }
 
     const bool stays = has_finalizers(object) || grace > 0 || waits_for_controller(kind, object);
@@ -308,6 +311,8 @@ Outcome<Deleted> Objects::remove(const Kind& kind, std::string_view ns, std::str
       return store_failure(removed.error());
     }
     TRY_VOID(written(kind));
+    // Only a pod's end was a matter of time; what goes at once is shown as it was.
+    if (!is_pod(resource) && !was_deleting) object = before;
     object["metadata"].set("resourceVersion", std::to_string(*removed));
     return Deleted{std::move(object), true};
   }

@@ -134,7 +134,8 @@ const KindSet::GroupVersion* KindSet::group_version(std::string_view group, std:
   return nullptr;
 }
 
-Registry::Registry(store::Store& store) : store_(store), core_(core_kinds()), kinds_(std::make_shared<KindSet>(core_)) {}
+Registry::Registry(store::Store& store, NativeRules rules)
+    : store_(store), rules_(std::move(rules)), core_(core_kinds()), kinds_(std::make_shared<KindSet>(core_)) {}
 
 std::shared_ptr<const KindSet> Registry::kinds() const {
   MutexLock lock(mutex_);
@@ -162,7 +163,7 @@ Status Registry::refresh() {
         log::error("stored CRD is unreadable", {{"name", entry.key}, {"error", crd.error()}});
         continue;
       }
-      auto parsed = kinds_from_crd(*crd);
+      auto parsed = kinds_from_crd(*crd, rules_);
       if (!parsed.ok()) {
         log::warn("CRD is not served", {{"name", entry.key}, {"error", parsed.error()}});
       } else {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apiserver/kind.h"
+#include "apiserver/kinds/crd.h"
 #include "base/mutex.h"
 #include "store/store.h"
 
@@ -57,13 +58,14 @@ class KindSet {
 /// Thread-safe.
 class Registry {
  public:
-  explicit Registry(store::Store& store);
+  Registry(store::Store& store, NativeRules rules);
   std::shared_ptr<const KindSet> kinds() const;
   /// Reads the CRDs again: called after each write of one.
   Status refresh();
 
  private:
   store::Store& store_;
+  const NativeRules rules_;
   const std::vector<KindPtr> core_;
   Mutex refreshing_;  // one refresh at a time, so that an older list never replaces a newer one
   mutable Mutex mutex_;

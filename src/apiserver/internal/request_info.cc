@@ -27,7 +27,10 @@ RequestInfo parse_path(std::string_view path) {
   info.path = path;
   std::vector<std::string> parts = segments_of(path);
   for (const std::string& part : parts) {
-    if (part.empty()) return info;  // "//"
+    if (part.empty()) {  // "//"
+      info.core = parts[0] == "api";
+      return info;
+    }
   }
   if (parts.empty() || (parts[0] != "api" && parts[0] != "apis")) {
     info.area = RequestInfo::Area::kOther;

@@ -75,7 +75,7 @@ class Merger {
       Json* list = original.find(list_name);
       if (list == nullptr || !list->is_array()) continue;
       const auto rule = rule_of(child(path, list_name));
-      if (rule) order(*list, value, rule->key);
+      if (rule) order(*list, Json(*list), value, rule->key);
     }
     return original;
   }
@@ -121,7 +121,7 @@ class Merger {
         const auto& have = std::as_const(out).as_array();
         if (std::find(have.begin(), have.end(), item) == have.end()) out.push_back(item);
       }
-      if (wanted_order != nullptr) order(out, *wanted_order, "");
+      order(out, original, wanted_order != nullptr ? *wanted_order : patch, "");
       return out;
     }
     const std::string& key = rule->key;
@@ -158,7 +158,7 @@ class Merger {
         items.push_back(std::move(merged));
       }
     }
-    if (wanted_order != nullptr) order(out, *wanted_order, key);
+    order(out, original, wanted_order != nullptr ? *wanted_order : patch, key);
     return out;
   }
 
@@ -178,31 +178,31 @@ class Merger {
     return {};
   }
 
-  // Items named by the order stand in it; the others, which only the server has, keep their place relative to what stood before
-  // them.
-  static void order(Json& list, const Json& wanted, const std::string& key) {
-    const auto& sequence = wanted.as_array();
-    const auto rank = [&](const Json& item) {
-      for (std::size_t i = 0; i < sequence.size(); ++i) {
-        if (key_of(sequence[i], key) == key_of(item, key)) return i;
+  // Items named by the order stand in it. The others, which only the server has, keep their place relative to those both know; what
+  // is new comes before them.
+  static void order(Json& list, const Json& original, const Json& wanted, const std::string& key) {
+    const auto rank = [&](const Json& sequence, const Json& item) -> std::optional<std::size_t> {
+      const auto& items = sequence.as_array();
+      for (std::size_t i = 0; i < items.size(); ++i) {
+        if (key_of(items[i], key) == key_of(item, key)) return i;
       }
-      return sequence.size();
+      return std::nullopt;
     };
     std::vector<Json> named;
-    std::vector<std::pair<std::size_t, Json>> others;  // with how many named ones stood before
-    for (Json& item : list.array_items()) {
-      if (rank(item) < sequence.size()) {
-        named.push_back(std::move(item));
-      } else {
-        others.emplace_back(named.size(), std::move(item));
-      }
-    }
-    std::stable_sort(named.begin(), named.end(), [&](const Json& a, const Json& b) { return rank(a) < rank(b); });
+    std::vector<Json> others;
+    for (Json& item : list.array_items()) (rank(wanted, item) ? named : others).push_back(std::move(item));
+    std::stable_sort(named.begin(), named.end(), [&](const Json& a, const Json& b) { return rank(wanted, a) < rank(wanted, b); });
     Json::Array out;
-    std::size_t next = 0;
-    for (std::size_t i = 0; i <= named.size(); ++i) {
-      while (next < others.size() && others[next].first == i) out.push_back(std::move(others[next++].second));
-      if (i < named.size()) out.push_back(std::move(named[i]));
+    std::size_t left = 0;
+    std::size_t right = 0;
+    while (left < named.size() || right < others.size()) {
+      bool take_left = right >= others.size();
+      if (!take_left && left < named.size()) {
+        const auto a = rank(original, named[left]);
+        const auto b = rank(original, others[right]);
+        take_left = !a || !b || *a <= *b;
+      }
+      out.push_back(std::move(take_left ? named[left++] : others[right++]));
     }
     list = Json(std::move(out));
   }
