@@ -97,11 +97,12 @@ TEST_F(Pods, RunningPodIsReadyAndHasAnAddressOfItsOwn) {
 
 TEST_F(Pods, NothingHappensAtRest) {
   desire({pod("web", kPlain)});
+  Json again = pod("web", kPlain);
+  again.set("status", status());
+  desire({again});
   const int changes = host_.changes();
   const auto written = std::filesystem::last_write_time(root_ / "pods" / "default_web_uid-web" / "record.json");
-  Json again = pod("web", kPlain);
   again["metadata"].set("resourceVersion", "17");
-  again.set("status", status());
   desire({again});
   pass(std::chrono::hours(1));
   EXPECT_EQ(host_.changes(), changes);
@@ -138,7 +139,7 @@ TEST_F(Pods, InitContainersRunInOrderAndOnce) {
 
 TEST_F(Pods, FailedInitContainerIsRetriedOrFailsThePod) {
   desire({pod("web", "{initContainers: [{name: a, image: app}], containers: [{name: c, image: app}]}"),
-          pod("job", "{restartPolicy: Never, initContainers: [{name: x, image: app}], containers: [{name: y, image: app}]}")});
+          pod("job", "{restartPolicy: Never, initContainers: [{name: x, image: app}], containers: [{name: z, image: app}]}")});
   driver_.end("a-0", 1);
   driver_.end("x-0", 1);
   settle();
@@ -173,10 +174,10 @@ TEST_F(Pods, CrashesBackOffFromTenSecondsToFiveMinutes) {
 }
 
 TEST_F(Pods, RestartPolicyDecidesHowAPodEnds) {
-  desire({pod("never", "{restartPolicy: Never, containers: [{name: n, image: app}]}"),
+  desire({pod("never", "{restartPolicy: Never, containers: [{name: never, image: app}]}"),
           pod("failing", "{restartPolicy: Never, containers: [{name: f, image: app}]}"),
           pod("onfailure", "{restartPolicy: OnFailure, containers: [{name: o, image: app}]}")});
-  driver_.end("n-0", 0);
+  driver_.end("never-0", 0);
   driver_.end("f-0", 2);
   driver_.end("o-0", 2);
   settle();

@@ -194,18 +194,19 @@ TEST_F(Processes, MountsAppearAtTheirPath) {
 TEST_F(Processes, RunnerKilledAtAnyMomentNeitherDoublesNorLeaks) {
   stop_runner();
   const auto rng = seeded_rng(11);
-  for (int round = 0; round < 6; ++round) {
+  const std::vector<Json> pods = {pod("a", "sleep 1000"), pod("b", "sleep 0.02; exit 1"), pod("d", "sleep 1000")};
+  for (int round = 0; round < 10; ++round) {
     const pid_t pid = ::fork();
     ASSERT_GE(pid, 0);
     if (pid == 0) {
       auto driver = make_process_driver(driver_options(root_));
       auto runner = PodRunner::open({.root = root_, .node_name = "edge0", .node_address = "127.0.0.1"}, *driver, host_);
       if (!runner.ok()) ::_exit(1);
-      (*runner)->set_desired({pod("a", "sleep 1000"), pod("b", "sleep 0.02; exit 1"), pod("d", "sleep 1000")});
+      (*runner)->set_desired(pods);
       (void)(*runner)->run(Context::background());
       ::_exit(0);
     }
-    std::this_thread::sleep_for(std::chrono::microseconds(rng->below(60'000)));
+    std::this_thread::sleep_for(std::chrono::microseconds(rng->below(150'000)));
     ::kill(pid, SIGKILL);
     int status = 0;
     ASSERT_EQ(::waitpid(pid, &status, 0), pid);
@@ -214,6 +215,7 @@ TEST_F(Processes, RunnerKilledAtAnyMomentNeitherDoublesNorLeaks) {
     for (const auto& [uid, count] : leaders) EXPECT_LE(count, 1) << uid << " in round " << round;
   }
   start_runner();
+  runner_->set_desired(pods);
   EXPECT_TRUE(host_.wait_for("a", is_ready));
   EXPECT_TRUE(host_.wait_for("d", is_ready));
 }
