@@ -21,8 +21,8 @@ class LeaseCore {
   struct Options {
     std::string identity;
     std::chrono::seconds lease_duration{15};
-    std::chrono::seconds renew_deadline{10};  // a leader that could not renew for this long steps down
-    std::chrono::seconds retry_period{2};
+    std::chrono::milliseconds renew_deadline{10'000};  // a leader that could not renew for this long steps down
+    std::chrono::milliseconds retry_period{2'000};
   };
   explicit LeaseCore(Options options) : options_(std::move(options)) {}
 
