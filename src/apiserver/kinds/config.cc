@@ -88,7 +88,7 @@ class SecretKind : public CoreKind {
 
   void apply_defaults(Json& object) const override {
     CoreKind::apply_defaults(object);
-    const Json text = object["stringData"];
+    const Json text = std::as_const(object)["stringData"];
     if (!text.is_object()) return;
     object.erase("stringData");
     for (const Json::Member& entry : text.as_object()) object["data"].set(entry.first, codec::base64(entry.second.as_string()));

@@ -144,7 +144,8 @@ void check_scale_path(const Json& object, const std::string& path, Causes& cause
 
 struct CustomTraits {
   schema::SchemaPtr schema;
-  Json document;  // the schema as written
+  schema::SchemaPtr storage_schema;  // of the version in the store; what it lacks is not kept
+  Json document;                     // the schema as written
   std::vector<PrinterColumn> columns;
   std::vector<std::string> selectable;
   NativeRule rule;
@@ -171,13 +172,18 @@ class CustomKind : public Kind {
     return unknown;
   }
 
-  void apply_defaults(Json& object) const override { schema::apply_defaults(*traits_.schema, object); }
+  void apply_defaults(Json& object) const override {
+    schema::apply_defaults(*traits_.schema, object);
+    if (traits_.storage_schema == traits_.schema) return;
+    std::vector<std::string> lost;
+    schema::prune(*traits_.storage_schema, object, lost);
+  }
 
   void from_storage(Json& object) const override {
     Kind::from_storage(object);
     std::vector<std::string> unknown;
-    schema::prune(*traits_.schema, object, unknown);
-    schema::apply_defaults(*traits_.schema, object);
+    schema::prune(*traits_.storage_schema, object, unknown);
+    schema::apply_defaults(*traits_.storage_schema, object);
   }
 
   Causes validate_create(const Json& object) const override {
@@ -295,6 +301,12 @@ KindInfo info_of(const Json& spec, const Json& version) {
   return info;
 }
 
+Json document_of(const Json& version) {
+  const Json& document = version.at("schema/openAPIV3Schema");
+  if (document.is_object()) return document;
+  return Json::object({{"type", "object"}, {"x-kubernetes-preserve-unknown-fields", true}});
+}
+
 bool established(const Json& crd) {
   const Json::Array& conditions = crd.at("status/conditions").as_array();
   return std::none_of(conditions.begin(), conditions.end(), [](const Json& condition) {
@@ -308,14 +320,23 @@ Result<std::vector<KindPtr>> kinds_from_crd(const Json& crd, const NativeRules& 
   std::vector<KindPtr> kinds;
   if (!established(crd)) return kinds;
   const Json& spec = crd["spec"];
+  const std::string name = crd.at("metadata/name").as_string();
+  Json stored;
+  for (const Json& version : spec["versions"].as_array()) {
+    if (version["storage"].as_bool()) stored = document_of(version);
+  }
+  if (stored.is_null()) return Error(Code::kInvalid, name + ": no version is stored");
+  TRY(const schema::SchemaPtr storage_schema, schema::compile(stored).context(name));
   for (const Json& version : spec["versions"].as_array()) {
     if (!version["served"].as_bool()) continue;
     KindInfo info = info_of(spec, version);
     CustomTraits traits;
-    traits.document = version.at("schema/openAPIV3Schema");
-    if (traits.document.is_null())
-      traits.document = Json::object({{"type", "object"}, {"x-kubernetes-preserve-unknown-fields", true}});
-    TRY(traits.schema, schema::compile(traits.document).context(crd.at("metadata/name").as_string()));
+    traits.document = document_of(version);
+    traits.storage_schema = storage_schema;
+    traits.schema = storage_schema;
+    if (!(traits.document == stored)) {
+      TRY(traits.schema, schema::compile(traits.document).context(name));
+    }
     TRY(traits.columns, printer_columns(version));
     for (const Json& field : version["selectableFields"].as_array()) {
       const std::string& path = field["jsonPath"].as_string();

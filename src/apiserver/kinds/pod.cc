@@ -231,12 +231,13 @@ class PodKind : public CoreKind {
     default_pod_spec(spec);
     if (!spec.contains("enableServiceLinks")) spec.set("enableServiceLinks", true);
     default_tolerations(spec);
-    if (spec["hostNetwork"].as_bool()) use_host_ports(spec);
+    if (std::as_const(spec)["hostNetwork"].as_bool()) use_host_ports(spec);
     // The first address is the only one our nodes have.
     Json* status = pod.find("status");
     if (status == nullptr || !status->is_object()) return;
-    if (const Json ip = (*status)["podIP"]; ip.is_string()) status->set("podIPs", Json::array({Json::object({{"ip", ip}})}));
-    if (const Json ip = (*status)["hostIP"]; ip.is_string() && !status->contains("hostIPs")) {
+    if (const Json ip = std::as_const(*status)["podIP"]; ip.is_string())
+      status->set("podIPs", Json::array({Json::object({{"ip", ip}})}));
+    if (const Json ip = std::as_const(*status)["hostIP"]; ip.is_string() && !status->contains("hostIPs")) {
       status->set("hostIPs", Json::array({Json::object({{"ip", ip}})}));
     }
   }
