@@ -23,6 +23,7 @@ namespace {
 
 using codec::Json;
 
+constexpr const char* kNodePortHost = "127.0.0.1";
 const meta::Resource kCrds{"apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", false};
 
 /// Creates our kinds, or brings them to what this build has.
@@ -74,6 +75,8 @@ class Running final : public ControlPlane {
     server.store = store_.get();
     server.authenticator = authenticator_.get();
     server.authorizer = authorizer_.get();
+    server.sessions = &sessions_;
+    for (const api::NativeRule& rule : api::native_rules()) server.rules[{rule.group, rule.kind}] = rule.check;
     server.logs = logs_below(options_.data_dir);
     server.metrics = &registry_;
     TRY(api_, apiserver::Server::create(std::move(server)));
@@ -83,6 +86,10 @@ class Running final : public ControlPlane {
     TRY_VOID(install_kinds(Context::background().with_timeout(std::chrono::seconds(30)), *client_));
 
     manager_ = std::make_unique<runtime::Manager>(*client_, runtime::Manager::Options{.component = "varda", .metrics = &registry_});
+    controllers::Options ours;
+    ours.inference_models.node_port_host = kNodePortHost;
+    controllers_ = controllers::add_all(*manager_, ours);
+    builtin_ = controllers::add_builtin(*manager_, *client_, sessions_, {.node_port_host = kNodePortHost});
     TRY_VOID(listen());
     for (const std::string& node : options_.nodes) {
       TRY_VOID(apiserver::write_kubeconfig(fs, node_directory(options_.data_dir, node) / "agent.kubeconfig", credentials_, url(), "system:node:" + node));
@@ -116,6 +123,7 @@ class Running final : public ControlPlane {
       thread_.request_stop();
       thread_.join();
     }
+    builtin_.reset();  // closes the node ports
     if (api_) api_->stop();
     if (server_) server_->stop(std::chrono::seconds(5));
   }
@@ -151,10 +159,12 @@ class Running final : public ControlPlane {
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<apiserver::Authenticator> authenticator_;
   std::unique_ptr<apiserver::Authorizer> authorizer_;
+  controllers::NodeSessions sessions_;
   std::unique_ptr<apiserver::Server> api_;
   std::unique_ptr<kube::Client> client_;
   std::unique_ptr<runtime::Manager> manager_;
   std::unique_ptr<controllers::Controllers> controllers_;
+  std::unique_ptr<controllers::Builtin> builtin_;
   std::unique_ptr<net::Server> server_;
   std::stop_source done_;
   Mutex mutex_;
