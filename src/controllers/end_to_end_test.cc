@@ -1,0 +1,402 @@
+// The controllers over the real API server, in memory: objects in, objects out. Agents, runners and the scheduler are played by the
+// test, which writes what they would report.
+
+#include <chrono>
+#include <functional>
+#include <gtest/gtest.h>
+#include <thread>
+
+#include "api/kind.h"
+#include "apiserver/testing/in_memory.h"
+#include "codec/yaml.h"
+#include "controllers/controllers.h"
+#include "kube/client.h"
+#include "runtime/manager.h"
+
+namespace varda::controllers {
+namespace {
+
+using codec::Json;
+
+const std::string kModels = "/apis/ai.kubeedge.io/v1alpha1/namespaces/default/inferencemodels";
+const std::string kEdgeNodes = "/apis/edgeai.io/v1alpha1/edgenodes";
+const std::string kPods = "/api/v1/namespaces/default/pods";
+
+Json yaml(std::string_view text) {
+  auto parsed = codec::parse_yaml(text);
+  EXPECT_TRUE(parsed.ok()) << (parsed.ok() ? "" : parsed.error().message());
+  return std::move(parsed).value();
+}
+
+class Cluster : public testing::Test {
+ protected:
+  Cluster() : client_(api_.transport(), {}) {
+    for (const Json& crd : api::crds()) api_.install_crds(codec::write_yaml(crd));
+    start();
+  }
+
+  void start() {
+    manager_ = std::make_unique<runtime::Manager>(client_, runtime::Manager::Options{});
+    Options options;
+    options.inference_models.node_port_host = "127.0.0.1";
+    controllers_ = add_all(*manager_, std::move(options));
+    thread_ = std::jthread([this](std::stop_token stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
+  }
+  void stop() {
+    thread_ = {};
+    manager_.reset();
+    controllers_.reset();
+  }
+  ~Cluster() override { stop(); }
+
+  // Waits for something that the controllers will do; the limit is for a test that fails.
+  bool eventually(const std::function<bool()>& holds) {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (std::chrono::steady_clock::now() < limit) {
+      if (holds()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return holds();
+  }
+
+  void post(const std::string& collection, const Json& object) {
+    const auto reply = api_.post(collection, object);
+    ASSERT_EQ(reply.status, 201) << reply.text;
+  }
+  void patch(const std::string& path, std::string_view change) {
+    const auto reply = api_.merge_patch(path, yaml(change));
+    ASSERT_EQ(reply.status, 200) << reply.text;
+  }
+  void patch_status(const std::string& path, std::string_view status) {
+    patch(path + "/status", "{status: " + std::string(status) + "}");
+  }
+
+  void add_node(const std::string& name, bool edge = true) {
+    const std::string role = edge ? ", node-role.kubernetes.io/edge: ''" : "";
+    post("/api/v1/nodes", yaml("{apiVersion: v1, kind: Node, metadata: {name: " + name +
+                               ", labels: {kubernetes.io/hostname: " + name + role + "}}}"));
+    patch_status("/api/v1/nodes/" + name,
+                 "{conditions: [{type: Ready, status: 'True'}], addresses: [{type: InternalIP, address: 127.9.1.1}]}");
+  }
+  void add_agent(const std::string& name) {
+    post(kEdgeNodes, yaml("{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: " + name + "}, spec: {}}"));
+    patch_status(kEdgeNodes + "/" + name, "{agentVersion: 0.1.0, modelRoot: /data/models, address: 127.9.1.1}");
+  }
+  Json model(std::string_view change = "{}") {
+    Json object = yaml(R"(
+apiVersion: ai.kubeedge.io/v1alpha1
+kind: InferenceModel
+metadata: {name: digits}
+spec:
+  modelName: digits
+  deployToLayer: edge
+  frameworkType: onnx
+  nodeName: edge0
+  manifest:
+  - {version: "3", downloadURL: "http://f/3.tar.gz", sha256sum: "3333333333333333333333333333333333333333333333333333333333333333"}
+  - {version: "4", downloadURL: "http://f/4.tar.gz", sha256sum: "4444444444444444444444444444444444444444444444444444444444444444"}
+  targetVersion: "3"
+)");
+    for (const auto& [name, value] : yaml(change).as_object()) object["spec"].set(name, value);
+    return object;
+  }
+
+  Json status(const std::string& name = "digits") { return api_.get(kModels + "/" + name).body["status"]; }
+  std::string condition(std::string_view type, std::string_view member, const std::string& name = "digits") {
+    const Json now = status(name);
+    for (const Json& one : now["conditions"].as_array()) {
+      if (one["type"].as_string() == type) return one[member].as_string();
+    }
+    return "";
+  }
+  bool ready_is(const std::string& status, const std::string& reason, const std::string& name = "digits") {
+    return condition("Ready", "status", name) == status && condition("Ready", "reason", name) == reason;
+  }
+  Json work(const std::string& node = "edge0") { return api_.get(kEdgeNodes + "/" + node).body.at("spec/models"); }
+  // The node's only item, or null.
+  Json first_work() {
+    const Json items = work();
+    return items.empty() ? Json() : items.as_array().front();
+  }
+  bool has_warning(std::string_view reason) {
+    const auto events = api_.get("/api/v1/namespaces/default/events");
+    for (const Json& event : events.body["items"].as_array()) {
+      if (event["reason"].as_string() == reason && event["type"].as_string() == "Warning") return true;
+    }
+    return false;
+  }
+  // The first port of the Service, or null.
+  Json service_port() {
+    const auto service = api_.get("/api/v1/namespaces/default/services/digits");
+    const Json::Array& ports = service.body["spec"]["ports"].as_array();
+    return ports.empty() ? Json() : ports.front();
+  }
+  bool has_pod(const std::string& name = "digits") { return api_.get(kPods + "/" + name).status == 200; }
+
+  // The scheduler and the runner.
+  void run_pod(const std::string& name, const std::string& node, const std::string& ip) {
+    const auto bound = api_.post(kPods + "/" + name + "/binding", yaml("{apiVersion: v1, kind: Binding, metadata: {name: " + name +
+                                                                       "}, target: {kind: Node, name: " + node + "}}"));
+    ASSERT_EQ(bound.status, 201) << bound.text;
+    patch_status(kPods + "/" + name, "{phase: Running, podIP: " + ip + ", conditions: [{type: Ready, status: 'True'}]}");
+  }
+  void end_pod(const std::string& name) { api_.remove(kPods + "/" + name + "?gracePeriodSeconds=0"); }
+  // The agent's report about default/digits.
+  void report(std::string_view item, const std::string& node = "edge0") {
+    patch_status(kEdgeNodes + "/" + node, "{models: [" + std::string(item) + "]}");
+  }
+
+  void serve_version_three() {
+    ASSERT_TRUE(eventually([&] { return work().size() == 1; }));
+    report("{key: default/digits, exposed: '3', versions: [{version: '3', state: Ready}]}");
+    ASSERT_TRUE(eventually([&] { return has_pod(); }));
+    run_pod("digits", "edge0", "127.9.1.1");
+    ASSERT_TRUE(eventually([&] { return first_work().at("serving/url").as_string() == "http://127.9.1.1:8080"; }));
+    EXPECT_TRUE(status()["url"].is_null());
+    report("{key: default/digits, exposed: '3', versions: [{version: '3', state: Ready}], serving: {version: '3', state: Ready}}");
+    ASSERT_TRUE(eventually([&] { return ready_is("True", "Serving"); })) << codec::write_json(status());
+    EXPECT_EQ(status()["url"].as_string(), "http://127.9.1.1:8080");
+    EXPECT_EQ(status()["servingVersion"].as_string(), "3");
+  }
+
+  std::string revision() { return api_.get("/api/v1/namespaces").body.at("metadata/resourceVersion").as_string(); }
+
+  apiserver::InMemoryApiServer api_;
+  kube::Client client_;
+  std::unique_ptr<runtime::Manager> manager_;
+  std::unique_ptr<Controllers> controllers_;
+  std::jthread thread_;
+};
+
+TEST_F(Cluster, EdgeModelServesWhenItsNodeWasThereFirst) {
+  add_node("edge0");
+  add_agent("edge0");
+  post(kModels, model());
+  serve_version_three();
+}
+
+TEST_F(Cluster, EdgeModelServesWhenItsNodeComesLast) {
+  post(kModels, model());
+  ASSERT_TRUE(eventually([&] { return ready_is("False", "NodeNotFound"); }));
+  add_node("edge0");
+  ASSERT_TRUE(eventually([&] { return ready_is("False", "AgentMissing"); }));
+  add_agent("edge0");
+  serve_version_three();
+}
+
+TEST_F(Cluster, AtRestNothingIsWritten) {
+  add_node("edge0");
+  add_agent("edge0");
+  post(kModels, model());
+  serve_version_three();
+  ASSERT_TRUE(eventually([&] { return manager_->idle(); }));
+  manager_->events();
+  // One write of somebody else concerns every object here; the answer to it is none.
+  std::string before;
+  ASSERT_TRUE(eventually([&] {
+    const std::string now = revision();
+    const bool quiet = now == before && manager_->idle();
+    before = now;
+    return quiet;
+  }));
+  patch("/api/v1/nodes/edge0", "{metadata: {annotations: {touched: 'yes'}}}");
+  const std::string touched = revision();
+  ASSERT_EQ(std::stoll(touched), std::stoll(before) + 1);
+  // The model is reconciled after the touch when a later change of it has been answered.
+  patch(kModels + "/digits", "{metadata: {annotations: {touched: 'yes'}}}");
+  ASSERT_TRUE(eventually([&] { return manager_->idle(); }));
+  stop();  // joins the workers: whatever they wanted to write is written
+  EXPECT_EQ(std::stoll(revision()), std::stoll(touched) + 1);
+}
+
+TEST_F(Cluster, RestartedOperatorWritesNothing) {
+  add_node("edge0");
+  add_agent("edge0");
+  post(kModels, model());
+  serve_version_three();
+  stop();
+  const std::string before = revision();
+  start();
+  ASSERT_TRUE(eventually([&] { return manager_->ready() && manager_->idle(); }));
+  stop();
+  EXPECT_EQ(revision(), before);
+}
+
+TEST_F(Cluster, TargetVersionChangesWithoutANewPodAndABrokenOneKeepsTheOldServing) {
+  add_node("edge0");
+  add_agent("edge0");
+  post(kModels, model());
+  serve_version_three();
+  const std::string uid = api_.get(kPods + "/digits").body.at("metadata/uid").as_string();
+
+  patch(kModels + "/digits", "{spec: {targetVersion: '4'}}");
+  ASSERT_TRUE(eventually([&] { return first_work()["target"].as_string() == "4"; }));
+  report(
+      "{key: default/digits, exposed: '3', versions: [{version: '3', state: Ready}, {version: '4', state: Failed, reason: "
+      "DigestMismatch, message: "
+      "'expected sha256 44, found 55'}], serving: {version: '3', state: Ready}}");
+  ASSERT_TRUE(eventually([&] { return condition("TargetVersionReady", "reason") == "DigestMismatch"; }));
+  EXPECT_EQ(condition("TargetVersionReady", "message"), "version 4: expected sha256 44, found 55");
+  EXPECT_TRUE(ready_is("True", "Serving"));
+  EXPECT_EQ(status()["servingVersion"].as_string(), "3");
+  EXPECT_EQ(status().at("modelStatus/lastFailure/reason").as_string(), "DigestMismatch");
+  EXPECT_TRUE(eventually([&] { return has_warning("DigestMismatch"); }));
+
+  patch(kModels + "/digits", "{spec: {targetVersion: '3'}}");
+  ASSERT_TRUE(eventually([&] { return condition("TargetVersionReady", "status") == "True"; }));
+  EXPECT_TRUE(status().at("modelStatus/lastFailure").is_null());
+
+  patch(kModels + "/digits", "{spec: {targetVersion: '4'}}");
+  ASSERT_TRUE(eventually([&] { return first_work()["target"].as_string() == "4"; }));
+  report(
+      "{key: default/digits, exposed: '4', versions: [{version: '3', state: Ready}, {version: '4', state: Ready}], serving: "
+      "{version: '4', state: Ready}}");
+  ASSERT_TRUE(eventually([&] { return status()["servingVersion"].as_string() == "4"; }));
+  EXPECT_EQ(api_.get(kPods + "/digits").body.at("metadata/uid").as_string(), uid) << "the pod was made anew";
+  EXPECT_EQ(first_work()["versions"].size(), 2u) << "the last version is kept for a way back";
+}
+
+TEST_F(Cluster, PortChangeReplacesThePod) {
+  add_node("edge0");
+  add_agent("edge0");
+  post(kModels, model());
+  serve_version_three();
+  const std::string uid = api_.get(kPods + "/digits").body.at("metadata/uid").as_string();
+  patch(kModels + "/digits", "{spec: {servingPort: 9090}}");
+  ASSERT_TRUE(eventually([&] { return api_.get(kPods + "/digits").body.at("metadata/deletionTimestamp").is_string(); }));
+  end_pod("digits");
+  ASSERT_TRUE(eventually([&] {
+    const Json pod = api_.get(kPods + "/digits").body;
+    return pod["metadata"]["uid"].is_string() && pod["metadata"]["uid"].as_string() != uid;
+  }));
+  run_pod("digits", "edge0", "127.9.1.1");
+  EXPECT_TRUE(eventually([&] { return status()["url"].as_string() == "http://127.9.1.1:9090"; })) << codec::write_json(status());
+  EXPECT_EQ(first_work().at("serving/url").as_string(), "http://127.9.1.1:9090");
+}
+
+TEST_F(Cluster, EdgeModelMovesToTheCloudAndBack) {
+  add_node("edge0");
+  add_node("cloud", false);
+  add_agent("edge0");
+  post(kModels, model());
+  serve_version_three();
+  patch(kModels + "/digits", "{spec: {deployToLayer: cloud, nodeName: null, replicas: 2}}");
+  ASSERT_TRUE(eventually([&] { return api_.get("/apis/apps/v1/namespaces/default/deployments/digits").status == 200; }));
+  ASSERT_TRUE(eventually([&] { return api_.get("/api/v1/namespaces/default/services/digits").status == 200; }));
+  ASSERT_TRUE(eventually([&] { return api_.get(kPods + "/digits").body.at("metadata/deletionTimestamp").is_string(); }));
+  end_pod("digits");
+  ASSERT_TRUE(eventually([&] { return work().empty(); }));
+  ASSERT_TRUE(eventually([&] { return status()["node"].is_null() && status()["url"].is_null(); }));
+  EXPECT_EQ(api_.get("/apis/apps/v1/namespaces/default/deployments/digits").body.at("spec/replicas").as_integer(), 2);
+
+  patch(kModels + "/digits", "{spec: {deployToLayer: edge, nodeName: edge0, replicas: 1}}");
+  ASSERT_TRUE(eventually([&] { return api_.get("/apis/apps/v1/namespaces/default/deployments/digits").status == 404; }));
+  ASSERT_TRUE(eventually([&] { return api_.get("/api/v1/namespaces/default/services/digits").status == 404; }));
+  ASSERT_TRUE(eventually([&] { return has_pod(); }));
+}
+
+TEST_F(Cluster, ServiceTypeChangesInPlace) {
+  add_node("cloud", false);
+  post(kModels, model("{deployToLayer: cloud, nodeName: null}"));
+  const std::string path = "/api/v1/namespaces/default/services/digits";
+  ASSERT_TRUE(eventually([&] { return api_.get(path).body.at("spec/type").as_string() == "NodePort"; }));
+  const std::string uid = api_.get(path).body.at("metadata/uid").as_string();
+  patch(kModels + "/digits", "{spec: {service: {type: ClusterIP}}}");
+  EXPECT_TRUE(eventually([&] { return api_.get(path).body.at("spec/type").as_string() == "ClusterIP"; }));
+  EXPECT_TRUE(service_port()["nodePort"].is_null());
+  patch(kModels + "/digits", "{spec: {service: {type: NodePort}, servingPort: 9000}}");
+  EXPECT_TRUE(eventually([&] { return service_port()["nodePort"].as_integer() > 0; }));
+  EXPECT_TRUE(eventually([&] { return service_port()["port"].as_integer() == 9000; }));
+  EXPECT_EQ(api_.get(path).body["spec"]["ports"].size(), 1u);
+  EXPECT_EQ(api_.get(path).body.at("metadata/uid").as_string(), uid);
+}
+
+TEST_F(Cluster, CloudModelIsReadyWhenItsServiceForwards) {
+  add_node("cloud", false);
+  post(kModels, model("{deployToLayer: cloud, nodeName: null}"));
+  ASSERT_TRUE(eventually([&] { return api_.get("/apis/apps/v1/namespaces/default/deployments/digits").status == 200; }));
+  const Json deployment = api_.get("/apis/apps/v1/namespaces/default/deployments/digits").body;
+  Json pod = Json::object({{"apiVersion", "v1"},
+                           {"kind", "Pod"},
+                           {"metadata", deployment.at("spec/template/metadata")},
+                           {"spec", deployment.at("spec/template/spec")}});
+  pod["metadata"].set("name", "digits-1");
+  post(kPods, pod);
+  run_pod("digits-1", "cloud", "127.8.0.1");
+  ASSERT_TRUE(eventually([&] { return ready_is("False", "ServiceNotReady"); })) << codec::write_json(status());
+  post("/api/v1/namespaces/default/endpoints", yaml("{apiVersion: v1, kind: Endpoints, metadata: {name: digits}, subsets: "
+                                                    "[{addresses: [{ip: 127.8.0.1}], ports: [{port: 8080}]}]}"));
+  ASSERT_TRUE(eventually([&] { return ready_is("True", "Serving"); })) << codec::write_json(status());
+  const auto port = service_port()["nodePort"].as_integer();
+  EXPECT_EQ(status()["url"].as_string(), "http://127.0.0.1:" + std::to_string(port));
+  EXPECT_EQ(status()["servingVersion"].as_string(), "3");
+}
+
+TEST_F(Cluster, SecondModelOnAPortWaitsAndGetsItWhenTheFirstMovesAway) {
+  add_node("edge0");
+  add_agent("edge0");
+  post(kModels, model());
+  serve_version_three();
+  Json second = model("{modelName: second, nodeName: null, nodeSelector: {kubernetes.io/hostname: edge0}}");
+  second["metadata"].set("name", "second");
+  post(kModels, second);
+  ASSERT_TRUE(eventually([&] { return ready_is("False", "PortInUse", "second"); })) << codec::write_json(status("second"));
+  EXPECT_NE(condition("Ready", "message", "second").find("default/digits"), std::string::npos);
+  patch(kModels + "/digits", "{spec: {servingPort: 9090}}");
+  EXPECT_TRUE(eventually([&] { return condition("Ready", "reason", "second") != "PortInUse"; }));
+}
+
+TEST_F(Cluster, UnreachableNodeMakesReadyUnknownAndKeepsTheLastReport) {
+  add_node("edge0");
+  add_agent("edge0");
+  post(kModels, model());
+  serve_version_three();
+  patch_status("/api/v1/nodes/edge0", "{conditions: [{type: Ready, status: Unknown, reason: AgentDisconnected}]}");
+  ASSERT_TRUE(eventually([&] { return ready_is("Unknown", "NodeUnreachable"); }));
+  EXPECT_EQ(status()["servingVersion"].as_string(), "3");
+  EXPECT_EQ(status()["url"].as_string(), "http://127.9.1.1:8080");
+  patch_status("/api/v1/nodes/edge0", "{conditions: [{type: Ready, status: 'True', reason: AgentConnected}]}");
+  EXPECT_TRUE(eventually([&] { return ready_is("True", "Serving"); }));
+}
+
+TEST_F(Cluster, ScaledToZeroStopsServingAndKeepsTheFiles) {
+  add_node("edge0");
+  add_agent("edge0");
+  post(kModels, model());
+  serve_version_three();
+  patch(kModels + "/digits/scale", "{spec: {replicas: 0}}");
+  ASSERT_TRUE(eventually([&] { return ready_is("False", "ScaledToZero"); }));
+  ASSERT_TRUE(eventually([&] { return api_.get(kPods + "/digits").body.at("metadata/deletionTimestamp").is_string(); }));
+  end_pod("digits");
+  ASSERT_TRUE(eventually([&] { return work().size() == 1 && first_work()["serving"].is_null(); }));
+  ASSERT_TRUE(eventually([&] { return status()["url"].is_null(); }));
+  EXPECT_EQ(status()["cachedVersions"].size(), 1u);
+}
+
+TEST_F(Cluster, DeletedModelTakesItsPodAndItsWorkAway) {
+  add_node("edge0");
+  add_agent("edge0");
+  post(kModels, model());
+  serve_version_three();
+  api_.remove(kModels + "/digits");
+  ASSERT_TRUE(eventually([&] { return work().empty(); }));
+  ASSERT_TRUE(eventually([&] { return api_.get(kPods + "/digits").body.at("metadata/deletionTimestamp").is_string(); }));
+}
+
+TEST_F(Cluster, MovedModelLeavesTheFirstNode) {
+  add_node("edge0");
+  add_node("edge1");
+  add_agent("edge0");
+  add_agent("edge1");
+  post(kModels, model());
+  serve_version_three();
+  patch(kModels + "/digits", "{spec: {nodeName: edge1}}");
+  ASSERT_TRUE(eventually([&] { return work("edge0").empty() && work("edge1").size() == 1; }));
+  ASSERT_TRUE(eventually([&] { return api_.get(kPods + "/digits").body.at("metadata/deletionTimestamp").is_string(); }));
+  end_pod("digits");
+  report("{key: default/digits, exposed: '3', versions: [{version: '3', state: Ready}]}", "edge1");
+  EXPECT_TRUE(eventually([&] { return has_pod(); }));
+}
+
+}  // namespace
+}  // namespace varda::controllers
