@@ -10,7 +10,7 @@ Outcome<Selection> Selection::parse(const net::Query& query, const Kind& kind) {
   Selection out;
   if (const auto text = query.find("labelSelector"); text && !text->empty()) {
     auto labels = meta::LabelSelector::parse(*text);
-    if (!labels.ok()) return bad_request("unable to parse requirement: " + labels.error().message());
+    if (!labels.ok()) return bad_request(labels.error().message());
     out.labels_ = std::move(labels).value();
   }
   if (const auto text = query.find("fieldSelector"); text && !text->empty()) {

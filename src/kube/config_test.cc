@@ -1,0 +1,142 @@
+#include "kube/config.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <gtest/gtest.h>
+
+#include "codec/digest.h"
+
+namespace varda::kube {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A directory that goes with the test.
+class ConfigTest : public testing::Test {
+ protected:
+  ConfigTest() {
+    std::string pattern = (fs::temp_directory_path() / "varda-kube-XXXXXX").string();
+    CHECK(::mkdtemp(pattern.data()) != nullptr);
+    dir_ = pattern;
+    ::unsetenv("KUBECONFIG");
+    ::unsetenv("KUBERNETES_SERVICE_HOST");
+    ::unsetenv("KUBERNETES_SERVICE_PORT");
+  }
+  ~ConfigTest() override { fs::remove_all(dir_); }
+  fs::path write(const std::string& name, const std::string& text) {
+    std::ofstream(dir_ / name) << text;
+    return dir_ / name;
+  }
+  fs::path dir_;
+};
+
+constexpr const char* kFile = R"(
+apiVersion: v1
+kind: Config
+current-context: one
+clusters:
+- name: c1
+  cluster: {server: "https://h:6443/", certificate-authority: ca.pem}
+- name: c2
+  cluster: {server: "https://[::1]:1", certificate-authority-data: Q0E=, insecure-skip-tls-verify: true, tls-server-name: x}
+users:
+- name: u1
+  user: {token: secret}
+- name: u2
+  user: {client-certificate-data: Q0VSVA==, client-key-data: S0VZ, tokenFile: token}
+- name: plugin
+  user: {exec: {command: aws}}
+- name: half
+  user: {client-certificate-data: Q0VSVA==}
+contexts:
+- name: one
+  context: {cluster: c1, user: u1, namespace: ns}
+- name: two
+  context: {cluster: c2, user: u2}
+- name: three
+  context: {cluster: c1, user: plugin}
+- name: four
+  context: {cluster: c1, user: half}
+- name: five
+  context: {cluster: nowhere, user: u1}
+)";
+
+TEST_F(ConfigTest, ContextsNameServerAndCredentials) {
+  write("ca.pem", "CA-FILE");
+  const fs::path path = write("config", kFile);
+  const Config one = load_kubeconfig(path).value();
+  EXPECT_EQ(one.server, "https://h:6443");
+  EXPECT_EQ(one.tls.ca_pem, "CA-FILE");
+  EXPECT_EQ(one.token, "secret");
+  EXPECT_EQ(one.ns, "ns");
+  EXPECT_TRUE(one.tls.verify);
+  const Config two = load_kubeconfig(path, "two").value();
+  EXPECT_EQ(two.tls.ca_pem, "CA");
+  EXPECT_EQ(two.tls.certificate_pem, "CERT");
+  EXPECT_EQ(two.tls.key_pem, "KEY");
+  EXPECT_EQ(two.token_file, dir_ / "token");
+  EXPECT_EQ(two.ns, "default");
+  EXPECT_FALSE(two.tls.verify);
+  EXPECT_EQ(two.tls.server_name, "x");
+}
+
+TEST_F(ConfigTest, ErrorsSayWhatIsWrong) {
+  const fs::path path = write("config", kFile);
+  EXPECT_NE(load_kubeconfig(path).error().message().find("certificate-authority: cannot read"), std::string::npos);
+  EXPECT_EQ(load_kubeconfig(path, "three").error().code(), Code::kNotFound) << "its CA file is missing";
+  write("ca.pem", "CA");
+  EXPECT_EQ(load_kubeconfig(path, "three").error().code(), Code::kUnsupported);
+  EXPECT_NE(load_kubeconfig(path, "four").error().message().find("must come together"), std::string::npos);
+  EXPECT_EQ(load_kubeconfig(path, "five").error().message(), path.string() + ": no cluster \"nowhere\" in clusters");
+  EXPECT_EQ(load_kubeconfig(path, "six").error().code(), Code::kNotFound);
+  EXPECT_EQ(load_kubeconfig(dir_ / "none").error().code(), Code::kNotFound);
+  EXPECT_EQ(parse_kubeconfig("a: [", dir_).error().code(), Code::kInvalid);
+  EXPECT_EQ(parse_kubeconfig("{}", dir_).error().message(), "current-context: is not set; name a context");
+}
+
+TEST_F(ConfigTest, WhatIsWrittenReadsTheSame) {
+  Config config;
+  config.server = "https://127.0.0.1:6443";
+  config.token = "yes";  // must stay a string
+  config.tls.ca_pem = "-----BEGIN\nline\n";
+  config.ns = "n";
+  const Config again = parse_kubeconfig(write_kubeconfig(config), dir_).value();
+  EXPECT_EQ(again.server, config.server);
+  EXPECT_EQ(again.token, config.token);
+  EXPECT_EQ(again.tls.ca_pem, config.tls.ca_pem);
+  EXPECT_EQ(again.ns, "n");
+  EXPECT_TRUE(again.tls.verify);
+}
+
+TEST_F(ConfigTest, TheFirstPlaceThatHasAFileWins) {
+  write("ca.pem", "CA");
+  const fs::path flag = write("flag", kFile);
+  std::string other = kFile;
+  other.replace(other.find("https://h"), 9, "https://o");
+  const fs::path env = write("env", other);
+  EXPECT_EQ(find_config(flag, "").value().server, "https://h:6443");
+  const Error none = find_config("", dir_ / "fallback").error();
+  EXPECT_EQ(none.code(), Code::kNotFound);
+  EXPECT_NE(none.message().find("fallback"), std::string::npos);
+  EXPECT_EQ(find_config("", flag).value().server, "https://h:6443");
+  ::setenv("KUBECONFIG", ((dir_ / "missing").string() + ":" + env.string()).c_str(), 1);
+  EXPECT_EQ(find_config("", flag).value().server, "https://o:6443");
+  EXPECT_EQ(find_config(flag, "").value().server, "https://h:6443");
+}
+
+TEST_F(ConfigTest, APodUsesItsServiceAccount) {
+  EXPECT_EQ(in_cluster(dir_).error().code(), Code::kNotFound);
+  ::setenv("KUBERNETES_SERVICE_HOST", "fd00::1", 1);
+  ::setenv("KUBERNETES_SERVICE_PORT", "443", 1);
+  write("token", "tok\n");
+  write("ca.crt", "CA");
+  write("namespace", "ns\n");
+  const Config config = in_cluster(dir_).value();
+  EXPECT_EQ(config.server, "https://[fd00::1]:443");
+  EXPECT_EQ(config.token_file, dir_ / "token");
+  EXPECT_EQ(config.tls.ca_pem, "CA");
+  EXPECT_EQ(config.ns, "ns");
+}
+
+}  // namespace
+}  // namespace varda::kube
