@@ -59,7 +59,22 @@ Status ModelTree::expose(std::string_view key, std::string_view version, const o
   TRY_VOID(fs_->rename(fresh, place));
   TRY_VOID(fs_->sync_directory(model));
   TRY_VOID(fs_->sync_directory(model.parent_path()));
-  return fs_->sync_directory(root_);
+  TRY_VOID(fs_->sync_directory(root_));
+  if (!shown) return {};
+  TRY(const auto active, target(key));
+  return active == version ? write_target(model, version) : ok_status();
+}
+
+Status ModelTree::write_target(const os::Path& model, std::string_view version) {
+  // Under a name that no server takes for a version, should we be killed here.
+  const os::Path fresh = model / ".new-target";
+  {
+    TRY(auto file, fs_->open(fresh, os::Open::kTruncate, 0644));
+    TRY_VOID(file->write(std::string(version) + "\n"));
+    TRY_VOID(file->sync());
+  }
+  TRY_VOID(fs_->rename(fresh, model / kTarget));
+  return fs_->sync_directory(model);
 }
 
 Status ModelTree::set_target(std::string_view key, std::string_view version) {
@@ -69,15 +84,7 @@ Status ModelTree::set_target(std::string_view key, std::string_view version) {
   if (!shown) return Error(Code::kNotFound, std::string(key) + ": version " + std::string(version) + " is not exposed");
   TRY(const auto active, target(key));
   if (active == version) return {};
-  // Under a name that no server takes for a version, should we be killed here.
-  const os::Path fresh = directory(key) / ".new-target";
-  {
-    TRY(auto file, fs_->open(fresh, os::Open::kTruncate, 0644));
-    TRY_VOID(file->write(std::string(version) + "\n"));
-    TRY_VOID(file->sync());
-  }
-  TRY_VOID(fs_->rename(fresh, directory(key) / kTarget));
-  return fs_->sync_directory(directory(key));
+  return write_target(directory(key), version);
 }
 
 Status ModelTree::clear_target(std::string_view key) {

@@ -28,7 +28,7 @@ class ModelTree {
   os::Path directory(std::string_view key) const { return root_ / key; }
 
   /// Shows `artifact` as that version, complete at once. Shown already: nothing is done. Another artifact under that version is
-  /// replaced.
+  /// replaced; if it is the active one, `target` is written anew (another inode, the same line), so that a server can see it.
   Status expose(std::string_view key, std::string_view version, const os::Path& artifact);
   /// Makes a shown version the active one; kNotFound if it is not shown. Durable on return.
   Status set_target(std::string_view key, std::string_view version);
@@ -48,6 +48,7 @@ class ModelTree {
 
  private:
   ModelTree(os::FileSystem& fs, os::Path root) : fs_(&fs), root_(std::move(root)) {}
+  Status write_target(const os::Path& directory, std::string_view version);
   Status hide(const os::Path& directory, std::string_view version);
 
   os::FileSystem* fs_;

@@ -1,0 +1,69 @@
+// The edge agent: one process on a node that does what its EdgeNode says, and works on while it is cut off.
+//
+//   agent::Options options{.node_name = "edge0", .data_directory = data, .runner = agent::Runner::kProcess};
+//   TRY(auto agent, agent::Agent::open(std::move(options), *client, *download));
+//   TRY_VOID(agent->run(ctx));
+//
+// Below the data directory: agent.db, artifacts/, models/, pods/.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "artifact/limits.h"
+#include "base/context.h"
+#include "base/rng.h"
+#include "kube/client.h"
+#include "net/http.h"
+#include "os/file_system.h"
+#include "os/process.h"
+
+namespace varda::agent {
+
+enum class Runner { kNone, kProcess };
+/// What becomes of the containers when run() returns.
+enum class OnStop {
+  kLeaveContainers,  // the next agent adopts them
+  kEndContainers,    // ended, their records and volumes stay: the next agent starts them again
+};
+
+struct Options {
+  std::string node_name;
+  std::string layer = "edge";  // cloud, edge, device: a label of the Node it registers
+  os::Path data_directory;     // absolute; made if missing
+  Runner runner = Runner::kNone;
+  OnStop on_stop = OnStop::kLeaveContainers;
+  std::chrono::milliseconds stop_grace{5000};  // from SIGTERM to SIGKILL, with kEndContainers
+  std::map<std::string, std::string> images;   // of the process driver: name -> command line
+  os::Path programs;                           // where varda-serve and the others stand; empty: beside the running program
+  std::map<std::string, std::string> container_environment;
+  std::string node_address;                   // empty: drawn at the first start and kept
+  std::vector<os::Path> file_roots;           // file URLs are read below these only
+  std::uint64_t artifact_capacity_bytes = 0;  // 0: the disk's
+  artifact::Limits artifact_limits;
+  std::size_t install_threads = 2;
+  std::chrono::milliseconds retry_first{1000};  // of failed downloads, doubling up to five minutes
+  std::chrono::milliseconds poll_busy{300};     // of model servers that do not serve what they should yet
+  std::chrono::milliseconds poll_steady{2000};
+  std::chrono::milliseconds link_backoff_max{5000};  // between attempts to reach the API server
+};
+
+/// Owns its data directory: one agent at a time.
+class Agent {
+ public:
+  /// `api` speaks to the API server as this node, `http` fetches archives and asks model servers; both outlive the agent.
+  /// kUnavailable: another agent has the data directory. kInvalid: a bad option, named.
+  static Result<std::unique_ptr<Agent>> open(Options options, const kube::Client& api, net::HttpClient& http,
+                                             os::FileSystem& fs = os::real_file_system(), Rng& rng = system_rng(),
+                                             os::ProcessRunner& processes = os::real_processes());
+  virtual ~Agent() = default;
+
+  virtual const std::string& node_address() const = 0;
+  /// Works until the context is done, with or without an API server. Once. Success after a stop request.
+  virtual Status run(const Context& ctx) = 0;
+};
+
+}  // namespace varda::agent

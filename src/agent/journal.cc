@@ -1,0 +1,48 @@
+#include "agent/journal.h"
+
+#include "base/log.h"
+
+namespace varda::agent {
+namespace {
+
+store::Options small() {
+  store::Options options;
+  options.history_events_max = 16;
+  options.history_bytes_max = 1 << 20;
+  return options;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Journal>> Journal::open(const os::Path& file) {
+  auto store = store::open_sqlite(file, small());
+  if (!store.ok() && store.error().code() == Code::kCorrupt) {
+    const os::Path aside = os::Path(file) += ".damaged";
+    log::error("the agent's database is damaged; it begins anew", {{"file", file.string()}, {"error", store.error()}});
+    TRY_VOID(os::real_file_system().rename(file, aside));
+    for (const char* suffix : {"-wal", "-shm"}) TRY_VOID(os::real_file_system().remove(os::Path(file) += suffix));
+    store = store::open_sqlite(file, small());
+  }
+  TRY(auto opened, std::move(store));
+  return std::unique_ptr<Journal>(new Journal(std::move(opened)));  // NOLINT: private constructor
+}
+
+std::unique_ptr<Journal> Journal::in_memory() {
+  return std::unique_ptr<Journal>(new Journal(store::open_memory(small())));  // NOLINT: private constructor
+}
+
+Result<codec::Json> Journal::get(std::string_view key) {
+  TRY(const auto entry, store_->get(key));
+  if (!entry) return codec::Json();
+  return codec::parse_json(*entry->value);
+}
+
+Status Journal::put(std::string_view key, const codec::Json& value) {
+  const std::string text = codec::write_json(value);
+  TRY(const auto entry, store_->get(key));
+  if (entry && *entry->value == text) return {};
+  TRY([[maybe_unused]] const auto revision, store_->put(std::string(key), text));
+  return {};
+}
+
+}  // namespace varda::agent

@@ -1,0 +1,116 @@
+#include "agent/link.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "base/log.h"
+#include "meta/patch.h"
+
+namespace varda::agent {
+namespace {
+
+runtime::Informer::Options informer_options(const Link::Options& options) {
+  auto informer = runtime::Informer::typed<api::EdgeNode>({.field_selector = "metadata.name=" + options.node_name});
+  informer.backoff_min = options.backoff_first;
+  informer.backoff_max = options.backoff_max;
+  return informer;
+}
+
+}  // namespace
+
+std::optional<codec::Json> status_patch(const api::EdgeNodeStatus& wanted, const codec::Json& live) {
+  const codec::Json now = live["status"].is_object() ? live["status"] : codec::Json::object();
+  codec::Json next = now;
+  const codec::Json ours = wanted.to_json();
+  for (const char* name : {"observedGeneration", "agentVersion", "modelRoot", "address", "disk", "models"}) {
+    if (const codec::Json* value = ours.find(name)) {
+      next.set(name, *value);
+    } else {
+      next.erase(name);
+    }
+  }
+  if (next == now) return std::nullopt;
+  return codec::Json::object({{"status", meta::make_merge_patch(now, next)}});
+}
+
+Link::Link(const kube::Client& client, Options options, Desired desired)
+    : client_(client), options_(std::move(options)), informer_(client, informer_options(options_)) {
+  informer_.on_change([this, desired = std::move(desired)](const runtime::Change& change) {
+    if (change.now && change.now->typed) {
+      desired(*static_cast<const api::EdgeNode*>(change.now->typed.get()));
+    } else if (change.now) {
+      log::error("the EdgeNode cannot be read; what was known before stays", {{"error", change.now->problem}});
+    }
+    wake();
+  });
+}
+
+void Link::wake() {
+  const MutexLock lock(mutex_);
+  dirty_ = true;
+  woken_.notify_all();
+}
+
+void Link::report(api::EdgeNodeStatus status) {
+  const MutexLock lock(mutex_);
+  wanted_ = std::move(status);
+  dirty_ = true;
+  woken_.notify_all();
+}
+
+Status Link::sync(const Context& ctx, const api::EdgeNodeStatus& wanted) {
+  const meta::ObjectKey key{"", options_.node_name};
+  codec::Json live;
+  if (const auto stored = informer_.get(key)) {
+    live = stored->json;
+  } else {
+    codec::Json object = codec::Json::object({{"apiVersion", api::EdgeNode::resource().api_version()},
+                                              {"kind", api::EdgeNode::resource().kind},
+                                              {"metadata", codec::Json::object({{"name", options_.node_name}})},
+                                              {"spec", codec::Json::object()}});
+    auto created = client_.create(ctx, api::EdgeNode::resource(), object);
+    if (!created.ok() && created.error().code() == Code::kAlreadyExists)
+      created = client_.get(ctx, api::EdgeNode::resource(), key);  // the watch is behind
+    TRY(live, std::move(created));
+  }
+  const auto patch = status_patch(wanted, live);
+  if (!patch) return {};
+  TRY(const auto written, client_.patch(ctx, api::EdgeNode::resource(), key, kube::PatchType::kMerge, *patch, "status"));
+  informer_.wrote(written);
+  return {};
+}
+
+void Link::run(const Context& ctx) {
+  const std::jthread watching([this, &ctx] { informer_.run(ctx); });
+  auto backoff = options_.backoff_first;
+  std::optional<SteadyTime> retry;
+  while (!ctx.done()) {
+    std::optional<api::EdgeNodeStatus> wanted;
+    {
+      std::unique_lock<Mutex> lock(mutex_);
+      // Nobody tells when the first list is done if the object is missing, so until then that is looked for.
+      const bool synced = informer_.has_synced();
+      const Duration patience = synced ? Duration(std::chrono::hours(1)) : Duration(std::chrono::milliseconds(100));
+      const SteadyTime until = retry.value_or(system_clock().now() + patience);
+      [&]() NO_THREAD_SAFETY_ANALYSIS {
+        woken_.wait_until(lock, ctx.stop_token(), until, [&]() NO_THREAD_SAFETY_ANALYSIS { return synced && !retry && dirty_; });
+        if (!synced) return;
+        wanted = wanted_;
+        dirty_ = false;
+      }();
+    }
+    retry.reset();
+    if (!wanted || ctx.done()) continue;
+    const Status status = sync(ctx, *wanted);
+    if (status.ok()) {
+      backoff = options_.backoff_first;
+    } else if (!ctx.done()) {
+      if (backoff == options_.backoff_first)
+        log::warn("cannot write the EdgeNode's status; trying on", {{"error", status.error()}});
+      retry = system_clock().now() + backoff;
+      backoff = std::min(backoff * 2, options_.backoff_max);
+    }
+  }
+}
+
+}  // namespace varda::agent

@@ -1,0 +1,52 @@
+// Link: the agent's EdgeNode at the API server. Reads its spec, creates it where it is missing, writes the status.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "api/edgeai/edge_node.h"
+#include "base/context.h"
+#include "base/mutex.h"
+#include "kube/client.h"
+#include "runtime/informer.h"
+
+namespace varda::agent {
+
+/// The members of status that are the agent's, as a merge patch; nothing if `live` (a whole EdgeNode) says them already. Conditions
+/// and whatever else others write stay. Pure.
+std::optional<codec::Json> status_patch(const api::EdgeNodeStatus& wanted, const codec::Json& live);
+
+/// Thread-safe.
+class Link {
+ public:
+  struct Options {
+    std::string node_name;
+    std::chrono::milliseconds backoff_first{200};
+    std::chrono::milliseconds backoff_max{5000};
+  };
+  /// `desired` gets every version of the EdgeNode, on a thread of run(); quick. `client` outlives the link.
+  using Desired = std::function<void(const api::EdgeNode&)>;
+  Link(const kube::Client& client, Options options, Desired desired);
+
+  /// What status should say from now on. Written when it differs from what the server has; kept and retried while there is no
+  /// link. Before the first call nothing is written.
+  void report(api::EdgeNodeStatus status);
+  /// Works until the context is done.
+  void run(const Context& ctx);
+
+ private:
+  Status sync(const Context& ctx, const api::EdgeNodeStatus& wanted);
+  void wake();
+
+  const kube::Client& client_;
+  const Options options_;
+  runtime::Informer informer_;
+  Mutex mutex_;
+  std::condition_variable_any woken_;
+  std::optional<api::EdgeNodeStatus> wanted_ GUARDED_BY(mutex_);
+  bool dirty_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace varda::agent

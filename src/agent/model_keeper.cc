@@ -1,0 +1,320 @@
+#include "agent/model_keeper.h"
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include "artifact/layout.h"
+#include "base/log.h"
+
+namespace varda::agent {
+namespace {
+
+constexpr std::string_view kDesired = "desired", kFailures = "failures";
+
+std::optional<artifact::Reason> reason_of(std::string_view text) {
+  for (int i = 0; i <= static_cast<int>(artifact::Reason::kCancelled); ++i)
+    if (to_string(static_cast<artifact::Reason>(i)) == text) return static_cast<artifact::Reason>(i);
+  return std::nullopt;
+}
+
+}  // namespace
+
+ModelKeeper::ModelKeeper(Options options, artifact::Store& store, artifact::ModelTree& tree, os::FileSystem& fs,
+                         net::HttpClient& http, Journal& journal, Rng& rng, Report report)
+    : options_(options),
+      store_(store),
+      tree_(tree),
+      fs_(fs),
+      journal_(journal),
+      rng_(rng),
+      report_(std::move(report)),
+      poller_(http, options.serving, [this] { wake(); }),
+      schedule_(options.retry) {}
+
+ModelKeeper::~ModelKeeper() = default;
+
+void ModelKeeper::wake() {
+  const MutexLock lock(mutex_);
+  dirty_ = true;
+  woken_.notify_all();
+}
+
+void ModelKeeper::set_desired(const api::EdgeNode& node) {
+  const MutexLock lock(mutex_);
+  if (node.metadata.generation <= 1 && node.spec.models.empty() && (desired_ || spec_)) return;
+  desired_ = {node.metadata.generation, node.spec};
+  dirty_ = true;
+  woken_.notify_all();
+}
+
+void ModelKeeper::load() {
+  const auto desired = journal_.get(kDesired);
+  if (desired.ok() && desired->is_object()) {
+    codec::Json object = codec::Json::object({{"apiVersion", api::EdgeNode::resource().api_version()},
+                                              {"kind", api::EdgeNode::resource().kind},
+                                              {"metadata", codec::Json::object({{"name", "self"}})},
+                                              {"spec", (*desired)["spec"]}});
+    if (auto node = api::EdgeNode::from_json(object); node.ok()) {
+      const MutexLock lock(mutex_);
+      spec_ = std::move(node->spec);
+      generation_ = (*desired)["generation"].as_integer();
+    } else {
+      log::error("the kept work list cannot be read", {{"error", node.error()}});
+    }
+  } else if (!desired.ok()) {
+    log::error("the kept work list cannot be read", {{"error", desired.error()}});
+  }
+  const auto failures = journal_.get(kFailures);
+  if (!failures.ok()) return;
+  for (const codec::Json& one : failures->as_array()) {
+    const auto digest = codec::Sha256::parse(one["sha256"].as_string());
+    const auto reason = reason_of(one["reason"].as_string());
+    if (!digest.ok() || !reason) continue;
+    remembered_[{*digest, one["url"].as_string(), one["framework"].as_string()}] = {
+        .state = JobReport::State::kFailed, .reason = *reason, .message = one["message"].as_string(), .bytes = 0};
+  }
+}
+
+void ModelKeeper::save_failures() {
+  std::map<JobKey, JobReport> reports;
+  {
+    const MutexLock lock(mutex_);
+    reports = schedule_.reports();
+  }
+  codec::Json list = codec::Json::array();
+  for (const auto& [key, report] : reports) {
+    if (report.state != JobReport::State::kFailed) continue;
+    list.push_back(codec::Json::object({{"sha256", key.digest.hex()},
+                                        {"url", key.url},
+                                        {"framework", key.framework},
+                                        {"reason", to_string(report.reason)},
+                                        {"message", report.message}}));
+  }
+  if (Status status = journal_.put(kFailures, list); !status.ok()) log::warn("cannot keep failures", {{"error", status.error()}});
+}
+
+void ModelKeeper::run(const Context& ctx) {
+  load();
+  std::vector<std::jthread> threads;
+  threads.emplace_back([this, &ctx] { poller_.run(ctx); });
+  for (std::size_t i = 0; i < options_.install_threads; ++i) threads.emplace_back([this, &ctx] { install_loop(ctx); });
+  while (!ctx.done()) {
+    step();
+    std::unique_lock<Mutex> lock(mutex_);
+    woken_.wait_until(lock, ctx.stop_token(), disk_due_, [this]() NO_THREAD_SAFETY_ANALYSIS { return dirty_; });
+    [this]() NO_THREAD_SAFETY_ANALYSIS { dirty_ = false; }();
+  }
+  const MutexLock lock(mutex_);
+  for (auto& [key, stop] : running_) stop.request_stop();
+  woken_.notify_all();
+}
+
+void ModelKeeper::install_loop(const Context& ctx) {
+  while (!ctx.done()) {
+    std::optional<JobKey> job;
+    std::stop_source stop;
+    {
+      std::unique_lock<Mutex> lock(mutex_);
+      [&]() NO_THREAD_SAFETY_ANALYSIS {
+        job = schedule_.take(system_clock().now());
+        if (job) {
+          running_[*job] = stop;
+          return;
+        }
+        const SteadyTime until = schedule_.next().value_or(system_clock().now() + std::chrono::hours(1));
+        // Woken when the schedule changes; a wake-up for nothing costs one look.
+        woken_.wait_until(lock, ctx.stop_token(), until, [this, until]() NO_THREAD_SAFETY_ANALYSIS {
+          const auto next = schedule_.next();
+          return next && *next < until;
+        });
+      }();
+    }
+    if (!job) continue;
+    wake();  // the report says Downloading
+    const std::stop_callback linked(ctx.stop_token(), [&stop] { stop.request_stop(); });
+    const auto installed = store_.ensure(ctx.with_stop(stop.get_token()),
+                                         {.url = job->url, .digest = job->digest, .framework = job->framework, .max_bytes = 0});
+    const auto outcome = installed.ok() ? artifact::Outcome<std::uint64_t>(installed->bytes) : installed.failure();
+    if (outcome.ok()) {
+      log::info("artifact installed", {{"digest", job->digest.hex()}, {"url", artifact::shown_url(job->url)}, {"bytes", *outcome}});
+    } else if (outcome.failure().reason != artifact::Reason::kCancelled) {
+      log::warn("artifact not installed", {{"reason", to_string(outcome.failure().reason)}, {"error", outcome.failure().error}});
+    }
+    const MutexLock lock(mutex_);
+    running_.erase(*job);
+    schedule_.finished(*job, outcome, system_clock().now(), rng_.unit());
+    dirty_ = true;
+    woken_.notify_all();
+  }
+}
+
+// What is on disk needs no worker and is known at once, so that a restart reports what is true before it asks anybody.
+void ModelKeeper::note_ready_artifacts(const std::vector<JobKey>& jobs) {
+  const SteadyTime now = system_clock().now();
+  for (const JobKey& job : jobs) {
+    {
+      const MutexLock lock(mutex_);
+      if (schedule_.known(job)) continue;
+    }
+    const auto installed = store_.find(job.digest);
+    const bool ready = installed && !artifact::check_layout(fs_, installed->directory, job.framework);
+    const auto failed = remembered_.find(job);
+    if (!ready && failed == remembered_.end()) continue;
+    const MutexLock lock(mutex_);
+    // Known from here on, so that no worker can take it before its state is set.
+    std::vector<JobKey> known;
+    for (const auto& [key, report] : schedule_.reports()) known.push_back(key);
+    known.push_back(job);
+    (void)schedule_.set_wanted(known, now);  // nothing is dropped here, so nothing is to be stopped
+    if (ready) {
+      schedule_.set_ready(job, installed->bytes);
+    } else {
+      schedule_.set_failed(job, failed->second.reason, failed->second.message, now);
+    }
+  }
+}
+
+void ModelKeeper::look_at_tree() {
+  std::map<std::string, Shown> seen;
+  const auto keys = tree_.keys();
+  if (!keys.ok()) {
+    log::error("cannot read the model directories", {{"error", keys.error()}});
+    return;
+  }
+  for (const std::string& key : *keys) {
+    const auto target = tree_.target(key);
+    const auto versions = tree_.versions(key);
+    if (!target.ok() || !versions.ok()) continue;
+    const auto before = shown_.find(key);
+    Shown shown;
+    if (before != shown_.end()) shown = before->second;
+    shown.target = *target;
+    shown.versions = *versions;
+    seen.emplace(key, std::move(shown));
+  }
+  // A model whose directory could not even be made still has its problem to tell.
+  for (const auto& [key, shown] : shown_)
+    if (!seen.contains(key) && !shown.problem.empty()) seen.emplace(key, Shown{{}, {}, shown.problem, shown.problem_reason});
+  shown_ = std::move(seen);
+}
+
+void ModelKeeper::act(const Plan& plan) {
+  for (const Plan::Expose& expose : plan.expose) {
+    Shown& shown = shown_[expose.key];
+    auto& held = exposed_[expose.key];
+    const auto known = held.find(expose.version);
+    if (shown.target == expose.version && known != held.end() && known->second.digest == expose.job.digest) continue;
+    const auto installed = store_.find(expose.job.digest);
+    if (!installed) continue;  // cannot be: what is wanted is kept
+    Status status = tree_.expose(expose.key, expose.version, installed->directory);
+    const bool moved = shown.target != expose.version;
+    if (status.ok()) status = tree_.set_target(expose.key, expose.version);
+    if (!status.ok()) {
+      const bool full = status.error().code() == Code::kExhausted;
+      shown.problem_reason = status.error().code() == Code::kInvalid ? artifact::Reason::kBadLayout
+                             : full                                  ? artifact::Reason::kDiskFull
+                                                                     : artifact::Reason::kDownloadFailed;
+      shown.problem = "cannot be exposed: " + status.error().message();
+      log::error("version not exposed", {{"model", expose.key}, {"version", expose.version}, {"error", status.error()}});
+      continue;
+    }
+    held.insert_or_assign(expose.version, expose.job);
+    shown.problem.clear();
+    shown.target = expose.version;
+    if (std::find(shown.versions.begin(), shown.versions.end(), expose.version) == shown.versions.end())
+      shown.versions.push_back(expose.version);
+    if (moved) log::info("version exposed", {{"model", expose.key}, {"version", expose.version}});
+  }
+  const auto complain = [](const std::string& key, const Status& status) {
+    if (!status.ok()) log::warn("cannot clear a model directory", {{"model", key}, {"error", status.error()}});
+  };
+  for (const std::string& key : plan.clear) complain(key, tree_.clear_target(key));
+  for (const auto& [key, keep] : plan.keep) {
+    const auto shown = shown_.find(key);
+    const bool surplus = shown != shown_.end() &&
+                         std::any_of(shown->second.versions.begin(), shown->second.versions.end(), [&](const std::string& version) {
+                           return !keep.contains(version) && shown->second.target != version;
+                         });
+    if (surplus) complain(key, tree_.prune(key, keep));
+  }
+  for (const std::string& key : plan.remove) {
+    complain(key, tree_.remove(key));
+    exposed_.erase(key);
+    log::info("model removed", {{"model", key}});
+  }
+}
+
+void ModelKeeper::step() {
+  std::optional<std::pair<std::int64_t, api::EdgeNodeSpec>> fresh;
+  {
+    const MutexLock lock(mutex_);
+    fresh.swap(desired_);
+    if (fresh) spec_ = fresh->second;
+  }
+  if (fresh) {
+    generation_ = fresh->first;
+    const Status kept = journal_.put(kDesired, codec::Json::object({{"generation", generation_}, {"spec", spec_->to_json()}}));
+    if (!kept.ok()) log::error("cannot keep the work list; a restart without network would not know it", {{"error", kept.error()}});
+  }
+  if (system_clock().now() >= disk_due_) {
+    disk_due_ = system_clock().now() + options_.disk_period;
+    if (const auto space = fs_.space(tree_.root()); space.ok())
+      disk_ = round_disk(space->capacity_bytes, space->available_bytes, disk_);
+  }
+  if (!spec_) {
+    publish();
+    return;
+  }
+  World world;
+  const auto look = [&] {
+    look_at_tree();
+    world.shown = shown_;
+    world.serving = poller_.reports();
+    const MutexLock lock(mutex_);
+    world.jobs = schedule_.reports();
+  };
+  look();
+  Plan wanted = plan(*spec_, world);
+  note_ready_artifacts(wanted.install);
+  std::set<codec::Sha256> keep;
+  for (const JobKey& job : wanted.install) keep.insert(job.digest);
+  store_.keep(std::move(keep));
+  {
+    const MutexLock lock(mutex_);
+    for (const JobKey& job : schedule_.set_wanted(wanted.install, system_clock().now()))
+      if (const auto running = running_.find(job); running != running_.end()) running->second.request_stop();
+    woken_.notify_all();
+  }
+  look();
+  wanted = plan(*spec_, world);
+  act(wanted);
+  look();
+  poller_.set(plan(*spec_, world).poll);
+  save_failures();
+  publish();
+}
+
+void ModelKeeper::publish() {
+  api::EdgeNodeStatus status;
+  status.observed_generation = generation_;
+  status.disk = disk_;
+  if (spec_) {
+    // Whether the servers answer is known in a moment; until then the last word stands.
+    if (!poller_.complete()) return;
+    World world;
+    world.shown = shown_;
+    world.serving = poller_.reports();
+    {
+      const MutexLock lock(mutex_);
+      world.jobs = schedule_.reports();
+    }
+    status.models = report(*spec_, world);
+  }
+  codec::Json text = status.to_json();
+  if (last_report_ && *last_report_ == text) return;
+  last_report_ = std::move(text);
+  report_(status);
+}
+
+}  // namespace varda::agent

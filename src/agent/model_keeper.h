@@ -1,0 +1,88 @@
+// ModelKeeper: installs, exposes and hides what the work list says, and tells how far it is.
+//
+// One thread decides (plan.h) and touches the model tree; installs run on threads of their own.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <stop_token>
+#include <string>
+
+#include "agent/install_schedule.h"
+#include "agent/journal.h"
+#include "agent/plan.h"
+#include "agent/serving_poller.h"
+#include "artifact/model_tree.h"
+#include "artifact/store.h"
+#include "base/mutex.h"
+#include "base/rng.h"
+
+namespace varda::agent {
+
+class ModelKeeper {
+ public:
+  struct Options {
+    std::size_t install_threads = 2;
+    RetryPolicy retry;
+    ServingPoller::Options serving;
+    std::chrono::seconds disk_period{60};
+  };
+  /// Called on run()'s thread with the parts of the status that are about models and disk, when they change.
+  using Report = std::function<void(const api::EdgeNodeStatus&)>;
+
+  /// Everything given outlives it.
+  ModelKeeper(Options options, artifact::Store& store, artifact::ModelTree& tree, os::FileSystem& fs, net::HttpClient& http,
+              Journal& journal, Rng& rng, Report report);
+  ~ModelKeeper();
+
+  /// A version of the EdgeNode; kept on disk before it is acted on. One that nobody has written a spec into yet (generation 1, no
+  /// models) says nothing: it is the object this node just made, not the wish to hold no model. Thread-safe.
+  void set_desired(const api::EdgeNode& node);
+
+  /// Takes up what was desired last, and works until the context is done.
+  void run(const Context& ctx);
+
+ private:
+  void load();
+  void install_loop(const Context& ctx);
+  /// One round: look, plan, act, report.
+  void step();
+  void note_ready_artifacts(const std::vector<JobKey>& jobs);
+  void look_at_tree();
+  void act(const Plan& plan);
+  void save_failures();
+  void publish();
+  void wake();
+
+  const Options options_;
+  artifact::Store& store_;
+  artifact::ModelTree& tree_;
+  os::FileSystem& fs_;
+  Journal& journal_;
+  Rng& rng_;
+  const Report report_;
+  ServingPoller poller_;
+
+  // Of run()'s thread.
+  std::optional<api::EdgeNodeSpec> spec_;  // written under mutex_, for set_desired() to look
+  std::int64_t generation_ = 0;
+  std::map<std::string, Shown> shown_;
+  std::map<std::string, std::map<std::string, JobKey>> exposed_;  // by this process: what a shown version holds
+  std::map<JobKey, JobReport> remembered_;                        // failures of a former life, until taken up
+  std::optional<codec::Json> last_report_;
+  api::EdgeDisk disk_;
+  SteadyTime disk_due_;
+
+  Mutex mutex_;
+  std::condition_variable_any woken_;
+  bool dirty_ GUARDED_BY(mutex_) = false;
+  std::optional<std::pair<std::int64_t, api::EdgeNodeSpec>> desired_ GUARDED_BY(mutex_);
+  InstallSchedule schedule_ GUARDED_BY(mutex_);
+  std::map<JobKey, std::stop_source> running_ GUARDED_BY(mutex_);
+};
+
+}  // namespace varda::agent

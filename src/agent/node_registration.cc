@@ -1,0 +1,107 @@
+#include "agent/node_registration.h"
+
+#include <algorithm>
+#include <sys/utsname.h>
+#include <thread>
+#include <unistd.h>
+
+#include "api/core/node.h"
+#include "base/log.h"
+#include "meta/patch.h"
+
+namespace varda::agent {
+namespace {
+
+using codec::Json;
+
+std::string architecture() {
+  utsname name{};
+  if (uname(&name) != 0) return "unknown";
+  const std::string machine = name.machine;
+  if (machine == "x86_64") return "amd64";
+  if (machine == "aarch64") return "arm64";
+  if (machine.starts_with("arm")) return "arm";
+  return machine;
+}
+
+std::string kernel() {
+  utsname name{};
+  return uname(&name) == 0 ? name.release : "unknown";
+}
+
+Status register_once(const Context& ctx, const kube::Client& client, const NodeFacts& facts) {
+  const meta::ObjectKey key{"", facts.name};
+  TRY(auto found, client.find(ctx, api::Node::resource(), key));
+  if (!found) {
+    auto created = client.create(ctx, api::Node::resource(), node_object(facts));
+    if (!created.ok() && created.error().code() != Code::kAlreadyExists) return created.error();
+    TRY(auto again, client.get(ctx, api::Node::resource(), key));
+    found = std::move(again);
+  }
+  const Json now = (*found)["status"].is_object() ? (*found)["status"] : Json::object();
+  Json next = now;
+  const Json wanted = node_status(facts);
+  for (const auto& [name, value] : wanted.as_object()) next.set(name, value);
+  if (next == now) return {};
+  TRY([[maybe_unused]] const Json written, client.patch(ctx, api::Node::resource(), key, kube::PatchType::kMerge,
+                                                        Json::object({{"status", meta::make_merge_patch(now, next)}}), "status"));
+  return {};
+}
+
+}  // namespace
+
+NodeFacts read_facts(std::string name, std::string layer, std::string address) {
+  NodeFacts facts;
+  facts.name = std::move(name);
+  facts.layer = std::move(layer);
+  facts.address = std::move(address);
+  facts.cpus = std::max(1u, std::thread::hardware_concurrency());
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  if (pages > 0 && page > 0) facts.memory_bytes = static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page);
+  return facts;
+}
+
+Json node_object(const NodeFacts& facts) {
+  Json labels = Json::object({{"kubernetes.io/hostname", facts.name},
+                              {"kubernetes.io/os", "linux"},
+                              {"kubernetes.io/arch", architecture()},
+                              {"edgeai.io/layer", facts.layer}});
+  if (facts.layer == "edge") labels.set("node-role.kubernetes.io/edge", "");
+  return Json::object({{"apiVersion", "v1"},
+                       {"kind", "Node"},
+                       {"metadata", Json::object({{"name", facts.name}, {"labels", std::move(labels)}})},
+                       {"spec", Json::object()}});
+}
+
+Json node_status(const NodeFacts& facts) {
+  const Json capacity = Json::object({{"cpu", std::to_string(facts.cpus)},
+                                      {"memory", std::to_string(facts.memory_bytes / 1024) + "Ki"},
+                                      {"pods", std::to_string(facts.pods_max)}});
+  return Json::object({{"addresses", Json::array({Json::object({{"type", "InternalIP"}, {"address", facts.address}}),
+                                                  Json::object({{"type", "Hostname"}, {"address", facts.name}})})},
+                       {"capacity", capacity},
+                       {"allocatable", capacity},
+                       {"nodeInfo", Json::object({{"architecture", architecture()},
+                                                  {"bootID", ""},
+                                                  {"containerRuntimeVersion", "varda://" VARDA_VERSION},
+                                                  {"kernelVersion", kernel()},
+                                                  {"kubeProxyVersion", ""},
+                                                  {"kubeletVersion", "varda-" VARDA_VERSION},
+                                                  {"machineID", ""},
+                                                  {"operatingSystem", "linux"},
+                                                  {"osImage", "Linux"},
+                                                  {"systemUUID", ""}})}});
+}
+
+void register_node(const Context& ctx, const kube::Client& client, const NodeFacts& facts) {
+  std::chrono::milliseconds backoff{200};
+  while (!ctx.done()) {
+    const Status status = register_once(ctx, client, facts);
+    if (status.ok()) return;
+    if (backoff == std::chrono::milliseconds(200)) log::warn("cannot register the node; trying on", {{"error", status.error()}});
+    (void)ctx.sleep_for(backoff);  // the loop's condition sees the end
+    backoff = std::min(backoff * 2, std::chrono::milliseconds(5000));
+  }
+}
+
+}  // namespace varda::agent

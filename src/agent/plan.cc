@@ -1,0 +1,168 @@
+#include "agent/plan.h"
+
+#include <algorithm>
+
+namespace varda::agent {
+namespace {
+
+using api::EdgeServingReport;
+using api::EdgeVersionReport;
+
+const JobReport* find_job(const World& world, const std::optional<JobKey>& key) {
+  if (!key) return nullptr;
+  const auto found = world.jobs.find(*key);
+  return found == world.jobs.end() ? nullptr : &found->second;
+}
+
+const Shown* find_shown(const World& world, const std::string& key) {
+  const auto found = world.shown.find(key);
+  return found == world.shown.end() ? nullptr : &found->second;
+}
+
+EdgeVersionReport report_version(const api::EdgeModel& model, const api::EdgeModelVersion& version, const World& world) {
+  EdgeVersionReport out;
+  out.version = version.version;
+  out.state = EdgeVersionReport::kPending;
+  const auto key = job_of(model, version);
+  if (!key) {
+    out.state = EdgeVersionReport::kFailed;
+    out.reason = to_string(artifact::Reason::kDigestMismatch);
+    out.message = "sha256 \"" + version.sha256 + "\" is not 64 lower-case hex digits";
+    return out;
+  }
+  const JobReport* job = find_job(world, key);
+  if (job == nullptr) return out;
+  switch (job->state) {
+    case JobReport::State::kPending:
+      break;
+    case JobReport::State::kDownloading:
+      out.state = EdgeVersionReport::kDownloading;
+      break;
+    case JobReport::State::kReady:
+      out.state = EdgeVersionReport::kReady;
+      out.bytes = static_cast<std::int64_t>(job->bytes);
+      break;
+    case JobReport::State::kFailed:
+      out.state = EdgeVersionReport::kFailed;
+      out.reason = to_string(job->reason);
+      out.message = job->message;
+      break;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<JobKey> job_of(const api::EdgeModel& model, const api::EdgeModelVersion& version) {
+  const auto digest = codec::Sha256::parse(version.sha256);
+  if (!digest.ok()) return std::nullopt;
+  return JobKey{*digest, version.url, model.framework};
+}
+
+Plan plan(const api::EdgeNodeSpec& spec, const World& world) {
+  Plan out;
+  std::set<JobKey> asked;
+  std::vector<JobKey> later;
+  std::set<std::string> wanted;
+  for (const api::EdgeModel& model : spec.models) {
+    wanted.insert(model.key);
+    const Shown* shown = find_shown(world, model.key);
+    std::optional<std::string> active = shown != nullptr ? shown->target : std::nullopt;
+    std::set<std::string>& keep = out.keep[model.key];
+    for (const api::EdgeModelVersion& version : model.versions) {
+      keep.insert(version.version);
+      const auto job = job_of(model, version);
+      if (!job) continue;
+      const bool is_target = version.version == model.target;
+      if (asked.insert(*job).second) (is_target ? out.install : later).push_back(*job);
+      const JobReport* state = find_job(world, job);
+      if (!is_target || state == nullptr || state->state != JobReport::State::kReady) continue;
+      out.expose.push_back({model.key, version.version, *job});
+      active = version.version;
+    }
+    if (model.target.empty() && active) {
+      out.clear.push_back(model.key);
+      active.reset();
+    }
+    const auto serving = world.serving.find(model.key);
+    const bool settled = !model.serving || (serving != world.serving.end() && serving->second.state == EdgeServingReport::kReady &&
+                                            serving->second.version == active);
+    // A server that has not moved on yet may open files of any version it was given before.
+    if (!settled && shown != nullptr) keep.insert(shown->versions.begin(), shown->versions.end());
+    if (model.serving && active) out.poll.push_back({model.key, model.model_name, model.serving->url, *active});
+  }
+  out.install.insert(out.install.end(), later.begin(), later.end());
+  for (const auto& [key, shown] : world.shown)
+    if (!wanted.contains(key)) out.remove.push_back(key);
+  return out;
+}
+
+std::vector<api::EdgeModelReport> report(const api::EdgeNodeSpec& spec, const World& world) {
+  std::vector<api::EdgeModelReport> out;
+  for (const api::EdgeModel& model : spec.models) {
+    api::EdgeModelReport one;
+    one.key = model.key;
+    const Shown* shown = find_shown(world, model.key);
+    if (shown != nullptr) one.exposed = shown->target.value_or("");
+    for (const api::EdgeModelVersion& version : model.versions) {
+      one.versions.push_back(report_version(model, version, world));
+      EdgeVersionReport& last = one.versions.back();
+      if (shown == nullptr || shown->problem.empty() || version.version != model.target || last.state != EdgeVersionReport::kReady)
+        continue;
+      // Installed, but it cannot be shown.
+      last.state = EdgeVersionReport::kFailed;
+      last.reason = to_string(shown->problem_reason);
+      last.message = shown->problem;
+    }
+    if (const auto serving = world.serving.find(model.key); model.serving && !one.exposed.empty() && serving != world.serving.end())
+      one.serving = serving->second;
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+api::EdgeServingReport read_index(const codec::Json& index, const Poll& poll) {
+  EdgeServingReport out;
+  bool loading = false;
+  for (const codec::Json& entry : index.as_array()) {
+    if (entry["name"].as_string() != poll.model_name) continue;
+    const std::string& version = entry["version"].as_string();
+    const std::string& state = entry["state"].as_string();
+    const std::string& reason = entry["reason"].as_string();
+    if (state == "READY" && (out.version.empty() || version == poll.target)) out.version = version;
+    if (state == "LOADING") loading = true;
+    // Servers list what they never tried, or let go of, as unavailable too; only a failure has something to say.
+    if (state == "UNAVAILABLE" && version == poll.target && !reason.empty() && reason != "unloaded") {
+      out.failed_version = version;
+      out.reason = "LoadFailed";
+      out.message = reason.substr(0, 1024);
+    }
+  }
+  if (out.version == poll.target) out.failed_version = out.reason = out.message = "";
+  if (!out.version.empty()) {
+    out.state = EdgeServingReport::kReady;
+  } else if (!out.failed_version.empty() && !loading) {
+    out.state = EdgeServingReport::kFailed;
+  } else {
+    out.state = EdgeServingReport::kLoading;
+  }
+  return out;
+}
+
+api::EdgeDisk round_disk(std::uint64_t capacity_bytes, std::uint64_t available_bytes, const api::EdgeDisk& before) {
+  constexpr std::int64_t kMiB = 1 << 20;
+  const auto round = [](std::uint64_t now, std::int64_t old) {
+    const auto value = static_cast<std::int64_t>(std::min<std::uint64_t>(now, INT64_MAX));
+    const std::int64_t step = value < 10240 * kMiB ? 100 * kMiB : 1024 * kMiB;
+    const std::int64_t rounded = value / step * step;
+    // `old` stands for [old, old + step); half a step beyond either end is still the same to us.
+    const bool same = old != 0 && value >= old - step / 2 && value < old + step + step / 2;
+    return same ? old : rounded;
+  };
+  api::EdgeDisk out = before;
+  out.capacity_bytes = round(capacity_bytes, before.capacity_bytes);
+  out.available_bytes = round(available_bytes, before.available_bytes);
+  return out;
+}
+
+}  // namespace varda::agent

@@ -1,0 +1,256 @@
+#include "agent/plan.h"
+
+#include <fstream>
+#include <gtest/gtest.h>
+#include <sstream>
+
+#include "agent/address.h"
+#include "agent/link.h"
+#include "agent/node_registration.h"
+#include "agent/pod_host.h"
+#include "codec/yaml.h"
+#include "os/testing/memory_file_system.h"
+
+namespace varda::agent {
+namespace {
+
+using artifact::Reason;
+using codec::Json;
+using codec::Sha256;
+
+// A world in YAML, as testdata/plan/*.yaml has it: `spec` as in EdgeNode, `jobs` by version (the sha256 of "VERSION"), `shown`,
+// `serving`; and what is expected: `plan` and `report`.
+struct Case {
+  api::EdgeNodeSpec spec;
+  World world;
+};
+
+std::string digest(const std::string& version) { return Sha256::of(version).hex(); }
+
+api::EdgeServingReport serving_of(const Json& json) {
+  api::EdgeServingReport report;
+  report.version = json["version"].as_string();
+  report.state = json["state"].as_string();
+  report.failed_version = json["failedVersion"].as_string();
+  report.reason = json["reason"].as_string();
+  report.message = json["message"].as_string();
+  return report;
+}
+
+Json fill_digests(Json spec) {
+  if (Json* models = spec.find("models")) {
+    for (Json& model : models->array_items()) {
+      if (Json* versions = model.find("versions")) {
+        for (Json& version : versions->array_items()) {
+          if (!version.contains("sha256")) version.set("sha256", digest(version["version"].as_string()));
+          if (!version.contains("url")) version.set("url", "http://files/" + version["version"].as_string());
+        }
+      }
+    }
+  }
+  return spec;
+}
+
+Case read_case(const Json& yaml) {
+  Case out;
+  const Json object = Json::object({{"apiVersion", "edgeai.io/v1alpha1"},
+                                    {"kind", "EdgeNode"},
+                                    {"metadata", Json::object({{"name", "edge0"}})},
+                                    {"spec", fill_digests(yaml["spec"])}});
+  auto node = api::EdgeNode::from_json(object);
+  EXPECT_TRUE(node.ok()) << node.error();
+  out.spec = node->spec;
+  for (const auto& [version, job] : yaml["jobs"].as_object()) {
+    JobReport report;
+    const std::string& state = job["state"].as_string();
+    report.state = state == "Ready"         ? JobReport::State::kReady
+                   : state == "Failed"      ? JobReport::State::kFailed
+                   : state == "Downloading" ? JobReport::State::kDownloading
+                                            : JobReport::State::kPending;
+    report.bytes = static_cast<std::uint64_t>(job["bytes"].as_integer());
+    report.message = job["message"].as_string();
+    for (int i = 0; i <= static_cast<int>(Reason::kCancelled); ++i)
+      if (to_string(static_cast<Reason>(i)) == job["reason"].as_string()) report.reason = static_cast<Reason>(i);
+    out.world.jobs[{Sha256::of(version), "http://files/" + version, "onnx"}] = report;
+  }
+  for (const auto& [key, shown] : yaml["shown"].as_object()) {
+    Shown& one = out.world.shown[key];
+    if (shown.contains("target")) one.target = shown["target"].as_string();
+    for (const Json& version : shown["versions"].as_array()) one.versions.push_back(version.as_string());
+    one.problem = shown["problem"].as_string();
+  }
+  for (const auto& [key, serving] : yaml["serving"].as_object()) out.world.serving[key] = serving_of(serving);
+  return out;
+}
+
+Json write_plan(const Plan& plan) {
+  Json out = Json::object();
+  const auto put = [&out](std::string_view name, Json list) {
+    if (!list.empty()) out.set(name, std::move(list));
+  };
+  Json install = Json::array(), expose = Json::array(), clear = Json::array(), keep = Json::object(), remove = Json::array(),
+       poll = Json::array();
+  for (const JobKey& job : plan.install) install.push_back(job.url);
+  for (const auto& one : plan.expose) expose.push_back(one.key + "=" + one.version);
+  for (const std::string& key : plan.clear) clear.push_back(key);
+  for (const auto& [key, versions] : plan.keep) {
+    Json list = Json::array();
+    for (const std::string& version : versions) list.push_back(version);
+    keep.set(key, list);
+  }
+  for (const std::string& key : plan.remove) remove.push_back(key);
+  for (const Poll& one : plan.poll) poll.push_back(one.key + "=" + one.target + " " + one.url);
+  put("install", install);
+  put("expose", expose);
+  put("clear", clear);
+  put("keep", keep);
+  put("remove", remove);
+  put("poll", poll);
+  return out;
+}
+
+Json write_report(const std::vector<api::EdgeModelReport>& models) {
+  api::EdgeNodeStatus status;
+  status.models = models;
+  Json out = status.to_json();
+  return out.contains("models") ? out["models"] : Json::array();
+}
+
+TEST(AgentPlan, CasesAsFiles) {
+  std::size_t count = 0;
+  for (const auto& file : std::filesystem::directory_iterator(VARDA_TESTDATA "/plan")) {
+    SCOPED_TRACE(file.path().filename().string());
+    std::ifstream in(file.path());
+    std::stringstream text;
+    text << in.rdbuf();
+    auto yaml = codec::parse_yaml(text.str());
+    ASSERT_TRUE(yaml.ok()) << yaml.error();
+    const Case c = read_case(*yaml);
+    const Json found_plan = write_plan(plan(c.spec, c.world)), found_report = write_report(report(c.spec, c.world));
+    if (std::getenv("UPDATE_GOLDEN") != nullptr) {
+      yaml->set("plan", found_plan);
+      yaml->set("report", found_report);
+      std::ofstream(file.path()) << codec::write_yaml(*yaml);
+    }
+    EXPECT_EQ((*yaml)["plan"], found_plan) << codec::write_yaml(found_plan);
+    EXPECT_EQ((*yaml)["report"], found_report) << codec::write_yaml(found_report);
+    ++count;
+  }
+  EXPECT_GE(count, 12u);
+}
+
+TEST(AgentServing, IndexOfAServerIsRead) {
+  struct Row {
+    const char* index;
+    const char* state;
+    const char* version;
+    const char* failed;
+  };
+  const Poll poll{"default/digits", "digits", "http://h", "4"};
+  const Row rows[] = {
+      {R"([{"name":"digits","version":"4","state":"READY"}])", "Ready", "4", ""},
+      {R"([{"name":"digits","version":"3","state":"READY"},{"name":"digits","version":"4","state":"LOADING"}])", "Ready", "3", ""},
+      {R"([{"name":"digits","version":"3","state":"READY"},{"name":"digits","version":"4","state":"UNAVAILABLE","reason":"bad"}])",
+       "Ready", "3", "4"},
+      {R"([{"name":"digits","version":"3","state":"READY"},{"name":"digits","version":"4","state":"READY"}])", "Ready", "4", ""},
+      {R"([{"name":"digits","version":"4","state":"UNAVAILABLE","reason":"bad"}])", "Failed", "", "4"},
+      {R"([{"name":"digits","version":"4","state":"UNAVAILABLE"}])", "Loading", "", ""},
+      {R"([{"name":"digits","version":"3","state":"UNAVAILABLE","reason":"bad"}])", "Loading", "", ""},
+      {R"([{"name":"digits","version":"4","state":"LOADING"}])", "Loading", "", ""},
+      {R"([{"name":"other","version":"4","state":"READY"}])", "Loading", "", ""},
+      {"[]", "Loading", "", ""},
+      {R"({"error":"what"})", "Loading", "", ""},
+  };
+  for (const Row& row : rows) {
+    const auto report = read_index(*codec::parse_json(row.index), poll);
+    EXPECT_EQ(report.state, row.state) << row.index;
+    EXPECT_EQ(report.version, row.version) << row.index;
+    EXPECT_EQ(report.failed_version, row.failed) << row.index;
+    EXPECT_EQ(report.reason, *row.failed != '\0' ? "LoadFailed" : "") << row.index;
+  }
+}
+
+TEST(AgentDisk, FiguresAreCoarseAndDoNotFlap) {
+  constexpr std::uint64_t kGiB = std::uint64_t{1} << 30, kMiB = 1 << 20;
+  const auto first = round_disk(100 * kGiB, 50 * kGiB + 5 * kMiB, {});
+  EXPECT_EQ(first.capacity_bytes, static_cast<std::int64_t>(100 * kGiB));
+  EXPECT_EQ(first.available_bytes, static_cast<std::int64_t>(50 * kGiB));
+  EXPECT_EQ(round_disk(100 * kGiB, 50 * kGiB - 5 * kMiB, first).available_bytes, first.available_bytes);
+  EXPECT_EQ(round_disk(100 * kGiB, 51 * kGiB + 5 * kMiB, first).available_bytes, first.available_bytes);
+  EXPECT_EQ(round_disk(100 * kGiB, 49 * kGiB, first).available_bytes, static_cast<std::int64_t>(49 * kGiB));
+  EXPECT_EQ(round_disk(8 * kGiB, 777 * kMiB, {}).available_bytes, static_cast<std::int64_t>(700 * kMiB));
+  EXPECT_EQ(round_disk(8 * kGiB, 10 * kMiB, {}).available_bytes, 0);
+}
+
+TEST(AgentStatus, PatchHasTheAgentsMembersOnlyAndNothingIfNothingDiffers) {
+  api::EdgeNodeStatus wanted;
+  wanted.observed_generation = 7;
+  wanted.agent_version = "1";
+  wanted.address = "127.1.2.3";
+  api::EdgeModelReport model;
+  model.key = "default/digits";
+  wanted.models.push_back(model);
+  Json live = *codec::parse_json(
+      R"({"metadata":{"name":"edge0"},"status":{"conditions":[{"type":"Connected","status":"True"}],"address":"127.9.9.9","other":1}})");
+  const auto patch = status_patch(wanted, live);
+  ASSERT_TRUE(patch);
+  EXPECT_FALSE((*patch)["status"].contains("conditions"));
+  EXPECT_FALSE((*patch)["status"].contains("other"));
+  EXPECT_EQ((*patch)["status"]["address"].as_string(), "127.1.2.3");
+  live = meta::apply_merge_patch(live, *patch);
+  EXPECT_EQ(live["status"]["other"].as_integer(), 1);
+  EXPECT_FALSE(status_patch(wanted, live));
+  wanted.models.clear();
+  const auto empty = status_patch(wanted, live);
+  ASSERT_TRUE(empty);
+  live = meta::apply_merge_patch(live, *empty);
+  EXPECT_TRUE(live.at("status/models").empty());
+  EXPECT_FALSE(status_patch(wanted, live));
+}
+
+TEST(AgentPods, StatusPatchKeepsWhatOthersSay) {
+  Json live = *codec::parse_json(
+      R"({"metadata":{"uid":"u"},"status":{"phase":"Pending","qosClass":"BestEffort","reason":"old",
+          "conditions":[{"type":"PodScheduled","status":"True"},{"type":"Ready","status":"False"}]}})");
+  const Json status = *codec::parse_json(R"({"phase":"Running","conditions":[{"type":"Ready","status":"True"}]})");
+  const auto patch = pod_status_patch(live, status);
+  ASSERT_TRUE(patch);
+  EXPECT_EQ(patch->at("metadata/uid").as_string(), "u");
+  live = meta::apply_merge_patch(live, *patch);
+  EXPECT_EQ(live["status"], *codec::parse_json(R"({"phase":"Running","qosClass":"BestEffort",
+      "conditions":[{"type":"Ready","status":"True"},{"type":"PodScheduled","status":"True"}]})"));
+  EXPECT_FALSE(pod_status_patch(live, status));
+}
+
+TEST(AgentNode, ObjectHasTheLabelsSchedulersMatch) {
+  const NodeFacts edge{.name = "edge0", .layer = "edge", .address = "127.1.2.3"};
+  const Json object = node_object(edge);
+  const auto label = [&object](const char* name) { return object["metadata"]["labels"][name]; };
+  EXPECT_EQ(label("kubernetes.io/hostname").as_string(), "edge0");
+  EXPECT_EQ(label("edgeai.io/layer").as_string(), "edge");
+  EXPECT_TRUE(label("node-role.kubernetes.io/edge").is_string());
+  const Json cloud = node_object({.name = "cloud", .layer = "cloud"});
+  EXPECT_TRUE(cloud["metadata"]["labels"]["node-role.kubernetes.io/edge"].is_null());
+  EXPECT_EQ(node_status(edge)["addresses"],
+            *codec::parse_json(R"([{"type":"InternalIP","address":"127.1.2.3"},{"type":"Hostname","address":"edge0"}])"));
+}
+
+TEST(AgentAddress, IsDrawnFreeAndKept) {
+  constexpr std::string_view kTable =
+      "  sl  local_address rem_address   st\n"
+      "   0: 0302017F:1F90 00000000:0000 0A 00000000:00000000\n";
+  EXPECT_TRUE(address_in_use(kTable, "127.1.2.3"));
+  EXPECT_FALSE(address_in_use(kTable, "127.1.2.4"));
+  os::testing::MemoryFileSystem fs;
+  const auto journal = Journal::in_memory();
+  const auto rng = seeded_rng(1);
+  const auto drawn = node_address("", *journal, *rng, fs);
+  ASSERT_TRUE(drawn.ok()) << drawn.error();
+  EXPECT_TRUE(drawn->starts_with("127."));
+  EXPECT_EQ(*node_address("", *journal, *rng, fs), *drawn);
+  EXPECT_EQ(*node_address("127.7.7.7", *journal, *rng, fs), "127.7.7.7");
+  EXPECT_EQ(*node_address("", *journal, *rng, fs), "127.7.7.7");
+}
+
+}  // namespace
+}  // namespace varda::agent

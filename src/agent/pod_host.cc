@@ -1,0 +1,170 @@
+#include "agent/pod_host.h"
+
+#include <algorithm>
+
+#include "api/core/pod.h"
+#include "base/log.h"
+#include "meta/patch.h"
+
+namespace varda::agent {
+namespace {
+
+// Core kinds this room reads as trees.
+const meta::Resource& config_maps() {
+  static const meta::Resource resource{"", "v1", "ConfigMap", "configmaps", true};
+  return resource;
+}
+const meta::Resource& secrets() {
+  static const meta::Resource resource{"", "v1", "Secret", "secrets", true};
+  return resource;
+}
+
+const std::string& uid_of(const codec::Json& object) { return object.at("metadata/uid").as_string(); }
+
+// Never sent with success, however often: the object is gone, is another one, or the server will not have it.
+bool hopeless(const Error& error) {
+  return error.code() == Code::kNotFound || error.code() == Code::kConflict || error.code() == Code::kInvalid ||
+         error.code() == Code::kForbidden || error.code() == Code::kUnsupported;
+}
+
+}  // namespace
+
+std::optional<codec::Json> pod_status_patch(const codec::Json& live, const codec::Json& status) {
+  const codec::Json now = live["status"].is_object() ? live["status"] : codec::Json::object();
+  codec::Json next = status;
+  // Others' members stay: what the runner does not speak of is not its to take away.
+  for (const auto& [name, value] : now.as_object())
+    if ((name == "qosClass" || name == "nominatedNodeName") && !next.contains(name)) next.set(name, value);
+  const auto others = [](const codec::Json& condition) {
+    const std::string& type = condition["type"].as_string();
+    return type == "PodScheduled" || type == "DisruptionTarget";
+  };
+  for (const codec::Json& condition : now["conditions"].as_array()) {
+    if (!others(condition)) continue;
+    const auto& ours = next["conditions"].as_array();
+    if (std::none_of(ours.begin(), ours.end(), [&](const codec::Json& c) { return c["type"] == condition["type"]; }))
+      next["conditions"].push_back(condition);
+  }
+  if (next == now) return std::nullopt;
+  return codec::Json::object(
+      {{"metadata", codec::Json::object({{"uid", uid_of(live)}})}, {"status", meta::make_merge_patch(now, next)}});
+}
+
+PodHost::PodHost(const kube::Client& client, const runtime::Informer& pods, runtime::EventRecorder& events, Options options)
+    : client_(client), pods_(pods), events_(events), options_(options) {}
+
+void PodHost::wake() {
+  const MutexLock lock(mutex_);
+  dirty_ = true;
+  woken_.notify_all();
+}
+
+void PodHost::status_changed(const node::PodName& pod, const node::Json& status) {
+  const MutexLock lock(mutex_);
+  if (statuses_.size() >= options_.pods_max && !statuses_.contains(pod)) {
+    log::warn("too many pod statuses wait; one is dropped", {{"pod", pod.ns + "/" + pod.name}});
+    return;
+  }
+  statuses_[pod] = status;
+  dirty_ = true;
+  woken_.notify_all();
+}
+
+void PodHost::finished(const node::PodName& pod) {
+  const MutexLock lock(mutex_);
+  if (finished_.size() >= options_.pods_max) finished_.erase(finished_.begin());
+  finished_.insert(pod);
+  dirty_ = true;
+  woken_.notify_all();
+}
+
+void PodHost::event(const node::PodName& pod, const std::string& type, const std::string& reason, const std::string& message) {
+  events_.record({&api::Pod::resource(), {pod.ns, pod.name}, pod.uid, ""},
+                 type == "Warning" ? runtime::EventType::kWarning : runtime::EventType::kNormal, reason, message);
+}
+
+Result<node::Json> PodHost::config_map(const std::string& ns, const std::string& name) {
+  return client_.get(Context(stop_.get_token()).with_timeout(options_.config_timeout), config_maps(), {ns, name});
+}
+
+Result<node::Json> PodHost::secret(const std::string& ns, const std::string& name) {
+  return client_.get(Context(stop_.get_token()).with_timeout(options_.config_timeout), secrets(), {ns, name});
+}
+
+bool PodHost::send_status(const Context& ctx, const node::PodName& pod, const node::Json& status) {
+  const auto live = pods_.get({pod.ns, pod.name});
+  if (!live || uid_of(live->json) != pod.uid) return true;  // gone meanwhile: nobody to tell
+  const auto patch = pod_status_patch(live->json, status);
+  if (!patch) return true;
+  const auto sent = client_.patch(ctx, api::Pod::resource(), {pod.ns, pod.name}, kube::PatchType::kMerge, *patch, "status");
+  if (sent.ok()) return true;
+  if (!hopeless(sent.error())) return false;
+  if (sent.error().code() != Code::kNotFound)
+    log::warn("a pod's status was refused", {{"pod", pod.ns + "/" + pod.name}, {"error", sent.error()}});
+  return true;
+}
+
+bool PodHost::send_delete(const Context& ctx, const node::PodName& pod) {
+  const auto live = pods_.get({pod.ns, pod.name});
+  if (!live || uid_of(live->json) != pod.uid) return true;
+  if (live->json.at("metadata/deletionTimestamp").is_null()) return true;  // no longer ours, but nobody asked for its end
+  const auto sent = client_.remove(ctx, api::Pod::resource(), {pod.ns, pod.name}, {.uid = pod.uid, .grace_seconds = 0});
+  return sent.ok() || hopeless(sent.error());
+}
+
+bool PodHost::idle() const {
+  const MutexLock lock(mutex_);
+  return statuses_.empty() && finished_.empty();
+}
+
+void PodHost::run(const Context& ctx) {
+  const std::stop_callback ends(ctx.stop_token(), [this] { stop_.request_stop(); });
+  auto backoff = options_.backoff_first;
+  std::optional<SteadyTime> retry;
+  while (!ctx.done()) {
+    std::map<node::PodName, node::Json> statuses;
+    std::set<node::PodName> finished;
+    {
+      std::unique_lock<Mutex> lock(mutex_);
+      [&]() NO_THREAD_SAFETY_ANALYSIS {
+        // Without the first list it is not known which pods there are.
+        const bool synced = pods_.has_synced();
+        const Duration patience = synced ? Duration(std::chrono::hours(1)) : Duration(std::chrono::milliseconds(100));
+        woken_.wait_until(lock, ctx.stop_token(), retry.value_or(system_clock().now() + patience),
+                          [&]() NO_THREAD_SAFETY_ANALYSIS { return synced && !retry && dirty_; });
+        if (!synced) return;
+        dirty_ = false;
+        statuses = statuses_;
+        finished = finished_;
+      }();
+    }
+    retry.reset();
+    bool all = true;
+    for (const auto& [pod, status] : statuses) {
+      if (ctx.done()) return;
+      if (!send_status(ctx, pod, status)) {
+        all = false;
+        continue;
+      }
+      const MutexLock lock(mutex_);
+      if (const auto still = statuses_.find(pod); still != statuses_.end() && still->second == status) statuses_.erase(still);
+    }
+    for (const node::PodName& pod : finished) {
+      if (ctx.done()) return;
+      if (!send_delete(ctx, pod)) {
+        all = false;
+        continue;
+      }
+      const MutexLock lock(mutex_);
+      finished_.erase(pod);
+    }
+    if (all) {
+      backoff = options_.backoff_first;
+    } else {
+      retry = system_clock().now() + backoff;
+      backoff = std::min(backoff * 2, options_.backoff_max);
+    }
+  }
+}
+
+}  // namespace varda::agent

@@ -1,0 +1,116 @@
+#include "agent/serving_poller.h"
+
+#include <algorithm>
+
+namespace varda::agent {
+namespace {
+
+bool same(const api::EdgeServingReport& a, const api::EdgeServingReport& b) {
+  return a.version == b.version && a.state == b.state && a.failed_version == b.failed_version && a.reason == b.reason &&
+         a.message == b.message;
+}
+
+}  // namespace
+
+void ServingPoller::set(std::vector<Poll> polls) {
+  const MutexLock lock(mutex_);
+  std::map<std::string, State> next;
+  const SteadyTime now = system_clock().now();
+  for (Poll& poll : polls) {
+    const auto known = states_.find(poll.key);
+    State state{poll, now, 0, std::nullopt};
+    if (known != states_.end() && known->second.poll == poll) {
+      state = std::move(known->second);
+    } else if (known != states_.end() && known->second.poll.url == poll.url) {
+      state.report = known->second.report;  // the same server with another target: what it served last stays true until it is asked
+    }
+    next.emplace(poll.key, std::move(state));
+  }
+  states_ = std::move(next);
+  poked_ = true;
+  woken_.notify_all();
+}
+
+std::map<std::string, api::EdgeServingReport> ServingPoller::reports() const {
+  const MutexLock lock(mutex_);
+  std::map<std::string, api::EdgeServingReport> out;
+  for (const auto& [key, state] : states_)
+    if (state.report) out.emplace(key, *state.report);
+  return out;
+}
+
+bool ServingPoller::complete() const {
+  const MutexLock lock(mutex_);
+  return std::all_of(states_.begin(), states_.end(), [](const auto& state) { return state.second.report.has_value(); });
+}
+
+Result<api::EdgeServingReport> ServingPoller::ask(const Context& ctx, const Poll& poll) {
+  net::ClientRequest request;
+  request.method = "POST";
+  request.url = poll.url + "/v2/repository/index";
+  request.headers.add("Content-Type", "application/json");
+  request.body = "{}";
+  request.max_response_bytes = 1 << 20;
+  TRY(const auto answer, http_.call(ctx.with_timeout(options_.timeout), std::move(request)));
+  if (answer.status != 200) return Error(Code::kUnavailable, "HTTP " + std::to_string(answer.status));
+  TRY(const auto index, codec::parse_json(answer.body));
+  return read_index(index, poll);
+}
+
+void ServingPoller::take(const Poll& poll, const Result<api::EdgeServingReport>& answer) {
+  {
+    const MutexLock lock(mutex_);
+    const auto found = states_.find(poll.key);
+    if (found == states_.end() || !(found->second.poll == poll)) return;  // asked for something else by now
+    State& state = found->second;
+    api::EdgeServingReport report;
+    if (answer.ok()) {
+      state.failures = 0;
+      report = *answer;
+    } else {
+      // One lost answer is no outage; nor is it news that a server that never answered still does not.
+      if (++state.failures == 1 && state.report && state.report->state != api::EdgeServingReport::kUnreachable) {
+        state.due = system_clock().now() + options_.busy;
+        return;
+      }
+      if (state.report) report.version = state.report->version;
+      report.state = api::EdgeServingReport::kUnreachable;
+      report.reason = "Unreachable";
+      report.message = "the model server does not answer at " + poll.url;
+    }
+    const bool settled =
+        report.state == api::EdgeServingReport::kReady && (report.version == poll.target || report.failed_version == poll.target);
+    const auto busy = std::min(options_.busy * (1 << std::min(state.failures, 3)), options_.steady);
+    state.due = system_clock().now() + (settled ? options_.steady : busy);
+    if (state.report && same(*state.report, report)) return;
+    state.report = std::move(report);
+  }
+  changed_();
+}
+
+void ServingPoller::run(const Context& ctx) {
+  while (!ctx.done()) {
+    std::vector<Poll> due;
+    {
+      std::unique_lock<Mutex> lock(mutex_);
+      const auto next = [this]() NO_THREAD_SAFETY_ANALYSIS {
+        SteadyTime earliest = system_clock().now() + std::chrono::hours(1);
+        for (const auto& [key, state] : states_) earliest = std::min(earliest, state.due);
+        return earliest;
+      };
+      const auto poked = [this]() NO_THREAD_SAFETY_ANALYSIS { return poked_; };
+      woken_.wait_until(lock, ctx.stop_token(), next(), poked);
+      [this, &due]() NO_THREAD_SAFETY_ANALYSIS {
+        poked_ = false;
+        for (const auto& [key, state] : states_)
+          if (state.due <= system_clock().now()) due.push_back(state.poll);
+      }();
+    }
+    for (const Poll& poll : due) {
+      if (ctx.done()) return;
+      take(poll, ask(ctx, poll));
+    }
+  }
+}
+
+}  // namespace varda::agent

@@ -1,0 +1,56 @@
+// Asks model servers which version they serve, and whether one failed to load.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "agent/plan.h"
+#include "base/context.h"
+#include "base/mutex.h"
+#include "net/http.h"
+
+namespace varda::agent {
+
+/// Thread-safe.
+class ServingPoller {
+ public:
+  struct Options {
+    std::chrono::milliseconds busy{300};     // between polls of a server that does not serve what it should yet
+    std::chrono::milliseconds steady{2000};  // of one that does
+    std::chrono::milliseconds timeout{1000};
+  };
+  /// `http` outlives the poller. `changed` is called from run()'s thread when a report is another one than before.
+  ServingPoller(net::HttpClient& http, Options options, std::function<void()> changed)
+      : http_(http), options_(options), changed_(std::move(changed)) {}
+
+  /// Whom to ask from now on; a new or changed one is asked at once. Reports of others are forgotten.
+  void set(std::vector<Poll> polls);
+  std::map<std::string, api::EdgeServingReport> reports() const;
+  /// Everyone has been asked at least once.
+  bool complete() const;
+
+  /// Polls until the context is done.
+  void run(const Context& ctx);
+
+ private:
+  struct State {
+    Poll poll;
+    SteadyTime due;
+    int failures = 0;
+    std::optional<api::EdgeServingReport> report;
+  };
+  Result<api::EdgeServingReport> ask(const Context& ctx, const Poll& poll);
+  void take(const Poll& poll, const Result<api::EdgeServingReport>& answer);
+
+  net::HttpClient& http_;
+  const Options options_;
+  const std::function<void()> changed_;
+  mutable Mutex mutex_;
+  std::condition_variable_any woken_;
+  std::map<std::string, State> states_ GUARDED_BY(mutex_);
+  bool poked_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace varda::agent
