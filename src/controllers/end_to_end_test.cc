@@ -97,7 +97,8 @@ spec:
   - {version: "4", downloadURL: "http://f/4.tar.gz", sha256sum: "4444444444444444444444444444444444444444444444444444444444444444"}
   targetVersion: "3"
 )");
-    for (const auto& [name, value] : yaml(change).as_object()) object["spec"].set(name, value);
+    const Json members = yaml(change);
+    for (const auto& [name, value] : members.as_object()) object["spec"].set(name, value);
     return object;
   }
 
