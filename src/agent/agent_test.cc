@@ -1,0 +1,375 @@
+// The agent over the real API server in memory, a real HTTP file server and the machine's disk.
+#include "agent/agent.h"
+
+#include <fstream>
+#include <gtest/gtest.h>
+#include <sstream>
+#include <thread>
+#include <unistd.h>
+
+#include "api/edgeai/edge_node.h"
+#include "api/kind.h"
+#include "apiserver/testing/in_memory.h"
+#include "artifact/testing/archives.h"
+#include "codec/yaml.h"
+#include "net/client.h"
+#include "net/server.h"
+
+namespace varda::agent {
+namespace {
+
+using artifact::testing::model_archive;
+using artifact::testing::TarBuilder;
+using codec::Json;
+using codec::Sha256;
+
+constexpr const char* kNode = "/apis/edgeai.io/v1alpha1/edgenodes/edge0";
+
+/// Files by path, and a model server's repository index, over a real socket.
+class FileServer {
+ public:
+  FileServer() {
+    server_ = net::Server::create({}, net::inline_handler([this](const net::Request& request) { return answer(request); })).value();
+  }
+  ~FileServer() { server_->stop(std::chrono::milliseconds(0)); }
+  std::string url(const std::string& path = "") const { return "http://" + server_->address() + path; }
+  void put(const std::string& path, std::string bytes) {
+    const MutexLock lock(mutex_);
+    files_[path] = std::move(bytes);
+  }
+  int requests() const { return requests_; }
+
+ private:
+  net::Response answer(const net::Request& request) {
+    const MutexLock lock(mutex_);
+    net::Response response;
+    if (request.method == "GET") ++requests_;
+    const auto found = files_.find(std::string(request.path()));
+    if (found == files_.end()) {
+      response.status = 404;
+    } else {
+      response.body = found->second;
+    }
+    return response;
+  }
+  Mutex mutex_;
+  std::map<std::string, std::string> files_ GUARDED_BY(mutex_);
+  std::atomic<int> requests_ = 0;
+  std::unique_ptr<net::Server> server_;
+};
+
+class AgentTest : public ::testing::Test {
+ protected:
+  AgentTest() {
+    std::string pattern = ::testing::TempDir() + "varda-agent-XXXXXX";
+    CHECK(mkdtemp(pattern.data()) != nullptr);
+    data = pattern;
+    authorizer = apiserver::node_authorizer();
+    apiserver::InMemoryApiServer::Options options;
+    options.server.authorizer = authorizer.get();
+    api = std::make_unique<apiserver::InMemoryApiServer>(std::move(options));
+    std::string crds;
+    for (const Json& crd : api::crds()) crds += "---\n" + codec::write_yaml(crd);
+    api->install_crds(crds);
+    // A switch between agent and API server: down means refused.
+    auto node = std::shared_ptr(api->transport_as({.name = "system:node:edge0", .groups = {"system:nodes"}}));
+    transport = std::make_unique<Switch>(std::move(node), link_up);
+    client = std::make_unique<kube::Client>(*transport, kube::Client::Options{});
+    http = net::make_client({});
+  }
+  ~AgentTest() override {
+    stop_agent();
+    std::error_code ignored;
+    std::filesystem::remove_all(data, ignored);
+  }
+
+  class Switch final : public net::HttpClient {
+   public:
+    Switch(std::shared_ptr<net::HttpClient> next, const std::atomic<bool>& up) : next_(std::move(next)), up_(up) {}
+    Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
+      if (!up_) return Error(Code::kUnavailable, "no route to host");
+      return next_->send(ctx, std::move(request));
+    }
+
+   private:
+    std::shared_ptr<net::HttpClient> next_;
+    const std::atomic<bool>& up_;
+  };
+
+  void start_agent(Runner runner = Runner::kNone, std::map<std::string, std::string> images = {}) {
+    Options options;
+    options.node_name = "edge0";
+    options.data_directory = data;
+    options.runner = runner;
+    options.on_stop = OnStop::kEndContainers;
+    options.stop_grace = std::chrono::milliseconds(500);
+    options.images = std::move(images);
+    options.retry_first = std::chrono::milliseconds(20);
+    options.poll_busy = std::chrono::milliseconds(20);
+    options.poll_steady = std::chrono::milliseconds(50);
+    options.link_backoff_max = std::chrono::milliseconds(200);
+    auto opened = Agent::open(std::move(options), *client, *http);
+    ASSERT_TRUE(opened.ok()) << opened.error();
+    agent = std::move(*opened);
+    thread = std::jthread([this](const std::stop_token& stop) { EXPECT_TRUE(agent->run(Context(stop)).ok()); });
+  }
+  void stop_agent() {
+    thread = {};  // stops and joins
+    agent.reset();
+  }
+
+  static Json version(const std::string& name, const std::string& url, const std::string& archive) {
+    return Json::object({{"version", name}, {"url", url}, {"sha256", Sha256::of(archive).hex()}});
+  }
+  /// Writes the spec as the operator does, once the agent has made the object.
+  void set_model(const Json& versions, const std::string& target, const std::string& serving = "") {
+    Json model = Json::object(
+        {{"key", "default/digits"}, {"modelName", "digits"}, {"framework", "onnx"}, {"versions", versions}, {"target", target}});
+    if (!serving.empty()) model.set("serving", Json::object({{"url", serving}}));
+    set_models(Json::array({model}));
+  }
+  void set_models(Json models) {
+    eventually([this] { return api->get(kNode).status == 200; });
+    const auto reply = api->merge_patch(kNode, Json::object({{"spec", Json::object({{"models", std::move(models)}})}}));
+    ASSERT_EQ(reply.status, 200) << reply.text;
+    generation = reply.body.at("metadata/generation").as_integer();
+  }
+  const Json status() { return api->get(kNode).body.at("status"); }  // const: reading must not make members
+  std::string exposed() {
+    return status()["models"].as_array().empty() ? "" : status()["models"].as_array()[0]["exposed"].as_string();
+  }
+  const Json version_report(const std::string& name) {
+    const Json now = status();
+    for (const Json& model : now["models"].as_array())
+      for (const Json& one : model["versions"].as_array())
+        if (one["version"].as_string() == name) return one;
+    return {};
+  }
+  std::string serving_version() {
+    const Json now = status();
+    return now["models"].as_array().empty() ? "" : now["models"].as_array()[0].at("serving/version").as_string();
+  }
+
+  template <typename Condition>
+  void eventually(Condition condition) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!condition()) {
+      ASSERT_LT(std::chrono::steady_clock::now(), end) << codec::write_yaml(api->get(kNode).body);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // polls an outside effect; bounded by `end`
+    }
+  }
+  std::string text(const os::Path& path) {
+    std::ifstream in(path);
+    std::stringstream out;
+    out << in.rdbuf();
+    return out.str();
+  }
+
+  os::Path data;
+  std::unique_ptr<apiserver::Authorizer> authorizer;
+  std::unique_ptr<apiserver::InMemoryApiServer> api;
+  std::atomic<bool> link_up = true;
+  std::unique_ptr<net::HttpClient> transport;
+  std::unique_ptr<kube::Client> client;
+  std::unique_ptr<net::HttpClient> http;
+  FileServer files;
+  std::int64_t generation = 0;
+  std::unique_ptr<Agent> agent;
+  std::jthread thread;
+  const std::string three = model_archive("three"), four = model_archive("four");
+};
+
+TEST_F(AgentTest, MakesItsObjectAndReportsWhereItKeepsModels) {
+  start_agent();
+  eventually([this] { return !status()["modelRoot"].as_string().empty(); });
+  const Json now = status();
+  EXPECT_EQ(now["modelRoot"].as_string(), (data / "models").string());
+  EXPECT_EQ(now["address"].as_string(), agent->node_address());
+  EXPECT_EQ(now["agentVersion"].as_string(), VARDA_VERSION);
+  EXPECT_GT(now.at("disk/capacityBytes").as_integer(), 0);
+}
+
+TEST_F(AgentTest, InstallsExposesAndSwitchesTheTarget) {
+  files.put("/3", three);
+  files.put("/4", four);
+  start_agent();
+  set_model(Json::array({version("3", files.url("/3"), three)}), "3");
+  eventually([this] { return exposed() == "3"; });
+  EXPECT_EQ(text(data / "models/default/digits/target"), "3\n");
+  EXPECT_EQ(text(data / "models/default/digits/3/model.onnx"), "three");
+  EXPECT_EQ(version_report("3")["state"].as_string(), "Ready");
+  EXPECT_EQ(status()["observedGeneration"].as_integer(), generation);
+
+  set_model(Json::array({version("3", files.url("/3"), three), version("4", files.url("/4"), four)}), "4");
+  eventually([this] { return exposed() == "4"; });
+  EXPECT_EQ(text(data / "models/default/digits/target"), "4\n");
+  EXPECT_EQ(text(data / "models/default/digits/4/model.onnx"), "four");
+  EXPECT_EQ(text(data / "models/default/digits/3/model.onnx"), "three") << "the way back stays";
+}
+
+TEST_F(AgentTest, WrongDigestKeepsTheOldTargetAndGoingBackClearsIt) {
+  files.put("/3", three);
+  files.put("/5", "not what was promised");
+  start_agent();
+  set_model(Json::array({version("3", files.url("/3"), three)}), "3");
+  eventually([this] { return exposed() == "3"; });
+  set_model(Json::array({version("3", files.url("/3"), three), version("5", files.url("/5"), four)}), "5");
+  eventually([this] { return version_report("5")["state"].as_string() == "Failed"; });
+  EXPECT_EQ(version_report("5")["reason"].as_string(), "DigestMismatch");
+  const std::string message = version_report("5")["message"].as_string();
+  EXPECT_NE(message.find(Sha256::of(four).hex()), std::string::npos) << message;
+  EXPECT_NE(message.find(Sha256::of("not what was promised").hex()), std::string::npos) << message;
+  EXPECT_EQ(exposed(), "3");
+  EXPECT_EQ(text(data / "models/default/digits/target"), "3\n");
+  set_model(Json::array({version("3", files.url("/3"), three)}), "3");
+  eventually([this] { return version_report("5").is_null(); });
+  EXPECT_EQ(exposed(), "3");
+}
+
+TEST_F(AgentTest, MissingFileIsTriedUntilItIsThere) {
+  start_agent();
+  set_model(Json::array({version("3", files.url("/3"), three)}), "3");
+  eventually([this] { return version_report("3")["reason"].as_string() == "DownloadFailed"; });
+  files.put("/3", three);
+  eventually([this] { return exposed() == "3"; });
+}
+
+TEST_F(AgentTest, HostileArchiveIsRefusedOnceAndNothingIsExposed) {
+  const std::string evil = TarBuilder().file("model.onnx").file("../../evil").tar();
+  files.put("/e", evil);
+  start_agent();
+  set_model(Json::array({version("e", files.url("/e"), evil)}), "e");
+  eventually([this] { return version_report("e")["reason"].as_string() == "UnsafeArchive"; });
+  EXPECT_EQ(exposed(), "");
+  EXPECT_EQ(files.requests(), 1);
+  EXPECT_FALSE(std::filesystem::exists(data / "models/default/digits/target"));
+}
+
+TEST_F(AgentTest, AtRestItWritesNothing) {
+  files.put("/3", three);
+  files.put("/v2/repository/index", R"([{"name":"digits","version":"3","state":"READY"}])");
+  start_agent();
+  set_model(Json::array({version("3", files.url("/3"), three)}), "3", files.url());
+  eventually([this] { return serving_version() == "3"; });
+  // A second report would follow the first within a poll; several polls later the revision is still the same.
+  eventually([this] { return status()["observedGeneration"].as_integer() == generation; });
+  const auto before = api->store().revision();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // nothing is waited for: absence needs a while to be seen
+  EXPECT_EQ(api->store().revision(), before);
+}
+
+TEST_F(AgentTest, ServingFollowsWhatTheServerSays) {
+  files.put("/3", three);
+  files.put("/4", four);
+  files.put("/v2/repository/index", R"([{"name":"digits","version":"3","state":"READY"}])");
+  start_agent();
+  const auto versions = Json::array({version("3", files.url("/3"), three), version("4", files.url("/4"), four)});
+  set_model(versions, "3", files.url());
+  eventually([this] { return serving_version() == "3"; });
+  files.put(
+      "/v2/repository/index",
+      R"([{"name":"digits","version":"3","state":"READY"},{"name":"digits","version":"4","state":"UNAVAILABLE","reason":"bad opset"}])");
+  set_model(versions, "4", files.url());
+  const auto serving = [this] { return status()["models"].as_array()[0]["serving"]; };
+  eventually([&] { return serving()["failedVersion"].as_string() == "4"; });
+  EXPECT_EQ(serving()["version"].as_string(), "3");
+  EXPECT_EQ(serving()["state"].as_string(), "Ready");
+  EXPECT_EQ(serving()["reason"].as_string(), "LoadFailed");
+  EXPECT_EQ(serving()["message"].as_string(), "bad opset");
+  files.put("/v2/repository/index", R"([{"name":"digits","version":"4","state":"READY"}])");
+  eventually([this] { return serving_version() == "4"; });
+  EXPECT_EQ(serving()["failedVersion"].as_string(), "");
+}
+
+TEST_F(AgentTest, RemovedModelIsHiddenAndItsArtifactStays) {
+  files.put("/3", three);
+  start_agent();
+  set_model(Json::array({version("3", files.url("/3"), three)}), "3");
+  eventually([this] { return exposed() == "3"; });
+  set_models(Json::array());
+  eventually([this] { return status()["models"].as_array().empty() && !std::filesystem::exists(data / "models/default"); });
+  EXPECT_TRUE(std::filesystem::exists(data / "artifacts" / Sha256::of(three).hex() / "model.onnx"));
+  set_model(Json::array({version("3", files.url("/3"), three)}), "3");
+  eventually([this] { return exposed() == "3"; });
+  EXPECT_EQ(files.requests(), 1);
+}
+
+TEST_F(AgentTest, RestartedWithoutNetworkItWorksFromItsDiskAndReportsLater) {
+  files.put("/3", three);
+  start_agent();
+  set_model(Json::array({version("3", files.url("/3"), three), version("4", files.url("/4"), four)}), "4");
+  eventually([this] { return version_report("3")["state"].as_string() == "Ready"; });
+  stop_agent();
+  const std::string address = status()["address"].as_string();
+
+  link_up = false;
+  files.put("/4", four);  // the file server is there, the API server is not
+  start_agent();
+  eventually([this] { return text(data / "models/default/digits/target") == "4\n"; });
+  EXPECT_EQ(exposed(), "") << "it cannot have been told";
+  link_up = true;
+  eventually([this] { return exposed() == "4"; });
+  EXPECT_EQ(status()["address"].as_string(), address);
+  EXPECT_EQ(files.requests() >= 3, true);
+}
+
+TEST_F(AgentTest, FailureIsNotForgottenByARestart) {
+  const std::string evil = TarBuilder().file("model.onnx").device("null").tar();
+  files.put("/e", evil);
+  start_agent();
+  set_model(Json::array({version("e", files.url("/e"), evil)}), "e");
+  eventually([this] { return version_report("e")["reason"].as_string() == "UnsafeArchive"; });
+  stop_agent();
+  const auto before = status();
+  start_agent();
+  eventually([this] { return api->get(kNode).status == 200; });
+  files.put("/3", three);
+  set_model(Json::array({version("e", files.url("/e"), evil), version("3", files.url("/3"), three)}), "3");
+  eventually([this] { return exposed() == "3"; });
+  EXPECT_EQ(version_report("e")["reason"].as_string(), "UnsafeArchive");
+  EXPECT_EQ(files.requests(), 2) << "the hostile archive is not fetched again";
+}
+
+TEST_F(AgentTest, DeletedObjectComesBackAndTheModelsStayExposed) {
+  files.put("/3", three);
+  start_agent();
+  set_model(Json::array({version("3", files.url("/3"), three)}), "3");
+  eventually([this] { return exposed() == "3"; });
+  const std::string uid = api->get(kNode).body.at("metadata/uid").as_string();
+  EXPECT_EQ(api->remove(kNode).status, 200);
+  eventually([&] {
+    const auto reply = api->get(kNode);
+    return reply.status == 200 && reply.body.at("metadata/uid").as_string() != uid && !reply.body.at("status").empty();
+  });
+  EXPECT_EQ(text(data / "models/default/digits/target"), "3\n");
+}
+
+TEST_F(AgentTest, SecondAgentOnTheSameDirectoryIsRefused) {
+  start_agent();
+  Options options;
+  options.node_name = "edge0";
+  options.data_directory = data;
+  const auto second = Agent::open(std::move(options), *client, *http);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code(), Code::kUnavailable) << second.error();
+}
+
+TEST_F(AgentTest, BadOptionsAreNamed) {
+  for (const auto& [spoil, says] : std::vector<std::pair<std::function<void(Options&)>, std::string>>{
+           {[](Options& o) { o.node_name = "No Name"; }, "node name"},
+           {[](Options& o) { o.data_directory = "relative"; }, "data directory"},
+           {[](Options& o) { o.layer = "fog"; }, "layer"},
+           {[](Options& o) { o.file_roots = {"models"}; }, "file root"}}) {
+    Options options;
+    options.node_name = "edge0";
+    options.data_directory = data / "other";
+    spoil(options);
+    const auto agent_or = Agent::open(std::move(options), *client, *http);
+    ASSERT_FALSE(agent_or.ok()) << says;
+    EXPECT_EQ(agent_or.error().code(), Code::kInvalid);
+    EXPECT_NE(agent_or.error().message().find(says), std::string::npos) << agent_or.error();
+  }
+}
+
+}  // namespace
+}  // namespace varda::agent
