@@ -2,6 +2,8 @@
 // test, which writes what they would report.
 
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <gtest/gtest.h>
 #include <thread>
@@ -11,6 +13,7 @@
 #include "codec/yaml.h"
 #include "controllers/controllers.h"
 #include "kube/client.h"
+#include "meta/patch.h"
 #include "runtime/manager.h"
 
 namespace varda::controllers {
@@ -30,7 +33,12 @@ Json yaml(std::string_view text) {
 
 class Cluster : public testing::Test {
  protected:
-  Cluster() : client_(api_.transport(), {}) {
+  static apiserver::InMemoryApiServer::Options with_rules() {
+    apiserver::InMemoryApiServer::Options options;
+    for (const api::NativeRule& rule : api::native_rules()) options.server.rules[{rule.group, rule.kind}] = rule.check;
+    return options;
+  }
+  Cluster() : api_(with_rules()), client_(api_.transport(), {}) {
     for (const Json& crd : api::crds()) api_.install_crds(codec::write_yaml(crd));
     start();
   }
@@ -168,6 +176,36 @@ spec:
   std::unique_ptr<Controllers> controllers_;
   std::jthread thread_;
 };
+
+// The cases of the room api, through the server: the schema's part and the rules' part of validation come together.
+TEST_F(Cluster, InvalidModelsAreRefusedWhenWrittenWithTheirFieldsNamed) {
+  namespace fs = std::filesystem;
+  const fs::path cases = fs::path(VARDA_TESTDATA) / "../../api/testdata/inference_model";
+  const auto read = [](const fs::path& path) {
+    std::ifstream in(path);
+    return yaml(std::string((std::istreambuf_iterator<char>(in)), {}));
+  };
+  const Json valid = read(cases / "valid/edge_from_manifest.yaml");
+  std::size_t count = 0;
+  for (const auto& entry : fs::directory_iterator(cases / "invalid")) {
+    const Json test = read(entry.path());
+    const auto reply = api_.post(kModels, meta::apply_merge_patch(valid, test["change"]));
+    EXPECT_EQ(reply.status, 422) << entry.path() << reply.text;
+    for (const Json& cause : test["causes"].as_array()) {
+      bool found = false;
+      for (const Json& told : reply.body.at("details/causes").as_array()) {
+        found = found || (told["field"] == cause["field"] && told["reason"] == cause["reason"]);
+      }
+      EXPECT_TRUE(found) << entry.path() << ": " << cause["field"].as_string() << " in " << reply.text;
+    }
+    ++count;
+  }
+  EXPECT_GT(count, 30u);
+  for (const auto& entry : fs::directory_iterator(cases / "valid")) {
+    const auto reply = api_.post(kModels, read(entry.path()));
+    EXPECT_EQ(reply.status, 201) << entry.path() << reply.text;
+  }
+}
 
 TEST_F(Cluster, EdgeModelServesWhenItsNodeWasThereFirst) {
   add_node("edge0");
