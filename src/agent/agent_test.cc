@@ -354,6 +354,37 @@ TEST_F(AgentTest, SecondAgentOnTheSameDirectoryIsRefused) {
   EXPECT_EQ(second.error().code(), Code::kUnavailable) << second.error();
 }
 
+TEST_F(AgentTest, RunnerRegistersItsNodeRunsItsPodsAndDeletesThemWhenTheyEnded) {
+  start_agent(Runner::kProcess, {{"sleeper", "/bin/sleep 1000"}});
+  eventually([this] { return !api->get("/api/v1/nodes/edge0").body.at("status/addresses").empty(); });
+  const Json node = api->get("/api/v1/nodes/edge0").body;
+  EXPECT_EQ(node["metadata"]["labels"]["edgeai.io/layer"].as_string(), "edge");
+  EXPECT_EQ(node.at("status/addresses").as_array()[0]["address"].as_string(), agent->node_address());
+
+  constexpr const char* kPods = "/api/v1/namespaces/default/pods";
+  const std::string pod_path = std::string(kPods) + "/web";
+  const Json pod = *codec::parse_json(R"({"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"default"},
+      "spec":{"nodeName":"edge0","terminationGracePeriodSeconds":5,"containers":[{"name":"server","image":"sleeper"}]}})");
+  ASSERT_EQ(api->post(kPods, pod).status, 201);
+  eventually([&] { return api->get(pod_path).body.at("status/phase").as_string() == "Running"; });
+  EXPECT_EQ(api->get(pod_path).body.at("status/hostIP").as_string(), agent->node_address());
+
+  // Cut off, the agent is started again and keeps it running; the new status waits for the link.
+  stop_agent();
+  link_up = false;
+  start_agent(Runner::kProcess, {{"sleeper", "/bin/sleep 1000"}});
+  link_up = true;
+  const auto restarts = [&] {
+    const Json statuses = api->get(pod_path).body.at("status/containerStatuses");
+    return statuses.empty() ? -1 : statuses.as_array()[0]["restartCount"].as_integer();
+  };
+  eventually([&] { return restarts() == 1 && api->get(pod_path).body.at("status/phase").as_string() == "Running"; });
+
+  api->remove(pod_path);
+  eventually([&] { return api->get(pod_path).status == 404; });
+  eventually([&] { return std::filesystem::is_empty(data / "pods"); });
+}
+
 TEST_F(AgentTest, BadOptionsAreNamed) {
   for (const auto& [spoil, says] : std::vector<std::pair<std::function<void(Options&)>, std::string>>{
            {[](Options& o) { o.node_name = "No Name"; }, "node name"},
