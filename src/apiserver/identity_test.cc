@@ -1,0 +1,108 @@
+#include "apiserver/identity.h"
+
+#include <gtest/gtest.h>
+
+#include "apiserver/testing/in_memory.h"
+
+namespace varda::apiserver {
+namespace {
+
+using codec::Json;
+
+class NodeRules : public testing::Test {
+ protected:
+  NodeRules() : rules_(node_authorizer()), api_(options()), edge_(api_.transport_as({"system:node:edge0", {"system:nodes"}})) {
+    for (const char* name : {"mine", "theirs"}) {
+      Json pod = codec::parse_json(R"({"apiVersion":"v1","kind":"Pod","metadata":{},
+        "spec":{"containers":[{"name":"c","image":"i","env":[{"name":"E","valueFrom":{"secretKeyRef":{"name":"used","key":"k"}}}]}]}})")
+                     .value();
+      pod["metadata"].set("name", name);
+      pod["spec"].set("nodeName", std::string(name) == "mine" ? "edge0" : "cloud");
+      EXPECT_EQ(api_.post("/api/v1/namespaces/default/pods", pod).status, 201);
+    }
+    for (const char* name : {"used", "other"}) {
+      api_.post("/api/v1/namespaces/default/secrets",
+                Json::object({{"apiVersion", "v1"}, {"kind", "Secret"}, {"metadata", Json::object({{"name", name}})}}));
+    }
+    api_.post("/api/v1/nodes",
+              Json::object({{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", Json::object({{"name", "cloud"}})}}));
+  }
+
+  InMemoryApiServer::Options options() const {
+    InMemoryApiServer::Options out;
+    out.server.authorizer = rules_.get();
+    return out;
+  }
+
+  int ask(std::string method, std::string target, std::string body = "", std::string type = "application/json") {
+    net::ClientRequest request;
+    request.method = std::move(method);
+    request.url = std::move(target);
+    request.body = std::move(body);
+    if (!request.body.empty()) request.headers.add("Content-Type", std::move(type));
+    auto answer = edge_->send(Context::background().with_timeout(std::chrono::seconds(10)), std::move(request));
+    return answer.value().status;
+  }
+
+  const std::unique_ptr<Authorizer> rules_;
+  InMemoryApiServer api_;
+  const std::unique_ptr<net::HttpClient> edge_;
+};
+
+TEST_F(NodeRules, NodeReadsItsOwnPodsOnly) {
+  const std::string pods = "/api/v1/namespaces/default/pods";
+  EXPECT_EQ(ask("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dedge0"), 200);
+  EXPECT_EQ(ask("GET", "/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3Dedge0"), 200);
+  EXPECT_EQ(ask("GET", "/api/v1/pods"), 403);
+  EXPECT_EQ(ask("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dcloud"), 403);
+  EXPECT_EQ(ask("GET", "/api/v1/pods?fieldSelector=spec.nodeName%21%3Dedge0"), 403);
+  EXPECT_EQ(ask("GET", pods + "/mine"), 200);
+  EXPECT_EQ(ask("GET", pods + "/theirs"), 403);
+}
+
+TEST_F(NodeRules, NodeReportsItsPodsAndEndsThoseThatAreToGo) {
+  const std::string pods = "/api/v1/namespaces/default/pods";
+  const std::string status = R"({"status":{"phase":"Running"}})";
+  EXPECT_EQ(ask("PATCH", pods + "/mine/status", status, "application/merge-patch+json"), 200);
+  EXPECT_EQ(ask("PATCH", pods + "/theirs/status", status, "application/merge-patch+json"), 403);
+  EXPECT_EQ(ask("PATCH", pods + "/mine", R"({"metadata":{"labels":{"a":"b"}}})", "application/merge-patch+json"), 403);
+  EXPECT_EQ(ask("DELETE", pods + "/mine?gracePeriodSeconds=0"), 403) << "nobody wants it gone yet";
+  EXPECT_EQ(api_.remove(pods + "/mine").status, 200);
+  EXPECT_EQ(ask("DELETE", pods + "/mine?gracePeriodSeconds=0"), 200);
+  EXPECT_EQ(ask("DELETE", pods + "/mine?gracePeriodSeconds=0"), 404);
+}
+
+TEST_F(NodeRules, NodeReadsTheSecretsItsPodsUse) {
+  const std::string secrets = "/api/v1/namespaces/default/secrets";
+  EXPECT_EQ(ask("GET", secrets + "/used"), 200);
+  EXPECT_EQ(ask("GET", secrets + "/other"), 403);
+  EXPECT_EQ(ask("GET", secrets), 403);
+  EXPECT_EQ(ask("GET", "/api/v1/namespaces/kube-system/secrets/used"), 403);
+}
+
+TEST_F(NodeRules, NodeMakesAndReportsItselfOnly) {
+  EXPECT_EQ(ask("POST", "/api/v1/nodes", R"({"metadata":{"name":"edge1"}})"), 403);
+  EXPECT_EQ(ask("POST", "/api/v1/nodes", R"({"metadata":{"name":"edge0"}})"), 201);
+  EXPECT_EQ(ask("PATCH", "/api/v1/nodes/edge0/status", R"({"status":{}})", "application/merge-patch+json"), 200);
+  EXPECT_EQ(ask("PATCH", "/api/v1/nodes/edge0", R"({"spec":{"unschedulable":true}})", "application/merge-patch+json"), 403);
+  EXPECT_EQ(ask("GET", "/api/v1/nodes/cloud"), 403);
+  EXPECT_EQ(ask("GET", "/api/v1/nodes"), 403);
+}
+
+TEST_F(NodeRules, NodeWritesEventsAndNothingElse) {
+  const std::string event = R"({"metadata":{"name":"e"},"involvedObject":{"kind":"Pod","namespace":"default","name":"mine"},
+    "reason":"R","message":"m","type":"Normal"})";
+  EXPECT_EQ(ask("POST", "/api/v1/namespaces/default/events", event), 201);
+  EXPECT_EQ(ask("POST", "/api/v1/namespaces/default/configmaps", R"({"metadata":{"name":"c"}})"), 403);
+  EXPECT_EQ(ask("DELETE", "/api/v1/namespaces/default"), 403);
+  EXPECT_EQ(ask("GET", "/apis"), 200) << "discovery is for everybody who is known";
+}
+
+TEST(Identity, NodeNameNeedsTheGroup) {
+  EXPECT_EQ((Identity{"system:node:a", {"system:nodes"}}.node()), "a");
+  EXPECT_EQ((Identity{"system:node:a", {}}.node()), std::nullopt);
+  EXPECT_EQ((Identity{"system:node:", {"system:nodes"}}.node()), std::nullopt);
+}
+
+}  // namespace
+}  // namespace varda::apiserver

@@ -1,0 +1,468 @@
+#include "apiserver/server.h"
+
+#include <atomic>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "apiserver/testing/in_memory.h"
+
+namespace varda::apiserver {
+namespace {
+
+using codec::Json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr const char* kConfigMaps = "/api/v1/namespaces/default/configmaps";
+
+Json config_map(std::string name, std::string value = "v") {
+  return Json::object({{"apiVersion", "v1"},
+                       {"kind", "ConfigMap"},
+                       {"metadata", Json::object({{"name", std::move(name)}})},
+                       {"data", Json::object({{"k", std::move(value)}})}});
+}
+
+Json pod(std::string name, std::string node) {
+  Json spec = Json::object({{"containers", Json::array({Json::object({{"name", "c"}, {"image", "varda-serve"}})})}});
+  if (!node.empty()) spec.set("nodeName", node);
+  return Json::object(
+      {{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", Json::object({{"name", std::move(name)}})}, {"spec", std::move(spec)}});
+}
+
+Json node_port_service(std::string name) {
+  return Json::object({{"apiVersion", "v1"},
+                       {"kind", "Service"},
+                       {"metadata", Json::object({{"name", std::move(name)}})},
+                       {"spec", Json::object({{"type", "NodePort"},
+                                              {"selector", Json::object({{"app", "x"}})},
+                                              {"ports", Json::array({Json::object({{"port", 80}})})}})}});
+}
+
+constexpr const char* kCrd = R"(
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.test.io}
+spec:
+  group: test.io
+  scope: Namespaced
+  names: {plural: things, kind: Thing}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, properties: {size: {type: integer, default: 3}}}
+          status: {type: object, properties: {seen: {type: integer}}}
+    subresources: {status: {}}
+)";
+constexpr const char* kThings = "/apis/test.io/v1/namespaces/default/things";
+
+Json thing(std::string name) {
+  return Json::object({{"apiVersion", "test.io/v1"},
+                       {"kind", "Thing"},
+                       {"metadata", Json::object({{"name", std::move(name)}})},
+                       {"spec", Json::object()}});
+}
+
+/// Lines of a watch, read on the caller's thread.
+class Events {
+ public:
+  Events(net::HttpClient& client, std::string target, std::chrono::seconds timeout = std::chrono::seconds(10))
+      : ctx_(Context::background().with_timeout(timeout)) {
+    net::ClientRequest request;
+    request.url = std::move(target);
+    auto sent = client.send(ctx_, std::move(request));
+    response_ = std::move(sent).value();
+  }
+  int status() const { return response_.status; }
+  /// The next event; null at the end of the stream or of the time.
+  Json next() {
+    for (;;) {
+      const std::size_t end = buffer_.find('\n');
+      if (end != std::string::npos) {
+        Json event = codec::parse_json(buffer_.substr(0, end)).value();
+        buffer_.erase(0, end + 1);
+        return event;
+      }
+      auto more = response_.body->read();
+      if (!more.ok() || !more->has_value()) return nullptr;
+      buffer_ += **more;
+    }
+  }
+  std::string line() {
+    const Json event = next();
+    return event["type"].as_string() + " " + event.at("object/metadata/name").as_string();
+  }
+
+ private:
+  Context ctx_;
+  net::ClientResponse response_;
+  std::string buffer_;
+};
+
+TEST(ApiServer, CreatesReadsChangesAndDeletes) {
+  InMemoryApiServer api;
+  const auto made = api.post(kConfigMaps, config_map("a"));
+  ASSERT_EQ(made.status, 201) << made.text;
+  EXPECT_FALSE(made.body.at("metadata/uid").as_string().empty());
+  const auto patched = api.merge_patch(std::string(kConfigMaps) + "/a", Json::object({{"data", Json::object({{"k", "w"}})}}));
+  EXPECT_EQ(patched.body.at("data/k").as_string(), "w");
+  EXPECT_EQ(api.put(std::string(kConfigMaps) + "/a", made.body).status, 409) << "an old resourceVersion must not win";
+  EXPECT_EQ(api.remove(std::string(kConfigMaps) + "/a").status, 200);
+  EXPECT_EQ(api.get(std::string(kConfigMaps) + "/a").status, 404);
+}
+
+TEST(ApiServer, WriteThatChangesNothingWritesNothing) {
+  InMemoryApiServer api;
+  const auto made = api.post(kConfigMaps, config_map("a"));
+  api.settle();
+  const store::Revision before = api.store().revision();
+  EXPECT_EQ(api.put(std::string(kConfigMaps) + "/a", made.body).status, 200);
+  EXPECT_EQ(api.merge_patch(std::string(kConfigMaps) + "/a", Json::object({{"data", Json::object({{"k", "v"}})}})).status, 200);
+  EXPECT_EQ(api.store().revision(), before);
+}
+
+TEST(ApiServer, IsSilentAtRest) {
+  InMemoryApiServer api;
+  api.install_crds(kCrd);
+  api.settle();
+  const store::Revision before = api.store().revision();
+  api.settle();
+  EXPECT_EQ(api.store().revision(), before);
+}
+
+TEST(ApiServer, ConcurrentPatchesOfOneObjectAllLand) {
+  InMemoryApiServer api;
+  api.post(kConfigMaps, config_map("a"));
+  std::vector<std::thread> writers;
+  for (int w = 0; w < 4; ++w) {
+    writers.emplace_back([&, w] {
+      for (int i = 0; i < 25; ++i) {
+        const std::string key = "w" + std::to_string(w) + "-" + std::to_string(i);
+        const auto reply = api.merge_patch(std::string(kConfigMaps) + "/a", Json::object({{"data", Json::object({{key, "x"}})}}));
+        EXPECT_EQ(reply.status, 200) << reply.text;
+      }
+    });
+  }
+  for (auto& writer : writers) writer.join();
+  EXPECT_EQ(api.get(std::string(kConfigMaps) + "/a").body["data"].size(), 101u);
+}
+
+TEST(ApiServer, WatchFromAListMissesNothingWhileOthersWrite) {
+  InMemoryApiServer api;
+  std::atomic<bool> go{true};
+  std::thread writer([&] {
+    for (int i = 0; i < 200; ++i) {
+      api.post(kConfigMaps, config_map("n" + std::to_string(i)));
+      if (i % 3 == 0) api.remove(std::string(kConfigMaps) + "/n" + std::to_string(i));
+    }
+    go = false;
+  });
+  const Json list = api.get(kConfigMaps).body;
+  std::set<std::string> seen;
+  for (const Json& item : list["items"].as_array()) seen.insert(item.at("metadata/name").as_string());
+  Events events(api.transport(),
+                std::string(kConfigMaps) + "?watch=1&resourceVersion=" + list.at("metadata/resourceVersion").as_string());
+  writer.join();
+  api.post(kConfigMaps, config_map("last"));
+  std::int64_t revision = 0;
+  for (;;) {
+    const Json event = events.next();
+    ASSERT_FALSE(event.is_null());
+    const std::string& name = event.at("object/metadata/name").as_string();
+    const std::int64_t at = std::stoll(event.at("object/metadata/resourceVersion").as_string());
+    EXPECT_GT(at, revision) << "in the order of revisions";
+    revision = at;
+    if (event["type"].as_string() == "DELETED") {
+      EXPECT_EQ(seen.erase(name), 1u) << name;
+    } else {
+      EXPECT_TRUE(seen.insert(name).second) << name;
+    }
+    if (name == "last") break;
+  }
+  std::set<std::string> there;
+  const Json now = api.get(kConfigMaps).body;
+  for (const Json& item : now["items"].as_array()) there.insert(item.at("metadata/name").as_string());
+  EXPECT_EQ(seen, there);
+}
+
+TEST(ApiServer, WatchWithASelectorSeesObjectsEnterAndLeave) {
+  InMemoryApiServer api;
+  api.post(kConfigMaps, config_map("a"));
+  const std::string path = std::string(kConfigMaps) + "/a";
+  Events events(api.transport(), std::string(kConfigMaps) + "?watch=1&labelSelector=on%3Dyes");
+  const auto label = [&](const char* value) {
+    api.merge_patch(path, Json::object({{"metadata", Json::object({{"labels", Json::object({{"on", value}})}})}}));
+  };
+  label("yes");
+  EXPECT_EQ(events.line(), "ADDED a");
+  label("no");
+  const Json left = events.next();
+  EXPECT_EQ(left["type"].as_string(), "DELETED");
+  EXPECT_EQ(left.at("object/metadata/labels/on").as_string(), "yes") << "as it was when it still matched";
+}
+
+TEST(ApiServer, WatchEndsWhenTheServerStops) {
+  InMemoryApiServer api;
+  Events events(api.transport(), std::string(kConfigMaps) + "?watch=1");
+  std::thread stopper([&] { api.server().stop(); });
+  while (!events.next().is_null()) {
+  }
+  stopper.join();
+}
+
+TEST(ApiServer, TooManyWatchesAreRefused) {
+  InMemoryApiServer::Options options;
+  options.server.limits.watches_max = 1;
+  InMemoryApiServer api(std::move(options));
+  const Events first(api.transport(), std::string(kConfigMaps) + "?watch=1");
+  EXPECT_EQ(first.status(), 200);
+  const Events second(api.transport(), std::string(kConfigMaps) + "?watch=1");
+  EXPECT_EQ(second.status(), 429);
+}
+
+TEST(ApiServer, SlowWatcherIsToldItLostEvents) {
+  InMemoryApiServer::Options options;
+  options.store.watch_queue_events_max = 16;
+  InMemoryApiServer api(std::move(options));
+  Events events(api.transport(), std::string(kConfigMaps) + "?watch=1");
+  for (int i = 0; i < 200; ++i) api.post(kConfigMaps, config_map("n" + std::to_string(i)));
+  Json last;
+  for (Json event = events.next(); !event.is_null(); event = events.next()) last = event;
+  EXPECT_EQ(last["type"].as_string(), "ERROR");
+  EXPECT_EQ(last.at("object/code").as_integer(), 410);
+}
+
+TEST(ApiServer, OversizedAndDeepBodiesAreRefusedByName) {
+  InMemoryApiServer api;
+  const auto large = api.post(kConfigMaps, config_map("big", std::string(4u << 20, 'x')));
+  EXPECT_EQ(large.status, 413) << large.text.substr(0, 200);
+  Json deep = 1;
+  for (int i = 0; i < 300; ++i) deep = Json::object({{"a", std::move(deep)}});
+  Json object = config_map("deep");
+  object.set("data", std::move(deep));
+  EXPECT_EQ(api.post(kConfigMaps, object).status, 400);
+}
+
+TEST(ApiServer, NodePortsAndAddressesAreGivenOnce) {
+  InMemoryApiServer api;
+  std::mutex mutex;
+  std::set<std::int64_t> ports;
+  std::set<std::string> addresses;
+  std::vector<std::thread> makers;
+  for (int m = 0; m < 4; ++m) {
+    makers.emplace_back([&, m] {
+      for (int i = 0; i < 10; ++i) {
+        const auto made =
+            api.post("/api/v1/namespaces/default/services", node_port_service("s" + std::to_string(m) + "-" + std::to_string(i)));
+        ASSERT_EQ(made.status, 201) << made.text;
+        const std::lock_guard lock(mutex);
+        ports.insert(made.body.at("spec/ports/0/nodePort").as_integer());
+        addresses.insert(made.body.at("spec/clusterIP").as_string());
+      }
+    });
+  }
+  for (auto& maker : makers) maker.join();
+  EXPECT_EQ(ports.size(), 40u);
+  EXPECT_EQ(addresses.size(), 40u);
+  EXPECT_GE(*ports.begin(), 30000);
+  EXPECT_LE(*ports.rbegin(), 32767);
+}
+
+TEST(ApiServer, ServiceKeepsItsPortsThroughUpdates) {
+  InMemoryApiServer api;
+  const std::string path = "/api/v1/namespaces/default/services";
+  const auto made = api.post(path, node_port_service("s"));
+  const auto replaced = api.put(path + "/s", node_port_service("s"));
+  ASSERT_EQ(replaced.status, 200) << replaced.text;
+  EXPECT_EQ(replaced.body["spec"], made.body["spec"]);
+}
+
+TEST(ApiServer, DependentsGoWithTheirOwnerAndOthersStay) {
+  InMemoryApiServer api;
+  api.install_crds(kCrd);
+  const auto owner = api.post(kThings, thing("owner"));
+  Json child = config_map("child");
+  child["metadata"].set(
+      "ownerReferences",
+      Json::array({Json::object(
+          {{"apiVersion", "test.io/v1"}, {"kind", "Thing"}, {"name", "owner"}, {"uid", owner.body.at("metadata/uid")}})}));
+  ASSERT_EQ(api.post(kConfigMaps, child).status, 201);
+  api.post(kConfigMaps, config_map("free"));
+  api.settle();
+  EXPECT_EQ(api.get(std::string(kConfigMaps) + "/child").status, 200);
+  EXPECT_EQ(api.remove(std::string(kThings) + "/owner").status, 200);
+  api.settle();
+  EXPECT_EQ(api.get(std::string(kConfigMaps) + "/child").status, 404);
+  EXPECT_EQ(api.get(std::string(kConfigMaps) + "/free").status, 200);
+}
+
+TEST(ApiServer, NamespaceGoesWithItsContentAndNothingIsLeftByRacingCreators) {
+  InMemoryApiServer api;
+  api.post("/api/v1/namespaces",
+           Json::object({{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", Json::object({{"name", "ns"}})}}));
+  std::atomic<bool> going{true};
+  std::vector<std::thread> makers;
+  for (int m = 0; m < 3; ++m) {
+    makers.emplace_back([&, m] {
+      for (int i = 0; going; ++i) {
+        const auto reply =
+            api.post("/api/v1/namespaces/ns/configmaps", config_map("c" + std::to_string(m) + "-" + std::to_string(i)));
+        EXPECT_TRUE(reply.status == 201 || reply.status == 403 || reply.status == 404) << reply.text;
+        if (reply.status == 404) return;
+      }
+    });
+  }
+  EXPECT_EQ(api.remove("/api/v1/namespaces/ns").status, 200);
+  for (int i = 0; i < 2000 && api.get("/api/v1/namespaces/ns").status != 404; ++i) api.settle();
+  EXPECT_EQ(api.get("/api/v1/namespaces/ns").status, 404);
+  going = false;
+  for (auto& maker : makers) maker.join();
+  EXPECT_TRUE(api.store().list({.prefix = "/registry/core/configmaps/ns/"}).value().entries.empty());
+}
+
+TEST(ApiServer, EveryNamespaceGetsItsServiceAccount) {
+  InMemoryApiServer api;
+  api.settle();
+  EXPECT_EQ(api.get("/api/v1/namespaces/default/serviceaccounts/default").status, 200);
+  EXPECT_EQ(api.remove("/api/v1/namespaces/default/serviceaccounts/default").status, 200);
+  api.settle();
+  EXPECT_EQ(api.get("/api/v1/namespaces/default/serviceaccounts/default").status, 200);
+}
+
+TEST(ApiServer, CustomResourceGetsDefaultsAndKeepsStatusApart) {
+  InMemoryApiServer api;
+  api.install_crds(kCrd);
+  Json object = thing("a");
+  object.set("status", Json::object({{"seen", 1}}));
+  const auto made = api.post(kThings, object);
+  ASSERT_EQ(made.status, 201) << made.text;
+  EXPECT_EQ(made.body.at("spec/size").as_integer(), 3);
+  EXPECT_TRUE(made.body["status"].is_null());
+  const auto seen = api.merge_patch(std::string(kThings) + "/a/status", Json::object({{"status", Json::object({{"seen", 2}})}}));
+  EXPECT_EQ(seen.body.at("status/seen").as_integer(), 2);
+  EXPECT_EQ(seen.body.at("metadata/generation").as_integer(), 1);
+}
+
+TEST(ApiServer, NativeRulesRefuseWhatTheSchemaCannotSay) {
+  InMemoryApiServer::Options options;
+  options.server.rules[{"test.io", "Thing"}] = [](const Json&, const Json& object) {
+    std::vector<StatusCause> causes;
+    if (object.at("spec/size").as_integer() > 9) causes.push_back({"FieldValueInvalid", "Invalid value: too large", "spec.size"});
+    return causes;
+  };
+  InMemoryApiServer api(std::move(options));
+  api.install_crds(kCrd);
+  Json object = thing("a");
+  object["spec"].set("size", 10);
+  const auto refused = api.post(kThings, object);
+  EXPECT_EQ(refused.status, 422);
+  EXPECT_THAT(refused.body["message"].as_string(), HasSubstr("spec.size: Invalid value: too large"));
+}
+
+TEST(ApiServer, PodOnANodeWaitsForItsNodeToEndIt) {
+  InMemoryApiServer api;
+  const std::string pods = "/api/v1/namespaces/default/pods";
+  api.post(pods, pod("p", "edge0"));
+  EXPECT_EQ(api.remove(pods + "/p").body.at("metadata/deletionGracePeriodSeconds").as_integer(), 30);
+  EXPECT_EQ(api.get(pods + "/p").status, 200);
+  EXPECT_EQ(api.remove(pods + "/p?gracePeriodSeconds=0").status, 200);
+  EXPECT_EQ(api.get(pods + "/p").status, 404);
+}
+
+TEST(ApiServer, BindingPutsAPodOnANodeOnce) {
+  InMemoryApiServer api;
+  const std::string pods = "/api/v1/namespaces/default/pods";
+  api.post(pods, pod("p", ""));
+  const Json binding =
+      Json::object({{"apiVersion", "v1"}, {"kind", "Binding"}, {"target", Json::object({{"kind", "Node"}, {"name", "n1"}})}});
+  EXPECT_EQ(api.post(pods + "/p/binding", binding).status, 201);
+  EXPECT_EQ(api.get(pods + "/p").body.at("spec/nodeName").as_string(), "n1");
+  EXPECT_EQ(api.post(pods + "/p/binding", binding).status, 409);
+}
+
+TEST(ApiServer, LogsComeFromTheirSource) {
+  class Text : public net::BodyStream {
+   public:
+    std::optional<std::string> read() override { return std::exchange(text_, std::nullopt); }
+    void on_ready(std::function<void()>) override {}
+
+   private:
+    std::optional<std::string> text_ = "hello\n";
+  };
+  InMemoryApiServer::Options options;
+  LogRequest asked;
+  options.server.logs = [&](const LogRequest& request) -> Result<std::unique_ptr<net::BodyStream>> {
+    asked = request;
+    return std::unique_ptr<net::BodyStream>(std::make_unique<Text>());
+  };
+  InMemoryApiServer api(std::move(options));
+  api.post("/api/v1/namespaces/default/pods", pod("p", "edge0"));
+  EXPECT_EQ(api.get("/api/v1/namespaces/default/pods/p/log?tailLines=5&follow=true").text, "hello\n");
+  EXPECT_EQ(asked.container, "c");
+  EXPECT_EQ(asked.node, "edge0");
+  EXPECT_EQ(asked.tail_lines, 5);
+  EXPECT_TRUE(asked.follow);
+}
+
+class Recorder : public SessionObserver {
+ public:
+  void opened(const Identity& who) override { add("+" + who.name); }
+  void closed(const Identity& who) override { add("-" + who.name); }
+  std::vector<std::string> told() {
+    const std::lock_guard lock(mutex_);
+    return told_;
+  }
+
+ private:
+  void add(std::string what) {
+    const std::lock_guard lock(mutex_);
+    told_.push_back(std::move(what));
+  }
+  std::mutex mutex_;
+  std::vector<std::string> told_;
+};
+
+TEST(ApiServer, ObserverHearsOfFirstAndLastWatchOfAnIdentity) {
+  Recorder recorder;
+  InMemoryApiServer::Options options;
+  options.server.sessions = &recorder;
+  InMemoryApiServer api(std::move(options));
+  const auto edge = api.transport_as({.name = "system:node:edge0", .groups = {"system:nodes"}});
+  {
+    const Events first(*edge, std::string(kConfigMaps) + "?watch=1");
+    const Events second(*edge, std::string(kConfigMaps) + "?watch=1");
+    EXPECT_THAT(recorder.told(), ElementsAre("+system:node:edge0"));
+  }
+  EXPECT_THAT(recorder.told(), ElementsAre("+system:node:edge0", "-system:node:edge0"));
+}
+
+TEST(ApiServer, RequestsWithoutAKnownTokenAreRefused) {
+  const auto store = store::open_memory();
+  const auto tokens = token_authenticator({{.token = "secret", .identity = {.name = "admin", .groups = {"system:masters"}}}});
+  Server::Options options;
+  options.store = store.get();
+  options.authenticator = tokens.get();
+  const auto server = Server::create(std::move(options)).value();
+  const auto client = net::loopback(server->handler());
+  const auto ask = [&](const char* authorization, const char* target) {
+    net::ClientRequest request;
+    request.url = target;
+    if (*authorization != '\0') request.headers.add("Authorization", authorization);
+    return client->call(Context::background(), std::move(request)).value().status;
+  };
+  EXPECT_EQ(ask("", kConfigMaps), 401);
+  EXPECT_EQ(ask("Bearer wrong", kConfigMaps), 401);
+  EXPECT_EQ(ask("Basic secret", kConfigMaps), 401);
+  EXPECT_EQ(ask("Bearer secret", kConfigMaps), 200);
+  EXPECT_EQ(ask("", "/healthz"), 200);
+}
+
+}  // namespace
+}  // namespace varda::apiserver
