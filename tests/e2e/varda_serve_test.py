@@ -1,0 +1,131 @@
+"""The model server as a process: its command line, following a repository under load, and how it ends."""
+import json, pathlib, re, shutil, signal, subprocess, sys, tempfile, unittest, urllib.error, urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+import machine as m  # noqa: E402
+
+SERVE = str(m.BIN / 'varda-serve')
+
+
+class Server:
+    """A varda-serve on free ports over a directory of its own, with the digits of examples/ at version 3."""
+
+    def __init__(self, *flags):
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-serve-'))
+        self.model = self.work / 'models/digits'
+        shutil.copytree(m.DIGITS / 'models', self.model)
+        self.target('3')
+        self.log = open(self.work / 'log', 'w+')
+        self.process = subprocess.Popen([SERVE, '--model-repository', str(self.model.parent), '--http', '127.0.0.1:0',
+                                         '--admin', '127.0.0.1:0', *flags], stderr=self.log)
+        found = m.wait_until('varda-serve listens', lambda: re.search(r'http"?[=:]"?(127\S+?:\d+).*admin"?[=:]"?(127\S+?:\d+)', self.text()))
+        self.url, self.admin = 'http://' + found[1], 'http://' + found[2]
+        m.wait_until('varda-serve is ready', lambda: self.status(self.url + '/v2/health/ready') == 200)
+
+    def text(self):
+        return (self.work / 'log').read_text()
+
+    def target(self, version):
+        scratch = self.model / '.target'
+        scratch.write_text(version + '\n')
+        scratch.rename(self.model / 'target')
+
+    def get(self, url, body=None):
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, data=body), timeout=10) as r:
+                return r.status, r.read().decode()
+        except urllib.error.HTTPError as e:
+            return e.code, e.read().decode()
+
+    def status(self, url):
+        return self.get(url)[0]
+
+    def index(self):
+        return json.loads(self.get(self.url + '/v2/repository/index', b'{}')[1])
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.log.close()
+        shutil.rmtree(self.work, ignore_errors=True)
+
+
+def images():
+    shape, pixels = m.read_idx(m.DIGITS / 'test-images.idx3-ubyte')
+    size = shape[1] * shape[2]
+    return [pixels[i * size:(i + 1) * size] for i in range(50)]
+
+
+class ModelServer(unittest.TestCase):
+    def serve(self, *flags):
+        server = Server(*flags)
+        self.addCleanup(server.close)
+        return server
+
+    def test_versions_switch_under_load_without_a_failed_request(self):
+        server = self.serve()
+        load = m.Load(server.url, 'digits', images(), clients=4)
+        for version in ('4', '3', '4'):
+            server.target(version)
+            m.wait_until('version %s serves' % version, lambda: [e['version'] for e in server.index() if e['state'] == 'READY'] == [version])
+        samples = load.stop()
+        self.assertEqual(m.failures(samples), [])
+        self.assertEqual({s[3] for s in samples}, {'3', '4'})
+
+    def test_version_that_is_no_model_leaves_the_old_one_serving(self):
+        server = self.serve()
+        (server.model / '5').mkdir()
+        (server.model / '5/model.onnx').write_text('<html>not found</html>')
+        server.target('5')
+        failed = m.wait_until('the failure is told', lambda: [e for e in server.index() if e['state'] == 'UNAVAILABLE'])
+        self.assertEqual(failed[0]['version'], '5')
+        self.assertTrue(failed[0]['reason'])
+        self.assertEqual(json.loads(server.get(server.url + '/v2/models/digits')[1])['versions'], ['3'])
+        server.target('3')
+        m.wait_until('the failure is cleared', lambda: server.index() == [{'name': 'digits', 'version': '3', 'state': 'READY', 'reason': ''}])
+
+    def test_sigterm_turns_readiness_off_goes_on_answering_and_ends_with_0(self):
+        server = self.serve('--drain-delay', '3')
+        load = m.Load(server.url, 'digits', images())
+        server.process.send_signal(signal.SIGTERM)
+        m.wait_until('not ready', lambda: server.status(server.admin + '/readyz') == 503)
+        self.assertEqual(server.status(server.url + '/v2/models/digits/ready'), 503)
+        self.assertEqual(server.status(server.url + '/v2/health/live'), 200)
+        samples = load.stop()
+        self.assertEqual(m.failures(samples), [])
+        self.assertEqual(server.process.wait(timeout=20), 0)
+
+    def test_metrics_count_what_was_asked(self):
+        server = self.serve()
+        client = m.Client(server.url, 'digits', images())
+        client.prepare()
+        for _ in range(3):
+            self.assertTrue(client.one(), client.samples)
+        text = server.get(server.admin + '/metrics')[1]
+        self.assertIn('nv_inference_request_success{model="digits",version="3"} 3\n', text)
+
+    def test_wrong_flags_are_told_with_exit_code_2_and_a_missing_directory_with_1(self):
+        def run(*flags):
+            done = subprocess.run([SERVE, *flags], capture_output=True, text=True, timeout=20)
+            return done.returncode, done.stderr
+        self.assertEqual(run()[0], 2)
+        self.assertIn('--model-repository', run()[1])
+        self.assertEqual(run('--model-repository', '/tmp', '--grpc', '127.0.0.1:0')[0], 2)
+        code, words = run('--model-repository', '/nowhere')
+        self.assertEqual(code, 1)
+        self.assertIn('/nowhere', words)
+        self.assertEqual(run('--version')[0], 0)
+
+    def test_flags_come_from_a_file_too(self):
+        with tempfile.NamedTemporaryFile('w', suffix='.conf') as f:
+            f.write('log-format=json\ndrain-delay=0\n')
+            f.flush()
+            server = self.serve('--config', f.name)
+        server.process.send_signal(signal.SIGTERM)
+        self.assertEqual(server.process.wait(timeout=20), 0)
+        self.assertEqual(json.loads(server.text().splitlines()[-1])['message'], 'varda-serve ends')
+
+
+if __name__ == '__main__':
+    unittest.main()
