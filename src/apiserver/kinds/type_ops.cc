@@ -187,14 +187,14 @@ Status decode_struct(const Type& type, Json& object, const std::string& path, bo
   return {};
 }
 
-void prune_struct(const Type& type, Json& object, const std::string& path, bool root, std::vector<std::string>& unknown) {
+void prune_struct(const Type& type, Json& object, const FieldPath& path, bool root, std::vector<std::string>& unknown) {
   if (!object.is_object()) return;
   std::erase_if(object.object_members(), [&](Json::Member& member) {
     if (root && is_root_member(member.first)) return false;
-    const std::string where = child(path, member.first);
+    const FieldPath where(path, member.first);
     const Field* field = type.find(member.first);
     if (field == nullptr) {
-      unknown.push_back(where);
+      unknown.push_back(where.str());
       return true;
     }
     if (field->type == nullptr) return false;
@@ -202,10 +202,10 @@ void prune_struct(const Type& type, Json& object, const std::string& path, bool 
       prune_struct(*field->type, member.second, where, false, unknown);
     } else if (field->shape == Shape::kList && member.second.is_array()) {
       Json::Array& items = member.second.array_items();
-      for (std::size_t i = 0; i < items.size(); ++i) prune_struct(*field->type, items[i], indexed(where, i), false, unknown);
+      for (std::size_t i = 0; i < items.size(); ++i) prune_struct(*field->type, items[i], FieldPath(where, i), false, unknown);
     } else if (field->shape == Shape::kMap && member.second.is_object()) {
       for (Json::Member& entry : member.second.object_members()) {
-        prune_struct(*field->type, entry.second, child(where, entry.first), false, unknown);
+        prune_struct(*field->type, entry.second, FieldPath(where, entry.first), false, unknown);
       }
     }
     return false;
@@ -262,7 +262,9 @@ void complete_struct(const Type& type, Json& object) {
 
 Status decode(const Type& root, Json& object) { return decode_struct(root, object, "", true); }
 
-void prune(const Type& root, Json& object, std::vector<std::string>& unknown) { prune_struct(root, object, "", true, unknown); }
+void prune(const Type& root, Json& object, std::vector<std::string>& unknown) {
+  prune_struct(root, object, FieldPath(), true, unknown);
+}
 
 void apply_table_defaults(const Type& root, Json& object) { complete_struct(root, object); }
 

@@ -148,6 +148,11 @@ StatusCause too_many(std::string_view field, std::size_t actual, std::int64_t ma
           std::string(field)};
 }
 
+std::string FieldPath::str() const {
+  if (parent_ == nullptr) return "";
+  return name_.data() == nullptr ? indexed(parent_->str(), index_) : child(parent_->str(), name_);
+}
+
 std::string child(std::string_view parent, std::string_view name) {
   if (parent.empty()) return std::string(name);
   return std::string(parent).append(".").append(name);

@@ -35,6 +35,22 @@ std::string go_value(const Json& value);
 /// Text between double quotes, escaped as Go's %q does.
 std::string go_quote(std::string_view text);
 
+/// A place in an object that is spelled out only when somebody asks: objects are walked far more often than something is wrong.
+/// Lives on the stack beside its parent.
+class FieldPath {
+ public:
+  FieldPath() = default;
+  FieldPath(const FieldPath& parent, std::string_view name) : parent_(&parent), name_(name) {}
+  FieldPath(const FieldPath& parent, std::size_t index) : parent_(&parent), index_(index) {}
+  /// "spec.list[3].name"
+  std::string str() const;
+
+ private:
+  const FieldPath* parent_ = nullptr;
+  std::string_view name_;
+  std::size_t index_ = 0;
+};
+
 /// "parent.name", or "name" where there is no parent.
 std::string child(std::string_view parent, std::string_view name);
 /// "parent[name]" and "parent[3]".

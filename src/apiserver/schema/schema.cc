@@ -99,18 +99,19 @@ enum class Position { kRoot, kInside };
 
 bool is_resource_member(std::string_view name) { return name == "apiVersion" || name == "kind" || name == "metadata"; }
 
-void prune_at(const Schema& schema, Json& value, const std::string& path, Position position, std::vector<std::string>& unknown) {
+void prune_at(const Schema& schema, Json& value, const FieldPath& path, Position position, std::vector<std::string>& unknown) {
   if (value.is_array()) {
     if (schema.items == nullptr) return;
     Json::Array& items = value.array_items();
-    for (std::size_t i = 0; i < items.size(); ++i) prune_at(*schema.items, items[i], indexed(path, i), Position::kInside, unknown);
+    for (std::size_t i = 0; i < items.size(); ++i)
+      prune_at(*schema.items, items[i], FieldPath(path, i), Position::kInside, unknown);
     return;
   }
   if (!value.is_object()) return;
   const bool resource = position == Position::kRoot || schema.embedded_resource;
   Json::Object& members = value.object_members();
   std::erase_if(members, [&](Json::Member& member) {
-    const std::string where = child(path, member.first);
+    const FieldPath where(path, member.first);
     if (resource && is_resource_member(member.first)) return false;
     if (const auto property = schema.properties.find(member.first); property != schema.properties.end()) {
       prune_at(*property->second, member.second, where, Position::kInside, unknown);
@@ -121,7 +122,7 @@ void prune_at(const Schema& schema, Json& value, const std::string& path, Positi
       return false;
     }
     if (schema.additional_any || schema.preserve_unknown) return false;
-    unknown.push_back(where);
+    unknown.push_back(where.str());
     return true;
   });
 }
@@ -131,7 +132,7 @@ bool drops_null(const Schema& schema, const Json& value) { return value.is_null(
 }  // namespace
 
 void prune(const Schema& root, Json& object, std::vector<std::string>& unknown) {
-  prune_at(root, object, "", Position::kRoot, unknown);
+  prune_at(root, object, FieldPath(), Position::kRoot, unknown);
 }
 
 void apply_defaults(const Schema& schema, Json& value) {

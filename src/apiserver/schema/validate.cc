@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "apiserver/schema/format.h"
@@ -44,6 +45,33 @@ bool is_multiple(const Json& value, const Json& factor) {
   const double quotient = value.as_double() / factor.as_double();
   return std::isfinite(quotient) && quotient == std::floor(quotient);
 }
+
+// What tells an item of a list map from the others.
+Json identity_of(const Schema& schema, const Json& item) {
+  Json identity = Json::object();
+  for (const std::string& key : schema.list_map_keys) {
+    if (const Json* part = item.find(key)) identity.set(key, *part);
+  }
+  return identity;
+}
+
+// The items of a list before the write, by their keys. Items of other lists than maps have no identity.
+class Counterparts {
+ public:
+  Counterparts(const Schema& schema, const Json* old) : schema_(schema) {
+    if (schema.list_type != ListType::kMap || old == nullptr) return;
+    for (const Json& item : old->as_array()) items_.emplace(go_value(identity_of(schema, item)), &item);
+  }
+  const Json* of(const Json& item) const {
+    if (items_.empty()) return nullptr;
+    const auto found = items_.find(go_value(identity_of(schema_, item)));
+    return found == items_.end() ? nullptr : found->second;
+  }
+
+ private:
+  const Schema& schema_;
+  std::map<std::string, const Json*> items_;
+};
 
 class Validator {
  public:
@@ -147,9 +175,8 @@ class Validator {
   void check_array(const Schema& schema, const Json& value, const Json* old, const std::string& path) {
     const Json::Array& items = value.as_array();
     if (schema.items != nullptr) {
-      for (std::size_t i = 0; i < items.size(); ++i) {
-        check(*schema.items, items[i], counterpart(schema, items[i], old), indexed(path, i));
-      }
+      const Counterparts before(schema, old);
+      for (std::size_t i = 0; i < items.size(); ++i) check(*schema.items, items[i], before.of(items[i]), indexed(path, i));
     }
     if (schema.min_items && items.size() < static_cast<std::size_t>(std::max<std::int64_t>(0, *schema.min_items))) {
       fail(path, static_cast<std::int64_t>(items.size()), "should have at least " + std::to_string(*schema.min_items) + " items");
@@ -157,17 +184,6 @@ class Validator {
     if (schema.max_items && items.size() > static_cast<std::size_t>(std::max<std::int64_t>(0, *schema.max_items))) {
       causes_.push_back(too_many(field(path), items.size(), *schema.max_items));
     }
-  }
-
-  // The item of the old list with the same keys. Items of other lists have no identity.
-  static const Json* counterpart(const Schema& schema, const Json& item, const Json* old) {
-    if (schema.list_type != ListType::kMap || old == nullptr) return nullptr;
-    for (const Json& candidate : old->as_array()) {
-      const bool same = std::all_of(schema.list_map_keys.begin(), schema.list_map_keys.end(),
-                                    [&](const std::string& key) { return candidate[key] == item[key]; });
-      if (same) return &candidate;
-    }
-    return nullptr;
   }
 
   void check_object(const Schema& schema, const Json& value, const Json* old, const std::string& path) {
@@ -267,10 +283,7 @@ void check_unique(const Schema& schema, const Json& value, std::string_view fiel
       identity = items[i];
     } else {
       if (!items[i].is_object()) continue;
-      identity = Json::object();
-      for (const std::string& key : schema.list_map_keys) {
-        if (const Json* part = items[i].find(key)) identity.set(key, *part);
-      }
+      identity = identity_of(schema, items[i]);
     }
     // The printed form has sorted members, so that equal values are equal texts.
     if (!seen.insert(go_value(identity)).second) causes.push_back(duplicate(indexed(field, i), identity));
