@@ -1,5 +1,6 @@
 #include "controllers/builtin/nodes.h"
 
+#include <string_view>
 #include <utility>
 
 namespace varda::controllers {
@@ -43,6 +44,31 @@ Status set_condition(const Context& ctx, runtime::Writer& writer, const runtime:
   });
 }
 
+/// The API server taints every new node as not ready, and it is for this controller to say when that is over. Nothing is evicted:
+/// what runs on a node that is cut off goes on.
+Status set_taints(const Context& ctx, runtime::Writer& writer, const runtime::ObjectRef& node, Liveness::State state) {
+  static constexpr std::string_view kNotReady = "node.kubernetes.io/not-ready";
+  static constexpr std::string_view kUnreachable = "node.kubernetes.io/unreachable";
+  return writer.edit(ctx, node, runtime::Part::kWhole, [state](Json& live) {
+    const bool unreachable = state == Liveness::State::kDisconnected;
+    bool have = false;
+    Json wanted = Json::array();
+    for (const Json& taint : std::as_const(live).at("spec/taints").as_array()) {
+      const std::string& key = taint["key"].as_string();
+      const bool ours = taint["effect"].as_string() == "NoSchedule" && (key == kNotReady || key == kUnreachable);
+      have = have || (ours && key == kUnreachable);
+      if (!ours || (unreachable && key == kUnreachable)) wanted.push_back(taint);
+    }
+    if (unreachable && !have) wanted.push_back(Json::object({{"key", kUnreachable}, {"effect", "NoSchedule"}}));
+    if (wanted == std::as_const(live).at("spec/taints")) return;
+    if (!wanted.empty()) {
+      live.make("spec/taints") = std::move(wanted);
+    } else if (Json* spec = live.find("spec"); spec && spec->is_object()) {
+      spec->erase("taints");
+    }
+  });
+}
+
 }  // namespace
 
 Liveness judge(const NodeSessions::State& session, SteadyTime now, Duration grace) {
@@ -66,7 +92,9 @@ Result<runtime::Action> NodeReconciler::reconcile(const Context& ctx, const api:
     writer.event(node, connected ? runtime::EventType::kNormal : runtime::EventType::kWarning,
                  connected ? "NodeReady" : "NodeNotReady", wanted.message);
   }
-  TRY_VOID(set_condition(ctx, writer, runtime::ObjectRef::of(node), "Ready", wanted, meta::format_time(clock_.wall())));
+  const runtime::ObjectRef ref = runtime::ObjectRef::of(node);
+  TRY_VOID(set_condition(ctx, writer, ref, "Ready", wanted, meta::format_time(clock_.wall())));
+  TRY_VOID(set_taints(ctx, writer, ref, liveness.state));
   return runtime::Action::await_change();
 }
 
