@@ -63,6 +63,7 @@ def main():
     with m.Machine(work / 'data', nodes=['cloud=cloud', 'edge0=edge']) as varda:
         with Step('varda up: API server, operator and the nodes cloud and edge0 in one command') as s:
             s.say(varda.up())
+            m.wait_until('both nodes ready', lambda: varda.kubectl('get', 'nodes').count(' Ready') == 2, 20)
             s.say(varda.kubectl('get', 'nodes'))
             check(os.stat(varda.kubeconfig).st_mode & 0o77 == 0, 'kubeconfig is readable by others')
 

@@ -108,16 +108,25 @@ void end_other_nodes(const Settings& settings) {
   }
 }
 
+Result<std::unique_ptr<os::FileLock>> take_lock(const Context& ctx, const fs::path& data_dir) {
+  // One that was killed a moment ago may still be on its way out: the kernel gives its lock back when it is gone.
+  for (int attempt = 0;; ++attempt) {
+    auto lock = os::FileLock::acquire(data_dir / "up.lock");
+    if (lock.ok() || lock.error().code() != Code::kUnavailable) return lock;
+    const auto state = read_state(data_dir);
+    if (attempt >= 30 || (state && os::alive(state->process))) {
+      return Error(Code::kUnavailable, "varda up is already running with --data-dir " + data_dir.string() +
+                                           (state ? " (pid " + std::to_string(state->process.pid) + ", https://" + state->address + ")" : "") +
+                                           "; `varda down --data-dir " + data_dir.string() + "` ends it");
+    }
+    TRY_VOID(ctx.sleep_for(std::chrono::milliseconds(100)));
+  }
+}
+
 Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   auto& files = os::real_file_system();
   TRY_VOID(files.make_directories(settings.data_dir, 0700).context("--data-dir"));
-  auto lock = os::FileLock::acquire(settings.data_dir / "up.lock");
-  if (!lock.ok()) {
-    const auto state = read_state(settings.data_dir);
-    return Error(Code::kUnavailable, "varda up is already running with --data-dir " + settings.data_dir.string() +
-                                         (state ? " (pid " + std::to_string(state->process.pid) + ", https://" + state->address + ")" : "") +
-                                         "; `varda down --data-dir " + settings.data_dir.string() + "` ends it");
-  }
+  TRY(const std::unique_ptr<os::FileLock> lock, take_lock(ctx, settings.data_dir));
   for (const NodeSpec& node : settings.nodes) {
     TRY_VOID(files.make_directories(node_directory(settings.data_dir, node.name) / "data", 0700));
   }

@@ -1,0 +1,78 @@
+// agent: the edge agent, with or without a pod runner.
+#include <filesystem>
+#include <memory>
+
+#include "admin.h"
+#include "agent/agent.h"
+#include "command.h"
+#include "kube/config.h"
+#include "net/client.h"
+#include "node/process_driver.h"
+
+namespace varda::app {
+namespace {
+
+struct Flags {
+  std::string node, layer = "edge", runner = "none", data_dir, address, admin, on_stop = "leave";
+  std::vector<std::string> images, file_roots;
+  std::uint64_t capacity = 0;
+};
+
+Status run_agent(const Context& ctx, const Globals& globals, const Flags& flags) {
+  TRY_VOID(set_up_logs(globals, log::Level::kInfo));
+  TRY(const kube::Config config, kube::find_config(globals.kubeconfig, ""));
+  agent::Options options;
+  options.node_name = flags.node;
+  options.layer = flags.layer;
+  options.data_directory = std::filesystem::absolute(flags.data_dir).lexically_normal();
+  options.runner = flags.runner == "process" ? agent::Runner::kProcess : agent::Runner::kNone;
+  options.on_stop = flags.on_stop == "end" ? agent::OnStop::kEndContainers : agent::OnStop::kLeaveContainers;
+  options.node_address = flags.address;
+  options.artifact_capacity_bytes = flags.capacity;
+  for (const std::string& root : flags.file_roots) options.file_roots.emplace_back(root);
+  for (const std::string& text : flags.images) {
+    TRY(auto image, node::parse_image_flag(text).context("--image"));
+    options.images.insert(std::move(image));
+  }
+  const std::unique_ptr<kube::Client> api = kube::connect(config, {.field_manager = "varda-agent"});
+  net::ClientOptions download;
+  download.redirects_max = 10;
+  const std::unique_ptr<net::HttpClient> http = net::make_client(download);
+  TRY(const auto agent, agent::Agent::open(std::move(options), *api, *http));
+
+  const metrics::Registry registry;
+  const std::string listen = !flags.admin.empty() ? flags.admin : "unix:" + (std::filesystem::absolute(flags.data_dir) / "admin.sock").string();
+  auto admin = serve_admin(listen, registry, [] { return true; });
+  // Health is worth a port, not a node: a path too long for a socket must not keep the models from being served.
+  if (!admin.ok()) {
+    if (!flags.admin.empty()) return std::move(admin).error();
+    log::warn("no health port", {{"error", admin.error()}});
+  }
+  return agent->run(ctx);
+}
+
+}  // namespace
+
+void add_agent_commands(Program program) {
+  const auto flags = std::make_shared<Flags>();
+  Globals& globals = program.globals;
+  Run& chosen = program.chosen;
+  CLI::App* command = program.daemon("agent", "keep one node's models installed and served, also while it is cut off");
+  command->add_option("--node", flags->node, "name of this node")->required();
+  command->add_option("--layer", flags->layer, "cloud, edge or device")->check(CLI::IsMember({"cloud", "edge", "device"}));
+  command->add_option("--runner", flags->runner, "who runs the node's pods: none (a kubelet does) or process (this agent)")
+      ->check(CLI::IsMember({"none", "process"}));
+  command->add_option("--data-dir", flags->data_dir, "where everything of this node is kept")->required();
+  command->add_option("--kubeconfig", globals.kubeconfig, "the API server and this node's credentials");
+  command->add_option("--address", flags->address, "address of this node; default: one of 127.0.0.0/8, drawn once and kept");
+  command->add_option("--image", flags->images, "NAME=COMMAND: pods of this image run that command (runner process)");
+  command->add_option("--allow-files-below", flags->file_roots, "file URLs may read below this directory; default: none");
+  command->add_option("--artifact-bytes-max", flags->capacity, "disk for archives that are kept; 0: no limit of its own");
+  command->add_option("--on-stop", flags->on_stop, "leave the containers running for the next agent, or end them")->check(CLI::IsMember({"leave", "end"}));
+  command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics; default: DATA-DIR/admin.sock");
+  command->callback([&chosen, &globals, flags] {
+    chosen = [&globals, flags](const Context& ctx) { return run_agent(ctx, globals, *flags); };
+  });
+}
+
+}  // namespace varda::app
