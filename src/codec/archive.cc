@@ -163,8 +163,6 @@ class Writer final : public ArchiveWriter {
         break;
     }
     if (code == ARCHIVE_OK) code = archive_write_set_format_pax_restricted(a);
-    // Names are the bytes we are given, whatever the locale of the process; else libarchive would convert them by it.
-    if (code == ARCHIVE_OK) code = archive_write_set_format_option(a, "pax", "hdrcharset", "BINARY");
     if (code == ARCHIVE_OK) code = archive_write_set_bytes_in_last_block(a, 1);
     if (code == ARCHIVE_OK) code = archive_write_open(a, this, nullptr, &Writer::push, nullptr);
     return code == ARCHIVE_OK ? Status() : failure();
@@ -202,6 +200,7 @@ class Writer final : public ArchiveWriter {
       case EntryKind::kOther:
         break;
     }
+    // A warning: the name is no ASCII. No locale is ever set here, so it is written as the bytes it is, marked hdrcharset=BINARY.
     const int code = archive_write_header(archive_.get(), e);
     return code == ARCHIVE_OK || code == ARCHIVE_WARN ? Status() : failure();
   }

@@ -179,6 +179,13 @@ TEST(ArchiveReader, OtherBytesSayWhatTheyAre) {
   }
 }
 
+TEST(ArchiveWriter, PlainNamesNeedNoExtendedHeader) {
+  std::vector<Item> items = sample();
+  EXPECT_NE(pack(ArchiveFormat::kTar, items).find("PaxHeader"), std::string::npos);
+  items.resize(3);
+  EXPECT_EQ(pack(ArchiveFormat::kTar, items).find("PaxHeader"), std::string::npos);
+}
+
 TEST(ArchiveWriter, BytesMustMatchTheDeclaredSize) {
   auto writer = ArchiveWriter::create(ArchiveFormat::kTar, [](std::string_view) { return ok_status(); });
   ASSERT_TRUE(writer.ok());
