@@ -42,10 +42,21 @@ class NotingHost final : public Host {
   Host& host_;
 };
 
+std::string boot_id() {
+  const auto text = os::read_file(os::real_file_system(), "/proc/sys/kernel/random/boot_id");
+  return text.value_or("");
+}
+
+PodRunner::Options absolute(PodRunner::Options options) {
+  std::error_code error;
+  options.root = std::filesystem::absolute(options.root, error).lexically_normal();
+  return options;
+}
+
 class Runner final : public PodRunner {
  public:
   Runner(Options options, Driver& driver, Host& host, os::FileSystem& fs, const Clock& clock, Rng& rng, Prober* prober)
-      : options_(std::move(options)),
+      : options_(absolute(std::move(options))),
         driver_(driver),
         host_(host),
         own_prober_(prober == nullptr ? make_prober(driver) : nullptr),
@@ -56,6 +67,7 @@ class Runner final : public PodRunner {
                 .clock = clock,
                 .rng = rng,
                 .prober = prober == nullptr ? *own_prober_ : *prober,
+                .boot = boot_id(),
                 .deliver = [this](ProbeResult result) { deliver(std::move(result)); },
                 .addresses_in_use = [this] { return addresses(); }} {}
 

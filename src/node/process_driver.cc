@@ -101,7 +101,7 @@ class ProcessDriver final : public Driver {
   std::vector<FoundContainer> find() override {
     std::vector<FoundContainer> found;
     std::set<ContainerName> seen;
-    for (const MarkedProcess& process : internal::find_marked(runner())) {
+    for (const MarkedProcess& process : internal::find_marked(options_.root)) {
       // The oldest leader of a group is the container; its children carry the same marks.
       if (process.exec || !process.leads_group || !seen.insert(process.name).second) continue;
       found.push_back({.name = process.name, .id = id_text(process.id)});
@@ -120,7 +120,7 @@ class ProcessDriver final : public Driver {
   }
 
  private:
-  std::string runner() const { return options_.root.string(); }
+  std::string runner() const { return internal::runner_mark(options_.root); }
 
   // A process of a former life is watched from the first time somebody asks for it.
   void watch(const os::ProcessId& id) {
@@ -131,7 +131,7 @@ class ProcessDriver final : public Driver {
 
   // Children that left the group still carry the marks.
   void sweep(const ContainerName& name, int signal) {
-    for (const MarkedProcess& process : internal::find_marked(runner())) {
+    for (const MarkedProcess& process : internal::find_marked(options_.root)) {
       if (process.name == name) (void)os::signal_process(process.id, signal, false);
     }
   }

@@ -10,6 +10,8 @@
 #include <thread>
 
 #include "codec/yaml.h"
+#include "net/server.h"
+#include "node/end_containers.h"
 #include "node/internal/marked.h"
 #include "node/log_stream.h"
 #include "node/testing/fakes.h"
@@ -44,7 +46,7 @@ class Processes : public ::testing::Test {
       for (int i = 0; i < 2000 && !runner_->idle(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     stop_runner();
-    EXPECT_THAT(internal::find_marked(root_.string()), IsEmpty());
+    EXPECT_THAT(internal::find_marked(root_), IsEmpty());
     std::filesystem::remove_all(root_);
   }
   static ProcessDriverOptions driver_options(const std::filesystem::path& root) {
@@ -65,7 +67,7 @@ class Processes : public ::testing::Test {
   static Json pod(const std::string& name, const std::string& script, const std::string& more = "") {
     Json object =
         codec::parse_yaml("{metadata: {name: " + name + ", namespace: default, uid: uid-" + name +
-                          "}, spec: {terminationGracePeriodSeconds: 2, containers: [{name: c, image: 'example.org/sh:1' " + more +
+                          "}, spec: {terminationGracePeriodSeconds: 1, containers: [{name: c, image: 'example.org/sh:1' " + more +
                           "}]}}")
             .value();
     object["spec"]["containers"].array_items().at(0).set("args", Json::array({"-c", script}));
@@ -124,7 +126,7 @@ TEST_F(Processes, KilledContainerComesBackAndItsChildrenAreGone) {
   ASSERT_TRUE(host_.wait_for(
       "web", [&](const Json& s) { return s.at("containerStatuses/0/restartCount").as_integer() == 1 && is_ready(s); }));
   EXPECT_EQ(host_.status("web").at("containerStatuses/0/lastState/terminated/exitCode"), Json(137));
-  for (const auto& process : internal::find_marked(root_.string())) EXPECT_EQ(process.name.attempt, 1);
+  for (const auto& process : internal::find_marked(root_)) EXPECT_EQ(process.name.attempt, 1);
   EXPECT_THAT(log("web", {.run = LogOptions::Run::kPrevious}), HasSubstr("up"));
 }
 
@@ -164,7 +166,7 @@ TEST_F(Processes, RunnerThatStopsLeavesContainersAndTheNextAdoptsThem) {
   ASSERT_TRUE(host_.wait_for("web", is_ready));
   const Json before = host_.status("web");
   stop_runner();
-  EXPECT_THAT(internal::find_marked(root_.string()), SizeIs(::testing::Ge(1u)));
+  EXPECT_THAT(internal::find_marked(root_), SizeIs(::testing::Ge(1u)));
   start_runner();
   ASSERT_TRUE(host_.wait_for("web", is_ready));
   EXPECT_EQ(host_.status("web"), before);
@@ -211,7 +213,7 @@ TEST_F(Processes, RunnerKilledAtAnyMomentNeitherDoublesNorLeaks) {
     int status = 0;
     ASSERT_EQ(::waitpid(pid, &status, 0), pid);
     std::map<std::string, int> leaders;
-    for (const auto& process : internal::find_marked(root_.string())) leaders[process.name.pod_uid] += process.leads_group ? 1 : 0;
+    for (const auto& process : internal::find_marked(root_)) leaders[process.name.pod_uid] += process.leads_group ? 1 : 0;
     for (const auto& [uid, count] : leaders) EXPECT_LE(count, 1) << uid << " in round " << round;
   }
   start_runner();
@@ -243,6 +245,52 @@ TEST_F(Processes, LogFollowsUntilTheContainerEnds) {
     while (!ready) woken.wait(mutex);
   }
   EXPECT_EQ(text, "line 0\nline 1\nline 2\nline 3\nline 4\n");
+}
+
+TEST_F(Processes, ContainersAreEndedWithoutARunner) {
+  runner_->set_desired({pod("web", "setsid sleep 1000 & trap '' TERM; echo up; while :; do sleep 0.05; done")});
+  ASSERT_TRUE(wrote("web", "up"));
+  stop_runner();
+  EXPECT_GE(end_containers(root_ / "." / "", std::chrono::milliseconds(50)), 2u);
+  EXPECT_THAT(internal::find_marked(root_), IsEmpty());
+  EXPECT_EQ(end_containers(root_, std::chrono::milliseconds(50)), 0u);
+  start_runner();
+  EXPECT_TRUE(host_.wait_for(
+      "web", [](const Json& s) { return s.at("containerStatuses/0/restartCount").as_integer() == 1 && is_ready(s); }));
+}
+
+TEST(Probes, HttpSucceedsBelow400AndSaysTheStatusAbove) {
+  const auto driver = make_process_driver({});
+  const auto prober = make_prober(*driver);
+  auto server = net::Server::create({}, net::inline_handler([](const net::Request& request) {
+                                      net::Response response;
+                                      response.status = request.path() == "/ok" ? 200 : request.path() == "/moved" ? 302 : 503;
+                                      return response;
+                                    }))
+                    .value();
+  const auto probe = [&](const std::string& path, int port) {
+    Mutex mutex;
+    CondVar changed;
+    std::optional<std::string> answer;
+    Probe wanted;
+    wanted.host = "127.0.0.1";
+    wanted.port = port;
+    wanted.path = path;
+    wanted.timeout = std::chrono::seconds(10);
+    prober->start(wanted, [&](const Status& status) {
+      MutexLock lock(mutex);
+      answer = status.ok() ? "ok" : status.error().message();
+      changed.notify_all();
+    });
+    MutexLock lock(mutex);
+    while (!answer) changed.wait(mutex);
+    return *answer;
+  };
+  EXPECT_EQ(probe("/ok", server->port()), "ok");
+  EXPECT_EQ(probe("/moved", server->port()), "ok");
+  EXPECT_EQ(probe("/bad", server->port()), "HTTP probe failed with statuscode: 503");
+  server->stop(std::chrono::seconds(5));
+  EXPECT_NE(probe("/ok", server->port()), "ok");
 }
 
 TEST(Logs, TailLimitAndRotation) {

@@ -40,7 +40,16 @@ std::optional<std::string> value_of(const std::string& environ_text, std::string
 
 }  // namespace
 
-std::vector<MarkedProcess> find_marked(const std::string& runner) {
+std::string runner_mark(const os::Path& root) {
+  std::error_code error;
+  const os::Path absolute = std::filesystem::absolute(root, error);
+  os::Path canonical = std::filesystem::weakly_canonical(absolute, error).lexically_normal();
+  if (!canonical.has_filename()) canonical = canonical.parent_path();
+  return error ? absolute.string() : canonical.string();
+}
+
+std::vector<MarkedProcess> find_marked(const os::Path& root) {
+  const std::string runner = runner_mark(root);
   std::vector<MarkedProcess> found;
   std::error_code error;
   for (std::filesystem::directory_iterator it("/proc", error), end; !error && it != end; it.increment(error)) {

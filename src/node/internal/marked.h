@@ -23,7 +23,10 @@ struct MarkedProcess {
   bool exec = false;
 };
 
-/// All of one runner, oldest first.
-std::vector<MarkedProcess> find_marked(const std::string& runner);
+/// How a runner with that root is named in the marks: the same for every way to write the path.
+std::string runner_mark(const os::Path& root);
+
+/// All of the runner with that root, oldest first.
+std::vector<MarkedProcess> find_marked(const os::Path& root);
 
 }  // namespace varda::node::internal

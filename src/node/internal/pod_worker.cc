@@ -76,9 +76,12 @@ void PodWorker::bind_specs() {
 
 void PodWorker::adopt(const std::vector<FoundContainer>& running) {
   const SteadyTime now = shared_.clock.now();
+  const bool rebooted = record_.boot != shared_.boot;
   for (std::size_t i = 0; i < live_.size(); ++i) {
     ContainerRecord& c = container(i);
     if (c.state != State::kRunning && c.state != State::kStarting) continue;
+    // A pid and a start time may by chance be those of another process of this boot.
+    if (rebooted) c.id.clear();
     const ContainerName name = run_name(c);
     const auto found = std::find_if(running.begin(), running.end(), [&](const FoundContainer& f) { return f.name == name; });
     if (found != running.end()) {
@@ -237,6 +240,7 @@ void PodWorker::start(std::size_t i) {
   const ContainerRecord before = c;
   if (c.state == State::kTerminated) c.last = c.ended;
   c.state = State::kStarting;
+  record_.boot = shared_.boot;
   ++c.attempt;
   c.reason.clear();
   c.message.clear();

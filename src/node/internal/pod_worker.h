@@ -32,6 +32,7 @@ struct Shared {
   const Clock& clock;
   Rng& rng;
   Prober& prober;
+  std::string boot;                                         // of this machine's run, from the kernel
   std::function<void(ProbeResult)> deliver;                 // thread-safe
   std::function<std::set<std::string>()> addresses_in_use;  // of the other pods
 };

@@ -96,6 +96,7 @@ Result<PodRecord> PodRecord::from_json(const Json& json) {
   record.pod = json["pod"];
   record.ip = json["ip"].as_string();
   record.start_time = json["startTime"].as_string();
+  record.boot = json["boot"].as_string();
   record.init = containers(json["init"]);
   record.main = containers(json["main"]);
   record.status = json["status"];
@@ -111,6 +112,7 @@ Json PodRecord::to_json() const {
   return Json::object({{"pod", pod},
                        {"ip", ip},
                        {"startTime", start_time},
+                       {"boot", boot},
                        {"init", internal::to_json(init)},
                        {"main", internal::to_json(main)},
                        {"status", status}});

@@ -44,6 +44,7 @@ struct PodRecord {
   Json pod;  // as last desired
   std::string ip;
   std::string start_time;
+  std::string boot;  // of the machine when its containers were started: after a reboot all have ended, whatever their ids say
   std::vector<ContainerRecord> init, main;
   Json status;  // as last told
 
