@@ -141,8 +141,11 @@ def main():
                         any(c['type'] == 'Ready' and c['status'] == 'True' for c in p['status'].get('conditions', []))]
             m.wait_until('two ready pods', lambda: len(ready_pods()) == 2)
             s.say(varda.kubectl('get', 'deployments,services,pods,inferencemodels'))
+            c = m.Client(cloud_url, 'digits-cloud', images)
+            c.prepare()
             for _ in range(20):
-                answered(cloud_url, 'digits-cloud', images)
+                check(c.one(), 'no answer: %s' % c.samples[-1:])
+                c.close()
             pods = ready_pods()
             counts = [requests_answered(p) for p in pods]
             s.say('20 connections through %s: pods answered %s' % (cloud_url, ' and '.join(str(int(c)) for c in counts)))

@@ -223,6 +223,12 @@ class Client:
         self.bodies = [json.dumps({'inputs': [{'name': first['name'], 'shape': shape, 'datatype': first['datatype'],
                                                'data': [float(v) for v in image]}]}) for image in self.images]
 
+    def close(self):
+        """The next request takes a new connection."""
+        if self.connection:
+            self.connection.close()
+        self.connection = None
+
     def one(self):
         """One request; True if it was answered 200."""
         begin, error, version = time.monotonic(), None, None
@@ -238,13 +244,10 @@ class Client:
             else:
                 version = json.loads(body).get('model_version')
             if r.will_close:
-                self.connection.close()
-                self.connection = None
+                self.close()
         except (OSError, http.client.HTTPException, ValueError) as e:
             error = repr(e)
-            if self.connection:
-                self.connection.close()
-            self.connection = None
+            self.close()
         self.at += 1
         self.samples.append((begin, time.monotonic() - begin, error, version))
         return error is None
