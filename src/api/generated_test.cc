@@ -48,11 +48,13 @@ TEST(Generated, FilesInTheTreeAreThoseOfTheKinds) {
   }
 }
 
-TEST(Generated, NothingElseLiesInTheGeneratedFolders) {
+TEST(Generated, NoFileIsLeftOfAKindThatIsGone) {
   const auto files = generated();
   for (const char* folder : {"deploy/crds", "docs/reference"}) {
     for (const auto& entry : fs::directory_iterator(fs::path(VARDA_SOURCE_DIR) / folder)) {
-      EXPECT_TRUE(files.contains(entry.path())) << entry.path() << " belongs to no kind";
+      const bool ours =
+          read(entry.path()).find("Generated from src/api") != std::string::npos;  // pages of other rooms lie there too
+      EXPECT_TRUE(!ours || files.contains(entry.path())) << entry.path() << " belongs to no kind";
     }
   }
 }

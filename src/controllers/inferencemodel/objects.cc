@@ -63,6 +63,9 @@ Json readiness_probe(const InferenceModel& model, const ServerEntry* server) {
   return probe;
 }
 
+// So that a condition can tell why a container ended.
+void tell_why_it_ends(api::Container& container) { container.unknown.set("terminationMessagePolicy", "FallbackToLogsOnError"); }
+
 api::Container server_container(const InferenceModel& model, const ServerEntry* server) {
   api::Container container;
   container.name = "server";
@@ -73,6 +76,7 @@ api::Container server_container(const InferenceModel& model, const ServerEntry* 
     return container;
   }
   container.image = server->image;
+  tell_why_it_ends(container);
   container.command = fill(server->command, model);
   container.args = fill(server->args, model);
   container.env.push_back(
@@ -158,7 +162,16 @@ Json make_deployment(const InferenceModel& model, const ServerEntry* server, con
     api::Container fetch;
     fetch.name = "fetch";
     fetch.image = options.fetch_image;
-    fetch.args = {"fetch", "--url", entry->download_url, "--sha256", entry->sha256sum, "--to", directory + "/" + version};
+    tell_why_it_ends(fetch);
+    fetch.args = {"fetch",
+                  "--url",
+                  entry->download_url,
+                  "--sha256",
+                  entry->sha256sum,
+                  "--to",
+                  directory + "/" + version,
+                  "--framework",
+                  model.spec.framework_type};
     const std::string volume = parent(directory);
     fetch.volume_mounts.push_back(mount(volume, false));
     pods.spec.init_containers.push_back(std::move(fetch));

@@ -47,6 +47,12 @@ std::string http_url(const std::string& host, std::int64_t port) {
 constexpr std::string_view kFetchReasons[] = {"DigestMismatch", "DownloadFailed", "UnsafeArchive",
                                               "BadLayout",      "DiskFull",       "SourceForbidden"};
 
+std::string last_line(std::string_view text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
+  const std::size_t start = text.rfind('\n');
+  return std::string(start == std::string_view::npos ? text : text.substr(start + 1));
+}
+
 std::optional<Problem> container_problem(const api::ContainerStatus& container, bool fetch) {
   const Json* state = nullptr;
   const std::string waiting = container.state.at("waiting/reason").as_string();
@@ -56,16 +62,26 @@ std::optional<Problem> container_problem(const api::ContainerStatus& container, 
     state = &container.last_state.at("terminated");
   }
   const Json& ended = container.state["terminated"];
-  if (ended.is_object() && ended["exitCode"].as_integer() != 0) state = &ended;
-  if (state == nullptr) return {};
-  const std::string text = (*state)["message"].as_string();
-  std::string reason = fetch ? "FetchFailed" : "ContainerFailed";
-  for (const std::string_view known : kFetchReasons) {
-    if (fetch && text.find(known) != std::string::npos) reason = std::string(known);
+  if (ended.is_object()) {
+    state = &ended;
+  } else if (fetch) {
+    state = &container.last_state["terminated"];  // While it is tried again, the last failure still stands.
+  }
+  if (state == nullptr || (*state)["exitCode"].as_integer() == 0) return {};
+  const std::string& text = (*state)["message"].as_string();
+  if (fetch) {
+    // The end of a log: only the line of the failure counts, and of it nothing that differs from one attempt to the next.
+    for (const std::string_view known : kFetchReasons) {
+      const std::size_t at = text.rfind(std::string(known) + ": ");
+      if (at == std::string::npos) continue;
+      const std::size_t start = at + known.size() + 2;
+      return Problem{std::string(known), text.substr(start, text.find('\n', start) - start)};
+    }
   }
   const std::string how =
       "container " + container.name + " ended with exit code " + std::to_string((*state)["exitCode"].as_integer());
-  return Problem{reason, text.empty() ? how : how + ": " + text};
+  const std::string last = last_line(text);
+  return Problem{fetch ? "FetchFailed" : "ContainerFailed", last.empty() ? how : how + ": " + last};
 }
 
 // Why a pod is not ready, where somebody said so.
