@@ -4,6 +4,7 @@
 #include <latch>
 #include <thread>
 
+#include "artifact/internal/source.h"
 #include "artifact/model_tree.h"
 #include "artifact/testing/archives.h"
 #include "artifact/testing/origin.h"
@@ -196,6 +197,18 @@ TEST_F(StoreTest, StopRequestEndsASilentDownload) {
   const auto outcome = open()->ensure(Context(stop.get_token()), request(archive));
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.failure().reason, Reason::kCancelled);
+}
+
+TEST_F(StoreTest, SilentPeerIsGivenUp) {
+  origin.put(kUrl, Origin::File{.bytes = archive, .silent = true});
+  ASSERT_TRUE(fs.make_directories("/s", 0755).ok());
+  auto source = open_source(kForever, fs, origin,
+                            {.request = request(archive), .spool = "/s/a.part", .stall = std::chrono::milliseconds(30)});
+  ASSERT_TRUE(source.ok());
+  const auto bytes = source.value()->next();
+  ASSERT_FALSE(bytes.ok());
+  EXPECT_EQ(bytes.failure().reason, Reason::kDownloadFailed);
+  EXPECT_NE(bytes.failure().error.message().find("sent nothing"), std::string::npos) << bytes.failure().error;
 }
 
 TEST_F(StoreTest, SchemesAndPathsThatAreNotAllowedAreForbidden) {
