@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "apiserver/internal/protobuf.h"
 #include "codec/yaml.h"
 
 namespace varda::apiserver {
@@ -145,6 +146,15 @@ Outcome<Result<Json>> read_tree(const net::Request& request, const BodyOptions& 
     return codec::parse_json(request.body, {.depth_max = options.depth_max, .duplicates = options.duplicates});
   }
   if (type == "application/yaml") return codec::parse_yaml(request.body, {.depth_max = options.depth_max});
+  if (type == kProtobufType) {
+    auto object = parse_kubernetes_protobuf(request.body);
+    if (!object.ok() && object.error().code() == Code::kUnsupported) {
+      ApiStatus status = unsupported_media_type("application/json, application/yaml");
+      status.message += ": " + object.error().message();
+      return status;
+    }
+    return object;
+  }
   return unsupported_media_type("application/json, application/yaml, application/vnd.kubernetes.protobuf");
 }
 

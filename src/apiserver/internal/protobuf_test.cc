@@ -1,0 +1,56 @@
+#include "apiserver/internal/protobuf.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace varda::apiserver {
+namespace {
+
+std::string field(int number, std::string_view bytes) {
+  std::string out(1, static_cast<char>(number << 3 | 2));
+  out += static_cast<char>(bytes.size());
+  return out.append(bytes);
+}
+
+std::string number(int field_number, int value) { return {static_cast<char>(field_number << 3), static_cast<char>(value)}; }
+
+std::string envelope(std::string_view api_version, std::string_view kind, std::string_view raw) {
+  return std::string("k8s\0", 4) + field(1, field(1, api_version) + field(2, kind)) + field(2, raw);
+}
+
+TEST(ProtobufBody, BecomesTheJsonFormOfTheObject) {
+  const std::string metadata =
+      field(1, "a") + field(2, "") + number(7, 0) + field(8, "") + field(11, field(1, "app") + field(2, "x"));
+  const std::string raw = field(1, metadata) + field(2, field(1, "k") + field(2, "v")) + field(3, field(1, "b") + field(2, "hi"));
+  const auto object = parse_kubernetes_protobuf(envelope("v1", "ConfigMap", raw));
+  ASSERT_TRUE(object.ok()) << object.error();
+  EXPECT_EQ(*object, codec::parse_json(R"({"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","labels":{"app":"x"}},
+    "data":{"k":"v"},"binaryData":{"b":"aGk="}})")
+                         .value());
+}
+
+TEST(ProtobufBody, ZeroBehindAPointerIsAValue) {
+  const std::string spec = number(1, 0) + number(5, 0);  // replicas is a pointer, minReadySeconds is none
+  const auto object = parse_kubernetes_protobuf(envelope("apps/v1", "Deployment", field(2, spec)));
+  ASSERT_TRUE(object.ok()) << object.error();
+  EXPECT_EQ(codec::write_json((*object)["spec"]), R"({"replicas":0})");
+}
+
+TEST(ProtobufBody, UnknownFieldsAreRefusedAndNeverDropped) {
+  const auto object = parse_kubernetes_protobuf(envelope("v1", "ConfigMap", field(9, "x")));
+  ASSERT_FALSE(object.ok());
+  EXPECT_EQ(object.error().code(), Code::kUnsupported);
+  EXPECT_THAT(object.error().message(), testing::HasSubstr("field 9 of ConfigMap"));
+}
+
+TEST(ProtobufBody, BrokenBytesAreRefused) {
+  const std::string whole = envelope("v1", "ConfigMap", field(1, field(1, "abc")));
+  EXPECT_TRUE(parse_kubernetes_protobuf(whole).ok());
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    const auto object = parse_kubernetes_protobuf(std::string_view(whole).substr(0, size));
+    if (object.ok()) ADD_FAILURE() << "cut to " << size << " bytes";
+  }
+}
+
+}  // namespace
+}  // namespace varda::apiserver
