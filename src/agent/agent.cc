@@ -151,7 +151,8 @@ class EdgeAgent final : public Agent {
               [&keeper](const api::EdgeNode& node) { keeper->set_desired(node); });
     ModelKeeper models({.install_threads = options_.install_threads,
                         .retry = {.first = options_.retry_first},
-                        .serving = {.busy = options_.poll_busy, .steady = options_.poll_steady}},
+                        .serving = {.busy = options_.poll_busy, .steady = options_.poll_steady},
+                        .metrics = options_.metrics},
                        *store_, *tree_, fs_, http_, *journal_, rng_, [this, &link](api::EdgeNodeStatus status) {
                          status.agent_version = VARDA_VERSION;
                          status.model_root = tree_->root().string();

@@ -15,6 +15,7 @@
 
 #include "artifact/limits.h"
 #include "base/context.h"
+#include "base/metrics.h"
 #include "base/rng.h"
 #include "kube/client.h"
 #include "net/http.h"
@@ -49,6 +50,8 @@ struct Options {
   std::chrono::milliseconds poll_busy{300};     // of model servers that do not serve what they should yet
   std::chrono::milliseconds poll_steady{2000};
   std::chrono::milliseconds link_backoff_max{5000};  // between attempts to reach the API server
+  metrics::Registry* metrics =
+      nullptr;  // varda_agent_installs_total, varda_agent_artifact_bytes, varda_agent_models; outlives the agent
 };
 
 /// Owns its data directory: one agent at a time.

@@ -108,6 +108,7 @@ class AgentTest : public ::testing::Test {
     options.poll_busy = std::chrono::milliseconds(20);
     options.poll_steady = std::chrono::milliseconds(50);
     options.link_backoff_max = std::chrono::milliseconds(200);
+    options.metrics = &registry;
     auto opened = Agent::open(std::move(options), *client, *http);
     ASSERT_TRUE(opened.ok()) << opened.error();
     agent = std::move(*opened);
@@ -172,6 +173,7 @@ class AgentTest : public ::testing::Test {
   std::unique_ptr<net::HttpClient> transport;
   std::unique_ptr<kube::Client> client;
   std::unique_ptr<net::HttpClient> http;
+  metrics::Registry registry;
   FileServer files;
   std::int64_t generation = 0;
   std::unique_ptr<Agent> agent;
@@ -205,6 +207,7 @@ TEST_F(AgentTest, InstallsExposesAndSwitchesTheTarget) {
   EXPECT_EQ(text(data / "models/default/digits/target"), "4\n");
   EXPECT_EQ(text(data / "models/default/digits/4/model.onnx"), "four");
   EXPECT_EQ(text(data / "models/default/digits/3/model.onnx"), "three") << "the way back stays";
+  EXPECT_NE(registry.text().find("varda_agent_installs_total{result=\"Installed\"} 2"), std::string::npos) << registry.text();
 }
 
 TEST_F(AgentTest, WrongDigestKeepsTheOldTargetAndGoingBackClearsIt) {

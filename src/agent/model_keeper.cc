@@ -141,6 +141,11 @@ void ModelKeeper::install_loop(const Context& ctx) {
     } else if (outcome.failure().reason != artifact::Reason::kCancelled) {
       log::warn("artifact not installed", {{"reason", to_string(outcome.failure().reason)}, {"error", outcome.failure().error}});
     }
+    if (options_.metrics != nullptr)
+      options_.metrics
+          ->counter("varda_agent_installs_total", "Attempts to install an artifact, by result.",
+                    {{"result", outcome.ok() ? "Installed" : std::string(to_string(outcome.failure().reason))}})
+          .add();
     const MutexLock lock(mutex_);
     running_.erase(*job);
     schedule_.finished(*job, outcome, system_clock().now(), rng_.unit());
@@ -296,6 +301,12 @@ void ModelKeeper::step() {
 }
 
 void ModelKeeper::publish() {
+  if (options_.metrics != nullptr) {
+    options_.metrics->gauge("varda_agent_artifact_bytes", "Bytes of all installed artifacts.")
+        .set(static_cast<double>(store_.bytes()));
+    options_.metrics->gauge("varda_agent_models", "Models of the work list.")
+        .set(spec_ ? static_cast<double>(spec_->models.size()) : 0);
+  }
   api::EdgeNodeStatus status;
   status.observed_generation = generation_;
   status.disk = disk_;

@@ -18,6 +18,7 @@
 #include "agent/serving_poller.h"
 #include "artifact/model_tree.h"
 #include "artifact/store.h"
+#include "base/metrics.h"
 #include "base/mutex.h"
 #include "base/rng.h"
 
@@ -30,6 +31,7 @@ class ModelKeeper {
     RetryPolicy retry;
     ServingPoller::Options serving;
     std::chrono::seconds disk_period{60};
+    metrics::Registry* metrics = nullptr;
   };
   /// Called on run()'s thread with the parts of the status that are about models and disk, when they change.
   using Report = std::function<void(const api::EdgeNodeStatus&)>;
