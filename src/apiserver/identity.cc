@@ -48,13 +48,18 @@ class TokenAuthenticator : public Authenticator {
 
 bool reads(std::string_view verb) { return verb == "get" || verb == "list" || verb == "watch"; }
 
+bool is_discovery(std::string_view path) {
+  for (const std::string_view root : {"/api", "/apis", "/openapi", "/version", "/healthz", "/livez", "/readyz"}) {
+    if (path == root || (path.starts_with(root) && path[root.size()] == '/')) return true;
+  }
+  return false;
+}
+
 class NodeAuthorizer : public Authorizer {
  public:
   bool allows(const Identity& who, const Attributes& what, const Objects& objects) const override {
     if (who.in("system:masters")) return true;
-    if (!what.is_resource) {
-      return what.verb == "get" || what.verb == "head";
-    }
+    if (!what.is_resource) return (what.verb == "get" || what.verb == "head") && is_discovery(what.path);
     const auto node = who.node();
     if (!node) return false;
     return allows_node(*node, what, objects);

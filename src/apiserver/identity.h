@@ -68,8 +68,8 @@ class Authorizer {
 /// Events; everybody discovery.
 std::unique_ptr<Authorizer> node_authorizer();
 
-/// Told when an identity's first watch opens and its last one closes. Called on the server's threads, with no lock held and in
-/// order for one identity; must not block and must not call the server.
+/// Told when an identity's first watch opens and its last one closes. Called on the server's threads, one call at a time and in
+/// the order of the openings and closings; must not block and must not call the server.
 class SessionObserver {
  public:
   virtual ~SessionObserver() = default;

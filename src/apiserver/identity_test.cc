@@ -95,6 +95,7 @@ TEST_F(NodeRules, NodeWritesEventsAndNothingElse) {
   EXPECT_EQ(ask("POST", "/api/v1/namespaces/default/events", event), 201);
   EXPECT_EQ(ask("POST", "/api/v1/namespaces/default/configmaps", R"({"metadata":{"name":"c"}})"), 403);
   EXPECT_EQ(ask("DELETE", "/api/v1/namespaces/default"), 403);
+  EXPECT_EQ(ask("GET", "/metrics"), 403);
   EXPECT_EQ(ask("GET", "/apis"), 200) << "discovery is for everybody who is known";
 }
 

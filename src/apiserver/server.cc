@@ -21,6 +21,10 @@ class EmbeddedServer : public Server {
   }
 
   Status open() {
+    if (metrics::Registry* metrics = core_.options.metrics; metrics != nullptr) {
+      metrics->gauge_from("apiserver_longrunning_requests", "Open watches.", {{"verb", "WATCH"}},
+                          [this] { return static_cast<double>(core_.sessions.count()); });
+    }
     TRY_VOID(core_.registry.refresh());
     const KindPtr kind = core_.registry.kinds()->find("", "namespaces");
     for (const char* name : {"default", "kube-system", "kube-public", "kube-node-lease"}) {

@@ -46,6 +46,8 @@ struct Limits {
   std::size_t watch_batch_events = 256;      // read from the store at once
   std::chrono::seconds watch_timeout{2700};  // of watches that name none
   std::chrono::seconds bookmark_period{60};
+  std::chrono::seconds event_ttl{3600};  // Event objects older than this go
+  std::size_t events_max = 5000;         // and the oldest ones beyond this number
   std::size_t handler_threads = 8;       // of pool_handler()
   std::size_t handler_queue_max = 1024;  // 429 beyond
 };

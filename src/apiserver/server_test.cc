@@ -336,6 +336,36 @@ TEST(ApiServer, EveryNamespaceGetsItsServiceAccount) {
   EXPECT_EQ(api.get("/api/v1/namespaces/default/serviceaccounts/default").status, 200);
 }
 
+TEST(ApiServer, OldEventsGo) {
+  InMemoryApiServer::Options options;
+  options.server.limits.events_max = 10;
+  InMemoryApiServer api(std::move(options));
+  const auto tell = [&](const std::string& name, const std::string& when) {
+    const std::string text = R"({"metadata":{"name":")" + name +
+                             R"("},"involvedObject":{"kind":"Pod","namespace":"default","name":"p"},
+      "reason":"R","message":"m","type":"Normal","lastTimestamp":")" +
+                             when + R"("})";
+    EXPECT_EQ(api.post("/api/v1/namespaces/default/events", codec::parse_json(text).value()).status, 201);
+  };
+  tell("old", "2001-01-01T00:00:00Z");
+  tell("new", meta::format_time(system_clock().wall()));
+  for (int i = 0; i < 600; ++i) tell("n" + std::to_string(i), meta::format_time(system_clock().wall()));
+  api.settle();
+  EXPECT_EQ(api.get("/api/v1/namespaces/default/events/old").status, 404);
+  EXPECT_LE(api.get("/api/v1/namespaces/default/events").body["items"].size(), 600u);
+}
+
+TEST(ApiServer, CountsItsRequests) {
+  metrics::Registry metrics;
+  InMemoryApiServer::Options options;
+  options.server.metrics = &metrics;
+  InMemoryApiServer api(std::move(options));
+  api.get("/api/v1/namespaces/default/pods/nope");
+  api.call("FROB", "/x");
+  EXPECT_THAT(api.get("/metrics").text, HasSubstr(R"(apiserver_request_total{verb="GET",code="404"} 1)"));
+  EXPECT_THAT(api.get("/metrics").text, testing::Not(HasSubstr("FROB")));
+}
+
 TEST(ApiServer, CustomResourceGetsDefaultsAndKeepsStatusApart) {
   InMemoryApiServer api;
   api.install_crds(kCrd);

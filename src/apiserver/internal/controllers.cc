@@ -13,9 +13,13 @@ namespace {
 constexpr std::string_view kEverything = "/registry/";
 constexpr std::string_view kNamespaces = "/registry/core/namespaces/";
 constexpr std::string_view kServiceAccounts = "/registry/core/serviceaccounts/";
+constexpr std::string_view kEvents = "/registry/core/events/";
 const std::string kCrds = "/registry/" + std::string(kCrdGroup) + "/" + std::string(kCrdPlural) + "/";
 // After a failed attempt: other writers are at the object, or the store is closing.
 constexpr auto kRetry = std::chrono::milliseconds(200);
+constexpr auto kSweepPeriod = std::chrono::seconds(60);
+// Events removed in one transaction.
+constexpr std::size_t kSweepBatch = 500;
 
 bool ignorable(const ApiStatus& status) { return status.code == 404; }
 
@@ -50,8 +54,42 @@ void Controllers::add(Task task, const std::string& key) {
   if (queued_.insert(work).second) queue_.push_back(std::move(work));
 }
 
+void Controllers::note_event(const std::string& key, const Json& object) {
+  WallTime when = core_.clock.wall();
+  for (const char* path : {"lastTimestamp", "eventTime", "metadata/creationTimestamp"}) {
+    const Json& text = object.at(path);
+    if (!text.is_string()) continue;
+    if (auto parsed = meta::parse_time(text.as_string()); parsed.ok()) when = *parsed;
+    break;
+  }
+  events_[key] = when;
+  if (events_.size() > core_.options.limits.events_max + kSweepBatch) next_sweep_ = {};
+}
+
+void Controllers::sweep_events(SteadyTime now) {
+  if (now < next_sweep_ || events_.empty()) return;
+  next_sweep_ = now + kSweepPeriod;
+  const WallTime oldest = core_.clock.wall() - core_.options.limits.event_ttl;
+  std::vector<std::pair<WallTime, std::string>> by_age;
+  for (const auto& [key, when] : events_) by_age.emplace_back(when, key);
+  std::sort(by_age.begin(), by_age.end());
+  const std::size_t most = core_.options.limits.events_max;
+  const std::size_t surplus = by_age.size() > most ? by_age.size() - most : 0;
+  std::vector<store::Op> ops;
+  for (std::size_t i = 0; i < by_age.size() && ops.size() < kSweepBatch; ++i) {
+    if (i >= surplus && by_age[i].first >= oldest) break;
+    ops.emplace_back(store::Delete{.key = by_age[i].second, .expected = std::nullopt});
+  }
+  if (ops.empty()) return;
+  if (ops.size() == kSweepBatch) next_sweep_ = {};
+  for (const store::Op& op : ops) events_.erase(std::get<store::Delete>(op).key);
+  if (auto swept = core_.store.commit(std::move(ops)); !swept.ok())
+    log::warn("cannot remove old events", {{"error", swept.error()}});
+}
+
 void Controllers::note(const std::string& key, const Json& object) {
   forget(key);
+  if (key.starts_with(kEvents)) note_event(key, object);
   Node node;
   node.key = key;
   node.uid = uid_of(object);
@@ -88,6 +126,7 @@ void Controllers::note(const std::string& key, const Json& object) {
 }
 
 void Controllers::forget(const std::string& key) {
+  if (key.starts_with(kEvents)) events_.erase(key);
   const auto found = nodes_.find(key);
   if (found == nodes_.end()) return;
   for (const Owner& owner : found->second.owners) {
@@ -106,6 +145,7 @@ Status Controllers::resync() {
   nodes_.clear();
   by_uid_.clear();
   dependents_.clear();
+  events_.clear();
   for (const store::Entry& entry : page.entries) {
     auto object = codec::parse_json(*entry.value);
     if (object.ok()) note(entry.key, *object);
@@ -188,6 +228,7 @@ void Controllers::run(const std::stop_token& stop) {
       continue;
     }
     if (!events->empty()) continue;
+    sweep_events(now);
     {
       std::lock_guard lock(mutex_);
       seen_ = std::max(seen_, watch_->progress());

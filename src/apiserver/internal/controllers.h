@@ -61,6 +61,9 @@ class Controllers {
   bool end_namespace(const std::string& name);
   bool end_crd(const std::string& key);
   bool accept_names(const std::string& key);
+  void note_event(const std::string& key, const Json& object);
+  /// Removes Events that are too old or too many; at most once in a while.
+  void sweep_events(SteadyTime now);
   bool service_account(const std::string& ns);
   bool remove(const Node& node, const std::string& propagation, bool check_uid = true);
   bool drop_finalizer(const Node& node, std::string_view finalizer);
@@ -71,6 +74,8 @@ class Controllers {
   std::unordered_map<std::string, Node> nodes_;                        // by key
   std::unordered_map<std::string, std::string> by_uid_;                // uid -> key
   std::unordered_map<std::string, std::set<std::string>> dependents_;  // owner's uid -> keys
+  std::map<std::string, WallTime> events_;                             // when each Event object was last told
+  SteadyTime next_sweep_{};
   std::unique_ptr<store::Watch> watch_;
   std::deque<Work> queue_;
   std::set<Work> queued_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "apiserver/internal/admission.h"
 #include "apiserver/internal/metadata.h"
@@ -137,6 +138,27 @@ net::Response Dialect::serve(const net::Request& request, const std::optional<Id
             .kinds = core_.registry.kinds(),
             .how = {},
             .warnings = {}};
+  const SteadyTime since = system_clock().now();
+  net::Response response = respond(call, identity);
+  if (core_.options.metrics != nullptr) measure(call, response.status, since);
+  return response;
+}
+
+void Dialect::measure(const Call& call, int status, SteadyTime since) const {
+  static const std::set<std::string, std::less<>> kVerbs = {"get",    "list",  "watch",  "create",
+                                                            "update", "patch", "delete", "deletecollection"};
+  const std::string& asked = call.attributes.verb;
+  std::string verb = kVerbs.contains(asked) ? asked : "other";  // a client must not make series
+  for (char& c : verb) c = static_cast<char>(c - 'a' + 'A');
+  metrics::Registry& metrics = *core_.options.metrics;
+  metrics.counter("apiserver_request_total", "Requests answered.", {{"verb", verb}, {"code", std::to_string(status)}}).add();
+  if (verb == "WATCH") return;
+  metrics.histogram("apiserver_request_duration_seconds", "Time to answer.", metrics::latency_buckets(), {{"verb", verb}})
+      .observe(std::chrono::duration<double>(system_clock().now() - since).count());
+}
+
+net::Response Dialect::respond(Call& call, const std::optional<Identity>& identity) {
+  const net::Request& request = call.http;
   const std::string& path = call.info.path;
   const bool open_to_all = path == "/healthz" || path == "/readyz" || path == "/livez" || path == "/version";
   if (identity) {

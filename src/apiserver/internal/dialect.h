@@ -40,6 +40,8 @@ class Dialect {
  private:
   using Reply = Outcome<net::Response>;
 
+  net::Response respond(Call& call, const std::optional<Identity>& identity);
+  void measure(const Call& call, int status, SteadyTime since) const;
   Reply route(Call& call);
   Reply serve_resource(Call& call);
   Outcome<void> authorize(Call& call) const;

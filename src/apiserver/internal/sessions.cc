@@ -36,6 +36,11 @@ void Sessions::on_stop(const std::shared_ptr<WakeCell>& cell) {
   cells_.push_back(cell);
 }
 
+std::size_t Sessions::count() {
+  std::lock_guard lock(mutex_);
+  return total_;
+}
+
 void Sessions::wake_all() {
   std::vector<std::weak_ptr<WakeCell>> cells;
   {

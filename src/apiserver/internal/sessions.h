@@ -34,6 +34,7 @@ class Sessions {
   /// `cell` is woken by wake_all() while it exists: streams see that the server stops.
   void on_stop(const std::shared_ptr<WakeCell>& cell);
   void wake_all();
+  std::size_t count();
 
  private:
   void close(const Identity& who);
