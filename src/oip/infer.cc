@@ -99,7 +99,7 @@ std::vector<Encoding> final_encodings(std::span<const tensor::Named> tensors, st
   std::vector<Encoding> out;
   out.reserve(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    out.push_back(internal::encoding_for(tensors[i].tensor.dtype(), i < wanted.size() ? wanted[i] : Encoding::kJson));
+    out.push_back(internal::encoding_for(tensors[i].tensor, i < wanted.size() ? wanted[i] : Encoding::kJson));
   }
   return out;
 }

@@ -65,8 +65,8 @@ struct InferResponse {
   std::vector<tensor::Named> outputs;
 };
 
-/// `encodings` has one entry an output, or is empty for JSON throughout. FP16 and BF16, which JSON has no numbers for, always go in
-/// binary; NaN and infinities, which it lacks too, become null in JSON.
+/// `encodings` has one entry an output, or is empty for JSON throughout. What JSON cannot hold always goes in binary: FP16, BF16
+/// and strings that are not UTF-8. NaN and infinities, which it lacks too, become null.
 Message write_infer_response(const InferResponse& response, std::span<const Encoding> encodings);
 
 /// kInvalid as for requests.

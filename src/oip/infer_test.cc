@@ -176,6 +176,15 @@ TEST(InferResponse, JsonHoldsShortestNumbersAndNullForWhatJsonLacks) {
   EXPECT_EQ(message.content_type(), "application/json");
 }
 
+TEST(InferResponse, StringsThatJsonCannotHoldGoInBinary) {
+  const auto encoded = [](const std::string& item) {
+    const std::vector<std::string> items = {"plain", item};
+    return write_infer_response({"m", "1", "", {{"s", Tensor::of_strings({2}, items).value()}}}, {}).json_length.has_value();
+  };
+  EXPECT_FALSE(encoded("ü"));
+  EXPECT_TRUE(encoded("\xff\xfe"));
+}
+
 TEST(InferResponse, BinaryAndJsonOutputsMixAndReadBack) {
   const std::array<std::int32_t, 2> whole = {1, -2};
   const std::array<std::uint16_t, 1> half = {0x3c00};

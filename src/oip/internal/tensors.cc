@@ -1,5 +1,6 @@
 #include "oip/internal/tensors.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -345,8 +346,17 @@ Status TensorReader::finish() const {
 
 void write_string(std::string_view text, std::string& out) { codec::write_json(codec::Json(text), out); }
 
-Encoding encoding_for(DType dtype, Encoding encoding) {
-  return dtype == DType::kFp16 || dtype == DType::kBf16 ? Encoding::kBinary : encoding;
+Encoding encoding_for(const Tensor& tensor, Encoding encoding) {
+  if (encoding == Encoding::kBinary || tensor.dtype() == DType::kFp16 || tensor.dtype() == DType::kBf16) return Encoding::kBinary;
+  if (tensor.dtype() != DType::kBytes) return encoding;
+  for (const std::string_view item : tensor.strings()) {
+    const bool plain = std::all_of(item.begin(), item.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+    if (plain) continue;
+    std::string quoted;
+    write_string(item, quoted);
+    if (!codec::parse_json(quoted).ok()) return Encoding::kBinary;
+  }
+  return encoding;
 }
 
 void write_tensor(const tensor::Named& tensor, Encoding encoding, std::string& out) {

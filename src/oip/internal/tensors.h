@@ -40,8 +40,8 @@ class TensorReader {
 
 /// Appends {"name":…,"shape":…,"datatype":…,"data":[…]}, or with parameters.binary_data_size.
 void write_tensor(const tensor::Named& tensor, Encoding encoding, std::string& out);
-/// What `encoding` becomes for the type: FP16 and BF16 are binary.
-Encoding encoding_for(tensor::DType dtype, Encoding encoding);
+/// What `encoding` becomes for a tensor: FP16, BF16 and strings that are not UTF-8 are binary, for JSON cannot hold them.
+Encoding encoding_for(const tensor::Tensor& tensor, Encoding encoding);
 void write_string(std::string_view text, std::string& out);
 
 }  // namespace varda::oip::internal
