@@ -134,7 +134,7 @@ TEST(Quantity, HasOneCanonicalForm) {
     ASSERT_TRUE(got.ok()) << given;
     EXPECT_EQ(*got, wanted) << given;
   }
-  for (const char* wrong : {"", "x", "1.2.3", "1ki", "1e", "99999999999999999999"})
+  for (const char* wrong : {"", "x", "1.2.3", "1ki", "1e", "99999999999999999999999999999999999999999"})
     EXPECT_FALSE(canonical_quantity(wrong).ok()) << wrong;
 }
 

@@ -65,7 +65,7 @@ Result<std::string> canonical_quantity(std::string_view text) {
       point = true;
       continue;
     }
-    if (++digits > 18) return bad;
+    if (++digits > 30) return bad;
     Wide& part = point ? fraction : whole;
     part = part * 10 + (rest[0] - '0');
     if (point) unit *= 10;
@@ -83,8 +83,11 @@ Result<std::string> canonical_quantity(std::string_view text) {
     if (known.name == rest) suffix = &known;
   }
   if (suffix == nullptr) return bad;
-  // Rounded up, as the API does for what is finer than a billionth.
-  const Wide nano = whole * suffix->nano + (fraction * suffix->nano + unit - 1) / unit;
+  // Rounded up, as the API does for what is finer than a billionth. Nobody has amounts beyond 128 bits.
+  Wide nano = 0;
+  Wide rest_nano = 0;
+  if (__builtin_mul_overflow(whole, suffix->nano, &nano) || __builtin_mul_overflow(fraction, suffix->nano, &rest_nano)) return bad;
+  if (__builtin_add_overflow(rest_nano, unit - 1, &rest_nano) || __builtin_add_overflow(nano, rest_nano / unit, &nano)) return bad;
   const std::string sign = negative && nano != 0 ? "-" : "";
   const bool binary = suffix->binary && nano >= 1024 * kNano && nano % kNano == 0;
   for (const Suffix& wanted : kSuffixes) {
