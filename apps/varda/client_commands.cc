@@ -47,7 +47,7 @@ using Verb = std::function<Status(const Context&, cli::Session&, const ClientFla
 
 Status with_session(const Context& ctx, const Globals& globals, const ClientFlags& flags, const Verb& verb) {
   TRY_VOID(set_up_logs(globals, log::Level::kWarn));
-  TRY(const kube::Config config, kube::find_config(globals.kubeconfig, default_data_dir() / "kubeconfig"));
+  TRY(const kube::Config config, find_server(globals));
   const std::unique_ptr<kube::Client> client = kube::connect(config);
   cli::Session session(
       *client, os::real_file_system(),
@@ -66,6 +66,13 @@ Status with_session(const Context& ctx, const Globals& globals, const ClientFlag
 }
 
 }  // namespace
+
+Result<kube::Config> find_server(const Globals& globals) {
+  auto config = kube::find_config(globals.kubeconfig, default_data_dir() / "kubeconfig");
+  if (config.ok() || config.error().message().find("varda up") != std::string::npos) return config;
+  const Error& error = config.error();
+  return Error(error.code(), error.message() + "; `varda up` starts a server on this machine and prints where its kubeconfig is");
+}
 
 void add_client_commands(Program program) {
   const auto flags = std::make_shared<ClientFlags>();

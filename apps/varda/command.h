@@ -9,6 +9,7 @@
 #include "base/context.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "kube/config.h"
 
 namespace varda::app {
 
@@ -34,6 +35,8 @@ struct Program {
 
 /// $XDG_DATA_HOME/varda, or ~/.local/share/varda.
 std::filesystem::path default_data_dir();
+/// The server that client subcommands talk to: --kubeconfig, $KUBECONFIG, then that of `varda up`. An error says what to do.
+Result<kube::Config> find_server(const Globals& globals);
 Status set_up_logs(const Globals& globals, log::Level otherwise);
 
 void add_client_commands(Program program);     // apply get describe delete logs events wait patch scale doctor

@@ -31,7 +31,7 @@ struct Where {
 /// Where the model answers, by its status, or why it does not.
 Result<Where> find_model(const Context& ctx, const Globals& globals, const Flags& flags) {
   if (!flags.url.empty()) return Where{flags.url, flags.model};
-  TRY(const kube::Config config, kube::find_config(globals.kubeconfig, default_data_dir() / "kubeconfig"));
+  TRY(const kube::Config config, find_server(globals));
   const std::unique_ptr<kube::Client> client = kube::connect(config);
   TRY(const Json object, client->get(ctx, api::InferenceModel::resource(), {flags.ns.empty() ? config.ns : flags.ns, flags.model}));
   TRY(const api::InferenceModel model, api::InferenceModel::from_json(object));
