@@ -55,14 +55,13 @@ void Controllers::add(Task task, const std::string& key) {
 }
 
 void Controllers::note_event(const std::string& key, const Json& object) {
-  WallTime when = core_.clock.wall();
+  // The latest of its times: somebody may tell today of what happened long ago. Equal seconds keep the order of the writes.
+  WallTime when{};
   for (const char* path : {"lastTimestamp", "eventTime", "metadata/creationTimestamp"}) {
-    const Json& text = object.at(path);
-    if (!text.is_string()) continue;
-    if (auto parsed = meta::parse_time(text.as_string()); parsed.ok()) when = *parsed;
-    break;
+    auto parsed = meta::parse_time(object.at(path).as_string());
+    if (parsed.ok()) when = std::max(when, *parsed);
   }
-  events_[key] = when;
+  events_[key] = {when, ++events_seen_};
   if (events_.size() > core_.options.limits.events_max + kSweepBatch) next_sweep_ = {};
 }
 
@@ -70,14 +69,14 @@ void Controllers::sweep_events(SteadyTime now) {
   if (now < next_sweep_ || events_.empty()) return;
   next_sweep_ = now + kSweepPeriod;
   const WallTime oldest = core_.clock.wall() - core_.options.limits.event_ttl;
-  std::vector<std::pair<WallTime, std::string>> by_age;
+  std::vector<std::pair<EventAge, std::string>> by_age;
   for (const auto& [key, when] : events_) by_age.emplace_back(when, key);
   std::sort(by_age.begin(), by_age.end());
   const std::size_t most = core_.options.limits.events_max;
   const std::size_t surplus = by_age.size() > most ? by_age.size() - most : 0;
   std::vector<store::Op> ops;
   for (std::size_t i = 0; i < by_age.size() && ops.size() < kSweepBatch; ++i) {
-    if (i >= surplus && by_age[i].first >= oldest) break;
+    if (i >= surplus && by_age[i].first.first >= oldest) break;
     ops.emplace_back(store::Delete{.key = by_age[i].second, .expected = std::nullopt});
   }
   if (ops.empty()) return;

@@ -74,7 +74,9 @@ class Controllers {
   std::unordered_map<std::string, Node> nodes_;                        // by key
   std::unordered_map<std::string, std::string> by_uid_;                // uid -> key
   std::unordered_map<std::string, std::set<std::string>> dependents_;  // owner's uid -> keys
-  std::map<std::string, WallTime> events_;                             // when each Event object was last told
+  using EventAge = std::pair<WallTime, std::uint64_t>;                 // when it was last told, and a number for equal seconds
+  std::map<std::string, EventAge> events_;                             // by key
+  std::uint64_t events_seen_ = 0;
   SteadyTime next_sweep_{};
   std::unique_ptr<store::Watch> watch_;
   std::deque<Work> queue_;
