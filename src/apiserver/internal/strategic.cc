@@ -35,13 +35,12 @@ class Merger {
                             [&](const Json& key) { return key.as_string() == member.first; });
       });
     }
-    for (const auto& [name, value] : patch.as_object()) {
-      if (!name.starts_with(kDeleteFrom)) continue;
-      Json* list = original.find(std::string_view(name).substr(kDeleteFrom.size()));
+    for (const Json::Member& member : patch.as_object()) {
+      if (!member.first.starts_with(kDeleteFrom)) continue;
+      Json* list = original.find(std::string_view(member.first).substr(kDeleteFrom.size()));
       if (list == nullptr || !list->is_array()) continue;
-      std::erase_if(list->array_items(), [&](const Json& item) {
-        return std::find(value.as_array().begin(), value.as_array().end(), item) != value.as_array().end();
-      });
+      const auto& gone = member.second.as_array();
+      std::erase_if(list->array_items(), [&](const Json& item) { return std::find(gone.begin(), gone.end(), item) != gone.end(); });
     }
     for (const auto& [name, value] : patch.as_object()) {
       if (name.starts_with("$")) continue;
@@ -102,8 +101,9 @@ class Merger {
   }
 
   static Outcome<void> check_retained(const Json& keys, const Json& patch) {
-    for (const auto& [name, value] : patch.as_object()) {
-      if (name.starts_with("$") || value.is_null()) continue;
+    for (const Json::Member& member : patch.as_object()) {
+      const std::string& name = member.first;
+      if (name.starts_with("$") || member.second.is_null()) continue;
       const auto& list = keys.as_array();
       if (std::none_of(list.begin(), list.end(), [&](const Json& key) { return key.as_string() == name; })) {
         return internal("$retainKeys and the map to be patched don't match: " + name + " is not retained");
