@@ -54,8 +54,8 @@ bool same_wish(const Json& a, const Json& b, bool without_status) {
 
 void Kind::prepare_update(Json& object, const Json& old, Part part) const {
   if (part == Part::kStatus) {
-    Json wanted = object["status"];
     const bool given = object.contains("status");
+    Json wanted = std::as_const(object)["status"];
     Json version = object.at("metadata/resourceVersion");
     object = old;
     if (given) {

@@ -183,6 +183,16 @@ TEST(CustomKinds, NativeRulesJudgeWholeObjectsAfterTheSchema) {
   EXPECT_TRUE(kind.validate_update(two, one, Part::kStatus).empty());
 }
 
+TEST(CustomKinds, WriteOfTheStatusWithoutOneTakesItAway) {
+  const Json crd = crd_of(R"({"metadata": {"name": "things.x.io"}, "spec": {"group": "x.io", "scope": "Cluster",
+    "names": {"plural": "things", "kind": "Thing"}, "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+      "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}})");
+  const Json old = *codec::parse_json(R"({"metadata": {"name": "a", "generation": 3}, "spec": {"a": 1}, "status": {"b": 1}})");
+  Json object = *codec::parse_json(R"({"metadata": {"name": "a"}, "spec": {"a": 2}})");
+  kinds_from_crd(crd)->front()->prepare_update(object, old, Part::kStatus);
+  EXPECT_EQ(object, *codec::parse_json(R"({"metadata": {"name": "a", "generation": 3}, "spec": {"a": 1}})"));
+}
+
 TEST(CustomKinds, VersionsAreOfferedNewestFirstAndStoredInOne) {
   const Json crd = crd_of(R"({"metadata": {"name": "things.x.io"}, "spec": {"group": "x.io", "scope": "Cluster",
     "names": {"plural": "things", "kind": "Thing"}, "versions": [
