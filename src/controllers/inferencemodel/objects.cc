@@ -188,8 +188,8 @@ Json make_service(const InferenceModel& model) {
   service.metadata.labels = labels_of(model);
   service.spec.type = model.spec.service.type;
   service.spec.selector = pod_selector(model);
-  service.spec.ports.push_back(
-      {.name = "http", .protocol = "TCP", .port = model.spec.port(), .target_port = Json(model.spec.port())});
+  // By name: while pods of two ports answer during a roll-out, each is reached at its own.
+  service.spec.ports.push_back({.name = "http", .protocol = "TCP", .port = model.spec.port(), .target_port = "http"});
   return service.to_json();
 }
 
