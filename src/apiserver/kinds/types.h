@@ -63,8 +63,6 @@ class Types {
   /// CHECKs that the type is known.
   const Type& get(std::string_view name) const;
 
-  const std::map<std::string, std::unique_ptr<Type>, std::less<>>& types() const { return types_; }
-
  private:
   Types();
   void parse(std::string_view table);

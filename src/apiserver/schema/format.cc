@@ -87,8 +87,6 @@ const Format* find(std::string_view name) {
 
 }  // namespace
 
-bool known_format(std::string_view format) { return find(format) != nullptr; }
-
 bool has_format(std::string_view format, std::string_view text) {
   const Format* known = find(format);
   return known == nullptr || known->check(text);

@@ -5,7 +5,6 @@
 
 namespace varda::apiserver::schema {
 
-bool known_format(std::string_view format);
 /// Whether the text has the format. True for unknown formats.
 bool has_format(std::string_view format, std::string_view text);
 
