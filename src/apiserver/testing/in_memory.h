@@ -17,7 +17,8 @@
 
 namespace varda::apiserver {
 
-/// The real server over store::open_memory(). Thread-safe. Requests that fail at the transport end the test (CHECK).
+/// The real server over store::open_memory(). Thread-safe. Requests that fail at the transport end the test (CHECK). Clients and
+/// the watches they opened end before this object does.
 class InMemoryApiServer {
  public:
   struct Options {
