@@ -69,6 +69,7 @@ class Driver {
   /// All running containers this driver has started for this runner, also in a former life.
   virtual std::vector<FoundContainer> find() = 0;
   /// `wake` is called, from any thread, when poll() may have something new. Set once, before start(); cheap.
+  /// An empty function ends that: no call is under way once this returns. Who set it does so before it is destroyed.
   virtual void on_exit(std::function<void()> wake) = 0;
 };
 

@@ -71,6 +71,12 @@ class Runner final : public PodRunner {
                 .deliver = [this](ProbeResult result) { deliver(std::move(result)); },
                 .addresses_in_use = [this] { return addresses(); }} {}
 
+  // What calls back from threads of its own ends before anything it calls does.
+  ~Runner() override {
+    driver_.on_exit({});
+    own_prober_.reset();
+  }
+
   Status load() {
     driver_.on_exit([this] { wake(); });
     const os::Path pods = options_.root / "pods";

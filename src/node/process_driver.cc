@@ -110,6 +110,12 @@ class ProcessDriver final : public Driver {
   }
 
   void on_exit(std::function<void()> wake) override {
+    if (!wake) {
+      std::unique_ptr<os::ExitWatch> ended;  // destroyed without the lock: it waits for its thread
+      MutexLock lock(mutex_);
+      ended = std::move(exits_);
+      return;
+    }
     auto exits = os::ExitWatch::create([wake = std::move(wake)](const os::ProcessId&) { wake(); });
     MutexLock lock(mutex_);
     if (exits.ok()) {
