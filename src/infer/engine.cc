@@ -112,8 +112,8 @@ class PluginModel final : public Model {
                                          std::string(to_string(it->tensor.dtype())));
       }
       if (!tensor::fits(it->tensor.shape(), spec.shape)) {
-        return Error(Code::kInvalid,
-                     "input \"" + spec.name + "\" takes shape " + tensor::to_string(spec.shape) + ", not " + tensor::to_string(it->tensor.shape()));
+        return Error(Code::kInvalid, "input \"" + spec.name + "\" takes shape " + tensor::to_string(spec.shape) + ", not " +
+                                         tensor::to_string(it->tensor.shape()));
       }
     }
     return {};
