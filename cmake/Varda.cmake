@@ -63,7 +63,7 @@ function(varda_room name)
     endforeach()
     add_test(NAME ${name} COMMAND ${name}_test)
     add_dependencies(unit_tests ${name}_test)
-    set_tests_properties(${name} PROPERTIES TIMEOUT 300)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS room)
   endif()
 
   # What the include-direction test reads.

@@ -83,17 +83,18 @@ class [[nodiscard]] Result {
 
   T& value() & { require_value(); return *std::get_if<0>(&state_); }
   const T& value() const& { require_value(); return *std::get_if<0>(&state_); }
-  T&& value() && { require_value(); return std::move(*std::get_if<0>(&state_)); }
+  // By value, not T&&: `for (auto& x : f().value())` must not walk over something that is gone.
+  T value() && { require_value(); return std::move(*std::get_if<0>(&state_)); }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
-  T&& operator*() && { return std::move(*this).value(); }
+  T operator*() && { return std::move(*this).value(); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
   T value_or(T other) && { return ok() ? std::move(*this).value() : std::move(other); }
   T value_or(T other) const& { return ok() ? value() : std::move(other); }
 
   const Error& error() const& { CHECK(!ok()); return *std::get_if<1>(&state_); }
-  Error&& error() && { CHECK(!ok()); return std::move(*std::get_if<1>(&state_)); }
+  Error error() && { CHECK(!ok()); return std::move(*std::get_if<1>(&state_)); }
 
   /// The same result with "what: " before the message of an error.
   Result context(std::string_view what) && {
@@ -119,7 +120,7 @@ class [[nodiscard]] Result<void> {
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
   const Error& error() const& { CHECK(!ok()); return *std::get_if<1>(&state_); }
-  Error&& error() && { CHECK(!ok()); return std::move(*std::get_if<1>(&state_)); }
+  Error error() && { CHECK(!ok()); return std::move(*std::get_if<1>(&state_)); }
   Result context(std::string_view what) && {
     if (ok()) return {};
     return std::move(*this).error().context(what);
