@@ -32,7 +32,7 @@ enum class Code : std::uint8_t {
   kUnavailable,      // not now: network, peer or lock; try again
   kTimeout,          // the deadline passed
   kCancelled,        // a stop was asked for
-  kUnsupported,      // will never work here: not implemented by this build, engine or platform
+  kUnsupported,      // will never work here: this build, engine or platform lacks it
   kInternal,         // a bug or a fault outside our control that fits nothing above
 };
 
