@@ -5,11 +5,13 @@
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
 #include "base/rng.h"
+#include "os/file_system.h"
 #include "store/internal/journal.h"
 #include "store/store.h"
 
@@ -62,6 +64,22 @@ TEST_F(SqliteStore, ValuesRevisionsAndHistoryContinueAfterReopen) {
   EXPECT_EQ(events[1].type, EventType::kDelete);
   EXPECT_EQ(*events[1].entry.value, std::string("2\0x", 3));
   EXPECT_EQ(store->put("c", "1").value(), 6);
+}
+
+TEST_F(SqliteStore, NobodyElseMayReadWhateverTheUmaskAndTheDirectory) {
+  const auto mode = [](const std::filesystem::path& path) { return os::real_file_system().stat(path).value()->mode; };
+  const mode_t before = ::umask(0);
+  {
+    auto store = open_sqlite(file()).value();
+    (void)store->put("secret", "1").value();
+    EXPECT_EQ(mode(file()), 0600u);
+    EXPECT_EQ(mode(file().string() + "-wal"), 0600u);
+  }
+  ASSERT_TRUE(os::real_file_system().set_mode(file(), 0644).ok());
+  auto store = open_sqlite(file()).value();
+  EXPECT_EQ(mode(file()), 0600u);
+  EXPECT_EQ(*store->get("secret").value()->value, "1");
+  ::umask(before);
 }
 
 TEST_F(SqliteStore, CompactionHoldsAfterReopen) {

@@ -271,10 +271,28 @@ Result<std::vector<EventPtr>> load_events(sqlite3* db, const std::vector<Entry>&
   return events;
 }
 
+// Values may be secrets. SQLite makes files as the umask wills, and its log with the mode of the database.
+Status make_private(const std::filesystem::path& file) {
+  constexpr std::uint32_t kMode = 0600;
+  os::FileSystem& fs = os::real_file_system();
+  TRY(const auto there, fs.stat(file));
+  if (!there) {
+    TRY([[maybe_unused]] const auto made, fs.open(file, os::Open::kExclusive, kMode));
+  }
+  for (const std::string suffix : {"", "-wal"}) {
+    std::filesystem::path path = file;
+    path += suffix;
+    TRY(const auto info, fs.stat(path));
+    if (info && info->kind == os::FileKind::kFile && (info->mode & 077) != 0) TRY_VOID(fs.set_mode(path, kMode));
+  }
+  return {};
+}
+
 Result<OpenedJournal> open(const std::filesystem::path& file, const SqliteOptions& sqlite) {
   std::filesystem::path lock_path = file;
   lock_path += ".lock";
   TRY(std::unique_ptr<os::FileLock> lock, os::FileLock::acquire(lock_path));
+  TRY_VOID(make_private(file));
   sqlite3* raw = nullptr;
   const int code = sqlite3_open_v2(file.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
   Database db(raw);
