@@ -6,6 +6,7 @@
 #include "agent/agent.h"
 #include "command.h"
 #include "kube/config.h"
+#include "limit_flags.h"
 #include "net/client.h"
 #include "node/process_driver.h"
 
@@ -14,8 +15,8 @@ namespace {
 
 struct Flags {
   std::string node, layer = "edge", runner = "none", data_dir, address, admin, on_stop = "leave";
-  std::vector<std::string> images, file_roots;
-  std::uint64_t capacity = 0;
+  std::vector<std::string> images;
+  NodeLimits limits;
 };
 
 Status run_agent(const Context& ctx, const Globals& globals, const Flags& flags) {
@@ -28,19 +29,21 @@ Status run_agent(const Context& ctx, const Globals& globals, const Flags& flags)
   options.runner = flags.runner == "process" ? agent::Runner::kProcess : agent::Runner::kNone;
   options.on_stop = flags.on_stop == "end" ? agent::OnStop::kEndContainers : agent::OnStop::kLeaveContainers;
   options.node_address = flags.address;
-  options.artifact_capacity_bytes = flags.capacity;
-  for (const std::string& root : flags.file_roots) options.file_roots.emplace_back(root);
+  options.artifact_capacity_bytes = flags.limits.artifact_bytes_max;
+  options.artifact_limits = flags.limits.archives;
+  for (const std::string& root : flags.limits.file_roots) options.file_roots.emplace_back(root);
   for (const std::string& text : flags.images) {
     TRY(auto image, node::parse_image_flag(text).context("--image"));
     options.images.insert(std::move(image));
   }
-  const std::unique_ptr<kube::Client> api = kube::connect(config, {.field_manager = "varda-agent"});
+  metrics::Registry registry;
+  const std::unique_ptr<kube::Client> api = kube::connect(config, {.field_manager = "varda-agent", .metrics = &registry});
   net::ClientOptions download;
   download.redirects_max = 10;
   const std::unique_ptr<net::HttpClient> http = net::make_client(download);
+  options.metrics = &registry;
   TRY(const auto agent, agent::Agent::open(std::move(options), *api, *http));
 
-  const metrics::Registry registry;
   const std::string listen = !flags.admin.empty() ? flags.admin : "unix:" + (std::filesystem::absolute(flags.data_dir) / "admin.sock").string();
   auto admin = serve_admin(listen, registry, [] { return true; });
   // Health is worth a port, not a node: a path too long for a socket must not keep the models from being served.
@@ -66,8 +69,7 @@ void add_agent_commands(Program program) {
   command->add_option("--kubeconfig", globals.kubeconfig, "the API server and this node's credentials");
   command->add_option("--address", flags->address, "address of this node; default: one of 127.0.0.0/8, drawn once and kept");
   command->add_option("--image", flags->images, "NAME=COMMAND: pods of this image run that command (runner process)");
-  command->add_option("--allow-files-below", flags->file_roots, "file URLs may read below this directory; default: none");
-  command->add_option("--artifact-bytes-max", flags->capacity, "disk for archives that are kept; 0: no limit of its own");
+  add_limit_flags(*command, flags->limits);
   command->add_option("--on-stop", flags->on_stop, "leave the containers running for the next agent, or end them")->check(CLI::IsMember({"leave", "end"}));
   command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics; default: DATA-DIR/admin.sock");
   command->callback([&chosen, &globals, flags] {

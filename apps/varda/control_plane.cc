@@ -65,7 +65,7 @@ class Running final : public ControlPlane {
   Status start() {
     auto& fs = os::real_file_system();
     TRY(credentials_, apiserver::load_or_create_credentials(fs, {.data_dir = options_.data_dir, .nodes = options_.nodes, .hosts = {host()}}, system_rng()));
-    store::Options store_options;
+    store::Options store_options = options_.limits.store;
     store_options.metrics = &registry_;
     TRY(store_, store::open_sqlite(options_.data_dir / "store.db", store_options));
     authenticator_ = apiserver::token_authenticator(credentials_.tokens);
@@ -79,6 +79,7 @@ class Running final : public ControlPlane {
     for (const api::NativeRule& rule : api::native_rules()) server.rules[{rule.group, rule.kind}] = rule.check;
     server.logs = logs_below(options_.data_dir);
     server.metrics = &registry_;
+    server.limits = options_.limits.api;
     TRY(api_, apiserver::Server::create(std::move(server)));
 
     client_ = std::make_unique<kube::Client>(net::loopback(api_->handler_as({"system:varda:operator", {"system:masters"}})),
@@ -132,8 +133,9 @@ class Running final : public ControlPlane {
   std::string host() const { return options_.listen.substr(0, options_.listen.rfind(':')); }
 
   Status listen() {
-    net::Server::Options options;
+    net::Server::Options options = options_.limits.http;
     options.listen = options_.listen;
+    options.body_bytes_max = std::max(options.body_bytes_max, options_.limits.api.body_bytes_max);
     options.tls = credentials_.tls;
     const auto handler = [this, api = api_->pool_handler()](net::Request request, net::Responder respond) {
       if (request.path() != "/metrics") return api(std::move(request), std::move(respond));

@@ -8,6 +8,7 @@
 
 #include "base/context.h"
 #include "base/result.h"
+#include "limit_flags.h"
 
 namespace varda::app {
 
@@ -19,6 +20,7 @@ class ControlPlane {
     std::string listen;                // "127.0.0.1:6443"
     bool listen_any_if_taken = false;  // take a free port rather than fail
     std::vector<std::string> nodes;    // each gets credentials in nodes/NAME/agent.kubeconfig
+    ApiLimits limits;
   };
   /// The API answers and the kinds are installed when this returns. kUnavailable: the address or the store is in use.
   static Result<std::unique_ptr<ControlPlane>> start(Options options);

@@ -5,6 +5,7 @@
 #include "artifact/fetch.h"
 #include "artifact/pack.h"
 #include "command.h"
+#include "limit_flags.h"
 #include "net/client.h"
 #include "predict.h"
 #include "progress.h"
@@ -34,6 +35,7 @@ Status pack(const Context& ctx, const PackFlags& flags) {
 struct FetchFlags {
   std::string url, sha256, to, framework;
   std::vector<std::string> file_roots;
+  artifact::Limits limits;
   bool insecure = false;
 };
 
@@ -47,6 +49,7 @@ Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags
   artifact::FetchOptions options;
   options.request = {.url = flags.url, .digest = digest, .framework = flags.framework};
   options.to = flags.to;
+  options.limits = flags.limits;
   for (const std::string& root : flags.file_roots) options.file_roots.emplace_back(root);
   ProgressBar bar(os::Path(flags.to).filename().string());
   const auto installed = artifact::fetch(ctx, os::real_file_system(), *http, options, [&](const artifact::Progress& progress) {
@@ -83,6 +86,7 @@ void add_model_commands(Program program) {
   fetch_command->add_option("--to", fetch_flags->to, "directory that appears complete or not at all")->required();
   fetch_command->add_option("--framework", fetch_flags->framework, "whose layout is checked");
   fetch_command->add_option("--allow-files-below", fetch_flags->file_roots, "file URLs may read below this directory; default: none");
+  add_limit_flags(*fetch_command, fetch_flags->limits);
   fetch_command->add_flag("--insecure-skip-tls-verify", fetch_flags->insecure, "do not check the server's certificate (the digest is checked always)");
   fetch_command->callback([&chosen, &globals, fetch_flags] {
     chosen = [&globals, fetch_flags](const Context& ctx) { return fetch(ctx, globals, *fetch_flags); };

@@ -6,6 +6,7 @@
 #include "command.h"
 #include "controllers/controllers.h"
 #include "kube/config.h"
+#include "limit_flags.h"
 #include "runtime/manager.h"
 
 namespace varda::app {
@@ -13,6 +14,7 @@ namespace {
 
 struct ServerFlags {
   std::string data_dir, listen = "127.0.0.1:6443";
+  ApiLimits limits;
 };
 
 struct OperatorFlags {
@@ -48,10 +50,16 @@ void add_server_commands(Program program) {
   CLI::App* apiserver = program.daemon("apiserver", "run the embedded API server alone");
   apiserver->add_option("--data-dir", server->data_dir, "where everything is kept")->required();
   apiserver->add_option("--listen", server->listen, "address and port; port 0 takes a free one")->default_str("127.0.0.1:6443");
+  add_limit_flags(*apiserver, server->limits);
   apiserver->callback([&chosen, &globals, server] {
     chosen = [&globals, server](const Context& ctx) -> Status {
       TRY_VOID(set_up_logs(globals, log::Level::kInfo));
-      return apiserver::run_standalone(ctx, {.data_dir = server->data_dir, .listen = server->listen});
+      return apiserver::run_standalone(ctx, {.data_dir = server->data_dir,
+                                              .listen = server->listen,
+                                              .limits = server->limits.api,
+                                              .store = server->limits.store,
+                                              .http = server->limits.http,
+                                              .ready = {}});
     };
   });
 

@@ -19,35 +19,43 @@ os::ProcessId process_of(const Json& record) {
   return {static_cast<pid_t>(record["pid"].as_integer()), static_cast<std::uint64_t>(record["startTicks"].as_integer())};
 }
 
-/// Running processes with exactly this command line. A child that was started just before its parent was killed is in no record.
-std::vector<os::ProcessId> processes_with_command(const os::ProcessOptions& process) {
-  std::string wanted = process.program + '\0';
-  for (const std::string& argument : process.arguments) wanted += argument + '\0';
-  std::vector<os::ProcessId> out;
-  auto entries = os::real_file_system().list("/proc");
-  if (!entries.ok()) return out;
-  for (const std::string& entry : *entries) {
-    if (entry.find_first_not_of("0123456789") != std::string::npos) continue;
-    auto command = os::read_file(os::real_file_system(), os::Path("/proc") / entry / "cmdline");
-    if (!command.ok() || *command != wanted) continue;
-    if (const auto id = os::find_process(static_cast<pid_t>(std::stol(entry)))) out.push_back(*id);
-  }
-  return out;
-}
-
 void end_hard(const os::ProcessId& id) {
   (void)os::signal_process(id, SIGKILL, /*group=*/false);
   (void)os::wait_for_exit(Context::background().with_timeout(std::chrono::seconds(10)), id);
 }
 
-}  // namespace
-
+/// The process a record names, if it still runs.
 std::optional<os::ProcessId> recorded_process(const std::filesystem::path& record) {
   auto json = read_record(record);
   if (!json.ok()) return std::nullopt;
   const os::ProcessId id = process_of(*json);
   if (id.pid <= 0 || !os::alive(id)) return std::nullopt;
   return id;
+}
+
+}  // namespace
+
+std::vector<os::ProcessId> agents_of(const std::filesystem::path& data_directory) {
+  const std::string first(1, '\0');
+  const std::string agent = first + "agent" + first, place = first + "--data-dir" + first + data_directory.string() + first;
+  std::vector<os::ProcessId> out;
+  auto entries = os::real_file_system().list("/proc");
+  if (!entries.ok()) return out;
+  for (const std::string& entry : *entries) {
+    if (entry.find_first_not_of("0123456789") != std::string::npos) continue;
+    auto command = os::read_file(os::real_file_system(), os::Path("/proc") / entry / "cmdline");
+    if (!command.ok() || command->find(agent) != command->find('\0') || command->find(place) == std::string::npos) continue;
+    if (const auto id = os::find_process(static_cast<pid_t>(std::stol(entry)))) out.push_back(*id);
+  }
+  return out;
+}
+
+void end_processes(const std::vector<os::ProcessId>& processes, std::chrono::milliseconds grace) {
+  for (const os::ProcessId& process : processes) (void)os::signal_process(process, SIGTERM, /*group=*/false);
+  const Context until = Context::background().with_timeout(grace);
+  for (const os::ProcessId& process : processes) {
+    if (!os::wait_for_exit(until, process).ok()) end_hard(process);
+  }
 }
 
 Supervisor::Supervisor(Options options) : options_(std::move(options)) {}
@@ -68,7 +76,7 @@ std::optional<os::ProcessId> Supervisor::adopt() {
       running.reset();
     }
   }
-  for (const os::ProcessId& other : processes_with_command(options_.process)) {
+  for (const os::ProcessId& other : agents_of(options_.data)) {
     if (running && other == *running) continue;
     log::info("ending a process that no record names", {{"name", options_.name}, {"pid", other.pid}});
     end_hard(other);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/context.h"
 #include "base/mutex.h"
@@ -22,6 +23,7 @@ class Supervisor {
     std::string name;                 // in logs
     os::ProcessOptions process;
     std::filesystem::path record;     // pid and start time of the running child, as JSON
+    std::filesystem::path data;       // --data-dir of the child: no two work on one
     std::string fingerprint;          // of how it is started: a running child with another one is replaced, not taken over
     std::chrono::milliseconds backoff_min{100}, backoff_max{5000};
   };
@@ -43,7 +45,9 @@ class Supervisor {
   std::jthread thread_;
 };
 
-/// The process a record names, if it still runs.
-std::optional<os::ProcessId> recorded_process(const std::filesystem::path& record);
+/// Running agents of a node's data directory, in a record or not: one that was started just before its parent was killed is in none.
+std::vector<os::ProcessId> agents_of(const std::filesystem::path& data_directory);
+/// SIGTERM, up to `grace` for each to end, then SIGKILL.
+void end_processes(const std::vector<os::ProcessId>& processes, std::chrono::milliseconds grace);
 
 }  // namespace varda::app

@@ -21,6 +21,8 @@ namespace fs = std::filesystem;
 struct UpFlags {
   std::string data_dir, listen, driver = "process";
   std::vector<std::string> nodes, images;
+  ApiLimits limits;
+  NodeLimits node_limits;
   bool detach = false;
 };
 
@@ -40,6 +42,8 @@ struct Settings {
   bool listen_given = false;
   std::vector<NodeSpec> nodes;
   std::map<std::string, std::string> images;
+  ApiLimits limits;
+  NodeLimits node_limits;
 };
 
 Result<Settings> settings_of(const UpFlags& flags) {
@@ -62,6 +66,9 @@ Result<Settings> settings_of(const UpFlags& flags) {
     TRY(auto image, node::parse_image_flag(text).context("--image"));
     settings.images[image.first] = image.second;
   }
+  settings.limits = flags.limits;
+  settings.node_limits = flags.node_limits;
+  for (std::string& root : settings.node_limits.file_roots) root = fs::absolute(root).lexically_normal().string();
   settings.listen_given = !flags.listen.empty();
   settings.listen = settings.listen_given ? flags.listen : "127.0.0.1:6443";
   // "Any free port" means: the same as last time where it still is free, so that clients find us again.
@@ -75,6 +82,7 @@ Supervisor::Options agent_options(const Settings& settings, const NodeSpec& node
   Supervisor::Options options;
   options.name = "agent " + node.name;
   options.record = directory / "agent.json";
+  options.data = directory / "data";
   options.process.program = os::self_path().string();
   options.process.arguments = {"agent",    "--node",     node.name,   "--layer", node.layer, "--runner", "process", "--kubeconfig", (directory / "agent.kubeconfig").string(),
                                "--data-dir", (directory / "data").string()};
@@ -82,6 +90,7 @@ Supervisor::Options agent_options(const Settings& settings, const NodeSpec& node
     options.process.arguments.push_back("--image");
     options.process.arguments.push_back(name + "=" + command);
   }
+  for (std::string& argument : arguments_of(settings.node_limits)) options.process.arguments.push_back(std::move(argument));
   options.process.environment = {{"PATH", "/usr/local/bin:/usr/bin:/bin"}, {"HOME", directory.string()}, {"LANG", "C.UTF-8"}};
   options.process.working_directory = directory;
   options.process.standard_output = directory / "agent.log";
@@ -99,12 +108,9 @@ void end_other_nodes(const Settings& settings) {
     bool wanted = false;
     for (const NodeSpec& node : settings.nodes) wanted = wanted || node.name == name;
     if (wanted) continue;
-    const fs::path directory = node_directory(settings.data_dir, name);
-    if (const auto agent = recorded_process(directory / "agent.json")) {
-      (void)os::signal_process(*agent, SIGTERM, /*group=*/false);
-      if (!os::wait_for_exit(Context::background().with_timeout(kAgentGrace), *agent).ok()) (void)os::signal_process(*agent, SIGKILL, false);
-    }
-    (void)node::end_containers(directory / "data", kContainerGrace);
+    const fs::path data = node_directory(settings.data_dir, name) / "data";
+    end_processes(agents_of(data), kAgentGrace);
+    (void)node::end_containers(data, kContainerGrace);
   }
 }
 
@@ -136,6 +142,7 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   options.listen = settings.listen;
   options.listen_any_if_taken = !settings.listen_given || settings.listen.ends_with(":0");
   for (const NodeSpec& node : settings.nodes) options.nodes.push_back(node.name);
+  options.limits = settings.limits;
   TRY(const std::unique_ptr<ControlPlane> control_plane, ControlPlane::start(std::move(options)));
 
   const auto self = os::find_process(::getpid());
@@ -172,34 +179,43 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   return ended;
 }
 
+/// Ends the `varda up` of that directory, also one that is just starting, and keeps another from starting as long as the lock is held.
+Result<std::unique_ptr<os::FileLock>> end_control_plane(const Context& ctx, const fs::path& data_dir, bool& any) {
+  const Context patient = ctx.with_timeout(std::chrono::seconds(60));
+  for (;;) {
+    auto lock = os::FileLock::acquire(data_dir / "up.lock");
+    if (lock.ok() || lock.error().code() != Code::kUnavailable) return lock;
+    const auto state = read_state(data_dir);
+    if (!state || !os::alive(state->process)) {
+      // Not written yet who it is.
+      TRY_VOID(patient.sleep_for(std::chrono::milliseconds(50)).context((data_dir / "up.lock").string() + " is held"));
+      continue;
+    }
+    any = true;
+    (void)os::signal_process(state->process, SIGTERM, /*group=*/false);
+    if (!os::wait_for_exit(patient, state->process).ok()) {
+      TRY_VOID(ctx.check());
+      std::fprintf(stderr, "pid %d did not end within 60 s and is killed\n", state->process.pid);
+      (void)os::signal_process(state->process, SIGKILL, /*group=*/false);
+      (void)os::wait_for_exit(ctx.with_timeout(std::chrono::seconds(10)), state->process);
+    }
+  }
+}
+
 Status run_down(const Context& ctx, const std::string& flag) {
   const fs::path data_dir = fs::absolute(flag.empty() ? default_data_dir() : fs::path(flag)).lexically_normal();
   const std::optional<UpState> state = read_state(data_dir);
   if (!state) return Error(Code::kNotFound, "nothing of `varda up` in " + data_dir.string() + "; name its directory with --data-dir");
   bool any = false;
-  if (os::alive(state->process)) {
-    any = true;
-    TRY_VOID(os::signal_process(state->process, SIGTERM, /*group=*/false));
-    if (!os::wait_for_exit(ctx.with_timeout(std::chrono::seconds(60)), state->process).ok()) {
-      TRY_VOID(ctx.check());
-      std::fprintf(stderr, "pid %d did not end within 60 s and is killed\n", state->process.pid);
-      (void)os::signal_process(state->process, SIGKILL, /*group=*/false);
-    }
-  }
+  TRY(const std::unique_ptr<os::FileLock> lock, end_control_plane(ctx, data_dir, any));
   // What a killed control plane left behind.
   auto names = os::real_file_system().list(data_dir / "nodes");
   const std::vector<std::string> left = names.ok() ? *names : std::vector<std::string>();
   for (const std::string& name : left) {
-    const fs::path directory = node_directory(data_dir, name);
-    if (const auto agent = recorded_process(directory / "agent.json")) {
-      any = true;
-      (void)os::signal_process(*agent, SIGTERM, /*group=*/false);
-      if (!os::wait_for_exit(ctx.with_timeout(kAgentGrace), *agent).ok()) {
-        (void)os::signal_process(*agent, SIGKILL, /*group=*/false);
-        (void)os::wait_for_exit(Context::background().with_timeout(std::chrono::seconds(5)), *agent);
-      }
-    }
-    any = node::end_containers(directory / "data", kContainerGrace) > 0 || any;
+    const fs::path data = node_directory(data_dir, name) / "data";
+    const std::vector<os::ProcessId> agents = agents_of(data);
+    end_processes(agents, kAgentGrace);
+    any = node::end_containers(data, kContainerGrace) > 0 || !agents.empty() || any;
   }
   std::printf(any ? "varda is down\n" : "varda was not running\n");
   return {};
@@ -218,6 +234,8 @@ void add_up_commands(Program program) {
   up->add_option("--node", flags->nodes, "NAME[=cloud|edge|device], once a node; default: cloud and edge0, or those of last time");
   up->add_option("--driver", flags->driver, "how pods run: process")->default_str("process");
   up->add_option("--image", flags->images, "NAME=COMMAND: pods of this image run that command; kept for later starts");
+  add_limit_flags(*up, flags->limits);
+  add_limit_flags(*up, flags->node_limits);
   up->add_flag("--detach,-d", flags->detach, "go to the background when it is ready");
   const auto parent = std::make_shared<std::optional<Detached>>();
   up->callback([&chosen, &globals, &before = program.before, flags, parent] {

@@ -1,5 +1,7 @@
 #include "apiserver/standalone.h"
 
+#include <algorithm>
+
 #include "apiserver/bootstrap.h"
 #include "base/log.h"
 #include "base/metrics.h"
@@ -24,7 +26,7 @@ Status run_standalone(const Context& ctx, StandaloneOptions options) {
                                  system_rng()));
 
   metrics::Registry metrics;
-  store::Options store_options;
+  store::Options store_options = options.store;
   store_options.metrics = &metrics;
   TRY(const auto store, store::open_sqlite(options.data_dir / "store.db", store_options));
   const auto tokens = token_authenticator(credentials.tokens);
@@ -37,10 +39,10 @@ Status run_standalone(const Context& ctx, StandaloneOptions options) {
   server_options.metrics = &metrics;
   TRY(const auto server, Server::create(std::move(server_options)));
 
-  net::Server::Options net_options;
+  net::Server::Options net_options = options.http;
   net_options.listen = options.listen;
   net_options.tls = credentials.tls;
-  net_options.io_threads = options.io_threads;
+  net_options.body_bytes_max = std::max(net_options.body_bytes_max, options.limits.body_bytes_max);
   TRY(const auto front, net::Server::create(std::move(net_options), server->pool_handler()));
 
   const std::string url = url_of(front->address());

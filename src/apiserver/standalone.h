@@ -7,7 +7,9 @@
 #include "apiserver/server.h"
 #include "base/context.h"
 #include "base/result.h"
+#include "net/server.h"
 #include "os/file_system.h"
+#include "store/store.h"
 
 namespace varda::apiserver {
 
@@ -15,7 +17,8 @@ struct StandaloneOptions {
   os::Path data_dir;                      // store.db, pki/, tokens.json, kubeconfig
   std::string listen = "127.0.0.1:6443";  // port 0: a free one
   Limits limits;
-  std::size_t io_threads = 1;
+  store::Options store;
+  net::Server::Options http;  // its listen and tls are those of this server
   /// Called once the API answers: with the address it is bound to and the kubeconfig of the administrator.
   std::function<void(const std::string& url, const os::Path& kubeconfig)> ready;
 };

@@ -1,0 +1,79 @@
+#include "limit_flags.h"
+
+namespace varda::app {
+namespace {
+
+constexpr const char* kApiGroup = "Limits of the API server";
+constexpr const char* kNodeGroup = "Limits of models on nodes";
+
+template <typename Number>
+void add(CLI::App& command, const char* group, const char* flag, Number& number, const std::string& what) {
+  command.add_option(flag, number, what)->capture_default_str()->check(CLI::PositiveNumber)->group(group);
+}
+
+void add_seconds(CLI::App& command, const char* flag, std::chrono::milliseconds& time, const std::string& what) {
+  command
+      .add_option_function<double>(
+          flag, [&time](double seconds) { time = std::chrono::milliseconds(static_cast<long>(seconds * 1000)); }, what)
+      ->default_str(std::to_string(time.count() / 1000))
+      ->check(CLI::Range(0.1, 86400.0))
+      ->group(kApiGroup);
+}
+
+}  // namespace
+
+void add_limit_flags(CLI::App& command, ApiLimits& limits) {
+  add(command, kApiGroup, "--request-bytes-max", limits.api.body_bytes_max, "largest request body; 413 beyond");
+  add(command, kApiGroup, "--object-bytes-max", limits.store.value_bytes_max, "largest stored object; 413 beyond");
+  add(command, kApiGroup, "--header-bytes-max", limits.http.header_bytes_max, "largest request header; 431 beyond");
+  add(command, kApiGroup, "--connections-max", limits.http.connections_max, "connections at a time; further ones wait");
+  add_seconds(command, "--header-timeout", limits.http.header_timeout, "seconds a request header may take; 408 beyond");
+  add_seconds(command, "--idle-timeout", limits.http.idle_timeout, "seconds a connection may lie idle");
+  add_seconds(command, "--write-timeout", limits.http.write_timeout, "seconds without progress before a connection is closed");
+  add(command, kApiGroup, "--json-depth-max", limits.api.json_depth_max, "deepest nesting of a body");
+  add(command, kApiGroup, "--patch-operations-max", limits.api.patch_operations_max, "operations of one JSON patch");
+  add(command, kApiGroup, "--watches-max", limits.api.watches_max, "watches at a time; 429 beyond");
+  add(command, kApiGroup, "--watch-queue-events-max", limits.store.watch_queue_events_max, "a watch further behind is closed");
+  add(command, kApiGroup, "--history-events-max", limits.store.history_events_max, "changes a watch can start behind; 410 beyond");
+  add(command, kApiGroup, "--history-bytes-max", limits.store.history_bytes_max, "their bytes");
+  add(command, kApiGroup, "--events-max", limits.api.events_max, "Event objects kept; the oldest go");
+  add(command, kApiGroup, "--handler-threads", limits.api.handler_threads, "requests worked on at a time");
+  add(command, kApiGroup, "--handler-queue-max", limits.api.handler_queue_max, "requests waiting for a thread; 429 beyond");
+}
+
+void add_limit_flags(CLI::App& command, artifact::Limits& limits) {
+  add(command, kNodeGroup, "--archive-bytes-max", limits.archive_bytes_max, "largest archive as downloaded");
+  add(command, kNodeGroup, "--extracted-bytes-max", limits.extracted_bytes_max, "most it may unpack to");
+  add(command, kNodeGroup, "--archive-entries-max", limits.entries_max, "most files, links and directories in it");
+  add(command, kNodeGroup, "--archive-ratio-max", limits.ratio_max, "most it may unpack to, in times its size (looked at beyond 64 MiB)");
+}
+
+void add_limit_flags(CLI::App& command, NodeLimits& limits) {
+  add_limit_flags(command, limits.archives);
+  command.add_option("--artifact-bytes-max", limits.artifact_bytes_max, "disk for archives that are kept; 0: no limit of its own")
+      ->capture_default_str()
+      ->group(kNodeGroup);
+  command.add_option("--allow-files-below", limits.file_roots, "file URLs may read below this directory; default: none")->group(kNodeGroup);
+}
+
+std::vector<std::string> arguments_of(const NodeLimits& limits) {
+  std::vector<std::string> out;
+  const auto number = [&out](const char* flag, std::uint64_t value, std::uint64_t usual) {
+    if (value == usual) return;
+    out.emplace_back(flag);
+    out.push_back(std::to_string(value));
+  };
+  const artifact::Limits usual;
+  number("--archive-bytes-max", limits.archives.archive_bytes_max, usual.archive_bytes_max);
+  number("--extracted-bytes-max", limits.archives.extracted_bytes_max, usual.extracted_bytes_max);
+  number("--archive-entries-max", limits.archives.entries_max, usual.entries_max);
+  number("--archive-ratio-max", limits.archives.ratio_max, usual.ratio_max);
+  number("--artifact-bytes-max", limits.artifact_bytes_max, 0);
+  for (const std::string& root : limits.file_roots) {
+    out.emplace_back("--allow-files-below");
+    out.push_back(root);
+  }
+  return out;
+}
+
+}  // namespace varda::app
