@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <fstream>
+
 #include "codec/yaml.h"
 #include "node/internal/environment.h"
 #include "node/testing/fakes.h"
@@ -146,6 +148,27 @@ TEST_F(Pods, FailedInitContainerIsRetriedOrFailsThePod) {
   EXPECT_THAT(driver_.starts, ElementsAre("x-0", "a-0", "a-1"));
   EXPECT_EQ(phase("job"), "Failed");
   EXPECT_EQ(phase("web"), "Pending");
+}
+
+TEST_F(Pods, FailureTellsTheEndOfTheLogWhereThePolicySaysSo) {
+  const auto fails = [&](const std::string& name, const std::string& policy, const std::string& log, int code) {
+    desire({pod(name, "{restartPolicy: Never, containers: [{name: " + name + ", image: app" + policy + "}]}")});
+    std::ofstream(driver_.containers.at(name + "-0").config.log) << log;
+    driver_.end(name + "-0", code);
+    settle();
+    return status(name)["containerStatuses"].as_array().at(0).at("state/terminated/message").as_string();
+  };
+  const std::string falls_back = ", terminationMessagePolicy: FallbackToLogsOnError";
+  EXPECT_EQ(fails("a", falls_back, "one\nerror: DigestMismatch\n", 1), "one\nerror: DigestMismatch\n");
+  EXPECT_EQ(fails("b", falls_back, "all is well\n", 0), "");
+  EXPECT_EQ(fails("c", "", "nobody asked\n", 1), "");
+  EXPECT_EQ(fails("d", falls_back, std::string(3000, 'x') + "\nlast\n", 1), "last\n") << "whole lines where they fit";
+  EXPECT_EQ(fails("e", falls_back, std::string(3000, 'x'), 1), std::string(2048, 'x'));
+  std::string lines;
+  for (int i = 0; i < 100; ++i) lines += "l\n";
+  EXPECT_EQ(fails("f", falls_back, lines, 1), lines.substr(0, 160)) << "80 lines";
+  EXPECT_EQ(fails("g", falls_back, "gr\xC3\xBC\xC3\xB1 \xFF\xC3", 1), "gr\xC3\xBC\xC3\xB1 ??") << "what JSON cannot hold";
+  EXPECT_EQ(fails("h", falls_back, "", 1), "");
 }
 
 TEST_F(Pods, CrashesBackOffFromTenSecondsToFiveMinutes) {

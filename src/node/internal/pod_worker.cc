@@ -6,6 +6,7 @@
 #include "meta/object.h"
 #include "node/internal/addresses.h"
 #include "node/internal/config_cache.h"
+#include "node/internal/last_words.h"
 #include "node/internal/status.h"
 #include "node/internal/volumes.h"
 #include "node/log_stream.h"
@@ -155,6 +156,10 @@ void PodWorker::on_exit(std::size_t i, const ContainerExit& exit) {
              .id = c.id,
              .started = c.started,
              .finished = now_text()};
+  // The file of terminationMessagePath is not offered; what the policy falls back to is.
+  if (exit.known && exit.code != 0 && (*live.spec)["terminationMessagePolicy"].as_string() == "FallbackToLogsOnError") {
+    c.ended.message = last_words(shared_.fs, directory_ / (c.name + ".log"));
+  }
   c.state = State::kTerminated;
   c.id.clear();
   c.up = c.ready = false;

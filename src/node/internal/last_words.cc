@@ -1,0 +1,75 @@
+#include "node/internal/last_words.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+
+namespace varda::node::internal {
+namespace {
+
+constexpr std::uint64_t kBytesMax = 2048;
+constexpr int kLinesMax = 80;
+
+// Length of the UTF-8 sequence that `text` begins with (RFC 3629: no overlong forms, no surrogates, up to U+10FFFF); 0: none.
+std::size_t sequence(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t length = first >= 0xC2 && first < 0xE0   ? 2
+                             : first >= 0xE0 && first < 0xF0 ? 3
+                             : first >= 0xF0 && first < 0xF5 ? 4
+                                                             : 0;
+  const unsigned least = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+  const unsigned most = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
+  if (length == 0 || byte(1) < least || byte(1) > most) return 0;
+  for (std::size_t i = 2; i < length; ++i) {
+    if (byte(i) < 0x80 || byte(i) > 0xBF) return 0;
+  }
+  return length;
+}
+
+std::string printable(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t length = sequence(text);
+    if (length == 0) {
+      out += '?';
+    } else {
+      out += text.substr(0, length);
+    }
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return out;
+}
+
+Result<std::string> end_of(os::FileSystem& fs, const os::Path& log) {
+  TRY(const auto file, fs.open(log, os::Open::kRead));
+  TRY(const std::uint64_t size, file->size());
+  const std::uint64_t from = size > kBytesMax ? size - kBytesMax : 0;
+  TRY_VOID(file->seek(from));
+  std::string text;
+  while (text.size() < kBytesMax) {
+    TRY(const std::string piece, file->read(kBytesMax - text.size()));
+    if (piece.empty()) break;
+    text += piece;
+  }
+  // The cut rarely falls between two lines.
+  const std::size_t line = text.find('\n');
+  if (from > 0 && line != std::string::npos && line + 1 < text.size()) text.erase(0, line + 1);
+  return text;
+}
+
+}  // namespace
+
+std::string last_words(os::FileSystem& fs, const os::Path& log) {
+  const Result<std::string> end = end_of(fs, log);
+  if (!end.ok()) return "";
+  std::string_view text = *end;
+  std::size_t start = text.size();
+  for (int lines = 0; start > 0; --start) {
+    if (text[start - 1] == '\n' && start != text.size() && ++lines == kLinesMax) break;
+  }
+  return printable(text.substr(start));
+}
+
+}  // namespace varda::node::internal
