@@ -19,8 +19,22 @@ Result<bool> complete(os::FileSystem& fs, const FetchOptions& options) {
   return text == options.request.digest.hex() + "\n";
 }
 
+/// What stands in the way of the directory is replaced only if it is ours (an earlier version) or empty: a slip of the tongue like
+/// "--to ." must not cost anybody their files.
+Status check_replaceable(os::FileSystem& fs, const os::Path& to) {
+  TRY(const auto there, fs.stat(to));
+  if (!there) return {};
+  if (there->kind != os::FileKind::kDirectory) {
+    return Error(Code::kInvalid, to.string() + " is no directory and is not replaced; name a directory that does not exist yet");
+  }
+  TRY(const auto names, fs.list(to));
+  if (names.empty() || std::find(names.begin(), names.end(), kMarker) != names.end()) return {};
+  return Error(Code::kInvalid, to.string() + " holds files that did not come from here and is not replaced; name a directory that does not exist yet");
+}
+
 Status put_in_place(os::FileSystem& fs, const FetchOptions& options, const os::Path& root, const os::Path& work) {
   TRY_VOID(os::write_file_atomically(fs, root / kMarker, options.request.digest.hex() + "\n", 0644));
+  TRY_VOID(check_replaceable(fs, options.to));
   TRY(const auto there, fs.stat(options.to));
   if (there) {
     TRY_VOID(fs.remove_all(work / "old"));
@@ -46,6 +60,7 @@ Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient
   const auto done = complete(fs, options);
   if (!done.ok()) return disk_failure(done.error());
   if (*done) return installed();
+  if (Status status = check_replaceable(fs, options.to); !status.ok()) return disk_failure(status.error());
 
   const os::Path work = options.to.parent_path() / ("." + options.to.filename().string() + ".fetch");
   if (Status status = fs.make_directories(work, 0755); !status.ok()) return disk_failure(status.error());
@@ -67,8 +82,10 @@ Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient
       return installed();
     }
     const Failure& failure = tree.failure();
-    if (failure.reason == Reason::kCancelled || retry_of(failure.reason) != Retry::kBackoff || attempt >= options.attempts_max)
+    if (failure.reason == Reason::kCancelled || retry_of(failure.reason) != Retry::kBackoff || attempt >= options.attempts_max) {
+      if (retry_of(failure.reason) != Retry::kBackoff) (void)fs.remove_all(work);  // of no use to the next attempt
       return failure;
+    }
     log::warn("fetch failed, trying again", {{"reason", to_string(failure.reason)}, {"error", failure.error}});
     if (Status status = ctx.sleep_for(wait); !status.ok()) return failure;
     wait = std::min<Duration>(wait * 2, std::chrono::seconds(30));

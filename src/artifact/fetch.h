@@ -19,7 +19,8 @@ struct FetchOptions {
 };
 
 /// The directory appears complete or not at all and holds `.varda-sha256`, by which a later call knows that it is complete: then
-/// it succeeds without the network. Another digest replaces it. Work in progress stands beside it, as ".NAME.fetch", and serves
+/// it succeeds without the network. Another digest replaces it; a directory with other people's files, or a file, is never replaced
+/// (kInvalid). Work in progress stands beside it, as ".NAME.fetch", and serves
 /// the next attempt, also after a kill.
 Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, const FetchOptions& options,
                          const ProgressSink& progress = {});

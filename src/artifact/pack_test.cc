@@ -165,6 +165,22 @@ TEST_F(FetchTest, AnotherDigestReplacesTheVersion) {
   EXPECT_EQ(*fs.list("/models/digits"), std::vector<std::string>{"3"});
 }
 
+TEST_F(FetchTest, FilesThatAreNotOursAreNeverReplaced) {
+  ASSERT_TRUE(fs.make_directories("/home/ada", 0755).ok());
+  ASSERT_TRUE(os::write_file_atomically(fs, "/home/ada/thesis", "years").ok());
+  for (const char* taken : {"/home/ada", "/home/ada/thesis"}) {
+    options.to = taken;
+    const auto refused = fetch(kForever, fs, origin, options);
+    ASSERT_FALSE(refused.ok()) << taken;
+    EXPECT_NE(refused.failure().error.message().find(taken), std::string::npos) << refused.failure().error;
+  }
+  EXPECT_EQ(*os::read_file(fs, "/home/ada/thesis"), "years");
+  EXPECT_TRUE(origin.seen().empty());
+  ASSERT_TRUE(fs.make_directories("/home/empty", 0755).ok());
+  options.to = "/home/empty";
+  EXPECT_TRUE(fetch(kForever, fs, origin, options).ok());
+}
+
 TEST_F(FetchTest, FailuresHaveTheirReasons) {
   options.request.digest = codec::Sha256::of("something else");
   EXPECT_EQ(fetch(kForever, fs, origin, options).failure().reason, Reason::kDigestMismatch);
@@ -172,6 +188,7 @@ TEST_F(FetchTest, FailuresHaveTheirReasons) {
   origin.put(kUrl, bad);
   options.request.digest = codec::Sha256::of(bad);
   EXPECT_EQ(fetch(kForever, fs, origin, options).failure().reason, Reason::kBadLayout);
+  EXPECT_TRUE(fs.list("/models/digits")->empty());
   origin.remove(kUrl);
   EXPECT_EQ(fetch(kForever, fs, origin, options).failure().reason, Reason::kDownloadFailed);
   EXPECT_FALSE(*fs.stat("/models/digits/3"));
