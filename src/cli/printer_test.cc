@@ -45,10 +45,10 @@ TEST(Table, ColumnsLineUpAndWideOnesStayHidden) {
 
 TEST(Describe, ShowsConditionsAndEventsInWords) {
   const Json object = *parse_json(R"({"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"d","creationTimestamp":"2024-01-01T00:00:00Z"},
-      "spec":{"nodeName":"n"},"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2024-01-01T00:00:00Z"}]}})");
+      "spec":{"nodeName":"edge0"},"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2024-01-01T00:00:00Z"}]}})");
   const Json event = *parse_json(R"({"type":"Warning","reason":"Bad","message":"why","count":3,"lastTimestamp":"2024-01-01T00:00:30Z","source":{"component":"c"}})");
   const std::string text = describe(object, {event}, *meta::parse_time("2024-01-01T00:01:00Z"));
-  EXPECT_NE(text.find("Spec:\n  nodeName: n\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("Spec:\n  nodeName: edge0\n"), std::string::npos) << text;
   EXPECT_NE(text.find("Ready   True"), std::string::npos) << text;
   EXPECT_NE(text.find("Warning   Bad      30s (x3)   c      why"), std::string::npos) << text;
 }
