@@ -45,7 +45,8 @@ void add_limit_flags(CLI::App& command, artifact::Limits& limits) {
   add(command, kNodeGroup, "--archive-bytes-max", limits.archive_bytes_max, "largest archive as downloaded");
   add(command, kNodeGroup, "--extracted-bytes-max", limits.extracted_bytes_max, "most it may unpack to");
   add(command, kNodeGroup, "--archive-entries-max", limits.entries_max, "most files, links and directories in it");
-  add(command, kNodeGroup, "--archive-ratio-max", limits.ratio_max, "most it may unpack to, in times its size (looked at beyond 64 MiB)");
+  add(command, kNodeGroup, "--archive-ratio-max", limits.ratio_max,
+      "most it may unpack to, in times its size (looked at beyond 64 MiB)");
 }
 
 void add_limit_flags(CLI::App& command, NodeLimits& limits) {
@@ -53,7 +54,8 @@ void add_limit_flags(CLI::App& command, NodeLimits& limits) {
   command.add_option("--artifact-bytes-max", limits.artifact_bytes_max, "disk for archives that are kept; 0: no limit of its own")
       ->capture_default_str()
       ->group(kNodeGroup);
-  command.add_option("--allow-files-below", limits.file_roots, "file URLs may read below this directory; default: none")->group(kNodeGroup);
+  command.add_option("--allow-files-below", limits.file_roots, "file URLs may read below this directory; default: none")
+      ->group(kNodeGroup);
 }
 
 std::vector<std::string> arguments_of(const NodeLimits& limits) {

@@ -50,7 +50,10 @@ class DiskStore final : public Store {
         const MutexLock lock(mutex_);
         auto& slot = flights_[request.digest];
         mine = slot == nullptr;
-        if (mine) slot = std::make_shared<Flight>();
+        if (mine) {
+          slot = std::make_shared<Flight>();
+          slot->url = request.url;
+        }
         flight = slot;
       }
       if (mine) {
@@ -67,8 +70,8 @@ class DiskStore final : public Store {
       }
       if (Status status = wait(ctx, *flight); !status.ok()) return Failure{Reason::kCancelled, status.error()};
       const MutexLock lock(mutex_);
-      // Who downloaded was stopped, we are not: our turn.
-      if (flight->failure && flight->failure->reason != Reason::kCancelled) return *flight->failure;
+      // Who downloaded was stopped, we are not; or asked elsewhere, which says nothing of our source: our turn.
+      if (flight->failure && flight->failure->reason != Reason::kCancelled && flight->url == request.url) return *flight->failure;
     }
   }
 
@@ -136,6 +139,7 @@ class DiskStore final : public Store {
     std::uint64_t last_use = 0;  // by uses_; 0: not since the store was opened
   };
   struct Flight {
+    std::string url;
     bool done = false;
     std::optional<Failure> failure;
   };

@@ -282,6 +282,27 @@ TEST_F(StoreTest, ConcurrentCallsForOneDigestShareOneDownload) {
   EXPECT_EQ(origin.seen().size(), 1u);
 }
 
+TEST_F(StoreTest, AFailureAtOneSourceSaysNothingOfAnother) {
+  origin.put(kUrl, archive);
+  const auto store = open();
+  std::latch asked(1), waiting(1);
+  std::atomic_flag once;
+  origin.on_request([&] {
+    if (once.test_and_set()) return;
+    asked.count_down();
+    waiting.wait();
+  });
+  std::jthread first([&] {
+    EXPECT_EQ(store->ensure(kForever, request(archive, "onnx", "http://elsewhere/gone")).failure().reason, Reason::kDownloadFailed);
+  });
+  asked.wait();
+  std::jthread second([&] {
+    waiting.count_down();
+    const auto installed = store->ensure(kForever, request(archive));
+    EXPECT_TRUE(installed.ok()) << installed.failure().error;
+  });
+}
+
 TEST_F(StoreTest, WhenTheDownloaderIsStoppedAWaiterTakesOver) {
   origin.put(kUrl, Origin::File{.bytes = archive, .silent = true});
   const auto store = open();

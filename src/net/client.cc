@@ -234,12 +234,12 @@ class SocketClient final : public HttpClient {
       const bool may_follow = options_.redirects_max > 0 && (request.method == "GET" || request.method == "HEAD");
       if (!moved || !location || !may_follow) return response;
       if (redirects >= options_.redirects_max) {
-        return Error(Code::kUnavailable, request.url + ": more than " + std::to_string(options_.redirects_max) + " redirects")
+        return Error(Code::kUnavailable, shown(url) + ": more than " + std::to_string(options_.redirects_max) + " redirects")
             .as_terminal();
       }
       TRY(Url next, follow(url, *location));
       if (url.scheme == "https" && next.scheme != "https") {
-        return Error(Code::kForbidden, request.url + " redirects to " + std::string(*location) + ", which is not https")
+        return Error(Code::kForbidden, shown(url) + " redirects to " + shown(next) + ", which is not https")
             .as_terminal();
       }
       // Credentials belong to the origin they were given for.
@@ -253,6 +253,9 @@ class SocketClient final : public HttpClient {
   }
 
  private:
+  /// For messages: a query may be a signature that opens the door.
+  static std::string shown(const Url& url) { return url.origin() + url.target.substr(0, url.target.find('?')); }
+
   static Result<Url> follow(const Url& from, std::string_view location) {
     std::string text(location.substr(0, location.find('#')));
     if (text.find("://") != std::string::npos) return Url::parse(text);

@@ -125,7 +125,8 @@ std::optional<Failure> HttpSource::connect() {
   } else if (offset > 0 && (response.status == 200 || response.status == 206 || response.status == 416)) {
     // The peer knows no ranges, or what it has now is something else. The bytes given out cannot be taken back: start over.
     stale_ = true;
-    return failed(Error(Code::kConflict, "the download cannot be continued and starts over"));
+    return failed(Error(Code::kConflict, (broke_ ? broke_->message() + "; it" : std::string("the download")) +
+                                             " cannot be continued at byte " + std::to_string(offset) + " and starts over"));
   } else if (response.status != 200) {
     return failed(Error(Code::kUnavailable, "HTTP " + std::to_string(response.status)));
   } else if (auto failure = begin_whole(response)) {
@@ -180,6 +181,7 @@ Outcome<std::string> HttpSource::next() {
       body_.reset();
       if (connection_bytes_ == 0 || ctx_.done()) return failed(piece.error());
       resumed_ = true;
+      broke_ = piece.error();
       continue;
     }
     if (!*piece) {

@@ -94,6 +94,7 @@ class HttpSource final : public Source {
   StallGuard guard_;
   std::unique_ptr<net::BodyReader> body_;
   std::uint64_t connection_bytes_ = 0;
+  std::optional<Error> broke_;  // how the connection before ended
   bool replaying_ = false;
   bool resumed_ = false;
   bool stale_ = false;
