@@ -98,7 +98,7 @@ void add_client_commands(Program program) {
     return cli::get(ctx, s, {.words = f.words, .output = output, .label_selector = f.label_selector, .field_selector = f.field_selector,
                              .watch = f.watch, .headers = !f.no_headers});
   });
-  get->add_option("what", flags->words, "TYPE[,TYPE] [NAME…] or TYPE/NAME…")->required();
+  get->add_option("resource", flags->words, "TYPE[,TYPE] [NAME…] or TYPE/NAME…")->required();
   get->add_option("-o,--output", flags->output, "wide, yaml, json, name or jsonpath=TEMPLATE");
   get->add_option("-l,--selector", flags->label_selector, "label selector");
   get->add_option("--field-selector", flags->field_selector, "field selector");
@@ -110,15 +110,15 @@ void add_client_commands(Program program) {
                            [](const Context& ctx, cli::Session& s, const ClientFlags& f) {
                              return cli::describe_objects(ctx, s, f.words, f.label_selector);
                            });
-  describe->add_option("what", flags->words, "TYPE [NAME…] or TYPE/NAME…")->required();
+  describe->add_option("resource", flags->words, "TYPE [NAME…] or TYPE/NAME…")->required();
   describe->add_option("-l,--selector", flags->label_selector, "label selector");
 
   CLI::App* remove = add("delete", "delete objects", [](const Context& ctx, cli::Session& s, const ClientFlags& f) -> Status {
     TRY(const auto timeout, parse_duration(f.timeout));
-    return cli::remove(ctx.with_timeout(timeout), s, {.words = f.words, .files = f.files, .label_selector = f.label_selector, .all = f.all,
-                                                      .ignore_not_found = f.ignore_not_found, .wait = f.wait});
+    return cli::remove(ctx, s, {.words = f.words, .files = f.files, .label_selector = f.label_selector, .all = f.all,
+                                                      .ignore_not_found = f.ignore_not_found, .wait = f.wait, .timeout = timeout});
   });
-  remove->add_option("what", flags->words, "TYPE NAME… or TYPE/NAME…");
+  remove->add_option("resource", flags->words, "TYPE NAME… or TYPE/NAME…");
   remove->add_option("-f,--filename", flags->files, "delete the objects of these files");
   remove->add_option("-l,--selector", flags->label_selector, "label selector");
   remove->add_flag("--all", flags->all, "every object of the type");
@@ -135,7 +135,7 @@ void add_client_commands(Program program) {
   logs->add_flag("-f,--follow", flags->follow, "go on as it is written");
   logs->add_flag("-p,--previous", flags->previous, "of the container before its last restart");
   logs->add_flag("--timestamps", flags->timestamps, "with the time of each line");
-  logs->add_option("--tail", flags->tail, "only the last N lines");
+  logs->add_option("--tail", flags->tail, "only the last N lines; -1: all")->check(CLI::Range(-1, 1'000'000'000));
 
   CLI::App* events = add("events", "what happened, oldest first", [](const Context& ctx, cli::Session& s, const ClientFlags& f) {
     return cli::events(ctx, s, {.for_word = f.for_word, .watch = f.watch});
@@ -146,9 +146,9 @@ void add_client_commands(Program program) {
 
   CLI::App* wait = add("wait", "wait until objects fulfil a condition", [](const Context& ctx, cli::Session& s, const ClientFlags& f) -> Status {
     TRY(const auto timeout, parse_duration(f.timeout));
-    return cli::wait(ctx.with_timeout(timeout), s, {.words = f.words, .condition = f.condition, .label_selector = f.label_selector, .all = f.all});
+    return cli::wait(ctx, s, {.words = f.words, .condition = f.condition, .label_selector = f.label_selector, .all = f.all, .timeout = timeout});
   });
-  wait->add_option("what", flags->words, "TYPE NAME… or TYPE/NAME…")->required();
+  wait->add_option("resource", flags->words, "TYPE NAME… or TYPE/NAME…")->required();
   wait->add_option("--for", flags->condition, "condition=NAME[=VALUE], delete, or jsonpath={PATH}=VALUE")->required();
   wait->add_option("--timeout", flags->timeout, "how long, like 30s or 5m")->default_str("30s");
   wait->add_option("-l,--selector", flags->label_selector, "label selector");
@@ -157,15 +157,18 @@ void add_client_commands(Program program) {
   CLI::App* patch = add("patch", "change fields of objects", [](const Context& ctx, cli::Session& s, const ClientFlags& f) {
     return cli::patch(ctx, s, {.words = f.words, .patch = f.patch, .type = f.patch_type});
   });
-  patch->add_option("what", flags->words, "TYPE NAME or TYPE/NAME")->required();
+  patch->add_option("resource", flags->words, "TYPE NAME or TYPE/NAME")->required();
   patch->add_option("-p,--patch", flags->patch, "the patch, JSON or YAML")->required();
   patch->add_option("--type", flags->patch_type, "merge (default), json or strategic");
 
   CLI::App* scale = add("scale", "set the number of replicas", [](const Context& ctx, cli::Session& s, const ClientFlags& f) {
     return cli::scale(ctx, s, f.words, f.replicas);
   });
-  scale->add_option("what", flags->words, "TYPE NAME or TYPE/NAME")->required();
-  scale->add_option("--replicas", flags->replicas, "how many")->required()->check(CLI::NonNegativeNumber);
+  scale->add_option("resource", flags->words, "TYPE NAME or TYPE/NAME")->required();
+  scale->add_option("--replicas", flags->replicas, "how many")->required()->check(CLI::Range(0, 1'000'000));
+
+  add("api-resources", "the kinds of objects that the server has",
+      [](const Context& ctx, cli::Session& s, const ClientFlags&) { return cli::api_resources(ctx, s); });
 
   add("doctor", "check the server, the nodes and the models, and say what to do",
       [](const Context& ctx, cli::Session& s, const ClientFlags&) { return cli::doctor(ctx, s); });

@@ -35,11 +35,25 @@ Status set_up_logs(const Globals& globals, log::Level otherwise) {
 
 namespace {
 
+/// What was wrong on the command line, and where to read on. What nobody understood is named first: "get --bogus" is not short of a
+/// resource, but has a flag that there is not.
+std::string explain(const CLI::App* parser, const CLI::Error& error) {
+  const auto chosen = parser->get_subcommands();
+  const std::string name = chosen.empty() ? "varda" : "varda " + chosen.front()->get_name();
+  const std::vector<std::string> unknown = parser->remaining(true);
+  std::string why = error.what();
+  if (!unknown.empty()) {
+    const bool flag = unknown.front().rfind('-', 0) == 0;
+    why = name + (flag ? " has no flag " : chosen.empty() ? " has no command " : " takes no more words: ") + unknown.front();
+  }
+  return "error: " + why + "\n`" + name + " --help` shows what there is\n";
+}
+
 int run(int argc, char** argv) {
   CLI::App parser("Varda: edge AI for Kubernetes and KubeEdge. `varda up` starts everything on this machine.", "varda");
   parser.set_version_flag("--version", "varda " VARDA_VERSION);
   parser.require_subcommand(1);
-  parser.failure_message(CLI::FailureMessage::simple);
+  parser.failure_message(explain);
   Globals globals;
   Run chosen;
   std::function<Status()> before;
@@ -52,6 +66,10 @@ int run(int argc, char** argv) {
   try {
     parser.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
+    if (argc == 1) {
+      std::fputs(parser.help().c_str(), stderr);
+      return 2;
+    }
     return parser.exit(e, std::cout, std::cerr) == 0 ? 0 : 2;
   }
 

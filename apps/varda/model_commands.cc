@@ -17,14 +17,24 @@ struct PackFlags {
   std::string directory, output, version, framework = "onnx", url;
 };
 
+/// What an InferenceModel takes as a version: the entry that is printed must be one that can be applied.
+Status check_version(const std::string& version) {
+  const bool good = !version.empty() && version.size() <= 63 && version != "." && version != ".." &&
+                    version.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == std::string::npos;
+  if (good) return {};
+  return Error(Code::kInvalid, "\"" + version + "\" cannot be a version; name one with --version-name: 1 to 63 letters, digits, '.', '_' or '-'");
+}
+
 Status pack(const Context& ctx, const PackFlags& flags) {
-  const os::Path output = flags.output.empty() ? os::Path(os::Path(flags.directory).lexically_normal().filename().string() + ".tar.gz") : os::Path(flags.output);
+  os::Path directory = std::filesystem::absolute(flags.directory).lexically_normal();
+  if (!directory.has_filename()) directory = directory.parent_path();  // a slash at the end
+  const std::string name = directory.filename().string();
+  const std::string version = !flags.version.empty() ? flags.version : name;
+  TRY_VOID(check_version(version));
+  const os::Path output = flags.output.empty() ? os::Path(name + ".tar.gz") : os::Path(flags.output);
   TRY(const codec::ArchiveFormat format, artifact::archive_format_of(output));
-  TRY(const artifact::Packed packed, artifact::pack_to_file(ctx, os::real_file_system(), flags.directory,
+  TRY(const artifact::Packed packed, artifact::pack_to_file(ctx, os::real_file_system(), directory,
                                                             {.format = format, .framework = flags.framework}, output));
-  os::Path directory = os::Path(flags.directory).lexically_normal();
-  if (!directory.has_filename()) directory = directory.parent_path();
-  const std::string version = !flags.version.empty() ? flags.version : directory.filename().string();
   const std::string url = !flags.url.empty() ? flags.url : "http://HOST/" + output.filename().string();
   std::fprintf(stderr, "packed %zu files, %s, into %s (%s)\nentry for spec.manifest:\n", packed.files, human_bytes(packed.extracted_bytes).c_str(),
                output.c_str(), human_bytes(packed.bytes).c_str());

@@ -1,11 +1,13 @@
 #include "cli/verbs.h"
 #include "codec/yaml.h"
 #include "meta/patch.h"
+#include "net/url.h"
 
 namespace varda::cli {
 namespace {
 
 // kubectl's own, so that `kubectl apply` and `varda apply` can take turns on one object.
+constexpr std::chrono::seconds kRequestTimeout{30};
 constexpr std::string_view kLastApplied = "kubectl.kubernetes.io/last-applied-configuration";
 
 Json with_last_applied(Json object) {
@@ -15,7 +17,22 @@ Json with_last_applied(Json object) {
   return object;
 }
 
+/// A write that the server refuses when it names a field that the kind does not have: a typing error must not pass for a success.
+Result<Json> write(const Context& ctx, Session& session, std::string method, const meta::Resource& r, const meta::ObjectKey& key, const Json& body,
+                   std::string_view content_type = "application/json") {
+  const std::string path = r.path(net::percent_encode(key.ns), net::percent_encode(key.name));
+  return session.client.json(ctx.with_timeout(kRequestTimeout), std::move(method), path + "?fieldValidation=Strict", body, content_type);
+}
+
+Status check_metadata(const Json& object) {
+  const Json& annotations = object["metadata"]["annotations"];
+  if (annotations.is_null() || annotations.is_object()) return {};
+  return Error(Code::kInvalid, "metadata.annotations must be a map of strings");
+}
+
 Result<std::string_view> apply_one(const Context& ctx, Session& session, const Named& where, const Json& object) {
+  TRY_VOID(check_metadata(object));
+  const meta::Resource& resource = where.resource.resource;
   Json wanted = object;
   if (where.resource.resource.namespaced) wanted.make("metadata")["namespace"] = where.key.ns;
   if (Json* annotations = wanted.make("metadata").find("annotations"); annotations && annotations->is_null()) {
@@ -26,7 +43,7 @@ Result<std::string_view> apply_one(const Context& ctx, Session& session, const N
   for (int attempt = 0;; ++attempt) {
     TRY(const std::optional<Json> live, session.client.find(ctx, where.resource.resource, where.key));
     if (!live) {
-      auto created = session.client.create(ctx, where.resource.resource, wanted);
+      auto created = write(ctx, session, "POST", resource, {where.key.ns, ""}, wanted);
       if (created.ok()) return "created";
       if (created.error().code() != Code::kAlreadyExists || attempt > 5) return std::move(created).error();
       continue;
@@ -37,9 +54,9 @@ Result<std::string_view> apply_one(const Context& ctx, Session& session, const N
     }
     const Json merged = meta::three_way_merge(last, wanted, *live, meta::core_list_keys);
     if (merged == *live) return "unchanged";
-    auto updated = session.client.update(ctx, where.resource.resource, merged);
+    auto updated = write(ctx, session, "PUT", resource, where.key, merged);
     if (updated.ok()) {
-      const bool same = (*updated)["metadata"]["resourceVersion"] == (*live)["metadata"]["resourceVersion"];
+      const bool same = updated->at("metadata/resourceVersion") == live->at("metadata/resourceVersion");
       return same ? "unchanged" : "configured";
     }
     if (updated.error().code() != Code::kConflict || attempt > 5) return std::move(updated).error();
@@ -69,16 +86,16 @@ Status apply(const Context& ctx, Session& session, const std::vector<std::string
 Status patch(const Context& ctx, Session& session, const PatchOptions& options) {
   TRY(const std::vector<Named> objects, parse_names(ctx, session, options.words));
   TRY(const Json body, codec::parse_yaml(options.patch).context("--patch"));
-  kube::PatchType type = kube::PatchType::kMerge;
+  std::string_view content_type = "application/merge-patch+json";
   if (options.type == "json") {
-    type = kube::PatchType::kJson;
+    content_type = "application/json-patch+json";
   } else if (options.type == "strategic") {
-    type = kube::PatchType::kStrategic;
+    content_type = "application/strategic-merge-patch+json";
   } else if (options.type != "merge") {
     return Error(Code::kInvalid, "--type takes merge, json or strategic, not \"" + options.type + "\"");
   }
   for (const Named& object : objects) {
-    TRY([[maybe_unused]] const Json patched, session.client.patch(ctx, object.resource.resource, object.key, type, body));
+    TRY([[maybe_unused]] const Json patched, write(ctx, session, "PATCH", object.resource.resource, object.key, body, content_type));
     session.out(spelled(object.resource, object.key.name) + " patched\n");
   }
   return {};

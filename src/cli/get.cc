@@ -3,33 +3,22 @@
 
 #include "cli/verbs.h"
 #include "meta/object.h"
+#include "net/url.h"
 
 namespace varda::cli {
 namespace {
 
 constexpr std::string_view kTableAccept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
-std::string query(const GetOptions& options, const std::string& name) {
+std::string query(const GetOptions& options) {
   std::string out;
   const auto add = [&](std::string_view key, const std::string& value) {
     if (value.empty()) return;
     out += out.empty() ? '?' : '&';
-    out += key;
-    out += '=';
-    for (const char c : value) {
-      const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
-      static constexpr char kHex[] = "0123456789ABCDEF";
-      if (plain) {
-        out += c;
-      } else {
-        out += '%';
-        out += kHex[static_cast<unsigned char>(c) >> 4];
-        out += kHex[c & 15];
-      }
-    }
+    out.append(key).append("=").append(net::percent_encode(value));
   };
   add("labelSelector", options.label_selector);
-  add("fieldSelector", !name.empty() ? "metadata.name=" + name : options.field_selector);
+  add("fieldSelector", options.field_selector);
   return out;
 }
 
@@ -37,11 +26,13 @@ std::string query(const GetOptions& options, const std::string& name) {
 Result<Json> fetch_table(const Context& ctx, Session& session, const Target& target, const std::string& name, const GetOptions& options) {
   const meta::Resource& r = target.resource.resource;
   const std::string ns = session.namespace_of(r);
-  if (!name.empty()) return session.client.json(ctx, "GET", r.path(ns, name), nullptr, "", kTableAccept);
-  return session.client.json(ctx, "GET", r.path(ns) + query(options, ""), nullptr, "", kTableAccept);
+  if (name.empty()) return session.client.json(ctx, "GET", r.path(net::percent_encode(ns)) + query(options), nullptr, "", kTableAccept);
+  return session.client.json(ctx, "GET", r.path(net::percent_encode(ns), net::percent_encode(name)), nullptr, "", kTableAccept);
 }
 
-Status get_tables(const Context& ctx, Session& session, const std::vector<Target>& targets, const GetOptions& options) {
+/// `columns` remembers how wide they are, for the changes of a watch.
+Status get_tables(const Context& ctx, Session& session, const std::vector<Target>& targets, const GetOptions& options,
+                  std::vector<std::size_t>& columns) {
   bool nothing = true;
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const Target& target = targets[i];
@@ -59,10 +50,12 @@ Status get_tables(const Context& ctx, Session& session, const std::vector<Target
     if (joined["rows"].empty()) continue;
     if (!nothing) session.out("\n");
     nothing = false;
+    columns.clear();
     session.out(print_table(joined, {.wide = options.output.form == Output::Form::kWide,
                                      .headers = options.headers,
                                      .namespaces = session.all_namespaces && target.resource.resource.namespaced,
-                                     .name_prefix = targets.size() > 1 ? spelled(target.resource, "") : ""}));
+                                     .name_prefix = targets.size() > 1 ? spelled(target.resource, "") : ""},
+                            columns));
   }
   if (nothing && !options.watch) {
     session.error(session.all_namespaces ? "No resources found\n" : "No resources found in namespace " + session.ns + "\n");
@@ -94,7 +87,7 @@ Status get_objects(const Context& ctx, Session& session, const std::vector<Targe
 }
 
 /// Follows one resource: a line (or document) for every change.
-Status follow(const Context& ctx, Session& session, const Target& target, const GetOptions& options) {
+Status follow(const Context& ctx, Session& session, const Target& target, const GetOptions& options, std::vector<std::size_t>& columns) {
   const meta::Resource& r = target.resource.resource;
   const std::string name = target.names.empty() ? "" : target.names[0];
   kube::WatchOptions watch{.ns = session.namespace_of(r), .label_selector = options.label_selector,
@@ -126,7 +119,9 @@ Status follow(const Context& ctx, Session& session, const Target& target, const 
       auto table = session.client.json(ctx, "GET", r.path(object.at("metadata/namespace").as_string(), object.at("metadata/name").as_string()), nullptr,
                                        "", kTableAccept);
       if (!table.ok()) continue;  // gone by now: its deletion follows
-      session.out(print_table(*table, {.wide = options.output.form == Output::Form::kWide, .headers = false, .namespaces = session.all_namespaces}));
+      // The first line of all brings the headers with it.
+      session.out(print_table(*table, {.wide = options.output.form == Output::Form::kWide, .headers = options.headers && columns.empty(),
+                                       .namespaces = session.all_namespaces && r.namespaced}, columns));
     }
   }
   return {};
@@ -139,12 +134,13 @@ Status get(const Context& ctx, Session& session, const GetOptions& options) {
   if (options.watch && (targets.size() != 1 || targets[0].names.size() > 1)) {
     return Error(Code::kInvalid, "--watch follows one resource, or one object");
   }
+  std::vector<std::size_t> columns;
   if (options.output.table()) {
-    TRY_VOID(get_tables(ctx, session, targets, options));
+    TRY_VOID(get_tables(ctx, session, targets, options, columns));
   } else {
     TRY_VOID(get_objects(ctx, session, targets, options));
   }
-  return options.watch ? follow(ctx, session, targets[0], options) : Status();
+  return options.watch ? follow(ctx, session, targets[0], options, columns) : Status();
 }
 
 Status describe_objects(const Context& ctx, Session& session, const std::vector<std::string>& words, const std::string& label_selector) {

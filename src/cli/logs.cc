@@ -5,6 +5,7 @@
 #include "cli/verbs.h"
 #include "meta/object.h"
 #include "meta/selector.h"
+#include "net/url.h"
 
 namespace varda::cli {
 namespace {
@@ -13,13 +14,13 @@ const meta::Resource kPods{"", "v1", "Pod", "pods", true};
 const meta::Resource kEvents{"", "v1", "Event", "events", true};
 
 std::string log_path(const meta::ObjectKey& pod, const LogsOptions& options) {
-  std::string out = kPods.path(pod.ns, pod.name) + "/log";
+  std::string out = kPods.path(net::percent_encode(pod.ns), net::percent_encode(pod.name)) + "/log";
   char next = '?';
   const auto add = [&](const std::string& text) {
     out += next + text;
     next = '&';
   };
-  if (!options.container.empty()) add("container=" + options.container);
+  if (!options.container.empty()) add("container=" + net::percent_encode(options.container));
   if (options.follow) add("follow=true");
   if (options.previous) add("previous=true");
   if (options.timestamps) add("timestamps=true");
@@ -130,7 +131,8 @@ Status events(const Context& ctx, Session& session, const EventsOptions& options
     const auto age = then.ok() ? meta::format_age(std::chrono::duration_cast<std::chrono::seconds>(system_clock().wall() - *then)) : "<unknown>";
     std::string kind = e.at("involvedObject/kind").as_string();
     for (char& c : kind) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-    return {age, e["type"].as_string(), e["reason"].as_string(), kind + "/" + e.at("involvedObject/name").as_string(), e["message"].as_string()};
+    return {age, harmless(e["type"].as_string()), harmless(e["reason"].as_string()), harmless(kind + "/" + e.at("involvedObject/name").as_string()),
+            harmless(e["message"].as_string())};
   };
   std::vector<std::vector<std::string>> rows = {{"LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}};
   for (const Json& e : list.items) rows.push_back(row(e));
@@ -138,7 +140,8 @@ Status events(const Context& ctx, Session& session, const EventsOptions& options
     session.error("No events found\n");
     return {};
   }
-  session.out(align(rows));
+  std::vector<std::size_t> columns;
+  session.out(align(rows, columns));
   if (!options.watch) return {};
   std::string version = list.resource_version;
   while (!ctx.done()) {
@@ -151,7 +154,7 @@ Status events(const Context& ctx, Session& session, const EventsOptions& options
       }
       version = (*event)->resource_version;
       using Type = kube::WatchEvent::Type;
-      if ((*event)->type == Type::kAdded || (*event)->type == Type::kModified) session.out(align({row((*event)->object)}));
+      if ((*event)->type == Type::kAdded || (*event)->type == Type::kModified) session.out(align({row((*event)->object)}, columns));
     }
   }
   return {};

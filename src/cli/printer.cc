@@ -19,14 +19,9 @@ std::size_t width(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
+/// An absent cell is an empty one, as kubectl has it.
 std::string shown(const Json& cell) {
-  std::string text = cell.is_null() ? "<none>" : cell.is_string() ? cell.as_string() : write_json(cell);
-  if (text.empty()) text = "";
-  for (char& c : text) {
-    // What another party wrote must not move the cursor.
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return text;
+  return cell.is_null() ? "" : harmless(cell.is_string() ? cell.as_string() : write_json(cell));
 }
 
 std::string age(const Json& time, WallTime now) {
@@ -63,12 +58,25 @@ Result<Output> Output::parse(std::string_view text) {
   if (text == "yaml") return Output{.form = Form::kYaml, .path = {}};
   if (text == "json") return Output{.form = Form::kJson, .path = {}};
   if (text == "name") return Output{.form = Form::kName, .path = {}};
+  if (text == "jsonpath=") return Error(Code::kInvalid, "-o jsonpath= needs a template, like jsonpath={.status.url}");
   if (text.rfind("jsonpath=", 0) == 0) return Output{.form = Form::kJsonPath, .path = std::string(text.substr(9))};
   return Error(Code::kInvalid, "-o takes wide, yaml, json, name or jsonpath=TEMPLATE, not \"" + std::string(text) + "\"");
 }
 
+std::string harmless(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return out;
+}
+
 std::string align(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
+  return align(rows, widths);
+}
+
+std::string align(const std::vector<std::vector<std::string>>& rows, std::vector<std::size_t>& widths) {
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
@@ -87,6 +95,11 @@ std::string align(const std::vector<std::vector<std::string>>& rows) {
 }
 
 std::string print_table(const Json& table, const TableOptions& options) {
+  std::vector<std::size_t> widths;
+  return print_table(table, options, widths);
+}
+
+std::string print_table(const Json& table, const TableOptions& options, std::vector<std::size_t>& widths) {
   std::vector<std::vector<std::string>> rows;
   const auto visible = [&](const Json& column) { return options.wide || column["priority"].as_integer() == 0; };
   const Json::Array& columns = table["columnDefinitions"].as_array();
@@ -105,7 +118,7 @@ std::string print_table(const Json& table, const TableOptions& options) {
       if (visible(columns[i])) row.push_back((i == 0 ? options.name_prefix : "") + shown(cells[i]));
     }
   }
-  return align(rows);
+  return align(rows, widths);
 }
 
 Result<std::string> print_object(const Json& object, const Output& output) {
@@ -159,8 +172,7 @@ std::string describe(const Json& object, const std::vector<Json>& events, WallTi
   if (!conditions.empty()) {
     std::vector<std::vector<std::string>> rows = {{"TYPE", "STATUS", "REASON", "AGE", "MESSAGE"}};
     for (const Json& c : conditions.as_array()) {
-      rows.push_back({shown(c["type"]), shown(c["status"]), c["reason"].is_null() ? "" : shown(c["reason"]), age(c["lastTransitionTime"], now),
-                      c["message"].is_null() ? "" : shown(c["message"])});
+      rows.push_back({shown(c["type"]), shown(c["status"]), shown(c["reason"]), age(c["lastTransitionTime"], now), shown(c["message"])});
     }
     out += "Conditions:\n" + indent(align(rows), "  ");
   }

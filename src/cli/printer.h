@@ -24,8 +24,13 @@ struct Output {
   bool table() const { return form == Form::kTable || form == Form::kWide; }
 };
 
-/// Cells in columns, three blanks apart, no blank at a line's end. Cells' control characters are shown as '?'.
+/// Text of other parties, with its control characters as '?': it must not move the cursor of who reads it.
+std::string harmless(std::string_view text);
+
+/// Cells in columns, three blanks apart, no blank at a line's end.
 std::string align(const std::vector<std::vector<std::string>>& rows);
+/// The same, with columns at least as wide as `widths`, which learns the new ones: lines that come one after the other line up.
+std::string align(const std::vector<std::vector<std::string>>& rows, std::vector<std::size_t>& widths);
 
 struct TableOptions {
   bool wide = false;
@@ -35,6 +40,7 @@ struct TableOptions {
 };
 /// A meta/v1 Table as kubectl prints one. Rows of several tables can be joined by asking without headers.
 std::string print_table(const Json& table, const TableOptions& options);
+std::string print_table(const Json& table, const TableOptions& options, std::vector<std::size_t>& widths);
 
 /// Any form but tables. Lists (kind ...List) print every item with kName.
 Result<std::string> print_object(const Json& object, const Output& output);

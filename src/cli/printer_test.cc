@@ -38,9 +38,17 @@ TEST(JsonPath, ReadsWhatPeopleAskFor) {
 TEST(Table, ColumnsLineUpAndWideOnesStayHidden) {
   const Json table = *parse_json(R"({"columnDefinitions":[{"name":"Name","priority":0},{"name":"Ready","priority":0},{"name":"IP","priority":1}],
       "rows":[{"cells":["long-name","1/1","127.0.0.2"],"object":{"metadata":{"namespace":"default"}}},{"cells":["b",null,"x\u001b[2J"]}]})");
-  EXPECT_EQ(print_table(table, {}), "NAME        READY\nlong-name   1/1\nb           <none>\n");
+  EXPECT_EQ(print_table(table, {}), "NAME        READY\nlong-name   1/1\nb\n");
   EXPECT_EQ(print_table(table, {.wide = true, .headers = false, .namespaces = false, .name_prefix = "pod/"}),
-            "pod/long-name   1/1      127.0.0.2\npod/b           <none>   x?[2J\n");
+            "pod/long-name   1/1   127.0.0.2\npod/b                 x?[2J\n");
+}
+
+TEST(Table, LinesThatComeLaterKeepTheColumns) {
+  std::vector<std::size_t> widths;
+  EXPECT_EQ(align({{"NAME", "AGE"}, {"long-name", "1s"}}, widths), "NAME        AGE\nlong-name   1s\n");
+  EXPECT_EQ(align({{"b", "2s"}}, widths), "b           2s\n");
+  EXPECT_EQ(align({{"a-longer-name", "3s"}}, widths), "a-longer-name   3s\n");
+  EXPECT_EQ(align({{"b", "4s"}}, widths), "b               4s\n");
 }
 
 TEST(Describe, ShowsConditionsAndEventsInWords) {

@@ -18,14 +18,14 @@ std::vector<std::string> split(std::string_view text, char at) {
 }
 
 Status add_documents(const std::string& where, std::string_view text, std::vector<Json>& out) {
-  TRY(std::vector<Json> documents, codec::parse_yaml_stream(text).context(where));
-  for (Json& document : documents) {
+  TRY(const std::vector<Json> documents, codec::parse_yaml_stream(text).context(where));
+  for (const Json& document : documents) {
     if (document["items"].is_array() && document["kind"].string_or("List").ends_with("List")) {
       for (const Json& item : document["items"].as_array()) out.push_back(item);
     } else if (!document.is_object() || document["kind"].as_string().empty() || document["apiVersion"].as_string().empty()) {
       return Error(Code::kInvalid, where + ": an object needs apiVersion and kind (document " + std::to_string(out.size() + 1) + ")");
     } else {
-      out.push_back(std::move(document));
+      out.push_back(document);
     }
   }
   return {};
@@ -121,7 +121,7 @@ Result<Named> locate(const Context& ctx, Session& session, const Json& object) {
   TRY(kube::ApiResource resource, discovery->of(object["apiVersion"].as_string(), object["kind"].as_string()));
   const Json& metadata = object["metadata"];
   const std::string& name = metadata["name"].as_string();
-  if (name.empty()) return Error(Code::kInvalid, object["kind"].as_string() + ": metadata.name is required");
+  if (name.empty()) return Error(Code::kInvalid, "metadata.name is required");
   std::string ns = resource.resource.namespaced ? metadata["namespace"].string_or(session.ns) : std::string();
   return Named{std::move(resource), {std::move(ns), name}};
 }

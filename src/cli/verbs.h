@@ -33,6 +33,7 @@ struct DeleteCommand {
   bool all = false;
   bool ignore_not_found = false;
   bool wait = true;  // until they are gone
+  std::chrono::milliseconds timeout{30000};  // of that wait
 };
 Status remove(const Context& ctx, Session& session, const DeleteCommand& command);
 
@@ -56,6 +57,7 @@ struct WaitOptions {
   std::string condition;  // "condition=Ready", "condition=Ready=False", "delete", "jsonpath={.status.x}=y"
   std::string label_selector;
   bool all = false;
+  std::chrono::milliseconds timeout{30000};  // for all of them; 0 looks once
 };
 /// Until every named object fulfils it. kTimeout says which one did not, and what its conditions say.
 Status wait(const Context& ctx, Session& session, const WaitOptions& options);
@@ -66,6 +68,9 @@ struct PatchOptions {
   std::string type = "merge";  // merge, json, strategic
 };
 Status patch(const Context& ctx, Session& session, const PatchOptions& options);
+
+/// What the server has: a table of resources with their short names, and the words that get and the others take.
+Status api_resources(const Context& ctx, Session& session);
 
 /// spec.replicas through the scale subresource.
 Status scale(const Context& ctx, Session& session, const std::vector<std::string>& words, int replicas);

@@ -60,7 +60,15 @@ std::string conditions_of(const Json& object) {
   return out.empty() ? " (no conditions yet)" : out;
 }
 
-Status wait_one(const Context& ctx, Session& session, const Named& object, const Wanted& wanted) {
+std::string finalizers_of(const Json& object) {
+  std::string out;
+  for (const Json& name : object.at("metadata/finalizers").as_array()) out += (out.empty() ? "; these finalizers are not done: " : ", ") + name.as_string();
+  return out;
+}
+
+/// `uid`, if given: another object of that name counts as its end.
+/// `limit` is `ctx` with the time to wait: asking once is always allowed.
+Status wait_one(const Context& ctx, const Context& limit, Session& session, const Named& object, const Wanted& wanted, const std::string& uid = "") {
   const meta::Resource& r = object.resource.resource;
   Json last;
   for (;;) {
@@ -72,9 +80,10 @@ Status wait_one(const Context& ctx, Session& session, const Named& object, const
       return Error(Code::kNotFound, spelled(object.resource, object.key.name) + " not found");
     }
     last = list->items[0];
+    if (!uid.empty() && std::as_const(last).at("metadata/uid").as_string() != uid) return {};
     TRY(bool good, fulfilled(wanted, last));
     if (good) return {};
-    auto stream = session.client.watch(ctx, r, {.ns = object.key.ns, .field_selector = "metadata.name=" + object.key.name,
+    auto stream = session.client.watch(limit, r, {.ns = object.key.ns, .field_selector = "metadata.name=" + object.key.name,
                                                 .resource_version = list->resource_version});
     for (; stream.ok();) {
       auto event = (*stream)->next();
@@ -85,11 +94,14 @@ Status wait_one(const Context& ctx, Session& session, const Named& object, const
         return Error(Code::kNotFound, spelled(object.resource, object.key.name) + " was deleted");
       }
       last = (*event)->object;
+      if (!uid.empty() && std::as_const(last).at("metadata/uid").as_string() != uid) return {};
       TRY(good, fulfilled(wanted, last));
       if (good) return {};
     }
-    if (ctx.expired()) {
-      return Error(Code::kTimeout, "timed out waiting for " + spelled(object.resource, object.key.name) + "; its conditions:" + conditions_of(last));
+    TRY_VOID(ctx.check());
+    if (limit.expired()) {
+      return Error(Code::kTimeout, "timed out waiting for " + spelled(object.resource, object.key.name) +
+                                       (wanted.what == Wanted::What::kDeleted ? " to be gone" + finalizers_of(last) : "; its conditions:" + conditions_of(last)));
     }
     TRY_VOID(ctx.sleep_for(std::chrono::milliseconds(200)));
   }
@@ -113,8 +125,9 @@ Status wait(const Context& ctx, Session& session, const WaitOptions& options) {
   } else {
     TRY(objects, parse_names(ctx, session, options.words));
   }
+  const Context limit = ctx.with_timeout(options.timeout);
   for (const Named& object : objects) {
-    TRY_VOID(wait_one(ctx, session, object, wanted));
+    TRY_VOID(wait_one(ctx, limit, session, object, wanted));
     session.out(spelled(object.resource, object.key.name) + (wanted.what == Wanted::What::kDeleted ? " deleted\n" : " condition met\n"));
   }
   return {};
@@ -143,19 +156,21 @@ Status remove(const Context& ctx, Session& session, const DeleteCommand& command
     TRY(objects, parse_names(ctx, session, command.words));
   }
   Status first;
-  std::vector<Named> deleted;
+  std::vector<std::pair<Named, std::string>> deleted;  // each with its uid: a controller may make another of that name
   for (const Named& object : objects) {
     auto gone = session.client.remove(ctx, object.resource.resource, object.key);
     if (gone.ok()) {
       session.out(spelled(object.resource, object.key.name) + " deleted\n");
-      deleted.push_back(object);
+      const Json& answer = *gone;  // the object, or a Status about it
+      deleted.emplace_back(object, answer.at("metadata/uid").string_or(answer.at("details/uid").as_string()));
     } else if (!(gone.error().code() == Code::kNotFound && command.ignore_not_found)) {
       if (!first.ok()) session.error("error: " + first.error().message() + "\n");
       first = std::move(gone).error();
     }
   }
   if (command.wait) {
-    for (const Named& object : deleted) TRY_VOID(wait_one(ctx, session, object, {.what = Wanted::What::kDeleted}));
+    const Context limit = ctx.with_timeout(command.timeout);
+    for (const auto& [object, uid] : deleted) TRY_VOID(wait_one(ctx, limit, session, object, {.what = Wanted::What::kDeleted}, uid));
   }
   return first;
 }

@@ -1,0 +1,89 @@
+#include "cli/verbs.h"
+
+#include <gtest/gtest.h>
+
+#include "apiserver/testing/in_memory.h"
+#include "os/testing/memory_file_system.h"
+
+namespace varda::cli {
+namespace {
+
+const meta::Resource kMaps{"", "v1", "ConfigMap", "configmaps", true};
+
+class VerbsTest : public ::testing::Test {
+ protected:
+  /// Of a manifest on standard input.
+  Status apply(std::string text) {
+    input_ = std::move(text);
+    return cli::apply(ctx_, session_, {"-"});
+  }
+
+  apiserver::InMemoryApiServer api_;
+  kube::Client client_{api_.transport(), {}};
+  os::testing::MemoryFileSystem files_;
+  std::string input_, out_, error_;
+  Session session_{client_, files_, [this](std::string_view text) { out_ += text; }, [this](std::string_view text) { error_ += text; },
+                   [this]() -> Result<std::string> { return input_; }};
+  Context ctx_ = Context().with_timeout(std::chrono::seconds(20));
+};
+
+TEST_F(VerbsTest, WhatIsNoObjectIsRefusedInWords) {
+  for (const char* text : {"just text", "[1, 2]", "7", "{}", "kind: Pod", "- apiVersion: v1", "apiVersion: v1\nkind: ConfigMap\nmetadata: text",
+                           "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: text}", "{kind: List, items: [text]}"}) {
+    const Status status = apply(text);
+    ASSERT_FALSE(status.ok()) << text;
+    EXPECT_FALSE(status.error().message().empty()) << text;
+  }
+}
+
+TEST_F(VerbsTest, ApplyRemembersTheManifestAsItWasWritten) {
+  ASSERT_TRUE(apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: v}}").ok());
+  EXPECT_EQ(out_, "configmap/a created\n");
+  const Json live = client_.get(ctx_, kMaps, {"default", "a"}).value();
+  const Json last = codec::parse_json(live["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"].as_string()).value();
+  EXPECT_FALSE(last.contains("items"));
+  EXPECT_EQ(last.at("data/k").as_string(), "v");
+  ASSERT_TRUE(apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: v}}").ok());
+  EXPECT_EQ(out_, "configmap/a created\nconfigmap/a unchanged\n");
+}
+
+TEST_F(VerbsTest, UnknownFieldsAreNamedAndNothingIsWritten) {
+  const Status applied = apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, dtaa: {k: v}}");
+  ASSERT_FALSE(applied.ok());
+  EXPECT_NE(applied.error().message().find("dtaa"), std::string::npos) << applied.error();
+  EXPECT_FALSE(client_.find(ctx_, kMaps, {"default", "a"}).value());
+
+  ASSERT_TRUE(apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}").ok());
+  const Status patched = patch(ctx_, session_, {.words = {"cm", "a"}, .patch = "{dtaa: {k: v}}"});
+  ASSERT_FALSE(patched.ok());
+  EXPECT_NE(patched.error().message().find("dtaa"), std::string::npos) << patched.error();
+}
+
+TEST_F(VerbsTest, WaitingForNoTimeLooksOnce) {
+  ASSERT_TRUE(apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: v}}").ok());
+  WaitOptions options{.words = {"configmap/a"}, .condition = "jsonpath={.data.k}=v", .timeout = std::chrono::milliseconds(0)};
+  EXPECT_TRUE(wait(ctx_, session_, options).ok());
+  options.condition = "jsonpath={.data.k}=w";
+  EXPECT_EQ(wait(ctx_, session_, options).error().code(), Code::kTimeout);
+}
+
+TEST_F(VerbsTest, DeleteNamesTheFinalizersThatHoldAnObject) {
+  ASSERT_TRUE(apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a, finalizers: [example.com/hold]}}").ok());
+  const Status status = remove(ctx_, session_, {.words = {"cm", "a"}, .timeout = std::chrono::milliseconds(0)});
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message().find("example.com/hold"), std::string::npos) << status.error();
+}
+
+TEST_F(VerbsTest, NamesAreNoPartsOfPaths) {
+  EXPECT_EQ(get(ctx_, session_, {.words = {"cm", "../../nodes"}}).error().code(), Code::kNotFound);
+  EXPECT_EQ(get(ctx_, session_, {.words = {"cm", "a?watch=true"}}).error().code(), Code::kNotFound);
+}
+
+TEST_F(VerbsTest, ApiResourcesListsNamesThatGetTakes) {
+  ASSERT_TRUE(api_resources(ctx_, session_).ok());
+  EXPECT_NE(out_.find("configmaps"), std::string::npos);
+  EXPECT_NE(out_.find("cm"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace varda::cli
