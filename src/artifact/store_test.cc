@@ -369,6 +369,21 @@ TEST_F(StoreTest, FullDiskEvictsWhatNobodyUsesAndTriesAgain) {
   EXPECT_TRUE(store->ensure(kForever, request(huge)).ok());
 }
 
+TEST_F(StoreTest, AModelThatDoesNotFitLeavesRoomForOthers) {
+  const auto store = open();
+  fs.set_capacity(4'000'000);
+  std::uint64_t least = UINT64_MAX;
+  const std::string huge = testing::model_archive(noise(3'900'000));
+  origin.put(kUrl, Origin::File{.bytes = huge, .length = false});
+  const auto watch = [&](const Progress&) { least = std::min(least, fs.space("/data")->available_bytes); };
+  const auto outcome = store->ensure(kForever, request(huge), watch);
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.failure().reason, Reason::kDiskFull);
+  EXPECT_NE(outcome.failure().error.message().find("kept for other things"), std::string::npos) << outcome.failure().error;
+  EXPECT_GE(least, 150'000u);
+  EXPECT_GE(fs.space("/data")->available_bytes, 200'000u);
+}
+
 // Every call of the disk fails once, and is also where the process is killed: what is named by a digest is always whole.
 TEST_F(StoreTest, FailureOrKillAtAnyCallLeavesTheArtifactWholeOrAbsent) {
   origin.put(kUrl, archive);

@@ -239,8 +239,7 @@ class SocketClient final : public HttpClient {
       }
       TRY(Url next, follow(url, *location));
       if (url.scheme == "https" && next.scheme != "https") {
-        return Error(Code::kForbidden, shown(url) + " redirects to " + shown(next) + ", which is not https")
-            .as_terminal();
+        return Error(Code::kForbidden, shown(url) + " redirects to " + shown(next) + ", which is not https").as_terminal();
       }
       // Credentials belong to the origin they were given for.
       if (next.origin() != url.origin()) {

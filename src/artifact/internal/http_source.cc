@@ -191,6 +191,7 @@ Outcome<std::string> HttpSource::next() {
     if ((*piece)->empty()) continue;
     guard_.moved();
     connection_bytes_ += (*piece)->size();
+    if (Status status = room_.take((*piece)->size()); !status.ok()) return disk_failure(status.error());
     if (Status status = spool_->write(**piece); !status.ok()) return disk_failure(status.error());
     return take(std::move(**piece));
   }

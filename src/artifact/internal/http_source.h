@@ -69,7 +69,13 @@ class HttpSource final : public Source {
   static Outcome<std::unique_ptr<Source>> open(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
                                                SourceOptions options);
   HttpSource(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, SourceOptions options)
-      : ctx_(ctx), fs_(fs), http_(http), options_(std::move(options)), meter_(options_.progress), guard_(ctx, options_.stall) {}
+      : ctx_(ctx),
+        fs_(fs),
+        http_(http),
+        options_(std::move(options)),
+        room_(fs, options_.spool.parent_path()),
+        meter_(options_.progress),
+        guard_(ctx, options_.stall) {}
 
   Outcome<std::string> next() override;
   bool stale() const override { return stale_; }
@@ -89,6 +95,7 @@ class HttpSource final : public Source {
   net::HttpClient& http_;
   const SourceOptions options_;
   std::unique_ptr<os::File> spool_;
+  DiskRoom room_;
   HashedBytes hashed_;
   Meter meter_;
   StallGuard guard_;

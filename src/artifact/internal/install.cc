@@ -13,7 +13,7 @@ Failure unsafe(Error error) { return {Reason::kUnsafeArchive, std::move(error)};
 class Extraction {
  public:
   Extraction(os::FileSystem& fs, Source& source, const os::Path& into, const Limits& limits, const ProgressSink& progress)
-      : fs_(fs), source_(source), into_(into), rules_(limits), progress_(progress) {}
+      : fs_(fs), source_(source), into_(into), room_(fs, into), rules_(limits), progress_(progress) {}
 
   Outcome<Tree> run() {
     if (Status made = fs_.make_directories(into_, 0755); !made.ok()) return disk_failure(made.error());
@@ -76,6 +76,7 @@ class Extraction {
       if (!bytes.ok()) return archive_failure(bytes.error());
       if (bytes->empty()) return std::nullopt;
       if (Status status = rules_.count(bytes->size(), source_.bytes()); !status.ok()) return unsafe(status.error());
+      if (Status status = room_.take(bytes->size()); !status.ok()) return disk_failure(status.error());
       if (Status status = file.write(*bytes); !status.ok()) return disk_failure(status.error());
       if (progress_ && rules_.bytes() >= reported_ + (256 << 10)) {
         reported_ = rules_.bytes();
@@ -87,6 +88,7 @@ class Extraction {
   os::FileSystem& fs_;
   Source& source_;
   const os::Path& into_;
+  DiskRoom room_;
   EntryRules rules_;
   const ProgressSink& progress_;
   std::optional<Failure> source_failure_;

@@ -30,6 +30,20 @@ class Source {
   virtual codec::Sha256 digest() = 0;
 };
 
+/// Leaves some of the disk to whoever else lives on it: a model that does not fit must not keep the agent's records, logs and a
+/// control plane on the same disk from being written.
+class DiskRoom {
+ public:
+  DiskRoom(os::FileSystem& fs, os::Path place) : fs_(fs), place_(std::move(place)) {}
+  /// Before so many bytes are written. kExhausted: they would not leave the reserve, 64 MiB or a twentieth of the disk.
+  Status take(std::uint64_t bytes);
+
+ private:
+  os::FileSystem& fs_;
+  const os::Path place_;
+  std::uint64_t left_ = 0;  // may be taken before the disk is asked again
+};
+
 struct SourceOptions {
   Request request;
   os::Path spool;                    // the part on disk; "<spool>.notes" holds its validator
