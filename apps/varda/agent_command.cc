@@ -1,6 +1,7 @@
 // agent: the edge agent, with or without a pod runner.
 #include <filesystem>
 #include <memory>
+#include <thread>
 
 #include "admin.h"
 #include "agent/agent.h"
@@ -9,6 +10,7 @@
 #include "limit_flags.h"
 #include "net/client.h"
 #include "node/process_driver.h"
+#include "os/memory.h"
 
 namespace varda::app {
 namespace {
@@ -21,6 +23,7 @@ struct Flags {
 
 Status run_agent(const Context& ctx, const Globals& globals, const Flags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kInfo));
+  os::prefer_small_heap();
   TRY(const kube::Config config, kube::find_config(globals.kubeconfig, ""));
   agent::Options options;
   options.node_name = flags.node;
@@ -44,13 +47,22 @@ Status run_agent(const Context& ctx, const Globals& globals, const Flags& flags)
   options.metrics = &registry;
   TRY(const auto agent, agent::Agent::open(std::move(options), *api, *http));
 
-  const std::string listen = !flags.admin.empty() ? flags.admin : "unix:" + (std::filesystem::absolute(flags.data_dir) / "admin.sock").string();
+  const std::string listen =
+      !flags.admin.empty() ? flags.admin : "unix:" + (std::filesystem::absolute(flags.data_dir) / "admin.sock").string();
   auto admin = serve_admin(listen, registry, [] { return true; });
   // Health is worth a port, not a node: a path too long for a socket must not keep the models from being served.
   if (!admin.ok()) {
     if (!flags.admin.empty()) return std::move(admin).error();
     log::warn("no health port", {{"error", admin.error()}});
   }
+  // A node has little memory, and an agent mostly waits.
+  const std::jthread trimmer([](const std::stop_token& stop) {
+    Duration rest = std::chrono::seconds(2);
+    while (Context(stop).sleep_for(rest).ok()) {
+      os::trim_memory();
+      rest = std::chrono::minutes(10);
+    }
+  });
   return agent->run(ctx);
 }
 
@@ -70,11 +82,11 @@ void add_agent_commands(Program program) {
   command->add_option("--address", flags->address, "address of this node; default: one of 127.0.0.0/8, drawn once and kept");
   command->add_option("--image", flags->images, "NAME=COMMAND: pods of this image run that command (runner process)");
   add_limit_flags(*command, flags->limits);
-  command->add_option("--on-stop", flags->on_stop, "leave the containers running for the next agent, or end them")->check(CLI::IsMember({"leave", "end"}));
+  command->add_option("--on-stop", flags->on_stop, "leave the containers running for the next agent, or end them")
+      ->check(CLI::IsMember({"leave", "end"}));
   command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics; default: DATA-DIR/admin.sock");
-  command->callback([&chosen, &globals, flags] {
-    chosen = [&globals, flags](const Context& ctx) { return run_agent(ctx, globals, *flags); };
-  });
+  command->callback(
+      [&chosen, &globals, flags] { chosen = [&globals, flags](const Context& ctx) { return run_agent(ctx, globals, *flags); }; });
 }
 
 }  // namespace varda::app
