@@ -95,8 +95,9 @@ std::vector<oip::IndexEntry> Repository::index() const {
     if (entry.active != nullptr) out.push_back({name, entry.active->version(), "READY", ""});
     if (!entry.wanted.problem.empty()) {
       out.push_back({name, entry.wanted.version, "UNAVAILABLE", entry.wanted.problem});
-    } else if (entry.active == nullptr || entry.active->version() != entry.wanted.version) {
-      if (entry.failure && entry.failure->version == entry.wanted.version && entry.loading.empty()) {
+    } else if (!serves_wanted(entry)) {
+      if (entry.failure && entry.failure->version == entry.wanted.version &&
+          entry.failure->fingerprint == entry.wanted.fingerprint && entry.loading.empty()) {
         out.push_back({name, entry.failure->version, "UNAVAILABLE", entry.failure->reason});
       } else {
         out.push_back({name, entry.wanted.version, "LOADING", ""});
@@ -123,9 +124,15 @@ Status Repository::wait_settled(const Context& ctx) {
   return {};
 }
 
+// Files that were replaced under the same name are another version, whatever it is called.
+bool Repository::serves_wanted(const Entry& entry) const {
+  return entry.active != nullptr && entry.active->version() == entry.wanted.version &&
+         entry.active_fingerprint == entry.wanted.fingerprint;
+}
+
 bool Repository::wants_load(const Entry& entry) const {
   if (!entry.loading.empty() || !entry.wanted.problem.empty()) return false;
-  if (entry.active != nullptr && entry.active->version() == entry.wanted.version) return false;
+  if (serves_wanted(entry)) return false;
   if (!entry.failure || entry.failure->version != entry.wanted.version || entry.failure->fingerprint != entry.wanted.fingerprint)
     return true;
   return entry.failure->retry_at && system_clock().now() >= *entry.failure->retry_at;
@@ -234,8 +241,8 @@ void Repository::apply(const std::string& model, Load& load) {
     if (!result.error().terminal()) entry.failure->retry_at = system_clock().now() + options_.retry_interval;
     return;
   }
-  if (load.version != entry.wanted.version) {
-    // Somebody changed their mind meanwhile.
+  if (load.version != entry.wanted.version || load.fingerprint != entry.wanted.fingerprint) {
+    // Somebody changed their mind meanwhile, or the files under it.
     retired_->add(std::move(result).value());
     return;
   }
@@ -249,6 +256,7 @@ void Repository::apply(const std::string& model, Load& load) {
   log::info(
       "model version serves",
       {{"model", model}, {"version", load.version}, {"before", before}, {"load_seconds", shared->stats().load_seconds.value()}});
+  entry.active_fingerprint = load.fingerprint;
   entry.active.swap(shared);  // the old one is dropped here, or by the last request that is under way on it
   entry.failure.reset();
 }

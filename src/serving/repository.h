@@ -1,6 +1,6 @@
 // Repository: the models of a directory, followed.
 //
-// One thread watches the directory (layout.h). A version that is asked for and not there is loaded and warmed beside the one that
+// One thread watches the directory (layout.h). A version that is asked for and not there, or whose files were replaced, is loaded and warmed beside the one that
 // serves; then requests go to the new one, those under way end on the old one, and the old one is dropped. A version that does not
 // load leaves the old one serving, and its reason in index(). Nothing is ever written to the directory.
 #pragma once
@@ -65,6 +65,7 @@ class Repository {
   struct Entry {
     Wanted wanted;
     std::shared_ptr<ModelVersion> active;
+    std::string active_fingerprint;  // of the files it was loaded from
     std::string loading;  // version, "" none
     std::optional<Failure> failure;
     std::unique_ptr<ModelStats> stats;
@@ -81,6 +82,7 @@ class Repository {
   void apply(const std::string& model, Load& load) REQUIRES(mutex_);
   void start_loads();
   void start_load(const std::string& model, Entry& entry) REQUIRES(mutex_);
+  bool serves_wanted(const Entry& entry) const REQUIRES(mutex_);
   bool wants_load(const Entry& entry) const REQUIRES(mutex_);
   bool quiet() const REQUIRES(mutex_);
   std::shared_ptr<ModelVersion> share(std::unique_ptr<ModelVersion> version);

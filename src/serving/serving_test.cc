@@ -96,6 +96,27 @@ TEST_F(Serving, ReplacedTargetSwitchesAndSwitchesBack) {
   EXPECT_THAT(registry_.text(), HasSubstr("varda_model_switches_total{model=\"m\"} 2\n"));
 }
 
+TEST_F(Serving, FilesReplacedUnderTheSameVersionAreLoaded) {
+  models_.add("m", "3", std::string(kModel) + "scale 3\n");
+  models_.target("m", "3");
+  start();
+  EXPECT_EQ(infer(), "3=3");
+  models_.remove("m/3");
+  models_.add("m", "3", std::string(kModel) + "scale 30\n");
+  settle();
+  EXPECT_EQ(infer(), "3=30");
+  models_.remove("m/3");
+  models_.add("m", "3", "this is no model\n");
+  settle();
+  EXPECT_EQ(infer(), "3=30") << "what does not load replaces nothing";
+  EXPECT_THAT(index(), ElementsAre("m/3 READY", HasSubstr("m/3 UNAVAILABLE: ")));
+  models_.remove("m/3");
+  models_.add("m", "3", std::string(kModel) + "scale 31\n");
+  settle();
+  EXPECT_EQ(infer(), "3=31");
+  EXPECT_THAT(index(), ElementsAre("m/3 READY"));
+}
+
 TEST_F(Serving, ChangeIsNoticedWithoutAskingForIt) {
   models_.add("m", "3", kModel);
   start();  // looks by itself once an hour: only a notification can be in time
