@@ -22,6 +22,7 @@ const Shown* find_shown(const World& world, const std::string& key) {
 EdgeVersionReport report_version(const api::EdgeModel& model, const api::EdgeModelVersion& version, const World& world) {
   EdgeVersionReport out;
   out.version = version.version;
+  out.sha256 = version.sha256;
   out.state = EdgeVersionReport::kPending;
   const auto key = job_of(model, version);
   if (!key) {
@@ -138,7 +139,6 @@ api::EdgeServingReport read_index(const codec::Json& index, const Poll& poll) {
       out.message = reason.substr(0, 1024);
     }
   }
-  if (out.version == poll.target) out.failed_version = out.reason = out.message = "";
   if (!out.version.empty()) {
     out.state = EdgeServingReport::kReady;
   } else if (!out.failed_version.empty() && !loading) {

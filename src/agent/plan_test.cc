@@ -153,6 +153,9 @@ TEST(AgentServing, IndexOfAServerIsRead) {
       {R"([{"name":"digits","version":"3","state":"READY"},{"name":"digits","version":"4","state":"UNAVAILABLE","reason":"bad"}])",
        "Ready", "3", "4"},
       {R"([{"name":"digits","version":"3","state":"READY"},{"name":"digits","version":"4","state":"READY"}])", "Ready", "4", ""},
+      // Other files under the name that serves, and they do not load.
+      {R"([{"name":"digits","version":"4","state":"READY"},{"name":"digits","version":"4","state":"UNAVAILABLE","reason":"bad"}])",
+       "Ready", "4", "4"},
       {R"([{"name":"digits","version":"4","state":"UNAVAILABLE","reason":"bad"}])", "Failed", "", "4"},
       {R"([{"name":"digits","version":"4","state":"UNAVAILABLE"}])", "Loading", "", ""},
       {R"([{"name":"digits","version":"3","state":"UNAVAILABLE","reason":"bad"}])", "Loading", "", ""},

@@ -63,6 +63,7 @@ void EdgeVersionReport::describe(Type<EdgeVersionReport>& t) {
           "Why it failed: DownloadFailed, DigestMismatch, UnsafeArchive, BadLayout, DiskFull or SourceForbidden.")
       .length(0, 128);
   t.field("message", &EdgeVersionReport::message, "Why it failed, for people.").length(0, 4096);
+  t.field("sha256", &EdgeVersionReport::sha256, "SHA-256 of the archive this speaks of.").length(0, 64);
   t.field("bytes", &EdgeVersionReport::bytes, "Size on disk.").format("int64");
   t.keep_unknown(&EdgeVersionReport::unknown);
 }

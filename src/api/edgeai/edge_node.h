@@ -56,6 +56,7 @@ struct EdgeVersionReport {
   std::string state;
   std::string reason;
   std::string message;
+  std::string sha256;  // of the archive this speaks of: a manifest may give the name to another one; "" an agent that does not tell
   std::int64_t bytes = 0;
   Json unknown;
   static void describe(Type<EdgeVersionReport>& t);

@@ -169,10 +169,19 @@ struct EdgeView {
   const api::EdgeModelReport* report;  // null: none, or the image way
 };
 
+// What the node reports of the target, if it speaks of the archive that the manifest names now.
+const api::EdgeVersionReport* target_report(const EdgeView& view) {
+  const std::string& target = view.model.spec.target_version;
+  const api::ManifestEntry* entry = view.model.spec.find_version(target);
+  const api::EdgeVersionReport* version = view.report == nullptr ? nullptr : view.report->find_version(target);
+  if (version == nullptr || entry == nullptr) return nullptr;
+  return version->sha256.empty() || version->sha256 == entry->sha256sum ? version : nullptr;
+}
+
 std::optional<Failure> target_failure(const EdgeView& view) {
   const std::string& target = view.model.spec.target_version;
   if (view.report == nullptr) return {};
-  if (const api::EdgeVersionReport* version = view.report->find_version(target);
+  if (const api::EdgeVersionReport* version = target_report(view);
       version != nullptr && version->state == api::EdgeVersionReport::kFailed) {
     return Failure{target, version->reason.empty() ? "InstallFailed" : version->reason, version->message};
   }
@@ -196,13 +205,20 @@ Verdict target_progress(const EdgeView& view) {
     return no("WaitingForNode", "waiting for the agent of node " + node + " to take version " + target);
   }
   if (auto failure = target_failure(view)) return no(failure->reason, "version " + target + ": " + failure->message);
-  const api::EdgeVersionReport* version = view.report->find_version(target);
+  const api::EdgeVersionReport* version = target_report(view);
   if (version == nullptr || version->state == api::EdgeVersionReport::kPending)
     return no("Pending", "version " + target + " waits to be downloaded");
   if (version->state == api::EdgeVersionReport::kDownloading)
     return no("Downloading", "node " + node + " downloads version " + target);
   if (view.report->exposed != target) return no("Installing", "node " + node + " installs version " + target);
   return no("Loading", "the server loads version " + target);
+}
+
+// Whether the version that serves under the target's name is the one the manifest names now.
+bool serves_target(const EdgeView& view, const Finding& found) {
+  if (found.ready.status != kTrue || found.serving_version != view.model.spec.target_version) return false;
+  const api::EdgeVersionReport* version = target_report(view);
+  return version != nullptr && version->state == api::EdgeVersionReport::kReady && !target_failure(view);
 }
 
 // Whether the model answers, by its pod and (with files of ours) by what the agent reads from the server.
@@ -284,7 +300,7 @@ Finding observe_edge(const InferenceModel& model, const Plan& plan, const World&
     found.ready.message = (manifest_way ? "version " + found.serving_version + " answers at " : "answers at ") + found.url;
   }
   if (manifest_way) {
-    if (found.ready.status == kTrue && found.serving_version == model.spec.target_version) {
+    if (serves_target(view, found)) {
       found.target = Verdict{kTrue, "Serving", "version " + model.spec.target_version + " serves"};
       found.failure.reset();
     } else if (plan.problem) {
