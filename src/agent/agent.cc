@@ -77,6 +77,7 @@ class Pods {
     runtime::Informer::Options informer;
     informer.resource = api::Pod::resource();
     informer.filter.field_selector = "spec.nodeName=" + options.node_name;
+    informer.watch_timeout = kWatchTimeout;
     informer.backoff_max = options.link_backoff_max;
     return informer;
   }

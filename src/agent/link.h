@@ -14,6 +14,10 @@
 
 namespace varda::agent {
 
+/// How long a watch of the agent stays open, jittered upwards by half, before it asks for the next one. That an agent has a watch
+/// open is how the cloud knows that it lives, and the connection of a process that hangs stays open: only not coming back tells.
+inline constexpr std::chrono::seconds kWatchTimeout{10};
+
 /// The members of status that are the agent's, as a merge patch; nothing if `live` (a whole EdgeNode) says them already. Conditions
 /// and whatever else others write stay. Pure.
 std::optional<codec::Json> status_patch(const api::EdgeNodeStatus& wanted, const codec::Json& live);
