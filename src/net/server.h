@@ -43,6 +43,7 @@ class Server {
     std::chrono::milliseconds header_timeout{10000};  // from the first byte to the end of the header
     std::chrono::milliseconds idle_timeout{120000};   // between requests of one connection
     std::chrono::milliseconds write_timeout{30000};   // without progress: the connection is closed
+    std::size_t body_bytes_per_second_min = 1024;     // of a request body, beyond its first write_timeout: 408. 0: none
   };
   /// kUnavailable: the address is in use or not ours. kInvalid: bad options. `handler` outlives stop().
   static Result<std::unique_ptr<Server>> create(Options options, Handler handler);

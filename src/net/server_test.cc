@@ -179,6 +179,33 @@ TEST(Server, StalledBodyIs408) {
   EXPECT_EQ(outline(socket.read_all()).substr(0, 9), "408 close");
 }
 
+TEST(Server, DrippedBodyIs408) {
+  Server::Options options;
+  options.write_timeout = 40ms;
+  options.body_bytes_per_second_min = 1'000'000;
+  auto server = serve(options);
+  RawSocket socket(server->port());
+  socket.write("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n");
+  for (int i = 0; i < 50; ++i) {
+    socket.write("a");
+    std::this_thread::sleep_for(2ms);
+  }
+  EXPECT_EQ(outline(socket.read_all()).substr(0, 9), "408 close");
+}
+
+TEST(Server, LimitsAreNamedWhereTheyAreMet) {
+  Server::Options options;
+  options.body_bytes_max = 10;
+  options.header_bytes_max = 500;
+  auto server = serve(options);
+  RawSocket body(server->port());
+  body.write("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n");
+  EXPECT_NE(body.read_all().find("larger than 10 bytes"), std::string::npos);
+  RawSocket header(server->port());
+  header.write("GET / HTTP/1.1\r\nHost: a\r\nA: " + std::string(600, 'a') + "\r\n\r\n");
+  EXPECT_NE(header.read_all().find("larger than 500 bytes"), std::string::npos);
+}
+
 TEST(Server, StreamsChunksAsTheyCome) {
   auto feed = std::make_shared<Feed>();
   auto server = serve({}, [&](Request, Responder respond) {

@@ -48,6 +48,27 @@ Connection::~Connection() = default;
 
 void Connection::expire_in(std::chrono::milliseconds timeout) { deadline_ = system_clock().now() + timeout; }
 
+// A peer that sends a byte now and then makes progress, and would hold its place for ever.
+void Connection::expect_body_bytes() {
+  const auto& options = loop_.state().options;
+  expire_in(options.write_timeout);
+  if (options.body_bytes_per_second_min == 0) return;
+  const auto earned = std::chrono::milliseconds(parser_->message().body.size() * 1000 / options.body_bytes_per_second_min);
+  deadline_ = std::min<SteadyTime>(deadline_, body_begin_ + options.write_timeout + earned);
+}
+
+std::string Connection::refusal() const {
+  const auto& options = loop_.state().options;
+  switch (parser_->error_status()) {
+    case 413:
+      return "the request body is larger than " + std::to_string(options.body_bytes_max) + " bytes";
+    case 431:
+      return "the request header is larger than " + std::to_string(options.header_bytes_max) + " bytes";
+    default:
+      return parser_->error_text();
+  }
+}
+
 void Connection::start() {
   if (loop_.state().tls) {
     expire_in(loop_.state().options.header_timeout);
@@ -148,7 +169,7 @@ std::size_t Connection::consume(std::string_view bytes) {
     const std::size_t count = parser_->feed(bytes.substr(used));
     used += count;
     if (parser_->error_status() != 0) {
-      refuse(parser_->error_status(), parser_->error_text());
+      refuse(parser_->error_status(), refusal());
       return bytes.size();
     }
     if (phase_ == Phase::kIdle && parser_->started() && !parser_->done()) {
@@ -158,7 +179,7 @@ std::size_t Connection::consume(std::string_view bytes) {
     if (phase_ == Phase::kHeader || phase_ == Phase::kIdle) {
       if (parser_->header_done()) header_arrived();
     } else if (phase_ == Phase::kBody) {
-      expire_in(options.write_timeout);
+      expect_body_bytes();
     }
     if (phase_ == Phase::kClosed || phase_ == Phase::kLingering || phase_ == Phase::kWriting) return bytes.size();
     if (parser_->done()) {
@@ -197,7 +218,8 @@ void Connection::header_arrived() {
       flush();
     }
   }
-  if (phase_ == Phase::kBody && !parser_->done()) expire_in(loop_.state().options.write_timeout);
+  body_begin_ = system_clock().now();
+  if (phase_ == Phase::kBody && !parser_->done()) expect_body_bytes();
 }
 
 void Connection::dispatch() {

@@ -66,6 +66,8 @@ class Connection final : public Reactor::Listener {
   void linger();
   bool paused() const;
   void expire_in(std::chrono::milliseconds timeout);
+  void expect_body_bytes();
+  std::string refusal() const;
 
   Loop& loop_;
   const std::uint64_t id_;
@@ -86,6 +88,7 @@ class Connection final : public Reactor::Listener {
   bool write_wants_read_ = false;  // TLS: the write needs bytes from the peer first
   bool read_wants_write_ = false;
   std::size_t lingered_bytes_ = 0;
+  SteadyTime body_begin_;
 
   std::string out_;   // header, interim responses, chunks
   std::string body_;  // the rest of a response with a known body
