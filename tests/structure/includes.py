@@ -17,6 +17,24 @@ THIRD_PARTY = {
 }
 
 
+def picture_problems(below):
+    """The arrows of ARCHITECTURE.md, followed to their ends, are the rooms' DEPS, followed to their ends."""
+    picture = (ROOT / 'ARCHITECTURE.md').read_text().split('```mermaid')[1].split('```')[0]
+    arrows = {}
+    for left, right in re.findall(r'^\s*(\w+)(?:\[.*?\])? --> (.+)$', picture, re.M):
+        arrows.setdefault(left, set()).update(x.strip() for x in right.split('&'))
+    drawn = {}
+    for name in below:
+        drawn[name], todo = set(), [name]
+        while todo:
+            for dep in arrows.get(todo.pop(), ()):
+                if dep not in drawn[name]:
+                    drawn[name].add(dep)
+                    todo.append(dep)
+    wrong = ['ARCHITECTURE.md lets room %s stand on %s, its DEPS do not' % (n, d) for n in below for d in sorted(drawn[n] - below[n])]
+    return wrong + ['room %s stands on %s, the picture in ARCHITECTURE.md does not say so' % (n, d) for n in below for d in sorted(below[n] - drawn[n])]
+
+
 def main(build):
     rooms, problems, checked = {}, [], 0
     for line in (pathlib.Path(build) / 'rooms.txt').read_text().splitlines():
@@ -37,6 +55,8 @@ def main(build):
     for name in rooms:
         if name in below(name):
             problems.append('room %s stands on itself' % name)
+
+    problems += picture_problems({name: below(name) for name in rooms})
 
     for path in sorted(p for top in ('src', 'apps', 'plugins') for p in (ROOT / top).rglob('*') if p.suffix in ('.h', '.cc')):
         relative = path.relative_to(ROOT)
