@@ -58,7 +58,8 @@ Status get_tables(const Context& ctx, Session& session, const std::vector<Target
                             columns));
   }
   if (nothing && !options.watch) {
-    session.error(session.all_namespaces ? "No resources found\n" : "No resources found in namespace " + session.ns + "\n");
+    const bool namespaced = std::any_of(targets.begin(), targets.end(), [](const Target& t) { return t.resource.resource.namespaced; });
+    session.error(session.all_namespaces || !namespaced ? "No resources found\n" : "No resources found in namespace " + session.ns + "\n");
   }
   return {};
 }
