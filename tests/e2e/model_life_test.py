@@ -1,0 +1,165 @@
+"""What an InferenceModel says of itself when things change or go wrong, with real processes and a real kubectl."""
+import http.client, json, os, pathlib, shutil, signal, sys, tempfile, unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+import machine as m  # noqa: E402
+
+
+class ModelLife(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
+        (cls.work / 'www').mkdir()
+        cls.files = m.FileServer(cls.work / 'www')
+        cls.varda = m.Machine(cls.work / 'data', nodes=['cloud=cloud', 'edge0=edge', 'edge1=edge'])
+        cls.varda.up()
+        cls.entries = []
+        for v in ('3', '4'):
+            out = cls.work / 'www' / ('digits-%s.tar.gz' % v)
+            cls.entries.append((v, cls.files.url(out.name), m.pack(cls.varda, v, out)))
+        shape, pixels = m.read_idx(m.DIGITS / 'test-images.idx3-ubyte')
+        cls.image = pixels[:shape[1] * shape[2]]
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.varda.close()
+        cls.files.stop()
+        shutil.rmtree(cls.work, ignore_errors=True)
+
+    def tearDown(self):
+        self.varda.kubectl('delete', 'inferencemodels', '--all', check=False)
+        m.wait_until('pods of the test gone', lambda: not self.varda.pods(), 60)
+
+    def apply(self, *args, **kw):
+        self.varda.kubectl('apply', '-f', '-', input=json.dumps(m.inference_model(*args, **kw)))
+
+    def patch(self, name, **spec):
+        self.varda.kubectl('patch', 'inferencemodel', name, '--type=merge', '-p', json.dumps({'spec': spec}))
+
+    @staticmethod
+    def manifest(*entries):
+        return [{'version': v, 'downloadURL': u, 'sha256sum': s} for v, u, s in entries]
+
+    def condition(self, name, kind, **fields):
+        """Waits for a condition of the current spec with these fields."""
+        def probe():
+            model = self.varda.model(name)
+            return [c for c in model.get('status', {}).get('conditions', []) if c['type'] == kind
+                    and c.get('observedGeneration') == model['metadata']['generation'] and all(c.get(k) == v for k, v in fields.items())]
+        return m.wait_until('%s of %s with %s' % (kind, name, fields), probe)[0]
+
+    def scores(self, name):
+        """What the model makes of one image: tells which archive answers, whatever its version is called."""
+        client = m.Client(self.varda.model(name)['status']['url'], name, [self.image])
+        client.prepare()
+        connection = http.client.HTTPConnection(client.address, timeout=10)
+        connection.request('POST', '/v2/models/%s/infer' % name, body=client.bodies[0])
+        answer = json.loads(connection.getresponse().read())
+        connection.close()
+        return [round(x, 3) for x in answer['outputs'][-1]['data']]
+
+    def agents(self, node):
+        return [p for p, c in self.varda.processes().items() if ' agent ' in c and '--node %s ' % node in c]
+
+    def test_each_way_to_have_no_node_has_its_own_reason(self):
+        self.apply('a1', 'edge', self.entries, '3', nodeSelector={'no': 'where'})
+        self.apply('a2', 'edge', self.entries, '3', nodeSelector={'node-role.kubernetes.io/edge': ''})
+        self.apply('a3', 'edge', self.entries, '3', node='edge9')
+        self.apply('a4', 'edge', self.entries, '3', node='edge0', nodeSelector={'kubernetes.io/hostname': 'edge1'})
+        self.condition('a1', 'Ready', status='False', reason='NoNodeMatches')
+        self.assertIn('edge0, edge1', self.condition('a2', 'Ready', status='False', reason='SeveralNodesMatch')['message'])
+        self.condition('a3', 'Ready', status='False', reason='NodeNotFound')
+        self.condition('a4', 'Ready', status='False', reason='NodeNameSelectorMismatch')
+        self.varda.kubectl('label', 'node', 'edge1', 'no=where')
+        self.assertEqual(self.varda.ready('a1', '3')['status']['node'], 'edge1')
+        self.varda.kubectl('label', 'node', 'edge1', 'no-')
+
+    def test_another_archive_under_the_name_that_serves_is_served(self):
+        self.apply('b', 'edge', self.entries, '3', node='edge0')
+        self.varda.ready('b', '3')
+        self.apply('b4', 'edge', self.entries, '4', node='edge1')
+        self.varda.ready('b4', '4')
+        three, four = self.scores('b'), self.scores('b4')
+        self.assertNotEqual(three, four)
+        self.patch('b', manifest=self.manifest(('3', self.entries[1][1], self.entries[1][2])))
+        self.condition('b', 'TargetVersionReady', status='True')
+        m.wait_until('the other archive answers', lambda: self.scores('b') == four)
+        self.patch('b', manifest=self.manifest(('3', self.entries[1][1], 'e' * 64)))
+        told = self.condition('b', 'TargetVersionReady', status='False', reason='DigestMismatch')
+        self.assertIn('e' * 64, told['message'])
+        self.assertIn(self.entries[1][2], told['message'])
+        self.condition('b', 'Ready', status='True')
+        self.assertEqual(self.scores('b'), four)
+
+    def test_version_taken_out_of_the_manifest_serves_until_the_next_one_does(self):
+        self.apply('c', 'edge', self.entries, '3', node='edge0')
+        self.varda.ready('c', '3')
+        self.patch('c', manifest=self.manifest(('5', self.entries[1][1], 'd' * 64)), targetVersion='5')
+        self.condition('c', 'TargetVersionReady', status='False', reason='DigestMismatch')
+        self.assertEqual(self.varda.model('c')['status']['servingVersion'], '3')
+        self.scores('c')
+        self.patch('c', manifest=self.manifest(('5', self.entries[1][1], self.entries[1][2])))
+        self.varda.ready('c', '5')
+
+    def test_changed_port_name_framework_and_image_do_the_right_thing(self):
+        self.apply('d', 'edge', self.entries, '3', node='edge0', port=8090)
+        self.varda.ready('d', '3')
+        self.patch('d', servingPort=8091)
+        self.assertTrue(self.varda.ready('d', '3')['status']['url'].endswith(':8091'))
+        self.scores('d')
+        self.patch('d', frameworkType='tensorflow')
+        self.condition('d', 'Ready', status='False', reason='FrameworkUnsupported')
+        self.patch('d', frameworkType='onnx', image='nobody/has-this:1')
+        self.assertIn('nobody/has-this:1', self.condition('d', 'Ready', status='False', reason='ImageUnsupported')['message'])
+        self.assertNotIn('url', self.varda.model('d')['status'])
+        self.patch('d', image='')
+        self.varda.ready('d', '3')
+        self.patch('d', modelName='renamed')
+
+        def answers_as_renamed():
+            return m.Client(self.varda.ready('d', '3')['status']['url'], 'renamed', []).metadata()
+        m.wait_until('the other name', answers_as_renamed)
+
+    def test_node_that_hangs_is_unreachable_and_keeps_the_last_report(self):
+        self.apply('e', 'edge', self.entries, '3', node='edge0')
+        status = self.varda.ready('e', '3')['status']
+        agent = self.agents('edge0')[0]
+        os.kill(agent, signal.SIGSTOP)
+        try:
+            self.condition('e', 'Ready', status='Unknown', reason='NodeUnreachable')
+            now = self.varda.model('e')['status']
+            self.assertEqual((now['servingVersion'], now['url']), ('3', status['url']))
+            self.scores('e')
+        finally:
+            os.kill(agent, signal.SIGCONT)
+        self.condition('e', 'Ready', status='True')
+
+    def test_wrong_digest_in_the_cloud_tells_both_digests(self):
+        wrong = ('5', self.entries[0][1], 'c' * 64)
+        self.apply('f', 'cloud', self.entries + [wrong], '3')
+        self.varda.ready('f', '3')
+        self.patch('f', targetVersion='5')
+        told = self.condition('f', 'TargetVersionReady', status='False', reason='DigestMismatch')
+        self.assertIn('c' * 64, told['message'])
+        self.assertIn(self.entries[0][2], told['message'])
+        self.condition('f', 'Ready', status='True')
+        self.patch('f', targetVersion='4')
+        self.varda.ready('f', '4')
+
+    def test_models_of_one_name_in_two_namespaces_are_strangers(self):
+        self.varda.kubectl('create', 'namespace', 'team')
+        self.apply('g', 'edge', self.entries, '3', node='edge0', port=8092)
+        other = m.inference_model('g', 'edge', self.entries, '4', node='edge0', port=8093)
+        self.varda.kubectl('apply', '-n', 'team', '-f', '-', input=json.dumps(other))
+        self.varda.ready('g', '3')
+        self.varda.kubectl('wait', '-n', 'team', '--for=condition=Ready', 'inferencemodel/g', '--timeout=60s')
+        self.assertEqual(self.varda.get('inferencemodel', 'g', '-n', 'team')['status']['servingVersion'], '4')
+        self.varda.kubectl('delete', 'namespace', 'team')
+        below = self.work / 'data/nodes/edge0/data/models'
+        m.wait_until('the files of one gone', lambda: not list(below.glob('team/*')))
+        self.assertEqual(self.varda.ready('g', '3')['status']['servingVersion'], '3')
+        self.scores('g')
+
+
+if __name__ == '__main__':
+    unittest.main()
