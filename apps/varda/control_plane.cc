@@ -1,5 +1,6 @@
 #include "control_plane.h"
 
+#include <algorithm>
 #include <thread>
 
 #include "admin.h"
@@ -66,6 +67,7 @@ class Running final : public ControlPlane {
     auto& fs = os::real_file_system();
     TRY(credentials_, apiserver::load_or_create_credentials(fs, {.data_dir = options_.data_dir, .nodes = options_.nodes, .hosts = {host()}}, system_rng()));
     store::Options store_options = options_.limits.store;
+    store_options.value_bytes_max = std::max(store_options.value_bytes_max, options_.limits.api.object_bytes_max);
     store_options.metrics = &registry_;
     TRY(store_, store::open_sqlite(options_.data_dir / "store.db", store_options));
     authenticator_ = apiserver::token_authenticator(credentials_.tokens);

@@ -24,7 +24,7 @@ void add_seconds(CLI::App& command, const char* flag, std::chrono::milliseconds&
 
 void add_limit_flags(CLI::App& command, ApiLimits& limits) {
   add(command, kApiGroup, "--request-bytes-max", limits.api.body_bytes_max, "largest request body; 413 beyond");
-  add(command, kApiGroup, "--object-bytes-max", limits.store.value_bytes_max, "largest stored object; 413 beyond");
+  add(command, kApiGroup, "--object-bytes-max", limits.api.object_bytes_max, "largest stored object; 413 beyond");
   add(command, kApiGroup, "--header-bytes-max", limits.http.header_bytes_max, "largest request header; 431 beyond");
   add(command, kApiGroup, "--connections-max", limits.http.connections_max, "connections at a time; further ones wait");
   add_seconds(command, "--header-timeout", limits.http.header_timeout, "seconds a request header may take; 408 beyond");

@@ -38,7 +38,8 @@ struct LogRequest {
 using LogSource = std::function<Result<std::unique_ptr<net::BodyStream>>(const LogRequest&)>;
 
 struct Limits {
-  std::size_t body_bytes_max = 3u << 20;  // 413 beyond
+  std::size_t body_bytes_max = 3u << 20;    // 413 beyond
+  std::size_t object_bytes_max = 3u << 20;  // as stored, which patches may make larger than any body: 413 beyond
   std::size_t json_depth_max = 200;
   std::size_t patch_operations_max = 10'000;
   std::size_t list_items_max = 0;            // a page is never longer; 0: as the client wishes

@@ -239,6 +239,16 @@ TEST(ApiServer, SlowWatcherIsToldItLostEvents) {
   EXPECT_EQ(last.at("object/code").as_integer(), 410);
 }
 
+TEST(ApiServer, ObjectsThatPatchesMakeTooLargeAreRefused) {
+  InMemoryApiServer::Options options;
+  options.server.limits.object_bytes_max = 2000;
+  InMemoryApiServer api(std::move(options));
+  EXPECT_EQ(api.post(kConfigMaps, config_map("a", std::string(1000, 'x'))).status, 201);
+  const auto large = api.post(kConfigMaps, config_map("b", std::string(2000, 'x')));
+  EXPECT_EQ(large.status, 413);
+  EXPECT_NE(large.text.find("Request entity too large: limit is 2000"), std::string::npos) << large.text;
+}
+
 TEST(ApiServer, OversizedAndDeepBodiesAreRefusedByName) {
   InMemoryApiServer api;
   const auto large = api.post(kConfigMaps, config_map("big", std::string(4u << 20, 'x')));

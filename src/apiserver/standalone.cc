@@ -27,6 +27,7 @@ Status run_standalone(const Context& ctx, StandaloneOptions options) {
 
   metrics::Registry metrics;
   store::Options store_options = options.store;
+  store_options.value_bytes_max = std::max(store_options.value_bytes_max, options.limits.object_bytes_max);
   store_options.metrics = &metrics;
   TRY(const auto store, store::open_sqlite(options.data_dir / "store.db", store_options));
   const auto tokens = token_authenticator(credentials.tokens);

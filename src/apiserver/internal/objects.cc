@@ -84,6 +84,7 @@ Outcome<Json> Objects::commit_put(const Kind& kind, std::string key, Json object
   raced = false;
   if (options.dry_run == DryRun::kYes) return object;
   std::string text = without_version(object);
+  if (text.size() > core_.options.limits.object_bytes_max) return too_large(core_.options.limits.object_bytes_max);
   auto revision = core_.store.put(std::move(key), std::move(text), expected);
   if (!revision.ok()) {
     raced = revision.error().code() == Code::kConflict;
