@@ -17,7 +17,12 @@ Parsed parse_flags(int argc, char** argv) {
   CLI::App parser("Serves the models of a directory over the Open Inference Protocol v2 (REST).", "varda-serve");
   parser.set_version_flag("--version", "varda-serve " VARDA_VERSION);
   parser.set_config("--config", "", "read flags from a file: NAME=VALUE lines, the names of the flags without dashes");
-  parser.failure_message(CLI::FailureMessage::simple);
+  parser.failure_message([](const CLI::App* app, const CLI::Error& error) {
+    // What nobody understood is named first: it is more likely the cause than what is missing.
+    const std::vector<std::string> unknown = app->remaining();
+    const std::string why = unknown.empty() ? error.what() : "there is no flag " + unknown.front();
+    return "varda-serve: " + why + "\n`varda-serve --help` shows what there is\n";
+  });
   parser.option_defaults()->always_capture_default();
   parser
       .add_option("--model-repository", flags.model_repository,

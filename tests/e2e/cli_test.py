@@ -1,0 +1,68 @@
+"""The command line without a server: what it says to wrong words, and what pack and fetch do with people's files."""
+import os, pathlib, re, shutil, subprocess, sys, tempfile, unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+import machine as m  # noqa: E402
+
+
+class CommandLine(unittest.TestCase):
+    def setUp(self):
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-cli-'))
+        self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
+
+    def run_varda(self, *words, program='varda'):
+        environment = {'PATH': os.environ['PATH'], 'HOME': str(self.work)}
+        return subprocess.run([str(m.BIN / program), *map(str, words)], capture_output=True, text=True, timeout=60, env=environment, cwd=self.work)
+
+    def test_wrong_words_are_named_and_help_is_near(self):
+        for words, named in [(['get', '--bogus'], '--bogus'), (['bogus'], 'bogus'), (['down', 'extra'], 'extra'), (['get'], 'resource'),
+                             (['scale', 'im/x', '--replicas', '-1'], '--replicas'), (['predict', 'x', '--images', 'y', '--limit', '-1'], '--limit')]:
+            done = self.run_varda(*words)
+            self.assertEqual((done.returncode, done.stdout), (2, ''), words)
+            self.assertIn(named, done.stderr)
+            self.assertIn('--help', done.stderr)
+        self.assertIn('Subcommands', self.run_varda().stderr)
+        self.assertIn('--bogus', self.run_varda('--bogus', program='varda-serve').stderr)
+
+    def test_without_a_server_it_says_how_to_start_one(self):
+        for words in (['get', 'pods'], ['doctor'], ['apply', '-f', '-'], ['get', 'pods', '--kubeconfig', self.work / 'nope']):
+            done = self.run_varda(*words)
+            self.assertEqual(done.returncode, 1, words)
+            self.assertIn('varda up', done.stderr)
+
+    def test_pack_names_archive_and_version_after_the_directory(self):
+        shutil.copytree(m.DIGITS / 'models/3', self.work / '3')
+        done = self.run_varda('pack', '3/')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("version: '3', downloadURL: 'http://HOST/3.tar.gz'", done.stdout)
+        self.assertTrue((self.work / '3.tar.gz').exists())
+        refused = self.run_varda('pack', '3', '--version-name', 'a b')
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn('--version-name', refused.stderr)
+
+    def test_the_example_names_the_digests_that_pack_prints(self):
+        manifest = (m.DIGITS / 'digits.yaml').read_text()
+        for version in ('3', '4'):
+            printed = self.run_varda('pack', m.DIGITS / 'models' / version, '-o', self.work / 'x.tar.gz').stdout
+            self.assertIn(re.search(r'sha256sum: ([0-9a-f]{64})', printed).group(1), manifest)
+
+    def test_fetch_is_quiet_in_a_pipe_and_spares_the_files_of_others(self):
+        (self.work / 'www').mkdir()
+        printed = self.run_varda('pack', m.DIGITS / 'models/3', '-o', self.work / 'www/3.tar.gz').stdout
+        digest = re.search(r'[0-9a-f]{64}', printed).group(0)
+        files = m.FileServer(self.work / 'www')
+        self.addCleanup(files.stop)
+        (self.work / 'thesis').mkdir()
+        (self.work / 'thesis/chapter').write_text('years')
+        done = self.run_varda('fetch', '--url', files.url('3.tar.gz'), '--sha256', digest, '--to', self.work / 'thesis')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('thesis', done.stderr)
+        self.assertEqual((self.work / 'thesis/chapter').read_text(), 'years')
+        done = self.run_varda('fetch', '--url', files.url('3.tar.gz'), '--sha256', digest, '--to', self.work / '3')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn('\r', done.stdout + done.stderr)
+        self.assertTrue((self.work / '3/model.onnx').exists())
+
+
+if __name__ == '__main__':
+    unittest.main()
