@@ -11,7 +11,8 @@ net::Response text(int status, std::string body, std::string type = "text/plain;
 
 }  // namespace
 
-std::optional<net::Response> answer_admin(const net::Request& request, const metrics::Registry& registry, const std::function<bool()>& ready) {
+std::optional<net::Response> answer_admin(const net::Request& request, const metrics::Registry& registry,
+                                          const std::function<bool()>& ready) {
   const std::string_view path = request.path();
   if (path == "/healthz" || path == "/livez") return text(200, "ok");
   if (path == "/readyz") return ready() ? text(200, "ok") : text(503, "not ready");
@@ -19,7 +20,8 @@ std::optional<net::Response> answer_admin(const net::Request& request, const met
   return std::nullopt;
 }
 
-Result<std::unique_ptr<net::Server>> serve_admin(const std::string& listen, const metrics::Registry& registry, std::function<bool()> ready) {
+Result<std::unique_ptr<net::Server>> serve_admin(const std::string& listen, const metrics::Registry& registry,
+                                                 std::function<bool()> ready) {
   net::Server::Options options;
   options.listen = listen;
   auto handler = net::inline_handler([&registry, ready = std::move(ready)](const net::Request& request) {

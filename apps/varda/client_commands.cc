@@ -1,11 +1,10 @@
 // The subcommands that talk to an API server: flags here, work in room cli.
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <unistd.h>
 
 #include "cli/verbs.h"
 #include "command.h"
@@ -20,7 +19,8 @@ struct ClientFlags {
   bool all_namespaces = false;
   std::vector<std::string> words, files;
   std::string output, label_selector, field_selector, container, condition, patch, patch_type = "merge", for_word, timeout = "30s";
-  bool watch = false, follow = false, previous = false, timestamps = false, all = false, ignore_not_found = false, no_headers = false;
+  bool watch = false, follow = false, previous = false, timestamps = false, all = false, ignore_not_found = false,
+       no_headers = false;
   bool wait = true;
   int tail = -1, replicas = -1;
 };
@@ -34,7 +34,8 @@ Result<std::chrono::milliseconds> parse_duration(const std::string& text) {
   }
   const std::string unit = text.substr(std::min(used, text.size()));
   const double scale = unit == "ms" ? 1 : unit == "s" || unit.empty() ? 1e3 : unit == "m" ? 60e3 : unit == "h" ? 3600e3 : -1;
-  if (number < 0 || scale < 0 || number * scale > 1e12) return Error(Code::kInvalid, "--timeout takes a time like 30s, 5m or 1h, not \"" + text + "\"");
+  if (number < 0 || scale < 0 || number * scale > 1e12)
+    return Error(Code::kInvalid, "--timeout takes a time like 30s, 5m or 1h, not \"" + text + "\"");
   return std::chrono::milliseconds(static_cast<std::int64_t>(number * scale));
 }
 
@@ -59,7 +60,8 @@ Status with_session(const Context& ctx, const Globals& globals, const ClientFlag
   session.ns = !flags.ns.empty() ? flags.ns : config.ns;
   session.all_namespaces = flags.all_namespaces;
   Status status = verb(ctx, session, flags);
-  if (!status.ok() && status.error().code() == Code::kUnavailable && status.error().message().find("connect") != std::string::npos) {
+  if (!status.ok() && status.error().code() == Code::kUnavailable &&
+      status.error().message().find("connect") != std::string::npos) {
     return std::move(status).error().context("the server at " + config.server + " does not answer (is `varda up` running?)");
   }
   return status;
@@ -80,7 +82,8 @@ void add_client_commands(Program program) {
   Run& chosen = program.chosen;
   const auto add = [&](const char* name, const char* what, Verb verb) {
     CLI::App* command = program.parser.add_subcommand(name, what);
-    command->add_option("--kubeconfig", globals.kubeconfig, "the server and who we are; default: $KUBECONFIG, then that of `varda up`");
+    command->add_option("--kubeconfig", globals.kubeconfig,
+                        "the server and who we are; default: $KUBECONFIG, then that of `varda up`");
     command->add_option("-n,--namespace", flags->ns, "namespace; default: the kubeconfig's, else \"default\"");
     command->callback([&globals, &chosen, flags, verb = std::move(verb)] {
       chosen = [&globals, flags, verb](const Context& ctx) { return with_session(ctx, globals, *flags, verb); };
@@ -88,15 +91,19 @@ void add_client_commands(Program program) {
     return command;
   };
 
-  CLI::App* apply = add("apply", "create or update objects from files", [](const Context& ctx, cli::Session& s, const ClientFlags& f) {
-    return cli::apply(ctx, s, f.files);
-  });
+  CLI::App* apply = add("apply", "create or update objects from files",
+                        [](const Context& ctx, cli::Session& s, const ClientFlags& f) { return cli::apply(ctx, s, f.files); });
   apply->add_option("-f,--filename", flags->files, "a file, a folder, or - for standard input")->required();
 
   CLI::App* get = add("get", "list or show objects", [](const Context& ctx, cli::Session& s, const ClientFlags& f) -> Status {
     TRY(const cli::Output output, cli::Output::parse(f.output));
-    return cli::get(ctx, s, {.words = f.words, .output = output, .label_selector = f.label_selector, .field_selector = f.field_selector,
-                             .watch = f.watch, .headers = !f.no_headers});
+    return cli::get(ctx, s,
+                    {.words = f.words,
+                     .output = output,
+                     .label_selector = f.label_selector,
+                     .field_selector = f.field_selector,
+                     .watch = f.watch,
+                     .headers = !f.no_headers});
   });
   get->add_option("resource", flags->words, "TYPE[,TYPE] [NAME…] or TYPE/NAME…")->required();
   get->add_option("-o,--output", flags->output, "wide, yaml, json, name or jsonpath=TEMPLATE");
@@ -115,8 +122,14 @@ void add_client_commands(Program program) {
 
   CLI::App* remove = add("delete", "delete objects", [](const Context& ctx, cli::Session& s, const ClientFlags& f) -> Status {
     TRY(const auto timeout, parse_duration(f.timeout));
-    return cli::remove(ctx, s, {.words = f.words, .files = f.files, .label_selector = f.label_selector, .all = f.all,
-                                                      .ignore_not_found = f.ignore_not_found, .wait = f.wait, .timeout = timeout});
+    return cli::remove(ctx, s,
+                       {.words = f.words,
+                        .files = f.files,
+                        .label_selector = f.label_selector,
+                        .all = f.all,
+                        .ignore_not_found = f.ignore_not_found,
+                        .wait = f.wait,
+                        .timeout = timeout});
   });
   remove->add_option("resource", flags->words, "TYPE NAME… or TYPE/NAME…");
   remove->add_option("-f,--filename", flags->files, "delete the objects of these files");
@@ -127,8 +140,13 @@ void add_client_commands(Program program) {
   remove->add_option("--timeout", flags->timeout, "how long to wait for that")->default_str("30s");
 
   CLI::App* logs = add("logs", "print what a pod's container wrote", [](const Context& ctx, cli::Session& s, const ClientFlags& f) {
-    return cli::logs(ctx, s, {.word = f.words.at(0), .container = f.container, .follow = f.follow, .previous = f.previous, .timestamps = f.timestamps,
-                              .tail = f.tail >= 0 ? std::optional<int>(f.tail) : std::nullopt});
+    return cli::logs(ctx, s,
+                     {.word = f.words.at(0),
+                      .container = f.container,
+                      .follow = f.follow,
+                      .previous = f.previous,
+                      .timestamps = f.timestamps,
+                      .tail = f.tail >= 0 ? std::optional<int>(f.tail) : std::nullopt});
   });
   logs->add_option("pod", flags->words, "POD, or TYPE/NAME of what has pods (inferencemodel/digits)")->required()->expected(1);
   logs->add_option("-c,--container", flags->container, "which container, if there are several");
@@ -144,10 +162,13 @@ void add_client_commands(Program program) {
   events->add_flag("-w,--watch", flags->watch, "go on as they happen");
   events->add_flag("-A,--all-namespaces", flags->all_namespaces, "in every namespace");
 
-  CLI::App* wait = add("wait", "wait until objects fulfil a condition", [](const Context& ctx, cli::Session& s, const ClientFlags& f) -> Status {
-    TRY(const auto timeout, parse_duration(f.timeout));
-    return cli::wait(ctx, s, {.words = f.words, .condition = f.condition, .label_selector = f.label_selector, .all = f.all, .timeout = timeout});
-  });
+  CLI::App* wait =
+      add("wait", "wait until objects fulfil a condition", [](const Context& ctx, cli::Session& s, const ClientFlags& f) -> Status {
+        TRY(const auto timeout, parse_duration(f.timeout));
+        return cli::wait(
+            ctx, s,
+            {.words = f.words, .condition = f.condition, .label_selector = f.label_selector, .all = f.all, .timeout = timeout});
+      });
   wait->add_option("resource", flags->words, "TYPE NAME… or TYPE/NAME…")->required();
   wait->add_option("--for", flags->condition, "condition=NAME[=VALUE], delete, or jsonpath={PATH}=VALUE")->required();
   wait->add_option("--timeout", flags->timeout, "how long, like 30s or 5m")->default_str("30s");

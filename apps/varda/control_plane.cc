@@ -4,6 +4,8 @@
 #include <thread>
 
 #include "admin.h"
+#include "api/core/node.h"
+#include "api/edgeai/edge_node.h"
 #include "api/kind.h"
 #include "apiserver/bootstrap.h"
 #include "apiserver/server.h"
@@ -43,6 +45,21 @@ Status install_kinds(const Context& ctx, const kube::Client& client) {
   return {};
 }
 
+/// What is wrong with the file is the store's to say; what to do about it depends on whose file it is.
+Result<std::unique_ptr<store::Store>> open_store(const std::filesystem::path& file, const store::Options& options) {
+  auto opened = store::open_sqlite(file, options);
+  if (opened.ok()) return opened;
+  const Error& error = opened.error();
+  if (error.code() == Code::kCorrupt) {
+    return Error(
+        error.code(),
+        error.message() + "; the file is left as it is: put a copy of it back, or move it and its -wal file away to start empty");
+  }
+  if (error.code() == Code::kUnsupported) {
+    return Error(error.code(), error.message() + "; use that version of varda, or another --data-dir");
+  }
+  return opened;
+}
 
 /// Logs of pods lie on this very disk: no need to ask the node, which may be gone.
 apiserver::LogSource logs_below(std::filesystem::path data_dir) {
@@ -65,11 +82,12 @@ class Running final : public ControlPlane {
 
   Status start() {
     auto& fs = os::real_file_system();
-    TRY(credentials_, apiserver::load_or_create_credentials(fs, {.data_dir = options_.data_dir, .nodes = options_.nodes, .hosts = {host()}}, system_rng()));
+    TRY(credentials_, apiserver::load_or_create_credentials(
+                          fs, {.data_dir = options_.data_dir, .nodes = options_.nodes, .hosts = {host()}}, system_rng()));
     store::Options store_options = options_.limits.store;
     store_options.value_bytes_max = std::max(store_options.value_bytes_max, options_.limits.api.object_bytes_max);
     store_options.metrics = &registry_;
-    TRY(store_, store::open_sqlite(options_.data_dir / "store.db", store_options));
+    TRY(store_, open_store(options_.data_dir / "store.db", store_options));
     authenticator_ = apiserver::token_authenticator(credentials_.tokens);
     authorizer_ = apiserver::node_authorizer();
 
@@ -95,7 +113,8 @@ class Running final : public ControlPlane {
     builtin_ = controllers::add_builtin(*manager_, *client_, sessions_, {.node_port_host = kNodePortHost});
     TRY_VOID(listen());
     for (const std::string& node : options_.nodes) {
-      TRY_VOID(apiserver::write_kubeconfig(fs, node_directory(options_.data_dir, node) / "agent.kubeconfig", credentials_, url(), "system:node:" + node));
+      TRY_VOID(apiserver::write_kubeconfig(fs, node_directory(options_.data_dir, node) / "agent.kubeconfig", credentials_, url(),
+                                           "system:node:" + node));
     }
     TRY_VOID(apiserver::write_kubeconfig(fs, options_.data_dir / "kubeconfig", credentials_, url(), apiserver::kAdmin));
     thread_ = std::jthread([this](const std::stop_token& stop) {
@@ -121,6 +140,15 @@ class Running final : public ControlPlane {
     return ended_.ok() ? Status(Error(Code::kInternal, "the controllers ended by themselves")) : ended_;
   }
 
+  Status forget_node(const std::string& name) override {
+    const Context ctx = Context::background().with_timeout(std::chrono::seconds(10));
+    for (const meta::Resource& resource : {api::EdgeNode::resource(), api::Node::resource()}) {
+      const auto removed = client_->remove(ctx, resource, {"", name});
+      if (!removed.ok() && removed.error().code() != Code::kNotFound) return Status(removed.error()).context("forget node " + name);
+    }
+    return {};
+  }
+
   void stop() override {
     if (thread_.joinable()) {
       thread_.request_stop();
@@ -128,7 +156,8 @@ class Running final : public ControlPlane {
     }
     builtin_.reset();  // closes the node ports
     if (api_) api_->stop();
-    if (server_) server_->stop(std::chrono::seconds(5));
+    // Watches have ended by that. What is left are requests, which take milliseconds, and logs that are followed, which never end.
+    if (server_) server_->stop(std::chrono::seconds(1));
   }
 
  private:

@@ -30,6 +30,9 @@ class ControlPlane {
   virtual std::string url() const = 0;      // "https://127.0.0.1:41873"
   /// Until `ctx` stops (success) or the controllers fail.
   virtual Status wait(const Context& ctx) = 0;
+  /// A node of an earlier run that is declared no more and whose processes have ended: its Node and EdgeNode go, and with them what
+  /// was bound to it. Its directory stays, for the day it is declared again. None there is success.
+  virtual Status forget_node(const std::string& name) = 0;
   virtual void stop() = 0;
 };
 

@@ -1,14 +1,13 @@
 #include "detach.h"
 
-#include <fcntl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <fstream>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -44,7 +43,8 @@ Error last_error(const std::string& what) { return Error(Code::kUnavailable, wha
   std::ifstream file(log);
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) lines.push_back(line);
-  for (std::size_t i = lines.size() > 10 ? lines.size() - 10 : 0; i < lines.size(); ++i) std::fprintf(stderr, "  %s\n", lines[i].c_str());
+  for (std::size_t i = lines.size() > 10 ? lines.size() - 10 : 0; i < lines.size(); ++i)
+    std::fprintf(stderr, "  %s\n", lines[i].c_str());
   std::_Exit(1);
 }
 

@@ -27,8 +27,8 @@ class Detached {
   int pipe_;
 };
 
-/// Forks; call before any thread starts. The parent never returns: it prints what the child reports and exits. The child returns, leader of a
-/// session of its own, with stdin from /dev/null and stdout and stderr appended to `log`.
+/// Forks; call before any thread starts. The parent never returns: it prints what the child reports and exits. The child returns,
+/// leader of a session of its own, with stdin from /dev/null and stdout and stderr appended to `log`.
 Result<Detached> detach(const std::filesystem::path& log);
 
 }  // namespace varda::app

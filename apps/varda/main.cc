@@ -1,10 +1,9 @@
 // varda: control plane, nodes and command line in one program. This file parses and dispatches; what is composed stands in the
 // files of the subcommands.
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <unistd.h>
 
 #include "command.h"
 #include "os/process.h"
@@ -15,7 +14,8 @@ CLI::App* Program::daemon(const std::string& name, const std::string& what) {
   CLI::App* command = parser.add_subcommand(name, what);
   command->set_config("--config", "", "read flags from a file: NAME=VALUE lines, the names of the flags without dashes");
   command->add_option("--log-format", globals.log_format, "text or json")->check(CLI::IsMember({"text", "json"}));
-  command->add_option("--log-level", globals.log_level, "debug, info, warn or error")->check(CLI::IsMember({"debug", "info", "warn", "error"}));
+  command->add_option("--log-level", globals.log_level, "debug, info, warn or error")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
   return command;
 }
 

@@ -19,10 +19,12 @@ struct PackFlags {
 
 /// What an InferenceModel takes as a version: the entry that is printed must be one that can be applied.
 Status check_version(const std::string& version) {
-  const bool good = !version.empty() && version.size() <= 63 && version != "." && version != ".." &&
-                    version.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == std::string::npos;
+  const bool good =
+      !version.empty() && version.size() <= 63 && version != "." && version != ".." &&
+      version.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == std::string::npos;
   if (good) return {};
-  return Error(Code::kInvalid, "\"" + version + "\" cannot be a version; name one with --version-name: 1 to 63 letters, digits, '.', '_' or '-'");
+  return Error(Code::kInvalid,
+               "\"" + version + "\" cannot be a version; name one with --version-name: 1 to 63 letters, digits, '.', '_' or '-'");
 }
 
 Status pack(const Context& ctx, const PackFlags& flags) {
@@ -33,11 +35,11 @@ Status pack(const Context& ctx, const PackFlags& flags) {
   TRY_VOID(check_version(version));
   const os::Path output = flags.output.empty() ? os::Path(name + ".tar.gz") : os::Path(flags.output);
   TRY(const codec::ArchiveFormat format, artifact::archive_format_of(output));
-  TRY(const artifact::Packed packed, artifact::pack_to_file(ctx, os::real_file_system(), directory,
-                                                            {.format = format, .framework = flags.framework}, output));
+  TRY(const artifact::Packed packed,
+      artifact::pack_to_file(ctx, os::real_file_system(), directory, {.format = format, .framework = flags.framework}, output));
   const std::string url = !flags.url.empty() ? flags.url : "http://HOST/" + output.filename().string();
-  std::fprintf(stderr, "packed %zu files, %s, into %s (%s)\nentry for spec.manifest:\n", packed.files, human_bytes(packed.extracted_bytes).c_str(),
-               output.c_str(), human_bytes(packed.bytes).c_str());
+  std::fprintf(stderr, "packed %zu files, %s, into %s (%s)\nentry for spec.manifest:\n", packed.files,
+               human_bytes(packed.extracted_bytes).c_str(), output.c_str(), human_bytes(packed.bytes).c_str());
   std::printf("- {version: '%s', downloadURL: '%s', sha256sum: %s}\n", version.c_str(), url.c_str(), packed.digest.hex().c_str());
   return {};
 }
@@ -81,9 +83,11 @@ void add_model_commands(Program program) {
   Run& chosen = program.chosen;
 
   const auto pack_flags = std::make_shared<PackFlags>();
-  CLI::App* pack_command = program.parser.add_subcommand("pack", "pack a model directory reproducibly and print its manifest entry");
+  CLI::App* pack_command =
+      program.parser.add_subcommand("pack", "pack a model directory reproducibly and print its manifest entry");
   pack_command->add_option("directory", pack_flags->directory, "holds the model, for onnx model.onnx")->required();
-  pack_command->add_option("-o,--output", pack_flags->output, "archive to write: .tar.gz, .tar.zst or .tar; default: NAME.tar.gz here");
+  pack_command->add_option("-o,--output", pack_flags->output,
+                           "archive to write: .tar.gz, .tar.zst or .tar; default: NAME.tar.gz here");
   pack_command->add_option("--version-name", pack_flags->version, "version in the entry; default: the directory's name");
   pack_command->add_option("--url", pack_flags->url, "downloadURL in the entry");
   pack_command->add_option("--framework", pack_flags->framework, "whose layout is checked; \"\" for none")->default_str("onnx");
@@ -95,9 +99,11 @@ void add_model_commands(Program program) {
   fetch_command->add_option("--sha256", fetch_flags->sha256, "of the archive, 64 lower-case hex digits")->required();
   fetch_command->add_option("--to", fetch_flags->to, "directory that appears complete or not at all")->required();
   fetch_command->add_option("--framework", fetch_flags->framework, "whose layout is checked");
-  fetch_command->add_option("--allow-files-below", fetch_flags->file_roots, "file URLs may read below this directory; default: none");
+  fetch_command->add_option("--allow-files-below", fetch_flags->file_roots,
+                            "file URLs may read below this directory; default: none");
   add_limit_flags(*fetch_command, fetch_flags->limits);
-  fetch_command->add_flag("--insecure-skip-tls-verify", fetch_flags->insecure, "do not check the server's certificate (the digest is checked always)");
+  fetch_command->add_flag("--insecure-skip-tls-verify", fetch_flags->insecure,
+                          "do not check the server's certificate (the digest is checked always)");
   fetch_command->callback([&chosen, &globals, fetch_flags] {
     chosen = [&globals, fetch_flags](const Context& ctx) { return fetch(ctx, globals, *fetch_flags); };
   });

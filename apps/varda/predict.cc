@@ -63,7 +63,8 @@ Status predict(const Context& ctx, const Globals& globals, const Flags& flags) {
     std::size_t count = 0;
     for (const oip::Images& images : batches) count += images.count;
     if (labels.size() != count) {
-      return Error(Code::kInvalid, flags.labels + ": " + std::to_string(labels.size()) + " labels for " + std::to_string(count) + " images");
+      return Error(Code::kInvalid,
+                   flags.labels + ": " + std::to_string(labels.size()) + " labels for " + std::to_string(count) + " images");
     }
   }
   TRY(const Where where, find_model(ctx, globals, flags));
@@ -79,14 +80,18 @@ Status predict(const Context& ctx, const Globals& globals, const Flags& flags) {
   std::string version;
   for (const oip::Images& images : batches) {
     for (std::size_t i = 0; i < images.count && (flags.limit == 0 || number < flags.limit); ++i, ++number) {
-      TRY(const oip::Prediction p, predictor.predict(ctx.with_timeout(std::chrono::seconds(30)), images, i).context("image " + std::to_string(number)));
+      TRY(const oip::Prediction p,
+          predictor.predict(ctx.with_timeout(std::chrono::seconds(30)), images, i).context("image " + std::to_string(number)));
       version = p.version;
       latencies.push_back(milliseconds(p.latency));
       char probability[16], latency[24];
       std::snprintf(probability, sizeof probability, "%.3f", p.guess.probability);
       std::snprintf(latency, sizeof latency, "%.2f ms", latencies.back());
       std::vector<std::string> row = {std::to_string(number), p.guess.label, probability, latency};
-      Json one = Json::object({{"index", std::uint64_t{number}}, {"label", p.guess.label}, {"probability", p.guess.probability}, {"latencyMs", latencies.back()}});
+      Json one = Json::object({{"index", std::uint64_t{number}},
+                               {"label", p.guess.label},
+                               {"probability", p.guess.probability},
+                               {"latencyMs", latencies.back()}});
       if (!labels.empty()) {
         const bool right = static_cast<int>(p.guess.index) == labels[number];
         correct += right;
@@ -102,7 +107,8 @@ Status predict(const Context& ctx, const Globals& globals, const Flags& flags) {
   const double p50 = latencies[latencies.size() / 2], p99 = latencies[latencies.size() * 99 / 100];
   const double accuracy = static_cast<double>(correct) / static_cast<double>(number);
   if (flags.output == "json") {
-    Json out = Json::object({{"model", where.model_name}, {"version", version}, {"url", where.url}, {"count", std::uint64_t{number}}});
+    Json out =
+        Json::object({{"model", where.model_name}, {"version", version}, {"url", where.url}, {"count", std::uint64_t{number}}});
     if (!labels.empty()) {
       out.set("correct", std::uint64_t{correct});
       out.set("accuracy", accuracy);
@@ -113,7 +119,8 @@ Status predict(const Context& ctx, const Globals& globals, const Flags& flags) {
     return {};
   }
   std::fputs(cli::align(rows).c_str(), stdout);
-  std::printf("%zu images, version %s of %s, latency p50 %.2f ms, p99 %.2f ms", number, version.c_str(), where.model_name.c_str(), p50, p99);
+  std::printf("%zu images, version %s of %s, latency p50 %.2f ms, p99 %.2f ms", number, version.c_str(), where.model_name.c_str(),
+              p50, p99);
   if (!labels.empty()) std::printf(", accuracy %.4f (%zu right)", accuracy, correct);
   std::printf("\n");
   return {};
@@ -133,10 +140,10 @@ void add_predict_command(Program program) {
   command->add_option("--url", flags->url, "ask this server instead of the model's status.url");
   command->add_option("-n,--namespace", flags->ns, "of the InferenceModel");
   command->add_option("-o,--output", flags->output, "json");
-  command->add_option("--kubeconfig", globals.kubeconfig, "where the InferenceModel is; default: $KUBECONFIG, then that of `varda up`");
-  command->callback([&chosen, &globals, flags] {
-    chosen = [&globals, flags](const Context& ctx) { return predict(ctx, globals, *flags); };
-  });
+  command->add_option("--kubeconfig", globals.kubeconfig,
+                      "where the InferenceModel is; default: $KUBECONFIG, then that of `varda up`");
+  command->callback(
+      [&chosen, &globals, flags] { chosen = [&globals, flags](const Context& ctx) { return predict(ctx, globals, *flags); }; });
 }
 
 }  // namespace varda::app

@@ -1,8 +1,7 @@
 #include "progress.h"
 
-#include <unistd.h>
-
 #include <cstdio>
+#include <unistd.h>
 
 namespace varda::app {
 
@@ -38,8 +37,8 @@ void ProgressBar::update(const std::string& what, std::uint64_t done, std::uint6
   std::string line = "\r\033[K" + title_ + " " + what + " ";
   if (total > 0) {
     const int filled = static_cast<int>(static_cast<double>(std::min(done, total)) / static_cast<double>(total) * kWidth);
-    line += "[" + std::string(static_cast<std::size_t>(filled), '=') + std::string(static_cast<std::size_t>(kWidth - filled), ' ') + "] " +
-            human_bytes(done) + " of " + human_bytes(total);
+    line += "[" + std::string(static_cast<std::size_t>(filled), '=') + std::string(static_cast<std::size_t>(kWidth - filled), ' ') +
+            "] " + human_bytes(done) + " of " + human_bytes(total);
   } else {
     line += human_bytes(done);
   }

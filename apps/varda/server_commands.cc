@@ -55,11 +55,11 @@ void add_server_commands(Program program) {
     chosen = [&globals, server](const Context& ctx) -> Status {
       TRY_VOID(set_up_logs(globals, log::Level::kInfo));
       return apiserver::run_standalone(ctx, {.data_dir = server->data_dir,
-                                              .listen = server->listen,
-                                              .limits = server->limits.api,
-                                              .store = server->limits.store,
-                                              .http = server->limits.http,
-                                              .ready = {}});
+                                             .listen = server->listen,
+                                             .limits = server->limits.api,
+                                             .store = server->limits.store,
+                                             .http = server->limits.http,
+                                             .ready = {}});
     };
   });
 
@@ -69,9 +69,8 @@ void add_server_commands(Program program) {
   command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics")->default_str("127.0.0.1:8085");
   command->add_flag("--leader-elect,!--no-leader-elect", flags->elect, "of several operators let one work (default)");
   command->add_option("--leader-election-namespace", flags->election_namespace, "of the Lease")->default_str("kube-system");
-  command->callback([&chosen, &globals, flags] {
-    chosen = [&globals, flags](const Context& ctx) { return operate(ctx, globals, *flags); };
-  });
+  command->callback(
+      [&chosen, &globals, flags] { chosen = [&globals, flags](const Context& ctx) { return operate(ctx, globals, *flags); }; });
 }
 
 }  // namespace varda::app

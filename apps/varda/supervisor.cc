@@ -103,8 +103,12 @@ void Supervisor::run(const std::stop_token& stop) {
         continue;
       }
       child = *started;
-      const Json record = Json::object({{"pid", static_cast<std::int64_t>(child.pid)}, {"startTicks", child.start_ticks}, {"fingerprint", options_.fingerprint}});
-      if (Status written = os::write_file_atomically(os::real_file_system(), options_.record, codec::write_json(record) + "\n", 0600); !written.ok()) {
+      const Json record = Json::object({{"pid", static_cast<std::int64_t>(child.pid)},
+                                        {"startTicks", child.start_ticks},
+                                        {"fingerprint", options_.fingerprint}});
+      if (Status written =
+              os::write_file_atomically(os::real_file_system(), options_.record, codec::write_json(record) + "\n", 0600);
+          !written.ok()) {
         log::error("cannot record a process", {{"name", options_.name}, {"error", written.error()}});
       }
     }

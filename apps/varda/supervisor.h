@@ -1,5 +1,5 @@
-// Supervisor: keeps one child process running: starts it, starts it again when it ends, and takes over one that an earlier life of ours
-// left running.
+// Supervisor: keeps one child process running: starts it, starts it again when it ends, and takes over one that an earlier life of
+// ours left running.
 #pragma once
 
 #include <chrono>
@@ -20,11 +20,11 @@ namespace varda::app {
 class Supervisor {
  public:
   struct Options {
-    std::string name;                 // in logs
+    std::string name;  // in logs
     os::ProcessOptions process;
-    std::filesystem::path record;     // pid and start time of the running child, as JSON
-    std::filesystem::path data;       // --data-dir of the child: no two work on one
-    std::string fingerprint;          // of how it is started: a running child with another one is replaced, not taken over
+    std::filesystem::path record;  // pid and start time of the running child, as JSON
+    std::filesystem::path data;    // --data-dir of the child: no two work on one
+    std::string fingerprint;       // of how it is started: a running child with another one is replaced, not taken over
     std::chrono::milliseconds backoff_min{100}, backoff_max{5000};
   };
   explicit Supervisor(Options options);
@@ -45,7 +45,8 @@ class Supervisor {
   std::jthread thread_;
 };
 
-/// Running agents of a node's data directory, in a record or not: one that was started just before its parent was killed is in none.
+/// Running agents of a node's data directory, in a record or not: one that was started just before its parent was killed is in
+/// none.
 std::vector<os::ProcessId> agents_of(const std::filesystem::path& data_directory);
 /// SIGTERM, up to `grace` for each to end, then SIGKILL.
 void end_processes(const std::vector<os::ProcessId>& processes, std::chrono::milliseconds grace);

@@ -60,7 +60,9 @@ Result<Settings> settings_of(const UpFlags& flags) {
     }
     settings.nodes.push_back(std::move(node));
   }
-  if (settings.nodes.empty()) settings.nodes = before && !before->nodes.empty() ? before->nodes : std::vector<NodeSpec>{{"cloud", "cloud"}, {"edge0", "edge"}};
+  if (settings.nodes.empty())
+    settings.nodes =
+        before && !before->nodes.empty() ? before->nodes : std::vector<NodeSpec>{{"cloud", "cloud"}, {"edge0", "edge"}};
   if (before) settings.images = before->images;
   for (const std::string& text : flags.images) {
     TRY(auto image, node::parse_image_flag(text).context("--image"));
@@ -84,8 +86,17 @@ Supervisor::Options agent_options(const Settings& settings, const NodeSpec& node
   options.record = directory / "agent.json";
   options.data = directory / "data";
   options.process.program = os::self_path().string();
-  options.process.arguments = {"agent",    "--node",     node.name,   "--layer", node.layer, "--runner", "process", "--kubeconfig", (directory / "agent.kubeconfig").string(),
-                               "--data-dir", (directory / "data").string()};
+  options.process.arguments = {"agent",
+                               "--node",
+                               node.name,
+                               "--layer",
+                               node.layer,
+                               "--runner",
+                               "process",
+                               "--kubeconfig",
+                               (directory / "agent.kubeconfig").string(),
+                               "--data-dir",
+                               (directory / "data").string()};
   for (const auto& [name, command] : settings.images) {
     options.process.arguments.push_back("--image");
     options.process.arguments.push_back(name + "=" + command);
@@ -100,8 +111,8 @@ Supervisor::Options agent_options(const Settings& settings, const NodeSpec& node
   return options;
 }
 
-/// The running agents of earlier lives whose nodes are no longer wanted.
-void end_other_nodes(const Settings& settings) {
+/// The nodes of earlier lives that are no longer wanted: their processes, then what the API server knows of them.
+void end_other_nodes(const Settings& settings, ControlPlane& control_plane) {
   auto names = os::real_file_system().list(settings.data_dir / "nodes");
   if (!names.ok()) return;
   for (const std::string& name : *names) {
@@ -111,6 +122,9 @@ void end_other_nodes(const Settings& settings) {
     const fs::path data = node_directory(settings.data_dir, name) / "data";
     end_processes(agents_of(data), kAgentGrace);
     (void)node::end_containers(data, kContainerGrace);
+    if (const Status forgotten = control_plane.forget_node(name); !forgotten.ok()) {
+      log::warn("a node that is declared no more stays listed", {{"node", name}, {"error", forgotten.error()}});
+    }
   }
 }
 
@@ -121,9 +135,10 @@ Result<std::unique_ptr<os::FileLock>> take_lock(const Context& ctx, const fs::pa
     if (lock.ok() || lock.error().code() != Code::kUnavailable) return lock;
     const auto state = read_state(data_dir);
     if (attempt >= 30 || (state && os::alive(state->process))) {
-      return Error(Code::kUnavailable, "varda up is already running with --data-dir " + data_dir.string() +
-                                           (state ? " (pid " + std::to_string(state->process.pid) + ", https://" + state->address + ")" : "") +
-                                           "; `varda down --data-dir " + data_dir.string() + "` ends it");
+      return Error(Code::kUnavailable,
+                   "varda up is already running with --data-dir " + data_dir.string() +
+                       (state ? " (pid " + std::to_string(state->process.pid) + ", https://" + state->address + ")" : "") +
+                       "; `varda down --data-dir " + data_dir.string() + "` ends it");
     }
     TRY_VOID(ctx.sleep_for(std::chrono::milliseconds(100)));
   }
@@ -146,16 +161,19 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   TRY(const std::unique_ptr<ControlPlane> control_plane, ControlPlane::start(std::move(options)));
 
   const auto self = os::find_process(::getpid());
-  TRY_VOID(write_state(settings.data_dir, {.process = self.value_or(os::ProcessId{}), .address = control_plane->address(), .nodes = settings.nodes,
+  TRY_VOID(write_state(settings.data_dir, {.process = self.value_or(os::ProcessId{}),
+                                           .address = control_plane->address(),
+                                           .nodes = settings.nodes,
                                            .images = settings.images}));
-  end_other_nodes(settings);
+  end_other_nodes(settings, *control_plane);
   std::vector<std::unique_ptr<Supervisor>> agents;
   for (const NodeSpec& node : settings.nodes) {
     agents.push_back(std::make_unique<Supervisor>(agent_options(settings, node, control_plane->url())));
     agents.back()->start();
   }
 
-  const std::string line = "varda is ready: " + control_plane->url() + ", nodes " + join(settings.nodes) + "; KUBECONFIG=" + (settings.data_dir / "kubeconfig").string();
+  const std::string line = "varda is ready: " + control_plane->url() + ", nodes " + join(settings.nodes) +
+                           "; KUBECONFIG=" + (settings.data_dir / "kubeconfig").string();
   if (parent) {
     parent->ready(line);
   } else {
@@ -179,7 +197,8 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   return ended;
 }
 
-/// Ends the `varda up` of that directory, also one that is just starting, and keeps another from starting as long as the lock is held.
+/// Ends the `varda up` of that directory, also one that is just starting, and keeps another from starting as long as the lock is
+/// held.
 Result<std::unique_ptr<os::FileLock>> end_control_plane(const Context& ctx, const fs::path& data_dir, bool& any) {
   const Context patient = ctx.with_timeout(std::chrono::seconds(60));
   for (;;) {
@@ -205,7 +224,8 @@ Result<std::unique_ptr<os::FileLock>> end_control_plane(const Context& ctx, cons
 Status run_down(const Context& ctx, const std::string& flag) {
   const fs::path data_dir = fs::absolute(flag.empty() ? default_data_dir() : fs::path(flag)).lexically_normal();
   const std::optional<UpState> state = read_state(data_dir);
-  if (!state) return Error(Code::kNotFound, "nothing of `varda up` in " + data_dir.string() + "; name its directory with --data-dir");
+  if (!state)
+    return Error(Code::kNotFound, "nothing of `varda up` in " + data_dir.string() + "; name its directory with --data-dir");
   bool any = false;
   TRY(const std::unique_ptr<os::FileLock> lock, end_control_plane(ctx, data_dir, any));
   // What a killed control plane left behind.
@@ -230,7 +250,8 @@ void add_up_commands(Program program) {
   const auto flags = std::make_shared<UpFlags>();
   CLI::App* up = program.daemon("up", "everything on this machine: API server, operator and nodes");
   up->add_option("--data-dir", flags->data_dir, "where everything is kept; default: $XDG_DATA_HOME/varda");
-  up->add_option("--listen", flags->listen, "address of the API server; port 0 takes a free one; default: 127.0.0.1:6443, or that of last time");
+  up->add_option("--listen", flags->listen,
+                 "address of the API server; port 0 takes a free one; default: 127.0.0.1:6443, or that of last time");
   up->add_option("--node", flags->nodes, "NAME[=cloud|edge|device], once a node; default: cloud and edge0, or those of last time");
   up->add_option("--driver", flags->driver, "how pods run: process")->default_str("process");
   up->add_option("--image", flags->images, "NAME=COMMAND: pods of this image run that command; kept for later starts");

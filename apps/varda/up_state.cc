@@ -12,7 +12,8 @@ Result<NodeSpec> parse_node(const std::string& text) {
   const auto equals = text.find('=');
   node.name = text.substr(0, equals);
   node.layer = equals != std::string::npos ? text.substr(equals + 1) : node.name.rfind("cloud", 0) == 0 ? "cloud" : "edge";
-  if (const std::string why = meta::check_dns_label(node.name); !why.empty()) return Error(Code::kInvalid, "--node \"" + text + "\": " + why);
+  if (const std::string why = meta::check_dns_label(node.name); !why.empty())
+    return Error(Code::kInvalid, "--node \"" + text + "\": " + why);
   if (node.layer != "cloud" && node.layer != "edge" && node.layer != "device") {
     return Error(Code::kInvalid, "--node \"" + text + "\": the layer is cloud, edge or device, not \"" + node.layer + "\"");
   }
@@ -46,6 +47,8 @@ Status write_state(const std::filesystem::path& data_dir, const UpState& state) 
   return os::write_file_atomically(os::real_file_system(), data_dir / "up.json", codec::write_json_pretty(json) + "\n", 0600);
 }
 
-std::filesystem::path node_directory(const std::filesystem::path& data_dir, const std::string& name) { return data_dir / "nodes" / name; }
+std::filesystem::path node_directory(const std::filesystem::path& data_dir, const std::string& name) {
+  return data_dir / "nodes" / name;
+}
 
 }  // namespace varda::app

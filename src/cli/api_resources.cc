@@ -16,7 +16,8 @@ Status api_resources(const Context& ctx, Session& session) {
     std::string names;
     for (const std::string& name : one.short_names) names += (names.empty() ? "" : ",") + name;
     const meta::Resource& r = one.resource;
-    rows.push_back({r.plural, names, r.group.empty() ? r.version : r.group + "/" + r.version, r.namespaced ? "true" : "false", r.kind});
+    rows.push_back(
+        {r.plural, names, r.group.empty() ? r.version : r.group + "/" + r.version, r.namespaced ? "true" : "false", r.kind});
   }
   session.out(align(rows));
   return {};

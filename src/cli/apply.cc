@@ -18,10 +18,11 @@ Json with_last_applied(Json object) {
 }
 
 /// A write that the server refuses when it names a field that the kind does not have: a typing error must not pass for a success.
-Result<Json> write(const Context& ctx, Session& session, std::string method, const meta::Resource& r, const meta::ObjectKey& key, const Json& body,
-                   std::string_view content_type = "application/json") {
+Result<Json> write(const Context& ctx, Session& session, std::string method, const meta::Resource& r, const meta::ObjectKey& key,
+                   const Json& body, std::string_view content_type = "application/json") {
   const std::string path = r.path(net::percent_encode(key.ns), net::percent_encode(key.name));
-  return session.client.json(ctx.with_timeout(kRequestTimeout), std::move(method), path + "?fieldValidation=Strict", body, content_type);
+  return session.client.json(ctx.with_timeout(kRequestTimeout), std::move(method), path + "?fieldValidation=Strict", body,
+                             content_type);
 }
 
 Status check_metadata(const Json& object) {
@@ -95,7 +96,8 @@ Status patch(const Context& ctx, Session& session, const PatchOptions& options) 
     return Error(Code::kInvalid, "--type takes merge, json or strategic, not \"" + options.type + "\"");
   }
   for (const Named& object : objects) {
-    TRY([[maybe_unused]] const Json patched, write(ctx, session, "PATCH", object.resource.resource, object.key, body, content_type));
+    TRY([[maybe_unused]] const Json patched,
+        write(ctx, session, "PATCH", object.resource.resource, object.key, body, content_type));
     session.out(spelled(object.resource, object.key.name) + " patched\n");
   }
   return {};
@@ -105,7 +107,8 @@ Status scale(const Context& ctx, Session& session, const std::vector<std::string
   TRY(const std::vector<Named> objects, parse_names(ctx, session, words));
   const Json body = Json::object({{"spec", Json::object({{"replicas", replicas}})}});
   for (const Named& object : objects) {
-    TRY([[maybe_unused]] const Json scaled, session.client.patch(ctx, object.resource.resource, object.key, kube::PatchType::kMerge, body, "scale"));
+    TRY([[maybe_unused]] const Json scaled,
+        session.client.patch(ctx, object.resource.resource, object.key, kube::PatchType::kMerge, body, "scale"));
     session.out(spelled(object.resource, object.key.name) + " scaled\n");
   }
   return {};

@@ -39,13 +39,15 @@ Status doctor(const Context& ctx, Session& session) {
   Report report(session);
   auto version = session.client.json(ctx, "GET", "/version");
   if (!version.ok()) {
-    report.bad("the API server does not answer: " + version.error().message(), "start one with `varda up`, or check --kubeconfig and $KUBECONFIG");
+    report.bad("the API server does not answer: " + version.error().message(),
+               "start one with `varda up`, or check --kubeconfig and $KUBECONFIG");
     return Error(Code::kUnavailable, "1 problem found");
   }
   report.good("the API server answers, version " + (*version)["gitVersion"].as_string());
 
   TRY(const kube::Discovery* discovery, session.discovery(ctx));
-  for (const auto& [group, kind] : {std::pair("ai.kubeedge.io/v1alpha1", "InferenceModel"), std::pair("edgeai.io/v1alpha1", "EdgeNode")}) {
+  for (const auto& [group, kind] :
+       {std::pair("ai.kubeedge.io/v1alpha1", "InferenceModel"), std::pair("edgeai.io/v1alpha1", "EdgeNode")}) {
     if (discovery->of(group, kind).ok()) {
       report.good(std::string("the kind ") + kind + " is installed");
     } else {
@@ -58,14 +60,16 @@ Status doctor(const Context& ctx, Session& session) {
   static const meta::Resource kEdgeNodes{"edgeai.io", "v1alpha1", "EdgeNode", "edgenodes", false};
   static const meta::Resource kModels{"ai.kubeedge.io", "v1alpha1", "InferenceModel", "inferencemodels", true};
   TRY(const kube::List nodes, session.client.list_all(ctx, kNodes));
-  if (nodes.items.empty()) report.bad("there is no node", "`varda up --node NAME=edge` starts one; on a cluster, run `varda agent` there");
+  if (nodes.items.empty())
+    report.bad("there is no node", "`varda up --node NAME=edge` starts one; on a cluster, run `varda agent` there");
   for (const Json& node : nodes.items) {
     const std::string& name = node.at("metadata/name").as_string();
     const Json* ready = condition(node, "Ready");
     if (ready && (*ready)["status"].as_string() == "True") {
       report.good("node " + name + " is ready");
     } else {
-      report.bad("node " + name + " is not ready (" + because(ready) + ")", "look at its agent's log: nodes/" + name + "/agent.log below the data directory");
+      report.bad("node " + name + " is not ready (" + because(ready) + ")",
+                 "look at its agent's log: nodes/" + name + "/agent.log below the data directory");
     }
   }
   TRY(const kube::List agents, session.client.list_all(ctx, kEdgeNodes));
@@ -73,8 +77,9 @@ Status doctor(const Context& ctx, Session& session) {
     const std::string& name = agent.at("metadata/name").as_string();
     const std::string& its_version = agent.at("status/agentVersion").as_string();
     if (its_version != VARDA_VERSION) {
-      report.note("the agent of " + name + " is version " + (its_version.empty() ? "unknown" : its_version) + ", this is " VARDA_VERSION,
-                  "restart it with the new program");
+      report.note(
+          "the agent of " + name + " is version " + (its_version.empty() ? "unknown" : its_version) + ", this is " VARDA_VERSION,
+          "restart it with the new program");
     }
     const std::int64_t free_bytes = agent.at("status/disk/availableBytes").as_integer(-1);
     if (free_bytes >= 0 && free_bytes < (std::int64_t{1} << 30)) {
@@ -88,12 +93,14 @@ Status doctor(const Context& ctx, Session& session) {
     if (ready && (*ready)["status"].as_string() == "True") {
       report.good("model " + name + " serves version " + model.at("status/servingVersion").string_or("of its image"));
     } else {
-      report.bad("model " + name + " is not ready (" + because(ready) + ")",
-                 "varda describe inferencemodel " + model.at("metadata/name").as_string() + " -n " + model.at("metadata/namespace").as_string());
+      report.bad("model " + name + " is not ready (" + because(ready) + ")", "varda describe inferencemodel " +
+                                                                                 model.at("metadata/name").as_string() + " -n " +
+                                                                                 model.at("metadata/namespace").as_string());
     }
   }
   if (report.problems() == 0) return {};
-  return Error(Code::kUnavailable, std::to_string(report.problems()) + (report.problems() == 1 ? " problem found" : " problems found"));
+  return Error(Code::kUnavailable,
+               std::to_string(report.problems()) + (report.problems() == 1 ? " problem found" : " problems found"));
 }
 
 }  // namespace varda::cli

@@ -23,10 +23,12 @@ std::string query(const GetOptions& options) {
 }
 
 /// One listing as a Table; of one name, a NotFound error when it is not there.
-Result<Json> fetch_table(const Context& ctx, Session& session, const Target& target, const std::string& name, const GetOptions& options) {
+Result<Json> fetch_table(const Context& ctx, Session& session, const Target& target, const std::string& name,
+                         const GetOptions& options) {
   const meta::Resource& r = target.resource.resource;
   const std::string ns = session.namespace_of(r);
-  if (name.empty()) return session.client.json(ctx, "GET", r.path(net::percent_encode(ns)) + query(options), nullptr, "", kTableAccept);
+  if (name.empty())
+    return session.client.json(ctx, "GET", r.path(net::percent_encode(ns)) + query(options), nullptr, "", kTableAccept);
   return session.client.json(ctx, "GET", r.path(net::percent_encode(ns), net::percent_encode(name)), nullptr, "", kTableAccept);
 }
 
@@ -51,15 +53,18 @@ Status get_tables(const Context& ctx, Session& session, const std::vector<Target
     if (!nothing) session.out("\n");
     nothing = false;
     columns.clear();
-    session.out(print_table(joined, {.wide = options.output.form == Output::Form::kWide,
-                                     .headers = options.headers,
-                                     .namespaces = session.all_namespaces && target.resource.resource.namespaced,
-                                     .name_prefix = targets.size() > 1 ? spelled(target.resource, "") : ""},
+    session.out(print_table(joined,
+                            {.wide = options.output.form == Output::Form::kWide,
+                             .headers = options.headers,
+                             .namespaces = session.all_namespaces && target.resource.resource.namespaced,
+                             .name_prefix = targets.size() > 1 ? spelled(target.resource, "") : ""},
                             columns));
   }
   if (nothing && !options.watch) {
-    const bool namespaced = std::any_of(targets.begin(), targets.end(), [](const Target& t) { return t.resource.resource.namespaced; });
-    session.error(session.all_namespaces || !namespaced ? "No resources found\n" : "No resources found in namespace " + session.ns + "\n");
+    const bool namespaced =
+        std::any_of(targets.begin(), targets.end(), [](const Target& t) { return t.resource.resource.namespaced; });
+    session.error(session.all_namespaces || !namespaced ? "No resources found\n"
+                                                        : "No resources found in namespace " + session.ns + "\n");
   }
   return {};
 }
@@ -70,8 +75,10 @@ Status get_objects(const Context& ctx, Session& session, const std::vector<Targe
   for (const Target& target : targets) {
     const meta::Resource& r = target.resource.resource;
     if (target.names.empty()) {
-      TRY(kube::List list, session.client.list_all(ctx, r, {.ns = session.namespace_of(r), .label_selector = options.label_selector,
-                                                            .field_selector = options.field_selector}));
+      TRY(kube::List list,
+          session.client.list_all(
+              ctx, r,
+              {.ns = session.namespace_of(r), .label_selector = options.label_selector, .field_selector = options.field_selector}));
       for (Json& item : list.items) items.push_back(std::move(item));
     }
     for (const std::string& name : target.names) {
@@ -79,8 +86,9 @@ Status get_objects(const Context& ctx, Session& session, const std::vector<Targe
       items.push_back(std::move(item));
     }
   }
-  const Json shown = single ? items.as_array()[0]
-                            : Json::object({{"apiVersion", "v1"}, {"kind", "List"}, {"metadata", Json::object()}, {"items", items}});
+  const Json shown = single
+                         ? items.as_array()[0]
+                         : Json::object({{"apiVersion", "v1"}, {"kind", "List"}, {"metadata", Json::object()}, {"items", items}});
   TRY(const std::string text, print_object(shown, options.output));
   session.out(text);
   if (options.output.form == Output::Form::kJsonPath && !text.ends_with('\n')) session.out("\n");
@@ -88,12 +96,16 @@ Status get_objects(const Context& ctx, Session& session, const std::vector<Targe
 }
 
 /// Follows one resource: a line (or document) for every change.
-Status follow(const Context& ctx, Session& session, const Target& target, const GetOptions& options, std::vector<std::size_t>& columns) {
+Status follow(const Context& ctx, Session& session, const Target& target, const GetOptions& options,
+              std::vector<std::size_t>& columns) {
   const meta::Resource& r = target.resource.resource;
   const std::string name = target.names.empty() ? "" : target.names[0];
-  kube::WatchOptions watch{.ns = session.namespace_of(r), .label_selector = options.label_selector,
+  kube::WatchOptions watch{.ns = session.namespace_of(r),
+                           .label_selector = options.label_selector,
                            .field_selector = name.empty() ? options.field_selector : "metadata.name=" + name};
-  TRY(const kube::List now, session.client.list_all(ctx, r, {.ns = watch.ns, .label_selector = watch.label_selector, .field_selector = watch.field_selector}));
+  TRY(const kube::List now,
+      session.client.list_all(ctx, r,
+                              {.ns = watch.ns, .label_selector = watch.label_selector, .field_selector = watch.field_selector}));
   watch.resource_version = now.resource_version;
   while (!ctx.done()) {
     TRY(const auto stream, session.client.watch(ctx, r, watch));
@@ -117,12 +129,16 @@ Status follow(const Context& ctx, Session& session, const Target& target, const 
         session.out(object.at("metadata/name").as_string() + "   deleted\n");
         continue;
       }
-      auto table = session.client.json(ctx, "GET", r.path(object.at("metadata/namespace").as_string(), object.at("metadata/name").as_string()), nullptr,
-                                       "", kTableAccept);
+      auto table = session.client.json(ctx, "GET",
+                                       r.path(object.at("metadata/namespace").as_string(), object.at("metadata/name").as_string()),
+                                       nullptr, "", kTableAccept);
       if (!table.ok()) continue;  // gone by now: its deletion follows
       // The first line of all brings the headers with it.
-      session.out(print_table(*table, {.wide = options.output.form == Output::Form::kWide, .headers = options.headers && columns.empty(),
-                                       .namespaces = session.all_namespaces && r.namespaced}, columns));
+      session.out(print_table(*table,
+                              {.wide = options.output.form == Output::Form::kWide,
+                               .headers = options.headers && columns.empty(),
+                               .namespaces = session.all_namespaces && r.namespaced},
+                              columns));
     }
   }
   return {};
@@ -144,7 +160,8 @@ Status get(const Context& ctx, Session& session, const GetOptions& options) {
   return options.watch ? follow(ctx, session, targets[0], options, columns) : Status();
 }
 
-Status describe_objects(const Context& ctx, Session& session, const std::vector<std::string>& words, const std::string& label_selector) {
+Status describe_objects(const Context& ctx, Session& session, const std::vector<std::string>& words,
+                        const std::string& label_selector) {
   static const meta::Resource kEvents{"", "v1", "Event", "events", true};
   TRY(const std::vector<Target> targets, parse_targets(ctx, session, words));
   bool first = true;
@@ -161,9 +178,10 @@ Status describe_objects(const Context& ctx, Session& session, const std::vector<
     }
     for (const Json& object : objects) {
       const std::string& ns = object.at("metadata/namespace").as_string();
-      auto events = session.client.list_all(ctx, kEvents, {.ns = ns.empty() ? "default" : ns,
-                                                           .field_selector = "involvedObject.name=" + object.at("metadata/name").as_string() +
-                                                                             ",involvedObject.kind=" + object["kind"].as_string()});
+      auto events = session.client.list_all(ctx, kEvents,
+                                            {.ns = ns.empty() ? "default" : ns,
+                                             .field_selector = "involvedObject.name=" + object.at("metadata/name").as_string() +
+                                                               ",involvedObject.kind=" + object["kind"].as_string()});
       if (!first) session.out("\n\n");
       first = false;
       session.out(describe(object, events.ok() ? events->items : std::vector<Json>(), system_clock().wall()));

@@ -161,7 +161,8 @@ class Evaluator {
       if (right.size() >= 2 && (right[0] == '"' || right[0] == '\'')) right = right.substr(1, right.size() - 2);
       for (const Json* item : every(nodes)) {
         TRY(const Nodes found, select(left, {item}));
-        const bool same = !found.empty() && (found[0]->is_string() ? found[0]->as_string() == right : write_json(*found[0]) == right);
+        const bool same =
+            !found.empty() && (found[0]->is_string() ? found[0]->as_string() == right : write_json(*found[0]) == right);
         if (same != negated) out.push_back(item);
       }
       return out;
@@ -192,6 +193,8 @@ class Evaluator {
 
 }  // namespace
 
-Result<std::string> evaluate_jsonpath(std::string_view path_template, const Json& object) { return Evaluator(path_template, object).run(); }
+Result<std::string> evaluate_jsonpath(std::string_view path_template, const Json& object) {
+  return Evaluator(path_template, object).run();
+}
 
 }  // namespace varda::cli

@@ -77,7 +77,8 @@ Result<std::vector<meta::ObjectKey>> pods_of(const Context& ctx, Session& sessio
   TRY(const kube::List list, session.client.list_all(ctx, kPods, {.ns = object.key.ns, .label_selector = selector}));
   std::vector<meta::ObjectKey> out;
   for (const Json& pod : list.items) out.push_back({pod.at("metadata/namespace").as_string(), pod.at("metadata/name").as_string()});
-  if (out.empty()) return Error(Code::kNotFound, spelled(object.resource, object.key.name) + " has no pods; `varda describe` tells why");
+  if (out.empty())
+    return Error(Code::kNotFound, spelled(object.resource, object.key.name) + " has no pods; `varda describe` tells why");
   return out;
 }
 
@@ -124,15 +125,18 @@ Status events(const Context& ctx, Session& session, const EventsOptions& options
   }
   const std::string ns = session.namespace_of(kEvents);
   TRY(kube::List list, session.client.list_all(ctx, kEvents, {.ns = ns, .field_selector = selector}));
-  const auto when = [](const Json& e) { return e["lastTimestamp"].is_null() ? e.at("metadata/creationTimestamp").as_string() : e["lastTimestamp"].as_string(); };
+  const auto when = [](const Json& e) {
+    return e["lastTimestamp"].is_null() ? e.at("metadata/creationTimestamp").as_string() : e["lastTimestamp"].as_string();
+  };
   std::stable_sort(list.items.begin(), list.items.end(), [&](const Json& a, const Json& b) { return when(a) < when(b); });
   const auto row = [&](const Json& e) -> std::vector<std::string> {
     auto then = meta::parse_time(when(e));
-    const auto age = then.ok() ? meta::format_age(std::chrono::duration_cast<std::chrono::seconds>(system_clock().wall() - *then)) : "<unknown>";
+    const auto age =
+        then.ok() ? meta::format_age(std::chrono::duration_cast<std::chrono::seconds>(system_clock().wall() - *then)) : "<unknown>";
     std::string kind = e.at("involvedObject/kind").as_string();
     for (char& c : kind) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-    return {age, harmless(e["type"].as_string()), harmless(e["reason"].as_string()), harmless(kind + "/" + e.at("involvedObject/name").as_string()),
-            harmless(e["message"].as_string())};
+    return {age, harmless(e["type"].as_string()), harmless(e["reason"].as_string()),
+            harmless(kind + "/" + e.at("involvedObject/name").as_string()), harmless(e["message"].as_string())};
   };
   std::vector<std::vector<std::string>> rows = {{"LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}};
   for (const Json& e : list.items) rows.push_back(row(e));

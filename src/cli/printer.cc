@@ -123,10 +123,14 @@ std::string print_table(const Json& table, const TableOptions& options, std::vec
 
 Result<std::string> print_object(const Json& object, const Output& output) {
   switch (output.form) {
-    case Output::Form::kYaml: return codec::write_yaml(object);
-    case Output::Form::kJson: return codec::write_json_pretty(object, 4) + "\n";
-    case Output::Form::kJsonPath: return evaluate_jsonpath(output.path, object);
-    default: break;
+    case Output::Form::kYaml:
+      return codec::write_yaml(object);
+    case Output::Form::kJson:
+      return codec::write_json_pretty(object, 4) + "\n";
+    case Output::Form::kJsonPath:
+      return evaluate_jsonpath(output.path, object);
+    default:
+      break;
   }
   if (!object["items"].is_array()) return kind_path(object) + "/" + object.at("metadata/name").as_string() + "\n";
   std::string out;
@@ -151,9 +155,11 @@ std::string describe(const Json& object, const std::vector<Json>& events, WallTi
   pairs("Labels:", metadata["labels"]);
   pairs("Annotations:", metadata["annotations"]);
   for (const Json& owner : metadata["ownerReferences"].as_array()) {
-    if (owner["controller"].as_bool()) head.push_back({"Controlled By:", owner["kind"].as_string() + "/" + owner["name"].as_string()});
+    if (owner["controller"].as_bool())
+      head.push_back({"Controlled By:", owner["kind"].as_string() + "/" + owner["name"].as_string()});
   }
-  head.push_back({"Created:", metadata["creationTimestamp"].as_string() + " (" + age(metadata["creationTimestamp"], now) + " ago)"});
+  head.push_back(
+      {"Created:", metadata["creationTimestamp"].as_string() + " (" + age(metadata["creationTimestamp"], now) + " ago)"});
   if (metadata.contains("deletionTimestamp")) head.push_back({"Deleting since:", metadata["deletionTimestamp"].as_string()});
   std::string out = align(head);
 
@@ -172,7 +178,8 @@ std::string describe(const Json& object, const std::vector<Json>& events, WallTi
   if (!conditions.empty()) {
     std::vector<std::vector<std::string>> rows = {{"TYPE", "STATUS", "REASON", "AGE", "MESSAGE"}};
     for (const Json& c : conditions.as_array()) {
-      rows.push_back({shown(c["type"]), shown(c["status"]), shown(c["reason"]), age(c["lastTransitionTime"], now), shown(c["message"])});
+      rows.push_back(
+          {shown(c["type"]), shown(c["status"]), shown(c["reason"]), age(c["lastTransitionTime"], now), shown(c["message"])});
     }
     out += "Conditions:\n" + indent(align(rows), "  ");
   }

@@ -35,8 +35,8 @@ std::string align(const std::vector<std::vector<std::string>>& rows, std::vector
 struct TableOptions {
   bool wide = false;
   bool headers = true;
-  bool namespaces = false;   // a first column NAMESPACE
-  std::string name_prefix;   // "pod/": with several kinds in one listing
+  bool namespaces = false;  // a first column NAMESPACE
+  std::string name_prefix;  // "pod/": with several kinds in one listing
 };
 /// A meta/v1 Table as kubectl prints one. Rows of several tables can be joined by asking without headers.
 std::string print_table(const Json& table, const TableOptions& options);

@@ -36,7 +36,8 @@ TEST(JsonPath, ReadsWhatPeopleAskFor) {
 }
 
 TEST(Table, ColumnsLineUpAndWideOnesStayHidden) {
-  const Json table = *parse_json(R"({"columnDefinitions":[{"name":"Name","priority":0},{"name":"Ready","priority":0},{"name":"IP","priority":1}],
+  const Json table =
+      *parse_json(R"({"columnDefinitions":[{"name":"Name","priority":0},{"name":"Ready","priority":0},{"name":"IP","priority":1}],
       "rows":[{"cells":["long-name","1/1","127.0.0.2"],"object":{"metadata":{"namespace":"default"}}},{"cells":["b",null,"x\u001b[2J"]}]})");
   EXPECT_EQ(print_table(table, {}), "NAME        READY\nlong-name   1/1\nb\n");
   EXPECT_EQ(print_table(table, {.wide = true, .headers = false, .namespaces = false, .name_prefix = "pod/"}),
@@ -52,9 +53,11 @@ TEST(Table, LinesThatComeLaterKeepTheColumns) {
 }
 
 TEST(Describe, ShowsConditionsAndEventsInWords) {
-  const Json object = *parse_json(R"({"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"d","creationTimestamp":"2024-01-01T00:00:00Z"},
+  const Json object = *parse_json(
+      R"({"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"d","creationTimestamp":"2024-01-01T00:00:00Z"},
       "spec":{"nodeName":"edge0"},"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2024-01-01T00:00:00Z"}]}})");
-  const Json event = *parse_json(R"({"type":"Warning","reason":"Bad","message":"why","count":3,"lastTimestamp":"2024-01-01T00:00:30Z","source":{"component":"c"}})");
+  const Json event = *parse_json(
+      R"({"type":"Warning","reason":"Bad","message":"why","count":3,"lastTimestamp":"2024-01-01T00:00:30Z","source":{"component":"c"}})");
   const std::string text = describe(object, {event}, *meta::parse_time("2024-01-01T00:01:00Z"));
   EXPECT_NE(text.find("Spec:\n  nodeName: edge0\n"), std::string::npos) << text;
   EXPECT_NE(text.find("Ready   True"), std::string::npos) << text;

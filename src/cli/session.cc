@@ -23,7 +23,8 @@ Status add_documents(const std::string& where, std::string_view text, std::vecto
     if (document["items"].is_array() && document["kind"].string_or("List").ends_with("List")) {
       for (const Json& item : document["items"].as_array()) out.push_back(item);
     } else if (!document.is_object() || document["kind"].as_string().empty() || document["apiVersion"].as_string().empty()) {
-      return Error(Code::kInvalid, where + ": an object needs apiVersion and kind (document " + std::to_string(out.size() + 1) + ")");
+      return Error(Code::kInvalid,
+                   where + ": an object needs apiVersion and kind (document " + std::to_string(out.size() + 1) + ")");
     } else {
       out.push_back(document);
     }
@@ -72,7 +73,8 @@ Result<std::vector<Target>> parse_targets(const Context& ctx, Session& session, 
       return resource.error();
     }
   }
-  if (out.size() > 1 && !names.empty()) return Error(Code::kInvalid, "names cannot follow several resources; use TYPE/NAME for each");
+  if (out.size() > 1 && !names.empty())
+    return Error(Code::kInvalid, "names cannot follow several resources; use TYPE/NAME for each");
   return out;
 }
 

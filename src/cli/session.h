@@ -22,8 +22,8 @@ struct Session {
   std::string ns = "default";
   bool all_namespaces = false;
   os::FileSystem& fs;
-  std::function<void(std::string_view)> out;    // standard output, as it comes
-  std::function<void(std::string_view)> error;  // remarks for people
+  std::function<void(std::string_view)> out;        // standard output, as it comes
+  std::function<void(std::string_view)> error;      // remarks for people
   std::function<Result<std::string>()> read_input;  // all of standard input, for "-f -"
 
   /// Asked of the server once.
@@ -35,8 +35,8 @@ struct Session {
   std::optional<kube::Discovery> discovery_;
 
  public:
-  Session(const kube::Client& c, os::FileSystem& files, std::function<void(std::string_view)> o, std::function<void(std::string_view)> e,
-          std::function<Result<std::string>()> i)
+  Session(const kube::Client& c, os::FileSystem& files, std::function<void(std::string_view)> o,
+          std::function<void(std::string_view)> e, std::function<Result<std::string>()> i)
       : client(c), fs(files), out(std::move(o)), error(std::move(e)), read_input(std::move(i)) {}
 };
 

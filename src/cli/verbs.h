@@ -19,12 +19,13 @@ struct GetOptions {
   std::vector<std::string> words;
   Output output;
   std::string label_selector, field_selector;
-  bool watch = false;       // then goes on with changes until the context is done
+  bool watch = false;  // then goes on with changes until the context is done
   bool headers = true;
 };
 Status get(const Context& ctx, Session& session, const GetOptions& options);
 
-Status describe_objects(const Context& ctx, Session& session, const std::vector<std::string>& words, const std::string& label_selector);
+Status describe_objects(const Context& ctx, Session& session, const std::vector<std::string>& words,
+                        const std::string& label_selector);
 
 struct DeleteCommand {
   std::vector<std::string> words;
@@ -32,7 +33,7 @@ struct DeleteCommand {
   std::string label_selector;
   bool all = false;
   bool ignore_not_found = false;
-  bool wait = true;  // until they are gone
+  bool wait = true;                          // until they are gone
   std::chrono::milliseconds timeout{30000};  // of that wait
 };
 Status remove(const Context& ctx, Session& session, const DeleteCommand& command);
@@ -64,7 +65,7 @@ Status wait(const Context& ctx, Session& session, const WaitOptions& options);
 
 struct PatchOptions {
   std::vector<std::string> words;
-  std::string patch;  // JSON or YAML
+  std::string patch;           // JSON or YAML
   std::string type = "merge";  // merge, json, strategic
 };
 Status patch(const Context& ctx, Session& session, const PatchOptions& options);

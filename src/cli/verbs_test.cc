@@ -22,14 +22,15 @@ class VerbsTest : public ::testing::Test {
   kube::Client client_{api_.transport(), {}};
   os::testing::MemoryFileSystem files_;
   std::string input_, out_, error_;
-  Session session_{client_, files_, [this](std::string_view text) { out_ += text; }, [this](std::string_view text) { error_ += text; },
-                   [this]() -> Result<std::string> { return input_; }};
+  Session session_{client_, files_, [this](std::string_view text) { out_ += text; },
+                   [this](std::string_view text) { error_ += text; }, [this]() -> Result<std::string> { return input_; }};
   Context ctx_ = Context().with_timeout(std::chrono::seconds(20));
 };
 
 TEST_F(VerbsTest, WhatIsNoObjectIsRefusedInWords) {
-  for (const char* text : {"just text", "[1, 2]", "7", "{}", "kind: Pod", "- apiVersion: v1", "apiVersion: v1\nkind: ConfigMap\nmetadata: text",
-                           "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: text}", "{kind: List, items: [text]}"}) {
+  for (const char* text :
+       {"just text", "[1, 2]", "7", "{}", "kind: Pod", "- apiVersion: v1", "apiVersion: v1\nkind: ConfigMap\nmetadata: text",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: text}", "{kind: List, items: [text]}"}) {
     const Status status = apply(text);
     ASSERT_FALSE(status.ok()) << text;
     EXPECT_FALSE(status.error().message().empty()) << text;
@@ -40,7 +41,8 @@ TEST_F(VerbsTest, ApplyRemembersTheManifestAsItWasWritten) {
   ASSERT_TRUE(apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: v}}").ok());
   EXPECT_EQ(out_, "configmap/a created\n");
   const Json live = client_.get(ctx_, kMaps, {"default", "a"}).value();
-  const Json last = codec::parse_json(live["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"].as_string()).value();
+  const Json last =
+      codec::parse_json(live["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"].as_string()).value();
   EXPECT_FALSE(last.contains("items"));
   EXPECT_EQ(last.at("data/k").as_string(), "v");
   ASSERT_TRUE(apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: v}}").ok());

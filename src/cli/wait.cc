@@ -6,7 +6,7 @@ namespace {
 /// One condition to wait for, parsed once.
 struct Wanted {
   enum class What { kCondition, kDeleted, kJsonPath } what = What::kCondition;
-  std::string name;          // of the condition, or the JSONPath
+  std::string name;  // of the condition, or the JSONPath
   std::string value = "True";
 };
 
@@ -45,7 +45,8 @@ Result<bool> fulfilled(const Wanted& wanted, const Json& object) {
   for (const Json& c : object.at("status/conditions").as_array()) {
     if (lower(c["type"].as_string()) != lower(wanted.name)) continue;
     // A condition about an older spec says nothing about this one.
-    const std::int64_t observed = c.contains("observedGeneration") ? c["observedGeneration"].as_integer() : object.at("status/observedGeneration").as_integer(generation);
+    const std::int64_t observed = c.contains("observedGeneration") ? c["observedGeneration"].as_integer()
+                                                                   : object.at("status/observedGeneration").as_integer(generation);
     return lower(c["status"].as_string()) == lower(wanted.value) && observed >= generation;
   }
   return false;
@@ -62,13 +63,15 @@ std::string conditions_of(const Json& object) {
 
 std::string finalizers_of(const Json& object) {
   std::string out;
-  for (const Json& name : object.at("metadata/finalizers").as_array()) out += (out.empty() ? "; these finalizers are not done: " : ", ") + name.as_string();
+  for (const Json& name : object.at("metadata/finalizers").as_array())
+    out += (out.empty() ? "; these finalizers are not done: " : ", ") + name.as_string();
   return out;
 }
 
 /// `uid`, if given: another object of that name counts as its end.
 /// `limit` is `ctx` with the time to wait: asking once is always allowed.
-Status wait_one(const Context& ctx, const Context& limit, Session& session, const Named& object, const Wanted& wanted, const std::string& uid = "") {
+Status wait_one(const Context& ctx, const Context& limit, Session& session, const Named& object, const Wanted& wanted,
+                const std::string& uid = "") {
   const meta::Resource& r = object.resource.resource;
   Json last;
   for (;;) {
@@ -83,8 +86,9 @@ Status wait_one(const Context& ctx, const Context& limit, Session& session, cons
     if (!uid.empty() && std::as_const(last).at("metadata/uid").as_string() != uid) return {};
     TRY(bool good, fulfilled(wanted, last));
     if (good) return {};
-    auto stream = session.client.watch(limit, r, {.ns = object.key.ns, .field_selector = "metadata.name=" + object.key.name,
-                                                .resource_version = list->resource_version});
+    auto stream = session.client.watch(
+        limit, r,
+        {.ns = object.key.ns, .field_selector = "metadata.name=" + object.key.name, .resource_version = list->resource_version});
     for (; stream.ok();) {
       auto event = (*stream)->next();
       if (!event.ok() || !*event) break;
@@ -101,7 +105,8 @@ Status wait_one(const Context& ctx, const Context& limit, Session& session, cons
     TRY_VOID(ctx.check());
     if (limit.expired()) {
       return Error(Code::kTimeout, "timed out waiting for " + spelled(object.resource, object.key.name) +
-                                       (wanted.what == Wanted::What::kDeleted ? " to be gone" + finalizers_of(last) : "; its conditions:" + conditions_of(last)));
+                                       (wanted.what == Wanted::What::kDeleted ? " to be gone" + finalizers_of(last)
+                                                                              : "; its conditions:" + conditions_of(last)));
     }
     TRY_VOID(ctx.sleep_for(std::chrono::milliseconds(200)));
   }
@@ -116,7 +121,8 @@ Status wait(const Context& ctx, Session& session, const WaitOptions& options) {
     TRY(const std::vector<Target> targets, parse_targets(ctx, session, options.words));
     for (const Target& target : targets) {
       const meta::Resource& r = target.resource.resource;
-      TRY(const kube::List list, session.client.list_all(ctx, r, {.ns = session.namespace_of(r), .label_selector = options.label_selector}));
+      TRY(const kube::List list,
+          session.client.list_all(ctx, r, {.ns = session.namespace_of(r), .label_selector = options.label_selector}));
       for (const Json& item : list.items) {
         objects.push_back({target.resource, {item.at("metadata/namespace").as_string(), item.at("metadata/name").as_string()}});
       }
@@ -128,7 +134,8 @@ Status wait(const Context& ctx, Session& session, const WaitOptions& options) {
   const Context limit = ctx.with_timeout(options.timeout);
   for (const Named& object : objects) {
     TRY_VOID(wait_one(ctx, limit, session, object, wanted));
-    session.out(spelled(object.resource, object.key.name) + (wanted.what == Wanted::What::kDeleted ? " deleted\n" : " condition met\n"));
+    session.out(spelled(object.resource, object.key.name) +
+                (wanted.what == Wanted::What::kDeleted ? " deleted\n" : " condition met\n"));
   }
   return {};
 }
@@ -146,7 +153,8 @@ Status remove(const Context& ctx, Session& session, const DeleteCommand& command
     TRY(const std::vector<Target> targets, parse_targets(ctx, session, command.words));
     for (const Target& target : targets) {
       const meta::Resource& r = target.resource.resource;
-      TRY(const kube::List list, session.client.list_all(ctx, r, {.ns = session.namespace_of(r), .label_selector = command.label_selector}));
+      TRY(const kube::List list,
+          session.client.list_all(ctx, r, {.ns = session.namespace_of(r), .label_selector = command.label_selector}));
       for (const Json& item : list.items) {
         objects.push_back({target.resource, {item.at("metadata/namespace").as_string(), item.at("metadata/name").as_string()}});
       }
@@ -170,7 +178,8 @@ Status remove(const Context& ctx, Session& session, const DeleteCommand& command
   }
   if (command.wait) {
     const Context limit = ctx.with_timeout(command.timeout);
-    for (const auto& [object, uid] : deleted) TRY_VOID(wait_one(ctx, limit, session, object, {.what = Wanted::What::kDeleted}, uid));
+    for (const auto& [object, uid] : deleted)
+      TRY_VOID(wait_one(ctx, limit, session, object, {.what = Wanted::What::kDeleted}, uid));
   }
   return first;
 }
