@@ -66,6 +66,15 @@ Status write_file_atomically(FileSystem& fs, const Path& path, std::string_view 
   return fs.sync_directory(path.parent_path());
 }
 
+Status allocate_file(const Path& path, std::uint64_t bytes, std::uint32_t mode) {
+  Descriptor descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, static_cast<mode_t>(mode)));
+  if (!descriptor.ok()) return errno_error(errno, "open " + path.string());
+  const int failure = ::posix_fallocate(descriptor.get(), 0, static_cast<off_t>(bytes));
+  if (failure == 0) return {};
+  (void)::unlink(path.c_str());
+  return errno_error(failure, "allocate " + path.string());
+}
+
 Result<std::unique_ptr<FileLock>> FileLock::acquire(const Path& path) {
   Descriptor descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!descriptor.ok()) return errno_error(errno, "lock " + path.string());

@@ -81,6 +81,8 @@ FileSystem& real_file_system();
 Result<std::string> read_file(FileSystem& fs, const Path& path, std::uint64_t max_bytes = 64u << 20);
 /// Written beside, synced, renamed over, directory synced: a reader sees the old bytes or the new, also after a crash.
 Status write_file_atomically(FileSystem& fs, const Path& path, std::string_view bytes, std::uint32_t mode = 0644);
+/// A file of that size whose blocks are there: room on the real disk that nobody else can take. Replaces what was there.
+Status allocate_file(const Path& path, std::uint64_t bytes, std::uint32_t mode = 0600);
 
 /// Held until destroyed or the process ends (flock). kUnavailable: another process holds it; the message names its pid if known.
 class FileLock {

@@ -12,13 +12,13 @@ class Journal {
  public:
   virtual ~Journal() = default;
   /// All of it is durable on return, or nothing is. `oldest`: history up to there may be forgotten.
-  /// kExhausted: disk full; later calls may succeed.
+  /// kExhausted: disk full; later calls may succeed, and removals do as long as the reserve lasts.
   virtual Status write(const std::vector<EventPtr>& events, Revision oldest) = 0;
   virtual Status compact(Revision revision) = 0;
 };
 
 struct SqliteOptions {
-  std::int64_t pages_max = 0;  // of the file; 0: SQLite's own limit. How tests get a full disk
+  std::int64_t pages_max = 0;  // of the file, the reserve not counted; 0: SQLite's own limit. How tests get a full disk
 };
 
 struct OpenedJournal {

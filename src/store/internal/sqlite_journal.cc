@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <sqlite3.h>
+#include <utility>
 
 #include "os/file_system.h"
 #include "store/internal/journal.h"
@@ -117,7 +118,7 @@ class Statement {
 
 Status execute(sqlite3* db, const std::string& sql) {
   const int code = sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr);
-  if (code != SQLITE_OK) return sqlite_error(db, code, sql.substr(0, sql.find('\n')));
+  if (code != SQLITE_OK) return sqlite_error(db, code, sql.substr(0, sql.find_first_of("\n;")));
   return {};
 }
 
@@ -127,10 +128,43 @@ Result<std::int64_t> read_number(sqlite3* db, const char* sql) {
   return row ? statement.integer(0) : 0;
 }
 
+// Room on the disk that only what frees room may take: else nothing could be deleted from a full disk, not even what fills it.
+class Reserve {
+ public:
+  explicit Reserve(std::filesystem::path path) : path_(std::move(path)) { restore(); }
+  /// False: it is gone already.
+  bool release() { return std::exchange(there_, false) && os::real_file_system().remove(path_).ok(); }
+  /// Called now and then; does something when it is gone and there is room again.
+  void restore() {
+    if (there_) return;
+    os::FileSystem& fs = os::real_file_system();
+    if (const auto info = fs.stat(path_); info.ok() && *info && (*info)->size_bytes == kBytes) {
+      there_ = true;
+      return;
+    }
+    const auto space = fs.space(path_.parent_path());
+    if (!space.ok() || space->available_bytes < 2 * kBytes) return;
+    there_ = os::allocate_file(path_, kBytes).ok();
+  }
+  static constexpr std::uint64_t kBytes = 4 << 20;
+
+ private:
+  const std::filesystem::path path_;
+  bool there_ = false;
+};
+
+bool frees_room(const EventPtr& event) {
+  if (event->type == EventType::kDelete) return true;
+  // A mark that something is to be deleted: removals often begin with one.
+  constexpr std::size_t kMarkBytes = 512;
+  return event->previous != nullptr && event->entry.value->size() <= event->previous->size() + kMarkBytes;
+}
+
 class SqliteJournal final : public Journal {
  public:
   /// `lock` is held as long as the file is open.
-  static Result<std::unique_ptr<SqliteJournal>> create(std::unique_ptr<os::FileLock> lock, Database db, Revision compacted) {
+  static Result<std::unique_ptr<SqliteJournal>> create(std::unique_ptr<os::FileLock> lock, Database db, Revision compacted,
+                                                       std::filesystem::path reserve, std::int64_t pages_max) {
     sqlite3* raw = db.get();
     TRY(Statement put, Statement::prepare(raw,
                                           "INSERT INTO objects VALUES(?1,?2,?3,?4) ON CONFLICT(key) DO UPDATE SET "
@@ -144,15 +178,21 @@ class SqliteJournal final : public Journal {
     TRY(Statement forget, Statement::prepare(raw, "DELETE FROM events WHERE revision<=?1"));
     Statements statements{std::move(put),      std::move(remove),  std::move(event),
                           std::move(revision), std::move(compact), std::move(forget)};
-    return std::unique_ptr<SqliteJournal>(
-        std::make_unique<SqliteJournal>(std::move(lock), std::move(db), std::move(statements), compacted));
+    return std::unique_ptr<SqliteJournal>(std::make_unique<SqliteJournal>(std::move(lock), std::move(db), std::move(statements),
+                                                                          compacted, std::move(reserve), pages_max));
   }
 
   struct Statements {
     Statement put, remove, event, revision, compact, forget;
   };
-  SqliteJournal(std::unique_ptr<os::FileLock> lock, Database db, Statements statements, Revision compacted)
-      : lock_(std::move(lock)), db_(std::move(db)), sql_(std::move(statements)), trimmed_(compacted) {}
+  SqliteJournal(std::unique_ptr<os::FileLock> lock, Database db, Statements statements, Revision compacted,
+                std::filesystem::path reserve, std::int64_t pages_max)
+      : lock_(std::move(lock)),
+        db_(std::move(db)),
+        sql_(std::move(statements)),
+        trimmed_(compacted),
+        reserve_(std::move(reserve)),
+        pages_max_(pages_max) {}
 
   Status write(const std::vector<EventPtr>& events, Revision oldest) override {
     const bool trims = oldest - trimmed_ >= kTrimEvery;
@@ -161,14 +201,22 @@ class SqliteJournal final : public Journal {
       TRY_VOID(sql_.revision.bind(events.back()->entry.modified).run());
       return trims ? forget(oldest) : Status();
     };
-    TRY_VOID(transaction(body));
-    if (trims) trimmed_ = oldest;
+    Status done = transaction(body);
+    if (!done.ok() && done.error().code() == Code::kExhausted && std::all_of(events.begin(), events.end(), frees_room) && release())
+      done = transaction(body);
+    TRY_VOID(std::move(done));
+    if (trims) {
+      trimmed_ = oldest;
+      reserve_.restore();
+    }
     return {};
   }
 
   Status compact(Revision revision) override {
     if (revision <= trimmed_) return {};
-    TRY_VOID(transaction([&] { return forget(revision); }));
+    Status done = transaction([&] { return forget(revision); });
+    if (!done.ok() && done.error().code() == Code::kExhausted && release()) done = transaction([&] { return forget(revision); });
+    TRY_VOID(std::move(done));
     trimmed_ = revision;
     return {};
   }
@@ -191,6 +239,14 @@ class SqliteJournal final : public Journal {
     return sql_.forget.bind(revision).run();
   }
 
+  bool release() {
+    if (!reserve_.release()) return false;
+    if (pages_max_ > 0)
+      (void)execute(db_.get(),
+                    "PRAGMA max_page_count=" + std::to_string(pages_max_ + static_cast<std::int64_t>(Reserve::kBytes / 4096)));
+    return true;
+  }
+
   template <typename Body>
   Status transaction(Body body) {
     if (failed_) return Error(Code::kUnavailable, "the store's file could not be synced before: " + failed_->message());
@@ -209,6 +265,8 @@ class SqliteJournal final : public Journal {
   const Database db_;  // outlives the statements
   Statements sql_;
   Revision trimmed_;
+  Reserve reserve_;
+  const std::int64_t pages_max_;
   std::optional<Error> failed_;
 };
 
@@ -309,7 +367,8 @@ Result<OpenedJournal> open(const std::filesystem::path& file, const SqliteOption
   TRY(opened.loaded.compacted, read_number(raw, "SELECT value FROM meta WHERE name='compacted'"));
   TRY(opened.loaded.entries, load_entries(raw));
   TRY(opened.loaded.events, load_events(raw, opened.loaded.entries, opened.loaded.compacted));
-  TRY(opened.journal, SqliteJournal::create(std::move(lock), std::move(db), opened.loaded.compacted));
+  TRY(opened.journal,
+      SqliteJournal::create(std::move(lock), std::move(db), opened.loaded.compacted, file.string() + ".reserve", sqlite.pages_max));
   return opened;
 }
 
