@@ -8,6 +8,7 @@
 
 #include "base/context.h"
 #include "base/result.h"
+#include "controllers/inferencemodel/options.h"
 #include "limit_flags.h"
 
 namespace varda::app {
@@ -21,6 +22,7 @@ class ControlPlane {
     bool listen_any_if_taken = false;  // take a free port rather than fail
     std::vector<std::string> nodes;    // each gets credentials in nodes/NAME/agent.kubeconfig
     ApiLimits limits;
+    controllers::ServerTable servers = controllers::builtin_servers();  // by framework
   };
   /// The API answers and the kinds are installed when this returns. kUnavailable: the address or the store is in use.
   static Result<std::unique_ptr<ControlPlane>> start(Options options);

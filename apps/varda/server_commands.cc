@@ -8,6 +8,7 @@
 #include "kube/config.h"
 #include "limit_flags.h"
 #include "runtime/manager.h"
+#include "servers_flag.h"
 
 namespace varda::app {
 namespace {
@@ -18,7 +19,7 @@ struct ServerFlags {
 };
 
 struct OperatorFlags {
-  std::string admin = "127.0.0.1:8085", election_namespace = "kube-system";
+  std::string admin = "127.0.0.1:8085", election_namespace = "kube-system", servers;
   bool elect = true;
 };
 
@@ -35,7 +36,11 @@ Status operate(const Context& ctx, const Globals& globals, const OperatorFlags& 
     options.election = election;
   }
   runtime::Manager manager(*client, std::move(options));
-  const auto controllers = controllers::add_all(manager, {});
+  controllers::Options ours;
+  if (!flags.servers.empty()) {
+    TRY(ours.inference_models.servers, read_servers(flags.servers));
+  }
+  const auto controllers = controllers::add_all(manager, ours);
   TRY(const auto admin, serve_admin(flags.admin, registry, [&manager] { return manager.ready(); }));
   return manager.run(ctx);
 }
@@ -67,6 +72,8 @@ void add_server_commands(Program program) {
   CLI::App* command = program.daemon("operator", "run Varda's controllers against an API server");
   command->add_option("--kubeconfig", globals.kubeconfig, "the server; default: $KUBECONFIG, then the pod's service account");
   command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics")->default_str("127.0.0.1:8085");
+  command->add_option("--servers", flags->servers,
+                      "YAML file that says which server runs which frameworkType; default: onnx by varda-serve");
   command->add_flag("--leader-elect,!--no-leader-elect", flags->elect, "of several operators let one work (default)");
   command->add_option("--leader-election-namespace", flags->election_namespace, "of the Lease")->default_str("kube-system");
   command->callback(

@@ -10,6 +10,7 @@
 #include "node/end_containers.h"
 #include "node/process_driver.h"
 #include "os/file_system.h"
+#include "servers_flag.h"
 #include "supervisor.h"
 #include "up_state.h"
 
@@ -19,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct UpFlags {
-  std::string data_dir, listen, driver = "process";
+  std::string data_dir, listen, servers, driver = "process";
   std::vector<std::string> nodes, images;
   ApiLimits limits;
   NodeLimits node_limits;
@@ -42,6 +43,7 @@ struct Settings {
   bool listen_given = false;
   std::vector<NodeSpec> nodes;
   std::map<std::string, std::string> images;
+  controllers::ServerTable servers = controllers::builtin_servers();
   ApiLimits limits;
   NodeLimits node_limits;
 };
@@ -67,6 +69,11 @@ Result<Settings> settings_of(const UpFlags& flags) {
   for (const std::string& text : flags.images) {
     TRY(auto image, node::parse_image_flag(text).context("--image"));
     settings.images[image.first] = image.second;
+  }
+  const fs::path servers = flags.servers.empty() ? settings.data_dir / "servers.yaml" : fs::path(flags.servers);
+  TRY(const auto servers_there, os::real_file_system().stat(servers));
+  if (servers_there || !flags.servers.empty()) {
+    TRY(settings.servers, read_servers(servers).context("--servers"));
   }
   settings.limits = flags.limits;
   settings.node_limits = flags.node_limits;
@@ -134,7 +141,8 @@ Result<std::unique_ptr<os::FileLock>> take_lock(const Context& ctx, const fs::pa
     auto lock = os::FileLock::acquire(data_dir / "up.lock");
     if (lock.ok() || lock.error().code() != Code::kUnavailable) return lock;
     const auto state = read_state(data_dir);
-    if (attempt >= 30 || (state && os::alive(state->process))) {
+    // Nobody can tell a process that was just killed from one that runs, until it is gone.
+    if (attempt >= (state && os::alive(state->process) ? 10 : 30)) {
       return Error(Code::kUnavailable,
                    "varda up is already running with --data-dir " + data_dir.string() +
                        (state ? " (pid " + std::to_string(state->process.pid) + ", https://" + state->address + ")" : "") +
@@ -158,6 +166,7 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   options.listen_any_if_taken = !settings.listen_given || settings.listen.ends_with(":0");
   for (const NodeSpec& node : settings.nodes) options.nodes.push_back(node.name);
   options.limits = settings.limits;
+  options.servers = settings.servers;
   TRY(const std::unique_ptr<ControlPlane> control_plane, ControlPlane::start(std::move(options)));
 
   const auto self = os::find_process(::getpid());
@@ -254,6 +263,8 @@ void add_up_commands(Program program) {
                  "address of the API server; port 0 takes a free one; default: 127.0.0.1:6443, or that of last time");
   up->add_option("--node", flags->nodes, "NAME[=cloud|edge|device], once a node; default: cloud and edge0, or those of last time");
   up->add_option("--driver", flags->driver, "how pods run: process")->default_str("process");
+  up->add_option("--servers", flags->servers,
+                 "YAML file that says which server runs which frameworkType; default: DATA-DIR/servers.yaml if it is there");
   up->add_option("--image", flags->images, "NAME=COMMAND: pods of this image run that command; kept for later starts");
   add_limit_flags(*up, flags->limits);
   add_limit_flags(*up, flags->node_limits);

@@ -30,6 +30,15 @@ class CommandLine(unittest.TestCase):
             self.assertEqual(done.returncode, 1, words)
             self.assertIn('varda up', done.stderr)
 
+    def test_a_wrong_table_of_servers_stops_up_before_it_starts(self):
+        table = self.work / 'servers.yaml'
+        for text, named in [('tensorflow: {}', 'servers'), ('servers: {tensorflow: {args: x}}', 'tensorflow'), ('servers: {sorcery: {image: a}}', 'sorcery')]:
+            table.write_text(text)
+            done = self.run_varda('up', '--data-dir', self.work / 'data', '--listen', '127.0.0.1:0', '--servers', table)
+            self.assertEqual(done.returncode, 1, text)
+            self.assertIn(named, done.stderr)
+            self.assertIn('servers.yaml', done.stderr)
+
     def test_pack_names_archive_and_version_after_the_directory(self):
         shutil.copytree(m.DIGITS / 'models/3', self.work / '3')
         done = self.run_varda('pack', '3/')
