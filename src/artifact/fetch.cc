@@ -29,7 +29,9 @@ Status check_replaceable(os::FileSystem& fs, const os::Path& to) {
   }
   TRY(const auto names, fs.list(to));
   if (names.empty() || std::find(names.begin(), names.end(), kMarker) != names.end()) return {};
-  return Error(Code::kInvalid, to.string() + " holds files that did not come from here and is not replaced; name a directory that does not exist yet");
+  return Error(
+      Code::kInvalid,
+      to.string() + " holds files that did not come from here and is not replaced; name a directory that does not exist yet");
 }
 
 Status put_in_place(os::FileSystem& fs, const FetchOptions& options, const os::Path& root, const os::Path& work) {

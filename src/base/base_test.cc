@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-
 #include <set>
 
 #include "base/context.h"
@@ -51,10 +50,11 @@ TEST(Metrics, TextHoldsEveryFamilyInPrometheusForm) {
   metrics::Registry registry;
   registry.counter("varda_requests_total", "Requests.", {{"code", "200"}}).add(3);
   registry.histogram("varda_seconds", "Latency.", {0.1, 1}).observe(0.5);
-  EXPECT_EQ(registry.text(),
-            "# HELP varda_requests_total Requests.\n# TYPE varda_requests_total counter\nvarda_requests_total{code=\"200\"} 3\n"
-            "# HELP varda_seconds Latency.\n# TYPE varda_seconds histogram\nvarda_seconds_bucket{le=\"0.1\"} 0\n"
-            "varda_seconds_bucket{le=\"1\"} 1\nvarda_seconds_bucket{le=\"+Inf\"} 1\nvarda_seconds_sum 0.5\nvarda_seconds_count 1\n");
+  EXPECT_EQ(
+      registry.text(),
+      "# HELP varda_requests_total Requests.\n# TYPE varda_requests_total counter\nvarda_requests_total{code=\"200\"} 3\n"
+      "# HELP varda_seconds Latency.\n# TYPE varda_seconds histogram\nvarda_seconds_bucket{le=\"0.1\"} 0\n"
+      "varda_seconds_bucket{le=\"1\"} 1\nvarda_seconds_bucket{le=\"+Inf\"} 1\nvarda_seconds_sum 0.5\nvarda_seconds_count 1\n");
 }
 
 }  // namespace

@@ -1,10 +1,9 @@
 #include "base/log.h"
 
+#include <memory>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-
-#include <memory>
 
 namespace varda::log {
 namespace {

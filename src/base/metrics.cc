@@ -107,7 +107,8 @@ std::string Registry::text() const {
       if (s.histogram) {
         const Histogram& h = *s.histogram;
         for (std::size_t i = 0; i < h.bounds().size(); ++i) {
-          out += name + "_bucket" + braces(labels, "le=\"" + number(h.bounds()[i]) + "\"") + " " + std::to_string(h.cumulative(i)) + "\n";
+          out += name + "_bucket" + braces(labels, "le=\"" + number(h.bounds()[i]) + "\"") + " " + std::to_string(h.cumulative(i)) +
+                 "\n";
         }
         const std::uint64_t all = h.cumulative(h.bounds().size());
         out += name + "_bucket" + braces(labels, "le=\"+Inf\"") + " " + std::to_string(all) + "\n";

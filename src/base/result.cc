@@ -8,8 +8,8 @@ namespace varda {
 
 std::string_view to_string(Code code) {
   static constexpr std::array<std::string_view, 14> kNames = {
-      "invalid",   "not_found", "already_exists", "conflict",    "gone",    "unauthenticated", "forbidden",
-      "exhausted", "corrupt",   "unavailable",    "timeout",     "cancelled", "unsupported",   "internal"};
+      "invalid",   "not_found", "already_exists", "conflict", "gone",      "unauthenticated", "forbidden",
+      "exhausted", "corrupt",   "unavailable",    "timeout",  "cancelled", "unsupported",     "internal"};
   return kNames[static_cast<std::size_t>(code)];
 }
 
@@ -23,7 +23,9 @@ Error Error::context(std::string_view what) && {
   return std::move(*this);
 }
 
-std::ostream& operator<<(std::ostream& out, const Error& error) { return out << to_string(error.code()) << ": " << error.message(); }
+std::ostream& operator<<(std::ostream& out, const Error& error) {
+  return out << to_string(error.code()) << ": " << error.message();
+}
 
 namespace detail {
 void check_failed(const char* what, const char* where, int line) {

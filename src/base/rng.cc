@@ -1,8 +1,7 @@
 #include "base/rng.h"
 
-#include <sys/random.h>
-
 #include <cstdio>
+#include <sys/random.h>
 
 #include "base/check.h"
 #include "base/mutex.h"

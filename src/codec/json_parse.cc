@@ -1,6 +1,5 @@
-#include <simdjson.h>
-
 #include <boost/json/stream_parser.hpp>
+#include <simdjson.h>
 #include <unordered_set>
 
 #include "codec/json.h"
@@ -17,14 +16,22 @@ class Builder {
 
   Result<Json> build(const dom::element& element, std::size_t depth) {
     switch (element.type()) {
-      case dom::element_type::NULL_VALUE: return Json();
-      case dom::element_type::BOOL: return Json(bool(element));
-      case dom::element_type::INT64: return Json(std::int64_t(element));
-      case dom::element_type::UINT64: return Json(std::uint64_t(element));
-      case dom::element_type::DOUBLE: return Json(double(element));
-      case dom::element_type::STRING: return Json(std::string_view(element));
-      case dom::element_type::ARRAY: return array(dom::array(element), depth + 1);
-      case dom::element_type::OBJECT: return object(dom::object(element), depth + 1);
+      case dom::element_type::NULL_VALUE:
+        return Json();
+      case dom::element_type::BOOL:
+        return Json(bool(element));
+      case dom::element_type::INT64:
+        return Json(std::int64_t(element));
+      case dom::element_type::UINT64:
+        return Json(std::uint64_t(element));
+      case dom::element_type::DOUBLE:
+        return Json(double(element));
+      case dom::element_type::STRING:
+        return Json(std::string_view(element));
+      case dom::element_type::ARRAY:
+        return array(dom::array(element), depth + 1);
+      case dom::element_type::OBJECT:
+        return object(dom::object(element), depth + 1);
     }
     return Error(Code::kInternal, "unknown JSON type");
   }

@@ -1,7 +1,6 @@
 #include "codec/json.h"
 
 #include <gtest/gtest.h>
-
 #include <limits>
 
 #include "codec/digest.h"
@@ -10,8 +9,8 @@ namespace varda::codec {
 namespace {
 
 TEST(Json, WritesWhatItReadAndKeepsIntegersApartFromNumbers) {
-  for (const char* text : {"null", "true", "0", "-7", "9223372036854775807", "1.5", "1.0", "1e+300", "\"a\\\"\\\\\\n\\u0001\"", "[]", "{}",
-                           R"({"b":1,"a":[1,2.0,{"c":null}]})", "\"\u00e4\u20ac\""}) {
+  for (const char* text : {"null", "true", "0", "-7", "9223372036854775807", "1.5", "1.0", "1e+300", "\"a\\\"\\\\\\n\\u0001\"",
+                           "[]", "{}", R"({"b":1,"a":[1,2.0,{"c":null}]})", "\"\u00e4\u20ac\""}) {
     auto value = parse_json(text);
     ASSERT_TRUE(value.ok()) << text << value.error();
     EXPECT_EQ(write_json(*value), text);
@@ -20,7 +19,8 @@ TEST(Json, WritesWhatItReadAndKeepsIntegersApartFromNumbers) {
 }
 
 TEST(Json, RefusesWhatIsNotOneValueAndSaysWhere) {
-  for (const char* text : {"", " ", "{", "[1,]", "{\"a\":1,}", "01", "1 2", "nul", "\"\xff\"", "{\"a\" 1}", "'a'", "1e999", "[1}"}) {
+  for (const char* text :
+       {"", " ", "{", "[1,]", "{\"a\":1,}", "01", "1 2", "nul", "\"\xff\"", "{\"a\" 1}", "'a'", "1e999", "[1}"}) {
     auto value = parse_json(text);
     ASSERT_FALSE(value.ok()) << text;
     EXPECT_EQ(value.error().code(), Code::kInvalid);
@@ -86,7 +86,8 @@ TEST(Digest, Sha256OfKnownTextsAndInPieces) {
 }
 
 TEST(Base64, RoundTripsAndRefusesNonsense) {
-  const std::pair<const char*, const char*> cases[] = {{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foobar", "Zm9vYmFy"}};
+  const std::pair<const char*, const char*> cases[] = {
+      {"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foobar", "Zm9vYmFy"}};
   for (const auto& [plain, encoded] : cases) {
     EXPECT_EQ(base64(plain), encoded);
     EXPECT_EQ(unbase64(encoded).value(), plain);

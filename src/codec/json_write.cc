@@ -16,13 +16,27 @@ void write_string(std::string_view text, std::string& out) {
     out.append(text, plain, i - plain);
     plain = i + 1;
     switch (byte) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
-      case '\b': out += "\\b"; break;
-      case '\f': out += "\\f"; break;
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      case '\b':
+        out += "\\b";
+        break;
+      case '\f':
+        out += "\\f";
+        break;
       default:
         out += "\\u00";
         out += kHex[byte >> 4];
@@ -52,15 +66,23 @@ class Writer {
 
   void write(const Json& value, int level) {
     switch (value.type()) {
-      case Json::Type::kNull: out_ += "null"; break;
-      case Json::Type::kBool: out_ += value.as_bool() ? "true" : "false"; break;
+      case Json::Type::kNull:
+        out_ += "null";
+        break;
+      case Json::Type::kBool:
+        out_ += value.as_bool() ? "true" : "false";
+        break;
       case Json::Type::kInteger: {
         char text[24];
         out_.append(text, std::to_chars(text, text + sizeof text, value.as_integer()).ptr);
         break;
       }
-      case Json::Type::kNumber: write_number(value.as_double(), out_); break;
-      case Json::Type::kString: write_string(value.as_string(), out_); break;
+      case Json::Type::kNumber:
+        write_number(value.as_double(), out_);
+        break;
+      case Json::Type::kString:
+        write_string(value.as_string(), out_);
+        break;
       case Json::Type::kArray: {
         out_ += '[';
         bool first = true;

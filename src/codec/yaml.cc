@@ -1,17 +1,16 @@
 #include "codec/yaml.h"
 
-#include <yaml-cpp/eventhandler.h>
-#include <yaml-cpp/exceptions.h>
-#include <yaml-cpp/parser.h>
-
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
-#include <sstream>
 #include <optional>
+#include <sstream>
 #include <unordered_map>
 #include <unordered_set>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
 
 namespace varda::codec {
 namespace {
@@ -24,7 +23,9 @@ bool one_of(std::string_view text, std::initializer_list<std::string_view> words
 }
 
 bool is_null_word(std::string_view text) { return one_of(text, {"", "~", "null", "Null", "NULL"}); }
-bool is_true_word(std::string_view text) { return one_of(text, {"true", "True", "TRUE", "y", "Y", "yes", "Yes", "YES", "on", "On", "ON"}); }
+bool is_true_word(std::string_view text) {
+  return one_of(text, {"true", "True", "TRUE", "y", "Y", "yes", "Yes", "YES", "on", "On", "ON"});
+}
 bool is_false_word(std::string_view text) {
   return one_of(text, {"false", "False", "FALSE", "n", "N", "no", "No", "NO", "off", "Off", "OFF"});
 }
@@ -114,7 +115,8 @@ class TreeBuilder final : public YAML::EventHandler {
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& text) override {
     const bool text_tag = tag == "!" || tag == "tag:yaml.org,2002:str" || tag == "tag:yaml.org,2002:binary";  // "!": quoted
-    if (!text_tag && !tag.empty() && tag != "?" && tag.rfind("tag:yaml.org,2002:", 0) != 0) throw Stop{mark, "tag " + tag + " is not supported"};
+    if (!text_tag && !tag.empty() && tag != "?" && tag.rfind("tag:yaml.org,2002:", 0) != 0)
+      throw Stop{mark, "tag " + tag + " is not supported"};
     if (expects_key()) {
       count(mark, 1);
       set_key(mark, text);
@@ -136,7 +138,7 @@ class TreeBuilder final : public YAML::EventHandler {
     Json value;
     YAML::Mark mark;
     YAML::anchor_t anchor = 0;
-    std::optional<std::string> key;      // of a map: whose value comes next
+    std::optional<std::string> key;          // of a map: whose value comes next
     std::unordered_set<std::string> merged;  // members that came by a merge key: what stands here explicitly wins
     std::size_t nodes_before = 0;
   };
@@ -154,13 +156,15 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void set_key(const YAML::Mark& mark, const std::string& name) {
     Level& level = levels_.back();
-    if (name != "<<" && level.value.contains(name) && !level.merged.contains(name)) throw Stop{mark, "key \"" + name + "\" stands twice"};
+    if (name != "<<" && level.value.contains(name) && !level.merged.contains(name))
+      throw Stop{mark, "key \"" + name + "\" stands twice"};
     level.key = name;
   }
 
   void open(const YAML::Mark& mark, YAML::anchor_t anchor, Json empty) {
     if (expects_key()) throw Stop{mark, "a key must be a scalar"};
-    if (levels_.size() >= limits_.depth_max) throw Stop{mark, "nested deeper than " + std::to_string(limits_.depth_max) + " levels"};
+    if (levels_.size() >= limits_.depth_max)
+      throw Stop{mark, "nested deeper than " + std::to_string(limits_.depth_max) + " levels"};
     count(mark, 1);
     levels_.push_back({.value = std::move(empty), .mark = mark, .anchor = anchor, .nodes_before = nodes_});
   }
@@ -220,7 +224,8 @@ class TreeBuilder final : public YAML::EventHandler {
 };
 
 Error located(const YAML::Mark& mark, const std::string& what) {
-  return Error(Code::kInvalid, "line " + std::to_string(mark.line + 1) + ", column " + std::to_string(mark.column + 1) + ": " + what);
+  return Error(Code::kInvalid,
+               "line " + std::to_string(mark.line + 1) + ", column " + std::to_string(mark.column + 1) + ": " + what);
 }
 
 void write_block(const Json& value, int level, std::string& out);
@@ -236,12 +241,14 @@ bool must_quote(const std::string& text) {
   }
   if (text.find(": ") != std::string::npos || text.find(" #") != std::string::npos) return true;
   // Dates are timestamps to a YAML 1.1 reader.
-  if (text.size() >= 10 && text[4] == '-' && text[7] == '-' && text.find_first_not_of("0123456789-TtZz:.+ ") == std::string::npos) return true;
+  if (text.size() >= 10 && text[4] == '-' && text[7] == '-' && text.find_first_not_of("0123456789-TtZz:.+ ") == std::string::npos)
+    return true;
   for (const char c : text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return true;
   }
   // Digits with separators: sexagesimal numbers of YAML 1.1 ("12:30") and the like.
-  return text.find_first_not_of("0123456789:._+-eExXoO") == std::string::npos && text.find_first_of("0123456789") != std::string::npos;
+  return text.find_first_not_of("0123456789:._+-eExXoO") == std::string::npos &&
+         text.find_first_of("0123456789") != std::string::npos;
 }
 
 std::string scalar_text(const Json& value) {
@@ -323,7 +330,8 @@ Result<std::vector<Json>> parse_yaml_stream(std::string_view text, const YamlLim
     if (c == '[' || c == '{') deepest = std::max(deepest, ++flow_depth);
     if ((c == ']' || c == '}') && flow_depth > 0) --flow_depth;
   }
-  if (deepest > 4 * limits.depth_max) return Error(Code::kInvalid, "nested deeper than " + std::to_string(limits.depth_max) + " levels");
+  if (deepest > 4 * limits.depth_max)
+    return Error(Code::kInvalid, "nested deeper than " + std::to_string(limits.depth_max) + " levels");
   TreeBuilder builder(limits);
   try {
     std::istringstream stream{std::string(text)};

@@ -7,10 +7,10 @@ namespace {
 
 TEST(Yaml, ScalarsResolveAsKubernetesReadsThem) {
   const std::pair<const char*, const char*> cases[] = {
-      {"a", "\"a\""},      {"'1'", "\"1\""},    {"\"yes\"", "\"yes\""}, {"yes", "true"},    {"off", "false"}, {"~", "null"},
-      {"12", "12"},        {"-3", "-3"},        {"0x1F", "31"},         {"0o17", "15"},     {"017", "15"},    {"1.5", "1.5"},
-      {"1e3", "1000.0"},   {"1.2.3", "\"1.2.3\""}, {"v1", "\"v1\""},    {"!!str 5", "\"5\""}, {"-", "[null]"}, {"100m", "\"100m\""},
-      {"08", "8.0"},       {"2001-01-01", "\"2001-01-01\""},
+      {"a", "\"a\""},       {"'1'", "\"1\""}, {"\"yes\"", "\"yes\""}, {"yes", "true"},        {"off", "false"},
+      {"~", "null"},        {"12", "12"},     {"-3", "-3"},           {"0x1F", "31"},         {"0o17", "15"},
+      {"017", "15"},        {"1.5", "1.5"},   {"1e3", "1000.0"},      {"1.2.3", "\"1.2.3\""}, {"v1", "\"v1\""},
+      {"!!str 5", "\"5\""}, {"-", "[null]"},  {"100m", "\"100m\""},   {"08", "8.0"},          {"2001-01-01", "\"2001-01-01\""},
   };
   for (const auto& [yaml, json] : cases) {
     auto value = parse_yaml(std::string("k: ") + (std::string(yaml) == "-" ? "\n- " : yaml));
@@ -33,7 +33,8 @@ TEST(Yaml, AnchorsAndMergeKeysExpandWithinLimits) {
   std::string bomb = "a: &a [x,x,x,x,x,x,x,x,x,x]\n";
   for (char c = 'b'; c < 'j'; ++c) {
     const std::string p(1, static_cast<char>(c - 1));
-    bomb += std::string(1, c) + ": &" + c + " [*" + p + ",*" + p + ",*" + p + ",*" + p + ",*" + p + ",*" + p + ",*" + p + ",*" + p + "]\n";
+    bomb += std::string(1, c) + ": &" + c + " [*" + p + ",*" + p + ",*" + p + ",*" + p + ",*" + p + ",*" + p + ",*" + p + ",*" + p +
+            "]\n";
   }
   EXPECT_FALSE(parse_yaml(bomb, {.nodes_max = 10'000}).ok());
 }
@@ -48,11 +49,12 @@ TEST(Yaml, ErrorsNameLineAndColumn) {
 }
 
 TEST(Yaml, WhatIsWrittenReadsBackTheSame) {
-  for (const char* text : {
-           R"({"a":"yes","b":"1","c":"","d":"null","e":"x: y","f":"- x","g":"#x","h":"2001-01-01","i":"12:30","j":"-x","k":" s","l":"*a"})",
-           R"({"list":[1,[2,[3]],{"a":{"b":[]},"c":{}},"x",[{"y":1,"z":2}]],"n":null,"t":true,"f":1.5,"w":2.0})",
-           R"({"text":"line one\nline two\n","no end":"a\nb","many":"a\n\nb\n\n","tab":"a\tb","bell":"\u0007","indent":"  a\nb"})",
-           R"([{"name":"a","env":[{"name":"X","value":"1"}]},"b"])", R"("just text")", "[]", "{}", "3"}) {
+  for (
+      const char* text :
+      {R"({"a":"yes","b":"1","c":"","d":"null","e":"x: y","f":"- x","g":"#x","h":"2001-01-01","i":"12:30","j":"-x","k":" s","l":"*a"})",
+       R"({"list":[1,[2,[3]],{"a":{"b":[]},"c":{}},"x",[{"y":1,"z":2}]],"n":null,"t":true,"f":1.5,"w":2.0})",
+       R"({"text":"line one\nline two\n","no end":"a\nb","many":"a\n\nb\n\n","tab":"a\tb","bell":"\u0007","indent":"  a\nb"})",
+       R"([{"name":"a","env":[{"name":"X","value":"1"}]},"b"])", R"("just text")", "[]", "{}", "3"}) {
     const Json value = *parse_json(text);
     const std::string yaml = write_yaml(value);
     auto back = parse_yaml(yaml);

@@ -1,11 +1,10 @@
 // The state machine of pods, with a driver, a prober and a clock that do what the test says.
 #include "node/pod_runner.h"
 
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
-
-#include <fstream>
 
 #include "codec/yaml.h"
 #include "node/internal/environment.h"

@@ -1,8 +1,8 @@
 // Archives: any bytes give entries or an error, in bounded time and memory.
+#include "codec/archive.h"
+
 #include <cstdint>
 #include <string>
-
-#include "codec/archive.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::string bytes(reinterpret_cast<const char*>(data), size);
