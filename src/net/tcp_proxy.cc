@@ -298,7 +298,9 @@ void Session::pump(End& from, End& to) {
     if (count < 0) return close();
     if (count == 0) from.read_ended = true;
   }
-  from.watch->want_read();
+  // Others have their turn now. What is in hand goes out before more is asked for: it may be the last there is.
+  if (from.pending.empty() && !from.read_ended) return from.watch->want_read();
+  to.watch->want_write();
 }
 
 void Session::close() {
