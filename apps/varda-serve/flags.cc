@@ -36,6 +36,10 @@ Parsed parse_flags(int argc, char** argv) {
   parser.add_option("--connections-max", flags.connections_max, "connections at a time")->check(CLI::PositiveNumber);
   parser.add_option("--body-bytes-max", flags.body_bytes_max, "largest request body; larger ones are answered 413")
       ->check(CLI::PositiveNumber);
+  parser.add_option("--header-bytes-max", flags.header_bytes_max, "largest request header; larger ones are answered 431")
+      ->check(CLI::PositiveNumber);
+  parser.add_option("--idle-timeout", flags.idle_timeout_seconds, "seconds a connection may lie idle")
+      ->check(CLI::Range(0.1, 86400.0));
   parser
       .add_option("--drain-delay", flags.drain_delay_seconds,
                   "seconds between \"not ready\" and the end of listening, so that proxies look elsewhere")

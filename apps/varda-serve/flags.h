@@ -17,6 +17,8 @@ struct Flags {
   unsigned io_threads = 0;  // 0: one a core, up to four
   std::size_t connections_max = 4096;
   std::size_t body_bytes_max = std::size_t{64} << 20;
+  std::size_t header_bytes_max = std::size_t{64} << 10;
+  double idle_timeout_seconds = 120;
   double drain_delay_seconds = 2;
   double drain_timeout_seconds = 30;
   std::vector<std::string> engine_path;

@@ -45,7 +45,9 @@ Status serve(const Context& ctx, const Flags& flags) {
       net::Server::create({.listen = flags.http,
                            .io_threads = flags.io_threads,
                            .connections_max = flags.connections_max,
-                           .body_bytes_max = flags.body_bytes_max},
+                           .header_bytes_max = flags.header_bytes_max,
+                           .body_bytes_max = flags.body_bytes_max,
+                           .idle_timeout = milliseconds(flags.idle_timeout_seconds)},
                           [&](net::Request request, net::Responder respond) {
                             const net::Handler& chosen = one_port && request.path() == "/metrics" ? admin_handler : handler;
                             chosen(std::move(request), std::move(respond));

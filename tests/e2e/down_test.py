@@ -1,0 +1,60 @@
+"""`varda down` leaves nothing, whatever was killed before it and whatever is just starting; `varda up` takes over from the dead at once."""
+import os, pathlib, signal, subprocess, sys, unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+import machine as m  # noqa: E402
+
+
+class Down(unittest.TestCase):
+    def start(self, varda):
+        return subprocess.Popen([m.VARDA, 'up', '--data-dir', str(varda.dir), '--listen', '127.0.0.1:0'], stdout=subprocess.DEVNULL,
+                                stderr=subprocess.DEVNULL)
+
+    def test_down_ends_an_up_that_is_just_starting(self):
+        with m.Machine(nodes=['cloud=cloud', 'edge0=edge']) as varda:
+            varda.up()
+            varda.down()
+            for sign in ('up.lock', 'nodes/edge0/agent.kubeconfig', 'nodes/edge0/agent.json'):
+                with self.subTest(started=sign):
+                    (varda.dir / sign).unlink(missing_ok=True)
+                    up = self.start(varda)
+                    m.wait_until(sign, (varda.dir / sign).exists, every=0.001)
+                    varda.down()
+                    self.assertEqual(up.wait(30), 0)
+                    self.assertEqual(varda.processes(), {})
+
+    def test_down_finds_what_the_killed_left(self):
+        with m.Machine(nodes=['cloud=cloud', 'edge0=edge']) as varda:
+            for victims in ((' up ',), (' up ', ' agent '), (' agent ',)):
+                with self.subTest(killed=victims):
+                    varda.up()
+                    for pid, command in varda.processes().items():
+                        if any(v in command for v in victims):
+                            os.kill(pid, signal.SIGKILL)
+                    varda.down()
+                    self.assertEqual(varda.processes(), {})
+
+    def test_down_finds_agents_that_no_record_names(self):
+        with m.Machine(nodes=['edge0=edge']) as varda:
+            varda.up()
+            m.wait_until('an agent', lambda: any(' agent ' in c for c in varda.processes().values()))
+            for pid, command in varda.processes().items():
+                if ' up ' in command:
+                    os.kill(pid, signal.SIGKILL)
+            (varda.dir / 'nodes/edge0/agent.json').unlink(missing_ok=True)
+            varda.down()
+            self.assertEqual(varda.processes(), {})
+
+    def test_up_takes_over_from_one_that_was_killed_this_moment(self):
+        with m.Machine(nodes=['edge0=edge']) as varda:
+            varda.up()
+            for _ in range(5):
+                for pid, command in varda.processes().items():
+                    if ' up ' in command:
+                        os.kill(pid, signal.SIGKILL)
+                varda.up()
+            m.wait_until('one agent', lambda: sum(' agent ' in c for c in varda.processes().values()) == 1)
+
+
+if __name__ == '__main__':
+    unittest.main()
