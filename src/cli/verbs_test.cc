@@ -76,6 +76,13 @@ TEST_F(VerbsTest, DeleteNamesTheFinalizersThatHoldAnObject) {
   EXPECT_NE(status.error().message().find("example.com/hold"), std::string::npos) << status.error();
 }
 
+TEST_F(VerbsTest, DeleteTakesOneWayToSayWhat) {
+  ASSERT_TRUE(apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}").ok());
+  EXPECT_EQ(remove(ctx_, session_, {.words = {"cm", "a"}, .files = {"-"}}).error().code(), Code::kInvalid);
+  EXPECT_EQ(remove(ctx_, session_, {.words = {"cm"}, .label_selector = "x=y", .all = true}).error().code(), Code::kInvalid);
+  EXPECT_TRUE(client_.find(ctx_, kMaps, {"default", "a"}).value());
+}
+
 TEST_F(VerbsTest, NamesAreNoPartsOfPaths) {
   EXPECT_EQ(get(ctx_, session_, {.words = {"cm", "../../nodes"}}).error().code(), Code::kNotFound);
   EXPECT_EQ(get(ctx_, session_, {.words = {"cm", "a?watch=true"}}).error().code(), Code::kNotFound);

@@ -142,6 +142,10 @@ Status wait(const Context& ctx, Session& session, const WaitOptions& options) {
 
 Status remove(const Context& ctx, Session& session, const DeleteCommand& command) {
   std::vector<Named> objects;
+  if (!command.files.empty() && !command.words.empty()) {
+    return Error(Code::kInvalid, "say what to delete with -f or with names, not with both");
+  }
+  if (command.all && !command.label_selector.empty()) return Error(Code::kInvalid, "--all and --selector exclude each other");
   if (!command.files.empty()) {
     TRY(const std::vector<Json> manifests, read_manifests(session, command.files));
     // What was made last goes first: things stand on what comes before them.
