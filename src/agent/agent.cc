@@ -59,7 +59,9 @@ class Pods {
 
   void run(const Context& ctx) {
     std::vector<std::jthread> threads;
-    threads.emplace_back([this, &ctx] { register_node(ctx, api_, read_facts(options_.node_name, options_.layer, address_)); });
+    threads.emplace_back([this, &ctx] {
+      keep_registered(ctx, api_, read_facts(options_.node_name, options_.layer, address_), options_.node_period);
+    });
     threads.emplace_back([this, &ctx] { informer_.run(ctx); });
     threads.emplace_back([this, &ctx] { events_.run(ctx); });
     threads.emplace_back([this, &ctx] { host_.run(ctx); });

@@ -108,6 +108,7 @@ class AgentTest : public ::testing::Test {
     options.poll_busy = std::chrono::milliseconds(20);
     options.poll_steady = std::chrono::milliseconds(50);
     options.link_backoff_max = std::chrono::milliseconds(200);
+    options.node_period = std::chrono::milliseconds(20);
     options.metrics = &registry;
     auto opened = Agent::open(std::move(options), *client, *http);
     ASSERT_TRUE(opened.ok()) << opened.error();
@@ -382,6 +383,10 @@ TEST_F(AgentTest, RunnerRegistersItsNodeRunsItsPodsAndDeletesThemWhenTheyEnded) 
     return statuses.empty() ? -1 : statuses.as_array()[0]["restartCount"].as_integer();
   };
   eventually([&] { return restarts() == 1 && api->get(pod_path).body.at("status/phase").as_string() == "Running"; });
+
+  // Deleted while its agent lives, the Node comes back.
+  api->remove("/api/v1/nodes/edge0");
+  eventually([this] { return !api->get("/api/v1/nodes/edge0").body.at("status/addresses").empty(); });
 
   api->remove(pod_path);
   eventually([&] { return api->get(pod_path).status == 404; });

@@ -93,13 +93,18 @@ Json node_status(const NodeFacts& facts) {
                                                   {"systemUUID", ""}})}});
 }
 
-void register_node(const Context& ctx, const kube::Client& client, const NodeFacts& facts) {
-  std::chrono::milliseconds backoff{200};
+void keep_registered(const Context& ctx, const kube::Client& client, const NodeFacts& facts, Duration period) {
+  constexpr std::chrono::milliseconds kFirst{200};
+  std::chrono::milliseconds backoff = kFirst;
   while (!ctx.done()) {
     const Status status = register_once(ctx, client, facts);
-    if (status.ok()) return;
-    if (backoff == std::chrono::milliseconds(200)) log::warn("cannot register the node; trying on", {{"error", status.error()}});
-    (void)ctx.sleep_for(backoff);  // the loop's condition sees the end
+    if (status.ok()) {
+      backoff = kFirst;
+      (void)ctx.sleep_for(period);  // the loop's condition sees the end
+      continue;
+    }
+    if (backoff == kFirst && !ctx.done()) log::warn("cannot register the node; trying on", {{"error", status.error()}});
+    (void)ctx.sleep_for(backoff);
     backoff = std::min(backoff * 2, std::chrono::milliseconds(5000));
   }
 }

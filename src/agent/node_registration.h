@@ -27,7 +27,8 @@ codec::Json node_object(const NodeFacts& facts);
 /// status.addresses, capacity, allocatable and nodeInfo. Pure.
 codec::Json node_status(const NodeFacts& facts);
 
-/// Makes it so once, retrying with back-off until it is or the context is done. Conditions and what others wrote stay.
-void register_node(const Context& ctx, const kube::Client& client, const NodeFacts& facts);
+/// Makes it so and looks again every `period`, until the context is done: a Node that somebody deletes while its agent lives comes
+/// back. Retries with back-off. Conditions and what others wrote stay; where nothing is missing nothing is written.
+void keep_registered(const Context& ctx, const kube::Client& client, const NodeFacts& facts, Duration period);
 
 }  // namespace varda::agent
