@@ -47,8 +47,9 @@ fuzz: deps-if-missing  ## every fuzz target for FUZZ_SECONDS (default 60) each
 soak: build      ## long campaigns: SIGKILL at many moments
 	@bash scripts/test.sh soak
 
-crds: build      ## regenerate deploy/crds and docs/reference from the C++ types
+crds: build      ## regenerate deploy/crds and docs/reference from the C++ types and --help
 	@UPDATE_GOLDEN=1 build/release/src/api/api_test --gtest_filter='*Generated*'
+	@python3 tests/structure/cli_reference.py build/release/bin/varda --write
 
 format:          ## clang-format over our sources
 	@git ls-files '*.h' '*.cc' | xargs clang-format-14 -i
