@@ -68,6 +68,7 @@ Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags
     // Both phases run at once; the download is the one whose end is known.
     if (progress.phase == artifact::Phase::kDownload) bar.update("downloading and unpacking", progress.done, progress.total);
   });
+  bar.clear();
   if (!installed.ok()) {
     const artifact::Failure& failure = installed.failure();
     return Error(failure.error).context(artifact::to_string(failure.reason));

@@ -21,8 +21,13 @@ std::string human_bytes(std::uint64_t bytes) {
 ProgressBar::ProgressBar(std::string title)
     : title_(std::move(title)), terminal_(isatty(STDERR_FILENO) != 0), begin_(std::chrono::steady_clock::now()) {}
 
-ProgressBar::~ProgressBar() {
-  if (shown_) std::fputs("\r\033[K", stderr);
+ProgressBar::~ProgressBar() { clear(); }
+
+void ProgressBar::clear() {
+  if (!shown_) return;
+  shown_ = false;
+  std::fputs("\r\033[K", stderr);
+  std::fflush(stderr);
 }
 
 void ProgressBar::update(const std::string& what, std::uint64_t done, std::uint64_t total) {

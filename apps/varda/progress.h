@@ -19,6 +19,8 @@ class ProgressBar {
   ProgressBar& operator=(const ProgressBar&) = delete;
   /// total 0: not known. `what`: "downloading".
   void update(const std::string& what, std::uint64_t done, std::uint64_t total);
+  /// Leaves the line to others, until the next update.
+  void clear();
 
  private:
   const std::string title_;
