@@ -15,6 +15,8 @@ THIRD_PARTY = {
     'openssl/evp.h': {'codec', 'net'}, 'openssl/crypto.h': {'codec', 'net'}, 'openssl': {'net'}, 'sqlite3.h': {'store'}, 're2': {'apiserver'},
     'CLI': {'apps'}, 'spng.h': {'oip'}, 'onnxruntime_c_api.h': {'plugins'}, 'boost': {'net', 'codec'},
 }
+# Where a library's callback can be left in no other way; caught in the same file.
+MAY_THROW = {'src/codec/yaml.cc'}
 
 
 def picture_problems(below):
@@ -68,7 +70,7 @@ def main(build):
         is_test = path.name.endswith('_test.cc') or 'testing' in relative.parts
         text = path.read_text()
         checked += 1
-        if in_src and re.search(r'^\s*throw\b', text, re.M):
+        if in_src and str(relative) not in MAY_THROW and re.search(r'\bthrow(;| [\w:]+[({])', text):
             problems.append('%s: throws; return an Error instead' % relative)
         for kind, header in INCLUDE.findall(text):
             first = header.split('/')[0]
