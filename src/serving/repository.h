@@ -1,8 +1,9 @@
 // Repository: the models of a directory, followed.
 //
-// One thread watches the directory (layout.h). A version that is asked for and not there, or whose files were replaced, is loaded and warmed beside the one that
-// serves; then requests go to the new one, those under way end on the old one, and the old one is dropped. A version that does not
-// load leaves the old one serving, and its reason in index(). Nothing is ever written to the directory.
+// One thread watches the directory (layout.h). A version that is asked for and not there, or whose files were replaced, is loaded
+// and warmed beside the one that serves; then requests go to the new one, those under way end on the old one, and the old one is
+// dropped. A version that does not load leaves the old one serving, and its reason in index(). Nothing is ever written to the
+// directory.
 #pragma once
 
 #include <chrono>
@@ -66,7 +67,7 @@ class Repository {
     Wanted wanted;
     std::shared_ptr<ModelVersion> active;
     std::string active_fingerprint;  // of the files it was loaded from
-    std::string loading;  // version, "" none
+    std::string loading;             // version, "" none
     std::optional<Failure> failure;
     std::unique_ptr<ModelStats> stats;
   };
