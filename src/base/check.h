@@ -5,8 +5,8 @@ namespace varda::detail {
 [[noreturn]] void check_failed(const char* what, const char* where, int line);
 }  // namespace varda::detail
 
-#define CHECK(condition)                                                          \
-  do {                                                                            \
-    if (!(condition)) [[unlikely]]                                                \
-      ::varda::detail::check_failed(#condition, __FILE__, __LINE__);              \
+#define CHECK(condition)                                             \
+  do {                                                               \
+    if (!(condition)) [[unlikely]]                                   \
+      ::varda::detail::check_failed(#condition, __FILE__, __LINE__); \
   } while (false)

@@ -27,8 +27,8 @@ struct Field {
   Field(std::string_view n, const char* v) : name(n), value(v) {}
   Field(std::string_view n, bool v) : name(n), value(v ? "true" : "false"), quoted(false) {}
   template <typename N>
-    requires std::integral<N> || std::floating_point<N>
-  Field(std::string_view n, N v) : name(n), value(std::to_string(v)), quoted(false) {}
+  requires std::integral<N> || std::floating_point<N> Field(std::string_view n, N v)
+      : name(n), value(std::to_string(v)), quoted(false) {}
   Field(std::string_view n, const Error& e) : name(n), value(std::string(to_string(e.code())) + ": " + e.message()) {}
 };
 

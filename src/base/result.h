@@ -71,20 +71,29 @@ template <typename T>
 class [[nodiscard]] Result {
  public:
   using value_type = T;
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}              // NOLINT: conversions are the point
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}          // NOLINT
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT: conversions are the point
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
   template <typename U>
-    requires(std::is_convertible_v<U &&, T> && !std::is_same_v<std::remove_cvref_t<U>, Result> &&
-             !std::is_same_v<std::remove_cvref_t<U>, T> && !std::is_same_v<std::remove_cvref_t<U>, Error>)
-  Result(U&& value) : state_(std::in_place_index<0>, std::forward<U>(value)) {}      // NOLINT
+  requires(std::is_convertible_v<U&&, T> && !std::is_same_v<std::remove_cvref_t<U>, Result> &&
+           !std::is_same_v<std::remove_cvref_t<U>, T> && !std::is_same_v<std::remove_cvref_t<U>, Error>) Result(U&& value)
+      : state_(std::in_place_index<0>, std::forward<U>(value)) {}  // NOLINT
 
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
 
-  T& value() & { require_value(); return *std::get_if<0>(&state_); }
-  const T& value() const& { require_value(); return *std::get_if<0>(&state_); }
+  T& value() & {
+    require_value();
+    return *std::get_if<0>(&state_);
+  }
+  const T& value() const& {
+    require_value();
+    return *std::get_if<0>(&state_);
+  }
   // By value, not T&&: `for (auto& x : f().value())` must not walk over something that is gone.
-  T value() && { require_value(); return std::move(*std::get_if<0>(&state_)); }
+  T value() && {
+    require_value();
+    return std::move(*std::get_if<0>(&state_));
+  }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T operator*() && { return std::move(*this).value(); }
@@ -93,8 +102,14 @@ class [[nodiscard]] Result {
   T value_or(T other) && { return ok() ? std::move(*this).value() : std::move(other); }
   T value_or(T other) const& { return ok() ? value() : std::move(other); }
 
-  const Error& error() const& { CHECK(!ok()); return *std::get_if<1>(&state_); }
-  Error error() && { CHECK(!ok()); return std::move(*std::get_if<1>(&state_)); }
+  const Error& error() const& {
+    CHECK(!ok());
+    return *std::get_if<1>(&state_);
+  }
+  Error error() && {
+    CHECK(!ok());
+    return std::move(*std::get_if<1>(&state_));
+  }
 
   /// The same result with "what: " before the message of an error.
   Result context(std::string_view what) && {
@@ -119,8 +134,14 @@ class [[nodiscard]] Result<void> {
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
-  const Error& error() const& { CHECK(!ok()); return *std::get_if<1>(&state_); }
-  Error error() && { CHECK(!ok()); return std::move(*std::get_if<1>(&state_)); }
+  const Error& error() const& {
+    CHECK(!ok());
+    return *std::get_if<1>(&state_);
+  }
+  Error error() && {
+    CHECK(!ok());
+    return std::move(*std::get_if<1>(&state_));
+  }
   Result context(std::string_view what) && {
     if (ok()) return {};
     return std::move(*this).error().context(what);
@@ -140,14 +161,15 @@ inline Status ok_status() { return {}; }
 
 /// TRY(auto x, f()): x is the value of f(), or the function returns f()'s error.
 #define TRY(declaration, ...) VARDA_TRY_IMPL(VARDA_CONCAT(try_result_, __COUNTER__), declaration, __VA_ARGS__)
-#define VARDA_TRY_IMPL(result, declaration, ...)                     \
-  auto result = (__VA_ARGS__);                                       \
-  if (!result.ok()) [[unlikely]] return std::move(result).error();   \
+#define VARDA_TRY_IMPL(result, declaration, ...) \
+  auto result = (__VA_ARGS__);                   \
+  if (!result.ok()) [[unlikely]]                 \
+    return std::move(result).error();            \
   declaration = std::move(result).value()
 
 /// TRY_VOID(f()): goes on, or returns f()'s error.
-#define TRY_VOID(...)                                                                    \
-  do {                                                                                   \
-    if (auto try_status = (__VA_ARGS__); !try_status.ok()) [[unlikely]]                  \
-      return std::move(try_status).error();                                              \
+#define TRY_VOID(...)                                                   \
+  do {                                                                  \
+    if (auto try_status = (__VA_ARGS__); !try_status.ok()) [[unlikely]] \
+      return std::move(try_status).error();                             \
   } while (false)

@@ -26,17 +26,17 @@ class Json {
   enum class Type { kNull, kBool, kInteger, kNumber, kString, kArray, kObject };
 
   Json() = default;
-  Json(std::nullptr_t) {}                                                       // NOLINT: conversions are the point
-  Json(bool value) : value_(value) {}                                           // NOLINT
-  Json(std::int64_t value) : value_(value) {}                                   // NOLINT
-  Json(int value) : value_(std::int64_t{value}) {}                              // NOLINT
-  Json(unsigned value) : value_(std::int64_t{value}) {}                         // NOLINT
-  Json(std::uint64_t value);                                                    // NOLINT: beyond int64 it becomes a double
-  Json(double value) : value_(value) {}                                         // NOLINT
-  Json(const char* value) : value_(std::string(value)) {}                       // NOLINT
-  Json(std::string_view value) : value_(std::string(value)) {}                  // NOLINT
-  Json(std::string value) : value_(std::move(value)) {}                         // NOLINT
-  Json(Array value) : value_(std::move(value)) {}                               // NOLINT
+  Json(std::nullptr_t) {}                                       // NOLINT: conversions are the point
+  Json(bool value) : value_(value) {}                           // NOLINT
+  Json(std::int64_t value) : value_(value) {}                   // NOLINT
+  Json(int value) : value_(std::int64_t{value}) {}              // NOLINT
+  Json(unsigned value) : value_(std::int64_t{value}) {}         // NOLINT
+  Json(std::uint64_t value);                                    // NOLINT: beyond int64 it becomes a double
+  Json(double value) : value_(value) {}                         // NOLINT
+  Json(const char* value) : value_(std::string(value)) {}       // NOLINT
+  Json(std::string_view value) : value_(std::string(value)) {}  // NOLINT
+  Json(std::string value) : value_(std::move(value)) {}         // NOLINT
+  Json(Array value) : value_(std::move(value)) {}               // NOLINT
   /// Json::object({{"name", "a"}, {"port", 80}})
   static Json object(std::initializer_list<Member> members = {});
   static Json array(std::initializer_list<Json> items = {}) { return Json(Array(items)); }
@@ -56,8 +56,8 @@ class Json {
   double as_double(double otherwise = 0) const;               // also integers
   const std::string& as_string() const;                       // "" otherwise
   std::string string_or(std::string_view otherwise) const;
-  const Array& as_array() const;                              // empty otherwise
-  const Object& as_object() const;                            // empty otherwise
+  const Array& as_array() const;    // empty otherwise
+  const Object& as_object() const;  // empty otherwise
 
   // Arrays. CHECKs that the value is an array (a null becomes an empty one first).
   Array& array_items();
@@ -77,7 +77,8 @@ class Json {
   bool erase(std::string_view name);
   Object& object_members();
 
-  /// at("spec/template/metadata/labels"): the value below, array indexes as numbers, or null. Member names with '/' are not reachable.
+  /// at("spec/template/metadata/labels"): the value below, array indexes as numbers, or null. Member names with '/' are not
+  /// reachable.
   const Json& at(std::string_view path) const;
   /// The same, making objects on the way.
   Json& make(std::string_view path);

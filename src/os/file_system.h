@@ -38,7 +38,7 @@ enum class FileKind { kFile, kDirectory, kSymlink, kOther };
 struct FileInfo {
   FileKind kind = FileKind::kFile;
   std::uint64_t size_bytes = 0;
-  std::uint32_t mode = 0;        // permission bits
+  std::uint32_t mode = 0;  // permission bits
   std::uint64_t links = 1;
   std::uint64_t inode = 0;
   std::chrono::system_clock::time_point modified;
@@ -61,15 +61,15 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
   virtual Result<std::unique_ptr<File>> open(const Path& path, Open how, std::uint32_t mode = 0644) = 0;
-  virtual Result<std::optional<FileInfo>> stat(const Path& path) = 0;  // of the link itself; nullopt: not there
+  virtual Result<std::optional<FileInfo>> stat(const Path& path) = 0;        // of the link itself; nullopt: not there
   virtual Result<std::vector<std::string>> list(const Path& directory) = 0;  // names, sorted
   virtual Status make_directories(const Path& path, std::uint32_t mode = 0755) = 0;
   virtual Status rename(const Path& from, const Path& to) = 0;  // replaces files atomically
   virtual Status link(const Path& existing, const Path& name) = 0;
   virtual Status symlink(const std::string& target, const Path& name) = 0;
   virtual Result<std::string> read_link(const Path& path) = 0;
-  virtual Status remove(const Path& path) = 0;       // a file, link or empty directory; fine if missing
-  virtual Status remove_all(const Path& path) = 0;   // a tree; never follows links; fine if missing
+  virtual Status remove(const Path& path) = 0;      // a file, link or empty directory; fine if missing
+  virtual Status remove_all(const Path& path) = 0;  // a tree; never follows links; fine if missing
   virtual Status set_mode(const Path& path, std::uint32_t mode) = 0;
   virtual Status sync_directory(const Path& path) = 0;
   virtual Result<Space> space(const Path& path) = 0;

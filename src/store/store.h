@@ -33,7 +33,7 @@ enum class EventType : std::uint8_t { kPut, kDelete };
 
 struct Event {
   EventType type = EventType::kPut;
-  Entry entry;  // kDelete: the last value, with modified = the revision of the deletion
+  Entry entry;                                  // kDelete: the last value, with modified = the revision of the deletion
   std::shared_ptr<const std::string> previous;  // value before; null for a creation
   Revision previous_modified = 0;
 };
@@ -59,9 +59,9 @@ struct Page {
 
 struct ListOptions {
   std::string prefix;
-  std::string start_after;   // continue after this key
-  std::size_t limit = 0;     // 0: all
-  Revision at = 0;           // 0: now; else that snapshot (kGone if compacted, kInvalid if in the future)
+  std::string start_after;  // continue after this key
+  std::size_t limit = 0;    // 0: all
+  Revision at = 0;          // 0: now; else that snapshot (kGone if compacted, kInvalid if in the future)
 };
 
 /// A stream of events. One consumer thread at a time; closing from another thread is fine.
@@ -107,10 +107,10 @@ class Store {
 };
 
 struct Options {
-  std::size_t history_events_max = 100'000;      // older events are compacted
+  std::size_t history_events_max = 100'000;  // older events are compacted
   std::size_t history_bytes_max = 64u << 20;
-  std::size_t watch_queue_events_max = 10'000;   // a watcher further behind is closed
-  std::size_t value_bytes_max = 3u << 20;        // kExhausted beyond
+  std::size_t watch_queue_events_max = 10'000;  // a watcher further behind is closed
+  std::size_t value_bytes_max = 3u << 20;       // kExhausted beyond
   metrics::Registry* metrics = nullptr;
 };
 

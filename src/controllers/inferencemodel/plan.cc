@@ -59,8 +59,8 @@ void plan_edge(const InferenceModel& model, const World& world, const InferenceM
   const std::string& node = plan.placement.node;
   if (plan.placement.problem) {
     plan.problem = plan.placement.problem;
-    // Still named: the pod may stay where it is. Otherwise it has to leave, and so has one that no node has taken: it serves nobody,
-    // and would wait for ever if the node was taken away the moment the pod was made.
+    // Still named: the pod may stay where it is. Otherwise it has to leave, and so has one that no node has taken: it serves
+    // nobody, and would wait for ever if the node was taken away the moment the pod was made.
     const api::Pod* pod = edge_pod(model, world.pods);
     if (!node.empty() && (pod == nullptr || !pod->spec.node_name.empty())) plan.children = Plan::Children::kLeave;
     return;
