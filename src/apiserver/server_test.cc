@@ -365,6 +365,32 @@ TEST(ApiServer, OldEventsGo) {
   EXPECT_LE(api.get("/api/v1/namespaces/default/events").body["items"].size(), 600u);
 }
 
+// A restart reads events in the order of their names, which says nothing of their age.
+TEST(ApiServer, OldEventsGoInTheOrderOfTheirWritesAfterARestartToo) {
+  InMemoryApiServer::Options options;
+  options.server.controllers = false;
+  InMemoryApiServer api(std::move(options));
+  constexpr int kMade = 40;
+  const auto name = [](int i) { return "e" + std::to_string(99 - i); };
+  for (int i = 0; i < kMade; ++i) {
+    const auto event = codec::parse_json(R"({"metadata":{"name":")" + name(i) + R"("},
+      "involvedObject":{"kind":"Pod","namespace":"default","name":"p"},"reason":"R","message":"m","type":"Normal"})");
+    EXPECT_EQ(api.post("/api/v1/namespaces/default/events", *event).status, 201);
+  }
+  Server::Options again;
+  again.store = &api.store();
+  again.limits.events_max = 10;
+  const auto server = Server::create(std::move(again)).value();
+  ASSERT_TRUE(server->settle(Context::background().with_timeout(std::chrono::seconds(10))));
+  std::set<std::string> left;
+  for (const Json& event : api.get("/api/v1/namespaces/default/events").body["items"].as_array())
+    left.insert(event.at("metadata/name").as_string());
+  std::set<std::string> latest;
+  for (int i = kMade - 10; i < kMade; ++i) latest.insert(name(i));
+  EXPECT_EQ(left, latest);
+  server->stop();
+}
+
 TEST(ApiServer, CountsItsRequests) {
   metrics::Registry metrics;
   InMemoryApiServer::Options options;

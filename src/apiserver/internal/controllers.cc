@@ -54,14 +54,14 @@ void Controllers::add(Task task, const std::string& key) {
   if (queued_.insert(work).second) queue_.push_back(std::move(work));
 }
 
-void Controllers::note_event(const std::string& key, const Json& object) {
+void Controllers::note_event(const store::Entry& entry, const Json& object) {
   // The latest of its times: somebody may tell today of what happened long ago. Equal seconds keep the order of the writes.
   WallTime when{};
   for (const char* path : {"lastTimestamp", "eventTime", "metadata/creationTimestamp"}) {
     auto parsed = meta::parse_time(object.at(path).as_string());
     if (parsed.ok()) when = std::max(when, *parsed);
   }
-  events_[key] = {when, ++events_seen_};
+  events_[entry.key] = {when, entry.modified};
   if (events_.size() > core_.options.limits.events_max + kSweepBatch) next_sweep_ = {};
 }
 
@@ -86,9 +86,10 @@ void Controllers::sweep_events(SteadyTime now) {
     log::warn("cannot remove old events", {{"error", swept.error()}});
 }
 
-void Controllers::note(const std::string& key, const Json& object) {
+void Controllers::note(const store::Entry& entry, const Json& object) {
+  const std::string& key = entry.key;
   forget(key);
-  if (key.starts_with(kEvents)) note_event(key, object);
+  if (key.starts_with(kEvents)) note_event(entry, object);
   Node node;
   node.key = key;
   node.uid = uid_of(object);
@@ -147,7 +148,7 @@ Status Controllers::resync() {
   events_.clear();
   for (const store::Entry& entry : page.entries) {
     auto object = codec::parse_json(*entry.value);
-    if (object.ok()) note(entry.key, *object);
+    if (object.ok()) note(entry, *object);
   }
   TRY(watch_, core_.store.watch(std::string(kEverything), page.revision));
   std::lock_guard lock(mutex_);
@@ -174,7 +175,7 @@ void Controllers::run(const std::stop_token& stop) {
     for (const store::Event& event : *events) {
       if (event.type == store::EventType::kPut) {
         auto object = codec::parse_json(*event.entry.value);
-        if (object.ok()) note(event.entry.key, *object);
+        if (object.ok()) note(event.entry, *object);
         continue;
       }
       const auto gone = nodes_.find(event.entry.key);

@@ -50,7 +50,7 @@ class Controllers {
 
   void run(const std::stop_token& stop);
   Status resync();
-  void note(const std::string& key, const Json& object);
+  void note(const store::Entry& entry, const Json& object);
   void forget(const std::string& key);
   void add(Task task, const std::string& key);
   /// False: try again later.
@@ -61,7 +61,7 @@ class Controllers {
   bool end_namespace(const std::string& name);
   bool end_crd(const std::string& key);
   bool accept_names(const std::string& key);
-  void note_event(const std::string& key, const Json& object);
+  void note_event(const store::Entry& entry, const Json& object);
   /// Removes Events that are too old or too many; at most once in a while.
   void sweep_events(SteadyTime now);
   bool service_account(const std::string& ns);
@@ -74,9 +74,8 @@ class Controllers {
   std::unordered_map<std::string, Node> nodes_;                        // by key
   std::unordered_map<std::string, std::string> by_uid_;                // uid -> key
   std::unordered_map<std::string, std::set<std::string>> dependents_;  // owner's uid -> keys
-  using EventAge = std::pair<WallTime, std::uint64_t>;                 // when it was last told, and a number for equal seconds
+  using EventAge = std::pair<WallTime, store::Revision>;                // when it was last told; equal seconds: by its write
   std::map<std::string, EventAge> events_;                             // by key
-  std::uint64_t events_seen_ = 0;
   SteadyTime next_sweep_{};
   std::unique_ptr<store::Watch> watch_;
   std::deque<Work> queue_;
