@@ -58,21 +58,36 @@ double Json::as_double(double otherwise) const {
   return otherwise;
 }
 
-const std::string& Json::as_string() const {
+const std::string& Json::as_string() const& {
   const auto* value = std::get_if<std::string>(&value_);
   return value ? *value : kEmptyString;
 }
 
 std::string Json::string_or(std::string_view otherwise) const { return is_string() ? as_string() : std::string(otherwise); }
 
-const Json::Array& Json::as_array() const {
+const Json::Array& Json::as_array() const& {
   const auto* value = std::get_if<Array>(&value_);
   return value ? *value : kEmptyArray;
 }
 
-const Json::Object& Json::as_object() const {
+const Json::Object& Json::as_object() const& {
   const auto* value = std::get_if<Object>(&value_);
   return value ? *value : kEmptyObject;
+}
+
+std::string Json::as_string() && {
+  auto* value = std::get_if<std::string>(&value_);
+  return value ? std::move(*value) : std::string();
+}
+
+Json::Array Json::as_array() && {
+  auto* value = std::get_if<Array>(&value_);
+  return value ? std::move(*value) : Array();
+}
+
+Json::Object Json::as_object() && {
+  auto* value = std::get_if<Object>(&value_);
+  return value ? std::move(*value) : Object();
 }
 
 Json::Array& Json::array_items() {
@@ -96,12 +111,17 @@ const Json* Json::find(std::string_view name) const {
 
 Json* Json::find(std::string_view name) { return const_cast<Json*>(std::as_const(*this).find(name)); }
 
-const Json& Json::operator[](std::string_view name) const {
+const Json& Json::operator[](std::string_view name) const& {
   const Json* member = find(name);
   return member ? *member : kNull;
 }
 
-Json& Json::operator[](std::string_view name) {
+Json Json::operator[](std::string_view name) && {
+  Json* member = find(name);
+  return member ? std::move(*member) : Json();
+}
+
+Json& Json::operator[](std::string_view name) & {
   Object& members = object_members();
   for (Member& member : members) {
     if (member.first == name) return member.second;
@@ -114,7 +134,7 @@ bool Json::erase(std::string_view name) {
   return members && std::erase_if(*members, [&](const Member& member) { return member.first == name; }) > 0;
 }
 
-const Json& Json::at(std::string_view path) const {
+const Json& Json::at(std::string_view path) const& {
   const Json* here = this;
   while (!path.empty()) {
     const std::string_view segment = next_segment(path);
@@ -134,6 +154,8 @@ const Json& Json::at(std::string_view path) const {
   }
   return *here;
 }
+
+Json Json::at(std::string_view path) && { return std::as_const(*this).at(path); }
 
 Json& Json::make(std::string_view path) {
   Json* here = this;

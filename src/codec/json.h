@@ -54,10 +54,14 @@ class Json {
   bool as_bool(bool otherwise = false) const;
   std::int64_t as_integer(std::int64_t otherwise = 0) const;  // also a double that is a whole number in range
   double as_double(double otherwise = 0) const;               // also integers
-  const std::string& as_string() const;                       // "" otherwise
+  const std::string& as_string() const&;                      // "" otherwise
+  std::string as_string() &&;
   std::string string_or(std::string_view otherwise) const;
-  const Array& as_array() const;    // empty otherwise
-  const Object& as_object() const;  // empty otherwise
+  const Array& as_array() const&;    // empty otherwise
+  const Object& as_object() const&;  // empty otherwise
+  // What is read out of a temporary is a value of its own, so that `for (x : reply().body["items"].as_array())` holds.
+  Array as_array() &&;
+  Object as_object() &&;
 
   // Arrays. CHECKs that the value is an array (a null becomes an empty one first).
   Array& array_items();
@@ -68,18 +72,21 @@ class Json {
   Json* find(std::string_view name);
   bool contains(std::string_view name) const { return find(name) != nullptr; }
   /// The member, or null.
-  const Json& operator[](std::string_view name) const;
-  const Json& operator[](const char* name) const { return (*this)[std::string_view(name)]; }
+  const Json& operator[](std::string_view name) const&;
+  const Json& operator[](const char* name) const& { return (*this)[std::string_view(name)]; }
+  Json operator[](std::string_view name) &&;
+  Json operator[](const char* name) && { return std::move(*this)[std::string_view(name)]; }
   /// The member, made as null if missing.
-  Json& operator[](std::string_view name);
-  Json& operator[](const char* name) { return (*this)[std::string_view(name)]; }
+  Json& operator[](std::string_view name) &;
+  Json& operator[](const char* name) & { return (*this)[std::string_view(name)]; }
   void set(std::string_view name, Json value) { (*this)[name] = std::move(value); }
   bool erase(std::string_view name);
   Object& object_members();
 
   /// at("spec/template/metadata/labels"): the value below, array indexes as numbers, or null. Member names with '/' are not
   /// reachable.
-  const Json& at(std::string_view path) const;
+  const Json& at(std::string_view path) const&;
+  Json at(std::string_view path) &&;
   /// The same, making objects on the way.
   Json& make(std::string_view path);
 
