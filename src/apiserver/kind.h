@@ -154,8 +154,8 @@ using KindPtr = std::shared_ptr<const Kind>;
 //
 //   kinds/core.h    std::vector<KindPtr> core_kinds();
 //                   Namespace, Node, Pod, Service, Endpoints, ConfigMap, Secret, ServiceAccount, Event (v1 and events.k8s.io/v1),
-//                   Lease, Deployment, ReplicaSet, DaemonSet, Job, CustomResourceDefinition. /api/v1 kinds first, in the order of
-//                   discovery.
+//                   Lease, Deployment, ReplicaSet, DaemonSet, ControllerRevision, Job, CustomResourceDefinition. /api/v1 kinds
+//                   first, in the order of discovery.
 //   kinds/crd.h     Result<std::vector<KindPtr>> kinds_from_crd(const Json& crd);   one per served version, the storage version
 //   first
 //                   Json accepted_crd_status(const Json& crd);                        status with names accepted, established,

@@ -55,6 +55,7 @@ KindPtr make_lease();
 KindPtr make_deployment();
 KindPtr make_replica_set();
 KindPtr make_daemon_set();
+KindPtr make_controller_revision();
 KindPtr make_job();
 KindPtr make_crd();
 

@@ -105,6 +105,10 @@ type DaemonSetStatus
   collisionCount int32 *
   conditions []WorkloadCondition ~type
 
+type ControllerRevision # One state a DaemonSet had, kept to go back to.
+  data any # The part of the workload that made this revision; cannot change.
+  revision int64 ! # Grows with every new state.
+
 package batch/v1
 
 type Job # Runs pods until enough of them have succeeded.

@@ -1,4 +1,4 @@
-// Deployment, ReplicaSet, DaemonSet and Job.
+// Deployment, ReplicaSet, DaemonSet, ControllerRevision and Job.
 #include <algorithm>
 
 #include "apiserver/kinds/core_kind.h"
@@ -282,6 +282,47 @@ class DaemonSetKind : public CoreKind {
   }
 };
 
+// What a DaemonSet was once. Its data never changes, only its rank does.
+class ControllerRevisionKind : public CoreKind {
+ public:
+  ControllerRevisionKind() : CoreKind({.info = {.resource = {"apps", "v1", "ControllerRevision", "controllerrevisions", true}}}) {}
+
+  Causes validate_create(const Json& object) const override {
+    Causes causes;
+    if (object["data"].is_null()) causes.push_back(required("data", "data is mandatory"));
+    check_not_negative(object, "revision", "", causes);
+    return causes;
+  }
+  Causes validate_update(const Json& object, const Json& old, Part) const override {
+    Causes causes = validate_create(object);
+    if (!(object["data"] == old["data"])) causes.push_back(invalid("data", object["data"], "field is immutable"));
+    return causes;
+  }
+  const std::vector<Column>& columns() const override {
+    static const std::vector<Column> columns = {name_column(), column("Controller", "What it is a revision of."),
+                                                column("Revision", "Grows with every new state."), age_column()};
+    return columns;
+  }
+  std::vector<Json> cells(const Json& object, WallTime now) const override {
+    return {object.at("metadata/name"), controller(object), object["revision"].as_integer(), age_of(object, now)};
+  }
+
+ private:
+  // "daemonset.apps/agent"
+  static std::string controller(const Json& object) {
+    for (const Json& owner : object.at("metadata/ownerReferences").as_array()) {
+      if (!owner["controller"].as_bool()) continue;
+      std::string kind = owner["kind"].as_string();
+      std::transform(kind.begin(), kind.end(), kind.begin(), [](unsigned char c) { return std::tolower(c); });
+      const std::string& version = owner["apiVersion"].as_string();
+      const auto slash = version.find('/');
+      if (slash != std::string::npos) kind += "." + version.substr(0, slash);
+      return kind + "/" + owner["name"].as_string();
+    }
+    return "<none>";
+  }
+};
+
 class JobKind : public CoreKind {
  public:
   JobKind()
@@ -399,6 +440,7 @@ class JobKind : public CoreKind {
 KindPtr make_deployment() { return std::make_shared<DeploymentKind>(); }
 KindPtr make_replica_set() { return std::make_shared<ReplicaSetKind>(); }
 KindPtr make_daemon_set() { return std::make_shared<DaemonSetKind>(); }
+KindPtr make_controller_revision() { return std::make_shared<ControllerRevisionKind>(); }
 KindPtr make_job() { return std::make_shared<JobKind>(); }
 
 }  // namespace varda::apiserver
