@@ -58,6 +58,11 @@ class EmbeddedServer : public Server {
 
   bool settle(const Context& ctx) override { return !core_.options.controllers || controllers_.settle(ctx); }
 
+  std::optional<SteadyTime> step_controllers() override {
+    CHECK(!core_.options.controllers);
+    return controllers_.step();
+  }
+
  private:
   net::Handler inline_for(std::optional<Identity> identity) {
     return net::inline_handler(

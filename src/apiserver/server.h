@@ -12,6 +12,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -66,7 +67,8 @@ class Server {
     const Clock* clock = nullptr;  // null: the machine's
     Rng* rng = nullptr;            // null: the machine's
     metrics::Registry* metrics = nullptr;
-    bool controllers = true;  // garbage collection, namespaces, default service accounts
+    /// Garbage collection, namespaces, default service accounts. False: they run in step_controllers() only.
+    bool controllers = true;
   };
 
   /// Reads the CRDs there are and creates the namespaces default, kube-system, kube-public and kube-node-lease where missing.
@@ -87,6 +89,10 @@ class Server {
   /// Waits until the controllers have seen every write up to now and have nothing left to do: for tests. False: `ctx` was done
   /// first.
   virtual bool settle(const Context& ctx) = 0;
+
+  /// With Options.controllers = false, for a driver of its own: what their thread does between two waits. Nothing: call it again;
+  /// else when there is something to do if nothing is written before. One thread.
+  virtual std::optional<SteadyTime> step_controllers() = 0;
 };
 
 }  // namespace varda::apiserver

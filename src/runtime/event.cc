@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::size_t kMessageBytesMax = 1024;
 constexpr int kAttemptsMax = 10;
+constexpr std::chrono::seconds kUnreachablePause{1};
 
 const Resource& events_resource() {
   static const Resource resource{.group = "", .version = "v1", .kind = "Event", .plural = "events", .namespaced = true};
@@ -95,6 +96,7 @@ struct ApiEventRecorder::Impl {
       : client(c),
         options(std::move(o)),
         clock(options.clock ? *options.clock : system_clock()),
+        rng(options.rng ? *options.rng : system_rng()),
         known(options.remembered_max),
         buckets(options.remembered_max) {
     if (options.metrics)
@@ -109,6 +111,7 @@ struct ApiEventRecorder::Impl {
   const kube::Client& client;
   const Options options;
   const Clock& clock;
+  Rng& rng;
   metrics::Counter* dropped = nullptr;
 
   Mutex writing;  // one writer at a time: run(), or flush()
@@ -118,6 +121,7 @@ struct ApiEventRecorder::Impl {
   CondVar changed;
   Recent<Bucket> buckets GUARDED_BY(mutex);
   std::deque<Pending> queue GUARDED_BY(mutex);
+  SteadyTime again GUARDED_BY(mutex) = SteadyTime::min();  // not before: the server could not be reached
 };
 
 ApiEventRecorder::ApiEventRecorder(const kube::Client& client, Options options)
@@ -215,7 +219,7 @@ bool ApiEventRecorder::Impl::write(const Context& ctx, const Pending& event) {
     }
   }
   if (!before) {
-    const std::string name = event.object.name.substr(0, 200) + "." + system_rng().name_suffix(16);
+    const std::string name = event.object.name.substr(0, 200) + "." + rng.name_suffix(16);
     const auto created = client.create(ctx, events_resource(), object_of(event, name));
     if (created.ok()) {
       known.put(event.identity, {name, event.count});
@@ -263,8 +267,20 @@ void ApiEventRecorder::run(const Context& ctx) {
       MutexLock lock(impl_->mutex);
       while (impl_->queue.empty() && !ctx.stopped()) impl_->changed.wait(impl_->mutex);
     }
-    if (!impl_->write_queued(ctx) && !ctx.sleep_for(std::chrono::seconds(1)).ok()) return;
+    if (!impl_->write_queued(ctx) && !ctx.sleep_for(kUnreachablePause).ok()) return;
   }
+}
+
+void ApiEventRecorder::step(const Context& ctx) {
+  const bool reached = impl_->write_queued(ctx);
+  MutexLock lock(impl_->mutex);
+  impl_->again = reached ? SteadyTime::min() : impl_->clock.now() + kUnreachablePause;
+}
+
+std::optional<SteadyTime> ApiEventRecorder::due() const {
+  MutexLock lock(impl_->mutex);
+  if (impl_->queue.empty()) return std::nullopt;
+  return impl_->again;
 }
 
 void ApiEventRecorder::flush(const Context& ctx) { (void)impl_->write_queued(ctx); }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -38,6 +39,7 @@ class ApiEventRecorder final : public EventRecorder {
     int burst = 25;
     std::chrono::seconds refill{300};
     const Clock* clock = nullptr;  // null: the machine's
+    Rng* rng = nullptr;            // null: the machine's; names of Event objects
     metrics::Registry* metrics = nullptr;
   };
   /// `client` outlives the recorder.
@@ -46,6 +48,11 @@ class ApiEventRecorder final : public EventRecorder {
   void record(const ObjectRef& object, EventType type, std::string_view reason, std::string_view message) override;
   /// Writes what is queued until `ctx` stops.
   void run(const Context& ctx);
+  /// Writes what is queued; where the server is not to be reached, what is left is due a second later. What run() does, for a
+  /// driver of its own.
+  void step(const Context& ctx);
+  /// When step() has something to write; nothing: the queue is empty.
+  std::optional<SteadyTime> due() const;
   /// Writes what is queued now; for the end of a process and for tests.
   void flush(const Context& ctx);
 

@@ -31,38 +31,53 @@ ObjectKey key_of(const Json& object) {
 
 }  // namespace
 
-Informer::Informer(const kube::Client& client, Options options) : client_(client), options_(std::move(options)) {}
+Informer::Informer(const kube::Client& client, Options options)
+    : client_(client), options_(std::move(options)), backoff_(options_.backoff_min) {}
 
 void Informer::on_change(Handler handler) { handlers_.push_back(std::move(handler)); }
 
 void Informer::run(const Context& ctx) {
-  Rng& rng = options_.rng ? *options_.rng : system_rng();
-  std::chrono::milliseconds backoff = options_.backoff_min;
-  bool listed = false;
   while (!ctx.stopped()) {
-    const SteadyTime begin = system_clock().now();
-    Status status;
-    if (!listed) {
-      status = list_once(ctx);
-      listed = status.ok();
-    }
-    if (status.ok()) status = watch_once(ctx);
-    if (ctx.stopped()) return;
-    if (!status.ok() && status.error().code() == Code::kGone) {
-      log::info("the past is gone, listing again", {{"resource", options_.resource.plural}});
-      listed = false;
-    } else if (!status.ok()) {
-      log::warn("cannot follow a resource, trying again",
-                {{"resource", options_.resource.plural}, {"error", status.error()}, {"delay_ms", backoff.count()}});
-    }
-    // A watch that lived for a while was a success, however it ended. One that ends at once must not become a busy loop.
-    const bool lived = system_clock().now() - begin > std::chrono::seconds(5);
-    if (lived) backoff = options_.backoff_min;
-    if (status.ok() && lived) continue;
-    const auto jitter = std::chrono::milliseconds(rng.below(static_cast<std::uint64_t>(backoff.count()) / 2 + 1));
-    if (!ctx.sleep_for(backoff + jitter).ok()) return;
-    backoff = std::min(backoff * 2, options_.backoff_max);
+    const Duration pause = step(ctx);
+    if (pause > Duration::zero() && !ctx.sleep_for(pause).ok()) return;
   }
+}
+
+Duration Informer::step(const Context& ctx) {
+  Rng& rng = options_.rng ? *options_.rng : system_rng();
+  const Clock& clock = options_.clock ? *options_.clock : system_clock();
+  const SteadyTime begin = clock.now();
+  Status status;
+  if (!listed_) {
+    status = list_once(ctx);
+    listed_ = status.ok();
+  }
+  if (status.ok()) status = watch_once(ctx);
+  if (ctx.stopped()) return Duration::zero();
+  if (!status.ok() && status.error().code() == Code::kGone) {
+    log::info("the past is gone, listing again", {{"resource", options_.resource.plural}});
+    listed_ = false;
+  } else if (!status.ok()) {
+    log::warn("cannot follow a resource, trying again",
+              {{"resource", options_.resource.plural}, {"error", status.error()}, {"delay_ms", backoff_.count()}});
+  }
+  // A watch that lived for a while was a success, however it ended. One that ends at once must not become a busy loop.
+  const bool lived = clock.now() - begin > std::chrono::seconds(5);
+  if (lived) backoff_ = options_.backoff_min;
+  if (status.ok() && lived) return Duration::zero();
+  const auto jitter = std::chrono::milliseconds(rng.below(static_cast<std::uint64_t>(backoff_.count()) / 2 + 1));
+  const Duration pause = backoff_ + jitter;
+  backoff_ = std::min(backoff_ * 2, options_.backoff_max);
+  return pause;
+}
+
+Strand informer_strand(Informer& informer, const Clock& clock) {
+  const auto next = std::make_shared<SteadyTime>(SteadyTime::min());
+  return {"informer " + informer.resource().plural, [next] { return std::optional<SteadyTime>(*next); },
+          [&informer, &clock, next](const Context& ctx) {
+            const Duration pause = informer.step(ctx);
+            *next = pause > Duration::zero() ? clock.now() + pause : SteadyTime::min();
+          }};
 }
 
 Status Informer::list_once(const Context& ctx) {

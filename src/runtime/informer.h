@@ -27,6 +27,7 @@
 #include "meta/patch.h"
 #include "meta/selector.h"
 #include "runtime/object.h"
+#include "runtime/strand.h"
 
 namespace varda::runtime {
 
@@ -67,6 +68,7 @@ class Informer {
     std::chrono::milliseconds backoff_max{30000};
     std::chrono::seconds watch_timeout{290};  // jittered upwards by half
     Rng* rng = nullptr;                       // null: the machine's; jitter only
+    const Clock* clock = nullptr;             // null: the machine's
     metrics::Registry* metrics = nullptr;
     /// An object that decode refuses: called once per version, on the informer's thread.
     std::function<void(const Stored&)> on_problem;
@@ -96,8 +98,10 @@ class Informer {
   using Handler = std::function<void(const Change&)>;
   void on_change(Handler handler);
 
-  /// Blocks until `ctx` stops. Once.
+  /// Blocks until `ctx` stops: step() again and again. Once.
   void run(const Context& ctx);
+  /// A list where one is needed, then a watch until it ends. Returns how long to wait before the next step. One thread at a time.
+  Duration step(const Context& ctx);
 
   /// Every object that existed when run() began has been seen and handled. Stays true.
   bool has_synced() const { return synced_.load(std::memory_order_acquire); }
@@ -137,12 +141,19 @@ class Informer {
   std::vector<Handler> handlers_;
   std::atomic<bool> synced_{false};
 
+  // Of step().
+  bool listed_ = false;
+  std::chrono::milliseconds backoff_;
+
   Mutex order_;  // held over one change and its handlers, so that every handler sees the same order
   mutable Mutex mutex_;
   std::map<ObjectKey, StoredPtr> objects_ GUARDED_BY(mutex_);
   std::multimap<std::string, ObjectKey> owners_ GUARDED_BY(mutex_);
   std::string resource_version_ GUARDED_BY(mutex_);
 };
+
+/// For a driver of its own. The informer and the clock outlive it.
+Strand informer_strand(Informer& informer, const Clock& clock = system_clock());
 
 /// Typed reading of an informer's copy. A cheap value; valid as long as the informer. Thread-safe.
 template <Object T>

@@ -74,44 +74,52 @@ Json LeaseCore::release(const Json& lease, WallTime wall) const {
   return out;
 }
 
-LeaderElector::LeaderElector(const kube::Client& client, Options options) : client_(client), options_(std::move(options)) {}
+LeaderElector::LeaderElector(const kube::Client& client, Options options)
+    : client_(client),
+      options_(std::move(options)),
+      clock_(options_.clock ? *options_.clock : system_clock()),
+      rng_(options_.rng ? *options_.rng : system_rng()),
+      key_{options_.ns, options_.name},
+      core_(options_.lease) {}
+
+Status LeaderElector::attempt(const Context& ctx) {
+  const SteadyTime begin = clock_.now();  // the lease counts from before the request, not from after it
+  TRY(const std::optional<Json> lease, client_.find(ctx, leases_resource(), key_));
+  if (lease) core_.observe(*lease, begin);
+  const auto wanted = core_.attempt(lease ? *lease : Json(), begin, clock_.wall(), options_.ns, options_.name);
+  if (!wanted) return {};
+  TRY(const Json written,
+      lease ? client_.update(ctx, leases_resource(), *wanted) : client_.create(ctx, leases_resource(), *wanted));
+  core_.observe(written, begin);
+  core_.wrote(begin);
+  return {};
+}
+
+Duration LeaderElector::pause() {
+  const auto period = std::chrono::duration_cast<Duration>(options_.lease.retry_period);
+  return period + Duration(static_cast<Duration::rep>(static_cast<double>(period.count()) * 0.2 * rng_.unit()));
+}
+
+void LeaderElector::release(const Context& ctx) {
+  if (const auto lease = client_.find(ctx, leases_resource(), key_);
+      lease.ok() && *lease && (**lease)["spec"]["holderIdentity"].as_string() == options_.lease.identity) {
+    (void)client_.update(ctx, leases_resource(), core_.release(**lease, clock_.wall()));
+  }
+}
 
 Status LeaderElector::run(const Context& ctx, const std::function<void(const Context&)>& lead) {
-  const Clock& clock = options_.clock ? *options_.clock : system_clock();
-  Rng& rng = options_.rng ? *options_.rng : system_rng();
   metrics::Gauge* gauge = options_.metrics
                               ? &options_.metrics->gauge("leader_election_master_status", "1 while this process is the leader.",
                                                          {{"name", options_.name}})
                               : nullptr;
-  const meta::ObjectKey key{options_.ns, options_.name};
-  LeaseCore core(options_.lease);
-
-  // Looks, and takes or renews the lease if it may. An error only costs this attempt.
-  const auto try_once = [&](const Context& until) -> Status {
-    const SteadyTime begin = clock.now();  // the lease counts from before the request, not from after it
-    TRY(const std::optional<Json> lease, client_.find(until, leases_resource(), key));
-    if (lease) core.observe(*lease, begin);
-    const auto wanted = core.attempt(lease ? *lease : Json(), begin, clock.wall(), options_.ns, options_.name);
-    if (!wanted) return {};
-    TRY(const Json written,
-        lease ? client_.update(until, leases_resource(), *wanted) : client_.create(until, leases_resource(), *wanted));
-    core.observe(written, begin);
-    core.wrote(begin);
-    return {};
-  };
-  const auto pause = [&] {
-    const auto period = std::chrono::duration_cast<Duration>(options_.lease.retry_period);
-    return period + Duration(static_cast<Duration::rep>(static_cast<double>(period.count()) * 0.2 * rng.unit()));
-  };
-
-  while (!core.leading(clock.now())) {
-    if (const Status tried = try_once(ctx); !tried.ok() && !ctx.stopped() && tried.error().code() != Code::kConflict) {
-      log::warn("cannot look at the leader lease", {{"lease", key.str()}, {"error", tried.error()}});
+  while (!leading()) {
+    if (const Status tried = attempt(ctx); !tried.ok() && !ctx.stopped() && tried.error().code() != Code::kConflict) {
+      log::warn("cannot look at the leader lease", {{"lease", key_.str()}, {"error", tried.error()}});
     }
-    if (core.leading(clock.now())) break;
+    if (leading()) break;
     if (!ctx.sleep_for(pause()).ok()) return {};
   }
-  log::info("leading", {{"lease", key.str()}, {"identity", options_.lease.identity}});
+  log::info("leading", {{"lease", key_.str()}, {"identity", options_.lease.identity}});
   if (gauge) gauge->set(1);
 
   std::stop_source stop;   // of the work that the leader does
@@ -126,9 +134,10 @@ Status LeaderElector::run(const Context& ctx, const std::function<void(const Con
   });
   bool lost = false;
   while (ctx.with_stop(ended.get_token()).sleep_for(pause()).ok()) {
-    const Status tried = try_once(ctx.with_timeout(options_.lease.renew_deadline));
-    if (!tried.ok() && !ctx.stopped()) log::warn("cannot renew the leader lease", {{"lease", key.str()}, {"error", tried.error()}});
-    if (!core.leading(clock.now())) {
+    const Status tried = attempt(ctx.with_timeout(options_.lease.renew_deadline));
+    if (!tried.ok() && !ctx.stopped())
+      log::warn("cannot renew the leader lease", {{"lease", key_.str()}, {"error", tried.error()}});
+    if (!leading()) {
       lost = true;
       break;
     }
@@ -136,14 +145,8 @@ Status LeaderElector::run(const Context& ctx, const std::function<void(const Con
   stop.request_stop();
   work.join();
   if (gauge) gauge->set(0);
-  if (lost) return Error(Code::kUnavailable, "leadership of " + key.str() + " was lost");
-
-  // Others need not wait for the lease to run out.
-  const Context brief = Context().with_timeout(std::chrono::seconds(3));
-  if (const auto lease = client_.find(brief, leases_resource(), key);
-      lease.ok() && *lease && (**lease)["spec"]["holderIdentity"].as_string() == options_.lease.identity) {
-    (void)client_.update(brief, leases_resource(), core.release(**lease, clock.wall()));
-  }
+  if (lost) return Error(Code::kUnavailable, "leadership of " + key_.str() + " was lost");
+  release(Context().with_timeout(std::chrono::seconds(3)));
   return {};
 }
 

@@ -64,9 +64,23 @@ class LeaderElector {
   /// that. kUnavailable: leadership was lost (the process should end). Success: `ctx` stopped, or `lead` returned.
   Status run(const Context& ctx, const std::function<void(const Context&)>& lead);
 
+  // The parts of run(), for a driver of its own. One thread.
+
+  /// Looks, and takes or renews the lease if it may. An error only costs this attempt.
+  Status attempt(const Context& ctx);
+  bool leading() const { return core_.leading(clock_.now()); }
+  /// Until the next attempt.
+  Duration pause();
+  /// Gives the lease up, so that others need not wait for it to run out. Best effort.
+  void release(const Context& ctx);
+
  private:
   const kube::Client& client_;
-  Options options_;
+  const Options options_;
+  const Clock& clock_;
+  Rng& rng_;
+  const meta::ObjectKey key_;
+  LeaseCore core_;
 };
 
 }  // namespace varda::runtime

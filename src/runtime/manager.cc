@@ -14,7 +14,11 @@ struct Manager::Impl {
   Impl(const kube::Client& c, Options o)
       : client(c),
         options(std::move(o)),
-        events(client, {.component = options.component, .host = options.host, .clock = options.clock, .metrics = options.metrics}),
+        events(client, {.component = options.component,
+                        .host = options.host,
+                        .clock = options.clock,
+                        .rng = options.rng,
+                        .metrics = options.metrics}),
         writer(client, caches, events, {}) {}
 
   const kube::Client& client;
@@ -24,6 +28,18 @@ struct Manager::Impl {
   ApiWriter writer;
   std::vector<std::unique_ptr<ControllerLoop>> controllers;
   std::atomic<bool> started{false};
+  // Of strands().
+  std::unique_ptr<LeaderElector> elector;
+  SteadyTime next_attempt = SteadyTime::min();
+  bool led = false;
+
+  std::unique_ptr<LeaderElector> make_elector() {
+    LeaderElector::Options election = *options.election;
+    election.clock = options.clock;
+    election.rng = options.rng;
+    election.metrics = options.metrics;
+    return std::make_unique<LeaderElector>(client, std::move(election));
+  }
 
   void run_controllers(const Context& ctx) {
     std::vector<std::jthread> threads;
@@ -39,6 +55,7 @@ Informer& Manager::add_informer(Informer::Options options) {
   CHECK(!impl_->started);
   options.backoff_min = impl_->options.informer_backoff_min;
   options.rng = impl_->options.rng;
+  options.clock = impl_->options.clock;
   options.metrics = impl_->options.metrics;
   if (!options.on_problem) {
     options.on_problem = [this, resource = options.resource](const Stored& object) {
@@ -86,12 +103,8 @@ Status Manager::run(const Context& ctx) {
   }
   Status status;
   if (impl_->caches.synced() && !ctx.stopped()) {
-    if (auto election = impl_->options.election) {
-      election->clock = impl_->options.clock;
-      election->rng = impl_->options.rng;
-      election->metrics = impl_->options.metrics;
-      LeaderElector elector(impl_->client, std::move(*election));
-      status = elector.run(ctx, [this](const Context& leading) { impl_->run_controllers(leading); });
+    if (impl_->options.election) {
+      status = impl_->make_elector()->run(ctx, [this](const Context& leading) { impl_->run_controllers(leading); });
     } else {
       impl_->run_controllers(ctx);
       // Without controllers there are still copies to keep.
@@ -104,5 +117,39 @@ Status Manager::run(const Context& ctx) {
   impl_->events.flush(Context().with_timeout(std::chrono::seconds(2)));
   return status;
 }
+
+std::vector<Strand> Manager::strands() {
+  CHECK(!impl_->started.exchange(true));
+  const Clock& clock = impl_->options.clock ? *impl_->options.clock : system_clock();
+  std::vector<Strand> out;
+  for (const auto& informer : impl_->caches.all()) out.push_back(informer_strand(*informer, clock));
+  out.push_back({"events", [this] { return impl_->events.due(); }, [this](const Context& ctx) { impl_->events.step(ctx); }});
+  if (impl_->options.election) {
+    impl_->elector = impl_->make_elector();
+    out.push_back({"lease",
+                   [this]() -> std::optional<SteadyTime> {
+                     if (!impl_->caches.synced()) return std::nullopt;
+                     return impl_->next_attempt;
+                   },
+                   [this, &clock](const Context& ctx) {
+                     (void)impl_->elector->attempt(ctx);  // seen by whether it leads
+                     impl_->led = impl_->led || impl_->elector->leading();
+                     impl_->next_attempt = clock.now() + impl_->elector->pause();
+                   }});
+  }
+  for (const auto& controller : impl_->controllers) {
+    for (std::size_t i = 0; i < controller->workers(); ++i) {
+      out.push_back({controller->name(),
+                     [this, &controller]() -> std::optional<SteadyTime> {
+                       if (!impl_->caches.synced() || (impl_->elector && !impl_->elector->leading())) return std::nullopt;
+                       return controller->due();
+                     },
+                     [&controller](const Context& ctx) { controller->step(ctx); }});
+    }
+  }
+  return out;
+}
+
+bool Manager::leadership_lost() const { return impl_->led && !impl_->elector->leading(); }
 
 }  // namespace varda::runtime

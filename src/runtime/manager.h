@@ -22,6 +22,7 @@
 #include "runtime/event.h"
 #include "runtime/informer.h"
 #include "runtime/leader.h"
+#include "runtime/strand.h"
 
 namespace varda::runtime {
 
@@ -70,6 +71,13 @@ class Manager {
   /// Starts informers, waits for all of them to sync, runs the controllers (while leading) until `ctx` stops; then stops
   /// controllers, informers and events, in this order, and joins every thread. Once. kUnavailable: leadership was lost.
   Status run(const Context& ctx);
+
+  /// The same work for a driver of its own, instead of run(): informers, events, the lease, and one strand for each worker of each
+  /// controller, which is due only while every cache is complete and (with an election) while leading. Valid as long as the
+  /// manager. Without an end: who drives them drops them.
+  std::vector<Strand> strands();
+  /// Of strands(): it has led, and leads no more. The process should end.
+  bool leadership_lost() const;
 
  private:
   struct Impl;

@@ -110,6 +110,18 @@ struct WorkQueue::Impl {
     if (depth) depth->set(static_cast<double>(core.ready()));
   }
 
+  std::optional<ObjectKey> take() REQUIRES(mutex) {
+    const SteadyTime now = clock.now();
+    auto item = core.take(now);
+    if (!item) return std::nullopt;
+    if (depth) depth->set(static_cast<double>(core.ready()));
+    if (waited) waited->observe(std::chrono::duration<double>(now - item->since).count());
+    begun[item->key] = now;
+    // Only one worker sleeps until the next delayed key: there may be more to do.
+    if (core.ready() > 0) changed.notify_one();
+    return std::move(item->key);
+  }
+
   const Options options;
   const Clock& clock;
   Rng& rng;
@@ -187,15 +199,7 @@ void WorkQueue::forget(const ObjectKey& key) {
 std::optional<ObjectKey> WorkQueue::take() {
   MutexLock lock(impl_->mutex);
   while (!impl_->shut) {
-    const SteadyTime now = impl_->clock.now();
-    if (auto item = impl_->core.take(now)) {
-      if (impl_->depth) impl_->depth->set(static_cast<double>(impl_->core.ready()));
-      if (impl_->waited) impl_->waited->observe(std::chrono::duration<double>(now - item->since).count());
-      impl_->begun[item->key] = now;
-      // Only one worker sleeps until the next delayed key: there may be more to do.
-      if (impl_->core.ready() > 0) impl_->changed.notify_one();
-      return std::move(item->key);
-    }
+    if (auto key = impl_->take()) return key;
     if (const auto next = impl_->core.next()) {
       impl_->changed.wait_until(impl_->mutex, *next);
     } else {
@@ -203,6 +207,18 @@ std::optional<ObjectKey> WorkQueue::take() {
     }
   }
   return std::nullopt;
+}
+
+std::optional<ObjectKey> WorkQueue::try_take() {
+  MutexLock lock(impl_->mutex);
+  if (impl_->shut) return std::nullopt;
+  return impl_->take();
+}
+
+std::optional<SteadyTime> WorkQueue::due() const {
+  MutexLock lock(impl_->mutex);
+  if (impl_->core.ready() > 0) return SteadyTime::min();
+  return impl_->core.next();
 }
 
 void WorkQueue::done(const ObjectKey& key) {

@@ -91,7 +91,11 @@ class WorkQueue {
   void forget(const ObjectKey& key);
   /// Waits for a key; nothing: shut down.
   std::optional<ObjectKey> take();
-  /// After every take().
+  /// Without waiting; nothing: none is ready, or shut down.
+  std::optional<ObjectKey> try_take();
+  /// When try_take() has a key: in the past, if one is ready. Nothing: not before somebody adds one.
+  std::optional<SteadyTime> due() const;
+  /// After every key taken.
   void done(const ObjectKey& key);
   /// Wakes everybody waiting; take() returns nothing from now on.
   void shut_down();

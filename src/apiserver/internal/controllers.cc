@@ -17,6 +17,7 @@ constexpr std::string_view kEvents = "/registry/core/events/";
 const std::string kCrds = "/registry/" + std::string(kCrdGroup) + "/" + std::string(kCrdPlural) + "/";
 // After a failed attempt: other writers are at the object, or the store is closing.
 constexpr auto kRetry = std::chrono::milliseconds(200);
+constexpr auto kUnreadablePause = std::chrono::seconds(1);
 constexpr auto kSweepPeriod = std::chrono::seconds(60);
 // Events removed in one transaction.
 constexpr std::size_t kSweepBatch = 500;
@@ -156,91 +157,103 @@ Status Controllers::resync() {
   return {};
 }
 
+void Controllers::note_end(const std::string& key) {
+  const auto gone = nodes_.find(key);
+  if (gone == nodes_.end()) return;
+  const Node node = gone->second;
+  forget(key);
+  if (const auto left = dependents_.find(node.uid); left != dependents_.end()) {
+    for (const std::string& dependent : std::set<std::string>(left->second)) add(Task::kCollect, dependent);
+  }
+  for (const Owner& owner : node.owners) {
+    const auto parent = by_uid_.find(owner.uid);
+    if (parent != by_uid_.end() && nodes_[parent->second].waits_foreground) add(Task::kForeground, parent->second);
+  }
+  if (key.starts_with(kCrds)) {
+    for (const auto& [name, other] : nodes_) {
+      if (name.starts_with(kCrds)) add(Task::kCrdNames, name);
+    }
+  }
+  if (!node.name.ns.empty()) {
+    const auto space = nodes_.find(std::string(kNamespaces) + node.name.ns);
+    if (space != nodes_.end()) {
+      if (space->second.deleting) add(Task::kNamespace, node.name.ns);
+      if (node.key == std::string(kServiceAccounts) + node.name.ns + "/default") add(Task::kServiceAccount, node.name.ns);
+    }
+  }
+  // An object of a CRD that waits for its objects: any deletion may have been the last.
+  for (const auto& [work, when] : std::map<Work, SteadyTime>(later_)) {
+    if (work.first == Task::kCrd) add(work.first, work.second);
+  }
+}
+
 void Controllers::run(const std::stop_token& stop) {
   const Context ctx{stop};
-  while (!stop.stop_requested()) {
+  while (!stop.stop_requested() && !closed_) {
+    const auto next = step();
+    if (!next) continue;
     if (watch_ == nullptr) {
-      if (auto synced = resync(); !synced.ok()) {
-        log::warn("garbage collection cannot read the store", {{"error", synced.error()}});
-        if (!ctx.sleep_for(std::chrono::seconds(1)).ok()) return;
-        continue;
-      }
-    }
-    auto events = watch_->poll(512);
-    if (!events.ok()) {
-      if (events.error().code() == Code::kUnavailable) return;  // the store closes
-      watch_.reset();
+      (void)ctx.sleep_until(*next);  // the loop's condition sees the end
       continue;
     }
-    for (const store::Event& event : *events) {
-      if (event.type == store::EventType::kPut) {
-        auto object = codec::parse_json(*event.entry.value);
-        if (object.ok()) note(event.entry, *object);
-        continue;
-      }
-      const auto gone = nodes_.find(event.entry.key);
-      if (gone == nodes_.end()) continue;
-      const Node node = gone->second;
-      forget(event.entry.key);
-      if (const auto left = dependents_.find(node.uid); left != dependents_.end()) {
-        for (const std::string& key : std::set<std::string>(left->second)) add(Task::kCollect, key);
-      }
-      for (const Owner& owner : node.owners) {
-        const auto parent = by_uid_.find(owner.uid);
-        if (parent != by_uid_.end() && nodes_[parent->second].waits_foreground) add(Task::kForeground, parent->second);
-      }
-      if (event.entry.key.starts_with(kCrds)) {
-        for (const auto& [key, other] : nodes_) {
-          if (key.starts_with(kCrds)) add(Task::kCrdNames, key);
-        }
-      }
-      if (!node.name.ns.empty()) {
-        const auto space = nodes_.find(std::string(kNamespaces) + node.name.ns);
-        if (space != nodes_.end()) {
-          if (space->second.deleting) add(Task::kNamespace, node.name.ns);
-          if (node.key == std::string(kServiceAccounts) + node.name.ns + "/default") add(Task::kServiceAccount, node.name.ns);
-        }
-      }
-      // An object of a CRD that waits for its objects: any deletion may have been the last.
-      for (const auto& [work, when] : std::map<Work, SteadyTime>(later_)) {
-        if (work.first == Task::kCrd) add(work.first, work.second);
-      }
-    }
-    if (!events->empty()) {
-      std::lock_guard lock(mutex_);
-      seen_ = std::max(seen_, events->back().entry.modified);
-    }
-    const SteadyTime now = system_clock().now();
-    for (auto it = later_.begin(); it != later_.end();) {
-      if (it->second > now) {
-        ++it;
-        continue;
-      }
-      const Work due = it->first;
-      it = later_.erase(it);
-      if (queued_.insert(due).second) queue_.push_back(due);
-    }
-    if (!queue_.empty()) {
-      const Work next = queue_.front();
-      queue_.pop_front();
-      queued_.erase(next);
-      if (!work(next) && !queued_.contains(next)) later_[next] = system_clock().now() + kRetry;
-      continue;
-    }
-    if (!events->empty()) continue;
-    sweep_events(now);
-    {
-      std::lock_guard lock(mutex_);
-      seen_ = std::max(seen_, watch_->progress());
-      idle_ = later_.empty();
-    }
-    settled_.notify_all();
-    SteadyTime until = now + std::chrono::seconds(60);
-    for (const auto& [work, when] : later_) until = std::min(until, when);
-    (void)watch_->wait(ctx.with_deadline(until));
+    (void)watch_->wait(ctx.with_deadline(*next));
     std::lock_guard lock(mutex_);
     idle_ = false;
   }
+}
+
+std::optional<SteadyTime> Controllers::step() {
+  const SteadyTime now = core_.clock.now();
+  if (watch_ == nullptr) {
+    if (auto synced = resync(); !synced.ok()) {
+      log::warn("garbage collection cannot read the store", {{"error", synced.error()}});
+      return now + kUnreadablePause;
+    }
+  }
+  auto events = watch_->poll(512);
+  if (!events.ok()) {
+    closed_ = events.error().code() == Code::kUnavailable;  // the store closes
+    watch_.reset();
+    return std::nullopt;
+  }
+  for (const store::Event& event : *events) {
+    if (event.type == store::EventType::kDelete) {
+      note_end(event.entry.key);
+    } else if (auto object = codec::parse_json(*event.entry.value); object.ok()) {
+      note(event.entry, *object);
+    }
+  }
+  if (!events->empty()) {
+    std::lock_guard lock(mutex_);
+    seen_ = std::max(seen_, events->back().entry.modified);
+  }
+  for (auto it = later_.begin(); it != later_.end();) {
+    if (it->second > now) {
+      ++it;
+      continue;
+    }
+    const Work due = it->first;
+    it = later_.erase(it);
+    if (queued_.insert(due).second) queue_.push_back(due);
+  }
+  if (!queue_.empty()) {
+    const Work next = queue_.front();
+    queue_.pop_front();
+    queued_.erase(next);
+    if (!work(next) && !queued_.contains(next)) later_[next] = core_.clock.now() + kRetry;
+    return std::nullopt;
+  }
+  if (!events->empty()) return std::nullopt;
+  sweep_events(now);
+  {
+    std::lock_guard lock(mutex_);
+    seen_ = std::max(seen_, watch_->progress());
+    idle_ = later_.empty();
+  }
+  settled_.notify_all();
+  SteadyTime until = now + std::chrono::seconds(60);
+  for (const auto& [work, when] : later_) until = std::min(until, when);
+  return until;
 }
 
 bool Controllers::work(const Work& work) {

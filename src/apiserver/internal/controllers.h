@@ -27,6 +27,9 @@ class Controllers {
 
   void start();
   void stop();
+  /// What the thread does between two waits, for a driver of its own, instead of start(). Nothing: at once again; else when there
+  /// is something to do if nothing is written before.
+  std::optional<SteadyTime> step();
   /// True when everything up to the store's present revision has been seen and done.
   bool settle(const Context& ctx);
 
@@ -51,6 +54,7 @@ class Controllers {
   void run(const std::stop_token& stop);
   Status resync();
   void note(const store::Entry& entry, const Json& object);
+  void note_end(const std::string& key);
   void forget(const std::string& key);
   void add(Task task, const std::string& key);
   /// False: try again later.
@@ -74,9 +78,10 @@ class Controllers {
   std::unordered_map<std::string, Node> nodes_;                        // by key
   std::unordered_map<std::string, std::string> by_uid_;                // uid -> key
   std::unordered_map<std::string, std::set<std::string>> dependents_;  // owner's uid -> keys
-  using EventAge = std::pair<WallTime, store::Revision>;                // when it was last told; equal seconds: by its write
+  using EventAge = std::pair<WallTime, store::Revision>;               // when it was last told; equal seconds: by its write
   std::map<std::string, EventAge> events_;                             // by key
   SteadyTime next_sweep_{};
+  bool closed_ = false;  // the store is; nothing more will come
   std::unique_ptr<store::Watch> watch_;
   std::deque<Work> queue_;
   std::set<Work> queued_;

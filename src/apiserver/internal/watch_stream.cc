@@ -24,7 +24,7 @@ class WatchStream : public net::BodyStream {
  public:
   WatchStream(Core& core, WatchRequest request, std::unique_ptr<store::Watch> watch, std::unique_ptr<Sessions::Handle> session)
       : core_(core), request_(std::move(request)), watch_(std::move(watch)), session_(std::move(session)) {
-    const SteadyTime now = system_clock().now();
+    const SteadyTime now = core_.clock.now();
     end_ = now + request_.timeout;
     next_bookmark_ = next_bookmark(now);
   }
@@ -66,7 +66,7 @@ class WatchStream : public net::BodyStream {
       if (events->empty()) break;
       for (const store::Event& event : *events) translate(event, out);
     }
-    const SteadyTime now = system_clock().now();
+    const SteadyTime now = core_.clock.now();
     if (request_.bookmarks && now >= next_bookmark_) {
       append_bookmark(out);
       next_bookmark_ = next_bookmark(now);

@@ -87,11 +87,17 @@ void ControllerLoop::run(const Context& ctx) {
 }
 
 void ControllerLoop::work(const Context& ctx) {
-  while (const auto key = queue_.take()) {
-    if (active_) active_->add(1);
-    process(ctx, *key);
-    if (active_) active_->add(-1);
-  }
+  while (const auto key = queue_.take()) work_on(ctx, *key);
+}
+
+void ControllerLoop::step(const Context& ctx) {
+  if (const auto key = queue_.try_take()) work_on(ctx, *key);
+}
+
+void ControllerLoop::work_on(const Context& ctx, const ObjectKey& key) {
+  if (active_) active_->add(1);
+  process(ctx, key);
+  if (active_) active_->add(-1);
 }
 
 void ControllerLoop::process(const Context& ctx, const ObjectKey& key) {

@@ -28,10 +28,17 @@ class ControllerLoop {
   bool idle() const { return queue_.idle(); }
   /// Works until `ctx` stops and every worker has finished its object. Once.
   void run(const Context& ctx);
+  /// What a worker of run() does for one key, for a driver of its own; nothing if no key is ready.
+  void step(const Context& ctx);
+  /// When step() has a key.
+  std::optional<SteadyTime> due() const { return queue_.due(); }
+  std::size_t workers() const { return spec_.workers; }
+  const std::string& name() const { return spec_.name; }
 
  private:
   void changed(const ControllerSpec::Source& source, const Change& change);
   void work(const Context& ctx);
+  void work_on(const Context& ctx, const ObjectKey& key);
   /// One key, start to end.
   void process(const Context& ctx, const ObjectKey& key);
   Result<Action> reconcile(const Context& ctx, const ObjectKey& key, const StoredPtr& object);
