@@ -5,11 +5,11 @@
 //   meta     revision, and up to where history is forgotten
 #include <algorithm>
 #include <map>
-#include <sqlite3.h>
 #include <utility>
 
 #include "os/file_system.h"
 #include "store/internal/journal.h"
+#include "store/internal/sqlite.h"
 
 namespace varda::store::internal {
 namespace {
@@ -27,106 +27,6 @@ constexpr const char* kSchema = R"sql(
   CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL);
   INSERT INTO meta VALUES('revision', 0), ('compacted', 0);
 )sql";
-
-struct CloseDatabase {
-  void operator()(sqlite3* db) const { sqlite3_close_v2(db); }
-};
-struct FinalizeStatement {
-  void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
-};
-using Database = std::unique_ptr<sqlite3, CloseDatabase>;
-
-Error sqlite_error(sqlite3* db, int code, std::string_view what) {
-  const std::string message = std::string(what) + ": " + (db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(code));
-  switch (code & 0xff) {
-    case SQLITE_FULL:
-      return Error(Code::kExhausted, message);
-    case SQLITE_NOMEM:
-    case SQLITE_TOOBIG:
-      return Error(Code::kExhausted, message);
-    case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-      return Error(Code::kCorrupt, message);
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-      return Error(Code::kUnavailable, message);
-    case SQLITE_CANTOPEN:
-      return Error(Code::kNotFound, message);
-    case SQLITE_PERM:
-    case SQLITE_AUTH:
-    case SQLITE_READONLY:
-      return Error(Code::kForbidden, message);
-    default:
-      return Error(Code::kInternal, message);
-  }
-}
-
-/// A prepared statement, bound from left to right.
-class Statement {
- public:
-  static Result<Statement> prepare(sqlite3* db, const char* sql) {
-    sqlite3_stmt* raw = nullptr;
-    const int code = sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, &raw, nullptr);
-    Statement statement(db, raw);
-    if (code != SQLITE_OK) return sqlite_error(db, code, sql);
-    return statement;
-  }
-  Statement(Statement&&) = default;
-
-  Statement& bind(std::int64_t value) {
-    sqlite3_bind_int64(raw_.get(), ++bound_, value);
-    return *this;
-  }
-  /// The bytes stay valid until the next run().
-  Statement& bind(std::string_view bytes) {
-    sqlite3_bind_blob64(raw_.get(), ++bound_, bytes.empty() ? "" : bytes.data(), bytes.size(), SQLITE_STATIC);
-    return *this;
-  }
-  Statement& bind_null() {
-    sqlite3_bind_null(raw_.get(), ++bound_);
-    return *this;
-  }
-  /// To the end, without rows.
-  Status run() {
-    const int code = sqlite3_step(raw_.get());
-    Status status = code == SQLITE_DONE || code == SQLITE_ROW ? Status() : Status(sqlite_error(db_, code, "write"));
-    sqlite3_reset(raw_.get());
-    bound_ = 0;
-    return status;
-  }
-  /// True: there is a row to read.
-  Result<bool> next() {
-    const int code = sqlite3_step(raw_.get());
-    if (code == SQLITE_ROW) return true;
-    if (code == SQLITE_DONE) return false;
-    return sqlite_error(db_, code, "read");
-  }
-  std::int64_t integer(int column) const { return sqlite3_column_int64(raw_.get(), column); }
-  std::string bytes(int column) const {
-    const void* data = sqlite3_column_blob(raw_.get(), column);
-    return std::string(static_cast<const char*>(data),
-                       data == nullptr ? 0 : static_cast<std::size_t>(sqlite3_column_bytes(raw_.get(), column)));
-  }
-  bool null(int column) const { return sqlite3_column_type(raw_.get(), column) == SQLITE_NULL; }
-
- private:
-  Statement(sqlite3* db, sqlite3_stmt* raw) : db_(db), raw_(raw) {}
-  sqlite3* db_;
-  std::unique_ptr<sqlite3_stmt, FinalizeStatement> raw_;
-  int bound_ = 0;
-};
-
-Status execute(sqlite3* db, const std::string& sql) {
-  const int code = sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr);
-  if (code != SQLITE_OK) return sqlite_error(db, code, sql.substr(0, sql.find_first_of("\n;")));
-  return {};
-}
-
-Result<std::int64_t> read_number(sqlite3* db, const char* sql) {
-  TRY(Statement statement, Statement::prepare(db, sql));
-  TRY(const bool row, statement.next());
-  return row ? statement.integer(0) : 0;
-}
 
 // Room on the disk that only what frees room may take: else nothing could be deleted from a full disk, not even what fills it.
 class Reserve {
