@@ -1,5 +1,6 @@
 #include "os/file_system.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <fcntl.h>
@@ -47,11 +48,41 @@ Result<std::string> read_file(FileSystem& fs, const Path& path, std::uint64_t ma
   }
 }
 
+namespace {
+
+constexpr std::string_view kScratchMark = ".tmp";
+
+// "NAME.tmp4711-3": of process 4711, its third.
+bool scratch_name(std::string_view name) {
+  const auto mark = name.rfind(kScratchMark);
+  if (mark == std::string_view::npos || mark == 0) return false;
+  const std::string_view numbers = name.substr(mark + kScratchMark.size());
+  const auto dash = numbers.find('-');
+  const auto digits = [](std::string_view text) {
+    return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  };
+  return dash != std::string_view::npos && digits(numbers.substr(0, dash)) && digits(numbers.substr(dash + 1));
+}
+
+}  // namespace
+
+Status remove_leftovers(FileSystem& fs, const Path& directory) {
+  TRY(const auto there, fs.stat(directory));
+  if (!there) return {};
+  TRY(const std::vector<std::string> names, fs.list(directory));
+  for (const std::string& name : names) {
+    if (!scratch_name(name)) continue;
+    TRY(const auto info, fs.stat(directory / name));
+    if (info && info->kind == FileKind::kFile) TRY_VOID(fs.remove(directory / name));
+  }
+  return {};
+}
+
 Status write_file_atomically(FileSystem& fs, const Path& path, std::string_view bytes, std::uint32_t mode) {
   // The name is unique in this process; a leftover of a crashed one with the same number is simply overwritten.
   static std::atomic<std::uint64_t> counter{0};
   Path scratch = path;
-  scratch += ".tmp" + std::to_string(::getpid()) + "-" + std::to_string(counter.fetch_add(1));
+  scratch += std::string(kScratchMark) + std::to_string(::getpid()) + "-" + std::to_string(counter.fetch_add(1));
   const auto write = [&]() -> Status {
     TRY(std::unique_ptr<File> file, fs.open(scratch, Open::kTruncate, mode));
     TRY_VOID(file->write(bytes));
@@ -64,15 +95,6 @@ Status write_file_atomically(FileSystem& fs, const Path& path, std::string_view 
     return written;
   }
   return fs.sync_directory(path.parent_path());
-}
-
-Status allocate_file(const Path& path, std::uint64_t bytes, std::uint32_t mode) {
-  Descriptor descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, static_cast<mode_t>(mode)));
-  if (!descriptor.ok()) return errno_error(errno, "open " + path.string());
-  const int failure = ::posix_fallocate(descriptor.get(), 0, static_cast<off_t>(bytes));
-  if (failure == 0) return {};
-  (void)::unlink(path.c_str());
-  return errno_error(failure, "allocate " + path.string());
 }
 
 Result<std::unique_ptr<FileLock>> FileLock::acquire(const Path& path) {

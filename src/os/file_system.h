@@ -73,6 +73,9 @@ class FileSystem {
   virtual Status set_mode(const Path& path, std::uint32_t mode) = 0;
   virtual Status sync_directory(const Path& path) = 0;
   virtual Result<Space> space(const Path& path) = 0;
+  /// A file of that size whose blocks are there: room on the disk that nobody else can take. Replaces what was there. kExhausted:
+  /// there is no room; then there is no file either.
+  virtual Status allocate(const Path& path, std::uint64_t bytes, std::uint32_t mode = 0600) = 0;
 };
 
 /// The machine's.
@@ -81,8 +84,9 @@ FileSystem& real_file_system();
 Result<std::string> read_file(FileSystem& fs, const Path& path, std::uint64_t max_bytes = 64u << 20);
 /// Written beside, synced, renamed over, directory synced: a reader sees the old bytes or the new, also after a crash.
 Status write_file_atomically(FileSystem& fs, const Path& path, std::string_view bytes, std::uint32_t mode = 0644);
-/// A file of that size whose blocks are there: room on the real disk that nobody else can take. Replaces what was there.
-Status allocate_file(const Path& path, std::uint64_t bytes, std::uint32_t mode = 0600);
+/// Removes what write_file_atomically() left in `directory` when a process was killed at it. For who owns the directory, before
+/// anybody writes there. Fine if the directory is missing.
+Status remove_leftovers(FileSystem& fs, const Path& directory);
 
 /// Held until destroyed or the process ends (flock). kUnavailable: another process holds it; the message names its pid if known.
 class FileLock {

@@ -5,20 +5,22 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include "os/testing/crashing_file_system.h"
 #include "os/testing/memory_file_system.h"
 
 namespace varda::os {
 namespace {
 
+using testing::CrashingFileSystem;
 using ::testing::ElementsAre;
 using testing::MemoryFileSystem;
 
-enum class Which { kReal, kMemory };
+enum class Which { kReal, kMemory, kCrashing };
 
 class FileSystems : public ::testing::TestWithParam<Which> {
  protected:
   void SetUp() override {
-    if (GetParam() == Which::kMemory) {
+    if (GetParam() != Which::kReal) {
       root_ = "/data";
     } else {
       std::string pattern = ::testing::TempDir() + "os_test_XXXXXX";
@@ -29,7 +31,10 @@ class FileSystems : public ::testing::TestWithParam<Which> {
   }
   void TearDown() override { ASSERT_TRUE(fs().remove_all(root_).ok()); }
 
-  FileSystem& fs() { return GetParam() == Which::kMemory ? memory_ : real_file_system(); }
+  FileSystem& fs() {
+    if (GetParam() == Which::kReal) return real_file_system();
+    return GetParam() == Which::kMemory ? static_cast<FileSystem&>(memory_) : crashing_;
+  }
   void write(const Path& path, std::string_view bytes) {
     auto file = fs().open(path, Open::kTruncate);
     ASSERT_TRUE(file.ok()) << file.error();
@@ -39,10 +44,31 @@ class FileSystems : public ::testing::TestWithParam<Which> {
 
   Path root_;
   MemoryFileSystem memory_;
+  CrashingFileSystem crashing_;
 };
 
-INSTANTIATE_TEST_SUITE_P(All, FileSystems, ::testing::Values(Which::kReal, Which::kMemory),
-                         [](const auto& which) { return which.param == Which::kReal ? "Real" : "Memory"; });
+std::string name_of(const ::testing::TestParamInfo<Which>& which) {
+  if (which.param == Which::kReal) return "Real";
+  return which.param == Which::kMemory ? "Memory" : "Crashing";
+}
+INSTANTIATE_TEST_SUITE_P(All, FileSystems, ::testing::Values(Which::kReal, Which::kMemory, Which::kCrashing), name_of);
+
+TEST_P(FileSystems, AllocatedRoomIsThereAndEmpty) {
+  write(root_ / "a", "before");
+  ASSERT_TRUE(fs().allocate(root_ / "a", 5000, 0600).ok());
+  EXPECT_EQ(fs().stat(root_ / "a").value()->size_bytes, 5000u);
+  EXPECT_EQ(read(root_ / "a"), std::string(5000, '\0'));
+}
+
+TEST_P(FileSystems, LeftoversOfAtomicWritesGoAndNothingElse) {
+  ASSERT_TRUE(fs().make_directories(root_ / "x.tmp1-1").ok());
+  for (const char* name : {"a", "a.tmp12-0", "b.key.tmp4711-32", "a.tmp", "a.tmp-1", "a.tmp1-", "a.tmp1-2x", ".tmp1-2", "a.tmp1"})
+    write(root_ / name, name);
+  ASSERT_TRUE(remove_leftovers(fs(), root_).ok());
+  EXPECT_THAT(fs().list(root_).value(),
+              ElementsAre(".tmp1-2", "a", "a.tmp", "a.tmp-1", "a.tmp1", "a.tmp1-", "a.tmp1-2x", "x.tmp1-1"));
+  EXPECT_TRUE(remove_leftovers(fs(), root_ / "missing").ok());
+}
 
 TEST_P(FileSystems, WhatIsWrittenIsRead) {
   write(root_ / "a", "hello");

@@ -212,6 +212,16 @@ class RealFileSystem final : public FileSystem {
     return Space{.capacity_bytes = std::uint64_t{raw.f_blocks} * raw.f_frsize,
                  .available_bytes = std::uint64_t{raw.f_bavail} * raw.f_frsize};
   }
+
+  Status allocate(const Path& path, std::uint64_t bytes, std::uint32_t mode) override {
+    constexpr int kFlags = O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
+    Descriptor descriptor(retry([&] { return ::open(path.c_str(), kFlags, static_cast<mode_t>(mode)); }));
+    if (!descriptor.ok()) return failed("open", path);
+    const int failure = ::posix_fallocate(descriptor.get(), 0, static_cast<off_t>(bytes));
+    if (failure == 0) return {};
+    (void)::unlink(path.c_str());
+    return errno_error(failure, "allocate " + path.string());
+  }
 };
 
 }  // namespace

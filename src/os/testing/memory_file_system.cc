@@ -346,4 +346,15 @@ Result<Space> MemoryFileSystem::space(const Path& path) {
   return Space{.capacity_bytes = capacity_bytes_, .available_bytes = capacity_bytes_ - std::min(capacity_bytes_, used())};
 }
 
+Status MemoryFileSystem::allocate(const Path& path, std::uint64_t bytes, std::uint32_t mode) {
+  TRY_VOID(enter("allocate", path));
+  const auto make = [&]() -> Status {
+    TRY(const std::unique_ptr<File> file, open(path, Open::kTruncate, mode));
+    return file->truncate(bytes);
+  };
+  Status made = make();
+  if (!made.ok()) (void)remove(path);
+  return made;
+}
+
 }  // namespace varda::os::testing

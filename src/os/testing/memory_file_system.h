@@ -22,7 +22,7 @@ class MemoryFileSystem final : public FileSystem {
   ~MemoryFileSystem() override;
 
   /// Asked before every call with its name ("open", "read", "write", "seek", "truncate", "size", "sync", "stat", "list", "mkdir",
-  /// "rename", "link", "symlink", "read_link", "remove", "remove_all", "set_mode", "sync_directory", "space") and its path. An
+  /// "rename", "link", "symlink", "read_link", "remove", "remove_all", "set_mode", "sync_directory", "space", "allocate") and its path. An
   /// error becomes the call's result, and nothing is done. Called without locks held.
   using Hook = std::function<Status(std::string_view call, const Path& path)>;
   void on_call(Hook hook);
@@ -46,6 +46,7 @@ class MemoryFileSystem final : public FileSystem {
   Status set_mode(const Path& path, std::uint32_t mode) override;
   Status sync_directory(const Path& path) override;
   Result<Space> space(const Path& path) override;
+  Status allocate(const Path& path, std::uint64_t bytes, std::uint32_t mode) override;
 
  private:
   friend class MemoryFile;

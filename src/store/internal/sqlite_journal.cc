@@ -44,7 +44,7 @@ class Reserve {
     }
     const auto space = fs.space(path_.parent_path());
     if (!space.ok() || space->available_bytes < 2 * kBytes) return;
-    there_ = os::allocate_file(path_, kBytes).ok();
+    there_ = fs.allocate(path_, kBytes).ok();
   }
   static constexpr std::uint64_t kBytes = 4 << 20;
 
