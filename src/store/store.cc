@@ -52,6 +52,7 @@ class GroupStore final : public Store {
     batches_ = &options.metrics->counter("varda_store_batches_total", "Groups of transactions that shared one sync.");
     seconds_ =
         &options.metrics->histogram("varda_store_batch_seconds", "Time to make a group durable.", metrics::latency_buckets());
+    measure(*options.metrics);
   }
   ~GroupStore() override { core_->close(); }
 
@@ -85,6 +86,19 @@ class GroupStore final : public Store {
     Result<Revision> result;
     bool done = false;
   };
+
+  // They outlive the store as the registry does, so they hold what they read.
+  void measure(metrics::Registry& metrics) const {
+    const auto gauge = [&](const char* name, const char* help, auto read) {
+      metrics.gauge_from(name, help, {}, [core = core_, read] { return static_cast<double>(read(*core)); });
+    };
+    gauge("varda_store_revision", "Of the last committed write.", [](const Core& core) { return core.revision(); });
+    gauge("varda_store_oldest_revision", "The oldest that a watch can go on from.", [](const Core& core) { return core.oldest(); });
+    gauge("varda_store_history_events", "Events that are kept.", [](const Core& core) { return core.history().events; });
+    gauge("varda_store_history_bytes", "Memory of these events.", [](const Core& core) { return core.history().bytes; });
+    gauge("varda_store_compactions_total", "Times that old history was forgotten.",
+          [](const Core& core) { return core.history().compactions; });
+  }
 
   Status check(const std::vector<Op>& ops) const {
     if (ops.empty()) return Error(Code::kInvalid, "an empty transaction");
@@ -238,6 +252,16 @@ std::unique_ptr<Store> open_memory(Options options) { return internal::make_stor
 
 Result<std::unique_ptr<Store>> open_sqlite(const std::filesystem::path& file, Options options) {
   TRY(internal::OpenedJournal opened, internal::open_sqlite_journal(file, {}));
+  if (options.metrics != nullptr) {
+    for (const auto& [part, suffix] : {std::pair("database", ""), std::pair("log", "-wal"), std::pair("reserve", ".reserve")}) {
+      options.metrics->gauge_from("varda_store_file_bytes", "Disk that the store takes.", {{"part", part}},
+                                  [path = file.string() + suffix] {
+                                    std::error_code gone;
+                                    const auto bytes = std::filesystem::file_size(path, gone);
+                                    return gone ? 0.0 : static_cast<double>(bytes);
+                                  });
+    }
+  }
   return internal::make_store(options, std::move(opened.journal), std::move(opened.loaded));
 }
 

@@ -215,6 +215,11 @@ Revision Core::oldest() const {
   return compacted_;
 }
 
+Core::History Core::history() const {
+  MutexLock lock(mutex_);
+  return {.events = history_.size(), .bytes = history_bytes_, .compactions = compactions_};
+}
+
 Status Core::check_compaction(Revision revision) const {
   MutexLock lock(mutex_);
   if (revision > revision_)
@@ -225,6 +230,7 @@ Status Core::check_compaction(Revision revision) const {
 void Core::compact(Revision revision) {
   MutexLock lock(mutex_);
   compacted_ = std::max(compacted_, revision);
+  ++compactions_;
   while (!history_.empty() && history_.front()->entry.modified <= revision) drop_oldest();
 }
 
@@ -237,6 +243,7 @@ void Core::drop_oldest() {
 void Core::trim() {
   while (history_.size() > history_events_max_ || history_bytes_ > history_bytes_max_) {
     const Revision revision = history_.front()->entry.modified;
+    ++compactions_;
     // Events of one revision go together: half a transaction is no history.
     while (!history_.empty() && history_.front()->entry.modified == revision) drop_oldest();
   }

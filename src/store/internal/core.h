@@ -75,6 +75,10 @@ class Core {
   Revision progress(WatchState& state) const;
   Revision revision() const;
   Revision oldest() const;
+  struct History {
+    std::size_t events = 0, bytes = 0, compactions = 0;  // compactions: times that something was forgotten
+  };
+  History history() const;
   Status check_compaction(Revision revision) const;
   void compact(Revision revision);
 
@@ -93,6 +97,7 @@ class Core {
   std::map<std::string, Entry, std::less<>> entries_ GUARDED_BY(mutex_);
   std::deque<EventPtr> history_ GUARDED_BY(mutex_);
   std::size_t history_bytes_ GUARDED_BY(mutex_) = 0;
+  std::size_t compactions_ GUARDED_BY(mutex_) = 0;
   Revision revision_ GUARDED_BY(mutex_) = 0;
   Revision compacted_ GUARDED_BY(mutex_) = 0;
   bool closed_ GUARDED_BY(mutex_) = false;

@@ -1,8 +1,11 @@
 // Where committed events become durable.
 #pragma once
 
+#include <functional>
+#include <string_view>
 #include <vector>
 
+#include "os/file_system.h"
 #include "store/internal/core.h"
 
 namespace varda::store::internal {
@@ -18,7 +21,14 @@ class Journal {
 };
 
 struct SqliteOptions {
+  /// Where the file is; null: on the machine's disk. Any other is the caller's alone, so that no lock is taken, and SQLite reaches it
+  /// as the VFS named `vfs`.
+  os::FileSystem* fs = nullptr;
+  const char* vfs = nullptr;
+  os::FileSystem& disk() const { return fs != nullptr ? *fs : os::real_file_system(); }
   std::int64_t pages_max = 0;  // of the file, the reserve not counted; 0: SQLite's own limit. How tests get a full disk
+  std::int64_t checkpoint_pages = 0;  // of the log, before they go to the file; 0: SQLite's own number. How tests get there soon
+  std::function<void(std::string_view)> at;  // told each step of an upgrade, before the next: how tests die in the middle
 };
 
 struct OpenedJournal {

@@ -75,6 +75,14 @@ std::string Statement::bytes(int column) const {
                      data == nullptr ? 0 : static_cast<std::size_t>(sqlite3_column_bytes(raw_.get(), column)));
 }
 
+Result<Database> open_database(const std::filesystem::path& file, int flags, const char* vfs) {
+  sqlite3* raw = nullptr;
+  const int code = sqlite3_open_v2(file.c_str(), &raw, flags | SQLITE_OPEN_NOMUTEX, vfs);
+  Database db(raw);
+  if (code != SQLITE_OK) return sqlite_error(raw, code, "open");
+  return db;
+}
+
 Status execute(sqlite3* db, const std::string& sql) {
   const int code = sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr);
   if (code != SQLITE_OK) return sqlite_error(db, code, sql.substr(0, sql.find_first_of("\n;")));

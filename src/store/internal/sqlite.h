@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <sqlite3.h>
 #include <string>
@@ -48,6 +49,8 @@ class Statement {
   int bound_ = 0;
 };
 
+/// `flags` are SQLITE_OPEN_*; `vfs`: null for the machine's files. One thread at a time.
+Result<Database> open_database(const std::filesystem::path& file, int flags, const char* vfs = nullptr);
 /// Statements without rows, separated by ';'.
 Status execute(sqlite3* db, const std::string& sql);
 /// The first column of the first row; 0 without rows.

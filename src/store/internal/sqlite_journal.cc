@@ -8,47 +8,40 @@
 #include <utility>
 
 #include "os/file_system.h"
+#include "store/internal/format.h"
 #include "store/internal/journal.h"
+#include "store/internal/settle.h"
 #include "store/internal/sqlite.h"
 
 namespace varda::store::internal {
 namespace {
 
-constexpr int kApplicationId = 0x56726461;  // "Vrda", PRAGMA application_id
-constexpr int kFormat = 1;                  // PRAGMA user_version
 // Rows of forgotten history are deleted in groups, so that most commits delete nothing.
 constexpr Revision kTrimEvery = 256;
-
-constexpr const char* kSchema = R"sql(
-  CREATE TABLE objects(key BLOB PRIMARY KEY, value BLOB NOT NULL, created INTEGER NOT NULL, modified INTEGER NOT NULL);
-  CREATE TABLE events(id INTEGER PRIMARY KEY, revision INTEGER NOT NULL, type INTEGER NOT NULL, key BLOB NOT NULL,
-                      created INTEGER NOT NULL, previous BLOB, previous_modified INTEGER NOT NULL);
-  CREATE INDEX events_revision ON events(revision);
-  CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL);
-  INSERT INTO meta VALUES('revision', 0), ('compacted', 0);
-)sql";
+// 4 MiB that are free are no matter; beyond, 1 MiB at a time goes back to the disk.
+constexpr std::int64_t kFreePagesMin = 1024, kFreePagesGiven = 256;
 
 // Room on the disk that only what frees room may take: else nothing could be deleted from a full disk, not even what fills it.
 class Reserve {
  public:
-  explicit Reserve(std::filesystem::path path) : path_(std::move(path)) { restore(); }
+  Reserve(os::FileSystem& fs, std::filesystem::path path) : fs_(fs), path_(std::move(path)) { restore(); }
   /// False: it is gone already.
-  bool release() { return std::exchange(there_, false) && os::real_file_system().remove(path_).ok(); }
+  bool release() { return std::exchange(there_, false) && fs_.remove(path_).ok(); }
   /// Called now and then; does something when it is gone and there is room again.
   void restore() {
     if (there_) return;
-    os::FileSystem& fs = os::real_file_system();
-    if (const auto info = fs.stat(path_); info.ok() && *info && (*info)->size_bytes == kBytes) {
+    if (const auto info = fs_.stat(path_); info.ok() && *info && (*info)->size_bytes == kBytes) {
       there_ = true;
       return;
     }
-    const auto space = fs.space(path_.parent_path());
+    const auto space = fs_.space(path_.parent_path());
     if (!space.ok() || space->available_bytes < 2 * kBytes) return;
-    there_ = fs.allocate(path_, kBytes).ok();
+    there_ = fs_.allocate(path_, kBytes).ok();
   }
   static constexpr std::uint64_t kBytes = 4 << 20;
 
  private:
+  os::FileSystem& fs_;
   const std::filesystem::path path_;
   bool there_ = false;
 };
@@ -64,7 +57,7 @@ class SqliteJournal final : public Journal {
  public:
   /// `lock` is held as long as the file is open.
   static Result<std::unique_ptr<SqliteJournal>> create(std::unique_ptr<os::FileLock> lock, Database db, Revision compacted,
-                                                       std::filesystem::path reserve, std::int64_t pages_max) {
+                                                       Reserve reserve, std::int64_t pages_max) {
     sqlite3* raw = db.get();
     TRY(Statement put, Statement::prepare(raw,
                                           "INSERT INTO objects VALUES(?1,?2,?3,?4) ON CONFLICT(key) DO UPDATE SET "
@@ -85,8 +78,8 @@ class SqliteJournal final : public Journal {
   struct Statements {
     Statement put, remove, event, revision, compact, forget;
   };
-  SqliteJournal(std::unique_ptr<os::FileLock> lock, Database db, Statements statements, Revision compacted,
-                std::filesystem::path reserve, std::int64_t pages_max)
+  SqliteJournal(std::unique_ptr<os::FileLock> lock, Database db, Statements statements, Revision compacted, Reserve reserve,
+                std::int64_t pages_max)
       : lock_(std::move(lock)),
         db_(std::move(db)),
         sql_(std::move(statements)),
@@ -107,6 +100,7 @@ class SqliteJournal final : public Journal {
     TRY_VOID(std::move(done));
     if (trims) {
       trimmed_ = oldest;
+      give_back();
       reserve_.restore();
     }
     return {};
@@ -118,6 +112,7 @@ class SqliteJournal final : public Journal {
     if (!done.ok() && done.error().code() == Code::kExhausted && release()) done = transaction([&] { return forget(revision); });
     TRY_VOID(std::move(done));
     trimmed_ = revision;
+    give_back();
     return {};
   }
 
@@ -137,6 +132,15 @@ class SqliteJournal final : public Journal {
   Status forget(Revision revision) {
     TRY_VOID(sql_.compact.bind(revision).run());
     return sql_.forget.bind(revision).run();
+  }
+
+  // The file gets smaller, a little at a time, when much of it is free: what is deleted is room for other files too. Some of it
+  // stays free, for what comes next.
+  void give_back() {
+    const auto free = read_number(db_.get(), "PRAGMA freelist_count"), all = read_number(db_.get(), "PRAGMA page_count");
+    if (!free.ok() || !all.ok() || *free < kFreePagesMin || *free < *all / 4) return;
+    // It may fail, on a disk that is full: the pages are used again as they are. The file is cut when the log goes into it.
+    (void)execute(db_.get(), "PRAGMA incremental_vacuum(" + std::to_string(kFreePagesGiven) + ");PRAGMA wal_checkpoint(PASSIVE)");
   }
 
   bool release() {
@@ -170,24 +174,9 @@ class SqliteJournal final : public Journal {
   std::optional<Error> failed_;
 };
 
-// New files get the schema; others must be ours and not newer than we are.
-Status check_format(sqlite3* db) {
-  TRY(const std::int64_t id, read_number(db, "PRAGMA application_id"));
-  TRY(const std::int64_t format, read_number(db, "PRAGMA user_version"));
-  TRY(const std::int64_t tables, read_number(db, "SELECT count(*) FROM sqlite_master"));
-  if (id == 0 && format == 0 && tables == 0) {
-    return execute(db, "BEGIN IMMEDIATE;" + std::string(kSchema) + "PRAGMA application_id=" + std::to_string(kApplicationId) +
-                           ";PRAGMA user_version=" + std::to_string(kFormat) + ";COMMIT");
-  }
-  if (id != kApplicationId) return Error(Code::kCorrupt, "a SQLite file of another program");
-  if (format > kFormat) {
-    return Error(Code::kUnsupported, "format " + std::to_string(format) + " was written by a newer version, this one reads up to " +
-                                         std::to_string(kFormat));
-  }
-  return {};
-}
+}  // namespace
 
-Result<std::vector<Entry>> load_entries(sqlite3* db) {
+Result<std::vector<Entry>> read_entries(sqlite3* db) {
   std::vector<Entry> entries;
   TRY(Statement rows, Statement::prepare(db, "SELECT key,value,created,modified FROM objects ORDER BY key"));
   for (;;) {
@@ -199,6 +188,8 @@ Result<std::vector<Entry>> load_entries(sqlite3* db) {
                        .modified = rows.integer(3)});
   }
 }
+
+namespace {
 
 // From the newest back: at each step `values` holds what every key was after the event.
 Result<std::vector<EventPtr>> load_events(sqlite3* db, const std::vector<Entry>& entries, Revision compacted) {
@@ -230,9 +221,8 @@ Result<std::vector<EventPtr>> load_events(sqlite3* db, const std::vector<Entry>&
 }
 
 // Values may be secrets. SQLite makes files as the umask wills, and its log with the mode of the database.
-Status make_private(const std::filesystem::path& file) {
+Status make_private(os::FileSystem& fs, const std::filesystem::path& file) {
   constexpr std::uint32_t kMode = 0600;
-  os::FileSystem& fs = os::real_file_system();
   TRY(const auto there, fs.stat(file));
   if (!there) {
     TRY([[maybe_unused]] const auto made, fs.open(file, os::Open::kExclusive, kMode));
@@ -246,29 +236,48 @@ Status make_private(const std::filesystem::path& file) {
   return {};
 }
 
+// The file in today's format, in WAL mode.
+Result<Database> open_current(const std::filesystem::path& file, const SqliteOptions& sqlite) {
+  constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+  // Exclusive locking keeps the WAL index in memory: no -shm file, and no other program inside.
+  constexpr const char* kExclusive = "PRAGMA locking_mode=EXCLUSIVE";
+  TRY(Database db, open_database(file, kFlags, sqlite.vfs));
+  TRY_VOID(execute(db.get(), kExclusive));
+  TRY(const int format, check_format(db.get()));
+  if (format == 0) TRY_VOID(create_schema(db.get()));
+  if (format != 0 && format < kFormat) {
+    TRY_VOID(upgrade_file(sqlite.disk(), file, std::move(db), sqlite));
+    TRY(db, open_database(file, kFlags, sqlite.vfs));
+    TRY_VOID(execute(db.get(), kExclusive));
+  }
+  if (sqlite.checkpoint_pages > 0)
+    TRY_VOID(execute(db.get(), "PRAGMA wal_autocheckpoint=" + std::to_string(sqlite.checkpoint_pages)));
+  TRY_VOID(execute(db.get(),
+                   "PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;PRAGMA journal_size_limit=16777216;"
+                   "PRAGMA cache_size=-2048;PRAGMA temp_store=MEMORY"));
+  return db;
+}
+
 Result<OpenedJournal> open(const std::filesystem::path& file, const SqliteOptions& sqlite) {
   std::filesystem::path lock_path = file;
   lock_path += ".lock";
-  TRY(std::unique_ptr<os::FileLock> lock, os::FileLock::acquire(lock_path));
-  TRY_VOID(make_private(file));
-  sqlite3* raw = nullptr;
-  const int code = sqlite3_open_v2(file.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
-  Database db(raw);
-  if (code != SQLITE_OK) return sqlite_error(raw, code, "open");
-  // Exclusive locking keeps the WAL index in memory: no -shm file, and no other program inside.
-  TRY_VOID(
-      execute(raw,
-              "PRAGMA locking_mode=EXCLUSIVE;PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;PRAGMA journal_size_limit=16777216;"
-              "PRAGMA cache_size=-2048;PRAGMA temp_store=MEMORY"));
-  TRY_VOID(check_format(raw));
+  std::unique_ptr<os::FileLock> lock;
+  if (sqlite.fs == nullptr) {
+    TRY(lock, os::FileLock::acquire(lock_path));
+  }
+  TRY_VOID(make_private(sqlite.disk(), file));
+  TRY_VOID(clear_upgrade(sqlite.disk(), file));
+  TRY_VOID(settle_log(sqlite.disk(), file));
+  TRY(Database db, open_current(file, sqlite));
+  sqlite3* raw = db.get();
   if (sqlite.pages_max > 0) TRY_VOID(execute(raw, "PRAGMA max_page_count=" + std::to_string(sqlite.pages_max)));
   OpenedJournal opened;
   TRY(opened.loaded.revision, read_number(raw, "SELECT value FROM meta WHERE name='revision'"));
   TRY(opened.loaded.compacted, read_number(raw, "SELECT value FROM meta WHERE name='compacted'"));
-  TRY(opened.loaded.entries, load_entries(raw));
+  TRY(opened.loaded.entries, read_entries(raw));
   TRY(opened.loaded.events, load_events(raw, opened.loaded.entries, opened.loaded.compacted));
-  TRY(opened.journal,
-      SqliteJournal::create(std::move(lock), std::move(db), opened.loaded.compacted, file.string() + ".reserve", sqlite.pages_max));
+  TRY(opened.journal, SqliteJournal::create(std::move(lock), std::move(db), opened.loaded.compacted,
+                                            Reserve(sqlite.disk(), file.string() + ".reserve"), sqlite.pages_max));
   return opened;
 }
 

@@ -1,0 +1,224 @@
+// Files of older formats become new ones, once and whatever happens on the way; newer ones are refused; whole stores move as
+// values.
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "os/file_system.h"
+#include "store/internal/journal.h"
+#include "store/snapshot.h"
+
+namespace varda::store {
+namespace {
+
+using ::testing::HasSubstr;
+
+class StoreFormat : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    // In memory where there is such a file system: nothing here is about syncs, which cost a slow disk minutes.
+    const bool memory = ::access("/dev/shm", W_OK) == 0;
+    std::string pattern = (memory ? "/dev/shm/" : ::testing::TempDir()) + "format_test_XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    root_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  std::filesystem::path file(const std::string& suffix = "") const { return root_ / ("store.db" + suffix); }
+
+  void run_sql(const std::string& sql) const {
+    sqlite3* db = nullptr;
+    ASSERT_EQ(sqlite3_open(file().c_str(), &db), SQLITE_OK);
+    ASSERT_EQ(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(db);
+    sqlite3_close(db);
+  }
+  std::string ask(const std::string& sql) const { return ask(file(), sql); }
+  static std::string ask(const std::filesystem::path& path, const std::string& sql) {
+    sqlite3* db = nullptr;
+    std::string out;
+    EXPECT_EQ(sqlite3_open_v2(path.c_str(), &db, SQLITE_OPEN_READWRITE, nullptr), SQLITE_OK);
+    const auto row = [](void* to, int, char** values, char**) {
+      *static_cast<std::string*>(to) = values[0] == nullptr ? "" : values[0];
+      return 0;
+    };
+    EXPECT_EQ(sqlite3_exec(db, sql.c_str(), row, &out, nullptr), SQLITE_OK) << sqlite3_errmsg(db);
+    sqlite3_close(db);
+    return out;
+  }
+  /// The store that the first format's program left: 14 revisions.
+  void first_format() const {
+    std::ifstream in((std::filesystem::path(VARDA_TESTDATA) / "../../../tests/fixtures/store-1.sql").lexically_normal());
+    const std::string sql{std::istreambuf_iterator<char>(in), {}};
+    ASSERT_FALSE(sql.empty());
+    run_sql(sql + "PRAGMA journal_mode=WAL;");
+  }
+  /// Nothing of it is lost or changed.
+  static void expect_all_of_first(Store& store) {
+    static constexpr const char* kKept = "/registry/core/configmaps/default/kept";
+    EXPECT_EQ(store.oldest(), 0);
+    const auto kept = store.get(kKept).value();
+    ASSERT_TRUE(kept);
+    EXPECT_THAT(*kept->value, HasSubstr(R"("n":"3")"));
+    EXPECT_FALSE(store.get("/registry/core/configmaps/default/gone").value().has_value());
+    std::vector<std::string> seen;
+    for (const Event& event : store.watch(kKept, 0).value()->poll().value())
+      seen.push_back(event.entry.value->substr(event.entry.value->find(R"("n":)"), 7));
+    EXPECT_THAT(seen, ::testing::ElementsAre(R"("n":"1")", R"("n":"2")", R"("n":"3")"));
+    Revision next = 0;
+    for (const Event& event : store.watch("", 0).value()->poll(1000).value()) EXPECT_EQ(event.entry.modified, ++next);
+    EXPECT_EQ(next, store.revision());
+  }
+
+  std::filesystem::path root_;
+};
+
+TEST_F(StoreFormat, TheFirstFormatIsBroughtUpOnceWithValuesAndHistory) {
+  first_format();
+  {
+    const auto store = open_sqlite(file()).value();
+    expect_all_of_first(*store);
+    EXPECT_TRUE(store->put("new", "1").ok());
+  }
+  EXPECT_EQ(ask("PRAGMA user_version"), "2");
+  EXPECT_EQ(ask("PRAGMA auto_vacuum"), "2");  // incremental
+  EXPECT_EQ(ask("SELECT value FROM about WHERE name='written_by'"), VARDA_VERSION);
+  const std::string id = ask("SELECT value FROM about WHERE name='id'");
+  EXPECT_EQ(id.size(), 32u);
+  // As it was, for the program that wrote it.
+  EXPECT_EQ(ask(file(".format-1"), "PRAGMA user_version"), "1");
+  EXPECT_EQ(ask(file(".format-1"), "PRAGMA integrity_check"), "ok");
+  std::filesystem::remove(file(".format-1"));
+  EXPECT_EQ(open_sqlite(file()).value()->get("new").value()->created, 15);
+  EXPECT_FALSE(std::filesystem::exists(file(".format-1")));  // nothing was done a second time
+  EXPECT_EQ(ask("SELECT value FROM about WHERE name='id'"), id);
+}
+
+TEST_F(StoreFormat, AnUpgradeThatIsKilledAnywhereIsDoneByTheNextOpening) {
+  int points = 0;
+  for (bool reached = true; reached; ++points) {
+    for (const auto& entry : std::filesystem::directory_iterator(root_)) std::filesystem::remove(entry.path());
+    first_format();
+    const pid_t pid = ::fork();
+    ASSERT_GE(pid, 0);
+    if (pid == 0) {
+      int left = points;
+      const auto opened = internal::open_sqlite_journal(file(), {.pages_max = 0, .at = [&left](std::string_view) {
+                                                                   if (left-- == 0) ::_exit(9);
+                                                                 }});
+      ::_exit(opened.ok() ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+    ASSERT_TRUE(WIFEXITED(status));
+    reached = WEXITSTATUS(status) == 9;
+    ASSERT_EQ(WEXITSTATUS(status), reached ? 9 : 0);
+    auto store = open_sqlite(file());
+    ASSERT_TRUE(store.ok()) << points << ": " << store.error();
+    expect_all_of_first(**store);
+    store->reset();
+    EXPECT_EQ(ask("PRAGMA user_version"), "2");
+    EXPECT_EQ(ask(file(".format-1"), "PRAGMA user_version"), "1") << points;
+    EXPECT_FALSE(std::filesystem::exists(file(".upgrade")));
+  }
+  EXPECT_EQ(points, 6);  // five places to die at, and the one time that none was left
+}
+
+TEST_F(StoreFormat, ANewerFormatIsRefusedAndNamesTheProgramItTakes) {
+  open_sqlite(file()).value().reset();
+  run_sql("PRAGMA user_version=3; UPDATE about SET value='7.5.0' WHERE name='needs'");
+  const auto opened = open_sqlite(file());
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().code(), Code::kUnsupported);
+  EXPECT_THAT(opened.error().message(), HasSubstr("it takes varda 7.5.0 or newer"));
+  EXPECT_EQ(ask("PRAGMA user_version"), "3");
+}
+
+TEST_F(StoreFormat, AFileGetsSmallerWhenMuchIsDeleted) {
+  const auto store = open_sqlite(file()).value();
+  std::vector<Op> ops;
+  for (int i = 0; i < 4000; ++i) ops.emplace_back(Put{.key = "k" + std::to_string(i), .value = std::string(8000, 'x')});
+  (void)store->commit(std::move(ops)).value();
+  EXPECT_GT(std::filesystem::file_size(file()), 30u << 20);
+  std::vector<Op> deletions;
+  for (int i = 0; i < 4000; ++i) deletions.emplace_back(Delete{.key = "k" + std::to_string(i)});
+  (void)store->commit(std::move(deletions)).value();
+  for (int i = 0; i < 100 && std::filesystem::file_size(file()) > (12u << 20); ++i)
+    ASSERT_TRUE(store->compact(store->put("few", std::to_string(i)).value()).ok());
+  EXPECT_LT(std::filesystem::file_size(file()), 12u << 20);
+}
+
+TEST_F(StoreFormat, AHundredThousandUpdatesOfAFewKeysStayWithinABound) {
+  metrics::Registry registry;
+  const auto store = open_sqlite(file(), {.history_events_max = 5000, .history_bytes_max = 4u << 20, .metrics = &registry}).value();
+  std::uintmax_t most = 0;
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<Op> ops;
+    for (int j = 0; j < 50; ++j) ops.emplace_back(Put{.key = "k" + std::to_string(j), .value = std::string(1000, 'a' + i % 26)});
+    (void)store->commit(std::move(ops)).value();
+    most = std::max(most, std::filesystem::file_size(file()) + std::filesystem::file_size(file("-wal")));
+  }
+  EXPECT_LT(most, 48u << 20);
+  const std::string text = registry.text();
+  EXPECT_THAT(text, HasSubstr("varda_store_revision 2000\n"));
+  EXPECT_THAT(text, HasSubstr("varda_store_oldest_revision " + std::to_string(store->oldest()) + "\n"));
+  EXPECT_GT(store->oldest(), 1800);
+  EXPECT_THAT(text, ::testing::ContainsRegex("varda_store_file_bytes\\{part=\"log\"\\} [1-9]"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("varda_store_compactions_total [1-9]"));
+}
+
+TEST_F(StoreFormat, AStoreMovesAsValuesAndNobodyGoesOnFromItsOldRevisions) {
+  first_format();
+  const Page read = read_sqlite(file()).value();
+  EXPECT_EQ(ask("PRAGMA user_version"), "1");  // reading changes no format
+  EXPECT_EQ(read.revision, 14);
+  const Revision begin = revision_after_restore(read.revision, system_clock().wall());
+  const std::filesystem::path other = root_ / "other.db";
+  {
+    auto writer = SqliteWriter::create(other).value();
+    for (const Entry& entry : read.entries) ASSERT_TRUE(writer->add(entry.key, *entry.value).ok());
+    EXPECT_EQ(writer->add(read.entries[0].key, "again").error().code(), Code::kInvalid);
+    ASSERT_TRUE(writer->finish(begin).ok());
+  }
+  const auto store = open_sqlite(other).value();
+  const Page there = store->list({}).value();
+  ASSERT_EQ(there.entries.size(), read.entries.size());
+  for (std::size_t i = 0; i < there.entries.size(); ++i) {
+    EXPECT_EQ(there.entries[i].key, read.entries[i].key);
+    EXPECT_EQ(*there.entries[i].value, *read.entries[i].value);
+    EXPECT_EQ(there.entries[i].modified, begin);
+  }
+  // A client that saw more of the store that was lost than the backup has.
+  EXPECT_EQ(store->watch("", 400).error().code(), Code::kGone);
+  EXPECT_TRUE(store->watch("", begin).ok());
+  EXPECT_EQ(store->put("next", "1").value(), begin + 1);
+}
+
+TEST_F(StoreFormat, AWriterThatEndsEarlyLeavesNothing) {
+  {
+    auto writer = SqliteWriter::create(file()).value();
+    ASSERT_TRUE(writer->add("a", "1").ok());
+    EXPECT_EQ(SqliteWriter::create(file()).error().code(), Code::kAlreadyExists);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(root_));
+  EXPECT_EQ(read_sqlite(file()).error().code(), Code::kNotFound);
+}
+
+TEST(RevisionAfterRestore, NeverGoesBackForWhateverWasSeen) {
+  const auto at = [](long long microseconds) {
+    return std::chrono::system_clock::time_point(std::chrono::microseconds(microseconds));
+  };
+  constexpr long long kNow = 1'790'000'000'000'000;
+  EXPECT_EQ(revision_after_restore(17, at(kNow)), kNow);
+  // The same backup twice, with a million writes between.
+  EXPECT_GT(revision_after_restore(17, at(kNow + 60'000'000)), kNow + 1'000'000);
+  // A backup of a restored store; a clock that stands in 1970.
+  EXPECT_GT(revision_after_restore(kNow + 5, at(0)), kNow + 1'000'000);
+  EXPECT_LT(revision_after_restore(17, at(kNow)), 1LL << 53);
+}
+
+}  // namespace
+}  // namespace varda::store

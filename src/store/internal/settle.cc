@@ -1,0 +1,24 @@
+#include "store/internal/settle.h"
+
+namespace varda::store::internal {
+
+Status settle_log(os::FileSystem& fs, const std::filesystem::path& database) {
+  constexpr std::size_t kPiece = 1 << 20;
+  std::filesystem::path log = database;
+  log += "-wal";
+  TRY(const auto there, fs.stat(log));
+  if (!there || there->size_bytes == 0) return {};
+  TRY(const std::unique_ptr<os::File> file, fs.open(log, os::Open::kCreate, 0600));
+  for (std::uint64_t at = 0;;) {
+    TRY_VOID(file->seek(at));
+    TRY(const std::string bytes, file->read(kPiece));
+    if (bytes.empty()) break;
+    TRY_VOID(file->seek(at));
+    TRY_VOID(file->write(bytes));
+    at += bytes.size();
+  }
+  TRY_VOID(file->sync());
+  return fs.sync_directory(database.parent_path().empty() ? std::filesystem::path(".") : database.parent_path());
+}
+
+}  // namespace varda::store::internal
