@@ -217,7 +217,6 @@ Outcome<Json> Objects::update(const Kind& kind, std::string_view ns, std::string
       auto removed = core_.store.remove(key, present);
       if (!removed.ok()) {
         if (removed.error().code() != Code::kConflict) return store_failure(removed.error());
-        if (wanted) return modified_conflict(resource, name);
         continue;
       }
       TRY_VOID(written(kind));
@@ -226,7 +225,8 @@ Outcome<Json> Objects::update(const Kind& kind, std::string_view ns, std::string
     }
     bool raced = false;
     Outcome<Json> result = commit_put(kind, key, std::move(object), present, raced, options);
-    if (raced && !(wanted && options.replaces)) continue;
+    // With a lock too: what has come between may be a removal, and then there is nothing to be in conflict with.
+    if (raced) continue;
     add(options.warnings, std::move(warnings));
     return result;
   }
@@ -302,7 +302,7 @@ Outcome<Deleted> Objects::remove(const Kind& kind, std::string_view ns, std::str
       if (same_but_version(object, before)) return Deleted{before, false};
       bool raced = false;
       Outcome<Json> put = commit_put(kind, key, std::move(object), present, raced, options);
-      if (raced && !deletion.resource_version) continue;
+      if (raced) continue;
       TRY(Json now_there, std::move(put));
       return Deleted{std::move(now_there), false};
     }
