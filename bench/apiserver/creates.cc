@@ -1,0 +1,166 @@
+// Durable creates: every answer comes after the write is on the disk. Against a bare SQLite loop that promises the same, and
+// against the disk's own syncs.
+#include <chrono>
+#include <cstring>
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <thread>
+#include <unistd.h>
+
+#include "apiserver/cases.h"
+
+namespace varda::bench {
+namespace {
+
+// Many short turns: other work of the machine, above all of its disk, then falls on all contenders alike.
+constexpr int kRounds = 15;
+constexpr auto kRound = std::chrono::milliseconds(600);
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+// Appends of 1 KiB, each synced; a second.
+double syncs(const std::filesystem::path& file) {
+  const int fd = ::open(file.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
+  if (fd < 0) die("cannot open " + file.string());
+  const std::string block(1024, 'x');
+  const auto begin = Clock::now();
+  int done = 0;
+  while (Clock::now() - begin < kRound) {
+    if (::write(fd, block.data(), block.size()) != static_cast<ssize_t>(block.size()) || ::fdatasync(fd) != 0) die("cannot sync");
+    ++done;
+  }
+  const double rate = done / seconds_since(begin);
+  ::close(fd);
+  return rate;
+}
+
+// One row of 1 KiB a transaction, with the store's durability; a second.
+class SqliteLoop {
+ public:
+  explicit SqliteLoop(const std::filesystem::path& file) {
+    if (sqlite3_open(file.c_str(), &db_) != SQLITE_OK) die("cannot open " + file.string());
+    execute(
+        "PRAGMA locking_mode=EXCLUSIVE;PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;"
+        "CREATE TABLE objects(key BLOB PRIMARY KEY, value BLOB NOT NULL)");
+    if (sqlite3_prepare_v2(db_, "INSERT INTO objects VALUES(?1,?2)", -1, &insert_, nullptr) != SQLITE_OK) die("cannot prepare");
+  }
+  ~SqliteLoop() {
+    sqlite3_finalize(insert_);
+    sqlite3_close(db_);
+  }
+  double rate() {
+    const std::string value = config_map("value");
+    const auto begin = Clock::now();
+    int done = 0;
+    while (Clock::now() - begin < kRound) {
+      const std::string key = "/registry/core/configmaps/default/object-" + std::to_string(next_++);
+      sqlite3_bind_blob(insert_, 1, key.data(), static_cast<int>(key.size()), SQLITE_STATIC);
+      sqlite3_bind_blob(insert_, 2, value.data(), static_cast<int>(value.size()), SQLITE_STATIC);
+      if (sqlite3_step(insert_) != SQLITE_DONE) die("cannot insert");
+      sqlite3_reset(insert_);
+      ++done;
+    }
+    return done / seconds_since(begin);
+  }
+
+ private:
+  void execute(const char* sql) {
+    if (sqlite3_exec(db_, sql, nullptr, nullptr, nullptr) != SQLITE_OK) die(std::string("SQLite: ") + sql);
+  }
+  sqlite3* db_ = nullptr;
+  sqlite3_stmt* insert_ = nullptr;
+  int next_ = 0;
+};
+
+struct Rate {
+  double per_second = 0;
+  std::vector<double> milliseconds;
+};
+
+Rate creates(const Endpoint& endpoint, int clients, const std::string& prefix) {
+  std::vector<std::vector<double>> times(static_cast<std::size_t>(clients));
+  std::vector<std::unique_ptr<Wire>> wires;
+  for (int i = 0; i < clients; ++i) wires.push_back(std::make_unique<Wire>(endpoint.port, endpoint.security));
+  const auto begin = Clock::now();
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < clients; ++i) {
+    threads.emplace_back([&, i] {
+      for (int next = 0; Clock::now() - begin < kRound; ++next) {
+        const std::string post =
+            request("POST", kConfigMaps, endpoint.token, config_map(prefix + "-" + std::to_string(i) + "-" + std::to_string(next)));
+        const auto sent = Clock::now();
+        (void)wires[static_cast<std::size_t>(i)]->exchange(post, 201);
+        times[static_cast<std::size_t>(i)].push_back(1e3 * seconds_since(sent));
+      }
+    });
+  }
+  threads.clear();
+  Rate rate;
+  for (const auto& some : times) rate.milliseconds.insert(rate.milliseconds.end(), some.begin(), some.end());
+  rate.per_second = static_cast<double>(rate.milliseconds.size()) / seconds_since(begin);
+  return rate;
+}
+
+struct Results {
+  std::vector<double> one, many;
+  std::vector<double> one_ms, many_ms;  // of every call
+};
+
+void take(Rate rate, std::vector<double>& rates, std::vector<double>& times) {
+  rates.push_back(rate.per_second);
+  times.insert(times.end(), rate.milliseconds.begin(), rate.milliseconds.end());
+}
+
+void add(Report& report, const Results& results, const std::string& protocol, double loop) {
+  const double one = median(results.one), many = median(results.many);
+  report.add({.what = "durable creates, 1 client, " + protocol,
+              .ours = one,
+              .reference = loop,
+              .unit = "1/s",
+              .against = "SQLite loop",
+              .ratio = one / loop,
+              .aim = "≥ 0.6x",
+              .met = one >= 0.6 * loop});
+  report.add({.what = "  p99", .ours = percentile(results.one_ms, 0.99), .unit = "ms"});
+  const double p99 = percentile(results.many_ms, 0.99);
+  report.add({.what = "durable creates, 32 clients, " + protocol,
+              .ours = many,
+              .reference = loop,
+              .unit = "1/s",
+              .against = "SQLite loop",
+              .ratio = many / loop,
+              .aim = "≥ 3x",
+              .met = many >= 3 * loop});
+  report.add({.what = "  p99", .ours = p99, .unit = "ms", .aim = "< 5 ms", .met = p99 < 5});
+}
+
+}  // namespace
+
+void measure_creates(Report& report) {
+  const Scratch scratch;
+  const ApiServer plain(scratch.path() / "plain", Security::kPlain), tls(scratch.path() / "tls", Security::kTls);
+  SqliteLoop loop(scratch.path() / "loop.db");
+  std::vector<double> disk, sqlite;
+  Results over_plain, over_tls;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::string prefix = "r" + std::to_string(round);
+    disk.push_back(syncs(scratch.path() / "syncs"));
+    sqlite.push_back(loop.rate());
+    take(creates(plain.endpoint(), 1, prefix + "-one"), over_plain.one, over_plain.one_ms);
+    take(creates(plain.endpoint(), 32, prefix + "-many"), over_plain.many, over_plain.many_ms);
+    take(creates(tls.endpoint(), 1, prefix + "-one"), over_tls.one, over_tls.one_ms);
+    take(creates(tls.endpoint(), 32, prefix + "-many"), over_tls.many, over_tls.many_ms);
+  }
+  report.add({.what = "bare SQLite loop (WAL, synchronous=FULL, 1 KiB a transaction)",
+              .ours = median(sqlite),
+              .reference = median(disk),
+              .unit = "1/s",
+              .against = "append of 1 KiB + fdatasync",
+              .ratio = median(sqlite) / median(disk)});
+  add(report, over_plain, "plain HTTP", median(sqlite));
+  add(report, over_tls, "TLS", median(sqlite));
+}
+
+}  // namespace varda::bench

@@ -1,0 +1,38 @@
+// Figures beside their references: a Markdown table for people, JSON for machines.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace varda::bench {
+
+struct Figure {
+  std::string what;
+  double ours = 0;
+  double reference = 0;  // 0: none
+  std::string unit;      // of both
+  std::string against;   // what the reference is
+  double ratio = 0;      // ours to the reference, as the aim counts it; 0: none
+  std::string aim;       // "≤ 1.5x"; "": watched, not aimed at
+  bool met = true;
+};
+
+class Report {
+ public:
+  explicit Report(std::string name) : name_(std::move(name)) {}
+  void add(Figure figure) { figures_.push_back(std::move(figure)); }
+  void note(std::string text) { notes_.push_back(std::move(text)); }
+  /// To standard output, and as JSON to `file` unless it is empty.
+  void print(const std::string& file) const;
+
+ private:
+  std::string name_;
+  std::vector<Figure> figures_;
+  std::vector<std::string> notes_;
+};
+
+double median(std::vector<double> values);
+/// `share` of 0 to 1.
+double percentile(std::vector<double> values, double share);
+
+}  // namespace varda::bench
