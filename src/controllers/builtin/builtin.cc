@@ -1,7 +1,10 @@
 #include "controllers/builtin/builtin.h"
 
+#include <optional>
+
 #include "controllers/builtin/deployment.h"
 #include "controllers/builtin/nodes.h"
+#include "controllers/builtin/replica_set.h"
 #include "controllers/builtin/scheduler.h"
 #include "controllers/builtin/service.h"
 
@@ -13,16 +16,19 @@ struct All final : Builtin {
   All(const runtime::Caches& caches, const kube::Client& client, NodeSessions& s, const BuiltinOptions& options)
       : sessions(s),
         scheduler(caches, client, options),
+        replica_sets(caches, options),
         deployments(caches, options),
-        services(caches, options),
         nodes(sessions, options),
-        edge_nodes(sessions, options) {}
+        edge_nodes(sessions, options) {
+    if (options.services) services.emplace(caches, options);
+  }
   ~All() override { sessions.on_change(nullptr); }
 
   NodeSessions& sessions;
   SchedulerReconciler scheduler;
+  ReplicaSetReconciler replica_sets;
   DeploymentReconciler deployments;
-  ServiceReconciler services;
+  std::optional<ServiceReconciler> services;
   NodeReconciler nodes;
   EdgeNodeLivenessReconciler edge_nodes;
 };
@@ -33,8 +39,9 @@ std::unique_ptr<Builtin> add_builtin(runtime::Manager& manager, const kube::Clie
                                      BuiltinOptions options) {
   auto all = std::make_unique<All>(manager.caches(), client, sessions, options);
   manager.add<api::Pod>(all->scheduler);
+  manager.add<api::ReplicaSet>(all->replica_sets);
   manager.add<api::Deployment>(all->deployments);
-  manager.add<api::Service>(all->services);
+  if (all->services) manager.add<api::Service>(*all->services);
   const auto node = manager.add<api::Node>(all->nodes);
   const auto edge_node = manager.add<api::EdgeNode>(all->edge_nodes);
   sessions.on_change([node, edge_node](const std::string& name) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <thread>
 
+#include "api/core/node.h"
 #include "api/kind.h"
 #include "apiserver/testing/in_memory.h"
 #include "codec/yaml.h"
@@ -75,6 +76,12 @@ class Machine : public testing::Test {
     sessions_.opened(agent(name));
     post("/api/v1/nodes", yaml("{apiVersion: v1, kind: Node, metadata: {name: " + name + "}}"));
     ASSERT_TRUE(eventually([&] { return node_ready(name) == "True AgentConnected"; })) << node_ready(name);
+    // What a test does next is planned with this node in view.
+    ASSERT_TRUE(eventually([&] {
+      const auto seen = manager_->caches().of<api::Node>().get({"", name});
+      const api::CoreCondition* ready = seen ? api::find_condition(seen->status.conditions, "Ready") : nullptr;
+      return ready && ready->status == "True";
+    }));
   }
   static apiserver::Identity agent(const std::string& name) { return {.name = "system:node:" + name, .groups = {"system:nodes"}}; }
 

@@ -2,339 +2,410 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 #include <tuple>
 #include <utility>
 
-#include "codec/digest.h"
+#include "controllers/builtin/deployment_status.h"
+#include "controllers/builtin/rollout.h"
 #include "meta/selector.h"
 
 namespace varda::controllers {
 
 namespace {
 
-using codec::Json;
-using PodPtr = std::shared_ptr<const api::Pod>;
-using std::chrono::seconds;
+using meta::ObjectKey;
+using Annotations = std::map<std::string, std::string>;
 
-Json sorted(const Json& value) {
-  if (value.is_array()) {
-    Json out = Json::array();
-    for (const Json& item : value.as_array()) out.push_back(sorted(item));
-    return out;
-  }
-  if (!value.is_object()) return value;
-  Json::Object members = value.as_object();
-  std::sort(members.begin(), members.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  Json out = Json::object();
-  for (auto& [name, member] : members) out.set(name, sorted(member));
-  return out;
+constexpr const char* kHistory = "deployment.kubernetes.io/revision-history";
+constexpr const char* kDesired = "deployment.kubernetes.io/desired-replicas";
+constexpr const char* kMax = "deployment.kubernetes.io/max-replicas";
+
+std::string text_of(const Annotations& annotations, std::string_view name) {
+  const auto found = annotations.find(std::string(name));
+  return found == annotations.end() ? "" : found->second;
 }
 
-enum class Round { kUp, kDown };
-
-/// An IntOrString: a number, or "25%" of `total`.
-std::int64_t amount(const Json& value, std::int64_t total, Round round, std::string_view otherwise) {
-  if (value.is_integer()) return std::max<std::int64_t>(value.as_integer(), 0);
-  const std::string text = value.is_string() ? value.as_string() : std::string(otherwise);
-  std::int64_t percent = 0;
-  std::from_chars(text.data(), text.data() + text.size(), percent);
-  return std::max<std::int64_t>((percent * total + (round == Round::kUp ? 99 : 0)) / 100, 0);
+std::int64_t number_of(const Annotations& annotations, std::string_view name, std::int64_t otherwise) {
+  const std::string text = text_of(annotations, name);
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? number : otherwise;
 }
 
-struct Strategy {
-  bool recreate = false;
-  std::int64_t surge = 0;
-  std::int64_t unavailable = 0;
-};
+std::int64_t revision_of(const api::ReplicaSet& set) { return number_of(set.metadata.annotations, kRevision, 0); }
 
-Strategy strategy_of(const api::Deployment& deployment, std::int64_t desired) {
-  Strategy out;
-  const Json& strategy = deployment.spec.strategy;
-  if (strategy["type"].as_string() == "Recreate") {
-    out.recreate = true;
-    out.unavailable = desired;
-    return out;
-  }
-  out.surge = amount(strategy.at("rollingUpdate/maxSurge"), desired, Round::kUp, "25%");
-  out.unavailable = amount(strategy.at("rollingUpdate/maxUnavailable"), desired, Round::kDown, "25%");
-  if (out.surge == 0 && out.unavailable == 0) out.unavailable = 1;  // a roll-out must be able to move
-  return out;
+bool is_controlled_by(const api::Pod& pod, const api::ReplicaSet& set) {
+  const meta::OwnerReference* controller = pod.metadata.controller();
+  return controller && controller->uid == set.metadata.uid;
 }
 
-std::optional<WallTime> time_of(const std::string& text) {
-  auto time = meta::parse_time(text);
-  if (!time.ok()) return std::nullopt;
-  return *time;
-}
+std::string hash_label(const meta::ObjectMeta& metadata) { return text_of(metadata.labels, kTemplateHashLabel); }
 
-/// Keeps the earliest of the moments something will change by itself.
-void remind(std::optional<Duration>& again, Duration delay) {
-  const Duration positive = std::max<Duration>(delay, std::chrono::milliseconds(1));
-  if (!again || positive < *again) again = positive;
-}
-
-/// Pods of one Deployment, sorted by what they are.
-struct Census {
-  PodList fresh;  // of the template as it is now
-  PodList old;
-  PodList failed;  // to be replaced
-  std::int64_t terminating = 0;
-  std::int64_t ready = 0, available = 0, fresh_available = 0;
-};
-
-struct Clockwork {
-  WallTime now;
-  seconds min_ready;
-  seconds failed_pod_delay;
-  std::optional<Duration>* again;
-};
-
-bool available(const api::Pod& pod, const Clockwork& clockwork) {
-  if (!pod.ready()) return false;
-  if (clockwork.min_ready <= seconds(0)) return true;
-  const api::CoreCondition* ready = api::find_condition(pod.status.conditions, "Ready");
-  const auto since = ready ? time_of(ready->last_transition_time) : std::nullopt;
-  if (!since) return false;
-  const auto left = *since + clockwork.min_ready - clockwork.now;
-  if (left <= left.zero()) return true;
-  remind(*clockwork.again, std::chrono::duration_cast<Duration>(left));
-  return false;
-}
-
-Census count(const PodList& pods, const std::string& hash, const Clockwork& clockwork) {
-  Census census;
-  for (const PodPtr& pod : pods) {
-    if (pod->metadata.deleting()) {
-      ++census.terminating;
-      continue;
+/// The hash of a ReplicaSet's template as its Deployment had it.
+std::string hash_of(const api::ReplicaSet& set) {
+  Json pod_template = set.to_json()["spec"]["template"];
+  if (Json* metadata = pod_template.find("metadata")) {
+    if (Json* labels = metadata->find("labels")) {
+      labels->erase(kTemplateHashLabel);
+      if (labels->empty()) metadata->erase("labels");
     }
-    if (pod->status.phase == "Failed" || pod->status.phase == "Succeeded") {
-      // A template whose pods fail at once must not make and delete pods as fast as the machine can.
-      const auto created = time_of(pod->metadata.creation_timestamp);
-      const auto left = created ? *created + clockwork.failed_pod_delay - clockwork.now : WallTime::duration::zero();
-      if (left <= left.zero()) {
-        census.failed.push_back(pod);
+  }
+  return template_hash(pod_template);
+}
+
+/// By its label, which stays right when an API server with other defaults has stored the template; then by the template itself,
+/// which finds one that something else has made.
+ReplicaSetPtr find_fresh(const std::vector<ReplicaSetPtr>& sets, const std::string& hash) {
+  for (const auto& set : sets) {
+    if (hash_label(set->metadata) == hash) return set;
+  }
+  for (const auto& set : sets) {
+    if (hash_of(*set) == hash) return set;
+  }
+  return nullptr;
+}
+
+/// What a ReplicaSet takes over from its Deployment: kubectl reads the cause of a change there.
+Annotations inherited(const api::Deployment& deployment) {
+  static const std::set<std::string, std::less<>> kOwn = {"kubectl.kubernetes.io/last-applied-configuration",
+                                                          "deprecated.deployment.rollback.to",
+                                                          std::string(runtime::kLastApplied),
+                                                          std::string(kRevision),
+                                                          kHistory,
+                                                          kDesired,
+                                                          kMax};
+  Annotations out;
+  for (const auto& [name, value] : deployment.metadata.annotations) {
+    if (!kOwn.contains(name)) out[name] = value;
+  }
+  return out;
+}
+
+Annotations scale_annotations(const Bounds& bounds) {
+  return {{kDesired, std::to_string(bounds.desired)}, {kMax, std::to_string(bounds.desired + bounds.surge)}};
+}
+
+Json json_of(const Annotations& annotations) {
+  Json out = Json::object();
+  for (const auto& [name, value] : annotations) out.set(name, value);
+  return out;
+}
+
+Json make_set(const api::Deployment& deployment, const Json& pod_template, const std::string& hash, std::int64_t replicas,
+              const Annotations& annotations) {
+  Json labeled = pod_template;
+  labeled.make("metadata/labels").set(kTemplateHashLabel, hash);
+  Json selector = deployment.spec.selector;
+  selector.make("matchLabels").set(kTemplateHashLabel, hash);
+  Json spec = Json::object({{"replicas", replicas}, {"selector", std::move(selector)}});
+  if (deployment.spec.min_ready_seconds > 0) spec.set("minReadySeconds", deployment.spec.min_ready_seconds);
+  Json metadata = Json::object({{"name", deployment.metadata.name + "-" + hash},
+                                {"namespace", deployment.metadata.ns},
+                                {"labels", std::as_const(labeled)["metadata"]["labels"]},
+                                {"annotations", json_of(annotations)}});
+  spec.set("template", std::move(labeled));
+  return Json::object(
+      {{"apiVersion", "apps/v1"}, {"kind", "ReplicaSet"}, {"metadata", std::move(metadata)}, {"spec", std::move(spec)}});
+}
+
+std::string scaled(const std::string& set, std::int64_t from, std::int64_t to) {
+  return std::string(to > from ? "Scaled up" : "Scaled down") + " replica set " + set + " from " + std::to_string(from) + " to " +
+         std::to_string(to);
+}
+
+/// One planning of one Deployment.
+class Planner {
+ public:
+  Planner(const api::Deployment& deployment, const DeploymentWorld& world, WallTime now)
+      : deployment_(deployment),
+        world_(world),
+        now_(now),
+        bounds_(Bounds::of(deployment)),
+        pod_template_(deployment.to_json()["spec"]["template"]),
+        hash_(template_hash(pod_template_)) {}
+
+  DeploymentPlan run() {
+    const auto selector = meta::LabelSelector::from_json(deployment_.spec.selector);
+    if (!selector.ok() || selector->empty() || !selector->matches_labels(pod_template_.at("metadata/labels")))
+      plan_.problem = "spec.selector does not match the labels of spec.template: change one of them";
+    sort_out();
+    if (plan_.problem.empty()) {
+      scale();
+      if (!deployment_.spec.paused && deployment_complete(bounds_, counts_)) clean_up();
+    }
+    Alarm alarm;
+    plan_.status = deployment_status(deployment_, bounds_, counts_, story_, now_, alarm);
+    plan_.again = alarm.due();
+    return std::move(plan_);
+  }
+
+ private:
+  void sort_out() {
+    fresh_ = find_fresh(world_.sets, hash_);
+    for (const PodPtr& pod : world_.own) {
+      const bool of_fresh = hash_label(pod->metadata) == hash_;
+      if (!of_fresh && !finished(*pod)) old_pods_run_ = true;
+      if (pod->metadata.deleting()) continue;
+      if (finished(*pod)) {
+        plan_.remove.push_back(pod);
         continue;
       }
-      remind(*clockwork.again, std::chrono::duration_cast<Duration>(left));
+      ++counts_.replicas;
+      counts_.updated += of_fresh;
+      counts_.ready += pod->ready();
+      counts_.available += pod->ready();
+      if (of_fresh) continue;  // its ReplicaSet takes it
+      legacy_.push_back(pod);
+      legacy_available_ += pod->ready();
     }
-    const auto label = pod->metadata.labels.find(std::string(kTemplateHashLabel));
-    const bool is_fresh = label != pod->metadata.labels.end() && label->second == hash;
-    (is_fresh ? census.fresh : census.old).push_back(pod);
-    if (pod->ready()) ++census.ready;
-    if (available(*pod, clockwork)) {
-      ++census.available;
-      if (is_fresh) ++census.fresh_available;
+    for (const PodPtr& pod : world_.of_sets) {
+      if (!finished(*pod) && !(fresh_ && is_controlled_by(*pod, *fresh_))) old_pods_run_ = true;
+    }
+    for (const ReplicaSetPtr& set : world_.sets) {
+      counts_.wanted += set->spec.replicas.value_or(1);
+      counts_.replicas += set->status.replicas;
+      counts_.updated += set == fresh_ ? set->status.replicas : 0;
+      counts_.ready += set->status.ready_replicas;
+      counts_.available += set->status.available_replicas;
+      if (story_.replica_failure && set != fresh_) continue;  // that of the present template counts most
+      if (const auto* failure = api::find_condition(set->status.conditions, "ReplicaFailure"))
+        story_.replica_failure = Wording{failure->status, failure->reason, failure->message};
+    }
+    counts_.wanted += static_cast<std::int64_t>(legacy_.size());
+    if (fresh_) {
+      story_.set = DeploymentStory::Set::kPresent;
+      story_.set_name = fresh_->metadata.name;
     }
   }
-  return census;
+
+  std::vector<Share> shares() const {
+    std::vector<Share> shares;
+    // Pods of before there were ReplicaSets count as the oldest one.
+    const auto legacy = static_cast<std::int64_t>(legacy_.size());
+    shares.push_back({.replicas = legacy, .actual = legacy, .available = legacy_available_});
+    for (const ReplicaSetPtr& set : world_.sets) {
+      shares.push_back({.replicas = set->spec.replicas.value_or(1),
+                        .actual = set->status.replicas,
+                        .available = set->status.available_replicas,
+                        .scaled_for = number_of(set->metadata.annotations, kDesired, -1),
+                        .total_max_then = number_of(set->metadata.annotations, kMax, -1)});
+    }
+    return shares;
+  }
+
+  bool was_scaled(const std::vector<Share>& shares) const {
+    return std::any_of(shares.begin(), shares.end(), [&](const Share& share) {
+      return share.replicas > 0 && share.scaled_for >= 0 && share.scaled_for != bounds_.desired;
+    });
+  }
+
+  void scale() {
+    std::vector<Share> shares = this->shares();
+    int fresh = -1;
+    for (std::size_t i = 0; i < world_.sets.size(); ++i) {
+      if (world_.sets[i] == fresh_) fresh = static_cast<int>(i) + 1;
+    }
+    const bool scaling = was_scaled(shares);
+    std::vector<std::int64_t> sizes;
+    if (scaling || deployment_.spec.paused) {
+      story_.mode = DeploymentStory::Mode::kScaling;
+      if (legacy_.empty()) {
+        sizes = scale_all(bounds_, {shares.begin() + 1, shares.end()}, fresh - (fresh > 0 ? 1 : 0), deployment_.status.replicas);
+        sizes.insert(sizes.begin(), 0);
+      } else {
+        sizes = scale_all(bounds_, shares, fresh, deployment_.status.replicas);
+      }
+    } else {
+      if (!fresh_) {
+        fresh = static_cast<int>(shares.size());
+        shares.emplace_back();
+      }
+      sizes = roll_out(bounds_, shares, fresh, old_pods_run_);
+    }
+    resize_legacy(sizes[0]);
+    for (std::size_t i = 0; i < world_.sets.size(); ++i) change(world_.sets[i], sizes[i + 1]);
+    if (!fresh_ && story_.mode == DeploymentStory::Mode::kRolling) create(sizes.back());
+  }
+
+  void resize_legacy(std::int64_t size) {
+    by_dispensability(legacy_);
+    const std::int64_t surplus = std::max<std::int64_t>(static_cast<std::int64_t>(legacy_.size()) - size, 0);
+    plan_.remove.insert(plan_.remove.end(), legacy_.begin(), legacy_.begin() + surplus);
+  }
+
+  std::int64_t next_revision() const {
+    std::int64_t last = 0;
+    for (const ReplicaSetPtr& set : world_.sets) {
+      if (set != fresh_) last = std::max(last, revision_of(*set));
+    }
+    return last + 1;
+  }
+
+  void create(std::int64_t replicas) {
+    plan_.revision = std::to_string(next_revision());
+    Annotations annotations = inherited(deployment_);
+    annotations.merge(scale_annotations(bounds_));
+    annotations[std::string(kRevision)] = plan_.revision;
+    plan_.create = make_set(deployment_, pod_template_, hash_, replicas, annotations);
+    story_.set = DeploymentStory::Set::kCreated;
+    story_.set_name = deployment_.metadata.name + "-" + hash_;
+    counts_.wanted += replicas;
+    if (replicas > 0) plan_.told.push_back(scaled(story_.set_name, 0, replicas));
+  }
+
+  void change(const ReplicaSetPtr& set, std::int64_t replicas) {
+    const std::int64_t before = set->spec.replicas.value_or(1);
+    Annotations wanted;
+    std::int64_t min_ready = set->spec.min_ready_seconds;
+    const bool other_scale = number_of(set->metadata.annotations, kDesired, -1) != bounds_.desired;
+    if (replicas != before || (replicas > 0 && other_scale)) wanted = scale_annotations(bounds_);
+    if (set == fresh_) {
+      wanted.merge(inherited(deployment_));
+      min_ready = deployment_.spec.min_ready_seconds;
+      const std::int64_t revision = revision_of(*set), next = next_revision();
+      plan_.revision = std::to_string(std::max(revision, next));
+      if (revision < next) {
+        wanted[std::string(kRevision)] = plan_.revision;
+        const std::string history = text_of(set->metadata.annotations, kHistory);
+        if (revision > 0) wanted[kHistory] = history.empty() ? std::to_string(revision) : history + "," + std::to_string(revision);
+      }
+    }
+    std::erase_if(wanted, [&](const auto& one) {
+      const auto found = set->metadata.annotations.find(one.first);
+      return found != set->metadata.annotations.end() && found->second == one.second;
+    });
+    if (replicas == before && wanted.empty() && min_ready == set->spec.min_ready_seconds) return;
+    counts_.wanted += replicas - before;
+    if (replicas != before) plan_.told.push_back(scaled(set->metadata.name, before, replicas));
+    plan_.change.push_back({.set = set, .replicas = replicas, .min_ready_seconds = min_ready, .annotations = std::move(wanted)});
+  }
+
+  void clean_up() {
+    std::vector<ReplicaSetPtr> idle;
+    for (const ReplicaSetPtr& set : world_.sets) {
+      if (set == fresh_ || set->metadata.deleting()) continue;
+      if (set->spec.replicas.value_or(1) != 0 || set->status.replicas != 0) continue;
+      if (set->status.observed_generation < set->metadata.generation) continue;
+      idle.push_back(set);
+    }
+    std::stable_sort(idle.begin(), idle.end(), [](const auto& a, const auto& b) { return revision_of(*a) < revision_of(*b); });
+    const auto limit = static_cast<std::size_t>(std::max<std::int64_t>(deployment_.spec.revision_history_limit.value_or(10), 0));
+    idle.resize(idle.size() > limit ? idle.size() - limit : 0);
+    plan_.drop = std::move(idle);
+  }
+
+  const api::Deployment& deployment_;
+  const DeploymentWorld& world_;
+  const WallTime now_;
+  const Bounds bounds_;
+  const Json pod_template_;
+  const std::string hash_;
+  ReplicaSetPtr fresh_;
+  PodList legacy_;
+  std::int64_t legacy_available_ = 0;
+  bool old_pods_run_ = false;
+  DeploymentCounts counts_;
+  DeploymentStory story_;
+  DeploymentPlan plan_;
+};
+
+std::vector<ObjectKey> takers(const api::ReplicaSet& set, const runtime::Caches& caches) {
+  std::vector<ObjectKey> keys;
+  if (set.metadata.controller()) return keys;
+  for (const auto& deployment : caches.of<api::Deployment>().list(set.metadata.ns)) {
+    const auto selector = meta::LabelSelector::from_json(deployment->spec.selector);
+    if (selector.ok() && !selector->empty() && selector->matches(set.metadata.labels)) keys.push_back(deployment->metadata.key());
+  }
+  return keys;
 }
 
-/// Those to go first come first: not bound, not ready, youngest.
-void by_dispensability(PodList& pods) {
-  std::sort(pods.begin(), pods.end(), [](const PodPtr& a, const PodPtr& b) {
-    const auto rank = [](const api::Pod& pod) { return std::tuple(!pod.spec.node_name.empty(), pod.ready()); };
-    if (rank(*a) != rank(*b)) return rank(*a) < rank(*b);
-    if (a->metadata.creation_timestamp != b->metadata.creation_timestamp) {
-      return a->metadata.creation_timestamp > b->metadata.creation_timestamp;
-    }
-    return a->metadata.name < b->metadata.name;
+/// Recreate waits for the end of every old pod, which no ReplicaSet's status tells.
+std::vector<ObjectKey> waiting_for(const api::Pod& pod, const runtime::Caches& caches) {
+  const meta::OwnerReference* controller = pod.metadata.controller();
+  if (!controller || controller->kind != "ReplicaSet") return {};
+  const auto set = caches.of<api::ReplicaSet>().get({pod.metadata.ns, controller->name});
+  const meta::OwnerReference* owner = set ? set->metadata.controller() : nullptr;
+  if (!owner || owner->kind != "Deployment") return {};
+  const ObjectKey key{pod.metadata.ns, owner->name};
+  const auto deployment = caches.of<api::Deployment>().get(key);
+  if (!deployment || deployment->spec.strategy["type"].as_string() != "Recreate") return {};
+  return {key};
+}
+
+Status apply_change(const Context& ctx, runtime::Writer& writer, const DeploymentPlan::Change& change) {
+  const std::int64_t planned_from = change.set->spec.replicas.value_or(1);
+  return writer.edit(ctx, runtime::ObjectRef::of(*change.set), runtime::Part::kWhole, [&](Json& live) {
+    // Somebody else has scaled it meanwhile: that is on its way here and changes the plan.
+    if (std::as_const(live).at("spec/replicas").as_integer(1) != planned_from) return;
+    live["spec"].set("replicas", change.replicas);
+    if (change.min_ready_seconds != change.set->spec.min_ready_seconds)
+      live["spec"].set("minReadySeconds", change.min_ready_seconds);
+    for (const auto& [name, value] : change.annotations) live.make("metadata/annotations").set(name, value);
   });
-}
-
-void take(PodList& from, std::int64_t count, PodList& to) {
-  for (; count > 0 && !from.empty(); --count) {
-    to.push_back(from.front());
-    from.erase(from.begin());
-  }
-}
-
-Json make_pod(const api::Deployment& deployment, const Json& pod_template, const std::string& hash) {
-  Json metadata =
-      Json::object({{"generateName", deployment.metadata.name + "-" + hash + "-"}, {"namespace", deployment.metadata.ns}});
-  for (const char* name : {"labels", "annotations"}) {
-    if (const Json* member = pod_template["metadata"].find(name)) metadata.set(name, *member);
-  }
-  metadata["labels"].set(kTemplateHashLabel, hash);
-  return Json::object({{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", std::move(metadata)}, {"spec", pod_template["spec"]}});
-}
-
-struct Counts {
-  std::int64_t desired, replicas, updated, ready, available;
-};
-
-struct Wording {
-  std::string status, reason, message;
-};
-
-Json condition(const api::Deployment& deployment, std::string_view type, const Wording& wording, bool touched,
-               const std::string& now) {
-  const api::CoreCondition* before = api::find_condition(deployment.status.conditions, type);
-  const bool same_status = before && before->status == wording.status;
-  const bool same = same_status && before->reason == wording.reason && before->message == wording.message && !touched;
-  const std::string updated = before ? before->unknown["lastUpdateTime"].as_string() : "";
-  return Json::object(
-      {{"type", type},
-       {"status", wording.status},
-       {"lastUpdateTime", same && !updated.empty() ? updated : now},
-       {"lastTransitionTime", same_status && !before->last_transition_time.empty() ? before->last_transition_time : now},
-       {"reason", wording.reason},
-       {"message", wording.message}});
-}
-
-/// How the roll-out goes, and whether it moved since the last status.
-std::pair<Wording, bool> progress(const api::Deployment& deployment, const Counts& counts, WallTime now,
-                                  std::optional<Duration>& again) {
-  const std::string name = "Deployment \"" + deployment.metadata.name + "\"";
-  const api::DeploymentStatus& before = deployment.status;
-  const api::CoreCondition* was = api::find_condition(before.conditions, "Progressing");
-  const Wording complete{"True", "NewReplicaSetAvailable", name + " has successfully progressed."};
-  if (counts.updated == counts.desired && counts.replicas == counts.desired && counts.available == counts.desired)
-    return {complete, false};
-  // A pod lost after the roll-out was complete is no roll-out, nor is scaling.
-  const bool settled = was && was->reason == complete.reason && counts.updated == counts.replicas;
-  if (settled && before.updated_replicas == before.replicas) return {complete, false};
-  const bool moved = !was || before.observed_generation != deployment.metadata.generation || was->reason == complete.reason ||
-                     counts.updated > before.updated_replicas ||
-                     counts.replicas - counts.updated < before.replicas - before.updated_replicas ||
-                     counts.ready > before.ready_replicas || counts.available > before.available_replicas;
-  const Wording going{"True", "ReplicaSetUpdated", name + " is progressing."};
-  if (moved) {
-    remind(again, seconds(deployment.spec.progress_deadline_seconds.value_or(600)));
-    return {going, true};
-  }
-  const auto since = time_of(was->unknown["lastUpdateTime"].as_string());
-  const auto deadline = since.value_or(now) + seconds(deployment.spec.progress_deadline_seconds.value_or(600));
-  if (was->reason == "ProgressDeadlineExceeded" || now >= deadline) {
-    return {{"False", "ProgressDeadlineExceeded", name + " has timed out progressing."}, false};
-  }
-  remind(again, std::chrono::duration_cast<Duration>(deadline - now));
-  return {going, false};
-}
-
-Json status_of(const api::Deployment& deployment, const Counts& counts, std::int64_t min_available, WallTime now,
-               std::optional<Duration>& again) {
-  const std::string text = meta::format_time(now);
-  Json status = Json::object({{"observedGeneration", deployment.metadata.generation}});
-  const auto set = [&](const char* name, std::int64_t number) {
-    if (number > 0) status.set(name, number);
-  };
-  set("replicas", counts.replicas);
-  set("updatedReplicas", counts.updated);
-  set("readyReplicas", counts.ready);
-  set("availableReplicas", counts.available);
-  set("unavailableReplicas", std::max(counts.replicas, counts.desired) - counts.available);
-  const bool enough = counts.available >= min_available;
-  const Wording availability{enough ? "True" : "False", enough ? "MinimumReplicasAvailable" : "MinimumReplicasUnavailable",
-                             enough ? "Deployment has minimum availability." : "Deployment does not have minimum availability."};
-  const auto [going, touched] = progress(deployment, counts, now, again);
-  status.set("conditions", Json::array({condition(deployment, "Available", availability, false, text),
-                                        condition(deployment, "Progressing", going, touched, text)}));
-  return status;
-}
-
-/// What to create and remove so that the roll-out moves within its bounds.
-std::int64_t roll(Census& census, const Strategy& strategy, std::int64_t desired, bool paused, PodList& remove) {
-  auto size = [](const PodList& pods) { return static_cast<std::int64_t>(pods.size()); };
-  by_dispensability(census.fresh);
-  by_dispensability(census.old);
-  take(census.fresh, size(census.fresh) - desired, remove);
-  if (strategy.recreate && !paused) {
-    // Never two versions at once, not even one that is on its way out.
-    const bool clear = census.old.empty() && (census.terminating == 0 || !census.fresh.empty());
-    take(census.old, size(census.old), remove);
-    return clear ? desired - size(census.fresh) : 0;
-  }
-  const std::int64_t total = size(census.fresh) + size(census.old);
-  if (paused && !census.old.empty()) {
-    take(census.old, total - desired, remove);
-    return 0;
-  }
-  const std::int64_t total_max = census.old.empty() ? desired : desired + strategy.surge;
-  const std::int64_t create = std::max<std::int64_t>(0, std::min(desired - size(census.fresh), total_max - total));
-  if (census.old.empty()) return create;
-
-  // Old pods that serve nobody go first, but not while new ones are still coming up in their place.
-  const std::int64_t min_available = desired - strategy.unavailable;
-  const std::int64_t fresh_unavailable = size(census.fresh) - census.fresh_available;
-  std::int64_t old_ready = census.available - census.fresh_available;
-  const std::int64_t old_unready = size(census.old) - old_ready;
-  take(census.old, std::clamp<std::int64_t>(total - min_available - fresh_unavailable, 0, old_unready), remove);
-  take(census.old, std::clamp<std::int64_t>(census.available - min_available, 0, old_ready), remove);
-  return create;
 }
 
 }  // namespace
 
-std::string template_hash(const Json& pod_template) {
-  // The alphabet of generated names: no vowels, so no words.
-  static constexpr std::string_view kAlphabet = "bcdfghjklmnpqrstvwxz2456789";
-  const codec::Sha256 digest = codec::Sha256::of(codec::write_json(sorted(pod_template)));
-  std::string out;
-  for (std::size_t i = 0; i < 10; ++i) out += kAlphabet[digest.bytes[i] % kAlphabet.size()];
-  return out;
-}
-
-DeploymentPlan plan_deployment(const api::Deployment& deployment, const PodList& pods, WallTime now, seconds failed_pod_delay) {
-  DeploymentPlan plan;
-  const std::int64_t desired = std::max<std::int64_t>(deployment.spec.replicas.value_or(1), 0);
-  const Strategy strategy = strategy_of(deployment, desired);
-  const Json tree = deployment.to_json();
-  const Json& pod_template = tree["spec"]["template"];
-  const std::string hash = template_hash(pod_template);
-  Census census = count(pods, hash,
-                        {.now = now,
-                         .min_ready = seconds(deployment.spec.min_ready_seconds),
-                         .failed_pod_delay = failed_pod_delay,
-                         .again = &plan.again});
-  const Counts counts{.desired = desired,
-                      .replicas = static_cast<std::int64_t>(census.fresh.size() + census.old.size()),
-                      .updated = static_cast<std::int64_t>(census.fresh.size()),
-                      .ready = census.ready,
-                      .available = census.available};
-  plan.status = status_of(deployment, counts, desired - strategy.unavailable, now, plan.again);
-
-  const auto selector = meta::LabelSelector::from_json(deployment.spec.selector);
-  if (!selector.ok() || selector->empty() || !selector->matches_labels(pod_template.at("metadata/labels"))) {
-    plan.problem = "spec.selector does not match the labels of spec.template: change one of them";
-    return plan;
-  }
-  plan.remove = census.failed;
-  const std::int64_t create = roll(census, strategy, desired, deployment.spec.paused, plan.remove);
-  // A burst is bounded; what is missing comes with the next round, which these creations bring about.
-  for (std::int64_t i = 0; i < std::min<std::int64_t>(create, 100); ++i)
-    plan.create.push_back(make_pod(deployment, pod_template, hash));
-  return plan;
+DeploymentPlan plan_deployment(const api::Deployment& deployment, const DeploymentWorld& world, WallTime now) {
+  return Planner(deployment, world, now).run();
 }
 
 DeploymentReconciler::DeploymentReconciler(const runtime::Caches& caches, const BuiltinOptions& options)
-    : caches_(caches), options_(options), clock_(options.clock ? *options.clock : system_clock()) {}
+    : caches_(caches), clock_(options.clock ? *options.clock : system_clock()) {}
 
-void DeploymentReconciler::watches(runtime::Watches<api::Deployment>& w) const { w.owns<api::Pod>(); }
+void DeploymentReconciler::watches(runtime::Watches<api::Deployment>& w) const {
+  w.owns<api::ReplicaSet>().owns<api::Pod>();
+  w.maps<api::ReplicaSet>(takers).maps<api::Pod>(waiting_for);
+}
+
+DeploymentWorld DeploymentReconciler::look(const api::Deployment& deployment) const {
+  DeploymentWorld world;
+  world.sets = caches_.of<api::ReplicaSet>().owned_by(deployment.metadata.uid);
+  std::erase_if(world.sets, [](const ReplicaSetPtr& set) { return set->metadata.deleting(); });
+  std::sort(world.sets.begin(), world.sets.end(), [](const ReplicaSetPtr& a, const ReplicaSetPtr& b) {
+    return std::tie(a->metadata.creation_timestamp, a->metadata.name) < std::tie(b->metadata.creation_timestamp, b->metadata.name);
+  });
+  world.own = caches_.of<api::Pod>().owned_by(deployment.metadata.uid);
+  if (deployment.spec.strategy["type"].as_string() == "Recreate") {
+    for (const ReplicaSetPtr& set : world.sets) {
+      for (PodPtr& pod : caches_.of<api::Pod>().owned_by(set->metadata.uid)) world.of_sets.push_back(std::move(pod));
+    }
+  }
+  return world;
+}
 
 Result<runtime::Action> DeploymentReconciler::reconcile(const Context& ctx, const api::Deployment& deployment,
                                                         runtime::Writer& writer) const {
   if (deployment.metadata.deleting()) return runtime::Action::await_change();
-  const DeploymentPlan plan = plan_deployment(deployment, caches_.of<api::Pod>().owned_by(deployment.metadata.uid), clock_.wall(),
-                                              options_.failed_pod_delay);
   const runtime::ObjectRef owner = runtime::ObjectRef::of(deployment);
-  Status first;
-  for (const auto& pod : plan.remove) {
-    Status removed = writer.remove(ctx, runtime::ObjectRef::of(*pod));
-    if (removed.ok())
-      writer.event(deployment, runtime::EventType::kNormal, "SuccessfulDelete", "Deleted pod: " + pod->metadata.name);
-    if (!removed.ok() && first.ok()) first = std::move(removed);
-  }
-  for (const Json& pod : plan.create) {
-    auto created = writer.create(ctx, pod, &owner);
-    if (!created.ok()) {
-      if (first.ok()) first = created.error();
-      break;
+  const auto selector = meta::LabelSelector::from_json(deployment.spec.selector);
+  if (selector.ok() && !selector->empty()) {
+    for (const ReplicaSetPtr& set : caches_.of<api::ReplicaSet>().select(*selector, deployment.metadata.ns)) {
+      if (set->metadata.controller() || set->metadata.deleting()) continue;
+      TRY_VOID(hand_over(ctx, writer, runtime::ObjectRef::of(*set), "", &owner));
     }
-    writer.event(deployment, runtime::EventType::kNormal, "SuccessfulCreate",
-                 "Created pod: " + std::as_const(*created)["metadata"]["name"].as_string());
   }
-  TRY_VOID(writer.status(ctx, deployment, plan.status));
+  const DeploymentPlan plan = plan_deployment(deployment, look(deployment), clock_.wall());
+  Status first;
+  const auto note = [&first](Status status) {
+    if (!status.ok() && first.ok()) first = std::move(status);
+  };
+  for (const auto& change : plan.change) note(apply_change(ctx, writer, change));
+  if (plan.create) {
+    auto created = writer.create(ctx, *plan.create, &owner);
+    if (!created.ok()) note(std::move(created).error());
+  }
+  for (const PodPtr& pod : plan.remove) note(writer.remove(ctx, runtime::ObjectRef::of(*pod)));
+  for (const ReplicaSetPtr& set : plan.drop) note(writer.remove(ctx, runtime::ObjectRef::of(*set)));
+  if (first.ok()) {
+    for (const std::string& told : plan.told) writer.event(deployment, runtime::EventType::kNormal, "ScalingReplicaSet", told);
+  }
+  // The revision goes with the status, as Kubernetes has it: by itself it would make another generation.
+  TRY_VOID(writer.edit(ctx, owner, runtime::Part::kStatus, [&](Json& live) {
+    live.set("status", plan.status);
+    if (!plan.revision.empty()) live.make("metadata/annotations").set(kRevision, plan.revision);
+  }));
   TRY_VOID(std::move(first));
   if (!plan.problem.empty()) return Error(Code::kInvalid, plan.problem).as_terminal();
   return plan.again ? runtime::Action::after(*plan.again) : runtime::Action::await_change();

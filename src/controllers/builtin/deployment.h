@@ -1,6 +1,11 @@
-// Deployments without ReplicaSets: pods are made from the template directly and told apart by its hash in their labels.
+// Deployments: one ReplicaSet for each template they had, scaled against each other so that a roll-out stays within its bounds.
+//
+// The rules are those of Kubernetes (kubernetes.io/docs/concepts/workloads/controllers/deployment), its annotations and reasons
+// included: kubectl's rollout, scale and describe read them. docs/design/009-workloads.md tells where they come from.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,30 +13,43 @@
 #include <vector>
 
 #include "api/core/deployment.h"
-#include "api/core/pod.h"
+#include "api/core/replica_set.h"
 #include "controllers/builtin/builtin.h"
+#include "controllers/builtin/workload.h"
 #include "runtime/controller.h"
 
 namespace varda::controllers {
 
-inline constexpr std::string_view kTemplateHashLabel = "pod-template-hash";
+inline constexpr std::string_view kRevision = "deployment.kubernetes.io/revision";
 
-using PodList = std::vector<std::shared_ptr<const api::Pod>>;
+using ReplicaSetPtr = std::shared_ptr<const api::ReplicaSet>;
 
-struct DeploymentPlan {
-  std::vector<codec::Json> create;  // with generateName
-  PodList remove;
-  codec::Json status;
-  std::string problem;            // the spec cannot be followed: nothing is created or removed
-  std::optional<Duration> again;  // something depends on time alone: availability, the progress deadline, a failed pod's age
+struct DeploymentWorld {
+  std::vector<ReplicaSetPtr> sets;  // that the Deployment controls
+  PodList own;                      // that it controls directly, as it did before there were ReplicaSets
+  PodList of_sets;                  // that `sets` control, also those on their way out
 };
 
-/// Ten characters for a pod template: the same for the same template, whatever the order of its members.
-std::string template_hash(const codec::Json& pod_template);
+struct DeploymentPlan {
+  std::optional<Json> create;  // the ReplicaSet of the present template
+  struct Change {
+    ReplicaSetPtr set;
+    std::int64_t replicas = 0;
+    std::int64_t min_ready_seconds = 0;
+    std::map<std::string, std::string> annotations;  // to be set
+  };
+  std::vector<Change> change;
+  std::vector<ReplicaSetPtr> drop;  // beyond revisionHistoryLimit
+  PodList remove;                   // of `own`
+  std::vector<std::string> told;    // Events: ScalingReplicaSet
+  std::string revision;             // for the annotation of the Deployment; "" as it is
+  Json status;
+  std::string problem;            // the spec cannot be followed: nothing is created or removed
+  std::optional<Duration> again;  // the progress deadline
+};
 
-/// Pure. `pods`: what the Deployment controls, also those on their way out.
-DeploymentPlan plan_deployment(const api::Deployment& deployment, const PodList& pods, WallTime now,
-                               std::chrono::seconds failed_pod_delay);
+/// Pure.
+DeploymentPlan plan_deployment(const api::Deployment& deployment, const DeploymentWorld& world, WallTime now);
 
 class DeploymentReconciler {
  public:
@@ -40,8 +58,9 @@ class DeploymentReconciler {
   Result<runtime::Action> reconcile(const Context& ctx, const api::Deployment& deployment, runtime::Writer& writer) const;
 
  private:
+  DeploymentWorld look(const api::Deployment& deployment) const;
+
   const runtime::Caches& caches_;
-  const BuiltinOptions options_;
   const Clock& clock_;
 };
 

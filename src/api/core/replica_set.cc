@@ -1,0 +1,40 @@
+#include "api/core/replica_set.h"
+
+#include "api/describe.h"
+
+namespace varda::api {
+
+void ReplicaSetSpec::describe(Type<ReplicaSetSpec>& t) {
+  t.field("replicas", &ReplicaSetSpec::replicas, "Number of pods.");
+  t.field("minReadySeconds", &ReplicaSetSpec::min_ready_seconds, "How long a pod must be ready to count.");
+  t.field("selector", &ReplicaSetSpec::selector, "Labels of the pods.").always();
+  t.field("template", &ReplicaSetSpec::pod_template, "The pods.").always();
+  t.keep_unknown(&ReplicaSetSpec::unknown);
+}
+
+void ReplicaSetStatus::describe(Type<ReplicaSetStatus>& t) {
+  t.field("replicas", &ReplicaSetStatus::replicas, "Pods.").always();
+  t.field("fullyLabeledReplicas", &ReplicaSetStatus::fully_labeled_replicas, "Pods with all labels of the template.");
+  t.field("readyReplicas", &ReplicaSetStatus::ready_replicas, "Ready pods.");
+  t.field("availableReplicas", &ReplicaSetStatus::available_replicas, "Available pods.");
+  t.field("observedGeneration", &ReplicaSetStatus::observed_generation, "Generation this speaks of.");
+  t.field("conditions", &ReplicaSetStatus::conditions, "Conditions.");
+  t.keep_unknown(&ReplicaSetStatus::unknown);
+}
+
+void ReplicaSet::describe(Type<ReplicaSet>& t) {
+  t.field("metadata", &ReplicaSet::metadata, "Metadata.");
+  t.field("spec", &ReplicaSet::spec, "Spec.");
+  t.field("status", &ReplicaSet::status, "Status.");
+  t.keep_unknown(&ReplicaSet::unknown);
+}
+
+const meta::Resource& ReplicaSet::resource() {
+  static const meta::Resource resource{"apps", "v1", "ReplicaSet", "replicasets", true};
+  return resource;
+}
+
+Result<ReplicaSet> ReplicaSet::from_json(const Json& object) { return read_object<ReplicaSet>(object); }
+Json ReplicaSet::to_json() const { return write_object(*this); }
+
+}  // namespace varda::api
