@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "apiserver/audit.h"
 #include "apiserver/identity.h"
 #include "apiserver/kinds/crd.h"
 #include "base/clock.h"
@@ -67,6 +68,7 @@ class Server {
     const Clock* clock = nullptr;  // null: the machine's
     Rng* rng = nullptr;            // null: the machine's
     metrics::Registry* metrics = nullptr;
+    AuditLog* audit = nullptr;  // null: none; outlives the server
     /// Garbage collection, namespaces, default service accounts. False: they run in step_controllers() only.
     bool controllers = true;
   };

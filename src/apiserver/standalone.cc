@@ -30,6 +30,11 @@ Status run_standalone(const Context& ctx, StandaloneOptions options) {
   store_options.value_bytes_max = std::max(store_options.value_bytes_max, options.limits.object_bytes_max);
   store_options.metrics = &metrics;
   TRY(const auto store, store::open_sqlite(options.data_dir / "store.db", store_options));
+  std::unique_ptr<AuditLog> audit;
+  if (options.audit) {
+    options.audit->metrics = &metrics;
+    TRY(audit, AuditLog::open(fs, *options.audit));
+  }
   const auto tokens = token_authenticator(credentials.tokens);
   const auto rules = node_authorizer();
   Server::Options server_options;
@@ -38,6 +43,7 @@ Status run_standalone(const Context& ctx, StandaloneOptions options) {
   server_options.authorizer = rules.get();
   server_options.limits = options.limits;
   server_options.metrics = &metrics;
+  server_options.audit = audit.get();
   TRY(const auto server, Server::create(std::move(server_options)));
 
   net::Server::Options net_options = options.http;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "apiserver/server.h"
@@ -19,6 +20,7 @@ struct StandaloneOptions {
   Limits limits;
   store::Options store;
   net::Server::Options http;  // its listen and tls are those of this server
+  std::optional<AuditLog::Options> audit;
   /// Called once the API answers: with the address it is bound to and the kubeconfig of the administrator.
   std::function<void(const std::string& url, const os::Path& kubeconfig)> ready;
 };

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "apiserver/internal/admission.h"
+#include "apiserver/internal/audit_event.h"
 #include "apiserver/internal/metadata.h"
 #include "apiserver/internal/watch_stream.h"
 #include "codec/digest.h"
@@ -139,7 +140,13 @@ net::Response Dialect::serve(const net::Request& request, const std::optional<Id
             .how = {},
             .warnings = {}};
   const SteadyTime since = system_clock().now();
+  const WallTime received = core_.clock.wall();
   net::Response response = respond(call, identity);
+  if (AuditLog* audit = core_.options.audit; audit != nullptr) {
+    const std::string id = core_.rng.uuid();
+    if (const auto event = audit_event(call, response, audit->level(), id, {received, core_.clock.wall()})) audit->add(*event);
+    response.headers.add("Audit-Id", id);
+  }
   if (core_.options.metrics != nullptr) measure(call, response.status, since);
   return response;
 }

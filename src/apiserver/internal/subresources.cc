@@ -2,6 +2,7 @@
 
 #include "apiserver/internal/admission.h"
 #include "apiserver/internal/dialect.h"
+#include "apiserver/internal/ending_stream.h"
 #include "apiserver/internal/metadata.h"
 #include "meta/patch.h"
 #include "meta/selector.h"
@@ -304,7 +305,7 @@ Dialect::Reply Dialect::log(Call& call) {
   net::Response response;
   response.headers.add("Content-Type", "text/plain");
   response.headers.add("Cache-Control", "no-cache, private");
-  response.stream = std::move(stream).value();
+  response.stream = std::make_unique<EndingStream>(core_, std::move(stream).value());
   return response;
 }
 

@@ -1,0 +1,109 @@
+#include "apiserver/internal/audit_event.h"
+
+#include "codec/yaml.h"
+#include "meta/object.h"
+
+namespace varda::apiserver {
+
+namespace {
+
+constexpr std::size_t kBodyBytesMax = 256 << 10;
+
+// Bodies of these carry what nobody may read in a log: secrets, and the tokens of reviews and requests.
+bool confidential(const Attributes& what) {
+  return what.resource == "secrets" || what.resource == "tokenreviews" || what.subresource == "token";
+}
+
+std::string host_of(std::string_view address) {
+  if (address.empty() || address == "loopback") return "127.0.0.1";
+  const std::size_t colon = address.rfind(':');
+  std::string_view host = colon == std::string_view::npos ? address : address.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return std::string(host);
+}
+
+Json reference(const Attributes& what) {
+  Json out = Json::object();
+  const auto add = [&out](const char* name, const std::string& value) {
+    if (!value.empty()) out.set(name, value);
+  };
+  add("resource", what.resource);
+  add("namespace", what.ns);
+  add("name", what.name);
+  add("apiGroup", what.group);
+  add("apiVersion", what.version);
+  add("subresource", what.subresource);
+  return out;
+}
+
+Json outcome(const net::Response& response, bool secret) {
+  Json out = Json::object({{"metadata", Json::object()}});
+  if (response.status >= 400 && !response.stream) {
+    if (const auto parsed = codec::parse_json(response.body); parsed.ok() && (*parsed)["kind"].as_string() == "Status") {
+      out.set("status", "Failure");
+      // The message of a refused object may quote what stands in it.
+      if (!secret) out.set("message", (*parsed)["message"]);
+      out.set("reason", (*parsed)["reason"]);
+    }
+  }
+  out.set("code", response.status);
+  return out;
+}
+
+// The body as it was sent; nothing where it is none of our texts.
+std::optional<Json> body_of(const net::Request& request) {
+  if (request.body.empty() || request.body.size() > kBodyBytesMax) return std::nullopt;
+  const std::string_view type = request.headers.find("Content-Type").value_or("application/json");
+  auto parsed = type.find("yaml") != std::string_view::npos   ? codec::parse_yaml(request.body)
+                : type.find("json") != std::string_view::npos ? codec::parse_json(request.body)
+                                                              : Result<Json>(Error(Code::kUnsupported, "not a text"));
+  if (!parsed.ok()) return std::nullopt;
+  return std::move(parsed).value();
+}
+
+}  // namespace
+
+std::optional<Json> audit_event(const Call& call, const net::Response& response, AuditLevel level, std::string id,
+                                const AuditTimes& times) {
+  const Attributes& what = call.attributes;
+  const std::string& path = call.info.path;
+  if (level == AuditLevel::kNone || path == "/healthz" || path == "/readyz" || path == "/livez" || path == "/version")
+    return std::nullopt;
+  const bool secret = confidential(what);
+  Json groups = Json::array();
+  for (const std::string& group : call.who.groups) groups.push_back(group);
+  Json user = Json::object();
+  if (!call.who.name.empty()) user = Json::object({{"username", call.who.name}, {"groups", std::move(groups)}});
+  std::string verb = what.verb;
+  if (verb.empty()) {  // refused before anybody asked what it wants
+    verb = call.http.method;
+    for (char& c : verb) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  }
+
+  const bool with_body = level == AuditLevel::kRequest && !secret && call.http.method != "GET" && call.http.method != "HEAD";
+  Json event = Json::object({{"kind", "Event"},
+                             {"apiVersion", "audit.k8s.io/v1"},
+                             {"level", with_body ? "Request" : "Metadata"},
+                             {"auditID", std::move(id)},
+                             {"stage", response.stream ? "ResponseStarted" : "ResponseComplete"},
+                             {"requestURI", call.http.target},
+                             {"verb", verb},
+                             {"user", std::move(user)},
+                             {"sourceIPs", Json::array({host_of(call.http.peer.address)})}});
+  if (const auto agent = call.http.headers.find("User-Agent")) event.set("userAgent", std::string(*agent));
+  if (what.is_resource) event.set("objectRef", reference(what));
+  event.set("responseStatus", outcome(response, secret));
+  if (with_body) {
+    if (auto body = body_of(call.http)) {
+      event.set("requestObject", std::move(*body));
+    } else if (!call.http.body.empty()) {
+      event.set("annotations", Json::object({{"edgeai.io/request-object", "left out: " + std::to_string(call.http.body.size()) +
+                                                                              " bytes, too many or not a text"}}));
+    }
+  }
+  event.set("requestReceivedTimestamp", meta::format_micro_time(times.received));
+  event.set("stageTimestamp", meta::format_micro_time(times.answered));
+  return event;
+}
+
+}  // namespace varda::apiserver
