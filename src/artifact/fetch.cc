@@ -84,7 +84,8 @@ Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient
       return installed();
     }
     const Failure& failure = tree.failure();
-    if (failure.reason == Reason::kCancelled || retry_of(failure.reason) != Retry::kBackoff || attempt >= options.attempts_max) {
+    if (failure.reason == Reason::kCancelled || retry_of(failure.reason) != Retry::kBackoff || failure.error.terminal() ||
+        attempt >= options.attempts_max) {
       if (retry_of(failure.reason) != Retry::kBackoff) (void)fs.remove_all(work);  // of no use to the next attempt
       return failure;
     }

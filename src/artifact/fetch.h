@@ -15,7 +15,9 @@ struct FetchOptions {
   os::Path to;                       // "/models/digits/3"; its parent is made
   std::vector<os::Path> file_roots;  // file URLs are read below these only
   Limits limits;
-  int attempts_max = 5;  // of failures that time may heal; back-off from 1 s to 30 s between them
+  // Of failures that time may heal; back-off from 1 s to 30 s between them. A peer that refuses (a 4xx other than 408, 425 and 429)
+  // is believed at once.
+  int attempts_max = 5;
 };
 
 /// The directory appears complete or not at all and holds `.varda-sha256`, by which a later call knows that it is complete: then

@@ -194,6 +194,27 @@ TEST_F(FetchTest, FailuresHaveTheirReasons) {
   EXPECT_FALSE(*fs.stat("/models/digits/3"));
 }
 
+TEST_F(FetchTest, RefusalOfThePeerIsToldAtOnceAndTroubleIsTriedAgain) {
+  for (const int status : {400, 401, 403, 404, 410, 451, 408, 425, 429, 500, 503}) {
+    const bool heals = status >= 500 || status == 408 || status == 425 || status == 429;
+    testing::Origin peer;
+    std::stop_source stop;
+    int asked = 0;
+    peer.put(kUrl, testing::Origin::File{.bytes = "no", .status = status});
+    peer.on_request([&] {
+      // The second request proves what there is to prove; nobody waits out the back-off after it.
+      if (++asked == 2) stop.request_stop();
+    });
+    options.attempts_max = 5;
+    const auto failed = fetch(Context(stop.get_token()), fs, peer, options);
+    ASSERT_FALSE(failed.ok()) << status;
+    EXPECT_EQ(asked, heals ? 2 : 1) << status;
+    if (!heals) {
+      EXPECT_NE(failed.failure().error.message().find("HTTP " + std::to_string(status)), std::string::npos);
+    }
+  }
+}
+
 TEST_F(FetchTest, KillAtAnyCallLeavesTheVersionWholeOrAbsentAndTheNextCallHeals) {
   for (std::uint64_t nth = 1;; ++nth) {
     os::testing::MemoryFileSystem disk;

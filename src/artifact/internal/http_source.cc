@@ -128,7 +128,10 @@ std::optional<Failure> HttpSource::connect() {
     return failed(Error(Code::kConflict, (broke_ ? broke_->message() + "; it" : std::string("the download")) +
                                              " cannot be continued at byte " + std::to_string(offset) + " and starts over"));
   } else if (response.status != 200) {
-    return failed(Error(Code::kUnavailable, "HTTP " + std::to_string(response.status)));
+    const int status = response.status;
+    // The peer understood and refuses; only these three say themselves that later may be better (RFC 9110, 6585, 8470).
+    const bool refused = status >= 400 && status < 500 && status != 408 && status != 425 && status != 429;
+    return failed(Error(Code::kUnavailable, "HTTP " + std::to_string(status)).as_terminal(refused));
   } else if (auto failure = begin_whole(response)) {
     return failure;
   }
