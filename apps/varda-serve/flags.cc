@@ -48,6 +48,13 @@ Parsed parse_flags(int argc, char** argv) {
       ->check(CLI::Range(0.0, 3600.0));
   parser.add_option("--engine-path", flags.engine_path,
                     "directories with engine plug-ins, before the program's own (../lib/varda)");
+  parser.add_option("--try-loads", flags.try_loads,
+                    "load a version that did not serve here before in a process of its own first, so that one that crashes the "
+                    "engine does not end the server");
+  parser.add_option("--load-timeout", flags.load_timeout_seconds, "seconds such a first load may take; 0: no limit")
+      ->check(CLI::Range(0.0, 86400.0));
+  // What the server starts itself with, hidden from --help: nobody else needs it.
+  parser.add_option("--probe-load", flags.probe_load)->group("");
 
   const std::string models = "Defaults for models whose model.yaml does not say";
   parser.add_option("--instances", flags.defaults.instances, "runs of a model at a time")

@@ -22,6 +22,9 @@ struct Flags {
   double drain_delay_seconds = 2;
   double drain_timeout_seconds = 30;
   std::vector<std::string> engine_path;
+  bool try_loads = true;
+  double load_timeout_seconds = 600;
+  std::string probe_load;  // "MODEL/VERSION": only try that, and say how it went
   std::string log_format = "text";
   std::string log_level = "info";
   serving::ModelConfig defaults;

@@ -2,9 +2,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <string>
+#include <unistd.h>
 #include <vector>
 
 #include "base/context.h"
@@ -16,6 +20,7 @@
 #include "os/file_system.h"
 #include "os/process.h"
 #include "serving/handler.h"
+#include "serving/load_probe.h"
 #include "serving/repository.h"
 
 namespace varda::serve {
@@ -29,12 +34,38 @@ std::vector<std::filesystem::path> engine_directories(const Flags& flags) {
   return out;
 }
 
-Status serve(const Context& ctx, const Flags& flags) {
+std::map<std::string, std::string> environment() {
+  std::map<std::string, std::string> out;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != std::string::npos) out.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return out;
+}
+
+// The child of a ChildProbe. It ends without destroying what engines leave behind: a crash in their exit handlers says nothing
+// about the model.
+int probe_load(const Flags& flags) {
+  infer::Engines engines(engine_directories(flags));
+  const std::size_t slash = flags.probe_load.rfind('/');
+  const std::string model = flags.probe_load.substr(0, slash);
+  const std::string version = slash == std::string::npos ? "" : flags.probe_load.substr(slash + 1);
+  const serving::ModelVersion::Source source{model, version, std::filesystem::path(flags.model_repository) / model / version};
+  std::_Exit(serving::ChildProbe::child(source, flags.defaults, os::real_file_system(), engines));
+}
+
+Status serve(const Context& ctx, const Flags& flags, std::vector<std::string> arguments) {
   metrics::Registry registry;
   infer::Engines engines(engine_directories(flags));
+  serving::ChildProbe probe({.program = os::self_path(),
+                             .arguments = std::move(arguments),
+                             .environment = environment(),
+                             .timeout = milliseconds(flags.load_timeout_seconds)});
   TRY(const std::unique_ptr<serving::Repository> repository,
-      serving::Repository::open({.directory = flags.model_repository, .defaults = flags.defaults}, os::real_file_system(), engines,
-                                registry));
+      serving::Repository::open(
+          {.directory = flags.model_repository, .defaults = flags.defaults, .probe = flags.try_loads ? &probe : nullptr},
+          os::real_file_system(), engines, registry));
   std::atomic<bool> draining{false};
   const serving::Service service{.repository = *repository, .registry = registry, .draining = draining};
 
@@ -80,7 +111,8 @@ int run(int argc, char** argv) {
   const Flags& flags = *parsed.flags;
   log::configure(flags.log_format == "json" ? log::Format::kJson : log::Format::kText,
                  log::parse_level(flags.log_level).value_or(log::Level::kInfo));
-  const Status status = serve(Context(os::stop_on_signals()), flags);
+  if (!flags.probe_load.empty()) return probe_load(flags);
+  const Status status = serve(Context(os::stop_on_signals()), flags, std::vector<std::string>(argv + 1, argv + argc));
   if (status.ok()) return 0;
   std::fprintf(stderr, "varda-serve: %s\n", status.error().message().c_str());
   return 1;

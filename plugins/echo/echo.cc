@@ -7,6 +7,8 @@
 //   add 0.5
 //   fail_load WORDS       load() fails with these words
 //   fail_run WORDS        run() fails with them
+//   crash_load SIGNAL     load() ends the process with that signal: 11, 6, 9
+//   exit_load CODE        load() ends it with that exit code
 //   hold_load FILE        load() waits while FILE exists
 //   hold_run FILE         run() waits while FILE exists
 //   concurrent N          concurrent_runs_max
@@ -14,7 +16,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <memory>
@@ -111,6 +115,16 @@ std::int32_t load(const varda_engine_load_options* options, varda_engine_model**
       return fail(error, VARDA_ENGINE_INVALID, rest_of(words));
     } else if (word == "fail_run") {
       model->fail_run = rest_of(words);
+    } else if (word == "crash_load") {
+      int signal = 0;
+      words >> signal;
+      std::fprintf(stderr, "echo: crashes as told\n");
+      (void)std::signal(signal, SIG_DFL);  // sanitizers would make an exit of it
+      (void)std::raise(signal);
+    } else if (word == "exit_load") {
+      int code = 0;
+      words >> code;
+      std::_Exit(code);
     } else if (word == "hold_load") {
       wait_while_exists(rest_of(words));
     } else if (word == "hold_run") {

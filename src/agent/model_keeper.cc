@@ -231,6 +231,12 @@ void ModelKeeper::act(const Plan& plan) {
       shown.versions.push_back(expose.version);
     if (moved) log::info("version exposed", {{"model", expose.key}, {"version", expose.version}});
   }
+  // What a server that starts again can serve while the target is tried, or does not work out.
+  for (const auto& [key, line] : poller_.last_good()) {
+    if (plan.keep.contains(key) && shown_.contains(key))
+      if (const Status noted = tree_.note_last_good(key, line); !noted.ok())
+        log::warn("cannot note what serves", {{"model", key}, {"error", noted.error()}});
+  }
   const auto complain = [](const std::string& key, const Status& status) {
     if (!status.ok()) log::warn("cannot clear a model directory", {{"model", key}, {"error", status.error()}});
   };

@@ -135,7 +135,8 @@ api::EdgeServingReport read_index(const codec::Json& index, const Poll& poll) {
     // Servers list what they never tried, or let go of, as unavailable too; only a failure has something to say.
     if (state == "UNAVAILABLE" && version == poll.target && !reason.empty() && reason != "unloaded") {
       out.failed_version = version;
-      out.reason = "LoadFailed";
+      const std::string& code = entry["code"].as_string();
+      out.reason = code.empty() ? "LoadFailed" : code.substr(0, 128);
       out.message = reason.substr(0, 1024);
     }
   }
@@ -147,6 +148,17 @@ api::EdgeServingReport read_index(const codec::Json& index, const Poll& poll) {
     out.state = EdgeServingReport::kLoading;
   }
   return out;
+}
+
+std::string read_last_good(const codec::Json& index, const Poll& poll) {
+  std::string line;
+  for (const codec::Json& entry : index.as_array()) {
+    const std::string& version = entry["version"].as_string();
+    const std::string& files = entry["files"].as_string();
+    if (entry["name"].as_string() != poll.model_name || entry["state"].as_string() != "READY" || files.empty()) continue;
+    if (line.empty() || version == poll.target) line = version + " " + files.substr(0, 64);
+  }
+  return line;
 }
 
 api::EdgeDisk round_disk(std::uint64_t capacity_bytes, std::uint64_t available_bytes, const api::EdgeDisk& before) {

@@ -79,6 +79,8 @@ std::optional<JobKey> job_of(const api::EdgeModel& model, const api::EdgeModelVe
 
 /// What a server's repository index says about a model. `index` is the answer of POST /v2/repository/index.
 api::EdgeServingReport read_index(const codec::Json& index, const Poll& poll);
+/// What serves, as `.last-good` of the model's directory has it; "" if nothing does, or the server is not one of ours.
+std::string read_last_good(const codec::Json& index, const Poll& poll);
 
 /// Disk figures rounded down to 1 GiB (100 MiB below 10 GiB), and kept as they were until they differ by more than half a step, so
 /// that a disk that breathes does not write statuses.

@@ -173,6 +173,19 @@ TEST(AgentServing, IndexOfAServerIsRead) {
   }
 }
 
+TEST(AgentServing, ServersOfOursTellWhyInOneWordAndWhatServes) {
+  const Poll poll{"default/digits", "digits", "http://h", "4"};
+  const auto index = *codec::parse_json(
+      R"([{"name":"digits","version":"3","state":"READY","files":"abc"},
+          {"name":"digits","version":"4","state":"UNAVAILABLE","reason":"SIGSEGV","code":"LoadCrashed"}])");
+  const auto report = read_index(index, poll);
+  EXPECT_EQ(report.reason, "LoadCrashed");
+  EXPECT_EQ(report.message, "SIGSEGV");
+  EXPECT_EQ(read_last_good(index, poll), "3 abc");
+  EXPECT_EQ(read_last_good(*codec::parse_json(R"([{"name":"digits","version":"4","state":"READY"}])"), poll), "");
+  EXPECT_EQ(read_last_good(*codec::parse_json(R"([{"name":"other","version":"4","state":"READY","files":"a"}])"), poll), "");
+}
+
 TEST(AgentDisk, FiguresAreCoarseAndDoNotFlap) {
   constexpr std::uint64_t kGiB = std::uint64_t{1} << 30, kMiB = 1 << 20;
   const auto first = round_disk(100 * kGiB, 50 * kGiB + 5 * kMiB, {});

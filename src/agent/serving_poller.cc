@@ -18,10 +18,11 @@ void ServingPoller::set(std::vector<Poll> polls) {
   const SteadyTime now = system_clock().now();
   for (Poll& poll : polls) {
     const auto known = states_.find(poll.key);
-    State state{poll, now, 0, std::nullopt};
+    State state{poll, now, 0, std::nullopt, ""};
     if (known != states_.end() && known->second.poll == poll) {
       state = std::move(known->second);
     } else if (known != states_.end() && known->second.poll.url == poll.url) {
+      state.last_good = known->second.last_good;
       state.report = known->second.report;  // the same server with another target: what it served last stays true until it is asked
     }
     next.emplace(poll.key, std::move(state));
@@ -39,12 +40,20 @@ std::map<std::string, api::EdgeServingReport> ServingPoller::reports() const {
   return out;
 }
 
+std::map<std::string, std::string> ServingPoller::last_good() const {
+  const MutexLock lock(mutex_);
+  std::map<std::string, std::string> out;
+  for (const auto& [key, state] : states_)
+    if (!state.last_good.empty()) out.emplace(key, state.last_good);
+  return out;
+}
+
 bool ServingPoller::complete() const {
   const MutexLock lock(mutex_);
   return std::all_of(states_.begin(), states_.end(), [](const auto& state) { return state.second.report.has_value(); });
 }
 
-Result<api::EdgeServingReport> ServingPoller::ask(const Context& ctx, const Poll& poll) {
+Result<ServingPoller::Answer> ServingPoller::ask(const Context& ctx, const Poll& poll) {
   net::ClientRequest request;
   request.method = "POST";
   request.url = poll.url + "/v2/repository/index";
@@ -54,19 +63,22 @@ Result<api::EdgeServingReport> ServingPoller::ask(const Context& ctx, const Poll
   TRY(const auto answer, http_.call(ctx.with_timeout(options_.timeout), std::move(request)));
   if (answer.status != 200) return Error(Code::kUnavailable, "HTTP " + std::to_string(answer.status));
   TRY(const auto index, codec::parse_json(answer.body));
-  return read_index(index, poll);
+  return Answer{read_index(index, poll), read_last_good(index, poll)};
 }
 
-void ServingPoller::take(const Poll& poll, const Result<api::EdgeServingReport>& answer) {
+void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {
   {
     const MutexLock lock(mutex_);
     const auto found = states_.find(poll.key);
     if (found == states_.end() || !(found->second.poll == poll)) return;  // asked for something else by now
     State& state = found->second;
     api::EdgeServingReport report;
+    bool news = false;
     if (answer.ok()) {
       state.failures = 0;
-      report = *answer;
+      report = answer->report;
+      news = !answer->last_good.empty() && answer->last_good != state.last_good;
+      if (news) state.last_good = answer->last_good;
     } else {
       // One lost answer is no outage; nor is it news that a server that never answered still does not.
       if (++state.failures == 1 && state.report && state.report->state != api::EdgeServingReport::kUnreachable) {
@@ -82,7 +94,7 @@ void ServingPoller::take(const Poll& poll, const Result<api::EdgeServingReport>&
         report.state == api::EdgeServingReport::kReady && (report.version == poll.target || report.failed_version == poll.target);
     const auto busy = std::min(options_.busy * (1 << std::min(state.failures, 3)), options_.steady);
     state.due = system_clock().now() + (settled ? options_.steady : busy);
-    if (state.report && same(*state.report, report)) return;
+    if (state.report && same(*state.report, report) && !news) return;
     state.report = std::move(report);
   }
   changed_();

@@ -28,6 +28,8 @@ class ServingPoller {
   /// Whom to ask from now on; a new or changed one is asked at once. Reports of others are forgotten.
   void set(std::vector<Poll> polls);
   std::map<std::string, api::EdgeServingReport> reports() const;
+  /// By model: the line of `.last-good` for what its server serves. Only of servers that tell.
+  std::map<std::string, std::string> last_good() const;
   /// Everyone has been asked at least once.
   bool complete() const;
 
@@ -40,9 +42,14 @@ class ServingPoller {
     SteadyTime due;
     int failures = 0;
     std::optional<api::EdgeServingReport> report;
+    std::string last_good;
   };
-  Result<api::EdgeServingReport> ask(const Context& ctx, const Poll& poll);
-  void take(const Poll& poll, const Result<api::EdgeServingReport>& answer);
+  struct Answer {
+    api::EdgeServingReport report;
+    std::string last_good;
+  };
+  Result<Answer> ask(const Context& ctx, const Poll& poll);
+  void take(const Poll& poll, const Result<Answer>& answer);
 
   net::HttpClient& http_;
   const Options options_;

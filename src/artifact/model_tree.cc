@@ -8,6 +8,7 @@ namespace varda::artifact {
 namespace {
 
 constexpr std::string_view kTarget = "target";
+constexpr std::string_view kLastGood = ".last-good";
 
 bool plain_name(std::string_view name, std::size_t length_max) {
   return !name.empty() && name.size() <= length_max && name.front() != '.' && std::all_of(name.begin(), name.end(), [](char c) {
@@ -36,7 +37,7 @@ Result<ModelTree> ModelTree::open(os::FileSystem& fs, os::Path root) {
   for (const std::string& key : keys) {
     TRY(const auto names, fs.list(tree.directory(key)));
     for (const std::string& name : names)
-      if (name.front() == '.') TRY_VOID(fs.remove_all(tree.directory(key) / name));
+      if (name.front() == '.' && name != kLastGood) TRY_VOID(fs.remove_all(tree.directory(key) / name));
   }
   return tree;
 }
@@ -62,19 +63,30 @@ Status ModelTree::expose(std::string_view key, std::string_view version, const o
   TRY_VOID(fs_->sync_directory(root_));
   if (!shown) return {};
   TRY(const auto active, target(key));
-  return active == version ? write_target(model, version) : ok_status();
+  return active == version ? write_line(model, kTarget, version) : ok_status();
 }
 
-Status ModelTree::write_target(const os::Path& model, std::string_view version) {
+Status ModelTree::write_line(const os::Path& model, std::string_view name, std::string_view line) {
   // Under a name that no server takes for a version, should we be killed here.
-  const os::Path fresh = model / ".new-target";
+  const os::Path fresh = model / ".new-line";
   {
     TRY(auto file, fs_->open(fresh, os::Open::kTruncate, 0644));
-    TRY_VOID(file->write(std::string(version) + "\n"));
+    TRY_VOID(file->write(std::string(line) + "\n"));
     TRY_VOID(file->sync());
   }
-  TRY_VOID(fs_->rename(fresh, model / kTarget));
+  TRY_VOID(fs_->rename(fresh, model / name));
   return fs_->sync_directory(model);
+}
+
+Status ModelTree::note_last_good(std::string_view key, std::string_view line) {
+  TRY_VOID(check_key(key));
+  const os::Path place = directory(key) / kLastGood;
+  TRY(const auto there, fs_->stat(place));
+  if (there) {
+    TRY(const std::string text, os::read_file(*fs_, place, 4096));
+    if (text == std::string(line) + "\n") return {};
+  }
+  return write_line(directory(key), kLastGood, line);
 }
 
 Status ModelTree::set_target(std::string_view key, std::string_view version) {
@@ -84,7 +96,7 @@ Status ModelTree::set_target(std::string_view key, std::string_view version) {
   if (!shown) return Error(Code::kNotFound, std::string(key) + ": version " + std::string(version) + " is not exposed");
   TRY(const auto active, target(key));
   if (active == version) return {};
-  return write_target(directory(key), version);
+  return write_line(directory(key), kTarget, version);
 }
 
 Status ModelTree::clear_target(std::string_view key) {

@@ -2,8 +2,9 @@
 //
 //   root/NS/NAME/VERSION/…   hard links to an artifact's files: on the same file system, nothing is copied
 //   root/NS/NAME/target      one line: the active version; replaced by rename
+//   root/NS/NAME/.last-good  one line: what served last, for a server that starts (serving/layout.h); replaced by rename
 //
-// Names that start with "." are ours, under way, and mean nothing to a server.
+// Other names that start with "." are ours, under way, and mean nothing to a server.
 #pragma once
 
 #include <optional>
@@ -33,6 +34,8 @@ class ModelTree {
   /// Makes a shown version the active one; kNotFound if it is not shown. Durable on return.
   Status set_target(std::string_view key, std::string_view version);
   Status clear_target(std::string_view key);
+  /// Writes `.last-good`, if it does not say so already. The line is a server's, and means nothing here.
+  Status note_last_good(std::string_view key, std::string_view line);
   /// What `target` names; nothing: no such file.
   Result<std::optional<std::string>> target(std::string_view key) const;
 
@@ -48,7 +51,7 @@ class ModelTree {
 
  private:
   ModelTree(os::FileSystem& fs, os::Path root) : fs_(&fs), root_(std::move(root)) {}
-  Status write_target(const os::Path& directory, std::string_view version);
+  Status write_line(const os::Path& directory, std::string_view name, std::string_view line);
   Status hide(const os::Path& directory, std::string_view version);
 
   os::FileSystem* fs_;

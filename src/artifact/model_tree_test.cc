@@ -102,6 +102,20 @@ TEST_F(ModelTreeTest, NamesThatAreNoPlainNamesAreRefused) {
     EXPECT_EQ(tree.expose("default/digits", version, artifact("3")).error().code(), Code::kInvalid) << version;
 }
 
+TEST_F(ModelTreeTest, LastGoodStaysAcrossStartsAndIsWrittenOnlyWhenItDiffers) {
+  auto tree = open();
+  ASSERT_TRUE(tree.expose("default/digits", "3", artifact("3")).ok());
+  ASSERT_TRUE(tree.note_last_good("default/digits", "3 abc").ok());
+  auto after = open();
+  EXPECT_EQ(text("/data/models/default/digits/.last-good"), "3 abc\n");
+  const auto inode = (*fs.stat("/data/models/default/digits/.last-good"))->inode;
+  ASSERT_TRUE(after.note_last_good("default/digits", "3 abc").ok());
+  EXPECT_EQ((*fs.stat("/data/models/default/digits/.last-good"))->inode, inode);
+  ASSERT_TRUE(after.note_last_good("default/digits", "4 def").ok());
+  EXPECT_EQ(text("/data/models/default/digits/.last-good"), "4 def\n");
+  EXPECT_EQ(*after.versions("default/digits"), std::vector<std::string>{"3"});
+}
+
 // A server sees, at any moment and after a kill at any moment, whole versions and a target that is there.
 TEST_F(ModelTreeTest, KillAtAnyCallLeavesWholeVersionsAndATrueTarget) {
   const auto swap = [](ModelTree& tree) -> Status {

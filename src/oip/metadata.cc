@@ -86,8 +86,10 @@ Result<ModelMetadata> parse_model_metadata(std::string_view text) {
 std::string write(const std::vector<IndexEntry>& index) {
   Json out = Json::array();
   for (const IndexEntry& entry : index) {
-    out.push_back(
-        Json::object({{"name", entry.name}, {"version", entry.version}, {"state", entry.state}, {"reason", entry.reason}}));
+    Json one = Json::object({{"name", entry.name}, {"version", entry.version}, {"state", entry.state}, {"reason", entry.reason}});
+    if (!entry.code.empty()) one.set("code", entry.code);
+    if (!entry.files.empty()) one.set("files", entry.files);
+    out.push_back(std::move(one));
   }
   return codec::write_json(out);
 }
@@ -97,7 +99,8 @@ Result<std::vector<IndexEntry>> parse_index(std::string_view text) {
   if (!json.is_array()) return Error(Code::kInvalid, "expected a JSON array");
   std::vector<IndexEntry> out;
   for (const Json& item : json.as_array()) {
-    out.push_back({item["name"].as_string(), item["version"].as_string(), item["state"].as_string(), item["reason"].as_string()});
+    out.push_back({item["name"].as_string(), item["version"].as_string(), item["state"].as_string(), item["reason"].as_string(),
+                   item["code"].as_string(), item["files"].as_string()});
   }
   return out;
 }

@@ -35,6 +35,9 @@ struct IndexEntry {
   std::string version;
   std::string state;   // "READY", "LOADING", "UNAVAILABLE"
   std::string reason;  // "" for READY
+  // Ours; left out where empty.
+  std::string code;   // of UNAVAILABLE: the reason as one word
+  std::string files;  // of READY: names the files that serve, for `.last-good` of the model's directory
   friend bool operator==(const IndexEntry&, const IndexEntry&) = default;
 };
 std::string write(const std::vector<IndexEntry>& index);

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
+#include "codec/digest.h"
+
 namespace varda::serving {
 namespace {
 
 constexpr std::size_t kVersionBytesMax = 63;
+constexpr std::string_view kLastGood = ".last-good";
 
 bool digits(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -48,9 +51,22 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
+// Unreadable or made up: as if it were not there. It spares a try-out and says what to fall back to, and nothing depends on it.
+void look_at_last_good(os::FileSystem& fs, const std::filesystem::path& model, Wanted& out) {
+  const auto text = os::read_file(fs, model / kLastGood, 4096);
+  if (!text.ok()) return;
+  const std::string_view line = trimmed(*text);
+  const std::string_view version = line.substr(0, line.find(' '));
+  if (!is_version(version) || !is_directory(fs, model / version)) return;
+  out.last_good = version;
+  out.last_good_fingerprint = fingerprint(fs, model / version);
+  out.last_good_unchanged = line == out.last_good + " " + files_name(out.last_good_fingerprint);
+}
+
 Result<Wanted> look(os::FileSystem& fs, const std::filesystem::path& model) {
   TRY(const std::vector<std::string> names, fs.list(model / "."));
   Wanted out;
+  if (std::find(names.begin(), names.end(), kLastGood) != names.end()) look_at_last_good(fs, model, out);
   if (std::find(names.begin(), names.end(), "target") != names.end()) {
     TRY(const std::string text, os::read_file(fs, model / "target", 4096));
     const std::string_view version = trimmed(text);
@@ -73,6 +89,12 @@ Result<Wanted> look(os::FileSystem& fs, const std::filesystem::path& model) {
 
 }  // namespace
 
+std::string files_name(std::string_view fingerprint) {
+  codec::Sha256Stream stream;
+  stream.update(fingerprint);
+  return stream.finish().hex().substr(0, 16);
+}
+
 bool older(std::string_view a, std::string_view b) {
   if (digits(a) != digits(b)) return digits(b);
   if (!digits(a)) return a < b;
@@ -89,7 +111,7 @@ Result<std::map<std::string, Wanted>> scan(os::FileSystem& fs, const std::filesy
   for (const std::string& name : names) {
     if (name.front() == '.' || name == "lost+found" || !is_directory(fs, repository / name)) continue;
     auto wanted = look(fs, repository / name);
-    out[name] = wanted.ok() ? std::move(wanted).value() : Wanted{"", "", wanted.error().message()};
+    out[name] = wanted.ok() ? std::move(wanted).value() : Wanted{.problem = wanted.error().message()};
   }
   return out;
 }

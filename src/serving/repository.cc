@@ -8,9 +8,9 @@
 namespace varda::serving {
 
 struct Repository::Load {
-  std::string version;
-  std::string fingerprint;
-  std::optional<Result<std::unique_ptr<ModelVersion>>> result;
+  Candidate candidate;
+  std::unique_ptr<ModelVersion> loaded;  // null: `failure` says why
+  LoadFailure failure;
   std::atomic<bool> done{false};
   std::jthread thread;
 };
@@ -81,7 +81,7 @@ Result<std::shared_ptr<ModelVersion>> Repository::find(std::string_view model, s
     return Error(Code::kNotFound, "version " + std::string(version) + " of model \"" + std::string(model) + "\" is not loaded; " +
                                       entry.active->version() + " is");
   }
-  const std::string why = entry.failure ? "version " + entry.failure->version + " does not load: " + entry.failure->reason
+  const std::string why = entry.failure ? "version " + entry.failure->version + " does not load: " + entry.failure->why.message
                           : !entry.loading.empty()        ? "version " + entry.loading + " is loading"
                           : !entry.wanted.problem.empty() ? entry.wanted.problem
                                                           : "it is about to load";
@@ -92,13 +92,15 @@ std::vector<oip::IndexEntry> Repository::index() const {
   MutexLock lock(mutex_);
   std::vector<oip::IndexEntry> out;
   for (const auto& [name, entry] : entries_) {
-    if (entry.active != nullptr) out.push_back({name, entry.active->version(), "READY", ""});
+    if (entry.active != nullptr)
+      out.push_back(
+          {.name = name, .version = entry.active->version(), .state = "READY", .files = files_name(entry.active_fingerprint)});
     if (!entry.wanted.problem.empty()) {
       out.push_back({name, entry.wanted.version, "UNAVAILABLE", entry.wanted.problem});
     } else if (!serves_wanted(entry)) {
       if (entry.failure && entry.failure->version == entry.wanted.version &&
           entry.failure->fingerprint == entry.wanted.fingerprint && entry.loading.empty()) {
-        out.push_back({name, entry.failure->version, "UNAVAILABLE", entry.failure->reason});
+        out.push_back({name, entry.failure->version, "UNAVAILABLE", entry.failure->why.message, entry.failure->why.code});
       } else {
         out.push_back({name, entry.wanted.version, "LOADING", ""});
       }
@@ -130,18 +132,24 @@ bool Repository::serves_wanted(const Entry& entry) const {
          entry.active_fingerprint == entry.wanted.fingerprint;
 }
 
-bool Repository::wants_load(const Entry& entry) const {
-  if (!entry.loading.empty() || !entry.wanted.problem.empty()) return false;
-  if (serves_wanted(entry)) return false;
-  if (!entry.failure || entry.failure->version != entry.wanted.version || entry.failure->fingerprint != entry.wanted.fingerprint)
-    return true;
-  return entry.failure->retry_at && system_clock().now() >= *entry.failure->retry_at;
+std::optional<Repository::Candidate> Repository::next_load(const Entry& entry) const {
+  const Wanted& wanted = entry.wanted;
+  if (!entry.loading.empty() || serves_wanted(entry)) return std::nullopt;
+  // A server that starts while a new version is on its way, or did not work out, first serves what served before.
+  if (entry.active == nullptr && !wanted.version.empty() && !wanted.last_good.empty() && wanted.last_good != wanted.version &&
+      wanted.last_good_fingerprint != entry.fallback_failed) {
+    return Candidate{wanted.last_good, wanted.last_good_fingerprint, wanted.last_good_unchanged, true};
+  }
+  if (!wanted.problem.empty()) return std::nullopt;
+  const bool failed = entry.failure && entry.failure->version == wanted.version && entry.failure->fingerprint == wanted.fingerprint;
+  if (failed && !(entry.failure->retry_at && system_clock().now() >= *entry.failure->retry_at)) return std::nullopt;
+  return Candidate{wanted.version, wanted.fingerprint, wanted.last_good == wanted.version && wanted.last_good_unchanged, false};
 }
 
 bool Repository::quiet() const {
   if (!loads_.empty()) return false;
   for (const auto& [name, entry] : entries_) {
-    if (wants_load(entry)) return false;
+    if (next_load(entry)) return false;
   }
   return true;
 }
@@ -227,23 +235,19 @@ void Repository::collect() {
 
 void Repository::apply(const std::string& model, Load& load) {
   const auto it = entries_.find(model);
-  auto result = std::move(*load.result);
+  const Candidate& candidate = load.candidate;
   if (it == entries_.end()) {
-    if (result.ok()) retired_->add(std::move(result).value());
+    if (load.loaded != nullptr) retired_->add(std::move(load.loaded));
     return;
   }
   Entry& entry = it->second;
   entry.loading.clear();
-  if (!result.ok()) {
-    entry.stats->load_failures.add();
-    log::error("model version does not load", {{"model", model}, {"version", load.version}, {"error", result.error()}});
-    entry.failure = Failure{load.version, load.fingerprint, result.error().message(), std::nullopt};
-    if (!result.error().terminal()) entry.failure->retry_at = system_clock().now() + options_.retry_interval;
-    return;
-  }
-  if (load.version != entry.wanted.version || load.fingerprint != entry.wanted.fingerprint) {
+  if (load.loaded == nullptr) return fail(model, entry, load, std::move(load.failure));
+  const bool wanted = candidate.version == entry.wanted.version && candidate.fingerprint == entry.wanted.fingerprint;
+  const bool good = candidate.version == entry.wanted.last_good && candidate.fingerprint == entry.wanted.last_good_fingerprint;
+  if (!wanted && !(candidate.fallback && good && entry.active == nullptr)) {
     // Somebody changed their mind meanwhile, or the files under it.
-    retired_->add(std::move(result).value());
+    retired_->add(std::move(load.loaded));
     return;
   }
   const std::string before = entry.active != nullptr ? entry.active->version() : "";
@@ -251,14 +255,28 @@ void Repository::apply(const std::string& model, Load& load) {
     entry.active->stats().ready.set(0);
     entry.stats->switches.add();
   }
-  auto shared = share(std::move(result).value());
+  auto shared = share(std::move(load.loaded));
   shared->stats().ready.set(1);
-  log::info(
-      "model version serves",
-      {{"model", model}, {"version", load.version}, {"before", before}, {"load_seconds", shared->stats().load_seconds.value()}});
-  entry.active_fingerprint = load.fingerprint;
+  log::info("model version serves", {{"model", model},
+                                     {"version", candidate.version},
+                                     {"before", before},
+                                     {"load_seconds", shared->stats().load_seconds.value()}});
+  entry.active_fingerprint = candidate.fingerprint;
   entry.active.swap(shared);  // the old one is dropped here, or by the last request that is under way on it
-  entry.failure.reset();
+  if (wanted) entry.failure.reset();
+}
+
+void Repository::fail(const std::string& model, Entry& entry, const Load& load, LoadFailure why) {
+  const Candidate& candidate = load.candidate;
+  entry.stats->load_failures.add();
+  log::error("model version does not load",
+             {{"model", model}, {"version", candidate.version}, {"reason", why.code}, {"error", why.message}});
+  if (candidate.fallback) {
+    entry.fallback_failed = candidate.fingerprint;
+    return;
+  }
+  entry.failure = Failure{candidate.version, candidate.fingerprint, std::move(why), std::nullopt};
+  if (entry.failure->why.retry_after) entry.failure->retry_at = system_clock().now() + *entry.failure->why.retry_after;
 }
 
 void Repository::start_loads() {
@@ -266,20 +284,29 @@ void Repository::start_loads() {
   for (auto& [name, entry] : entries_) {
     if (loads_.size() >= options_.loads_max) return;
     // A model that went away and came back while its load was under way waits for that to end.
-    if (wants_load(entry) && loads_.count(name) == 0) start_load(name, entry);
+    if (loads_.count(name) > 0) continue;
+    if (auto candidate = next_load(entry)) start_load(name, entry, std::move(*candidate));
   }
 }
 
-void Repository::start_load(const std::string& model, Entry& entry) {
+void Repository::start_load(const std::string& model, Entry& entry, Candidate candidate) {
   auto load = std::make_unique<Load>();
-  load->version = entry.wanted.version;
-  load->fingerprint = entry.wanted.fingerprint;
-  entry.loading = load->version;
-  log::info("model version loads", {{"model", model}, {"version", load->version}});
+  entry.loading = candidate.version;
+  load->candidate = std::move(candidate);
+  log::info("model version loads", {{"model", model}, {"version", entry.loading}});
   Load& slot = *(loads_[model] = std::move(load));
-  const ModelVersion::Source source{model, slot.version, options_.directory / model / slot.version};
-  slot.thread = std::jthread([this, &slot, source] {
-    slot.result.emplace(ModelVersion::load(source, options_.defaults, fs_, engines_, registry_));
+  const ModelVersion::Source source{model, entry.loading, options_.directory / model / entry.loading};
+  slot.thread = std::jthread([this, &slot, source](const std::stop_token& stop) {
+    std::optional<LoadFailure> refused;
+    if (options_.probe != nullptr && !slot.candidate.tried) refused = options_.probe->probe(Context(stop), source);
+    if (refused) {
+      slot.failure = std::move(*refused);
+    } else if (auto loaded = ModelVersion::load(source, options_.defaults, fs_, engines_, registry_); loaded.ok()) {
+      slot.loaded = std::move(loaded).value();
+    } else {
+      slot.failure = {"LoadFailed", loaded.error().message(), std::nullopt};
+      if (!loaded.error().terminal()) slot.failure.retry_after = options_.retry_interval;
+    }
     slot.done = true;
     watch_.wake();
   });

@@ -2,8 +2,8 @@
 //
 // One thread watches the directory (layout.h). A version that is asked for and not there, or whose files were replaced, is loaded
 // and warmed beside the one that serves; then requests go to the new one, those under way end on the old one, and the old one is
-// dropped. A version that does not load leaves the old one serving, and its reason in index(). Nothing is ever written to the
-// directory.
+// dropped. A version that does not load leaves the old one serving, and its reason in index(). One that nobody has seen to load
+// here is tried by a LoadProbe first. Nothing is ever written to the directory.
 #pragma once
 
 #include <chrono>
@@ -25,6 +25,7 @@
 #include "os/file_system.h"
 #include "serving/internal/directory_watch.h"
 #include "serving/layout.h"
+#include "serving/load_probe.h"
 #include "serving/model_version.h"
 
 namespace varda::serving {
@@ -38,6 +39,7 @@ class Repository {
     unsigned loads_max = 2;                           // versions loading at a time
     std::chrono::milliseconds look_interval{1000};    // how often to look where nobody tells of changes
     std::chrono::milliseconds retry_interval{30000};  // of loads that failed for a reason that may pass (memory, a missing library)
+    LoadProbe* probe = nullptr;                       // outlives the repository; null: every version is loaded untried
   };
   /// Begins to follow. kNotFound, kInvalid: the directory cannot be read. `fs`, `engines` and `registry` outlive it.
   static Result<std::unique_ptr<Repository>> open(Options options, os::FileSystem& fs, infer::Engines& engines,
@@ -60,8 +62,15 @@ class Repository {
   struct Failure {
     std::string version;
     std::string fingerprint;
-    std::string reason;
+    LoadFailure why;
     std::optional<SteadyTime> retry_at;
+  };
+  // What to load next.
+  struct Candidate {
+    std::string version;
+    std::string fingerprint;
+    bool tried = false;     // it served here before: no probe
+    bool fallback = false;  // not what is wanted, but what served last, for the time until that is loaded
   };
   struct Entry {
     Wanted wanted;
@@ -69,6 +78,7 @@ class Repository {
     std::string active_fingerprint;  // of the files it was loaded from
     std::string loading;             // version, "" none
     std::optional<Failure> failure;
+    std::string fallback_failed;  // fingerprint of a last good version that did not load
     std::unique_ptr<ModelStats> stats;
   };
   // One load on a thread of its own. The thread touches `result` and `done` only.
@@ -82,9 +92,10 @@ class Repository {
   void collect();
   void apply(const std::string& model, Load& load) REQUIRES(mutex_);
   void start_loads();
-  void start_load(const std::string& model, Entry& entry) REQUIRES(mutex_);
+  void start_load(const std::string& model, Entry& entry, Candidate candidate) REQUIRES(mutex_);
+  void fail(const std::string& model, Entry& entry, const Load& load, LoadFailure why) REQUIRES(mutex_);
   bool serves_wanted(const Entry& entry) const REQUIRES(mutex_);
-  bool wants_load(const Entry& entry) const REQUIRES(mutex_);
+  std::optional<Candidate> next_load(const Entry& entry) const REQUIRES(mutex_);
   bool quiet() const REQUIRES(mutex_);
   std::shared_ptr<ModelVersion> share(std::unique_ptr<ModelVersion> version);
 

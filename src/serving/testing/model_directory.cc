@@ -42,6 +42,11 @@ void ModelDirectory::target(const std::string& model, const std::string& version
   std::filesystem::rename(path_ / model / ".target", path_ / model / "target");
 }
 
+void ModelDirectory::last_good(const std::string& model, const std::string& line) {
+  write(path_ / model / ".new-line", line + "\n");
+  std::filesystem::rename(path_ / model / ".new-line", path_ / model / ".last-good");
+}
+
 void ModelDirectory::remove(const std::string& below) { std::filesystem::remove_all(path_ / below); }
 
 std::string ModelDirectory::hold(const std::string& name) {

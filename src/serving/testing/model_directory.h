@@ -18,6 +18,8 @@ class ModelDirectory {
   void add(const std::string& model, const std::string& version, const std::string& echo, const std::string& more_yaml = "");
   /// Replaces MODEL/target by rename.
   void target(const std::string& model, const std::string& version);
+  /// Replaces MODEL/.last-good by rename.
+  void last_good(const std::string& model, const std::string& line);
   void remove(const std::string& below);
   /// A file beside the repository, for hold_load and hold_run of the echo engine: what waits for it goes on once it is released.
   std::string hold(const std::string& name);

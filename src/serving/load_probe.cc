@@ -1,0 +1,158 @@
+#include "serving/load_probe.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "codec/json.h"
+
+namespace varda::serving {
+namespace {
+
+using codec::Json;
+
+// Exit codes of the child. An engine that calls exit() by itself has neither, or does not write the line.
+constexpr int kLoads = 0, kDoesNotLoad = 3;
+constexpr std::string_view kOutcome = "varda-serve probe-load: ";
+
+// A file without a name that the child writes to: what it said before it died is the best hint at why.
+class Output {
+ public:
+  Output() {
+    for (const char* directory : {static_cast<const char*>(std::getenv("TMPDIR")), "/tmp", "/dev/shm"}) {
+      if (directory == nullptr) continue;
+      std::string name = std::string(directory) + "/varda-probe.XXXXXX";
+      fd_ = ::mkostemp(name.data(), O_CLOEXEC);
+      if (fd_ < 0) continue;
+      path_ = name;
+      return;
+    }
+  }
+  ~Output() {
+    remove_name();
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Output(const Output&) = delete;
+
+  const os::Path& path() const { return path_; }  // "" where nothing can be written: then only the exit code speaks
+  void remove_name() {
+    if (!path_.empty()) ::unlink(path_.c_str());
+    path_.clear();
+  }
+  // The end of what was written.
+  std::string tail() const {
+    constexpr off_t kMax = 16384;
+    const off_t size = fd_ < 0 ? 0 : ::lseek(fd_, 0, SEEK_END);
+    std::string text(static_cast<std::size_t>(std::clamp<off_t>(size, 0, kMax)), '\0');
+    const ssize_t count = text.empty() ? 0 : ::pread(fd_, text.data(), text.size(), size - static_cast<off_t>(text.size()));
+    text.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
+    return text;
+  }
+
+ private:
+  int fd_ = -1;
+  os::Path path_;
+};
+
+std::string_view last_line(std::string_view text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
+  const std::size_t at = text.rfind('\n');
+  return at == std::string_view::npos ? text : text.substr(at + 1);
+}
+
+std::string signal_name(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name != nullptr ? "SIG" + std::string(name) : "signal " + std::to_string(signal);
+}
+
+}  // namespace
+
+std::optional<LoadFailure> ChildProbe::judge(const os::ExitStatus& ended, std::string_view output) const {
+  const std::string_view last = last_line(output);
+  if (ended.signal == 0 && last.starts_with(kOutcome)) {
+    if (ended.code == kLoads) return std::nullopt;
+    const Json said = codec::parse_json(last.substr(kOutcome.size())).value_or(Json());
+    if (ended.code == kDoesNotLoad && said.is_object()) {
+      LoadFailure failure{"LoadFailed", said["message"].as_string(), std::nullopt};
+      if (said["mayPass"].as_bool()) failure.retry_after = options_.retry_interval;
+      return failure;
+    }
+  }
+  // Where no output could be kept, a clean end is all there is to go by.
+  if (ended.signal == 0 && ended.code == kLoads && output.empty()) return std::nullopt;
+  LoadFailure failure{"LoadCrashed", "", options_.crash_retry_interval};
+  failure.message = "the engine ended its process while loading (" +
+                    (ended.signal != 0 ? signal_name(ended.signal) : "exit code " + std::to_string(ended.code)) + ")";
+  if (ended.signal == SIGKILL) failure.message += "; memory may have run out";
+  if (!last.empty() && !last.starts_with(kOutcome)) failure.message += "; its last words: " + std::string(last.substr(0, 512));
+  return failure;
+}
+
+std::optional<LoadFailure> ChildProbe::probe(const Context& ctx, const ModelVersion::Source& source) {
+  Output output;
+  os::ProcessOptions start{.program = options_.program,
+                           .arguments = options_.arguments,
+                           .environment = options_.environment,
+                           .working_directory = std::filesystem::current_path(),
+                           .standard_output = output.path(),
+                           .mounts = {},
+                           .limits = {{"core", 0}},
+                           .new_group = false,  // whoever ends the server's group ends this too
+                           .die_with_parent = true};
+  start.arguments.insert(start.arguments.end(), {"--probe-load", source.model + "/" + source.version});
+  const auto child = processes_.start(start);
+  output.remove_name();
+  if (!child.ok()) {
+    // Better a load that nobody tried than none: most sandboxes that forbid processes hold models that were tried before.
+    log::warn("no process to try a model version in; it is loaded untried",
+              {{"model", source.model}, {"version", source.version}, {"error", child.error()}});
+    return std::nullopt;
+  }
+  const Context limited = options_.timeout.count() > 0 ? ctx.with_timeout(options_.timeout) : ctx;
+  const Status waited = os::wait_for_exit(limited, *child);
+  if (!waited.ok()) (void)os::signal_process(*child, SIGKILL, false);
+  (void)os::wait_for_exit(Context::background(), *child);
+  const auto ended = processes_.poll(*child);
+  if (!waited.ok()) {
+    return LoadFailure{"LoadTimedOut",
+                       "the version did not load within " + std::to_string(options_.timeout.count() / 1000) + " s (--load-timeout)",
+                       options_.crash_retry_interval};
+  }
+  if (!ended.ok() || !ended->has_value()) {
+    return LoadFailure{"LoadFailed", "nobody knows how the process that tried the version ended", options_.retry_interval};
+  }
+  return judge(**ended, output.tail());
+}
+
+int ChildProbe::child(const ModelVersion::Source& source, const ModelConfig& defaults, os::FileSystem& fs,
+                      infer::Engines& engines) {
+  // When memory runs out, the one who tries goes and the one who serves stays. Raising one's own score needs no privilege.
+  if (std::FILE* score = std::fopen("/proc/self/oom_score_adj", "w")) {
+    std::fputs("1000\n", score);
+    std::fclose(score);
+  }
+  (void)!::nice(5);
+  metrics::Registry registry;
+  auto loaded = ModelVersion::load(source, defaults, fs, engines, registry);
+  Json said = Json::object({{"loads", loaded.ok()}});
+  if (loaded.ok()) {
+    // Dropping it is something the server will do one day, too.
+    loaded->reset();
+  } else {
+    said.set("message", loaded.error().message());
+    said.set("mayPass", !loaded.error().terminal());
+  }
+  std::fflush(nullptr);
+  const std::string line = "\n" + std::string(kOutcome) + codec::write_json(said) + "\n";
+  (void)!::write(STDOUT_FILENO, line.data(), line.size());
+  return loaded.ok() ? kLoads : kDoesNotLoad;
+}
+
+}  // namespace varda::serving
