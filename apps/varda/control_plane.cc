@@ -8,15 +8,18 @@
 #include "api/core/pod.h"
 #include "api/edgeai/edge_node.h"
 #include "api/kind.h"
+#include "apiserver/audit.h"
 #include "apiserver/bootstrap.h"
 #include "apiserver/server.h"
 #include "apiserver/standalone.h"
+#include "backup_file.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "controllers/builtin/builtin.h"
 #include "controllers/controllers.h"
 #include "kube/client.h"
 #include "net/server.h"
+#include "net/url.h"
 #include "node/log_stream.h"
 #include "runtime/manager.h"
 #include "store/store.h"
@@ -76,6 +79,22 @@ apiserver::LogSource logs_below(std::filesystem::path data_dir) {
   };
 }
 
+/// The bytes are made as they are sent. A failure cuts them off, which whoever reads them sees by the sums at their end.
+class BackupStream final : public net::BodyStream {
+ public:
+  explicit BackupStream(std::unique_ptr<BackupMaker> maker) : maker_(std::move(maker)) {}
+  std::optional<std::string> read() override {
+    auto piece = maker_->next();
+    if (piece.ok()) return std::move(piece).value();
+    log::error("a backup was cut off", {{"error", piece.error()}});
+    return std::nullopt;
+  }
+  void on_ready(std::function<void()>) override {}
+
+ private:
+  const std::unique_ptr<BackupMaker> maker_;
+};
+
 class Running final : public ControlPlane {
  public:
   explicit Running(Options options) : options_(std::move(options)) {}
@@ -89,6 +108,11 @@ class Running final : public ControlPlane {
     store_options.value_bytes_max = std::max(store_options.value_bytes_max, options_.limits.api.object_bytes_max);
     store_options.metrics = &registry_;
     TRY(store_, open_store(options_.data_dir / "store.db", store_options));
+    if (options_.audit) {
+      apiserver::AuditLog::Options audit = *options_.audit;
+      audit.metrics = &registry_;
+      TRY(audit_, apiserver::AuditLog::open(fs, std::move(audit)));
+    }
     authenticator_ = apiserver::token_authenticator(credentials_.tokens);
     authorizer_ = apiserver::node_authorizer();
 
@@ -100,6 +124,7 @@ class Running final : public ControlPlane {
     for (const api::NativeRule& rule : api::native_rules()) server.rules[{rule.group, rule.kind}] = rule.check;
     server.logs = logs_below(options_.data_dir);
     server.metrics = &registry_;
+    server.audit = audit_.get();
     server.limits = options_.limits.api;
     TRY(api_, apiserver::Server::create(std::move(server)));
 
@@ -172,12 +197,32 @@ class Running final : public ControlPlane {
  private:
   std::string host() const { return options_.listen.substr(0, options_.listen.rfind(':')); }
 
+  net::Response back_up(const net::Request& request) {
+    const auto who = authenticator_->authenticate(request);
+    if (!who) return {.status = 401, .body = "Unauthorized\n"};
+    if (!who->in("system:masters")) return {.status = 403, .body = "only administrators may take a backup\n"};
+    if (request.method != "GET") return {.status = 405, .body = "only GET\n"};
+    auto page = store_->list({});
+    if (!page.ok()) return {.status = 500, .body = page.error().message() + "\n"};
+    const bool credentials = net::Query::parse(request.query()).get("credentials") == "true";
+    auto maker = BackupMaker::create(
+        {.data_dir = options_.data_dir, .credentials = credentials ? Credentials::kInclude : Credentials::kLeaveOut},
+        std::move(page).value());
+    if (!maker.ok()) return {.status = 500, .body = maker.error().message() + "\n"};
+    log::info("a backup is taken", {{"by", who->name}, {"credentials", credentials}});
+    net::Response response;
+    response.headers.add("Content-Type", "application/zstd");
+    response.stream = std::make_unique<BackupStream>(std::move(maker).value());
+    return response;
+  }
+
   Status listen() {
     net::Server::Options options = options_.limits.http;
     options.listen = options_.listen;
     options.body_bytes_max = std::max(options.body_bytes_max, options_.limits.api.body_bytes_max);
     options.tls = credentials_.tls;
     const auto handler = [this, api = api_->pool_handler()](net::Request request, net::Responder respond) {
+      if (request.path() == "/backup") return respond(back_up(request));
       if (request.path() != "/metrics") return api(std::move(request), std::move(respond));
       if (!authenticator_->authenticate(request)) return respond({.status = 401, .body = "Unauthorized\n"});
       respond(*answer_admin(request, registry_, [this] { return manager_->ready(); }));
@@ -202,6 +247,7 @@ class Running final : public ControlPlane {
   std::unique_ptr<apiserver::Authenticator> authenticator_;
   std::unique_ptr<apiserver::Authorizer> authorizer_;
   controllers::NodeSessions sessions_;
+  std::unique_ptr<apiserver::AuditLog> audit_;
   std::unique_ptr<apiserver::Server> api_;
   std::unique_ptr<kube::Client> client_;
   std::unique_ptr<runtime::Manager> manager_;

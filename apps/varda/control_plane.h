@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ class ControlPlane {
     bool listen_any_if_taken = false;  // take a free port rather than fail
     std::vector<std::string> nodes;    // each gets credentials in nodes/NAME/agent.kubeconfig
     ApiLimits limits;
+    std::optional<apiserver::AuditLog::Options> audit;
     controllers::ServerTable servers = controllers::builtin_servers();  // by framework
   };
   /// The API answers and the kinds are installed when this returns. kUnavailable: the address or the store is in use.

@@ -41,6 +41,28 @@ void add_limit_flags(CLI::App& command, ApiLimits& limits) {
   add(command, kApiGroup, "--handler-queue-max", limits.api.handler_queue_max, "requests waiting for a thread; 429 beyond");
 }
 
+void add_audit_flags(CLI::App& command, AuditFlags& flags) {
+  constexpr const char* kGroup = "Audit log";
+  command.add_option("--audit-log", flags.file, "a JSON line for every request to the API server goes to this file; default: none")
+      ->group(kGroup);
+  command.add_option("--audit-level", flags.level, "None, Metadata, or Request: with the body sent, but for secrets")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"None", "Metadata", "Request"}))
+      ->group(kGroup);
+  add(command, kGroup, "--audit-log-bytes-max", flags.bytes_max, "size at which a new file begins");
+  add(command, kGroup, "--audit-log-files-max", flags.files_max, "older files that are kept: FILE.1 is the newest of them");
+}
+
+Result<std::optional<apiserver::AuditLog::Options>> audit_options(const AuditFlags& flags) {
+  if (flags.file.empty()) return std::optional<apiserver::AuditLog::Options>();
+  apiserver::AuditLog::Options options;
+  options.file = std::filesystem::absolute(flags.file).lexically_normal();
+  TRY(options.level, apiserver::parse_audit_level(flags.level));
+  options.bytes_max = flags.bytes_max;
+  options.files_max = flags.files_max;
+  return std::optional(std::move(options));
+}
+
 void add_limit_flags(CLI::App& command, artifact::Limits& limits) {
   add(command, kNodeGroup, "--archive-bytes-max", limits.archive_bytes_max, "largest archive as downloaded");
   add(command, kNodeGroup, "--extracted-bytes-max", limits.extracted_bytes_max, "most it may unpack to");

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "apiserver/audit.h"
 #include "apiserver/server.h"
 #include "artifact/limits.h"
 #include "net/server.h"
@@ -20,6 +21,16 @@ struct ApiLimits {
 };
 /// `limits` outlives the parsing.
 void add_limit_flags(CLI::App& command, ApiLimits& limits);
+
+/// Of the audit log.
+struct AuditFlags {
+  std::string file, level = "Metadata";
+  std::uint64_t bytes_max = 100u << 20;
+  std::size_t files_max = 10;
+};
+void add_audit_flags(CLI::App& command, AuditFlags& flags);
+/// Nothing: none is wanted.
+Result<std::optional<apiserver::AuditLog::Options>> audit_options(const AuditFlags& flags);
 
 /// What models may cost on one node, and where they may come from.
 struct NodeLimits {

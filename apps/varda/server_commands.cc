@@ -5,6 +5,7 @@
 #include "apiserver/standalone.h"
 #include "command.h"
 #include "controllers/controllers.h"
+#include "data_directory.h"
 #include "kube/config.h"
 #include "limit_flags.h"
 #include "runtime/manager.h"
@@ -16,6 +17,7 @@ namespace {
 struct ServerFlags {
   std::string data_dir, listen = "127.0.0.1:6443";
   ApiLimits limits;
+  AuditFlags audit;
 };
 
 struct OperatorFlags {
@@ -55,15 +57,20 @@ void add_server_commands(Program program) {
   CLI::App* apiserver = program.daemon("apiserver", "run the embedded API server alone");
   apiserver->add_option("--data-dir", server->data_dir, "where everything is kept")->required();
   apiserver->add_option("--listen", server->listen, "address and port; port 0 takes a free one")->default_str("127.0.0.1:6443");
+  add_audit_flags(*apiserver, server->audit);
   add_limit_flags(*apiserver, server->limits);
   apiserver->callback([&chosen, &globals, server] {
     chosen = [&globals, server](const Context& ctx) -> Status {
       TRY_VOID(set_up_logs(globals, log::Level::kInfo));
+      TRY_VOID(os::real_file_system().make_directories(server->data_dir));
+      TRY_VOID(prepare_data_directory(server->data_dir));
+      TRY(const auto audit, audit_options(server->audit));
       return apiserver::run_standalone(ctx, {.data_dir = server->data_dir,
                                              .listen = server->listen,
                                              .limits = server->limits.api,
                                              .store = server->limits.store,
                                              .http = server->limits.http,
+                                             .audit = audit,
                                              .ready = {}});
     };
   });

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "command.h"
 #include "control_plane.h"
+#include "data_directory.h"
 #include "detach.h"
 #include "node/end_containers.h"
 #include "node/process_driver.h"
@@ -23,6 +24,7 @@ struct UpFlags {
   std::string data_dir, listen, servers, driver = "process";
   std::vector<std::string> nodes, images;
   ApiLimits limits;
+  AuditFlags audit;
   NodeLimits node_limits;
   bool detach = false;
 };
@@ -45,6 +47,7 @@ struct Settings {
   std::map<std::string, std::string> images;
   controllers::ServerTable servers = controllers::builtin_servers();
   ApiLimits limits;
+  std::optional<apiserver::AuditLog::Options> audit;
   NodeLimits node_limits;
 };
 
@@ -76,6 +79,7 @@ Result<Settings> settings_of(const UpFlags& flags) {
     TRY(settings.servers, read_servers(servers).context("--servers"));
   }
   settings.limits = flags.limits;
+  TRY(settings.audit, audit_options(flags.audit));
   settings.node_limits = flags.node_limits;
   for (std::string& root : settings.node_limits.file_roots) root = fs::absolute(root).lexically_normal().string();
   settings.listen_given = !flags.listen.empty();
@@ -156,6 +160,7 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   auto& files = os::real_file_system();
   TRY_VOID(files.make_directories(settings.data_dir, 0700).context("--data-dir"));
   TRY(const std::unique_ptr<os::FileLock> lock, take_lock(ctx, settings.data_dir));
+  TRY_VOID(prepare_data_directory(settings.data_dir));
   for (const NodeSpec& node : settings.nodes) {
     TRY_VOID(files.make_directories(node_directory(settings.data_dir, node.name) / "data", 0700));
   }
@@ -166,6 +171,7 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   options.listen_any_if_taken = !settings.listen_given || settings.listen.ends_with(":0");
   for (const NodeSpec& node : settings.nodes) options.nodes.push_back(node.name);
   options.limits = settings.limits;
+  options.audit = settings.audit;
   options.servers = settings.servers;
   TRY(const std::unique_ptr<ControlPlane> control_plane, ControlPlane::start(std::move(options)));
 
@@ -266,6 +272,7 @@ void add_up_commands(Program program) {
   up->add_option("--servers", flags->servers,
                  "YAML file that says which server runs which frameworkType; default: DATA-DIR/servers.yaml if it is there");
   up->add_option("--image", flags->images, "NAME=COMMAND: pods of this image run that command; kept for later starts");
+  add_audit_flags(*up, flags->audit);
   add_limit_flags(*up, flags->limits);
   add_limit_flags(*up, flags->node_limits);
   up->add_flag("--detach,-d", flags->detach, "go to the background when it is ready");

@@ -39,6 +39,7 @@ class Reserve {
     there_ = fs_.allocate(path_, kBytes).ok();
   }
   static constexpr std::uint64_t kBytes = 4 << 20;
+  std::filesystem::path directory() const { return path_.parent_path(); }
 
  private:
   os::FileSystem& fs_;
@@ -97,7 +98,7 @@ class SqliteJournal final : public Journal {
     Status done = transaction(body);
     if (!done.ok() && done.error().code() == Code::kExhausted && std::all_of(events.begin(), events.end(), frees_room) && release())
       done = transaction(body);
-    TRY_VOID(std::move(done));
+    TRY_VOID(explain(std::move(done)));
     if (trims) {
       trimmed_ = oldest;
       give_back();
@@ -110,7 +111,7 @@ class SqliteJournal final : public Journal {
     if (revision <= trimmed_) return {};
     Status done = transaction([&] { return forget(revision); });
     if (!done.ok() && done.error().code() == Code::kExhausted && release()) done = transaction([&] { return forget(revision); });
-    TRY_VOID(std::move(done));
+    TRY_VOID(explain(std::move(done)));
     trimmed_ = revision;
     give_back();
     return {};
@@ -132,6 +133,13 @@ class SqliteJournal final : public Journal {
   Status forget(Revision revision) {
     TRY_VOID(sql_.compact.bind(revision).run());
     return sql_.forget.bind(revision).run();
+  }
+
+  // Whoever reads it did not fill the disk, and learns here which one it is and what to do.
+  Status explain(Status status) const {
+    if (status.ok() || status.error().code() != Code::kExhausted) return status;
+    return std::move(status).context("the disk of " + reserve_.directory().string() +
+                                     " is full: free some room there, or delete what is not needed, which still works");
   }
 
   // The file gets smaller, a little at a time, when much of it is free: what is deleted is room for other files too. Some of it

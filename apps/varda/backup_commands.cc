@@ -1,0 +1,162 @@
+// backup: what a data directory is worth, into one file, while `varda up` runs or not. restore: a data directory from such a file.
+#include <cstdio>
+#include <fcntl.h>
+#include <memory>
+#include <unistd.h>
+
+#include "backup_file.h"
+#include "command.h"
+#include "data_directory.h"
+#include "kube/config.h"
+#include "net/client.h"
+#include "new_file.h"
+#include "os/file_system.h"
+#include "progress.h"
+#include "store/snapshot.h"
+
+namespace varda::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Flags {
+  std::string data_dir, file;
+  bool credentials = false;
+};
+
+/// The pieces of a backup, wherever they come from; nothing: the end.
+using Pieces = std::function<Result<std::optional<std::string>>()>;
+
+fs::path directory_of(const Flags& flags) {
+  return fs::absolute(flags.data_dir.empty() ? default_data_dir() : fs::path(flags.data_dir)).lexically_normal();
+}
+
+// Through the server that has the store open.
+Result<Pieces> ask_server(const Context& ctx, const fs::path& data_dir, bool credentials) {
+  TRY(const kube::Config config, kube::load_kubeconfig(data_dir / "kubeconfig"));
+  net::ClientOptions transport;
+  transport.tls = config.tls;
+  const std::shared_ptr<net::HttpClient> client = net::make_client(std::move(transport));
+  net::ClientRequest request{.url = config.server + "/backup" + (credentials ? "?credentials=true" : "")};
+  request.headers.add("Authorization", "Bearer " + config.token);
+  auto sent = client->send(ctx, std::move(request));
+  if (!sent.ok())
+    return std::move(sent).error().context("the server of " + data_dir.string() + ", which has the store open, does not answer");
+  const auto answer = std::make_shared<net::ClientResponse>(std::move(sent).value());
+  if (answer->status == 404) {
+    return Error(Code::kUnsupported,
+                 "the server that has the store of " + data_dir.string() + " open is not `varda up`: stop it first");
+  }
+  if (answer->status != 200) {
+    auto text = answer->body->read();
+    return Error(Code::kInternal, "the server of " + data_dir.string() + " answered " + std::to_string(answer->status) + ": " +
+                                      (text.ok() ? text->value_or("") : ""));
+  }
+  return Pieces([client, answer]() { return answer->body->read(); });
+}
+
+Result<Pieces> open_pieces(const Context& ctx, const fs::path& data_dir, bool credentials) {
+  TRY(const auto there, os::real_file_system().stat(data_dir / "store.db"));
+  if (!there)
+    return Error(Code::kNotFound,
+                 "there is nothing of `varda up` in " + data_dir.string() + "; name its directory with --data-dir");
+  auto page = store::read_sqlite(data_dir / "store.db");
+  if (!page.ok() && page.error().code() == Code::kUnavailable) return ask_server(ctx, data_dir, credentials);
+  TRY(store::Page all, std::move(page));
+  TRY(auto made,
+      BackupMaker::create({.data_dir = data_dir, .credentials = credentials ? Credentials::kInclude : Credentials::kLeaveOut},
+                          std::move(all)));
+  return Pieces([maker = std::shared_ptr<BackupMaker>(std::move(made))]() { return maker->next(); });
+}
+
+Status write_all(const Context& ctx, const Pieces& pieces, const std::string& title,
+                 const std::function<Status(std::string_view)>& to) {
+  ProgressBar bar(title);
+  std::uint64_t bytes = 0;
+  for (;;) {
+    TRY_VOID(ctx.check());
+    TRY(const std::optional<std::string> piece, pieces());
+    if (!piece) return {};
+    TRY_VOID(to(*piece));
+    bytes += piece->size();
+    bar.update("saving", bytes, 0);
+  }
+}
+
+Status back_up(const Context& ctx, const Flags& flags) {
+  const fs::path data_dir = directory_of(flags);
+  if (flags.file == "-") {
+    if (isatty(STDOUT_FILENO))
+      return Error(Code::kInvalid, "standard output is a terminal, and a backup is no text; name a file, or pipe it on");
+    TRY(const Pieces pieces, open_pieces(ctx, data_dir, flags.credentials));
+    return write_all(ctx, pieces, "backup", [](std::string_view bytes) -> Status {
+      if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size() || std::fflush(stdout) != 0)
+        return Error(Code::kExhausted, "standard output takes no more");
+      return {};
+    });
+  }
+  TRY(NewFile file, NewFile::create(flags.file));
+  TRY(const Pieces pieces, open_pieces(ctx, data_dir, flags.credentials));
+  TRY_VOID(write_all(ctx, pieces, flags.file, [&file](std::string_view bytes) { return file.write(bytes); }));
+  TRY(const BackupInfo info, check_backup([&file] { return file.read(); }).context(flags.file));
+  TRY_VOID(file.keep());
+  std::printf("%s holds %llu objects at revision %lld%s\n", flags.file.c_str(), static_cast<unsigned long long>(info.objects),
+              static_cast<long long>(info.revision), info.credentials ? ", and the keys to them" : "");
+  return {};
+}
+
+Status restore(const Context& ctx, const Flags& flags) {
+  const fs::path data_dir = directory_of(flags);
+  const bool input = flags.file == "-";
+  const int fd = input ? STDIN_FILENO : ::open(flags.file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return Error(Code::kNotFound, "cannot read the backup " + flags.file);
+  const std::shared_ptr<void> closing(nullptr, [fd, input](void*) {
+    if (!input) ::close(fd);
+  });
+  ProgressBar bar(flags.file);
+  std::uint64_t bytes = 0;
+  const auto source = [&]() -> Result<std::string> {
+    TRY_VOID(ctx.check());
+    std::string piece(64 << 10, '\0');
+    const ssize_t count = ::read(fd, piece.data(), piece.size());
+    if (count < 0) return Error(Code::kInternal, "cannot read the backup " + flags.file);
+    piece.resize(static_cast<std::size_t>(count));
+    bytes += piece.size();
+    bar.update("restoring", bytes, 0);
+    return piece;
+  };
+  TRY(const BackupInfo info, restore_backup(source, data_dir).context(flags.file));
+  bar.clear();
+  std::printf("%s holds the %llu objects of %s (revision %lld); `varda up --data-dir %s` starts it\n", data_dir.c_str(),
+              static_cast<unsigned long long>(info.objects), info.created.c_str(), static_cast<long long>(info.revision),
+              data_dir.c_str());
+  return {};
+}
+
+}  // namespace
+
+void add_backup_commands(Program program) {
+  Globals& globals = program.globals;
+  Run& chosen = program.chosen;
+  const auto flags = std::make_shared<Flags>();
+  const auto set = [&](CLI::App* command, Status (*run)(const Context&, const Flags&)) {
+    command->callback([&chosen, &globals, flags, run] {
+      chosen = [&globals, flags, run](const Context& ctx) -> Status {
+        TRY_VOID(set_up_logs(globals, log::Level::kWarn));
+        return run(ctx, *flags);
+      };
+    });
+  };
+  CLI::App* backup = program.parser.add_subcommand("backup", "save every object of `varda up` in a file, while it runs or not");
+  backup->add_option("FILE", flags->file, "must not be there yet; -: standard output")->required();
+  backup->add_option("--data-dir", flags->data_dir, "that of `varda up`; default: $XDG_DATA_HOME/varda");
+  backup->add_flag("--with-credentials", flags->credentials,
+                   "keys and tokens too, so that clients go on with the kubeconfig they have; guard such a file like them");
+  set(backup, back_up);
+  CLI::App* restoring = program.parser.add_subcommand("restore", "make a data directory from what `varda backup` saved");
+  restoring->add_option("FILE", flags->file, "the backup; -: standard input")->required();
+  restoring->add_option("--data-dir", flags->data_dir, "must be empty, or not there yet; default: $XDG_DATA_HOME/varda");
+  set(restoring, restore);
+}
+
+}  // namespace varda::app
