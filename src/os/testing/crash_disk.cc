@@ -211,6 +211,13 @@ void CrashDisk::sync_directory(Inode directory) {
   node(directory).mode_pending = false;
 }
 
+bool CrashDisk::pending() const {
+  return !pending_.empty() || std::any_of(nodes_.begin(), nodes_.end(), [](const auto& item) {
+    const Node& node = *item.second;
+    return node.links > 0 && (!node.dirty.empty() || !node.sizes.empty() || node.mode_pending);
+  });
+}
+
 CrashDisk::Node CrashDisk::survivor(const Node& node, Rng& rng) {
   Node left{.kind = node.kind, .mode = node.durable_mode, .modified = node.modified, .link_target = node.link_target};
   if (node.mode_pending && rng.below(2) == 0) left.mode = node.mode;

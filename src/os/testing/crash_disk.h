@@ -106,6 +106,8 @@ class CrashDisk {
   void change(std::vector<Change> together);
   void sync_directory(Inode directory);
 
+  /// A crash may leave more than one thing.
+  bool pending() const;
   /// What the power cut leaves. The same for the same generator state.
   CrashDisk crashed(Rng& rng) const;
 

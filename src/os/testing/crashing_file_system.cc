@@ -134,6 +134,11 @@ std::uint64_t CrashingFileSystem::changes() const {
   return disk_.changes();
 }
 
+bool CrashingFileSystem::pending() const {
+  MutexLock lock(mutex_);
+  return disk_.pending();
+}
+
 Status CrashingFileSystem::enter(std::string_view call, const Path& path) {
   Hook hook;
   {

@@ -54,6 +54,8 @@ class CrashingFileSystem final : public FileSystem {
   std::uint64_t calls() const;
   /// Grows with everything that changes what a crash may leave.
   std::uint64_t changes() const;
+  /// There is something a crash may lose.
+  bool pending() const;
 
   Result<std::unique_ptr<File>> open(const Path& path, Open how, std::uint32_t mode) override;
   Result<std::optional<FileInfo>> stat(const Path& path) override;

@@ -3,7 +3,7 @@
 namespace varda::store::internal {
 
 Status settle_log(os::FileSystem& fs, const std::filesystem::path& database) {
-  constexpr std::size_t kPiece = 1 << 20;
+  constexpr std::size_t kPiece = 64 << 10;
   std::filesystem::path log = database;
   log += "-wal";
   TRY(const auto there, fs.stat(log));

@@ -1,0 +1,193 @@
+// The store over SQLite on a disk that loses, at every call, any subset of what was not synced: docs/design/010-crash-testing.md.
+#include <gtest/gtest.h>
+
+#include "os/testing/crash_campaign.h"
+#include "store/internal/journal.h"
+#include "store/testing/sqlite_vfs.h"
+#include "store/testing/store_model.h"
+
+namespace varda::store {
+namespace {
+
+using os::testing::CrashCampaign;
+using os::testing::CrashingFileSystem;
+using testing::SqliteRandomness;
+using testing::SqliteRandomnessKept;
+using testing::SqliteVfs;
+using testing::StoreModel;
+
+constexpr const char* kDirectory = "/data";
+constexpr const char* kFile = "/data/store.db";
+
+// One seeded life of a store, and at each moment what it owes.
+class Life {
+ public:
+  Life(CrashCampaign& campaign, std::uint64_t seed) : campaign_(campaign), rng_(seeded_rng(seed)), vfs_(fs_) {
+    const SqliteRandomness same(static_cast<int>(seed));
+    // Small numbers, so that history is trimmed and the log goes to the file many times in one life; now and then SQLite's own.
+    static constexpr std::size_t kHistory[] = {20, 60, 100'000};
+    options_.history_events_max = kHistory[rng_->below(3)];
+    static constexpr std::int64_t kPages[] = {4, 12, 12, 40, 40, 0};
+    checkpoint_pages_ = kPages[rng_->below(6)];
+    if (rng_->below(12) == 0) {
+      // Long enough for what forgetting history leaves to the file in groups; there, not every call is looked at.
+      steps_ = 300;
+      odds_ = 40;
+    }
+    CHECK(fs_.make_directories(kDirectory, 0755).ok() && fs_.sync_directory("/").ok());
+  }
+
+  void run() {
+    fs_.on_call([this](std::string_view, const os::Path&) {
+      if (odds_ > 1 && rng_->below(odds_) > 0) return Status();
+      campaign_.point(fs_, promises_, [this](CrashingFileSystem& left, Rng& rng) { return check(left, rng); });
+      return Status();
+    });
+    reopen();
+    for (int step = 0; step < steps_ && !campaign_.over(); ++step) {
+      const std::uint64_t what = rng_->below(40);
+      if (what == 0) {
+        reopen();
+      } else if (what == 1) {
+        compact();
+      } else {
+        commit();
+      }
+      ++promises_;
+    }
+    store_.reset();
+    fs_.on_call({});
+  }
+
+ private:
+  internal::SqliteOptions sqlite(CrashingFileSystem& fs, const SqliteVfs& vfs) const {
+    internal::SqliteOptions options;
+    options.fs = &fs;
+    options.vfs = vfs.name();
+    options.checkpoint_pages = checkpoint_pages_;
+    return options;
+  }
+  Result<std::unique_ptr<Store>> open(CrashingFileSystem& fs, const SqliteVfs& vfs) const {
+    TRY(internal::OpenedJournal opened, internal::open_sqlite_journal(kFile, sqlite(fs, vfs)));
+    return internal::make_store(options_, std::move(opened.journal), std::move(opened.loaded));
+  }
+
+  void reopen() {
+    store_.reset();
+    auto opened = open(fs_, vfs_);
+    CHECK(opened.ok());
+    store_ = std::move(*opened);
+  }
+  void commit() {
+    std::vector<Op> ops = testing::draw_transaction(model_, *rng_);
+    const auto planned = model_.plan(ops);
+    if (planned.ok()) under_way_ = *planned;
+    const auto revision = store_->commit(std::move(ops));
+    CHECK(revision.ok() == planned.ok());
+    model_.apply(std::exchange(under_way_, {}));
+    if (revision.ok()) CHECK(*revision == model_.revision());
+  }
+  void compact() {
+    const Revision oldest = store_->oldest();
+    const Revision revision =
+        oldest + static_cast<Revision>(rng_->below(static_cast<std::uint64_t>(model_.revision() - oldest) + 1));
+    compacting_ = revision;
+    CHECK(store_->compact(revision).ok());
+    compacted_ = std::max(compacted_, revision);
+  }
+
+  /// The acknowledged and nothing else, or with it the one under way, whole.
+  std::string compare(Store& store, Rng& rng, StoreModel* found = nullptr) const {
+    StoreModel model = model_;
+    if (!under_way_.empty() && store.revision() == model.revision() + 1) model.apply(under_way_);
+    const Revision forgotten = std::max({compacted_, compacting_, model.trimmed(options_.history_events_max), store_oldest_max()});
+    if (found != nullptr) *found = model;
+    return model.difference(store, compacted_, forgotten, rng);
+  }
+  Revision store_oldest_max() const { return store_ == nullptr ? 0 : store_->oldest(); }
+
+  std::string check(CrashingFileSystem& left, Rng& rng) {
+    const SqliteRandomnessKept kept;
+    if (std::string wrong = recovered(left, rng); !wrong.empty()) return "after a crash: " + wrong;
+    if (rng.below(4) > 0) return "";
+    // The process alone dies and is started again: whoever asks sees what may not be on the disk. Then the power goes.
+    const auto next = fs_.killed();
+    const SqliteVfs vfs(*next);
+    auto store = open(*next, vfs);
+    if (!store.ok()) return "after a kill: " + store.error().message();
+    StoreModel seen;
+    if (std::string wrong = compare(**store, rng, &seen); !wrong.empty()) return "after a kill: " + wrong;
+    const auto dark = next->crashed(rng.next());
+    campaign_.count_nested();
+    const SqliteVfs dark_vfs(*dark);
+    auto again = open(*dark, dark_vfs);
+    if (!again.ok()) return "after a kill and a crash: " + again.error().message();
+    std::string wrong =
+        seen.difference(**again, compacted_, std::max((*store)->oldest(), seen.trimmed(options_.history_events_max)), rng);
+    return wrong.empty() ? "" : "seen after a kill, gone with a crash: " + wrong;
+  }
+
+  std::string recovered(CrashingFileSystem& left, Rng& rng) {
+    const SqliteVfs vfs(left);
+    std::string nested;
+    std::uint64_t last = left.changes();
+    if (rng.below(40) == 0) {
+      // Recovery is cut off as well, at each of its calls.
+      left.on_call([&](std::string_view, const os::Path&) {
+        if (left.changes() == last || !nested.empty()) return Status();
+        last = left.changes();
+        const auto second = left.crashed(rng.next());
+        campaign_.count_nested();
+        const SqliteRandomnessKept kept;
+        const SqliteVfs second_vfs(*second);
+        auto store = open(*second, second_vfs);
+        nested = store.ok() ? compare(**store, rng) : store.error().message();
+        return Status();
+      });
+    }
+    auto store = open(left, vfs);
+    left.on_call({});
+    if (!nested.empty()) return "in recovery: " + nested;
+    if (!store.ok()) return store.error().message();
+    StoreModel model;
+    if (std::string wrong = compare(**store, rng, &model); !wrong.empty()) return wrong;
+    if (rng.below(6) > 0) return "";
+    // It goes on from here, and keeps its word.
+    const std::vector<Op> ops{Put{.key = "/again", .value = "x"}};
+    const auto planned = model.plan(ops);
+    const auto revision = (*store)->commit(ops);
+    if (!revision.ok()) return "the first commit after it: " + revision.error().message();
+    model.apply(*planned);
+    const auto second = left.crashed(rng.next());
+    campaign_.count_nested();
+    const SqliteVfs second_vfs(*second);
+    auto again = open(*second, second_vfs);
+    if (!again.ok()) return "second crash: " + again.error().message();
+    const Revision forgotten = std::max((*store)->oldest(), model.trimmed(options_.history_events_max));
+    std::string wrong = model.difference(**again, compacted_, forgotten, rng);
+    return wrong.empty() ? "" : "second crash: " + wrong;
+  }
+
+  CrashCampaign& campaign_;
+  const std::unique_ptr<Rng> rng_;
+  CrashingFileSystem fs_;
+  const SqliteVfs vfs_;
+  Options options_;
+  std::int64_t checkpoint_pages_ = 0;
+  int steps_ = 24;
+  std::uint64_t odds_ = 1;
+  std::unique_ptr<Store> store_;
+  std::uint64_t promises_ = 0;
+  StoreModel model_;
+  StoreModel::Events under_way_;  // of the commit that is not acknowledged yet
+  Revision compacted_ = 0, compacting_ = 0;
+};
+
+TEST(StoreCrash, EveryStateHoldsAllThatWasAcknowledgedAndTheLastCommitWholeOrNot) {
+  CrashCampaign campaign("store_test --gtest_filter='StoreCrash.*'", 1000);
+  while (campaign.next_seed()) Life(campaign, campaign.seed()).run();
+  EXPECT_EQ(campaign.failure(), "");
+}
+
+}  // namespace
+}  // namespace varda::store
