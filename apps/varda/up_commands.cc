@@ -42,7 +42,7 @@ std::string join(const std::vector<NodeSpec>& nodes) {
 struct Settings {
   fs::path data_dir;
   std::string listen;
-  bool listen_given = false;
+  bool listen_elsewhere = false;  // on any free port, should that one be taken
   std::vector<NodeSpec> nodes;
   std::map<std::string, std::string> images;
   controllers::ServerTable servers = controllers::builtin_servers();
@@ -82,11 +82,12 @@ Result<Settings> settings_of(const UpFlags& flags) {
   TRY(settings.audit, audit_options(flags.audit));
   settings.node_limits = flags.node_limits;
   for (std::string& root : settings.node_limits.file_roots) root = fs::absolute(root).lexically_normal().string();
-  settings.listen_given = !flags.listen.empty();
-  settings.listen = settings.listen_given ? flags.listen : "127.0.0.1:6443";
+  const bool given = !flags.listen.empty();
+  settings.listen = given ? flags.listen : "127.0.0.1:6443";
   // "Any free port" means: the same as last time where it still is free, so that clients find us again.
   const bool any = settings.listen.ends_with(":0");
-  if (before && !before->address.empty() && (any || !settings.listen_given)) settings.listen = before->address;
+  if (before && !before->address.empty() && (any || !given)) settings.listen = before->address;
+  settings.listen_elsewhere = any || !given;
   return settings;
 }
 
@@ -168,7 +169,7 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   ControlPlane::Options options;
   options.data_dir = settings.data_dir;
   options.listen = settings.listen;
-  options.listen_any_if_taken = !settings.listen_given || settings.listen.ends_with(":0");
+  options.listen_any_if_taken = settings.listen_elsewhere;
   for (const NodeSpec& node : settings.nodes) options.nodes.push_back(node.name);
   options.limits = settings.limits;
   options.audit = settings.audit;

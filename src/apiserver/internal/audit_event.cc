@@ -22,6 +22,13 @@ std::string host_of(std::string_view address) {
   return std::string(host);
 }
 
+Json user_of(const Identity& who) {
+  if (who.name.empty()) return Json::object();
+  Json groups = Json::array();
+  for (const std::string& group : who.groups) groups.push_back(group);
+  return Json::object({{"username", who.name}, {"groups", std::move(groups)}});
+}
+
 Json reference(const Attributes& what) {
   Json out = Json::object();
   const auto add = [&out](const char* name, const std::string& value) {
@@ -70,10 +77,6 @@ std::optional<Json> audit_event(const Call& call, const net::Response& response,
   if (level == AuditLevel::kNone || path == "/healthz" || path == "/readyz" || path == "/livez" || path == "/version")
     return std::nullopt;
   const bool secret = confidential(what);
-  Json groups = Json::array();
-  for (const std::string& group : call.who.groups) groups.push_back(group);
-  Json user = Json::object();
-  if (!call.who.name.empty()) user = Json::object({{"username", call.who.name}, {"groups", std::move(groups)}});
   std::string verb = what.verb;
   if (verb.empty()) {  // refused before anybody asked what it wants
     verb = call.http.method;
@@ -88,8 +91,9 @@ std::optional<Json> audit_event(const Call& call, const net::Response& response,
                              {"stage", response.stream ? "ResponseStarted" : "ResponseComplete"},
                              {"requestURI", call.http.target},
                              {"verb", verb},
-                             {"user", std::move(user)},
+                             {"user", user_of(call.authenticated)},
                              {"sourceIPs", Json::array({host_of(call.http.peer.address)})}});
+  if (call.who != call.authenticated) event.set("impersonatedUser", user_of(call.who));
   if (const auto agent = call.http.headers.find("User-Agent")) event.set("userAgent", std::string(*agent));
   if (what.is_resource) event.set("objectRef", reference(what));
   event.set("responseStatus", outcome(response, secret));

@@ -132,6 +132,7 @@ Dialect::Reply Dialect::answer_object(Call& call, int status, Json object) const
 net::Response Dialect::serve(const net::Request& request, const std::optional<Identity>& identity) {
   Call call{.http = request,
             .who = {},
+            .authenticated = {},
             .info = parse_path(request.path()),
             .query = net::Query::parse(request.query()),
             .attributes = {},
@@ -184,6 +185,7 @@ net::Response Dialect::respond(Call& call, const std::optional<Identity>& identi
     response.headers.add("WWW-Authenticate", "Bearer");
     return response;
   }
+  call.authenticated = call.who;
   auto reply = [&]() -> Reply {
     if (!open_to_all) TRY_VOID(authorize(call));
     return route(call);

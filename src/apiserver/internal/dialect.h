@@ -20,6 +20,7 @@ namespace varda::apiserver {
 struct Call {
   const net::Request& http;
   Identity who;
+  Identity authenticated;  // who it was, where it asked to be somebody else
   RequestInfo info;
   net::Query query;
   Attributes attributes;
