@@ -1,6 +1,6 @@
 #include <boost/json/stream_parser.hpp>
 #include <simdjson.h>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "codec/json.h"
 
@@ -64,7 +64,7 @@ class Builder {
     TRY_VOID(check_depth(depth));
     Json out = Json::object();
     Json::Object& list = out.object_members();
-    std::unordered_set<std::string_view> names;
+    std::unordered_map<std::string_view, std::size_t> names;  // -> place in `list`
     for (const dom::key_value_pair member : members) {
       const std::size_t mark = path_.size();
       if (options_.duplicates) {
@@ -72,22 +72,24 @@ class Builder {
         path_ += member.key;
       }
       TRY(Json value, build(member.value, depth));
-      bool known = false;
+      Json* known = nullptr;
       if (list.size() < kLinear) {
-        known = out.find(member.key) != nullptr;
+        known = out.find(member.key);
       } else {
         if (names.empty()) {
-          // The set refers to the parser's copies of the names: those of `list` move when it grows.
+          // The map refers to the parser's copies of the names: those of `list` move when it grows.
+          std::size_t place = 0;
           for (const dom::key_value_pair earlier : members) {
             if (earlier.key.data() == member.key.data()) break;
-            names.insert(earlier.key);
+            place += names.emplace(earlier.key, place).second;
           }
         }
-        known = !names.insert(member.key).second;
+        const auto [found, added] = names.emplace(member.key, list.size());
+        if (!added) known = &list[found->second].second;
       }
       if (known) {
         if (options_.duplicates) options_.duplicates->push_back(path_);
-        out.set(member.key, std::move(value));
+        *known = std::move(value);
       } else {
         list.emplace_back(std::string(member.key), std::move(value));
       }

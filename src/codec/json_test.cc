@@ -51,6 +51,35 @@ TEST(Json, ManyMembersStayUnique) {
   EXPECT_EQ((*value)["k7"].as_integer(), 507);
 }
 
+// Looking through the members for each repeated name would take minutes.
+TEST(Json, ManyNamesTwice) {
+  std::string text = "{";
+  for (int i = 0; i < 200'000; ++i) text += "\"k" + std::to_string(i % 100'000) + "\":" + std::to_string(i) + ",";
+  const auto value = parse_json(text + "\"end\":0}");
+  ASSERT_TRUE(value.ok());
+  EXPECT_EQ(value->size(), 100'001u);
+  EXPECT_EQ(value->as_object()[99'999].second.as_integer(), 199'999);
+}
+
+TEST(Json, WhateverIsWrittenCanBeReadAgainAsWhatItWas) {
+  // Beyond 64 bits digits alone are no number for the parser; below, they would be an integer.
+  for (const Json& value : {Json(std::uint64_t{18446744073709551615u}), Json(1e15), Json(-1234567890123456.0), Json(0x1p63),
+                            Json(9.007199254740993e15), Json(1e22), Json(-0.0), Json(std::numeric_limits<double>::max())}) {
+    const auto again = parse_json(write_json(value));
+    ASSERT_TRUE(again.ok()) << write_json(value) << again.error();
+    EXPECT_EQ(again->type(), value.type()) << write_json(value);
+    EXPECT_EQ(*again, value) << write_json(value);
+  }
+}
+
+TEST(Json, BytesThatAreNoTextAreWrittenAsReplacementCharacters) {
+  EXPECT_EQ(write_json(Json("a\xE5\xE5z")), "\"a\xEF\xBF\xBD\xEF\xBF\xBDz\"");
+  EXPECT_EQ(write_json(Json("\xC3\xA4\xC3")), "\"\xC3\xA4\xEF\xBF\xBD\"");
+  EXPECT_EQ(write_json(Json("\xED\xA0\x80\x80")), "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"");
+  EXPECT_EQ(write_json(Json::object({{"\xFF\n", 1}})), "{\"\xEF\xBF\xBD\\n\":1}");
+  EXPECT_EQ(write_json(Json("\xF0\x9F\x98\x80")), "\"\xF0\x9F\x98\x80\"");
+}
+
 TEST(Json, EqualityIgnoresTheOrderOfMembers) {
   EXPECT_EQ(*parse_json(R"({"a":1,"b":{"c":2,"d":3}})"), *parse_json(R"({"b":{"d":3,"c":2},"a":1})"));
   EXPECT_NE(*parse_json(R"({"a":1})"), *parse_json(R"({"a":1,"b":null})"));

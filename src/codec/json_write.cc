@@ -1,13 +1,34 @@
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <simdjson.h>
 
 #include "codec/json.h"
 
 namespace varda::codec {
 namespace {
 
+// Every byte that belongs to no character becomes U+FFFD, as Go's encoder has it: what is written can always be read.
+std::string mended(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const auto lead = static_cast<unsigned char>(text[0]);
+    const std::size_t length = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+    if (simdjson::validate_utf8(text.substr(0, length))) {
+      out += text.substr(0, length);
+      text.remove_prefix(std::min(length, text.size()));
+    } else {
+      out += "\xEF\xBF\xBD";
+      text.remove_prefix(1);
+    }
+  }
+  return out;
+}
+
 void write_string(std::string_view text, std::string& out) {
   static constexpr char kHex[] = "0123456789abcdef";
+  std::string whole;
+  if (!simdjson::validate_utf8(text)) text = whole = mended(text);
   out += '"';
   std::size_t plain = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -53,10 +74,12 @@ void write_number(double value, std::string& out) {
     return;
   }
   char text[32];
-  // A whole number keeps its fraction, so that it is read back as the type it is.
-  const bool whole = std::trunc(value) == value && std::fabs(value) < 1e15;
-  const auto end = whole ? std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, 1).ptr
-                         : std::to_chars(text, text + sizeof text, value).ptr;
+  // A whole number keeps its fraction or gets an exponent, so that it is read back as the type it is: digits alone would be an
+  // integer, or none at all beyond 64 bits.
+  const bool whole = std::trunc(value) == value;
+  const auto end = !whole                    ? std::to_chars(text, text + sizeof text, value).ptr
+                   : std::fabs(value) < 1e15 ? std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, 1).ptr
+                                             : std::to_chars(text, text + sizeof text, value, std::chars_format::scientific).ptr;
   out.append(text, end);
 }
 

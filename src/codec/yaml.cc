@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <limits>
 #include <optional>
+#include <simdjson.h>
 #include <sstream>
 #include <unordered_map>
 #include <unordered_set>
@@ -114,6 +115,7 @@ class TreeBuilder final : public YAML::EventHandler {
     add(mark, 0, known->second.value);
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& text) override {
+    if (!simdjson::validate_utf8(text)) throw Stop{mark, "the text is not UTF-8"};
     const bool text_tag = tag == "!" || tag == "tag:yaml.org,2002:str" || tag == "tag:yaml.org,2002:binary";  // "!": quoted
     if (!text_tag && !tag.empty() && tag != "?" && tag.rfind("tag:yaml.org,2002:", 0) != 0)
       throw Stop{mark, "tag " + tag + " is not supported"};
@@ -139,6 +141,7 @@ class TreeBuilder final : public YAML::EventHandler {
     YAML::Mark mark;
     YAML::anchor_t anchor = 0;
     std::optional<std::string> key;          // of a map: whose value comes next
+    std::unordered_set<std::string> names;   // of all members: looking through them would take quadratic time
     std::unordered_set<std::string> merged;  // members that came by a merge key: what stands here explicitly wins
     std::size_t nodes_before = 0;
   };
@@ -156,7 +159,7 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void set_key(const YAML::Mark& mark, const std::string& name) {
     Level& level = levels_.back();
-    if (name != "<<" && level.value.contains(name) && !level.merged.contains(name))
+    if (name != "<<" && level.names.contains(name) && !level.merged.contains(name))
       throw Stop{mark, "key \"" + name + "\" stands twice"};
     level.key = name;
   }
@@ -200,16 +203,20 @@ class TreeBuilder final : public YAML::EventHandler {
     const std::string key = std::move(*level.key);
     level.key.reset();
     if (key != "<<") {
-      level.value.set(key, std::move(value));
-      level.merged.erase(key);
+      if (level.names.insert(key).second) {
+        level.value.object_members().emplace_back(key, std::move(value));
+      } else {
+        level.value.set(key, std::move(value));
+        level.merged.erase(key);
+      }
       return;
     }
     const Json::Array several = value.is_array() ? value.as_array() : Json::Array{value};
     for (const Json& source : several) {
       if (!source.is_object()) throw Stop{mark, "a merge key (<<) takes a map"};
       for (const Json::Member& member : source.as_object()) {
-        if (level.value.contains(member.first)) continue;
-        level.value.set(member.first, member.second);
+        if (!level.names.insert(member.first).second) continue;
+        level.value.object_members().push_back(member);
         level.merged.insert(member.first);
       }
     }

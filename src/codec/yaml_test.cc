@@ -39,6 +39,24 @@ TEST(Yaml, AnchorsAndMergeKeysExpandWithinLimits) {
   EXPECT_FALSE(parse_yaml(bomb, {.nodes_max = 10'000}).ok());
 }
 
+TEST(Yaml, TextThatIsNotUtf8IsRefused) {
+  for (const char* text : {"a: \xE5\xE5", "\xFF: b", "- \"\xC0\x80\"", "k: \"\\xE5\"\n\xF8: x"}) {
+    const auto value = parse_yaml(text);
+    ASSERT_FALSE(value.ok()) << text;
+    EXPECT_NE(value.error().message().find("UTF-8"), std::string::npos) << value.error();
+  }
+}
+
+// Looking through the names for each of them would take minutes.
+TEST(Yaml, ManyMembersOfOneMap) {
+  std::string text;
+  for (int i = 0; i < 100'000; ++i) text += "k" + std::to_string(i) + ": 1\n";
+  const auto value = parse_yaml(text);
+  ASSERT_TRUE(value.ok()) << value.error();
+  EXPECT_EQ(value->size(), 100'000u);
+  EXPECT_FALSE(parse_yaml(text + "k7: 2\n").ok());
+}
+
 TEST(Yaml, ErrorsNameLineAndColumn) {
   for (const char* text : {"a: [1", "a: 1\na: 2\n", "a: b: c", "? [x]\n: 1", "a: !foo x", "\t- x",
                            "{\"a\":[1,2.5,nuu00e4\"],\"b\":{\"c: \":-1e5}},b", "a: &x [*x]"}) {

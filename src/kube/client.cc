@@ -81,7 +81,10 @@ class HttpWatch final : public Watch {
     if (!line) return std::optional<WatchEvent>();
     auto json = codec::parse_json(*line);
     if (!json.ok()) return Error(Code::kCorrupt, "watch of " + resource_.plural + ": " + json.error().message());
-    Json& object = (*json)["object"];
+    Json* const found = json->find("object");
+    if (!found || !found->is_object())
+      return Error(Code::kCorrupt, "watch of " + resource_.plural + ": an event without an object");
+    Json& object = *found;
     const std::string& type = std::as_const(*json)["type"].as_string();
     WatchEvent event;
     if (type == "ADDED") {

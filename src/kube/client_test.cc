@@ -183,8 +183,11 @@ TEST(Client, AWatchReportsGoneBrokenLinesAndTheEnd) {
   EXPECT_FALSE(next().value());
   body = "{\"type\": \"ADDED\", \"obj";
   EXPECT_FALSE(next().value()) << "half an event is none";
-  body = "nonsense\n";
-  EXPECT_EQ(next().error().code(), Code::kCorrupt);
+  for (const char* odd : {"nonsense", "6", "[]", "\"ADDED\"", "{}", "{\"type\": \"ADDED\"}", "{\"type\": \"ADDED\", \"object\": 5}",
+                          "{\"type\": \"ERROR\", \"object\": [1]}"}) {
+    body = std::string(odd) + "\n";
+    EXPECT_EQ(next().error().code(), Code::kCorrupt) << odd;
+  }
   body = "{\"type\": \"FROB\", \"object\": {}}\n";
   EXPECT_EQ(next().error().code(), Code::kCorrupt);
   status = 410;

@@ -90,6 +90,9 @@ TEST(Time, FormatsAndParsesRfc3339) {
   EXPECT_EQ(format_time(parse_time("2023-12-31T22:00:00-02:00").value()), "2024-01-01T00:00:00Z");
   EXPECT_EQ(format_time(WallTime(std::chrono::microseconds(-1))), "1969-12-31T23:59:59Z");
   EXPECT_EQ(format_micro_time(parse_time("2024-01-01T00:00:00.1234567Z").value()), "2024-01-01T00:00:00.123456Z");
+  // Beyond what 64 bits of nanoseconds hold: the nearest that they do, not some other century.
+  EXPECT_EQ(format_time(parse_time("9999-12-31T23:59:59Z").value()).substr(0, 4), "2262");
+  EXPECT_EQ(format_time(parse_time("0001-01-01T00:00:00Z").value()).substr(0, 4), "1677");
   for (const char* bad : {"", "2024", "2024-02-30T00:00:00Z", "2024-01-01T24:00:00Z", "2024-01-01 00:00:00Z", "2024-01-01T00:00:00",
                           "2024-01-01T00:00:00.Z", "2024-01-01T00:00:00Zx", "2024-01-01T00:00:00+1:00", "2024-13-01T00:00:00Z"}) {
     EXPECT_EQ(parse_time(bad).error().code(), Code::kInvalid) << bad;

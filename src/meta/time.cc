@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -101,7 +102,12 @@ Result<WallTime> parse_time(std::string_view text) {
                                          std::chrono::day(static_cast<unsigned>(day))};
   if (!rest.empty() || !date.ok() || hour > 23 || minute > 59 || second > 60) return bad;
   const std::int64_t since_midnight = (hour * 60 + minute) * 60 + second - offset_seconds;
-  return WallTime(sys_days(date) + seconds(since_midnight) + microseconds(micros));
+  const auto since_epoch = std::chrono::duration_cast<seconds>(sys_days(date).time_since_epoch()) + seconds(since_midnight);
+  // The clock counts nanoseconds in 64 bits: what lies beyond the years 1677 to 2262 becomes the nearest it can hold.
+  constexpr auto kFirst = std::chrono::ceil<seconds>(WallTime::duration::min()) + seconds(1);
+  constexpr auto kLast = std::chrono::floor<seconds>(WallTime::duration::max()) - seconds(1);
+  if (since_epoch < kFirst || since_epoch > kLast) return WallTime(std::clamp<seconds>(since_epoch, kFirst, kLast));
+  return WallTime(since_epoch + microseconds(micros));
 }
 
 std::string format_age(std::chrono::seconds age) {

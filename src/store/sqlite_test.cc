@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <thread>
@@ -125,6 +126,27 @@ TEST_F(SqliteStore, ForeignNewerAndDamagedFilesAreRefused) {
   EXPECT_EQ(open_sqlite(root_ / "no" / "store.db").error().code(), Code::kNotFound);
 }
 
+// Pages may be whole and the numbers in them wrong: a flipped bit is no reason to let revisions run backwards.
+TEST_F(SqliteStore, RevisionsThatCannotBeAreRefused) {
+  for (const char* damage :
+       {"UPDATE meta SET value=1 WHERE name='revision'", "UPDATE meta SET value=-4 WHERE name='revision'",
+        "UPDATE meta SET value=99 WHERE name='compacted'", "UPDATE meta SET value=-1 WHERE name='compacted'",
+        "UPDATE objects SET modified=77", "UPDATE objects SET created=0", "UPDATE objects SET created=4, modified=3",
+        "UPDATE events SET revision=9 WHERE revision=2", "UPDATE events SET previous_modified=5", "UPDATE events SET created=-1"}) {
+    SCOPED_TRACE(damage);
+    std::filesystem::remove(file());
+    {
+      auto store = open_sqlite(file()).value();
+      for (const char* value : {"1", "2", "3"}) (void)store->put("a", value).value();
+    }
+    run_sql(damage);
+    const auto store = open_sqlite(file());
+    ASSERT_FALSE(store.ok());
+    EXPECT_EQ(store.error().code(), Code::kCorrupt);
+    EXPECT_THAT(store.error().message(), HasSubstr("damaged"));
+  }
+}
+
 TEST_F(SqliteStore, FullDiskIsExhaustedAndReadingGoesOn) {
   auto opened = internal::open_sqlite_journal(file(), {.pages_max = 60}).value();
   auto store = internal::make_store({}, std::move(opened.journal), std::move(opened.loaded));
@@ -142,6 +164,33 @@ TEST_F(SqliteStore, FullDiskIsExhaustedAndReadingGoesOn) {
   ++last;
   ASSERT_TRUE(store->compact(last).ok());  // room again
   EXPECT_EQ(store->put("small", "x").value(), last + 1);
+}
+
+// A limit of the process stands for a quota, which fails in the same way: a write that is no write of a full disk to SQLite.
+TEST_F(SqliteStore, AQuotaIsAFullDiskAndWritingGoesOnWhenItIsLifted) {
+  const pid_t pid = ::fork();
+  ASSERT_GE(pid, 0);
+  if (pid == 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    auto store = open_sqlite(file()).value();
+    if (!store->put("a", "1").ok()) ::_exit(1);
+    rlimit before{};
+    ::getrlimit(RLIMIT_FSIZE, &before);
+    const rlimit small{.rlim_cur = 100'000, .rlim_max = before.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &small);
+    Result<Revision> put = Revision{0};
+    for (int i = 0; i < 100 && put.ok(); ++i) put = store->put("b", std::string(50'000, 'x'));
+    if (put.ok()) ::_exit(2);
+    if (put.error().code() != Code::kExhausted) ::_exit(3);
+    if (*store->get("a").value()->value != "1") ::_exit(4);
+    ::setrlimit(RLIMIT_FSIZE, &before);
+    ::_exit(store->put("c", "1").ok() ? 0 : 5);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_TRUE(open_sqlite(file()).value()->get("c").value().has_value());
 }
 
 TEST_F(SqliteStore, ConcurrentCommitsShareSyncs) {

@@ -228,6 +228,26 @@ Result<std::vector<EventPtr>> load_events(sqlite3* db, const std::vector<Entry>&
   return events;
 }
 
+// SQLite checks pages, not numbers: a disk that flipped a bit of one must not make revisions run backwards.
+Status check_loaded(const Loaded& loaded) {
+  const auto bad = [](const std::string& what) { return Error(Code::kCorrupt, "damaged: " + what); };
+  if (loaded.compacted < 0 || loaded.compacted > loaded.revision)
+    return bad("history is forgotten up to " + std::to_string(loaded.compacted) + " of " + std::to_string(loaded.revision));
+  for (const Entry& entry : loaded.entries) {
+    if (entry.key.empty() || entry.created < 1 || entry.modified < entry.created || entry.modified > loaded.revision)
+      return bad("the revision of " + entry.key);
+  }
+  Revision last = loaded.compacted;
+  for (const EventPtr& event : loaded.events) {
+    const Entry& entry = event->entry;
+    const bool ordered = entry.modified >= last && entry.modified > event->previous_modified && event->previous_modified >= 0;
+    if (!ordered || entry.modified > loaded.revision || entry.created < 1 || entry.created > entry.modified)
+      return bad("the history of " + entry.key);
+    last = entry.modified;
+  }
+  return {};
+}
+
 // Values may be secrets. SQLite makes files as the umask wills, and its log with the mode of the database.
 Status make_private(os::FileSystem& fs, const std::filesystem::path& file) {
   constexpr std::uint32_t kMode = 0600;
@@ -284,6 +304,7 @@ Result<OpenedJournal> open(const std::filesystem::path& file, const SqliteOption
   TRY(opened.loaded.compacted, read_number(raw, "SELECT value FROM meta WHERE name='compacted'"));
   TRY(opened.loaded.entries, read_entries(raw));
   TRY(opened.loaded.events, load_events(raw, opened.loaded.entries, opened.loaded.compacted));
+  TRY_VOID(check_loaded(opened.loaded));
   TRY(opened.journal, SqliteJournal::create(std::move(lock), std::move(db), opened.loaded.compacted,
                                             Reserve(sqlite.disk(), file.string() + ".reserve"), sqlite.pages_max));
   return opened;
