@@ -25,7 +25,8 @@ constexpr const char* kHead = "varda-backup.json";
 constexpr const char* kSums = "SHA256SUMS";
 constexpr const char* kStore = "store/";
 constexpr std::size_t kPieceBytes = 128 << 10;
-constexpr std::uint64_t kFileBytesMax = 16 << 20;
+constexpr std::uint64_t kFileBytesMax = 16u << 20;
+constexpr std::uint64_t kPieceBytesMax = 1u << 30;  // one object can be as large as --object-bytes-max allows
 
 const std::vector<std::string>& credential_files() {
   static const std::vector<std::string> kFiles = {"pki/ca.crt", "pki/ca.key", "tokens.json"};
@@ -127,14 +128,15 @@ class Receiver {
 Error damaged(const std::string& why) { return Error(Code::kCorrupt, "the backup is damaged: " + why); }
 
 Result<std::string> read_entry(codec::ArchiveReader& archive, const codec::ArchiveEntry& entry) {
-  if (entry.kind != codec::EntryKind::kFile || entry.size_bytes > kFileBytesMax)
+  const std::uint64_t most = entry.path.starts_with(kStore) ? kPieceBytesMax : kFileBytesMax;
+  if (entry.kind != codec::EntryKind::kFile || entry.size_bytes > most)
     return damaged(entry.path + " is no file that belongs there");
   std::string bytes;
   for (;;) {
     TRY(const std::string piece, archive.read());
     if (piece.empty()) return bytes;
     bytes += piece;
-    if (bytes.size() > kFileBytesMax) return damaged(entry.path + " is too large");
+    if (bytes.size() > most) return damaged(entry.path + " is too large");
   }
 }
 

@@ -1,8 +1,21 @@
 #include "store/internal/sqlite.h"
 
+#include <cerrno>
+
 namespace varda::store::internal {
+namespace {
+
+// A quota and a limit of the process are full disks too. SQLite calls only ENOSPC one, and does not keep the reason of a failed
+// commit: errno still has it. Of writes alone: after a sync that failed nobody knows what the disk holds.
+bool is_full(sqlite3* db, int reason) {
+  if (db == nullptr || sqlite3_extended_errcode(db) != SQLITE_IOERR_WRITE) return false;
+  return reason == EDQUOT || reason == EFBIG || reason == ENOSPC;
+}
+
+}  // namespace
 
 Error sqlite_error(sqlite3* db, int code, std::string_view what) {
+  const int reason = errno;
   const std::string message = std::string(what) + ": " + (db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(code));
   switch (code & 0xff) {
     case SQLITE_FULL:
@@ -21,6 +34,9 @@ Error sqlite_error(sqlite3* db, int code, std::string_view what) {
     case SQLITE_AUTH:
     case SQLITE_READONLY:
       return Error(Code::kForbidden, message);
+    case SQLITE_IOERR:
+      if (is_full(db, reason)) return Error(Code::kExhausted, message + ", by a quota or limit");
+      return Error(Code::kInternal, message);
     default:
       return Error(Code::kInternal, message);
   }
