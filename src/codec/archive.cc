@@ -5,10 +5,12 @@
 #include <cerrno>
 #include <utility>
 
+#include "codec/internal/gunzip.h"
+
 namespace varda::codec {
 namespace {
 
-constexpr std::size_t kReadBytes = 64 << 10;
+constexpr std::size_t kReadBytes = 256 << 10;
 
 struct FreeReader {
   void operator()(archive* a) const { archive_read_free(a); }
@@ -75,7 +77,11 @@ class Reader final : public ArchiveReader {
       return Error(Code::kUnsupported, "a " + std::string(name) + " archive; use tar, tar.gz, tar.zst or zip");
     if (!archive_) return Error(Code::kExhausted, "out of memory");
     archive* a = archive_.get();
-    archive_read_support_filter_gzip(a);
+    if (starts_with(pending_, "\x1F\x8B")) {
+      gunzip_ = internal::Gunzip::over(pending_, source_);
+      if (gunzip_) pending_.clear();
+    }
+    if (!gunzip_) archive_read_support_filter_gzip(a);
     archive_read_support_filter_zstd(a);
     archive_read_support_format_tar(a);
     archive_read_support_format_zip_streamable(a);
@@ -116,7 +122,7 @@ class Reader final : public ArchiveReader {
   static la_ssize_t pull(archive* a, void* self, const void** buffer) {
     auto& reader = *static_cast<Reader*>(self);
     if (reader.pending_.empty() || reader.handed_out_) {
-      Result<std::string> more = reader.source_();
+      Result<std::string> more = reader.gunzip_ ? reader.gunzip_->read() : reader.source_();
       if (!more.ok()) {
         reader.source_error_ = std::move(more).error();
         archive_set_error(a, EIO, "source failed");
@@ -135,8 +141,9 @@ class Reader final : public ArchiveReader {
   }
 
   ByteSource source_;
-  std::string pending_;      // what libarchive may look at until it pulls again
-  bool handed_out_ = false;  // pending_ was given to libarchive already
+  std::unique_ptr<internal::Gunzip> gunzip_;  // null: libarchive unpacks
+  std::string pending_;                       // what libarchive may look at until it pulls again
+  bool handed_out_ = false;                   // pending_ was given to libarchive already
   std::optional<Error> source_error_;
   std::unique_ptr<archive, FreeReader> archive_;  // last: closing it may call back
 };

@@ -139,6 +139,22 @@ TEST_P(ArchiveFormats, ErrorOfTheSinkIsPassedOnUnchanged) {
   EXPECT_EQ(status.error(), full);
 }
 
+// bgzip, pigz and `cat a.gz b.gz` make several; and people append things, or pad to a block.
+TEST(ArchiveReader, GzipOfSeveralMembersIsReadInAnyPieces) {
+  const std::string one = pack(ArchiveFormat::kTarGzip, sample());
+  const std::vector<Item> more = {{file("n", 3), "abc"}};
+  const std::string other = pack(ArchiveFormat::kTarGzip, more);
+  // A tar archive ends with zeros: what a second one would add is not looked at.
+  for (const std::string& tail : {std::string(), other, std::string(600, '\0'), std::string("junk"), std::string("\x1F")}) {
+    for (std::size_t piece = 1; piece < 40; ++piece) {
+      const auto found = unpack(pieces(one + tail, piece));
+      ASSERT_TRUE(found.ok()) << found.error() << " " << piece;
+      ASSERT_EQ(found->size(), sample().size()) << piece;
+      EXPECT_EQ((*found)[1].bytes, sample()[1].bytes) << piece;
+    }
+  }
+}
+
 TEST(ArchiveReader, StoredZipIsRead) {
   // One stored entry "a" with the byte "b": local header, data, central directory, end record.
   const std::string zip(
