@@ -20,13 +20,24 @@ using internal::retry;
 
 class RealFile final : public File {
  public:
-  RealFile(Descriptor descriptor, Path path) : descriptor_(std::move(descriptor)), path_(std::move(path)) {}
+  // When written bytes start for the disk: whenever the kernel likes, or soon, so that a sync at the end has little left to do.
+  enum class Writeback { kLazy, kEarly };
+
+  RealFile(Descriptor descriptor, Path path, Writeback writeback)
+      : descriptor_(std::move(descriptor)), path_(std::move(path)), writeback_(writeback) {}
 
   Status write(std::string_view bytes) override {
+    const std::size_t size = bytes.size();
     while (!bytes.empty()) {
       const ssize_t written = retry([&] { return ::write(descriptor_.get(), bytes.data(), bytes.size()); });
       if (written < 0) return failed("write");
       bytes.remove_prefix(static_cast<std::size_t>(written));
+    }
+    constexpr std::size_t kEarlyBytes = 8 << 20;
+    if (writeback_ == Writeback::kEarly && (unstarted_ += size) >= kEarlyBytes) {
+      unstarted_ = 0;
+      // Starts it and does not wait. Nothing depends on it, so that a file system without it does no harm.
+      (void)::sync_file_range(descriptor_.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
     }
     return {};
   }
@@ -68,6 +79,8 @@ class RealFile final : public File {
 
   Descriptor descriptor_;
   const Path path_;
+  const Writeback writeback_;
+  std::size_t unstarted_ = 0;
 };
 
 Error failed(std::string_view what, const Path& path) {
@@ -102,7 +115,9 @@ class RealFileSystem final : public FileSystem {
     }
     Descriptor descriptor(retry([&] { return ::open(path.c_str(), flags, static_cast<mode_t>(mode)); }));
     if (!descriptor.ok()) return failed("open", path);
-    return std::make_unique<RealFile>(std::move(descriptor), path);
+    // A file made anew is meant to stay; one that may have been there is often a scratch file, gone before the kernel gets to it.
+    return std::make_unique<RealFile>(std::move(descriptor), path,
+                                      how == Open::kExclusive ? RealFile::Writeback::kEarly : RealFile::Writeback::kLazy);
   }
 
   Result<std::optional<FileInfo>> stat(const Path& path) override {
