@@ -23,8 +23,8 @@ struct Progress {
   std::uint64_t done = 0;   // bytes: of the archive, or extracted
   std::uint64_t total = 0;  // 0: not known
 };
-/// Called on the working thread, every 256 KiB or so and at the end of each phase. Download and extraction run at once, so their
-/// reports alternate. Cheap; must not call back.
+/// Called on a working thread, every 256 KiB or so and at the end of each phase. Download and extraction run at once, so their
+/// reports alternate, and the two may come from two threads at the same time. Cheap; must not call back.
 using ProgressSink = std::function<void(const Progress&)>;
 
 /// The URL as it may be shown: without user, password and query.

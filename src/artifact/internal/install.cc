@@ -1,5 +1,6 @@
 #include "artifact/internal/install.h"
 
+#include "artifact/internal/ahead_source.h"
 #include "artifact/internal/entry_rules.h"
 #include "base/log.h"
 
@@ -131,10 +132,15 @@ Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& h
   // Twice at most: what an earlier attempt left in the spool may be unusable, what a fresh one brings is final.
   for (int round = 0;; ++round) {
     if (Status status = fs.remove_all(into); !status.ok()) return disk_failure(status.error());
-    auto source = open_source(ctx, fs, http, options);
+    // The thread that reads ahead must also stop when only we have had enough: on a full disk, or an entry that is refused.
+    std::stop_source enough;
+    const std::stop_callback linked(ctx.stop_token(), [&enough] { enough.request_stop(); });
+    const Context reading = ctx.with_stop(enough.get_token());
+    auto source = open_source(reading, fs, http, options);
     if (!source.ok()) return source.failure();
-    Source& bytes = *source.value();
+    AheadSource bytes(std::move(source.value()), enough, {});
     Outcome<Tree> tree = attempt(fs, bytes, options, into);
+    bytes.end();
     if (tree.ok()) {
       if (Status status = drop_spool(fs, options.spool); !status.ok()) return disk_failure(status.error());
       return tree;

@@ -1,0 +1,55 @@
+// A source read ahead on a thread of its own, so that downloading and hashing go on while the other thread unpacks and writes.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <optional>
+#include <stop_token>
+#include <thread>
+
+#include "artifact/internal/source.h"
+#include "base/mutex.h"
+
+namespace varda::artifact {
+
+/// Small archives are over before a thread would pay, so the first bytes are read on the caller's thread. For one thread, but for
+/// what happens inside.
+class AheadSource final : public Source {
+ public:
+  struct Options {
+    std::uint64_t begin_after_bytes = 4 << 20;
+    std::size_t queue_bytes_max = 2 << 20;  // what the other thread is ahead; one piece may always wait, however large
+  };
+  /// `stop` ends what `source` is waiting for; its context must listen to it.
+  AheadSource(std::unique_ptr<Source> source, std::stop_source stop, Options options)
+      : source_(std::move(source)), stop_(std::move(stop)), options_(options) {}
+  ~AheadSource() override { end(); }
+
+  Outcome<std::string> next() override;
+  /// Ends the reading ahead, where it has not come to an end by itself. The members below speak of what was read till then.
+  void end();
+
+  bool stale() const override { return source_->stale(); }
+  bool resumed() const override { return source_->resumed(); }
+  bool looks_like_page() const override { return source_->looks_like_page(); }
+  /// Of what next() gave.
+  std::uint64_t bytes() const override { return given_; }
+  codec::Sha256 digest() override { return source_->digest(); }
+
+ private:
+  void read_ahead();
+
+  const std::unique_ptr<Source> source_;  // the other thread's while it runs
+  std::stop_source stop_;
+  const Options options_;
+  std::uint64_t given_ = 0;
+  Mutex mutex_;
+  std::condition_variable_any changed_;
+  std::deque<Outcome<std::string>> queue_ GUARDED_BY(mutex_);  // ends with an empty piece or a failure
+  std::size_t queue_bytes_ GUARDED_BY(mutex_) = 0;
+  bool ending_ GUARDED_BY(mutex_) = false;
+  std::optional<Outcome<std::string>> last_;  // the end, once given
+  std::thread thread_;
+};
+
+}  // namespace varda::artifact
