@@ -1,8 +1,20 @@
 #include "apiserver/kind.h"
 
 #include <algorithm>
+#include <atomic>
 
 namespace varda::apiserver {
+
+namespace {
+
+std::uint64_t next_number() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+}  // namespace
+
+Kind::Kind(KindInfo info) : info_(std::move(info)), number_(next_number()) {}
 
 std::string Kind::storage_prefix() const {
   const std::string& group = info_.resource.group;
@@ -13,6 +25,15 @@ std::string Kind::storage_key(std::string_view ns, std::string_view name) const 
   std::string key = storage_prefix();
   if (info_.resource.namespaced) key.append(ns).append("/");
   return key.append(name);
+}
+
+meta::ObjectKey Kind::key_of(std::string_view storage_key) const {
+  const std::string& group = info_.resource.group;
+  std::string_view rest = storage_key;
+  rest.remove_prefix(std::min(rest.size(), 12 + (group.empty() ? 4 : group.size()) + info_.resource.plural.size()));
+  const std::size_t slash = info_.resource.namespaced ? rest.find('/') : std::string_view::npos;
+  if (slash == std::string_view::npos) return {"", std::string(rest)};
+  return {std::string(rest.substr(0, slash)), std::string(rest.substr(slash + 1))};
 }
 
 std::string Kind::check_name(std::string_view name, bool prefix) const {

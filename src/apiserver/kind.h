@@ -80,17 +80,21 @@ struct KindInfo {
 /// Immutable once made; thread-safe.
 class Kind {
  public:
-  explicit Kind(KindInfo info) : info_(std::move(info)) {}
+  explicit Kind(KindInfo info);
   virtual ~Kind() = default;
   Kind(const Kind&) = delete;
   Kind& operator=(const Kind&) = delete;
 
   const KindInfo& info() const { return info_; }
   const meta::Resource& resource() const { return info_.resource; }
+  /// Of this one in the process, from 1, never given twice: what was found out about an object's bytes holds for one Kind.
+  std::uint64_t number() const { return number_; }
   /// Of the objects in the store: "/registry/GROUP/PLURAL/" ("core" for the group ""), one for all versions of a CRD.
   std::string storage_prefix() const;
   /// storage_prefix + "NS/NAME" or "NAME".
   std::string storage_key(std::string_view ns, std::string_view name) const;
+  /// The other way: of a key that begins with storage_prefix().
+  meta::ObjectKey key_of(std::string_view storage_key) const;
 
   /// Empty: the name may be used; else the sentence of Kubernetes' validation. `prefix`: it is a generateName. Default: DNS
   /// subdomain.
@@ -146,6 +150,7 @@ class Kind {
 
  private:
   KindInfo info_;
+  const std::uint64_t number_;
 };
 
 using KindPtr = std::shared_ptr<const Kind>;

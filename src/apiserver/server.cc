@@ -47,7 +47,12 @@ class EmbeddedServer : public Server {
       pool_ = std::make_unique<net::HandlerPool>(net::HandlerPool::Options{.threads = core_.options.limits.handler_threads,
                                                                            .queue_max = core_.options.limits.handler_queue_max});
     }
-    return pool_->wrap([this](const net::Request& request) { return dialect_.serve(request, std::nullopt); });
+    net::Handler pooled = pool_->wrap([this](const net::Request& request) { return dialect_.serve(request, std::nullopt); });
+    // What takes microseconds is done before another thread would have woken up for it.
+    return [this, pooled = std::move(pooled)](net::Request request, net::Responder respond) {
+      if (auto response = dialect_.serve_at_once(request)) return respond(std::move(*response));
+      pooled(std::move(request), std::move(respond));
+    };
   }
 
   void stop() override {

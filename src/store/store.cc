@@ -158,7 +158,7 @@ class GroupStore final : public Store {
       Event event;
       if (Put* put = std::get_if<Put>(&op)) {
         event.entry = {.key = std::move(put->key),
-                       .value = std::make_shared<const std::string>(std::move(put->value)),
+                       .value = std::make_shared<const Value>(std::move(put->value)),
                        .created = old ? old->created : revision,
                        .modified = revision};
       } else {

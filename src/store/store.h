@@ -4,6 +4,7 @@
 // is durable. Readers never wait for writers; watchers get every event of their prefix exactly once, in revision order.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -22,19 +23,31 @@ namespace varda::store {
 
 using Revision = std::int64_t;  // from 1; 0 means "not there"
 
+/// Bytes that never change, with room for one word that a reader of the store has found out about them. The store does not look at
+/// it, and does not keep it: zero after a restart.
+class Value final : public std::string {
+ public:
+  explicit Value(std::string bytes) : std::string(std::move(bytes)) {}
+  std::uint64_t note() const { return note_.load(std::memory_order_relaxed); }
+  void set_note(std::uint64_t note) const { note_.store(note, std::memory_order_relaxed); }
+
+ private:
+  mutable std::atomic<std::uint64_t> note_{0};
+};
+
 struct Entry {
   std::string key;
-  std::shared_ptr<const std::string> value;  // shared with the store and with watchers; never changed
-  Revision created = 0;                      // revision that made the key
-  Revision modified = 0;                     // revision of this value
+  std::shared_ptr<const Value> value;  // shared with the store and with watchers
+  Revision created = 0;                // revision that made the key
+  Revision modified = 0;               // revision of this value
 };
 
 enum class EventType : std::uint8_t { kPut, kDelete };
 
 struct Event {
   EventType type = EventType::kPut;
-  Entry entry;                                  // kDelete: the last value, with modified = the revision of the deletion
-  std::shared_ptr<const std::string> previous;  // value before; null for a creation
+  Entry entry;                            // kDelete: the last value, with modified = the revision of the deletion
+  std::shared_ptr<const Value> previous;  // value before; null for a creation
   Revision previous_modified = 0;
 };
 

@@ -8,6 +8,7 @@
 #include "apiserver/internal/audit_event.h"
 #include "apiserver/internal/metadata.h"
 #include "apiserver/internal/watch_stream.h"
+#include "apiserver/internal/wire_form.h"
 #include "codec/digest.h"
 
 namespace varda::apiserver {
@@ -100,12 +101,16 @@ net::Response text_response(int status, std::string text) {
 }
 
 net::Response Dialect::answer(const Call& call, int status, const Json& body) const {
+  return answer_text(call, status, render(body, call.how.output));
+}
+
+net::Response Dialect::answer_text(const Call& call, int status, std::string body) const {
   net::Response response;
   response.status = status;
   response.headers.add("Content-Type", std::string(media_type(call.how.output.format)));
   response.headers.add("Cache-Control", "no-cache, private");
   for (const std::string& warning : call.warnings) response.headers.add("Warning", "299 - " + in_quotes(warning));
-  response.body = render(body, call.how.output);
+  response.body = std::move(body);
   return response;
 }
 
@@ -150,6 +155,20 @@ net::Response Dialect::serve(const net::Request& request, const std::optional<Id
   }
   if (core_.options.metrics != nullptr) measure(call, response.status, since);
   return response;
+}
+
+std::optional<net::Response> Dialect::serve_at_once(const net::Request& request) {
+  if (request.method != "GET") return std::nullopt;
+  const RequestInfo info = parse_path(request.path());
+  if (info.area != RequestInfo::Area::kResource || info.name.empty() || !info.subresource.empty() || info.legacy_watch)
+    return std::nullopt;
+  std::optional<Identity> who;
+  if (core_.options.authenticator != nullptr) {
+    who = core_.options.authenticator->authenticate(request);
+    // What a node may read can depend on every pod there is.
+    if (!who || !who->in("system:masters")) return std::nullopt;
+  }
+  return serve(request, who);
 }
 
 void Dialect::measure(const Call& call, int status, SteadyTime since) const {
@@ -334,6 +353,10 @@ Dialect::Reply Dialect::serve_resource(Call& call) {
 }
 
 Dialect::Reply Dialect::get(Call& call) {
+  if (call.how.output.verbatim()) {
+    TRY(std::string text, objects_.get_json(*call.kind, call.info.ns, call.info.name));
+    return answer_text(call, 200, std::move(text += '\n'));
+  }
   TRY(Json object, objects_.get(*call.kind, call.info.ns, call.info.name));
   return answer_object(call, 200, std::move(object));
 }
@@ -421,13 +444,20 @@ Outcome<Dialect::Selected> Dialect::select(Call& call) const {
     page = std::move(read).value();
     std::string last;
     bool full = false;
+    const bool by_name = selection.by_name_only();
+    if (selection.empty()) out.entries.reserve(out.entries.size() + page.entries.size());
     for (std::size_t i = 0; i < page.entries.size(); ++i) {
-      const store::Entry& entry = page.entries[i];
-      last = entry.key;
-      TRY(Json object, Objects::decode(kind, entry));
-      if (!selection.matches(kind, object)) continue;
-      out.objects.push_back(std::move(object));
-      if (limit != 0 && out.objects.size() == limit) {
+      store::Entry& entry = page.entries[i];
+      if (i + 1 == page.entries.size()) last = entry.key;
+      if (by_name) {
+        if (!selection.empty() && !selection.matches_name(kind.key_of(entry.key))) continue;
+      } else {
+        TRY(const Json object, Objects::decode(kind, entry));
+        if (!selection.matches(kind, object)) continue;
+      }
+      out.entries.push_back(std::move(entry));
+      if (limit != 0 && out.entries.size() == limit) {
+        last = out.entries.back().key;
         full = true;
         page.more = page.more || i + 1 < page.entries.size();
         break;
@@ -447,9 +477,35 @@ Outcome<Dialect::Selected> Dialect::select(Call& call) const {
 
 Dialect::Reply Dialect::list(Call& call) {
   TRY(Selected selected, select(call));
+  if (call.how.output.verbatim()) {
+    // The list around its items, and the items as they lie in the store.
+    TRY(const Json empty, present_list(*call.kind, {}, std::move(selected.metadata), call.how));
+    std::string text = codec::write_json(empty);
+    CHECK(text.ends_with("[]}"));
+    text.resize(text.size() - 2);
+    std::size_t bytes = text.size() + 8;
+    for (const store::Entry& entry : selected.entries) bytes += entry.value->size() + 48;
+    text.reserve(bytes);
+    for (const store::Entry& entry : selected.entries) {
+      if (text.back() != '[') text += ',';
+      TRY_VOID(append_wire_form(*call.kind, entry, Place::kInList, text));
+    }
+    return answer_text(call, 200, std::move(text += "]}\n"));
+  }
   call.how.now = core_.clock.wall();
-  TRY(Json shown, present_list(*call.kind, std::move(selected.objects), std::move(selected.metadata), call.how));
+  TRY(std::vector<Json> objects, decode_all(*call.kind, selected.entries));
+  TRY(Json shown, present_list(*call.kind, std::move(objects), std::move(selected.metadata), call.how));
   return answer(call, 200, shown);
+}
+
+Outcome<std::vector<Json>> Dialect::decode_all(const Kind& kind, const std::vector<store::Entry>& entries) const {
+  std::vector<Json> objects;
+  objects.reserve(entries.size());
+  for (const store::Entry& entry : entries) {
+    TRY(Json object, Objects::decode(kind, entry));
+    objects.push_back(std::move(object));
+  }
+  return objects;
 }
 
 Dialect::Reply Dialect::watch(Call& call) {
@@ -581,12 +637,13 @@ Dialect::Reply Dialect::remove_collection(Call& call) {
   DryRun dry_run = DryRun::kNo;
   TRY(const DeleteOptions deletion, read_delete_options(call.http, call.query, core_.options.limits, dry_run));
   TRY(Selected selected, select(call));
-  for (const Json& object : selected.objects) {
+  TRY(std::vector<Json> objects, decode_all(*call.kind, selected.entries));
+  for (const Json& object : objects) {
     auto deleted = objects_.remove(*call.kind, namespace_of(object), name_of(object), deletion, write_options(call, dry_run));
     if (!deleted.ok() && deleted.error().code != 404) return std::move(deleted).error();
   }
   call.how.now = core_.clock.wall();
-  TRY(Json shown, present_list(*call.kind, std::move(selected.objects), std::move(selected.metadata), call.how));
+  TRY(Json shown, present_list(*call.kind, std::move(objects), std::move(selected.metadata), call.how));
   return answer(call, 200, shown);
 }
 

@@ -37,6 +37,8 @@ class Dialect {
 
   /// `identity` absent: the request is authenticated.
   net::Response serve(const net::Request& request, const std::optional<Identity>& identity);
+  /// The answer, if it takes only microseconds and waits for nothing: reading one object, by somebody who may read everything.
+  std::optional<net::Response> serve_at_once(const net::Request& request);
 
  private:
   using Reply = Outcome<net::Response>;
@@ -72,11 +74,14 @@ class Dialect {
   net::Response failure(const net::Request& request, const ApiStatus& status, const std::vector<std::string>& warnings) const;
   Reply answer_object(Call& call, int status, Json object) const;
 
+  net::Response answer_text(const Call& call, int status, std::string body) const;
+
   struct Selected {
-    std::vector<Json> objects;
+    std::vector<store::Entry> entries;
     Json metadata;
   };
   Outcome<Selected> select(Call& call) const;
+  Outcome<std::vector<Json>> decode_all(const Kind& kind, const std::vector<store::Entry>& entries) const;
   WriteOptions write_options(Call& call, DryRun dry_run) const { return {.dry_run = dry_run, .warnings = &call.warnings}; }
 
   Core& core_;

@@ -19,6 +19,8 @@ struct Output {
   As as = As::kObject;
   std::string as_version;  // "v1" or "v1beta1" of meta.k8s.io
   bool pretty = false;
+  /// Compact JSON of whole objects: what objects in the store may be answered with as they are.
+  bool verbatim() const { return format == Format::kJson && as == As::kObject && !pretty; }
 };
 
 /// A media range of Accept with its parameters.

@@ -5,6 +5,7 @@
 
 #include "apiserver/internal/admission.h"
 #include "apiserver/internal/metadata.h"
+#include "apiserver/internal/wire_form.h"
 
 namespace varda::apiserver {
 
@@ -12,12 +13,6 @@ namespace {
 
 // Attempts of a write without a resourceVersion before others are believed to be always faster.
 constexpr int kAttempts = 50;
-
-std::string without_version(const Json& object) {
-  Json copy = object;
-  copy["metadata"].erase("resourceVersion");
-  return codec::write_json(copy);
-}
 
 bool same_but_version(const Json& a, const Json& b) {
   if (a == b) return true;
@@ -73,6 +68,15 @@ Outcome<Json> Objects::get(const Kind& kind, std::string_view ns, std::string_vi
   return decode(kind, **entry);
 }
 
+Outcome<std::string> Objects::get_json(const Kind& kind, std::string_view ns, std::string_view name) const {
+  auto entry = core_.store.get(kind.storage_key(ns, name));
+  if (!entry.ok()) return store_failure(entry.error());
+  if (!*entry) return not_found(kind.resource(), name);
+  std::string out;
+  TRY_VOID(append_wire_form(kind, **entry, Place::kAlone, out));
+  return out;
+}
+
 Outcome<void> Objects::written(const Kind& kind) {
   if (!is_crd(kind.resource())) return {};
   if (auto refreshed = core_.registry.refresh(); !refreshed.ok()) return store_failure(refreshed.error());
@@ -83,7 +87,7 @@ Outcome<Json> Objects::commit_put(const Kind& kind, std::string key, Json object
                                   bool& raced, const WriteOptions& options) {
   raced = false;
   if (options.dry_run == DryRun::kYes) return object;
-  std::string text = without_version(object);
+  std::string text = stored_form(object);
   if (text.size() > core_.options.limits.object_bytes_max) return too_large(core_.options.limits.object_bytes_max);
   auto revision = core_.store.put(std::move(key), std::move(text), expected);
   if (!revision.ok()) {

@@ -37,6 +37,8 @@ class Objects {
   explicit Objects(Core& core) : core_(core) {}
 
   Outcome<Json> get(const Kind& kind, std::string_view ns, std::string_view name) const;
+  /// The same as JSON, without making a tree of it where that can be.
+  Outcome<std::string> get_json(const Kind& kind, std::string_view ns, std::string_view name) const;
   /// An object as the store has it, made one of this kind, with its resourceVersion.
   static Outcome<Json> decode(const Kind& kind, const store::Entry& entry);
 

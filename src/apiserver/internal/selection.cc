@@ -37,6 +37,18 @@ std::optional<std::string> Selection::name() const {
   return fields_.exact("metadata.name");
 }
 
+bool Selection::by_name_only() const {
+  const auto& terms = fields_.terms();
+  return labels_.empty() && std::all_of(terms.begin(), terms.end(), [](const auto& term) {
+           return term.field == "metadata.name" || term.field == "metadata.namespace";
+         });
+}
+
+bool Selection::matches_name(const meta::ObjectKey& key) const {
+  if (!only_name_.empty() && key.name != only_name_) return false;
+  return fields_.empty() || fields_.matches([&](std::string_view field) { return field == "metadata.name" ? key.name : key.ns; });
+}
+
 bool Selection::matches(const Kind& kind, const Json& object) const {
   if (!only_name_.empty() && name_of(object) != only_name_) return false;
   if (!labels_.empty() && !labels_.matches_labels(object.at("metadata/labels"))) return false;

@@ -15,6 +15,9 @@ class Selection {
   /// Of one name, as the path of an old watch says.
   void narrow_to_name(std::string name) { only_name_ = std::move(name); }
   bool matches(const Kind& kind, const Json& object) const;
+  /// True: the object's namespace and name decide, so that nobody needs to look into it.
+  bool by_name_only() const;
+  bool matches_name(const meta::ObjectKey& key) const;
   bool empty() const { return labels_.empty() && fields_.empty() && only_name_.empty(); }
   const meta::FieldSelector& fields() const { return fields_; }
   std::optional<std::string> name() const;

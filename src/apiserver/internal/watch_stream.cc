@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "apiserver/internal/objects.h"
+#include "apiserver/internal/wire_form.h"
 #include "base/log.h"
 
 namespace varda::apiserver {
@@ -123,8 +124,23 @@ class WatchStream : public net::BodyStream {
     out += "}\n";
   }
 
+  // Where names alone decide, nothing enters or leaves by a change, and nobody needs to look into the object.
+  void pass_on(const store::Event& event, std::string& out) {
+    if (!request_.selection.empty() && !request_.selection.matches_name(request_.kind->key_of(event.entry.key))) return;
+    const std::size_t before = out.size();
+    out += event.type == store::EventType::kDelete ? "{\"type\":\"DELETED\",\"object\":"
+           : event.previous != nullptr             ? "{\"type\":\"MODIFIED\",\"object\":"
+                                                   : "{\"type\":\"ADDED\",\"object\":";
+    if (auto appended = append_wire_form(*request_.kind, event.entry, Place::kAlone, out); !appended.ok()) {
+      log::error("watched object is unreadable", {{"name", event.entry.key}});
+      return out.resize(before);
+    }
+    out += "}\n";
+  }
+
   // What a client with this selection sees of a change: entering is ADDED, leaving is DELETED with the object as it was.
   void translate(const store::Event& event, std::string& out) {
+    if (request_.how.output.verbatim() && request_.selection.by_name_only()) return pass_on(event, out);
     auto current = Objects::decode(*request_.kind, event.entry);
     if (!current.ok()) {
       log::error("watched object is unreadable", {{"name", event.entry.key}});

@@ -191,7 +191,7 @@ Result<std::vector<Entry>> read_entries(sqlite3* db) {
     TRY(const bool row, rows.next());
     if (!row) return entries;
     entries.push_back({.key = rows.bytes(0),
-                       .value = std::make_shared<const std::string>(rows.bytes(1)),
+                       .value = std::make_shared<const Value>(rows.bytes(1)),
                        .created = rows.integer(2),
                        .modified = rows.integer(3)});
   }
@@ -201,7 +201,7 @@ namespace {
 
 // From the newest back: at each step `values` holds what every key was after the event.
 Result<std::vector<EventPtr>> load_events(sqlite3* db, const std::vector<Entry>& entries, Revision compacted) {
-  std::map<std::string, std::shared_ptr<const std::string>, std::less<>> values;
+  std::map<std::string, std::shared_ptr<const Value>, std::less<>> values;
   for (const Entry& entry : entries) values[entry.key] = entry.value;
   std::vector<EventPtr> events;
   TRY(Statement rows,
@@ -216,7 +216,7 @@ Result<std::vector<EventPtr>> load_events(sqlite3* db, const std::vector<Entry>&
     event.entry.key = rows.bytes(2);
     event.entry.created = rows.integer(3);
     event.entry.modified = rows.integer(0);
-    if (!rows.null(4)) event.previous = std::make_shared<const std::string>(rows.bytes(4));
+    if (!rows.null(4)) event.previous = std::make_shared<const Value>(rows.bytes(4));
     event.previous_modified = rows.integer(5);
     auto& value = values[event.entry.key];
     event.entry.value = event.type == EventType::kDelete ? event.previous : value;

@@ -60,7 +60,7 @@ Result<StoreModel::Events> StoreModel::plan(const std::vector<Op>& ops) const {
     Event event;
     if (const Put* put = std::get_if<Put>(&op)) {
       event.entry = {.key = put->key,
-                     .value = std::make_shared<const std::string>(put->value),
+                     .value = std::make_shared<const Value>(put->value),
                      .created = there ? old->second.created : next,
                      .modified = next};
     } else {
