@@ -23,7 +23,15 @@ conformance() { ctest --test-dir build/release --output-on-failure -R '^conforma
 
 e2e() { VARDA_BIN="$PWD/build/release/bin" python3 -W ignore -m unittest discover -s tests/e2e -p '*_test.py' -v; }
 
-soak() { VARDA_SOAK=1 e2e; }
+# More than a million crash states, on two cores in about ten minutes, then a thousand SIGKILLs. VARDA_CRASH_SEED begins elsewhere,
+# VARDA_SOAK_SECONDS ends each campaign early; both tell how far they came.
+soak() {
+  VARDA_CRASH_STATES=${VARDA_CRASH_STATES:-700000} build/release/src/store/store_test --gtest_filter='StoreCrash.*:StoreFaults.*' &
+  local store=$!
+  VARDA_CRASH_STATES=${VARDA_CRASH_STATES:-500000} build/release/src/artifact/artifact_test --gtest_filter='ArtifactCrash.*:ArtifactFaults.*'
+  wait "$store"
+  VARDA_SOAK=1 e2e
+}
 
 stages=("$@")
 [ ${#stages[@]} -gt 0 ] || stages=(unit sanitize e2e)

@@ -34,6 +34,15 @@ Status check_replaceable(os::FileSystem& fs, const os::Path& to) {
       to.string() + " holds files that did not come from here and is not replaced; name a directory that does not exist yet");
 }
 
+/// The directory's name, and that of its parent, which may be new as well.
+Status sync_names(os::FileSystem& fs, const os::Path& to) {
+  const os::Path parent = to.parent_path();
+  TRY_VOID(fs.sync_directory(parent));
+  const Status above = fs.sync_directory(parent.parent_path());
+  // Where we may not look we made nothing.
+  return !above.ok() && above.error().code() == Code::kForbidden ? ok_status() : above;
+}
+
 Status put_in_place(os::FileSystem& fs, const FetchOptions& options, const os::Path& root, const os::Path& work) {
   TRY_VOID(os::write_file_atomically(fs, root / kMarker, options.request.digest.hex() + "\n", 0644));
   TRY_VOID(check_replaceable(fs, options.to));
@@ -43,7 +52,7 @@ Status put_in_place(os::FileSystem& fs, const FetchOptions& options, const os::P
     TRY_VOID(fs.rename(options.to, work / "old"));
   }
   TRY_VOID(fs.rename(root, options.to));
-  TRY_VOID(fs.sync_directory(options.to.parent_path()));
+  TRY_VOID(sync_names(fs, options.to));
   return fs.remove_all(work);
 }
 
@@ -61,7 +70,11 @@ Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient
   };
   const auto done = complete(fs, options);
   if (!done.ok()) return disk_failure(done.error());
-  if (*done) return installed();
+  if (*done) {
+    // By an attempt that was killed, perhaps, before its last sync.
+    if (Status status = sync_names(fs, options.to); !status.ok()) return disk_failure(status.error());
+    return installed();
+  }
   if (Status status = check_replaceable(fs, options.to); !status.ok()) return disk_failure(status.error());
 
   const os::Path work = options.to.parent_path() / ("." + options.to.filename().string() + ".fetch");
@@ -69,6 +82,7 @@ Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient
   SourceOptions source;
   source.request = options.request;
   source.spool = work / (options.request.digest.hex() + ".part");
+  source.spooled = options.spooled;
   source.file_roots = options.file_roots;
   source.limits = options.limits;
   source.progress = progress;

@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::string_view kTarget = "target";
 constexpr std::string_view kLastGood = ".last-good";
+constexpr std::string_view kGone = ".old-";  // under way to be removed
 
 bool plain_name(std::string_view name, std::size_t length_max) {
   return !name.empty() && name.size() <= length_max && name.front() != '.' && std::all_of(name.begin(), name.end(), [](char c) {
@@ -33,11 +34,24 @@ Status check_version(std::string_view version) {
 Result<ModelTree> ModelTree::open(os::FileSystem& fs, os::Path root) {
   TRY_VOID(fs.make_directories(root, 0755));
   ModelTree tree(fs, std::move(root));
+  // What a process that was killed renamed into place may not be on the disk yet, and whoever sees it builds on it: hence the
+  // syncs.
+  TRY_VOID(fs.sync_directory(tree.root().parent_path()));
+  TRY_VOID(fs.sync_directory(tree.root()));
+  TRY(const auto namespaces, fs.list(tree.root()));
+  for (const std::string& ns : namespaces) {
+    if (!plain_name(ns, 63)) continue;
+    TRY(const auto models, fs.list(tree.root() / ns));
+    for (const std::string& model : models)
+      if (model.starts_with(kGone)) TRY_VOID(fs.remove_all(tree.root() / ns / model));
+    TRY_VOID(fs.sync_directory(tree.root() / ns));
+  }
   TRY(const auto keys, tree.keys());
   for (const std::string& key : keys) {
     TRY(const auto names, fs.list(tree.directory(key)));
     for (const std::string& name : names)
       if (name.front() == '.' && name != kLastGood) TRY_VOID(fs.remove_all(tree.directory(key) / name));
+    TRY_VOID(fs.sync_directory(tree.directory(key)));
   }
   return tree;
 }
@@ -142,13 +156,19 @@ Result<std::vector<std::string>> ModelTree::keys() const {
   return keys;
 }
 
+// Renamed first, and that made durable: nothing is to be found half removed under its name, also after a crash.
+Status ModelTree::take_away(const os::Path& directory, std::string_view name) {
+  const os::Path old = directory / (std::string(kGone) + std::string(name));
+  TRY_VOID(fs_->remove_all(old));
+  TRY_VOID(fs_->rename(directory / name, old));
+  TRY_VOID(fs_->sync_directory(directory));
+  return fs_->remove_all(old);
+}
+
 Status ModelTree::hide(const os::Path& model, std::string_view version) {
   TRY(const auto shown, fs_->stat(model / version));
   if (!shown) return {};
-  const os::Path old = model / (".old-" + std::string(version));
-  TRY_VOID(fs_->remove_all(old));
-  TRY_VOID(fs_->rename(model / version, old));
-  return fs_->remove_all(old);
+  return take_away(model, version);
 }
 
 Status ModelTree::unexpose(std::string_view key, std::string_view version) {
@@ -173,7 +193,7 @@ Status ModelTree::remove(std::string_view key) {
   TRY(const auto there, fs_->stat(model));
   if (there) {
     TRY_VOID(clear_target(key));
-    TRY_VOID(fs_->remove_all(model));
+    TRY_VOID(take_away(model.parent_path(), model.filename().string()));
   }
   // The namespace's directory goes with its last model; another one in it makes this fail, as it should.
   if (const auto rest = fs_->list(model.parent_path()); rest.ok() && rest->empty()) TRY_VOID(fs_->remove(model.parent_path()));

@@ -53,6 +53,7 @@ class ModelTree {
   ModelTree(os::FileSystem& fs, os::Path root) : fs_(&fs), root_(std::move(root)) {}
   Status write_line(const os::Path& directory, std::string_view name, std::string_view line);
   Status hide(const os::Path& directory, std::string_view version);
+  Status take_away(const os::Path& directory, std::string_view name);
 
   os::FileSystem* fs_;
   os::Path root_;

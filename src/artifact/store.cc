@@ -1,5 +1,6 @@
 #include "artifact/store.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <map>
 
@@ -13,7 +14,7 @@ namespace varda::artifact {
 namespace {
 
 constexpr std::string_view kScratch = ".scratch", kTree = ".tree";
-const std::string kPart = ".part";
+const std::string kPart = ".part", kNotes = ".notes";
 
 class DiskStore final : public Store {
  public:
@@ -24,7 +25,10 @@ class DiskStore final : public Store {
     TRY_VOID(fs_.make_directories(scratch_, 0700));
     TRY(const auto leftovers, fs_.list(scratch_));
     for (const std::string& name : leftovers)
-      if (!name.ends_with(kPart) && !name.ends_with(kPart + ".notes")) TRY_VOID(fs_.remove_all(scratch_ / name));
+      if (!resumable(name, leftovers)) TRY_VOID(fs_.remove_all(scratch_ / name));
+    // What a process that was killed renamed into place may not be on the disk yet, and is about to be shown.
+    TRY_VOID(fs_.sync_directory(options_.root));
+    TRY_VOID(fs_.sync_directory(options_.root.parent_path()));
     TRY(const auto names, fs_.list(options_.root));
     const MutexLock lock(mutex_);
     for (const std::string& name : names) {
@@ -144,6 +148,13 @@ class DiskStore final : public Store {
     std::optional<Failure> failure;
   };
 
+  /// A part, or the notes of a part that is there.
+  static bool resumable(const std::string& name, const std::vector<std::string>& names) {
+    if (name.ends_with(kPart)) return true;
+    const auto stem = name.size() - std::min(name.size(), kNotes.size());
+    return name.ends_with(kPart + kNotes) && std::find(names.begin(), names.end(), name.substr(0, stem)) != names.end();
+  }
+
   os::Path path_of(const codec::Sha256& digest) const { return options_.root / digest.hex(); }
 
   Status wait(const Context& ctx, const Flight& flight) NO_THREAD_SAFETY_ANALYSIS {
@@ -235,6 +246,7 @@ class DiskStore final : public Store {
     const os::Path doomed = scratch_ / ("gone-" + digest.hex() + std::string(kTree));
     TRY_VOID(fs_.remove_all(doomed));
     TRY_VOID(fs_.rename(path_of(digest), doomed));
+    TRY_VOID(fs_.sync_directory(options_.root));
     return fs_.remove_all(doomed);
   }
 
