@@ -239,7 +239,7 @@ void write_block(const Json& value, int level, std::string& out);
 
 bool must_quote(const std::string& text) {
   if (text.empty() || !resolve(text).is_string()) return true;
-  if (one_of(text, {"=", "<<", "---", "..."})) return true;
+  if (one_of(text, {"=", "<<"}) || text.starts_with("---") || text.starts_with("...")) return true;
   if (text.front() == ' ' || text.back() == ' ' || text.back() == ':') return true;
   if (std::string_view("-?:,[]{}#&*!|>'\"%@`").find(text.front()) != std::string_view::npos) {
     // "-x" and "?x" and ":x" are plain; "- x" is not, nor are the other indicators.

@@ -72,7 +72,7 @@ TEST(Yaml, WhatIsWrittenReadsBackTheSame) {
       {R"({"a":"yes","b":"1","c":"","d":"null","e":"x: y","f":"- x","g":"#x","h":"2001-01-01","i":"12:30","j":"-x","k":" s","l":"*a"})",
        R"({"list":[1,[2,[3]],{"a":{"b":[]},"c":{}},"x",[{"y":1,"z":2}]],"n":null,"t":true,"f":1.5,"w":2.0})",
        R"({"text":"line one\nline two\n","no end":"a\nb","many":"a\n\nb\n\n","tab":"a\tb","bell":"\u0007","indent":"  a\nb"})",
-       R"([{"name":"a","env":[{"name":"X","value":"1"}]},"b"])", R"("just text")", "[]", "{}", "3"}) {
+       R"([{"name":"a","env":[{"name":"X","value":"1"}]},"b"])", R"("just text")", "[]", "{}", "3", R"("--- - x")", R"("...x")"}) {
     const Json value = *parse_json(text);
     const std::string yaml = write_yaml(value);
     auto back = parse_yaml(yaml);

@@ -204,7 +204,9 @@ Result<LogOptions> LogOptions::parse(std::string_view text) {
 }
 
 os::Path pod_directory(const os::Path& root, std::string_view ns, std::string_view name, std::string_view uid) {
-  return root / "pods" / (std::string(ns) + "_" + std::string(name) + "_" + std::string(uid));
+  std::string directory = std::string(ns) + "_" + std::string(name) + "_" + std::string(uid);
+  std::replace(directory.begin(), directory.end(), '/', '_');  // whatever an API server calls a pod, it stays below the root
+  return root / "pods" / directory;
 }
 
 Result<std::unique_ptr<net::BodyStream>> open_log(const os::Path& directory, const std::string& container,

@@ -62,12 +62,14 @@ Error bad_time(const std::string& text, std::string_view layout) {
                                    go_quote(text) + " as \"2006\"");
 }
 
+// A time that may stay as it is written, also where it lies beyond what our clock can hold ("9999-12-31T23:59:59Z").
+bool is_normal(std::string_view text) { return text[10] == 'T' && text.back() == 'Z' && text.substr(17, 2) != "60"; }
+
 Status decode_time(Json& value, const Place& place) {
   if (!value.is_string()) return mismatch(value, place, "string");
   auto time = meta::parse_time(value.as_string());
   if (!time.ok()) return bad_time(value.as_string(), "2006-01-02T15:04:05Z07:00");
-  // In its normal form already: it stays, also where it lies beyond what our clock can hold ("9999-12-31T23:59:59Z").
-  if (value.as_string().size() == 20 && value.as_string().back() == 'Z') return {};
+  if (value.as_string().size() == 20 && is_normal(value.as_string())) return {};
   value = meta::format_time(*time);
   return {};
 }
@@ -80,7 +82,7 @@ Status decode_micro_time(Json& value, const Place& place) {
   const bool six = point == 19 && text.find_first_not_of("0123456789", point + 1) == point + 7;
   auto time = meta::parse_time(text);
   if (!six || !time.ok()) return bad_time(text, "2006-01-02T15:04:05.000000Z07:00");
-  if (text.back() == 'Z') return {};
+  if (is_normal(text)) return {};
   value = meta::format_micro_time(*time);
   return {};
 }

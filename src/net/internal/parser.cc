@@ -27,6 +27,9 @@ template <bool kIsRequest>
 class Sink final : public http::basic_parser<kIsRequest> {
  public:
   explicit Sink(Message& message) : message_(message) {}
+  /// How many bytes put() must have at least. Between chunks there are five more at any rate ("0", two line ends), and Beast ends
+  /// the process when a chunked body that is empty comes in smaller pieces.
+  std::size_t least() const { return header_done_ && chunk_left_ == 0 && this->chunked() ? 5 : 1; }
 
  private:
   void on_request_impl(http::verb, string_view method, string_view target, int version, ErrorCode&) override {
@@ -51,15 +54,17 @@ class Sink final : public http::basic_parser<kIsRequest> {
     message_.body.append(body.data(), body.size());
     return body.size();
   }
-  void on_chunk_header_impl(std::uint64_t, string_view, ErrorCode&) override {}
+  void on_chunk_header_impl(std::uint64_t size, string_view, ErrorCode&) override { chunk_left_ = size; }
   std::size_t on_chunk_body_impl(std::uint64_t, string_view body, ErrorCode&) override {
     message_.body.append(body.data(), body.size());
+    chunk_left_ -= body.size();
     return body.size();
   }
   void on_finish_impl(ErrorCode&) override {}
 
   Message& message_;
   bool header_done_ = false;
+  std::uint64_t chunk_left_ = 0;  // 0: between chunks
 };
 
 template <bool kIsRequest>
@@ -76,7 +81,7 @@ class BeastParser final : public Parser {
         // Empty lines ahead of a request are ignored (RFC 9112, 2.2).
         while (kIsRequest && used < bytes.size() && (bytes[used] == '\r' || bytes[used] == '\n')) ++used;
       }
-      if (used == bytes.size()) break;
+      if (bytes.size() - used < sink_->least()) break;
       ErrorCode error;
       const std::size_t count = sink_->put(boost::asio::const_buffer(bytes.data() + used, bytes.size() - used), error);
       used += count;

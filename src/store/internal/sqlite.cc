@@ -22,6 +22,7 @@ Error sqlite_error(sqlite3* db, int code, std::string_view what) {
     case SQLITE_NOMEM:
     case SQLITE_TOOBIG:
       return Error(Code::kExhausted, message);
+    case SQLITE_ERROR:  // our statements are right: what they do not find is missing in the file
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       return Error(Code::kCorrupt, message);
