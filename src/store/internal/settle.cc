@@ -14,10 +14,18 @@ Status settle_log(os::FileSystem& fs, const std::filesystem::path& database) {
     TRY(const std::string bytes, file->read(kPiece));
     if (bytes.empty()) break;
     TRY_VOID(file->seek(at));
-    TRY_VOID(file->write(bytes));
+    if (Status written = file->write(bytes); !written.ok()) {
+      // Where even writing over what is there takes room, a full disk must not keep the store shut: the sync is what is left.
+      if (written.error().code() != Code::kExhausted) return written;
+      break;
+    }
     at += bytes.size();
   }
   TRY_VOID(file->sync());
+  return sync_name(fs, database);
+}
+
+Status sync_name(os::FileSystem& fs, const std::filesystem::path& database) {
   return fs.sync_directory(database.parent_path().empty() ? std::filesystem::path(".") : database.parent_path());
 }
 

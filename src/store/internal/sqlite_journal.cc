@@ -161,7 +161,13 @@ class SqliteJournal final : public Journal {
 
   template <typename Body>
   Status transaction(Body body) {
-    if (failed_) return Error(Code::kUnavailable, "the store's file could not be synced before: " + failed_->message());
+    if (failed_) {
+      return Error(
+          Code::kUnavailable,
+          "nothing is written any more, because the disk failed and nobody knows what it holds: check the disk and start the "
+          "process again, which reads the file anew (" +
+              failed_->message() + ")");
+    }
     TRY_VOID(execute(db_.get(), "BEGIN IMMEDIATE"));
     Status status = body();
     if (status.ok()) {
@@ -297,6 +303,8 @@ Result<OpenedJournal> open(const std::filesystem::path& file, const SqliteOption
   TRY_VOID(clear_upgrade(sqlite.disk(), file));
   TRY_VOID(settle_log(sqlite.disk(), file));
   TRY(Database db, open_current(file, sqlite));
+  // The log is made by now. SQLite syncs its name too, and does not look whether that worked: without a name all commits are lost.
+  TRY_VOID(sync_name(sqlite.disk(), file));
   sqlite3* raw = db.get();
   if (sqlite.pages_max > 0) TRY_VOID(execute(raw, "PRAGMA max_page_count=" + std::to_string(sqlite.pages_max)));
   OpenedJournal opened;

@@ -1,0 +1,282 @@
+// The store on a disk that fails, fills up and is slow, at every call: nothing acknowledged is lost, and reading goes on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <latch>
+#include <sqlite3.h>
+#include <thread>
+
+#include "os/testing/faults.h"
+#include "store/internal/journal.h"
+#include "store/testing/sqlite_vfs.h"
+#include "store/testing/store_model.h"
+
+namespace varda::store {
+namespace {
+
+using os::testing::CrashingFileSystem;
+using ::testing::HasSubstr;
+using testing::SqliteRandomness;
+using testing::SqliteVfs;
+using testing::StoreModel;
+
+constexpr const char* kFile = "/data/store.db";
+
+class StoreFaults : public ::testing::Test {
+ protected:
+  static std::unique_ptr<CrashingFileSystem> new_disk() {
+    auto fs = std::make_unique<CrashingFileSystem>();
+    CHECK(fs->make_directories("/data", 0755).ok() && fs->sync_directory("/").ok());
+    return fs;
+  }
+  static Result<std::unique_ptr<Store>> open(CrashingFileSystem& fs, const SqliteVfs& vfs) {
+    internal::SqliteOptions sqlite;
+    sqlite.fs = &fs;
+    sqlite.vfs = vfs.name();
+    sqlite.checkpoint_pages = 12;
+    TRY(internal::OpenedJournal opened, internal::open_sqlite_journal(kFile, sqlite));
+    return internal::make_store({}, std::move(opened.journal), std::move(opened.loaded));
+  }
+  // Whether the store holds the model, or the model and the transaction of which nobody knows.
+  static std::string compare(Store& store, const StoreModel& model, const StoreModel::Events& unknown, Rng& rng) {
+    StoreModel now = model;
+    if (!unknown.empty() && store.revision() == model.revision() + 1) now.apply(unknown);
+    return now.difference(store, 0, 0, rng);
+  }
+
+  struct Outcome {
+    StoreModel model;            // what was acknowledged
+    StoreModel::Events unknown;  // of the last transaction, if it failed
+    bool refused = false;        // the store would write no more
+    std::string wrong;
+  };
+  // Some transactions, in the face of whatever the disk does.
+  static Outcome work(CrashingFileSystem& fs, const SqliteVfs& vfs, std::unique_ptr<Store>& store, int steps = 14) {
+    Outcome out;
+    const auto rng = seeded_rng(5);
+    const SqliteRandomness same(5);
+    for (int step = 0; step < steps && out.wrong.empty(); ++step) {
+      if (store == nullptr || step == steps / 2) {
+        store.reset();
+        auto opened = open(fs, vfs);
+        if (!opened.ok()) opened = open(fs, vfs);  // the next attempt of who runs it
+        if (!opened.ok()) return out;
+        store = std::move(*opened);
+        out.refused = false;
+        out.wrong = compare(*store, out.model, out.unknown, *rng);
+        if (store->revision() > out.model.revision()) out.model.apply(out.unknown);
+        out.unknown.clear();
+        continue;
+      }
+      std::vector<Op> ops = testing::draw_transaction(out.model, *rng);
+      const auto planned = out.model.plan(ops);
+      const auto revision = store->commit(std::move(ops));
+      if (revision.ok()) {
+        if (out.refused && !planned->empty()) out.wrong = "a commit after a refusal";
+        if (!planned.ok() || *revision != out.model.revision() + (planned->empty() ? 0 : 1)) {
+          out.wrong = "an answer that is not the model's";
+        } else {
+          out.model.apply(*planned);
+          if (!planned->empty()) out.unknown.clear();
+        }
+      } else if (revision.error().code() == Code::kUnavailable) {
+        if (revision.error().message().find("start") == std::string::npos)
+          out.wrong = "what to do is not said: " + revision.error().message();
+        out.refused = true;
+      } else if (planned.ok()) {
+        if (!out.refused) out.unknown = *planned;
+        // Reading goes on, and shows what was acknowledged.
+        out.wrong = out.model.difference(*store, 0, 0, *rng);
+        if (!out.wrong.empty()) out.wrong = "read after a failed commit: " + out.wrong;
+      }
+    }
+    return out;
+  }
+};
+
+TEST_F(StoreFaults, AtEveryCallLoseNothingThatWasAcknowledged) {
+  std::uint64_t calls = 0;
+  {
+    const auto fs = new_disk();
+    const SqliteVfs vfs(*fs);
+    std::unique_ptr<Store> store;
+    const Outcome fine = work(*fs, vfs, store);
+    ASSERT_EQ(fine.wrong, "");
+    ASSERT_GE(fine.model.revision(), 8);
+    calls = fs->calls();
+  }
+  std::uint64_t hits = 0;
+  const std::uint64_t every = os::testing::fault_every(5);
+  for (std::uint64_t call = 2; call < calls; call += every) {
+    for (const os::testing::NamedFault& fault : os::testing::faults_at(call)) {
+      const auto fs = new_disk();
+      SCOPED_TRACE(fault.name);
+      const auto rng = seeded_rng(call);
+      const SqliteVfs vfs(*fs);
+      std::unique_ptr<Store> store;
+      fs->set_fault(fault.fault);
+      const Outcome out = work(*fs, vfs, store);
+      SCOPED_TRACE(fs->hit());
+      hits += fs->hit().empty() ? 0 : 1;
+      ASSERT_EQ(out.wrong, "");
+      fs->set_fault(std::nullopt);
+      // The power goes; or only the process, and then the power; or it ends in peace. The disk is well again.
+      const auto dark = fs->crashed(call), killed = fs->killed();
+      store.reset();
+      for (CrashingFileSystem* left : {dark.get(), killed.get(), fs.get()}) {
+        const SqliteVfs left_vfs(*left);
+        auto again = open(*left, left_vfs);
+        ASSERT_TRUE(again.ok()) << again.error();
+        ASSERT_EQ(compare(**again, out.model, out.unknown, *rng), "");
+        if (left == dark.get()) continue;
+        const auto later = left->crashed(call + 1);
+        const Revision seen = (*again)->revision();
+        const SqliteVfs later_vfs(*later);
+        auto last = open(*later, later_vfs);
+        ASSERT_TRUE(last.ok()) << last.error();
+        ASSERT_EQ((*last)->revision(), seen);
+        ASSERT_EQ(compare(**last, out.model, out.unknown, *rng), "");
+      }
+    }
+  }
+  EXPECT_GE(hits, (calls - 2) / every);
+}
+
+TEST_F(StoreFaults, AfterAFailedSyncNothingIsWrittenUntilTheFileWasReadAgain) {
+  const auto fs = new_disk();
+  const SqliteVfs vfs(*fs);
+  auto store = open(*fs, vfs).value();
+  ASSERT_TRUE(store->put("a", "1").ok());
+  bool fail = true;
+  fs->on_call([&](std::string_view call, const os::Path& path) -> Status {
+    if (fail && call == "sync" && path.string().ends_with("-wal")) return Error(Code::kInternal, "Input/output error");
+    return {};
+  });
+  EXPECT_FALSE(store->put("a", "2").ok());
+  fail = false;
+  const auto refused = store->put("b", "1");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code(), Code::kUnavailable);
+  EXPECT_THAT(refused.error().message(), HasSubstr("start"));  // what to do
+  EXPECT_EQ(*store->get("a").value()->value, "1");
+  store = nullptr;
+  store = open(*fs, vfs).value();
+  EXPECT_TRUE(store->put("b", "1").ok());
+}
+
+TEST_F(StoreFaults, OnAFullDiskDeletingWorksAndMakesRoom) {
+  const auto fs = new_disk();
+  fs->set_capacity(12 << 20);
+  const SqliteVfs vfs(*fs);
+  auto store = open(*fs, vfs).value();
+  StoreModel model;
+  const auto rng = seeded_rng(1);
+  Result<Revision> last = Revision{0};
+  for (int i = 0; last.ok(); ++i) {
+    ASSERT_LT(i, 2000);
+    const std::vector<Op> ops{Put{.key = "/a/" + std::to_string(i), .value = std::string(20'000, 'x')}};
+    last = store->commit(ops);
+    if (last.ok()) model.apply(*model.plan(ops));
+  }
+  EXPECT_EQ(last.error().code(), Code::kExhausted);
+  ASSERT_GT(model.revision(), 50);
+  ASSERT_EQ(model.difference(*store, 0, 0, *rng), "");
+  for (int i = 0; i < 40; ++i) {
+    const std::vector<Op> ops{Delete{.key = "/a/" + std::to_string(i)}};
+    ASSERT_TRUE(store->commit(ops).ok()) << i;
+    model.apply(*model.plan(ops));
+  }
+  // The full disk also crashes.
+  const auto left = fs->crashed(3);
+  const SqliteVfs left_vfs(*left);
+  auto again = open(*left, left_vfs);
+  ASSERT_TRUE(again.ok()) << again.error();
+  EXPECT_EQ(model.difference(**again, 0, 0, *rng), "");
+  ASSERT_TRUE(store->compact(store->revision()).ok());
+  EXPECT_TRUE(store->put("/a/0", std::string(20'000, 'y')).ok());
+}
+
+TEST_F(StoreFaults, SlowDiskHoldsUpWritersOnly) {
+  // Each call of a commit in turn takes for ever, until everybody else was served.
+  for (std::uint64_t slow = 0;; ++slow) {
+    const auto fs = new_disk();
+    const SqliteVfs vfs(*fs);
+    auto store = open(*fs, vfs).value();
+    ASSERT_TRUE(store->put("/a/before", "1").ok());
+    const auto watch = store->watch("/a/", 1).value();
+    std::latch reached(1), go_on(1);
+    std::uint64_t seen = 0;
+    bool held = false;
+    fs->on_call([&](std::string_view, const os::Path&) {
+      if (seen++ == slow) {
+        held = true;
+        reached.count_down();
+        go_on.wait();
+      }
+      return Status();
+    });
+    std::jthread writer([&] {
+      EXPECT_EQ(store->put("/a/slow", std::string(9000, 'x')).value(), 2);
+      if (!held) reached.count_down();
+    });
+    reached.wait();
+    const bool in_the_middle = held;
+    if (in_the_middle) {
+      EXPECT_EQ(store->revision(), 1);
+      EXPECT_EQ(*store->get("/a/before").value()->value, "1");
+      EXPECT_EQ(store->list({}).value().entries.size(), 1u);
+      EXPECT_EQ(store->watch("", 0).value()->poll().value().size(), 1u);
+      EXPECT_TRUE(watch->poll().value().empty());
+    }
+    go_on.count_down();
+    writer.join();
+    fs->on_call({});
+    EXPECT_EQ(watch->poll().value().size(), 1u);
+    if (!in_the_middle) {
+      EXPECT_GE(slow, 8u);
+      return;
+    }
+  }
+}
+
+TEST_F(StoreFaults, NoMemoryForSqliteLosesNothing) {
+  struct Limit {
+    explicit Limit(std::int64_t bytes) { sqlite3_hard_heap_limit64(bytes); }
+    ~Limit() { sqlite3_hard_heap_limit64(0); }
+  };
+  std::uint64_t failed = 0;
+  for (std::int64_t room = 0; room < 160'000; room += 1'500) {
+    SCOPED_TRACE(room);
+    const auto fs = new_disk();
+    const SqliteVfs vfs(*fs);
+    std::unique_ptr<Store> store = open(*fs, vfs).value();
+    const auto rng = seeded_rng(9);
+    StoreModel model;
+    StoreModel::Events unknown;
+    {
+      const Limit limit(sqlite3_memory_used() + room);
+      for (int step = 0; step < 6; ++step) {
+        const std::vector<Op> ops = testing::draw_transaction(model, *rng);
+        const auto planned = model.plan(ops);
+        const auto revision = store->commit(ops);
+        if (!planned.ok()) continue;
+        if (revision.ok()) {
+          model.apply(*planned);
+          unknown.clear();
+        } else {
+          ++failed;
+          unknown = *planned;
+        }
+      }
+    }
+    ASSERT_EQ(model.difference(*store, 0, 0, *rng), "");
+    const auto left = fs->crashed(static_cast<std::uint64_t>(room));
+    const SqliteVfs left_vfs(*left);
+    auto again = open(*left, left_vfs);
+    ASSERT_TRUE(again.ok()) << again.error();
+    ASSERT_EQ(compare(**again, model, unknown, *rng), "");
+  }
+  EXPECT_GT(failed, 5u);
+}
+
+}  // namespace
+}  // namespace varda::store
