@@ -2,7 +2,9 @@
 
 #include <optional>
 
+#include "controllers/builtin/daemon_set.h"
 #include "controllers/builtin/deployment.h"
+#include "controllers/builtin/job.h"
 #include "controllers/builtin/nodes.h"
 #include "controllers/builtin/replica_set.h"
 #include "controllers/builtin/scheduler.h"
@@ -18,6 +20,8 @@ struct All final : Builtin {
         scheduler(caches, client, options),
         replica_sets(caches, options),
         deployments(caches, options),
+        daemon_sets(caches, options),
+        jobs(caches, options),
         nodes(sessions, options),
         edge_nodes(sessions, options) {
     if (options.services) services.emplace(caches, options);
@@ -28,6 +32,8 @@ struct All final : Builtin {
   SchedulerReconciler scheduler;
   ReplicaSetReconciler replica_sets;
   DeploymentReconciler deployments;
+  DaemonSetReconciler daemon_sets;
+  JobReconciler jobs;
   std::optional<ServiceReconciler> services;
   NodeReconciler nodes;
   EdgeNodeLivenessReconciler edge_nodes;
@@ -41,6 +47,8 @@ std::unique_ptr<Builtin> add_builtin(runtime::Manager& manager, const kube::Clie
   manager.add<api::Pod>(all->scheduler);
   manager.add<api::ReplicaSet>(all->replica_sets);
   manager.add<api::Deployment>(all->deployments);
+  manager.add<api::DaemonSet>(all->daemon_sets);
+  manager.add<api::Job>(all->jobs);
   if (all->services) manager.add<api::Service>(*all->services);
   const auto node = manager.add<api::Node>(all->nodes);
   const auto edge_node = manager.add<api::EdgeNode>(all->edge_nodes);

@@ -18,6 +18,7 @@ struct BuiltinOptions {
   std::chrono::milliseconds disconnect_grace{2000};  // without any watch of its agent before a node counts as cut off
   std::chrono::seconds missing_node_grace{20};       // before pods of a node that is no more are deleted
   std::chrono::seconds failed_pod_delay{10};         // before a Deployment replaces a pod that failed, by the pod's age
+  std::chrono::seconds job_backoff{10};              // before a Job replaces its first pod that failed; doubles with each
   bool services = true;                              // false: no ports are opened and no Endpoints written
   const Clock* clock = nullptr;                      // null: the machine's
 };

@@ -6,6 +6,8 @@
 #include <set>
 #include <string_view>
 
+#include "controllers/builtin/workload.h"
+
 namespace varda::controllers {
 
 namespace {
@@ -70,6 +72,11 @@ bool tolerates(const api::Toleration& toleration, const api::Taint& taint) {
   return toleration.op == "Exists" || toleration.value == taint.value;
 }
 
+bool tolerated(const api::Pod& pod, const api::Taint& taint) {
+  const auto& all = pod.spec.tolerations;
+  return std::any_of(all.begin(), all.end(), [&](const auto& toleration) { return tolerates(toleration, taint); });
+}
+
 /// The node's taints and those its condition and spec stand for.
 std::vector<api::Taint> taints_of(const api::Node& node) {
   std::vector<api::Taint> taints = node.spec.taints;
@@ -81,23 +88,6 @@ std::vector<api::Taint> taints_of(const api::Node& node) {
   return taints;
 }
 
-/// Why a node does not take the pod; "" it does.
-std::string refusal(const api::Pod& pod, const api::Node& node) {
-  if (!wanted_by(pod, node)) return "node(s) didn't match Pod's node affinity/selector";
-  for (const api::Taint& taint : taints_of(node)) {
-    if (taint.effect != "NoSchedule" && taint.effect != "NoExecute") continue;
-    const auto& all = pod.spec.tolerations;
-    if (std::any_of(all.begin(), all.end(), [&](const auto& toleration) { return tolerates(toleration, taint); })) continue;
-    if (taint.key == "node.kubernetes.io/not-ready") return "node(s) were not ready";
-    if (taint.key == "node.kubernetes.io/unreachable") return "node(s) were unreachable";
-    if (taint.key == "node.kubernetes.io/unschedulable") return "node(s) were unschedulable";
-    return "node(s) had untolerated taint {" + taint.key + (taint.value.empty() ? "" : ": " + taint.value) + "}";
-  }
-  return "";
-}
-
-bool finished(const api::Pod& pod) { return pod.status.phase == "Succeeded" || pod.status.phase == "Failed"; }
-
 std::vector<ObjectKey> pods_waiting_or_on(const api::Node& node, const runtime::Caches& caches) {
   std::vector<ObjectKey> keys;
   for (const auto& pod : caches.of<api::Pod>().list()) {
@@ -108,13 +98,33 @@ std::vector<ObjectKey> pods_waiting_or_on(const api::Node& node, const runtime::
 
 }  // namespace
 
+std::string node_refusal(const api::Pod& pod, const api::Node& node) {
+  if (!wanted_by(pod, node)) return "node(s) didn't match Pod's node affinity/selector";
+  for (const api::Taint& taint : taints_of(node)) {
+    if (taint.effect != "NoSchedule" && taint.effect != "NoExecute") continue;
+    if (tolerated(pod, taint)) continue;
+    if (taint.key == "node.kubernetes.io/not-ready") return "node(s) were not ready";
+    if (taint.key == "node.kubernetes.io/unreachable") return "node(s) were unreachable";
+    if (taint.key == "node.kubernetes.io/unschedulable") return "node(s) were unschedulable";
+    return "node(s) had untolerated taint {" + taint.key + (taint.value.empty() ? "" : ": " + taint.value) + "}";
+  }
+  return "";
+}
+
+bool may_stay_on(const api::Pod& pod, const api::Node& node) {
+  if (!wanted_by(pod, node)) return false;
+  const auto taints = taints_of(node);
+  return std::none_of(taints.begin(), taints.end(),
+                      [&](const api::Taint& taint) { return taint.effect == "NoExecute" && !tolerated(pod, taint); });
+}
+
 Binding plan_binding(const api::Pod& pod, const std::vector<NodePtr>& nodes, const std::map<std::string, std::size_t>& pods_on) {
   const api::Node* best = nullptr;
   std::size_t fewest = 0;
   std::map<std::string, int> refusals;
   for (const NodePtr& node : nodes) {
     if (node->metadata.deleting()) continue;
-    if (const std::string why = refusal(pod, *node); !why.empty()) {
+    if (const std::string why = node_refusal(pod, *node); !why.empty()) {
       ++refusals[why];
       continue;
     }

@@ -23,6 +23,11 @@ struct Binding {
 Binding plan_binding(const api::Pod& pod, const std::vector<std::shared_ptr<const api::Node>>& nodes,
                      const std::map<std::string, std::size_t>& pods_on);
 
+/// Why a node does not take a pod; "" it does.
+std::string node_refusal(const api::Pod& pod, const api::Node& node);
+/// A pod that is on the node already may stay there: only selection and taints with NoExecute count.
+bool may_stay_on(const api::Pod& pod, const api::Node& node);
+
 /// Also ends pods whose node is no more: nobody else would.
 class SchedulerReconciler {
  public:

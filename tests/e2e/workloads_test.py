@@ -1,0 +1,135 @@
+"""Deployments, DaemonSets and Jobs on one machine, as kubectl sees them: every kubectl that is installed, real processes."""
+import glob, json, pathlib, sys, unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+import machine as m  # noqa: E402
+
+FOREVER = ['sh', '-c', 'trap "exit 0" TERM; while :; do sleep 0.1; done']
+
+
+def newest_kubectl():
+    found = glob.glob('/usr/lib/google-cloud-sdk/bin/kubectl.1.*')
+    return max(found, key=lambda path: int(path.rsplit('.', 1)[1])) if found else m.KUBECTL
+
+
+def pods(labels, command, **spec):
+    container = {'name': 'c', 'image': 'tool', 'command': command}
+    return {'metadata': {'labels': labels}, 'spec': dict({'containers': [container], 'terminationGracePeriodSeconds': 2}, **spec)}
+
+
+class Workloads(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.varda = m.Machine()
+        cls.addClassCleanup(cls.varda.close)
+        cls.varda.up('--image', 'tool=/bin/sh')
+
+    def kubectl(self, *args, **kw):
+        """The newest there is; what it prints."""
+        return self.varda.run([newest_kubectl(), '--cache-dir', str(self.varda.dir / 'new-cache'), *args], **kw)
+
+    def apply(self, api, kind, name, **spec):
+        self.varda.kubectl('apply', '-f', '-', input=json.dumps({'apiVersion': api, 'kind': kind, 'metadata': {'name': name}, 'spec': spec}))
+
+    def deployment(self, name, replicas):
+        self.apply('apps/v1', 'Deployment', name, replicas=replicas, selector={'matchLabels': {'app': name}},
+                   strategy={'rollingUpdate': {'maxSurge': 1, 'maxUnavailable': 0}}, template=pods({'app': name}, FOREVER))
+
+    def sets(self, name):
+        """{revision: wanted replicas} of a Deployment's ReplicaSets."""
+        return {s['metadata']['annotations']['deployment.kubernetes.io/revision']: s['spec']['replicas']
+                for s in self.varda.get('rs', '-l', 'app=' + name)['items']}
+
+    def env(self, name):
+        return {p['spec']['containers'][0].get('env', [{'value': ''}])[0]['value'] for p in self.varda.pods('app=' + name)
+                if 'deletionTimestamp' not in p['metadata']}
+
+    def test_rollout_of_a_deployment_with_both_kubectls(self):
+        self.deployment('web', 2)
+        for kubectl in self.varda.kubectl, self.kubectl:
+            self.assertIn('successfully rolled out', kubectl('rollout', 'status', 'deployment/web', '--timeout=60s'))
+        self.kubectl('set', 'env', 'deployment/web', 'A=two')
+        self.varda.kubectl('annotate', 'deployment/web', 'kubernetes.io/change-cause=second')
+        self.assertIn('successfully rolled out', self.kubectl('rollout', 'status', 'deployment/web', '--timeout=60s'))
+        self.assertEqual(self.env('web'), {'two'})
+        m.wait_until('both revisions', lambda: self.sets('web') == {'1': 0, '2': 2})
+        m.wait_until('the cause', lambda: 'second' in self.varda.kubectl('rollout', 'history', 'deployment/web'))
+        self.kubectl('rollout', 'undo', 'deployment/web')
+        self.varda.kubectl('rollout', 'status', 'deployment/web', '--timeout=60s')
+        self.assertEqual(self.env('web'), {''})
+        m.wait_until('the old one as the third', lambda: self.sets('web') == {'2': 0, '3': 2})
+        shown = self.varda.kubectl('describe', 'deployment/web')
+        for words in 'NewReplicaSetAvailable', 'MinimumReplicasAvailable', 'NewReplicaSet:', 'Scaled up replica set web-':
+            self.assertIn(words, shown)
+
+    def test_pause_resume_restart_and_a_replicaset_scaled_by_hand(self):
+        self.deployment('idle', 1)
+        self.varda.kubectl('rollout', 'status', 'deployment/idle', '--timeout=60s')
+        self.varda.kubectl('rollout', 'pause', 'deployment/idle')
+        self.varda.kubectl('set', 'env', 'deployment/idle', 'A=later')
+
+        def paused():
+            d = self.varda.get('deployment', 'idle')
+            reasons = {c['reason'] for c in d['status']['conditions']}
+            return 'DeploymentPaused' in reasons and d['status']['observedGeneration'] == d['metadata']['generation']
+        m.wait_until('paused', paused)
+        self.assertEqual(self.sets('idle'), {'1': 1})
+        self.varda.kubectl('rollout', 'resume', 'deployment/idle')
+        self.varda.kubectl('rollout', 'status', 'deployment/idle', '--timeout=60s')
+        self.assertEqual(self.env('idle'), {'later'})
+        self.varda.kubectl('rollout', 'restart', 'deployment/idle')
+        self.varda.kubectl('rollout', 'status', 'deployment/idle', '--timeout=60s')
+        m.wait_until('three revisions', lambda: self.sets('idle') == {'1': 0, '2': 0, '3': 1})
+        name = next(s['metadata']['name'] for s in self.varda.get('rs', '-l', 'app=idle')['items'] if s['spec']['replicas'])
+        self.varda.kubectl('scale', 'rs/' + name, '--replicas=3')
+        m.wait_until('scaled back', lambda: self.sets('idle')['3'] == 1 and len(self.varda.pods('app=idle')) == 1)
+
+    def test_daemonset_has_a_pod_on_every_node_and_rolls(self):
+        self.apply('apps/v1', 'DaemonSet', 'd', selector={'matchLabels': {'app': 'd'}}, template=pods({'app': 'd'}, FOREVER))
+        self.assertIn('successfully rolled out', self.kubectl('rollout', 'status', 'ds/d', '--timeout=60s'))
+
+        def places():
+            return sorted(p['spec']['nodeName'] for p in self.varda.pods('app=d') if 'deletionTimestamp' not in p['metadata'])
+        self.assertEqual(places(), ['cloud', 'edge0'])
+        before = {p['metadata']['uid'] for p in self.varda.pods('app=d')}
+        self.kubectl('rollout', 'restart', 'ds/d')
+        self.assertIn('successfully rolled out', self.varda.kubectl('rollout', 'status', 'ds/d', '--timeout=60s'))
+        self.assertFalse(before & {p['metadata']['uid'] for p in self.varda.pods('app=d')})
+        self.varda.kubectl('label', 'node', 'edge0', 'where=far')
+        self.varda.kubectl('patch', 'ds', 'd', '-p', json.dumps({'spec': {'template': {'spec': {'nodeSelector': {'where': 'far'}}}}}))
+        m.wait_until('only the far one', lambda: places() == ['edge0'])
+        self.varda.kubectl('label', 'node', 'edge0', 'where-')
+        m.wait_until('none', lambda: places() == [])
+
+    def job(self, name, command, **spec):
+        more = {'restartPolicy': spec.pop('restartPolicy', 'Never')}
+        self.apply('batch/v1', 'Job', name, template=pods({}, command, **more), **spec)
+
+    def test_jobs_end_as_they_should(self):
+        self.kubectl('create', 'job', 'hello', '--image=tool', '--', 'sh', '-c', 'echo hello from a job')
+        self.job('fails', ['sh', '-c', 'exit 3'], backoffLimit=0)
+        self.job('parts', ['sh', '-c', 'echo part $JOB_COMPLETION_INDEX'], completions=4, parallelism=2, completionMode='Indexed')
+        self.job('slow', FOREVER, activeDeadlineSeconds=2)
+        self.job('short', ['sh', '-c', 'exit 0'], ttlSecondsAfterFinished=1)
+        self.job('later', ['sh', '-c', 'echo at last'], suspend=True)
+        self.varda.kubectl('wait', '--for=condition=complete', 'job/hello', '--timeout=60s')
+        self.assertEqual(self.kubectl('logs', 'job/hello'), 'hello from a job\n')
+        self.varda.kubectl('wait', '--for=condition=failed', 'job/fails', '--timeout=60s')
+        failed = self.varda.get('job', 'fails')['status']
+        self.assertEqual((failed['failed'], failed['conditions'][-1]['reason']), (1, 'BackoffLimitExceeded'))
+        self.kubectl('wait', '--for=condition=complete', 'job/parts', '--timeout=60s')
+        self.assertEqual(self.varda.get('job', 'parts')['status']['completedIndexes'], '0-3')
+        said = sorted(self.varda.kubectl('logs', p['metadata']['name']) for p in self.varda.pods('job-name=parts'))
+        self.assertEqual(said, ['part %d\n' % i for i in range(4)])
+        self.kubectl('wait', '--for=condition=failed', 'job/slow', '--timeout=60s')
+        self.assertEqual(self.varda.get('job', 'slow')['status']['conditions'][-1]['reason'], 'DeadlineExceeded')
+        self.assertFalse(self.varda.pods('job-name=later'))
+        self.kubectl('patch', 'job', 'later', '-p', '{"spec": {"suspend": false}}')
+        self.varda.kubectl('wait', '--for=condition=complete', 'job/later', '--timeout=60s')
+        m.wait_until('its time to live over', lambda: 'short' not in self.varda.kubectl('get', 'jobs', '-o', 'name'))
+        self.varda.kubectl('delete', 'job', 'hello', 'parts')
+        m.wait_until('their pods gone', lambda: not self.varda.pods('job-name in (hello, parts, short)'))
+
+
+if __name__ == '__main__':
+    unittest.main()
