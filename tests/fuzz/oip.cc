@@ -1,4 +1,4 @@
-// Inference requests and responses, images and metadata: bytes from outside that become tensors.
+// Inference requests and responses, and metadata: bytes from outside that become tensors.
 //
 // What parses must survive being written and parsed again, with the same tensors.
 #include <algorithm>
@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "oip/images.h"
 #include "oip/infer.h"
 #include "oip/metadata.h"
 #include "oip/route.h"
@@ -60,8 +59,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string length = std::to_string(std::min(body->find('\n'), body->size()));
   request(body, length);
   response(body, length);
-  (void)oip::parse_images(*body);
-  (void)oip::parse_labels(*body);
   (void)oip::parse_model_metadata(*body);
   (void)oip::parse_index(*body);
   (void)oip::parse_route("GET", *body);

@@ -1,25 +1,26 @@
-// Schemas of CRDs and the objects under them, JSON paths of columns, and quantities: all come from users.
+// Schemas of CRDs and the objects under them, JSON paths of columns, and regular expressions: all come from users.
 //
-// Input: a schema, a newline, an object; each line is also tried as a path and as a quantity.
-#include <cstdint>
+// Input: a schema, a newline, an object; the first line is also tried as a path and as an expression.
 #include <string_view>
 
 #include "apiserver/kinds/json_path.h"
-#include "apiserver/kinds/types.h"
+#include "apiserver/schema/pattern.h"
 #include "apiserver/schema/schema.h"
 #include "apiserver/schema/structural.h"
+#include "base/check.h"
 #include "codec/json.h"
+#include "input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace varda::apiserver;  // NOLINT: one function
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto split = text.find('\n');
-  const std::string_view first = text.substr(0, split);
-  const std::string_view second = split == std::string_view::npos ? std::string_view() : text.substr(split + 1);
+  varda::fuzz::Input input(data, size);
+  const std::string_view first = input.line(), second = input.rest();
 
-  if (const auto quantity = canonical_quantity(first); quantity.ok()) {
-    const auto again = canonical_quantity(*quantity);
-    if (!again.ok() || *again != *quantity) __builtin_trap();
+  if (const auto pattern = schema::Pattern::compile(first); pattern.ok()) {
+    CHECK(pattern->text() == first);
+    const bool matches = pattern->matches(second);
+    const auto again = schema::Pattern::compile("(?:" + pattern->text() + ")");
+    if (again.ok()) CHECK(again->matches(second) == matches);
   }
   const auto document = varda::codec::parse_json(first);
   auto object = varda::codec::parse_json(second);
@@ -36,7 +37,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (void)schema::validate_lists(**compiled, *object, "");
   (void)schema::validate_embedded(**compiled, *object, "");
   schema::apply_defaults(**compiled, *object);
+  // Once defaulted and pruned, it stays as it is.
+  varda::codec::Json again = *object;
+  schema::apply_defaults(**compiled, again);
+  CHECK(again == *object);
   // An unchanged object cannot be wrong.
-  if (!schema::validate(**compiled, *object, {.old = &*object, .field = ""}).empty()) __builtin_trap();
+  CHECK(schema::validate(**compiled, *object, {.old = &*object, .field = ""}).empty());
   return 0;
 }

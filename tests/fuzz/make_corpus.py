@@ -1,0 +1,316 @@
+#!/usr/bin/env python3
+"""Makes tests/fuzz/corpus/: small inputs from which the fuzz targets start, one folder a target. Run it again after a change here.
+
+Each seed is valid or nearly so and leads into one corner of a parser; the fuzzer finds the broken neighbours itself.
+"""
+import base64, gzip, io, json, pathlib, shutil, struct, subprocess, tarfile, zlib
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CORPUS = ROOT / 'tests/fuzz/corpus'
+
+
+def put(target, name, data):
+    path = CORPUS / target / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+
+
+def compact(value):
+    return json.dumps(value, separators=(',', ':'))
+
+
+def lines(*values):
+    return '\n'.join(v if isinstance(v, str) else compact(v) for v in values)
+
+
+# --- text formats
+
+def texts():
+    put('json', 'object', '{"a":[1,2.5,null,true,"x\\u00e4"],"b":{"c":-1e5}}')
+    put('json', 'numbers', '[0,-0,1.0,-9223372036854775808,18446744073709551615,1e308,2.2250738585072014e-308,123456789012345678901]')
+    put('json', 'strings', '["","\\ud83d\\ude00","\\u0000\\b\\f\\n\\r\\t\\"\\\\\\/","\u00e9\u20ac\U0001f600"]')
+    put('json', 'deep', '[' * 40 + '{"a":' * 3 + '1' + '}' * 3 + ']' * 40)
+    put('json', 'twice', compact({'n%d' % i: i for i in range(20)})[:-1] + ',"n3":"again","n19":0}')
+
+    put('yaml', 'anchors', 'a: &x {b: [1, 0x1F, yes]}\nc: *x\nd: |\n  text\n  more\n')
+    put('yaml', 'merge', 'base: &b {a: 1, b: 2}\nx:\n  <<: *b\n  b: 3\ny: {<<: [*b, {c: 4}]}\n')
+    put('yaml', 'scalars', '- ~\n- "quoted \\u263a"\n- \'it\'\'s\'\n- 0o17\n- 017\n- 1_000\n- .5\n- +1e3\n- 2001-01-01\n- =\n- !!str 1\n')
+    put('yaml', 'documents', '%YAML 1.1\n---\na: 1\n...\n---\n- b\n- c: >-\n    folded\n    text\n--- # nothing\n')
+    put('yaml', 'keys', '? a\n: b\n"c: d": e\n1: f\ntrue: g\n? |\n  long\n: h\n')
+    put('yaml', 'json', compact({'k': 'yes', 'n': '1', 'e': '', 's': ' lead', 'm': 'a\nb\n', 'c': ': #', 'l': [[], {}], 't': '\t'}))
+
+    put('selectors', 'labels', lines('app in (a,b),!old,weight>3,x=y', {'app': 'a', 'weight': '4', 'x': 'y'}, 'metadata.name=a', {}))
+    put('selectors', 'more', lines('a.b/c!=d, e notin (f,,g) ,h,in,notin=notin,i<5,j==', {'h': '', 'in': '', 'notin': 'notin', 'i': '-1'},
+                                   'status.phase!=Running,spec.nodeName==n\\,1\\=\\\\', {'matchLabels': {'a': 'b'}}))
+    put('selectors', 'object', lines('', {'a': 'x'}, 'a=x,a!=y', {'matchLabels': {'a': 'x'}, 'matchExpressions': [
+        {'key': 'a', 'operator': 'In', 'values': ['x', 'y']}, {'key': 'b', 'operator': 'DoesNotExist'},
+        {'key': 'c', 'operator': 'NotIn', 'values': ['']}, {'key': 'd', 'operator': 'Gt', 'values': ['1']}]}))
+
+    document = {'a': [1, {'name': 'x'}], 'b': {'c': None, 'd': 'e'}}
+    put('patches', 'json_and_merge', lines(document, [{'op': 'add', 'path': '/a/-', 'value': 1}, {'op': 'move', 'from': '/a/0', 'path': '/f'},
+                                                      {'op': 'copy', 'from': '/a', 'path': '/a/0'}, {'op': 'test', 'path': '/a/-1', 'value': 1}]))
+    put('patches', 'escapes', lines({'a/b': {'~': [0]}}, [{'op': 'replace', 'path': '/a~1b/~0/0', 'value': {}}, {'op': 'remove', 'path': '/a~1b'}]))
+    put('patches', 'merge', lines(document, {'a': None, 'b': {'c': {'x': None}, 'd': None, 'f': [1]}}, document))
+    pod = {'spec': {'containers': [{'name': 'a', 'image': 'x', 'ports': [{'containerPort': 1, 'protocol': 'TCP'}], 'env': [{'name': 'E', 'value': '1'}]},
+                                   {'name': 'b', 'image': 'y'}], 'volumes': [{'name': 'v', 'emptyDir': {}}]}, 'metadata': {'finalizers': ['a/b']}}
+    other = json.loads(json.dumps(pod).replace('"x"', '"z"').replace('"E"', '"F"'))
+    put('patches', 'three_way', lines(pod, other, pod))
+    put('patches', 'strategic', lines(pod, {'spec': {'$setElementOrder/containers': [{'name': 'b'}, {'name': 'a'}], 'containers': [
+        {'name': 'b', '$patch': 'delete'}, {'name': 'a', 'ports': [{'containerPort': 1, '$patch': 'replace'}]}],
+        'volumes': [{'$patch': 'replace'}, {'name': 'v', '$retainKeys': ['name'], 'emptyDir': None}]},
+        'metadata': {'$deleteFromPrimitiveList/finalizers': ['a/b'], 'finalizers': ['c/d']}}, {}))
+
+    for i, text in enumerate(['1.5Gi', '100m', '1e3', '0.5', '-1Ki', '2024-02-29T12:00:00Z', '1999-12-31T23:59:59.999999+05:30', 'YQ==',
+                              'ab' * 32, 'a.b-c.example', 'app.kubernetes.io/name', '127.0.0.1:8080', '[::1]:443', 'localhost:0']):
+        put('scalars', 'word_%02d' % i, text)
+
+
+# --- HTTP, the API's clients and its server
+
+def http():
+    def message(name, text, step=b'\x07'):
+        put('http', name, step + text.replace('\n', '\r\n').encode())
+    message('get', 'GET /api/v1/pods?watch=1&a=%20b HTTP/1.1\nHost: h\nAccept: */*\n\n')
+    message('post', 'POST /x HTTP/1.1\nHost: h\nContent-Length: 5\n\nhelloGET / HTTP/1.0\nConnection: keep-alive\n\n')
+    message('chunked', 'PUT /c HTTP/1.1\nHost: h\nTransfer-Encoding: chunked\n\n3\nabc\na;x="y"\n0123456789\n0\nX-T: 1\n\n')
+    message('answer', 'HTTP/1.1 200 OK\nContent-Type: application/json\nContent-Length: 2\n\n{}HTTP/1.1 204 No Content\n\n')
+    message('watch', 'HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n1f\n{"type":"BOOKMARK","object":{}}\n0\n\n', b'\x00')
+    message('to_the_end', 'HTTP/1.0 500 Internal Server Error\nConnection: close\n\nall that comes', b'\x1f')
+    message('interim', 'HTTP/1.1 100 Continue\n\nHTTP/1.1 404 Not Found\nContent-Length: 0\n\n')
+    put('http', 'url', b'\x03https://user:pw@[::1]:8443/a%2Fb?x=1+2&y#frag\n')
+
+    def frames(name, *events):
+        put('kube', name, b'\x11' + ''.join(compact(e) + '\n' for e in events).encode())
+    pod = {'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {'name': 'a', 'namespace': 'default', 'resourceVersion': '7'}}
+    frames('watch', {'type': 'ADDED', 'object': pod}, {'type': 'MODIFIED', 'object': pod}, {'type': 'DELETED', 'object': pod},
+           {'type': 'BOOKMARK', 'object': {'kind': 'Pod', 'metadata': {'resourceVersion': '9'}}})
+    status = {'kind': 'Status', 'apiVersion': 'v1', 'status': 'Failure', 'code': 410, 'reason': 'Expired', 'message': 'too old',
+              'details': {'name': 'a', 'causes': [{'reason': 'x', 'field': 'y', 'message': 'z'}], 'retryAfterSeconds': 1}}
+    frames('gone', {'type': 'ERROR', 'object': status})
+    frames('status', status)
+    frames('list', {'kind': 'PodList', 'apiVersion': 'v1', 'metadata': {'resourceVersion': '9', 'continue': 'x'}, 'items': [pod]})
+    put('kube', 'kubeconfig', b'\x05' + lines(
+        'current-context: a', 'clusters: [{name: c, cluster: {server: "https://127.0.0.1:6443/", certificate-authority-data: %s}}]' % b64(b'ca'),
+        'users: [{name: u, user: {token: t, client-certificate-data: %s, client-key-data: %s}}]' % (b64(b'c'), b64(b'k')),
+        'contexts: [{name: a, context: {cluster: c, user: u, namespace: n}}]').encode())
+
+    def request(name, method, target, kind='', body=''):
+        body = body if isinstance(body, (bytes, str)) else compact(body)
+        put('api_requests', name, ('%s %s %s\n' % (method, target, kind)).encode() + (body if isinstance(body, bytes) else body.encode()))
+    maps = '/api/v1/namespaces/default/configmaps'
+    js, core = 'application/json', '/api/v1/namespaces/default/'
+    request('create', 'POST', maps, js, {'metadata': {'name': 'a'}, 'data': {'k': 'v'}})
+    request('create_generated', 'POST', maps + '?fieldValidation=Strict', js, {'metadata': {'generateName': 'a-', 'labels': {'x': 'y'}, 'finalizers': ['a.io/b']}})
+    request('update', 'PUT', maps + '/a?dryRun=All', js, {'metadata': {'name': 'a', 'resourceVersion': '1'}, 'data': {'k': 'w'}})
+    request('delete', 'DELETE', maps + '/a', js, {'propagationPolicy': 'Foreground', 'preconditions': {'uid': 'x', 'resourceVersion': '1'}})
+    request('delete_collection', 'DELETE', maps + '?labelSelector=x%3Dy')
+    request('get', 'GET', maps + '/a')
+    request('list', 'GET', maps + '?labelSelector=a%20in%20(b)&limit=1&continue=eyJ2')
+    request('list_exact', 'GET', '/api/v1/configmaps?resourceVersion=5&resourceVersionMatch=Exact&fieldSelector=metadata.name%3Da')
+    request('watch', 'GET', maps + '?watch=1&resourceVersion=1&timeoutSeconds=1&allowWatchBookmarks=true')
+    request('discovery', 'GET', '/apis/apps/v1')
+    request('openapi', 'GET', '/openapi/v3/api/v1')
+    request('json_patch', 'PATCH', maps + '/a', 'application/json-patch+json', [{'op': 'add', 'path': '/data/z', 'value': '1'}])
+    request('merge_patch', 'PATCH', maps + '/a', 'application/merge-patch+json', {'metadata': {'finalizers': None}, 'data': {'k': None}})
+    request('strategic', 'PATCH', maps + '/a', 'application/strategic-merge-patch+json', {'data': {'$patch': 'replace', 'x': 'y'}})
+    request('apply', 'PATCH', maps + '/a?fieldManager=m&force=true', 'application/apply-patch+yaml', 'data: {k: v}\n')
+    template = {'metadata': {'labels': {'a': 'b'}}, 'spec': {'containers': [{'name': 'c', 'image': 'i', 'resources': {'limits': {'cpu': '0.5'}}}]}}
+    request('deployment', 'POST', '/apis/apps/v1/namespaces/default/deployments', js,
+            {'metadata': {'name': 'd'}, 'spec': {'selector': {'matchLabels': {'a': 'b'}}, 'template': template}})
+    request('scale', 'PUT', '/apis/apps/v1/namespaces/default/deployments/d/scale', js, {'spec': {'replicas': 3}})
+    request('job', 'POST', '/apis/batch/v1/namespaces/default/jobs', js,
+            {'metadata': {'name': 'j'}, 'spec': {'template': {'spec': {'restartPolicy': 'Never', 'containers': [{'name': 'c', 'image': 'i'}]}}}})
+    request('pod', 'POST', core + 'pods', js, {'metadata': {'name': 'p'}, 'spec': template['spec']})
+    request('pod_status', 'PATCH', core + 'pods/p/status', 'application/merge-patch+json', {'status': {'phase': 'Running', 'podIP': '127.0.0.2'}})
+    request('binding', 'POST', core + 'pods/p/binding', js, {'target': {'kind': 'Node', 'name': 'n'}})
+    request('service', 'POST', core + 'services', 'application/yaml', 'kind: Service\nmetadata: {name: s}\nspec: {ports: [{port: 80}]}\n')
+    request('lease', 'POST', '/apis/coordination.k8s.io/v1/namespaces/default/leases', js, {'metadata': {'name': 'l'}, 'spec': {'renewTime': '2024-01-01T00:00:00.000000Z'}})
+    request('namespace', 'POST', '/api/v1/namespaces', js, {'metadata': {'name': 'n1'}})
+    request('crd', 'POST', '/apis/apiextensions.k8s.io/v1/customresourcedefinitions', js, {'metadata': {'name': 'ws.a.io'}, 'spec': {
+        'group': 'a.io', 'scope': 'Namespaced', 'names': {'plural': 'ws', 'kind': 'W'}, 'versions': [{'name': 'v1', 'served': True, 'storage': True,
+        'schema': {'openAPIV3Schema': {'type': 'object', 'properties': {'spec': {'type': 'object', 'properties': {'n': {'type': 'integer', 'default': 1}}}}}}}]}})
+    request('custom', 'POST', '/apis/a.io/v1/namespaces/default/ws', js, {'apiVersion': 'a.io/v1', 'kind': 'W', 'metadata': {'name': 'w'}, 'spec': {'n': 2, 'x': 3}})
+    request('protobuf', 'POST', maps, 'application/vnd.kubernetes.protobuf', envelope('v1', 'ConfigMap', bytes_field(1, bytes_field(1, b'b'))))
+
+
+def b64(data):
+    return base64.b64encode(data).decode()
+
+
+# --- protobuf (https://protobuf.dev/programming-guides/encoding/)
+
+def varint(value):
+    out = b''
+    while value >= 0x80:
+        out += bytes([value & 0x7f | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+def bytes_field(number, data):
+    data = data.encode() if isinstance(data, str) else data
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def int_field(number, value):
+    return varint(number << 3) + varint(value)
+
+
+def envelope(version, kind, raw):
+    return b'k8s\0' + bytes_field(1, bytes_field(1, version) + bytes_field(2, kind)) + bytes_field(2, raw)
+
+
+def protobuf():
+    meta = (bytes_field(1, 'a') + bytes_field(3, 'default') + int_field(7, 1) + bytes_field(8, int_field(1, 1700000000)) +
+            bytes_field(11, bytes_field(1, 'app') + bytes_field(2, 'x')) + bytes_field(14, 'a.io/b') +
+            bytes_field(13, bytes_field(1, 'Job') + bytes_field(3, 'j') + bytes_field(4, 'u') + bytes_field(5, 'batch/v1') + int_field(6, 1)))
+    container = (bytes_field(1, 'c') + bytes_field(2, 'i') + bytes_field(3, 'sh') + bytes_field(6, int_field(3, 80) + bytes_field(4, 'TCP')) +
+                 bytes_field(7, bytes_field(1, 'E') + bytes_field(2, 'v')) + bytes_field(8, b''))
+    template = bytes_field(1, meta) + bytes_field(2, bytes_field(2, container) + bytes_field(3, 'Always') + int_field(4, 30))
+    put('protobuf', 'config_map', envelope('v1', 'ConfigMap', bytes_field(1, meta) + bytes_field(2, bytes_field(1, 'k') + bytes_field(2, 'v')) +
+                                           bytes_field(3, bytes_field(1, 'b') + bytes_field(2, b'\xff\0')) + int_field(4, 1)))
+    put('protobuf', 'service', envelope('v1', 'Service', bytes_field(1, meta) + bytes_field(2, bytes_field(
+        1, bytes_field(1, 'p') + int_field(3, 80) + bytes_field(4, int_field(1, 0) + int_field(2, 8080) + bytes_field(3, ''))))))
+    put('protobuf', 'pod', envelope('v1', 'Pod', template))
+    put('protobuf', 'deployment', envelope('apps/v1', 'Deployment', bytes_field(1, meta) + bytes_field(
+        2, int_field(1, 2) + bytes_field(2, bytes_field(1, bytes_field(1, 'a') + bytes_field(2, 'b'))) + bytes_field(3, template))))
+    put('protobuf', 'job', envelope('batch/v1', 'Job', bytes_field(1, meta) + bytes_field(2, int_field(1, 1) + bytes_field(6, template))))
+    put('protobuf', 'delete', envelope('v1', 'DeleteOptions', int_field(1, 0) + bytes_field(2, bytes_field(1, 'u')) + bytes_field(4, 'Orphan')))
+
+
+# --- archives
+
+def tar(*entries):
+    """(name, type, data or link target)"""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode='w', format=tarfile.PAX_FORMAT if any(len(e[0]) > 99 for e in entries) else tarfile.USTAR_FORMAT) as archive:
+        for name, kind, data in entries:
+            info = tarfile.TarInfo(name)
+            info.type = kind
+            info.mode = 0o755 if kind == tarfile.DIRTYPE else 0o644
+            if kind == tarfile.REGTYPE:
+                info.size = len(data)
+                archive.addfile(info, io.BytesIO(data))
+            else:
+                info.linkname = data or ''
+                archive.addfile(info)
+    # The end is two blocks of zeros; Python pads to twenty.
+    return out.getvalue().rstrip(b'\0') + bytes(1024)
+
+
+def pad(data):
+    return data + bytes(-len(data) % 512)
+
+
+def archives():
+    file, folder, link, hard = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
+    plain = pad(tar(('m/', folder, None), ('m/model.onnx', file, b'weights'), ('m/current', link, 'model.onnx'), ('m/same', hard, 'm/model.onnx')))
+    put('archive', 'small.tar', plain)
+    put('archive', 'small.tar.gz', gzip.compress(plain, 9, mtime=0))
+    if shutil.which('zstd'):
+        put('archive', 'small.tar.zst', subprocess.run(['zstd', '-q', '-19', '-c'], input=plain, stdout=subprocess.PIPE, check=True).stdout)
+    put('archive', 'hostile.tar', pad(tar(('../up', file, b'x'), ('a', link, '/etc'), ('a/passwd', file, b'x'), ('f', tarfile.FIFOTYPE, None))))
+    put('archive', 'links.tar', pad(tar(('d/', folder, None), ('d/up', link, '..'), ('e', link, 'd/up/d'), ('e/f', file, b'x'))))
+    put('archive', 'long.tar.gz', gzip.compress(pad(tar(('n' * 120, file, b'x'), ('d/' + 'o' * 90, hard, 'n' * 120))), 9, mtime=0))
+    put('archive', 'zeros.tar.gz', gzip.compress(pad(tar(('zeros', file, bytes(60000)))), 9, mtime=0))
+    import zipfile
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, 'w', zipfile.ZIP_DEFLATED) as archive:
+        for name, data in (('m/model.onnx', b'weights' * 9), ('m/empty', b'')):
+            archive.writestr(zipfile.ZipInfo(name), data)
+    put('archive', 'small.zip', out.getvalue())
+
+
+# --- what nodes and model servers read
+
+def nodes():
+    node = {'metadata': {'name': 'edge0'}, 'spec': {'models': [{'key': 'default/m', 'modelName': 'm', 'framework': 'onnx', 'target': '2', 'serving': {
+        'url': 'http://127.0.0.1:1'}, 'versions': [{'version': '1', 'url': 'https://h/1.tar.gz', 'sha256': 'ab' * 32}, {'version': '2', 'url': '', 'sha256': 'x'}]}]},
+        'status': {'models': [{'key': 'default/m', 'exposed': '1', 'versions': []}], 'disk': {'capacityBytes': 1}, 'conditions': [{'type': 'Ready', 'status': 'True'}]}}
+    put('pods', 'edge_node', lines('img=/bin/run --port 1', node))
+    env = [{'name': 'A', 'value': '$(B) $$(C)'}, {'name': 'B', 'valueFrom': {'fieldRef': {'fieldPath': "metadata.labels['app']"}}},
+           {'name': 'C', 'valueFrom': {'secretKeyRef': {'name': 's', 'key': 'key', 'optional': True}}}]
+    volumes = [{'name': 'e', 'emptyDir': {}}, {'name': 'c', 'configMap': {'name': 'c', 'items': [{'key': 'key', 'path': 'a/b', 'mode': 256}]}},
+               {'name': 's', 'secret': {'secretName': 's', 'defaultMode': 288}}, {'name': 'd', 'downwardAPI': {'items': [
+                   {'path': 'labels', 'fieldRef': {'fieldPath': 'metadata.labels'}}]}},
+               {'name': 'p', 'projected': {'sources': [{'configMap': {'name': 'c'}}, {'secret': {'name': 'missing', 'optional': True}}]}}]
+    pod = {'metadata': {'name': 'p', 'namespace': 'default', 'uid': 'u', 'labels': {'app': 'x'}}, 'spec': {'restartPolicy': 'OnFailure', 'volumes': volumes,
+        'containers': [{'name': 'c', 'image': 'reg/a/img:1@sha256:0', 'env': env, 'envFrom': [{'prefix': 'P_', 'configMapRef': {'name': 'c'}}],
+                        'ports': [{'containerPort': 80}], 'volumeMounts': [{'name': 'c', 'mountPath': '/c', 'subPath': 'a', 'readOnly': True},
+                                                                           {'name': 'e', 'mountPath': '/e/$(A)'}]}]}}
+    put('pods', 'pod', lines('tailLines=5&limitBytes=9&follow=true&previous=1', pod))
+    put('pods', 'record', lines('a=b', {'pod': pod, 'ip': '127.0.0.9', 'startTime': '2024-01-01T00:00:00Z', 'boot': 'b', 'init': [], 'status': {}, 'main': [
+        {'name': 'c', 'state': 'terminated', 'attempt': 1, 'ended': {'code': 1, 'signal': 9, 'reason': 'Error'}, 'last': {'code': 0}}]}))
+    put('pods', 'model', lines('', {'apiVersion': 'ai.kubeedge.io/v1alpha1', 'kind': 'InferenceModel', 'metadata': {'name': 'm', 'namespace': 'n'}, 'spec': {
+        'modelName': 'm', 'deployLayer': 'edge', 'framework': 'onnx', 'targetVersion': '1', 'manifest': [
+            {'version': '1', 'downloadURL': 'https://h/a', 'sha256sum': 'ab' * 32}]}}))
+
+    put('oip', 'request', lines({'id': '1', 'inputs': [{'name': 'x', 'shape': [2, 2], 'datatype': 'FP32', 'data': [[1, 2.5], [-3.0, 4]]},
+                                                     {'name': 's', 'shape': [1], 'datatype': 'BYTES', 'data': ['a\u00fc']}],
+                               'outputs': [{'name': 'y', 'parameters': {'binary_data': True}}], 'parameters': {'timeout': 5}}))
+    put('oip', 'binary', lines({'inputs': [{'name': 'x', 'shape': [1], 'datatype': 'FP32', 'parameters': {'binary_data_size': 4}},
+                                         {'name': 's', 'shape': [1], 'datatype': 'BYTES', 'parameters': {'binary_data_size': 5}}],
+                              'parameters': {'binary_data_output': True}}).encode() + b'\nabc\x01\0\0\0z')
+    put('oip', 'types', lines({'inputs': [{'name': t, 'shape': [1], 'datatype': t, 'data': [v]} for t, v in (
+        ('BOOL', True), ('UINT8', 255), ('INT8', -128), ('UINT16', 1), ('INT16', -1), ('UINT32', 4294967295), ('INT32', 1), ('UINT64', 18446744073709551615),
+        ('INT64', -9223372036854775808), ('FP64', 1e300))]}))
+    put('oip', 'response', lines({'model_name': 'm', 'model_version': '1', 'outputs': [{'name': 'y', 'shape': [3], 'datatype': 'INT64', 'data': [1, -2, 9223372036854775807]}]}))
+    put('oip', 'metadata', lines({'name': 'm', 'versions': ['1'], 'platform': 'onnxruntime_onnx', 'inputs': [{'name': 'x', 'datatype': 'FP32', 'shape': [-1, 2]}],
+                                'outputs': [], 'parameters': {'labels': ['a', 'b']}}))
+    put('oip', 'index', lines([{'name': 'm', 'version': '1', 'state': 'READY', 'reason': ''}]))
+    put('oip', 'route', '/v2/models/a%2Fb/versions/1/infer')
+
+    def png(name, width, height, colour, depth=8, palette=b'', interlace=0):
+        channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
+        row = b'\0' + bytes(range(17, 17 + (width * channels * depth + 7) // 8))
+        chunk = lambda kind, data: struct.pack('>I', len(data)) + kind + data + struct.pack('>I', zlib.crc32(kind + data))
+        put('images', name, b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', struct.pack('>IIBBBBB', width, height, depth, colour, 0, 0, interlace)) +
+            (chunk(b'PLTE', palette) if palette else b'') + chunk(b'IDAT', zlib.compress(row * height, 9)) + chunk(b'IEND', b''))
+    png('grey', 8, 8, 0)
+    png('grey1', 9, 2, 0, 1)
+    png('grey16', 3, 2, 0, 16)
+    png('rgb', 3, 3, 2)
+    png('rgba', 3, 2, 6)
+    png('palette', 4, 2, 3, 2, bytes(range(12)))
+    png('interlaced', 2, 1, 0, 8, b'', 1)
+    put('images', 'idx', struct.pack('>IIII', 0x803, 2, 2, 3) + bytes(range(12)))
+    put('images', 'labels', struct.pack('>II', 0x801, 3) + bytes([1, 2, 9]))
+
+
+# --- the server's schemas and the store's file
+
+def schemas():
+    widgets = json.loads((ROOT / 'src/apiserver/testdata/schema/widget.json').read_text())
+    schema = widgets['schema']
+    cases = [c.get('object', c) if isinstance(c, dict) else c for c in widgets.get('cases', [])][:6] or [{'spec': {'size': 1}}]
+    for i, case in enumerate(cases):
+        put('schemas', 'widget_%d' % i, lines(schema, case))
+    put('schemas', 'path', lines('.status.conditions[?(@.type=="Ready")].status', {'status': {'conditions': [{'type': 'Ready', 'status': 'True'}]}}))
+    put('schemas', 'pattern', lines('^(a|b{2,3})[^c-e]*\\d+(?i:X)$', 'bb-12x'))
+    put('schemas', 'logic', lines({'type': 'object', 'properties': {'a': {'type': 'array', 'items': {'type': 'object', 'properties': {'n': {'type': 'string'}}, 'required': ['n']},
+        'x-kubernetes-list-type': 'map', 'x-kubernetes-list-map-keys': ['n']}, 'b': {'x-kubernetes-int-or-string': True}, 'c': {'type': 'string', 'format': 'date-time', 'nullable': True},
+        'd': {'type': 'number', 'multipleOf': 0.5, 'exclusiveMinimum': True, 'minimum': 0}, 'e': {'type': 'object', 'additionalProperties': {'type': 'integer', 'default': 3}}},
+        'anyOf': [{'required': ['a']}, {'required': ['b']}], 'not': {'required': ['z']}}, {'a': [{'n': 'x'}, {'n': 'x'}], 'b': '1', 'c': None, 'd': 1.5, 'e': {'f': None}}))
+
+
+def store_file():
+    put('store_file', 'closed', b'\0')
+    put('store_file', 'killed', b'\1')
+    put('store_file', 'log', b'\2')
+    put('store_file', 'flipped', b'\0' + bytes([0x10, 0x20, 2, 3, 0x05, 0x00, 5, 255]))
+    put('store_file', 'cut', b'\1' + bytes([0x60, 0x00, 0, 0]))
+    put('store_file', 'log_cut', b'\2' + bytes([0x11, 0x11, 0, 0]))
+    put('store_file', 'sector', b'\1' + bytes([0x20, 0x00, 1, 255, 0x30, 0x00, 4, 2]))
+    put('store_file', 'header', b'\0' + bytes([0, 60, 3, 9]))
+
+
+def main():
+    shutil.rmtree(CORPUS, ignore_errors=True)
+    for make in (texts, http, protobuf, archives, nodes, schemas, store_file):
+        make()
+    files = [p for p in CORPUS.rglob('*') if p.is_file()]
+    print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))
+
+
+if __name__ == '__main__':
+    main()
