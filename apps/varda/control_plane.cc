@@ -199,6 +199,16 @@ class Running final : public ControlPlane {
 
   net::Response back_up(const net::Request& request) {
     const auto who = authenticator_->authenticate(request);
+    net::Response response = back_up_for(request, who);
+    if (audit_) {
+      const std::string id = system_rng().uuid();
+      if (const auto event = apiserver::audit_event(request, who.value_or(apiserver::Identity{}), response, audit_->level(), id))
+        audit_->add(*event);
+    }
+    return response;
+  }
+
+  net::Response back_up_for(const net::Request& request, const std::optional<apiserver::Identity>& who) {
     if (!who) return {.status = 401, .body = "Unauthorized\n"};
     if (!who->in("system:masters")) return {.status = 403, .body = "only administrators may take a backup\n"};
     if (request.method != "GET") return {.status = 405, .body = "only GET\n"};

@@ -1,5 +1,7 @@
 #include "apiserver/audit.h"
 
+#include <algorithm>
+
 #include "base/log.h"
 
 namespace varda::apiserver {
@@ -61,6 +63,20 @@ Status AuditLog::reopen() {
   TRY(file_, fs_.open(options_.file, os::Open::kCreate, 0600));
   TRY_VOID(fs_.set_mode(options_.file, 0600));
   TRY(size_, file_->size());
+  // A process that was killed may have left half a line, and a power cut the end of one.
+  constexpr std::uint64_t kTail = 1 << 20;
+  const std::uint64_t begin = size_ - std::min(size_, kTail);
+  TRY_VOID(file_->seek(begin));
+  std::string tail;
+  while (tail.size() < size_ - begin) {
+    TRY(const std::string piece, file_->read(size_ - begin - tail.size()));
+    if (piece.empty()) break;
+    tail += piece;
+  }
+  const std::size_t end = tail.rfind('\n');
+  const std::uint64_t whole = end == std::string::npos ? begin : begin + end + 1;
+  if (whole < size_) TRY_VOID(file_->truncate(whole));
+  size_ = whole;
   return file_->seek(size_);
 }
 

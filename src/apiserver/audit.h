@@ -11,14 +11,17 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
 
+#include "apiserver/identity.h"
 #include "base/metrics.h"
 #include "base/mutex.h"
 #include "base/result.h"
 #include "codec/json.h"
+#include "net/http.h"
 #include "os/file_system.h"
 
 namespace varda::apiserver {
@@ -80,5 +83,10 @@ class AuditLog {
   bool closing_ GUARDED_BY(mutex_) = false;
   std::jthread thread_;
 };
+
+/// The event of a request that is answered now, beside the API: for handlers that share its port and matter as much. Nothing at
+/// kNone.
+std::optional<codec::Json> audit_event(const net::Request& request, const Identity& who, const net::Response& response,
+                                       AuditLevel level, std::string id);
 
 }  // namespace varda::apiserver

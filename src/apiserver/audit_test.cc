@@ -128,6 +128,11 @@ TEST_F(Audit, AnotherLifeGoesOnInTheSameFile) {
   client_.reset();
   server_.reset();
   audit_.reset();
+  {
+    auto file = fs_.open("/log/audit.jsonl", os::Open::kCreate, 0600).value();
+    ASSERT_TRUE(file->seek(file->size().value()).ok());
+    ASSERT_TRUE(file->write(R"({"kind":"Event","half)").ok());  // it was killed at the third line
+  }
   start({});
   EXPECT_EQ(send("GET", kMaps), 200);
   EXPECT_EQ(events().size(), 2u);

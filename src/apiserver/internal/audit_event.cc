@@ -110,4 +110,11 @@ std::optional<Json> audit_event(const Call& call, const net::Response& response,
   return event;
 }
 
+std::optional<Json> audit_event(const net::Request& request, const Identity& who, const net::Response& response, AuditLevel level,
+                                std::string id) {
+  const WallTime now = system_clock().wall();
+  const Call call{.http = request, .who = who, .authenticated = who, .info = parse_path(request.path())};
+  return audit_event(call, response, level, std::move(id), {now, now});
+}
+
 }  // namespace varda::apiserver
