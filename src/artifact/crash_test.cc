@@ -7,6 +7,7 @@
 #include "artifact/store.h"
 #include "artifact/testing/archives.h"
 #include "artifact/testing/origin.h"
+#include "base/mutex.h"
 #include "os/testing/crash_campaign.h"
 
 namespace varda::artifact {
@@ -126,6 +127,7 @@ class Life {
 
   void run() {
     fs_.on_call([this](std::string_view, const os::Path&) {
+      const MutexLock one(mutex_);  // a download may use the disk from several threads
       campaign_.point(fs_, promises_, [this](CrashingFileSystem& left, Rng& rng) { return check(left, rng); });
       return Status();
     });
@@ -364,6 +366,7 @@ class Life {
   }
 
   CrashCampaign& campaign_;
+  Mutex mutex_;
   const std::unique_ptr<Rng> rng_;
   CrashingFileSystem fs_;
   Origin origin_;
