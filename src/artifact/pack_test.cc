@@ -215,6 +215,23 @@ TEST_F(FetchTest, RefusalOfThePeerIsToldAtOnceAndTroubleIsTriedAgain) {
   }
 }
 
+TEST_F(FetchTest, WithoutASpoolNothingIsKeptAndABrokenConnectionGoesOnAllTheSame) {
+  options.spooled = false;
+  origin.put(kUrl, testing::Origin::File{.bytes = archive, .etag = "\"a\"", .break_after = archive.size() / 2, .piece = 100});
+  std::size_t kept = 0;
+  origin.on_request([&] {
+    // At the second request half of it has been read.
+    for (const std::string& name : *fs.list("/models/digits/.3.fetch")) kept += name.find(".part") != std::string::npos ? 1 : 0;
+  });
+  const auto installed = fetch(kForever, fs, origin, options);
+  ASSERT_TRUE(installed.ok()) << installed.failure().error;
+  EXPECT_EQ(*os::read_file(fs, "/models/digits/3/model.onnx"), "three");
+  EXPECT_EQ(kept, 0u);
+  ASSERT_EQ(origin.seen().size(), 2u);
+  EXPECT_EQ(origin.seen()[1].range, "bytes=" + std::to_string(archive.size() / 2) + "-");
+  EXPECT_EQ(origin.seen()[1].if_range, "\"a\"");
+}
+
 TEST_F(FetchTest, KillAtAnyCallLeavesTheVersionWholeOrAbsentAndTheNextCallHeals) {
   for (std::uint64_t nth = 1;; ++nth) {
     os::testing::MemoryFileSystem disk;

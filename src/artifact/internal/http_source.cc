@@ -85,6 +85,7 @@ bool StallGuard::stalled() const {
 Outcome<std::unique_ptr<Source>> HttpSource::open(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
                                                   SourceOptions options) {
   auto source = std::make_unique<HttpSource>(ctx, fs, http, std::move(options));
+  if (!source->options_.spooled) return std::unique_ptr<Source>(std::move(source));
   auto spool = fs.open(source->options_.spool, os::Open::kCreate, 0600);
   if (!spool.ok()) return disk_failure(spool.error());
   const auto size = (*spool)->size();
@@ -107,8 +108,10 @@ std::optional<Failure> HttpSource::connect() {
   request.headers.add("Accept", "*/*");
   if (offset > 0) {
     request.headers.add("Range", "bytes=" + std::to_string(offset) + "-");
-    if (const auto notes = os::read_file(fs_, notes_of(options_.spool), 4096); notes.ok() && !notes->empty())
-      request.headers.add("If-Range", *notes);
+    if (validator_.empty() && options_.spooled) {
+      if (const auto notes = os::read_file(fs_, notes_of(options_.spool), 4096); notes.ok()) validator_ = *notes;
+    }
+    if (!validator_.empty()) request.headers.add("If-Range", validator_);
   }
   connection_bytes_ = 0;
   body_.reset();
@@ -145,14 +148,15 @@ std::optional<Failure> HttpSource::begin_whole(const net::ClientResponse& respon
     meter_.set_total(*length);
     if (*length > options_.limits.archive_bytes_max) return too_large(options_.limits.archive_bytes_max);
     const auto space = fs_.space(options_.spool.parent_path());
-    if (space.ok() && space->available_bytes < *length)
+    if (options_.spooled && space.ok() && space->available_bytes < *length)
       return Failure{Reason::kDiskFull, Error(Code::kExhausted, "the archive has " + std::to_string(*length) + " bytes, the disk " +
                                                                     std::to_string(space->available_bytes) + " free")};
   }
   // A weak ETag does not promise equal bytes, so it is no use for If-Range (RFC 9110, 13.1.5).
   std::string_view validator = response.headers.find("ETag").value_or("");
   if (validator.empty() || validator.starts_with("W/")) validator = response.headers.find("Last-Modified").value_or("");
-  if (!validator.empty()) {
+  validator_ = validator;
+  if (!validator.empty() && options_.spooled) {
     if (Status status = os::write_file_atomically(fs_, notes_of(options_.spool), validator, 0600); !status.ok())
       return disk_failure(status.error());
   }
@@ -194,8 +198,10 @@ Outcome<std::string> HttpSource::next() {
     if ((*piece)->empty()) continue;
     guard_.moved();
     connection_bytes_ += (*piece)->size();
-    if (Status status = room_.take((*piece)->size()); !status.ok()) return disk_failure(status.error());
-    if (Status status = spool_->write(**piece); !status.ok()) return disk_failure(status.error());
+    if (spool_ != nullptr) {
+      if (Status status = room_.take((*piece)->size()); !status.ok()) return disk_failure(status.error());
+      if (Status status = spool_->write(**piece); !status.ok()) return disk_failure(status.error());
+    }
     return take(std::move(**piece));
   }
   body_.reset();

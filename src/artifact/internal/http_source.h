@@ -94,7 +94,8 @@ class HttpSource final : public Source {
   os::FileSystem& fs_;
   net::HttpClient& http_;
   const SourceOptions options_;
-  std::unique_ptr<os::File> spool_;
+  std::unique_ptr<os::File> spool_;  // null: not spooled
+  std::string validator_;            // of what this object downloads
   DiskRoom room_;
   HashedBytes hashed_;
   Meter meter_;

@@ -47,6 +47,7 @@ class DiskRoom {
 struct SourceOptions {
   Request request;
   os::Path spool;                    // the part on disk; "<spool>.notes" holds its validator
+  bool spooled = true;               // false: nothing is kept on disk, so a kill starts over; a connection that breaks goes on
   std::vector<os::Path> file_roots;  // file URLs are read below these only
   Limits limits;
   Duration stall = std::chrono::seconds(60);  // a connection silent for so long is given up
