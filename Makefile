@@ -44,7 +44,7 @@ bench: build     ## figures, as tables beside their references
 fuzz: deps-if-missing  ## every fuzz target for FUZZ_SECONDS (default 60) each
 	@bash scripts/fuzz.sh
 
-soak: build      ## long campaigns: SIGKILL at many moments
+soak: build      ## long campaigns: a million crash states, a thousand SIGKILLs
 	@bash scripts/test.sh soak
 
 crds: build      ## regenerate deploy/crds and docs/reference from the C++ types and --help
