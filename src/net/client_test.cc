@@ -89,16 +89,15 @@ TEST(Client, ReusesConnections) {
   EXPECT_EQ(std::set<std::string>(counting.peers.begin(), counting.peers.end()).size(), 1u);
 }
 
+// Each answer lets the connection live, and each connection is closed behind it: sometimes before the next request, sometimes while
+// it is on its way. What may be repeated is.
 TEST(Client, PooledConnectionsThatTheServerClosedAreReplaced) {
-  Server::Options options;
-  options.idle_timeout = 20ms;
-  auto server = *Server::create(options, inline_handler([](const Request&) { return Response(); }));
+  const CannedServer server("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
   auto client = make_client({});
-  for (int i = 0; i < 20; ++i) {
-    auto answer =
-        client->call(Context().with_timeout(10s), {.method = "POST", .url = "http://" + server->address() + "/", .body = "x"});
+  for (int i = 0; i < 50; ++i) {
+    auto answer = client->call(Context().with_timeout(60s), {.url = "http://127.0.0.1:" + std::to_string(server.port()) + "/"});
     ASSERT_TRUE(answer.ok()) << answer.error();
-    std::this_thread::sleep_for(i % 2 * 15ms);  // around the server's own timeout
+    EXPECT_EQ(answer->body, "hi");
   }
 }
 
@@ -149,7 +148,7 @@ TEST(Client, StopAndDeadlineEndABlockedRead) {
   }
   EXPECT_TRUE(feed->wait_released(10s));
   {
-    auto response = client->send(Context().with_timeout(30ms), {.url = url});
+    auto response = client->send(Context().with_timeout(1s), {.url = url});  // enough for the header on a busy machine
     ASSERT_TRUE(response.ok());
     EXPECT_EQ(response->body->read().error().code(), Code::kTimeout);
   }

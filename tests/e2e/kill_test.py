@@ -29,7 +29,7 @@ class Writer(threading.Thread):
                     text = pathlib.Path(self.varda.kubeconfig).read_text()
                     server = text.split('server:')[1].split()[0].strip('"\'')
                     token = text.split('token:')[1].split()[0].strip('"\'')
-                    connection = http.client.HTTPSConnection(server.split('//')[1], timeout=5, context=ssl._create_unverified_context())
+                    connection = http.client.HTTPSConnection(server.split('//')[1], timeout=30, context=ssl._create_unverified_context())
                 name = 'w-%d' % self.number
                 self.number += 1
                 body = json.dumps({'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': name}, 'data': {'n': name}})
@@ -94,18 +94,18 @@ class Kills(unittest.TestCase):
                     self.check_artifacts(work, content)
                     self.check_not_doubled(varda)
             writer.stopping.set()
-            writer.join(20)
+            writer.join(60)
             print('kills: %s, %d acknowledged writes' % (dict(kinds), len(writer.acknowledged)), file=sys.stderr)
             self.assertGreater(len(writer.acknowledged), KILLS)
             there = {c['metadata']['name'] for c in varda.get('configmaps')['items']}
             self.assertEqual(writer.acknowledged - there, set())
             varda.kubectl('delete', 'inferencemodel', 'extra', '--ignore-not-found')
             for name in ('digits', 'web'):
-                url = varda.ready(name, target[name], timeout=120)['status']['url']
+                url = varda.ready(name, target[name], timeout=300)['status']['url']
                 c = m.Client(url, name, [bytes(64)])
                 c.prepare()
                 m.wait_until('an answer of ' + name, c.one)
-            m.wait_until('as many servers as pods', lambda: len(self.servers(varda)) == len(varda.pods()) == 3, 60)
+            m.wait_until('as many servers as pods', lambda: len(self.servers(varda)) == len(varda.pods()) == 3, 180)
             varda.down()
             self.assertEqual(varda.processes(), {})
 

@@ -15,7 +15,7 @@ def newer_kubectls():
     found = {}
     for path in sorted(glob.glob('/usr/lib/google-cloud-sdk/bin/kubectl.1.*') + glob.glob('/usr/local/bin/kubectl*') + glob.glob('/usr/bin/kubectl')):
         try:
-            text = subprocess.run([path, 'version', '--client', '-o', 'json'], capture_output=True, text=True, timeout=20).stdout
+            text = subprocess.run([path, 'version', '--client', '-o', 'json'], capture_output=True, text=True, timeout=120).stdout
             found.setdefault(json.loads(text)['clientVersion']['gitVersion'], path)
         except (OSError, ValueError, KeyError, subprocess.SubprocessError):
             pass
@@ -59,7 +59,7 @@ class Verbs(unittest.TestCase):
         self.assertIn('settings', run('describe', 'configmap', 'settings'))
 
         run('apply', '-f', '-', input=json.dumps(POD))
-        run('wait', '--for=condition=Ready', 'pod/talker', '--timeout=30s')
+        run('wait', '--for=condition=Ready', 'pod/talker', '--timeout=180s')
         self.assertIn('Running', run('get', 'pods', '-o', 'wide'))
         self.assertIn('talker', run('describe', 'pod', 'talker'))
         m.wait_until('log lines', lambda: 'line 3' in run('logs', 'talker'))
@@ -109,7 +109,7 @@ class Verbs(unittest.TestCase):
             self.assertIn('settings', v('get', 'configmaps', '-o', form))
         self.assertIn('settings', v('describe', 'configmap', 'settings'))
         v('apply', '-f', '-', input=json.dumps(POD))
-        v('wait', 'pod/talker', '--for=condition=Ready', '--timeout=30s')
+        v('wait', 'pod/talker', '--for=condition=Ready', '--timeout=180s')
         m.wait_until('log lines', lambda: 'line 2' in v('logs', 'talker'))
         self.assertIn('Scheduled', v('events'))
         v('delete', 'pod', 'talker')

@@ -28,7 +28,7 @@ class ModelLife(unittest.TestCase):
 
     def tearDown(self):
         self.varda.kubectl('delete', 'inferencemodels', '--all', check=False)
-        m.wait_until('pods of the test gone', lambda: not self.varda.pods(), 60)
+        m.wait_until('pods of the test gone', lambda: not self.varda.pods(), 180)
 
     def apply(self, *args, **kw):
         self.varda.kubectl('apply', '-f', '-', input=json.dumps(m.inference_model(*args, **kw)))
@@ -52,7 +52,7 @@ class ModelLife(unittest.TestCase):
         """What the model makes of one image: tells which archive answers, whatever its version is called."""
         client = m.Client(self.varda.model(name)['status']['url'], name, [self.image])
         client.prepare()
-        connection = http.client.HTTPConnection(client.address, timeout=10)
+        connection = http.client.HTTPConnection(client.address, timeout=60)
         connection.request('POST', '/v2/models/%s/infer' % name, body=client.bodies[0])
         answer = json.loads(connection.getresponse().read())
         connection.close()
@@ -152,7 +152,7 @@ class ModelLife(unittest.TestCase):
         other = m.inference_model('g', 'edge', self.entries, '4', node='edge0', port=8093)
         self.varda.kubectl('apply', '-n', 'team', '-f', '-', input=json.dumps(other))
         self.varda.ready('g', '3')
-        self.varda.kubectl('wait', '-n', 'team', '--for=condition=Ready', 'inferencemodel/g', '--timeout=60s')
+        self.varda.kubectl('wait', '-n', 'team', '--for=condition=Ready', 'inferencemodel/g', '--timeout=180s')
         self.assertEqual(self.varda.get('inferencemodel', 'g', '-n', 'team')['status']['servingVersion'], '4')
         self.varda.kubectl('delete', 'namespace', 'team')
         below = self.work / 'data/nodes/edge0/data/models'

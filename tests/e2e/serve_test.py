@@ -31,7 +31,7 @@ class Serving(unittest.TestCase):
         if any(e for _, e in getattr(getattr(self, '_outcome', None), 'errors', []) or []):
             self.varda.show_logs()
         self.varda.kubectl('delete', 'inferencemodels', '--all', check=False)
-        m.wait_until('pods of the test gone', lambda: not self.varda.pods(), 60)
+        m.wait_until('pods of the test gone', lambda: not self.varda.pods(), 180)
 
     def apply(self, *args, **kw):
         manifest = m.inference_model(*args, **kw)
@@ -80,7 +80,7 @@ class Serving(unittest.TestCase):
         url = self.varda.ready('c', '3')['status']['url']
         load = m.Load(url, 'c', self.images)
         self.varda.kubectl('patch', 'inferencemodel', 'c', '--type=merge', '-p', '{"spec":{"targetVersion":"4"}}')
-        self.varda.ready('c', '4', timeout=120)
+        self.varda.ready('c', '4', timeout=300)
         samples = load.stop()
         self.assertEqual(m.failures(samples), [])
         self.assertEqual(samples[-1][3], '4')
@@ -186,7 +186,7 @@ class Serving(unittest.TestCase):
 
         def revision():
             return int(json.loads(self.varda.kubectl('get', '--raw', '/api/v1/namespaces?limit=1'))['metadata']['resourceVersion'])
-        settled = m.wait_until('five quiet seconds', lambda: (lambda a: time.sleep(5) or revision() == a and a)(revision()), 60)
+        settled = m.wait_until('five quiet seconds', lambda: (lambda a: time.sleep(5) or revision() == a and a)(revision()), 180)
         time.sleep(5)
         self.assertEqual(revision(), settled)
 

@@ -15,8 +15,9 @@ class Failed(Exception):
     """A step did not hold."""
 
 
-def wait_until(what, probe, timeout=60, every=0.05):
-    """The first true value of probe(); Failed names `what` and the last value or error seen."""
+def wait_until(what, probe, timeout=180, every=0.05):
+    """The first true value of probe(); Failed names `what` and the last value or error seen. The timeout is for what hangs: two cores that
+    others keep busy take many times what an idle machine does."""
     end, last = time.monotonic() + timeout, None
     while time.monotonic() < end:
         try:
@@ -85,17 +86,17 @@ class Machine:
         self.kubeconfig = str(self.dir / 'kubeconfig')
 
     # ---- the programs
-    def up(self, *extra, timeout=60):
+    def up(self, *extra, timeout=180):
         """`varda up --detach`; returns what it printed."""
         command = [VARDA, 'up', '--data-dir', str(self.dir), '--listen', '127.0.0.1:0', '--detach']
         for node in self.nodes:
             command += ['--node', node]
         return self.run(command + list(extra), timeout=timeout)
 
-    def down(self, timeout=60):
+    def down(self, timeout=180):
         return self.run([VARDA, 'down', '--data-dir', str(self.dir)], timeout=timeout)
 
-    def run(self, command, check=True, timeout=120, input=None, env=None):
+    def run(self, command, check=True, timeout=300, input=None, env=None):
         environment = dict(os.environ, KUBECONFIG=self.kubeconfig, HOME=str(self.dir), **(env or {}))
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=timeout, input=input, env=environment)
         if check and done.returncode != 0:
@@ -127,7 +128,7 @@ class Machine:
                 return c
         return {}
 
-    def ready(self, name, version=None, timeout=60):
+    def ready(self, name, version=None, timeout=180):
         """Waits until the model is Ready (and serves `version`, and has observed its spec); returns the object."""
         def probe():
             m = self.model(name)
@@ -143,7 +144,7 @@ class Machine:
         for pid in victims:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        wait_until('all processes gone', lambda: not self.processes(), 20)
+        wait_until('all processes gone', lambda: not self.processes(), 120)
         return victims
 
     def close(self):
@@ -208,7 +209,7 @@ class Client:
         self.samples = []  # (time, seconds, error or None, version)
 
     def metadata(self):
-        c = http.client.HTTPConnection(self.address, timeout=10)
+        c = http.client.HTTPConnection(self.address, timeout=60)
         c.request('GET', '/v2/models/%s' % self.model)
         r = c.getresponse()
         body = r.read()
@@ -234,7 +235,7 @@ class Client:
         begin, error, version = time.monotonic(), None, None
         try:
             if self.connection is None:
-                self.connection = http.client.HTTPConnection(self.address, timeout=10)
+                self.connection = http.client.HTTPConnection(self.address, timeout=60)
             self.connection.request('POST', '/v2/models/%s/infer' % self.model, body=self.bodies[self.at % len(self.bodies)],
                                     headers={'Content-Type': 'application/json'})
             r = self.connection.getresponse()
