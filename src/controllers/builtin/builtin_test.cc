@@ -5,6 +5,7 @@
 #include <functional>
 #include <gtest/gtest.h>
 #include <thread>
+#include <unistd.h>
 
 #include "api/core/node.h"
 #include "api/kind.h"
@@ -57,7 +58,7 @@ class Machine : public testing::Test {
   }
 
   bool eventually(const std::function<bool()>& holds) {
-    const auto limit = std::chrono::steady_clock::now() + 10s;
+    const auto limit = std::chrono::steady_clock::now() + 60s;
     while (std::chrono::steady_clock::now() < limit) {
       if (holds()) return true;
       std::this_thread::sleep_for(1ms);
@@ -223,6 +224,71 @@ TEST_F(Machine, DeploymentRunsHealsScalesAndRolls) {
   }));
 }
 
+TEST_F(Machine, PodsThatADeploymentControlsByItselfAreTakenOverByItsReplicaSet) {
+  add_node("cloud");
+  make_deployment(2);
+  const auto settled = [&] {
+    run_pods();
+    reap_pods();
+    return pods().size() == 2 && api_.get(kDeployments + "/web").body.at("status/availableReplicas").as_integer() == 2;
+  };
+  ASSERT_TRUE(eventually(settled));
+  ASSERT_TRUE(rest());
+  stop();
+  // The data directory as it was before there were ReplicaSets.
+  const Json deployment = api_.get(kDeployments + "/web").body;
+  const std::string sets = "/apis/apps/v1/namespaces/default/replicasets";
+  std::vector<std::string> before;
+  for (const Json& pod : pods()) {
+    before.push_back(pod.at("metadata/name").as_string());
+    patch(kPods + "/" + before.back(), "{metadata: {ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: web, uid: " +
+                                           deployment.at("metadata/uid").as_string() + ", controller: true}]}}");
+  }
+  ASSERT_EQ(api_.remove(sets + "/" + api_.get(sets).body.at("items/0/metadata/name").as_string()).status, 200);
+  start();
+  ASSERT_TRUE(eventually([&] {
+    const auto all = pods();
+    return std::all_of(all.begin(), all.end(),
+                       [](const Json& pod) { return pod.at("metadata/ownerReferences/0/kind").as_string() == "ReplicaSet"; });
+  }));
+  EXPECT_TRUE(eventually(settled));
+  EXPECT_TRUE(rest());
+  std::vector<std::string> after;
+  for (const Json& pod : pods()) after.push_back(pod.at("metadata/name").as_string());
+  EXPECT_EQ(after, before);
+}
+
+TEST_F(Machine, JobCountsAPodThatSomebodyDeletesAndLetsAllGoWithItself) {
+  const std::string jobs = "/apis/batch/v1/namespaces/default/jobs";
+  add_node("cloud");
+  post(jobs, yaml("{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {completions: 2, parallelism: 2, template: {spec: "
+                  "{restartPolicy: Never, containers: [{name: c, image: i}]}}}}"));
+  ASSERT_TRUE(eventually([&] { return pods().size() == 2; }));
+  const std::string first = pods()[0].at("metadata/name").as_string();
+  patch(kPods + "/" + first + "/status", "{status: {phase: Succeeded}}");
+  api_.call("DELETE", kPods + "/" + first, Json::object({{"gracePeriodSeconds", 0}}));
+  ASSERT_TRUE(eventually([&] { return api_.get(jobs + "/j").body.at("status/succeeded").as_integer() == 1; }));
+  ASSERT_TRUE(eventually([&] { return pods().size() == 1; }));
+  patch(kPods + "/" + pods()[0].at("metadata/name").as_string() + "/status", "{status: {phase: Succeeded}}");
+  EXPECT_TRUE(eventually([&] { return condition(jobs + "/j", "Complete") == "True CompletionsReached"; }));
+  EXPECT_EQ(api_.get(jobs + "/j").body.at("status/succeeded").as_integer(), 2);
+  EXPECT_TRUE(rest());
+  ASSERT_EQ(api_.call("DELETE", jobs + "/j", Json::object({{"propagationPolicy", "Background"}})).status, 200);
+  EXPECT_TRUE(eventually([&] {
+    reap_pods();
+    return pods().empty();
+  }));
+}
+
+// A server would begin with the same one for everybody, and other tests may run beside this one.
+int free_node_port() {
+  for (int i = 0; i < 2000; ++i) {
+    const int port = 30'000 + (::getpid() * 7 + i) % 2000;
+    if (net::Server::create({.listen = "127.0.0.1:" + std::to_string(port)}, net::Handler()).ok()) return port;
+  }
+  return 0;
+}
+
 TEST_F(Machine, ServiceForwardsBeforeItsEndpointsSaySo) {
   add_node("cloud");
   auto backend = *net::Server::create({}, net::inline_handler([](const net::Request&) {
@@ -235,8 +301,8 @@ TEST_F(Machine, ServiceForwardsBeforeItsEndpointsSaySo) {
   post(
       kServices,
       yaml("{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {type: NodePort, selector: {app: web}, ports: [{port: 80, "
-           "targetPort: " +
-           std::to_string(backend->port()) + "}]}}"));
+           "nodePort: " +
+           std::to_string(free_node_port()) + ", targetPort: " + std::to_string(backend->port()) + "}]}}"));
   const auto node_port = api_.get(kServices + "/web").body.at("spec/ports/0/nodePort").as_integer();
   ASSERT_GT(node_port, 0);
   EXPECT_EQ(api_.get(kEndpoints + "/web").body.at("subsets/0/addresses").size(), 0u);
