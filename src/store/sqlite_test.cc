@@ -1,4 +1,5 @@
 // What only the store on disk promises: everything acknowledged is there again, and files that are not ours stay as they are.
+#include <atomic>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -164,6 +165,28 @@ TEST_F(SqliteStore, FullDiskIsExhaustedAndReadingGoesOn) {
   ++last;
   ASSERT_TRUE(store->compact(last).ok());  // room again
   EXPECT_EQ(store->put("small", "x").value(), last + 1);
+}
+
+TEST_F(SqliteStore, OnAFullDiskDeletionsDoNotFailForWhatComesAlongWithThem) {
+  auto opened = internal::open_sqlite_journal(file(), {.pages_max = 60}).value();
+  auto store = internal::make_store({.value_bytes_max = 16u << 20}, std::move(opened.journal), std::move(opened.loaded));
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(store->put("k" + std::to_string(i), std::string(3000, 'x')).ok());
+  std::atomic<bool> stop{false};
+  std::vector<std::jthread> writers;
+  for (int w = 0; w < 4; ++w) {
+    writers.emplace_back([&, w] {
+      // Larger than the disk, the reserve counted.
+      while (!stop) EXPECT_EQ(store->put("big" + std::to_string(w), std::string(6u << 20, 'x')).error().code(), Code::kExhausted);
+    });
+  }
+  for (int i = 0; i < 20; ++i) {
+    const auto removed = store->remove("k" + std::to_string(i));
+    EXPECT_TRUE(removed.ok()) << removed.error();
+  }
+  stop = true;
+  writers.clear();
+  EXPECT_TRUE(store->list({}).value().entries.empty());
+  EXPECT_EQ(store->revision(), 40);
 }
 
 // A limit of the process stands for a quota, which fails in the same way: a write that is no write of a full disk to SQLite.

@@ -175,13 +175,30 @@ class GroupStore final : public Store {
     return events;
   }
 
+  // The operations as they were before plan() took their bytes.
+  static void give_back(std::vector<Op>& ops, const std::vector<EventPtr>& events, std::size_t at, std::size_t end) {
+    for (Op& op : ops) {
+      if (at == end) return;
+      const Entry& entry = events[at]->entry;
+      if (Put* put = std::get_if<Put>(&op)) {
+        put->key = entry.key;
+        put->value = *entry.value;
+        ++at;
+      } else if (entry.key == std::get<Delete>(op).key) {  // else there was nothing to delete, and no event of it
+        ++at;
+      }
+    }
+  }
+
   void process(const std::vector<Request*>& batch) {
     const SteadyTime start = system_clock().now();
     Overlay overlay;
     std::vector<EventPtr> events;
+    std::vector<std::size_t> ends;  // of each request's events
     Revision revision = core_->revision();
     Revision compaction = 0;
     for (Request* request : batch) {
+      ends.push_back(events.size());
       if (request->compaction > 0) {
         compaction = std::max(compaction, request->compaction);
         continue;
@@ -197,6 +214,7 @@ class GroupStore final : public Store {
         overlay[event->entry.key] = event->type == EventType::kPut ? std::optional(event->entry) : std::nullopt;
         events.push_back(std::move(event));
       }
+      ends.back() = events.size();
     }
     Status written = events.empty() || journal_ == nullptr ? Status() : journal_->write(events, core_->oldest());
     if (written.ok()) core_->apply(events);
@@ -207,6 +225,18 @@ class GroupStore final : public Store {
         if (request->compaction > 0)
           request->result = written.ok() ? Result<Revision>(compaction) : Result<Revision>(written.error());
       }
+    } else if (!written.ok() && written.error().code() == Code::kExhausted && batch.size() > 1) {
+      // On a full disk there is room for what frees some: it must not fail for what came along with it.
+      for (std::size_t i = 0; i < batch.size(); ++i) {
+        const std::size_t begin = i == 0 ? 0 : ends[i - 1];
+        if (begin == ends[i] && batch[i]->ops.size() > 1) {
+          batch[i]->result = written.error();  // refused half way, for what may never have been: its bytes are gone
+          continue;
+        }
+        give_back(batch[i]->ops, events, begin, ends[i]);
+        process({batch[i]});
+      }
+      return;
     } else if (!written.ok()) {
       // Nothing of the batch happened, so what its transactions found in each other did not either.
       for (Request* request : batch) request->result = written.error();
