@@ -154,7 +154,7 @@ class AgentTest : public ::testing::Test {
 
   template <typename Condition>
   void eventually(Condition condition) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!condition()) {
       ASSERT_LT(std::chrono::steady_clock::now(), end) << codec::write_yaml(api->get(kNode).body);
       std::this_thread::sleep_for(std::chrono::milliseconds(5));  // polls an outside effect; bounded by `end`
