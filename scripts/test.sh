@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The test stages, each with its time: unit (with the API conformance cases and the include check), sanitize, e2e. With no argument: all
-# three. `conformance` and `soak` on request.
+# The test stages, each with its time: unit (with the API conformance cases and the include check), sanitize, e2e. With no argument:
+# all three. `fuzz`, `conformance` and `soak` on request.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 jobs=${JOBS:-$(nproc)}
@@ -11,13 +11,18 @@ configure() { [ -f "build/$1/build.ninja" ] || cmake --preset "$1" >/dev/null; }
 unit() { ctest --test-dir build/release --output-on-failure -j "$jobs"; }
 
 sanitize() {
+  # Else what UBSan sees is a line in a log of a test that passed.
+  export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
   configure asan
   ninja -C build/asan -j "$jobs" --quiet unit_tests
   ctest --test-dir build/asan --output-on-failure -j "$jobs" -L room
   configure tsan
-  ninja -C build/tsan -j "$jobs" --quiet net_test store_test runtime_test
-  ctest --test-dir build/tsan --output-on-failure -j "$jobs" -R '^(net|store|runtime)$'
+  ninja -C build/tsan -j "$jobs" --quiet net_test store_test runtime_test linearizability_test
+  ctest --test-dir build/tsan --output-on-failure -j "$jobs" -R '^(net|store|runtime|linearizability)$'
 }
+
+# A minute in all: every seed, and the way from there that a fixed seed takes.
+fuzz() { FUZZ_TOTAL=60 bash scripts/fuzz.sh; }
 
 conformance() { ctest --test-dir build/release --output-on-failure -R '^conformance$'; }
 
@@ -30,6 +35,7 @@ soak() {
   local store=$!
   VARDA_CRASH_STATES=${VARDA_CRASH_STATES:-500000} build/release/src/artifact/artifact_test --gtest_filter='ArtifactCrash.*:ArtifactFaults.*'
   wait "$store"
+  VARDA_SOAK=1 build/release/tests/linearizability/linearizability_test
   VARDA_SOAK=1 e2e
 }
 
