@@ -49,6 +49,7 @@ struct FetchFlags {
   std::vector<std::string> file_roots;
   artifact::Limits limits;
   bool insecure = false;
+  bool no_spool = false;
 };
 
 Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags) {
@@ -62,6 +63,7 @@ Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags
   options.request = {.url = flags.url, .digest = digest, .framework = flags.framework};
   options.to = flags.to;
   options.limits = flags.limits;
+  options.spooled = !flags.no_spool;
   for (const std::string& root : flags.file_roots) options.file_roots.emplace_back(root);
   ProgressBar bar(os::Path(flags.to).filename().string());
   const auto installed = artifact::fetch(ctx, os::real_file_system(), *http, options, [&](const artifact::Progress& progress) {
@@ -105,6 +107,9 @@ void add_model_commands(Program program) {
   add_limit_flags(*fetch_command, fetch_flags->limits);
   fetch_command->add_flag("--insecure-skip-tls-verify", fetch_flags->insecure,
                           "do not check the server's certificate (the digest is checked always)");
+  fetch_command->add_flag("--no-spool", fetch_flags->no_spool,
+                          "keep nothing of an unfinished download: half the bytes to write, and a kill starts over (a connection "
+                          "that breaks is continued all the same)");
   fetch_command->callback([&chosen, &globals, fetch_flags] {
     chosen = [&globals, fetch_flags](const Context& ctx) { return fetch(ctx, globals, *fetch_flags); };
   });
