@@ -1,8 +1,11 @@
 // The store over SQLite on a disk that loses, at every call, any subset of what was not synced: docs/design/010-crash-testing.md.
+#include <fstream>
 #include <gtest/gtest.h>
 
+#include "base/log.h"
 #include "os/testing/crash_campaign.h"
 #include "store/internal/journal.h"
+#include "store/internal/sqlite.h"
 #include "store/testing/sqlite_vfs.h"
 #include "store/testing/store_model.h"
 
@@ -186,6 +189,76 @@ class Life {
 TEST(StoreCrash, EveryStateHoldsAllThatWasAcknowledgedAndTheLastCommitWholeOrNot) {
   CrashCampaign campaign("store_test --gtest_filter='StoreCrash.*'", 1000);
   while (campaign.next_seed()) Life(campaign, campaign.seed()).run();
+  EXPECT_EQ(campaign.failure(), "");
+}
+
+// The file of the first format, as SQLite makes it of the statements that stand in tests/fixtures.
+std::unique_ptr<CrashingFileSystem> disk_of_first_format() {
+  auto fs = std::make_unique<CrashingFileSystem>();
+  CHECK(fs->make_directories(kDirectory, 0755).ok() && fs->sync_directory("/").ok());
+  const SqliteVfs vfs(*fs);
+  std::ifstream in((std::filesystem::path(VARDA_TESTDATA) / "../../../tests/fixtures/store-1.sql").lexically_normal());
+  const std::string sql((std::istreambuf_iterator<char>(in)), {});
+  CHECK(!sql.empty());
+  const internal::Database db = internal::open_database(kFile, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, vfs.name()).value();
+  CHECK(internal::execute(db.get(), "PRAGMA locking_mode=EXCLUSIVE;PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;" + sql).ok());
+  return fs;
+}
+
+std::string shown(Store& store) {
+  std::string text = std::to_string(store.revision()) + " from " + std::to_string(store.oldest());
+  for (const Entry& entry : store.list({}).value().entries)
+    text += "; " + entry.key + " " + std::to_string(entry.created) + " " + std::to_string(entry.modified) + " " + *entry.value;
+  for (const Event& event : store.watch("", store.oldest()).value()->poll(1'000'000).value())
+    text += "; " + std::to_string(event.entry.modified) + " " + event.entry.key + " " + *event.entry.value;
+  return text;
+}
+
+TEST(StoreCrash, UpgradeIsDoneOrNotAndLosesNothing) {
+  const auto open_on = [](CrashingFileSystem& fs, const SqliteVfs& vfs) -> Result<std::unique_ptr<Store>> {
+    internal::SqliteOptions sqlite;
+    sqlite.fs = &fs;
+    sqlite.vfs = vfs.name();
+    TRY(internal::OpenedJournal opened, internal::open_sqlite_journal(kFile, sqlite));
+    return internal::make_store({}, std::move(opened.journal), std::move(opened.loaded));
+  };
+  std::string wanted;
+  {
+    const auto fs = disk_of_first_format();
+    const SqliteVfs vfs(*fs);
+    auto store = open_on(*fs, vfs);
+    ASSERT_TRUE(store.ok()) << store.error();
+    wanted = shown(**store);
+    ASSERT_NE(wanted.find("; "), std::string::npos);
+  }
+  log::configure(log::Format::kText, log::Level::kWarn);  // each upgrade says a line
+  CrashCampaign campaign("store_test --gtest_filter='StoreCrash.Upgrade*'", 300);
+  while (campaign.next_seed()) {
+    const SqliteRandomness same(static_cast<int>(campaign.seed()));
+    const auto fs = disk_of_first_format();
+    const SqliteVfs vfs(*fs);
+    fs->on_call([&](std::string_view, const os::Path&) {
+      campaign.point(*fs, 0, [&](CrashingFileSystem& left, Rng& rng) -> std::string {
+        const SqliteRandomnessKept kept;
+        const SqliteVfs left_vfs(left);
+        auto store = open_on(left, left_vfs);
+        if (!store.ok()) return store.error().message();
+        if (const std::string found = shown(**store); found != wanted) return "found " + found + ", wanted " + wanted;
+        const auto second = left.crashed(rng.next());
+        campaign.count_nested();
+        const SqliteVfs second_vfs(*second);
+        auto again = open_on(*second, second_vfs);
+        if (!again.ok()) return "second crash: " + again.error().message();
+        return shown(**again) == wanted ? "" : "second crash: found " + shown(**again);
+      });
+      return Status();
+    });
+    auto store = open_on(*fs, vfs);
+    ASSERT_TRUE(store.ok()) << store.error();
+    store->reset();
+    fs->on_call({});
+  }
+  log::configure(log::Format::kText, log::Level::kInfo);
   EXPECT_EQ(campaign.failure(), "");
 }
 
