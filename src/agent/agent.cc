@@ -1,15 +1,10 @@
 #include "agent/agent.h"
 
-#include <condition_variable>
 #include <thread>
 
 #include "agent/address.h"
+#include "agent/internal/core.h"
 #include "agent/journal.h"
-#include "agent/link.h"
-#include "agent/model_keeper.h"
-#include "agent/node_registration.h"
-#include "agent/pod_host.h"
-#include "api/core/pod.h"
 #include "base/log.h"
 #include "node/end_containers.h"
 #include "node/process_driver.h"
@@ -29,96 +24,6 @@ Status check(const Options& options) {
   return {};
 }
 
-// The pods of the node: watches them, hands them to the runner, brings back what it says.
-class Pods {
- public:
-  Pods(const Options& options, const kube::Client& api, std::string address, os::ProcessRunner& processes)
-      : options_(options),
-        api_(api),
-        address_(std::move(address)),
-        informer_(api, informer_options(options)),
-        events_(api, {.component = "varda-agent", .host = options.node_name}),
-        host_(api, informer_, events_, {.backoff_max = options.link_backoff_max}),
-        driver_(node::make_process_driver({.root = options.data_directory,
-                                           .programs = options.programs,
-                                           .images = options.images,
-                                           .environment = options.container_environment},
-                                          processes)) {
-    informer_.on_change([this](const runtime::Change&) {
-      const MutexLock lock(mutex_);
-      changed_ = true;
-      woken_.notify_all();
-    });
-  }
-
-  Status open(os::FileSystem& fs, Rng& rng) {
-    TRY(runner_, node::PodRunner::open({.root = options_.data_directory, .node_name = options_.node_name, .node_address = address_},
-                                       *driver_, host_, fs, system_clock(), rng));
-    return {};
-  }
-
-  void run(const Context& ctx) {
-    std::vector<std::jthread> threads;
-    threads.emplace_back([this, &ctx] {
-      keep_registered(ctx, api_, read_facts(options_.node_name, options_.layer, address_), options_.node_period);
-    });
-    threads.emplace_back([this, &ctx] { informer_.run(ctx); });
-    threads.emplace_back([this, &ctx] { events_.run(ctx); });
-    threads.emplace_back([this, &ctx] { host_.run(ctx); });
-    threads.emplace_back([this, &ctx] {
-      if (Status status = runner_->run(ctx); !status.ok() && !ctx.done())
-        log::error("the pod runner ended", {{"error", status.error()}});
-    });
-    feed(ctx);
-    threads.clear();
-    if (options_.on_stop == OnStop::kEndContainers) node::end_containers(options_.data_directory, options_.stop_grace);
-  }
-
- private:
-  static runtime::Informer::Options informer_options(const Options& options) {
-    runtime::Informer::Options informer;
-    informer.resource = api::Pod::resource();
-    informer.filter.field_selector = "spec.nodeName=" + options.node_name;
-    informer.watch_timeout = kWatchTimeout;
-    informer.backoff_max = options.link_backoff_max;
-    return informer;
-  }
-
-  // Only a complete list is a wish: a pod that is missing from it is ended.
-  void feed(const Context& ctx) {
-    bool fed = false;
-    while (!ctx.done()) {
-      {
-        std::unique_lock<Mutex> lock(mutex_);
-        [&]() NO_THREAD_SAFETY_ANALYSIS {
-          const Duration patience = fed ? Duration(std::chrono::hours(1)) : Duration(std::chrono::milliseconds(50));
-          woken_.wait_until(lock, ctx.stop_token(), system_clock().now() + patience,
-                            [&]() NO_THREAD_SAFETY_ANALYSIS { return changed_ && fed; });
-          changed_ = false;
-        }();
-      }
-      if (!informer_.has_synced() || ctx.done()) continue;
-      std::vector<codec::Json> pods;
-      for (const auto& stored : informer_.list()) pods.push_back(stored->json);
-      runner_->set_desired(std::move(pods));
-      host_.wake();
-      fed = true;
-    }
-  }
-
-  const Options& options_;
-  const kube::Client& api_;
-  const std::string address_;
-  runtime::Informer informer_;
-  runtime::ApiEventRecorder events_;
-  PodHost host_;
-  std::unique_ptr<node::Driver> driver_;
-  std::unique_ptr<node::PodRunner> runner_;
-  Mutex mutex_;
-  std::condition_variable_any woken_;
-  bool changed_ GUARDED_BY(mutex_) = false;
-};
-
 class EdgeAgent final : public Agent {
  public:
   EdgeAgent(Options options, const kube::Client& api, net::HttpClient& http, os::FileSystem& fs, Rng& rng)
@@ -135,10 +40,16 @@ class EdgeAgent final : public Agent {
                                       fs_, http_));
     TRY(auto tree, artifact::ModelTree::open(fs_, options_.data_directory / "models"));
     tree_ = std::make_unique<artifact::ModelTree>(std::move(tree));
-    if (options_.runner == Runner::kProcess) {
-      pods_ = std::make_unique<Pods>(options_, api_, address_, processes);
-      TRY_VOID(pods_->open(fs_, rng_));
-    }
+    if (options_.runner != Runner::kProcess) return {};
+    pods_ = std::make_unique<Pods>(options_, api_, read_facts(options_.node_name, options_.layer, address_), system_clock(), rng_);
+    driver_ = node::make_process_driver({.root = options_.data_directory,
+                                         .programs = options_.programs,
+                                         .images = options_.images,
+                                         .environment = options_.container_environment},
+                                        processes);
+    TRY(runner_, node::PodRunner::open({.root = options_.data_directory, .node_name = options_.node_name, .node_address = address_},
+                                       *driver_, pods_->host(), fs_, system_clock(), rng_));
+    pods_->start(*runner_);
     return {};
   }
 
@@ -149,28 +60,30 @@ class EdgeAgent final : public Agent {
     std::stop_source stop;
     const std::stop_callback linked(given.stop_token(), [&stop] { stop.request_stop(); });
     const Context ctx(stop.get_token());
-    ModelKeeper* keeper = nullptr;
-    Link link(api_, {.node_name = options_.node_name, .backoff_max = options_.link_backoff_max},
-              [&keeper](const api::EdgeNode& node) { keeper->set_desired(node); });
-    ModelKeeper models({.install_threads = options_.install_threads,
-                        .retry = {.first = options_.retry_first},
-                        .serving = {.busy = options_.poll_busy, .steady = options_.poll_steady},
-                        .metrics = options_.metrics},
-                       *store_, *tree_, fs_, http_, *journal_, rng_, [this, &link](api::EdgeNodeStatus status) {
-                         status.agent_version = VARDA_VERSION;
-                         status.model_root = tree_->root().string();
-                         status.address = address_;
-                         link.report(std::move(status));
-                       });
-    keeper = &models;
+    Core core({.options = options_,
+               .api = api_,
+               .http = http_,
+               .fs = fs_,
+               .journal = *journal_,
+               .store = *store_,
+               .tree = *tree_,
+               .clock = system_clock(),
+               .rng = rng_,
+               .address = address_},
+              pods_.get());
     log::info("agent started", {{"node", options_.node_name}, {"address", address_}, {"data", options_.data_directory.string()}});
     std::vector<std::jthread> threads;
-    threads.emplace_back([&] { link.run(ctx); });
-    threads.emplace_back([&] { models.run(ctx); });
-    if (pods_) threads.emplace_back([&] { pods_->run(ctx); });
+    threads.emplace_back([&] { core.run(ctx); });
+    if (runner_) {
+      threads.emplace_back([this, &ctx] {
+        if (Status status = runner_->run(ctx); !status.ok() && !ctx.done())
+          log::error("the pod runner ended", {{"error", status.error()}});
+      });
+    }
     (void)given.sleep_until(SteadyTime::max());  // its end is what we wait for
     stop.request_stop();
     threads.clear();
+    if (runner_ && options_.on_stop == OnStop::kEndContainers) node::end_containers(options_.data_directory, options_.stop_grace);
     log::info("agent stopped", {{"node", options_.node_name}});
     return {};
   }
@@ -186,6 +99,8 @@ class EdgeAgent final : public Agent {
   std::unique_ptr<artifact::Store> store_;
   std::unique_ptr<artifact::ModelTree> tree_;
   std::unique_ptr<Pods> pods_;
+  std::unique_ptr<node::Driver> driver_;
+  std::unique_ptr<node::PodRunner> runner_;
 };
 
 }  // namespace

@@ -14,6 +14,9 @@ runtime::Informer::Options informer_options(const Link::Options& options) {
   informer.watch_timeout = kWatchTimeout;
   informer.backoff_min = options.backoff_first;
   informer.backoff_max = options.backoff_max;
+  informer.clock = options.clock;
+  informer.rng = options.rng;
+  informer.metrics = options.metrics;
   return informer;
 }
 
@@ -35,7 +38,11 @@ std::optional<codec::Json> status_patch(const api::EdgeNodeStatus& wanted, const
 }
 
 Link::Link(const kube::Client& client, Options options, Desired desired)
-    : client_(client), options_(std::move(options)), informer_(client, informer_options(options_)) {
+    : client_(client),
+      options_(std::move(options)),
+      clock_(options_.clock != nullptr ? *options_.clock : system_clock()),
+      informer_(client, informer_options(options_)),
+      backoff_(options_.backoff_first) {
   informer_.on_change([this, desired = std::move(desired)](const runtime::Change& change) {
     if (change.now && change.now->typed) {
       desired(*static_cast<const api::EdgeNode*>(change.now->typed.get()));
@@ -81,36 +88,54 @@ Status Link::sync(const Context& ctx, const api::EdgeNodeStatus& wanted) {
   return {};
 }
 
+std::vector<runtime::Strand> Link::strands() {
+  std::vector<runtime::Strand> out;
+  out.push_back(runtime::informer_strand(informer_, clock_));
+  out.push_back({"report", [this] { return due(); }, [this](const Context& ctx) { step(ctx); }});
+  return out;
+}
+
+std::optional<SteadyTime> Link::due() const {
+  if (!informer_.has_synced()) return std::nullopt;
+  const MutexLock lock(mutex_);
+  if (retry_) return retry_;
+  return dirty_ ? std::optional(SteadyTime::min()) : std::nullopt;
+}
+
+void Link::step(const Context& ctx) {
+  std::optional<api::EdgeNodeStatus> wanted;
+  {
+    const MutexLock lock(mutex_);
+    wanted = wanted_;
+    dirty_ = false;
+    retry_.reset();
+  }
+  if (!wanted || ctx.done()) return;
+  const Status status = sync(ctx, *wanted);
+  if (status.ok()) {
+    backoff_ = options_.backoff_first;
+  } else if (!ctx.done()) {
+    if (backoff_ == options_.backoff_first) log::warn("cannot write the EdgeNode's status; trying on", {{"error", status.error()}});
+    const MutexLock lock(mutex_);
+    retry_ = clock_.now() + backoff_;
+    backoff_ = std::min(backoff_ * 2, options_.backoff_max);
+  }
+}
+
 void Link::run(const Context& ctx) {
   const std::jthread watching([this, &ctx] { informer_.run(ctx); });
-  auto backoff = options_.backoff_first;
-  std::optional<SteadyTime> retry;
   while (!ctx.done()) {
-    std::optional<api::EdgeNodeStatus> wanted;
+    // Nobody tells when the first list is done if the object is missing, so until then that is looked for.
+    const bool synced = informer_.has_synced();
+    const Duration patience = synced ? Duration(std::chrono::hours(1)) : Duration(std::chrono::milliseconds(100));
     {
       std::unique_lock<Mutex> lock(mutex_);
-      // Nobody tells when the first list is done if the object is missing, so until then that is looked for.
-      const bool synced = informer_.has_synced();
-      const Duration patience = synced ? Duration(std::chrono::hours(1)) : Duration(std::chrono::milliseconds(100));
-      const SteadyTime until = retry.value_or(system_clock().now() + patience);
       [&]() NO_THREAD_SAFETY_ANALYSIS {
-        woken_.wait_until(lock, ctx.stop_token(), until, [&]() NO_THREAD_SAFETY_ANALYSIS { return synced && !retry && dirty_; });
-        if (!synced) return;
-        wanted = wanted_;
-        dirty_ = false;
+        woken_.wait_until(lock, ctx.stop_token(), retry_.value_or(clock_.now() + patience),
+                          [&]() NO_THREAD_SAFETY_ANALYSIS { return synced && !retry_ && dirty_; });
       }();
     }
-    retry.reset();
-    if (!wanted || ctx.done()) continue;
-    const Status status = sync(ctx, *wanted);
-    if (status.ok()) {
-      backoff = options_.backoff_first;
-    } else if (!ctx.done()) {
-      if (backoff == options_.backoff_first)
-        log::warn("cannot write the EdgeNode's status; trying on", {{"error", status.error()}});
-      retry = system_clock().now() + backoff;
-      backoff = std::min(backoff * 2, options_.backoff_max);
-    }
+    if (synced) step(ctx);
   }
 }
 

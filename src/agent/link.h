@@ -11,6 +11,7 @@
 #include "base/mutex.h"
 #include "kube/client.h"
 #include "runtime/informer.h"
+#include "runtime/strand.h"
 
 namespace varda::agent {
 
@@ -29,6 +30,9 @@ class Link {
     std::string node_name;
     std::chrono::milliseconds backoff_first{200};
     std::chrono::milliseconds backoff_max{5000};
+    const Clock* clock = nullptr;  // null: the machine's
+    Rng* rng = nullptr;            // null: the machine's
+    metrics::Registry* metrics = nullptr;
   };
   /// `desired` gets every version of the EdgeNode, on a thread of run(); quick. `client` outlives the link.
   using Desired = std::function<void(const api::EdgeNode&)>;
@@ -39,18 +43,27 @@ class Link {
   void report(api::EdgeNodeStatus status);
   /// Works until the context is done.
   void run(const Context& ctx);
+  /// Following the object, and writing its status.
+  std::vector<runtime::Strand> strands();
 
  private:
+  void step(const Context& ctx);
+  /// When step() has something to write. Nothing: not before the first list, and not before something changes.
+  std::optional<SteadyTime> due() const;
   Status sync(const Context& ctx, const api::EdgeNodeStatus& wanted);
   void wake();
 
   const kube::Client& client_;
   const Options options_;
+  const Clock& clock_;
   runtime::Informer informer_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable_any woken_;
   std::optional<api::EdgeNodeStatus> wanted_ GUARDED_BY(mutex_);
   bool dirty_ GUARDED_BY(mutex_) = false;
+  // Of step(), and for due().
+  std::chrono::milliseconds backoff_;
+  std::optional<SteadyTime> retry_ GUARDED_BY(mutex_);
 };
 
 }  // namespace varda::agent

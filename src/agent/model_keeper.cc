@@ -18,18 +18,24 @@ std::optional<artifact::Reason> reason_of(std::string_view text) {
   return std::nullopt;
 }
 
+ServingPoller::Options with_clock(ServingPoller::Options options, const Clock* clock) {
+  options.clock = clock;
+  return options;
+}
+
 }  // namespace
 
 ModelKeeper::ModelKeeper(Options options, artifact::Store& store, artifact::ModelTree& tree, os::FileSystem& fs,
                          net::HttpClient& http, Journal& journal, Rng& rng, Report report)
     : options_(options),
+      clock_(options.clock != nullptr ? *options.clock : system_clock()),
       store_(store),
       tree_(tree),
       fs_(fs),
       journal_(journal),
       rng_(rng),
       report_(std::move(report)),
-      poller_(http, options.serving, [this] { wake(); }),
+      poller_(http, with_clock(options.serving, options.clock), [this] { wake(); }),
       schedule_(options.retry) {}
 
 ModelKeeper::~ModelKeeper() = default;
@@ -103,60 +109,80 @@ void ModelKeeper::run(const Context& ctx) {
     step();
     std::unique_lock<Mutex> lock(mutex_);
     woken_.wait_until(lock, ctx.stop_token(), disk_due_, [this]() NO_THREAD_SAFETY_ANALYSIS { return dirty_; });
-    [this]() NO_THREAD_SAFETY_ANALYSIS { dirty_ = false; }();
   }
   const MutexLock lock(mutex_);
   for (auto& [key, stop] : running_) stop.request_stop();
   woken_.notify_all();
 }
 
+std::vector<runtime::Strand> ModelKeeper::strands() {
+  std::vector<runtime::Strand> out;
+  out.push_back({"models", [this] { return due(); }, [this](const Context&) { step(); }});
+  out.push_back({"model servers", [this] { return poller_.due(); }, [this](const Context& ctx) { poller_.step(ctx); }});
+  for (std::size_t i = 0; i < options_.install_threads; ++i)
+    out.push_back({"install", [this] { return install_due(); }, [this](const Context& ctx) { install(ctx); }});
+  return out;
+}
+
+std::optional<SteadyTime> ModelKeeper::due() const {
+  const MutexLock lock(mutex_);
+  return dirty_ ? SteadyTime::min() : disk_due_;
+}
+
+std::optional<SteadyTime> ModelKeeper::install_due() const {
+  const MutexLock lock(mutex_);
+  return schedule_.next();
+}
+
 void ModelKeeper::install_loop(const Context& ctx) {
   while (!ctx.done()) {
-    std::optional<JobKey> job;
-    std::stop_source stop;
+    const SteadyTime until = install_due().value_or(clock_.now() + std::chrono::hours(1));
     {
       std::unique_lock<Mutex> lock(mutex_);
-      [&]() NO_THREAD_SAFETY_ANALYSIS {
-        job = schedule_.take(system_clock().now());
-        if (job) {
-          running_[*job] = stop;
-          return;
-        }
-        const SteadyTime until = schedule_.next().value_or(system_clock().now() + std::chrono::hours(1));
-        // Woken when the schedule changes; a wake-up for nothing costs one look.
-        woken_.wait_until(lock, ctx.stop_token(), until, [this, until]() NO_THREAD_SAFETY_ANALYSIS {
-          const auto next = schedule_.next();
-          return next && *next < until;
-        });
-      }();
+      // Woken when the schedule changes; a wake-up for nothing costs one look.
+      woken_.wait_until(lock, ctx.stop_token(), until, [this, until]() NO_THREAD_SAFETY_ANALYSIS {
+        const auto next = schedule_.next();
+        return next && *next < until;
+      });
     }
-    if (!job) continue;
-    wake();  // the report says Downloading
-    const std::stop_callback linked(ctx.stop_token(), [&stop] { stop.request_stop(); });
-    const auto installed = store_.ensure(ctx.with_stop(stop.get_token()),
-                                         {.url = job->url, .digest = job->digest, .framework = job->framework, .max_bytes = 0});
-    const auto outcome = installed.ok() ? artifact::Outcome<std::uint64_t>(installed->bytes) : installed.failure();
-    if (outcome.ok()) {
-      log::info("artifact installed", {{"digest", job->digest.hex()}, {"url", artifact::shown_url(job->url)}, {"bytes", *outcome}});
-    } else if (outcome.failure().reason != artifact::Reason::kCancelled) {
-      log::warn("artifact not installed", {{"reason", to_string(outcome.failure().reason)}, {"error", outcome.failure().error}});
-    }
-    if (options_.metrics != nullptr)
-      options_.metrics
-          ->counter("varda_agent_installs_total", "Attempts to install an artifact, by result.",
-                    {{"result", outcome.ok() ? "Installed" : std::string(to_string(outcome.failure().reason))}})
-          .add();
-    const MutexLock lock(mutex_);
-    running_.erase(*job);
-    schedule_.finished(*job, outcome, system_clock().now(), rng_.unit());
-    dirty_ = true;
-    woken_.notify_all();
+    install(ctx);
   }
+}
+
+void ModelKeeper::install(const Context& ctx) {
+  std::optional<JobKey> job;
+  std::stop_source stop;
+  {
+    const MutexLock lock(mutex_);
+    job = schedule_.take(clock_.now());
+    if (!job) return;
+    running_[*job] = stop;
+  }
+  wake();  // the report says Downloading
+  const std::stop_callback linked(ctx.stop_token(), [&stop] { stop.request_stop(); });
+  const auto installed = store_.ensure(ctx.with_stop(stop.get_token()),
+                                       {.url = job->url, .digest = job->digest, .framework = job->framework, .max_bytes = 0});
+  const auto outcome = installed.ok() ? artifact::Outcome<std::uint64_t>(installed->bytes) : installed.failure();
+  if (outcome.ok()) {
+    log::info("artifact installed", {{"digest", job->digest.hex()}, {"url", artifact::shown_url(job->url)}, {"bytes", *outcome}});
+  } else if (outcome.failure().reason != artifact::Reason::kCancelled) {
+    log::warn("artifact not installed", {{"reason", to_string(outcome.failure().reason)}, {"error", outcome.failure().error}});
+  }
+  if (options_.metrics != nullptr)
+    options_.metrics
+        ->counter("varda_agent_installs_total", "Attempts to install an artifact, by result.",
+                  {{"result", outcome.ok() ? "Installed" : std::string(to_string(outcome.failure().reason))}})
+        .add();
+  const MutexLock lock(mutex_);
+  running_.erase(*job);
+  schedule_.finished(*job, outcome, clock_.now(), rng_.unit());
+  dirty_ = true;
+  woken_.notify_all();
 }
 
 // What is on disk needs no worker and is known at once, so that a restart reports what is true before it asks anybody.
 void ModelKeeper::note_ready_artifacts(const std::vector<JobKey>& jobs) {
-  const SteadyTime now = system_clock().now();
+  const SteadyTime now = clock_.now();
   for (const JobKey& job : jobs) {
     {
       const MutexLock lock(mutex_);
@@ -241,7 +267,9 @@ void ModelKeeper::act(const Plan& plan) {
     if (!status.ok()) log::warn("cannot clear a model directory", {{"model", key}, {"error", status.error()}});
   };
   for (const std::string& key : plan.clear) complain(key, tree_.clear_target(key));
-  for (const auto& [key, keep] : plan.keep) {
+  for (const auto& kept : plan.keep) {  // no structured binding: clang 14 cannot capture one
+    const auto& key = kept.first;
+    const auto& keep = kept.second;
     const auto shown = shown_.find(key);
     const bool surplus = shown != shown_.end() &&
                          std::any_of(shown->second.versions.begin(), shown->second.versions.end(), [&](const std::string& version) {
@@ -260,6 +288,7 @@ void ModelKeeper::step() {
   std::optional<std::pair<std::int64_t, api::EdgeNodeSpec>> fresh;
   {
     const MutexLock lock(mutex_);
+    dirty_ = false;  // what happens from here on is for the next step
     fresh.swap(desired_);
     if (fresh) spec_ = fresh->second;
   }
@@ -268,8 +297,8 @@ void ModelKeeper::step() {
     const Status kept = journal_.put(kDesired, codec::Json::object({{"generation", generation_}, {"spec", spec_->to_json()}}));
     if (!kept.ok()) log::error("cannot keep the work list; a restart without network would not know it", {{"error", kept.error()}});
   }
-  if (system_clock().now() >= disk_due_) {
-    disk_due_ = system_clock().now() + options_.disk_period;
+  if (clock_.now() >= disk_due_) {
+    disk_due_ = clock_.now() + options_.disk_period;
     if (const auto space = fs_.space(tree_.root()); space.ok())
       disk_ = round_disk(space->capacity_bytes, space->available_bytes, disk_);
   }
@@ -293,7 +322,7 @@ void ModelKeeper::step() {
   store_.keep(std::move(keep));
   {
     const MutexLock lock(mutex_);
-    for (const JobKey& job : schedule_.set_wanted(wanted.install, system_clock().now()))
+    for (const JobKey& job : schedule_.set_wanted(wanted.install, clock_.now()))
       if (const auto running = running_.find(job); running != running_.end()) running->second.request_stop();
     woken_.notify_all();
   }

@@ -21,6 +21,7 @@
 #include "base/metrics.h"
 #include "base/mutex.h"
 #include "base/rng.h"
+#include "runtime/strand.h"
 
 namespace varda::agent {
 
@@ -31,6 +32,7 @@ class ModelKeeper {
     RetryPolicy retry;
     ServingPoller::Options serving;
     std::chrono::seconds disk_period{60};
+    const Clock* clock = nullptr;  // null: the machine's; of `serving` too
     metrics::Registry* metrics = nullptr;
   };
   /// Called on run()'s thread with the parts of the status that are about models and disk, when they change.
@@ -45,12 +47,20 @@ class ModelKeeper {
   /// models) says nothing: it is the object this node just made, not the wish to hold no model. Thread-safe.
   void set_desired(const api::EdgeNode& node);
 
-  /// Takes up what was desired last, and works until the context is done.
+  /// load(), then every strand on a thread of its own until the context is done.
   void run(const Context& ctx);
 
- private:
+  /// Takes up what was desired last. Before the first step.
   void load();
+  /// Deciding and acting, asking the model servers, and one for each install that may run at once.
+  std::vector<runtime::Strand> strands();
+
+ private:
+  std::optional<SteadyTime> due() const;
+  std::optional<SteadyTime> install_due() const;
   void install_loop(const Context& ctx);
+  /// One job, if one is due.
+  void install(const Context& ctx);
   /// One round: look, plan, act, report.
   void step();
   void note_ready_artifacts(const std::vector<JobKey>& jobs);
@@ -61,6 +71,7 @@ class ModelKeeper {
   void wake();
 
   const Options options_;
+  const Clock& clock_;
   artifact::Store& store_;
   artifact::ModelTree& tree_;
   os::FileSystem& fs_;
@@ -79,7 +90,7 @@ class ModelKeeper {
   api::EdgeDisk disk_;
   SteadyTime disk_due_;
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable_any woken_;
   bool dirty_ GUARDED_BY(mutex_) = false;
   std::optional<std::pair<std::int64_t, api::EdgeNodeSpec>> desired_ GUARDED_BY(mutex_);

@@ -93,19 +93,22 @@ Json node_status(const NodeFacts& facts) {
                                                   {"systemUUID", ""}})}});
 }
 
-void keep_registered(const Context& ctx, const kube::Client& client, const NodeFacts& facts, Duration period) {
-  constexpr std::chrono::milliseconds kFirst{200};
-  std::chrono::milliseconds backoff = kFirst;
+void NodeRegistration::step(const Context& ctx) {
+  constexpr Duration kFirst = std::chrono::milliseconds(200), kMax = std::chrono::seconds(5);
+  const Status status = register_once(ctx, client_, facts_);
+  if (status.ok()) {
+    backoff_.reset();
+  } else {
+    if (!backoff_ && !ctx.done()) log::warn("cannot register the node; trying on", {{"error", status.error()}});
+    backoff_ = backoff_ ? std::min(*backoff_ * 2, kMax) : kFirst;
+  }
+  due_ = clock_.now() + backoff_.value_or(period_);
+}
+
+void NodeRegistration::run(const Context& ctx) {
   while (!ctx.done()) {
-    const Status status = register_once(ctx, client, facts);
-    if (status.ok()) {
-      backoff = kFirst;
-      (void)ctx.sleep_for(period);  // the loop's condition sees the end
-      continue;
-    }
-    if (backoff == kFirst && !ctx.done()) log::warn("cannot register the node; trying on", {{"error", status.error()}});
-    (void)ctx.sleep_for(backoff);
-    backoff = std::min(backoff * 2, std::chrono::milliseconds(5000));
+    step(ctx);
+    (void)ctx.sleep_for(due_ - clock_.now());  // the loop's condition sees the end
   }
 }
 

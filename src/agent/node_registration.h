@@ -2,8 +2,10 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 
+#include "base/clock.h"
 #include "base/context.h"
 #include "codec/json.h"
 #include "kube/client.h"
@@ -27,8 +29,26 @@ codec::Json node_object(const NodeFacts& facts);
 /// status.addresses, capacity, allocatable and nodeInfo. Pure.
 codec::Json node_status(const NodeFacts& facts);
 
-/// Makes it so and looks again every `period`, until the context is done: a Node that somebody deletes while its agent lives comes
-/// back. Retries with back-off. Conditions and what others wrote stay; where nothing is missing nothing is written.
-void keep_registered(const Context& ctx, const kube::Client& client, const NodeFacts& facts, Duration period);
+/// Makes it so and looks again every `period`: a Node that somebody deletes while its agent lives comes back. Retries with
+/// back-off. Conditions and what others wrote stay; where nothing is missing nothing is written. One thread.
+class NodeRegistration {
+ public:
+  /// `client` and `clock` outlive it.
+  NodeRegistration(const kube::Client& client, NodeFacts facts, Duration period, const Clock& clock = system_clock())
+      : client_(client), facts_(std::move(facts)), period_(period), clock_(clock) {}
+
+  /// Until the context is done.
+  void run(const Context& ctx);
+  void step(const Context& ctx);
+  SteadyTime due() const { return due_; }
+
+ private:
+  const kube::Client& client_;
+  const NodeFacts facts_;
+  const Duration period_;
+  const Clock& clock_;
+  SteadyTime due_ = SteadyTime::min();
+  std::optional<Duration> backoff_;  // set: the last attempt failed
+};
 
 }  // namespace varda::agent

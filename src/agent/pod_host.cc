@@ -51,7 +51,12 @@ std::optional<codec::Json> pod_status_patch(const codec::Json& live, const codec
 }
 
 PodHost::PodHost(const kube::Client& client, const runtime::Informer& pods, runtime::EventRecorder& events, Options options)
-    : client_(client), pods_(pods), events_(events), options_(options) {}
+    : client_(client),
+      pods_(pods),
+      events_(events),
+      options_(options),
+      clock_(options.clock != nullptr ? *options.clock : system_clock()),
+      backoff_(options.backoff_first) {}
 
 void PodHost::wake() {
   const MutexLock lock(mutex_);
@@ -117,53 +122,65 @@ bool PodHost::idle() const {
   return statuses_.empty() && finished_.empty();
 }
 
+std::optional<SteadyTime> PodHost::due() const {
+  // Without the first list it is not known which pods there are.
+  if (!pods_.has_synced()) return std::nullopt;
+  const MutexLock lock(mutex_);
+  if (retry_) return retry_;
+  return dirty_ ? std::optional(SteadyTime::min()) : std::nullopt;
+}
+
+void PodHost::step(const Context& ctx) {
+  std::map<node::PodName, node::Json> statuses;
+  std::set<node::PodName> finished;
+  {
+    const MutexLock lock(mutex_);
+    dirty_ = false;
+    retry_.reset();
+    statuses = statuses_;
+    finished = finished_;
+  }
+  bool all = true;
+  for (const auto& [pod, status] : statuses) {
+    if (ctx.done()) return;
+    if (!send_status(ctx, pod, status)) {
+      all = false;
+      continue;
+    }
+    const MutexLock lock(mutex_);
+    if (const auto still = statuses_.find(pod); still != statuses_.end() && still->second == status) statuses_.erase(still);
+  }
+  for (const node::PodName& pod : finished) {
+    if (ctx.done()) return;
+    if (!send_delete(ctx, pod)) {
+      all = false;
+      continue;
+    }
+    const MutexLock lock(mutex_);
+    finished_.erase(pod);
+  }
+  if (all) {
+    backoff_ = options_.backoff_first;
+  } else {
+    const MutexLock lock(mutex_);
+    retry_ = clock_.now() + backoff_;
+    backoff_ = std::min(backoff_ * 2, options_.backoff_max);
+  }
+}
+
 void PodHost::run(const Context& ctx) {
   const std::stop_callback ends(ctx.stop_token(), [this] { stop_.request_stop(); });
-  auto backoff = options_.backoff_first;
-  std::optional<SteadyTime> retry;
   while (!ctx.done()) {
-    std::map<node::PodName, node::Json> statuses;
-    std::set<node::PodName> finished;
+    const bool synced = pods_.has_synced();
+    const Duration patience = synced ? Duration(std::chrono::hours(1)) : Duration(std::chrono::milliseconds(100));
     {
       std::unique_lock<Mutex> lock(mutex_);
       [&]() NO_THREAD_SAFETY_ANALYSIS {
-        // Without the first list it is not known which pods there are.
-        const bool synced = pods_.has_synced();
-        const Duration patience = synced ? Duration(std::chrono::hours(1)) : Duration(std::chrono::milliseconds(100));
-        woken_.wait_until(lock, ctx.stop_token(), retry.value_or(system_clock().now() + patience),
-                          [&]() NO_THREAD_SAFETY_ANALYSIS { return synced && !retry && dirty_; });
-        if (!synced) return;
-        dirty_ = false;
-        statuses = statuses_;
-        finished = finished_;
+        woken_.wait_until(lock, ctx.stop_token(), retry_.value_or(clock_.now() + patience),
+                          [&]() NO_THREAD_SAFETY_ANALYSIS { return synced && !retry_ && dirty_; });
       }();
     }
-    retry.reset();
-    bool all = true;
-    for (const auto& [pod, status] : statuses) {
-      if (ctx.done()) return;
-      if (!send_status(ctx, pod, status)) {
-        all = false;
-        continue;
-      }
-      const MutexLock lock(mutex_);
-      if (const auto still = statuses_.find(pod); still != statuses_.end() && still->second == status) statuses_.erase(still);
-    }
-    for (const node::PodName& pod : finished) {
-      if (ctx.done()) return;
-      if (!send_delete(ctx, pod)) {
-        all = false;
-        continue;
-      }
-      const MutexLock lock(mutex_);
-      finished_.erase(pod);
-    }
-    if (all) {
-      backoff = options_.backoff_first;
-    } else {
-      retry = system_clock().now() + backoff;
-      backoff = std::min(backoff * 2, options_.backoff_max);
-    }
+    if (synced) step(ctx);
   }
 }
 

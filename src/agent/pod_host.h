@@ -26,7 +26,8 @@ class PodHost final : public node::Host {
     std::chrono::milliseconds backoff_first{200};
     std::chrono::milliseconds backoff_max{5000};
     std::chrono::milliseconds config_timeout{5000};
-    std::size_t pods_max = 1000;  // statuses and deletions waiting; beyond, the new one is dropped (the runner holds far fewer)
+    std::size_t pods_max = 1000;   // statuses and deletions waiting; beyond, the new one is dropped (the runner holds far fewer)
+    const Clock* clock = nullptr;  // null: the machine's
   };
   /// `pods` is the informer of this node's pods. All outlive the host.
   PodHost(const kube::Client& client, const runtime::Informer& pods, runtime::EventRecorder& events, Options options);
@@ -41,6 +42,10 @@ class PodHost final : public node::Host {
   void wake();
   /// Sends until the context is done.
   void run(const Context& ctx);
+  /// Sends what waits; what run() does between two waits. One thread.
+  void step(const Context& ctx);
+  /// When step() has something to send. Nothing: not before the first list of pods, and not before something changes.
+  std::optional<SteadyTime> due() const;
   /// Nothing waits to be sent.
   bool idle() const;
 
@@ -53,12 +58,16 @@ class PodHost final : public node::Host {
   const runtime::Informer& pods_;
   runtime::EventRecorder& events_;
   const Options options_;
+  const Clock& clock_;
   std::stop_source stop_;  // ends calls of the runner's thread when run() ends
   mutable Mutex mutex_;
   std::condition_variable_any woken_;
   bool dirty_ GUARDED_BY(mutex_) = false;
   std::map<node::PodName, node::Json> statuses_ GUARDED_BY(mutex_);
   std::set<node::PodName> finished_ GUARDED_BY(mutex_);
+  // Of step(), and for due().
+  std::chrono::milliseconds backoff_;
+  std::optional<SteadyTime> retry_ GUARDED_BY(mutex_);
 };
 
 }  // namespace varda::agent

@@ -15,7 +15,7 @@ bool same(const api::EdgeServingReport& a, const api::EdgeServingReport& b) {
 void ServingPoller::set(std::vector<Poll> polls) {
   const MutexLock lock(mutex_);
   std::map<std::string, State> next;
-  const SteadyTime now = system_clock().now();
+  const SteadyTime now = clock_.now();
   for (Poll& poll : polls) {
     const auto known = states_.find(poll.key);
     State state{poll, now, 0, std::nullopt, ""};
@@ -82,7 +82,7 @@ void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {
     } else {
       // One lost answer is no outage; nor is it news that a server that never answered still does not.
       if (++state.failures == 1 && state.report && state.report->state != api::EdgeServingReport::kUnreachable) {
-        state.due = system_clock().now() + options_.busy;
+        state.due = clock_.now() + options_.busy;
         return;
       }
       if (state.report) report.version = state.report->version;
@@ -93,35 +93,43 @@ void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {
     const bool settled =
         report.state == api::EdgeServingReport::kReady && (report.version == poll.target || report.failed_version == poll.target);
     const auto busy = std::min(options_.busy * (1 << std::min(state.failures, 3)), options_.steady);
-    state.due = system_clock().now() + (settled ? options_.steady : busy);
+    state.due = clock_.now() + (settled ? options_.steady : busy);
     if (state.report && same(*state.report, report) && !news) return;
     state.report = std::move(report);
   }
   changed_();
 }
 
+std::optional<SteadyTime> ServingPoller::due() const {
+  const MutexLock lock(mutex_);
+  std::optional<SteadyTime> earliest;
+  for (const auto& [key, state] : states_)
+    if (!earliest || state.due < *earliest) earliest = state.due;
+  return earliest;
+}
+
+void ServingPoller::step(const Context& ctx) {
+  std::vector<Poll> due;
+  {
+    const MutexLock lock(mutex_);
+    poked_ = false;
+    for (const auto& [key, state] : states_)
+      if (state.due <= clock_.now()) due.push_back(state.poll);
+  }
+  for (const Poll& poll : due) {
+    if (ctx.done()) return;
+    take(poll, ask(ctx, poll));
+  }
+}
+
 void ServingPoller::run(const Context& ctx) {
   while (!ctx.done()) {
-    std::vector<Poll> due;
+    const SteadyTime until = due().value_or(clock_.now() + std::chrono::hours(1));
     {
       std::unique_lock<Mutex> lock(mutex_);
-      const auto next = [this]() NO_THREAD_SAFETY_ANALYSIS {
-        SteadyTime earliest = system_clock().now() + std::chrono::hours(1);
-        for (const auto& [key, state] : states_) earliest = std::min(earliest, state.due);
-        return earliest;
-      };
-      const auto poked = [this]() NO_THREAD_SAFETY_ANALYSIS { return poked_; };
-      woken_.wait_until(lock, ctx.stop_token(), next(), poked);
-      [this, &due]() NO_THREAD_SAFETY_ANALYSIS {
-        poked_ = false;
-        for (const auto& [key, state] : states_)
-          if (state.due <= system_clock().now()) due.push_back(state.poll);
-      }();
+      woken_.wait_until(lock, ctx.stop_token(), until, [this]() NO_THREAD_SAFETY_ANALYSIS { return poked_; });
     }
-    for (const Poll& poll : due) {
-      if (ctx.done()) return;
-      take(poll, ask(ctx, poll));
-    }
+    step(ctx);
   }
 }
 

@@ -20,10 +20,14 @@ class ServingPoller {
     std::chrono::milliseconds busy{300};     // between polls of a server that does not serve what it should yet
     std::chrono::milliseconds steady{2000};  // of one that does
     std::chrono::milliseconds timeout{1000};
+    const Clock* clock = nullptr;  // null: the machine's
   };
   /// `http` outlives the poller. `changed` is called from run()'s thread when a report is another one than before.
   ServingPoller(net::HttpClient& http, Options options, std::function<void()> changed)
-      : http_(http), options_(options), changed_(std::move(changed)) {}
+      : http_(http),
+        options_(options),
+        clock_(options.clock != nullptr ? *options.clock : system_clock()),
+        changed_(std::move(changed)) {}
 
   /// Whom to ask from now on; a new or changed one is asked at once. Reports of others are forgotten.
   void set(std::vector<Poll> polls);
@@ -35,6 +39,10 @@ class ServingPoller {
 
   /// Polls until the context is done.
   void run(const Context& ctx);
+  /// Asks those whose time has come; what run() does between two waits. One thread.
+  void step(const Context& ctx);
+  /// When step() has somebody to ask.
+  std::optional<SteadyTime> due() const;
 
  private:
   struct State {
@@ -53,6 +61,7 @@ class ServingPoller {
 
   net::HttpClient& http_;
   const Options options_;
+  const Clock& clock_;
   const std::function<void()> changed_;
   mutable Mutex mutex_;
   std::condition_variable_any woken_;

@@ -1,0 +1,132 @@
+#include "agent/internal/core.h"
+
+#include <thread>
+#include <utility>
+
+#include "api/core/pod.h"
+
+namespace varda::agent {
+namespace {
+
+runtime::Informer::Options pod_informer(const Options& options, const Clock& clock, Rng& rng) {
+  runtime::Informer::Options informer;
+  informer.resource = api::Pod::resource();
+  informer.filter.field_selector = "spec.nodeName=" + options.node_name;
+  informer.watch_timeout = kWatchTimeout;
+  informer.backoff_max = options.link_backoff_max;
+  informer.clock = &clock;
+  informer.rng = &rng;
+  informer.metrics = options.metrics;
+  return informer;
+}
+
+}  // namespace
+
+Pods::Pods(const Options& options, const kube::Client& api, NodeFacts facts, const Clock& clock, Rng& rng)
+    : clock_(clock),
+      informer_(api, pod_informer(options, clock, rng)),
+      events_(api, {.component = "varda-agent", .host = options.node_name, .clock = &clock, .rng = &rng}),
+      host_(api, informer_, events_, {.backoff_max = options.link_backoff_max, .clock = &clock}),
+      registration_(api, std::move(facts), options.node_period, clock) {
+  informer_.on_change([this](const runtime::Change&) {
+    const MutexLock lock(mutex_);
+    changed_ = true;
+    woken_.notify_all();
+  });
+}
+
+std::vector<runtime::Strand> Pods::strands() {
+  std::vector<runtime::Strand> out;
+  out.push_back({"registration", [this] { return std::optional(registration_.due()); },
+                 [this](const Context& ctx) { registration_.step(ctx); }});
+  out.push_back(runtime::informer_strand(informer_, clock_));
+  out.push_back({"events", [this] { return events_.due(); }, [this](const Context& ctx) { events_.step(ctx); }});
+  out.push_back({"pod statuses", [this] { return host_.due(); }, [this](const Context& ctx) { host_.step(ctx); }});
+  out.push_back({"pods", [this] { return feed_due(); }, [this](const Context&) { feed(); }});
+  return out;
+}
+
+void Pods::run(const Context& ctx) {
+  std::vector<std::jthread> threads;
+  threads.emplace_back([this, &ctx] { registration_.run(ctx); });
+  threads.emplace_back([this, &ctx] { informer_.run(ctx); });
+  threads.emplace_back([this, &ctx] { events_.run(ctx); });
+  threads.emplace_back([this, &ctx] { host_.run(ctx); });
+  feed_loop(ctx);
+}
+
+std::optional<SteadyTime> Pods::feed_due() const {
+  if (!informer_.has_synced()) return std::nullopt;
+  const MutexLock lock(mutex_);
+  return changed_ || !fed_ ? std::optional(SteadyTime::min()) : std::nullopt;
+}
+
+void Pods::feed() {
+  {
+    const MutexLock lock(mutex_);
+    changed_ = false;
+    fed_ = true;
+  }
+  std::vector<codec::Json> pods;
+  for (const auto& stored : informer_.list()) pods.push_back(stored->json);
+  runner_->set_desired(std::move(pods));
+  host_.wake();
+}
+
+void Pods::feed_loop(const Context& ctx) {
+  while (!ctx.done()) {
+    {
+      std::unique_lock<Mutex> lock(mutex_);
+      [&]() NO_THREAD_SAFETY_ANALYSIS {
+        // Nobody tells when the first list is done if there are no pods.
+        const Duration patience = fed_ ? Duration(std::chrono::hours(1)) : Duration(std::chrono::milliseconds(50));
+        woken_.wait_until(lock, ctx.stop_token(), clock_.now() + patience,
+                          [&]() NO_THREAD_SAFETY_ANALYSIS { return changed_ && fed_; });
+      }();
+    }
+    if (feed_due() && !ctx.done()) feed();
+  }
+}
+
+Core::Core(Parts parts, Pods* pods)
+    : parts_(std::move(parts)),
+      pods_(pods),
+      link_(parts_.api,
+            {.node_name = parts_.options.node_name,
+             .backoff_max = parts_.options.link_backoff_max,
+             .clock = &parts_.clock,
+             .rng = &parts_.rng,
+             .metrics = parts_.options.metrics},
+            [this](const api::EdgeNode& node) { models_.set_desired(node); }),
+      models_({.install_threads = parts_.options.install_threads,
+               .retry = {.first = parts_.options.retry_first},
+               .serving = {.busy = parts_.options.poll_busy, .steady = parts_.options.poll_steady},
+               .clock = &parts_.clock,
+               .metrics = parts_.options.metrics},
+              parts_.store, parts_.tree, parts_.fs, parts_.http, parts_.journal, parts_.rng,
+              [this](const api::EdgeNodeStatus& status) { report(status); }) {}
+
+void Core::report(api::EdgeNodeStatus status) {
+  status.agent_version = VARDA_VERSION;
+  status.model_root = parts_.tree.root().string();
+  status.address = parts_.address;
+  link_.report(std::move(status));
+}
+
+std::vector<runtime::Strand> Core::strands() {
+  models_.load();
+  std::vector<runtime::Strand> out = link_.strands();
+  for (runtime::Strand& strand : models_.strands()) out.push_back(std::move(strand));
+  if (pods_ != nullptr)
+    for (runtime::Strand& strand : pods_->strands()) out.push_back(std::move(strand));
+  return out;
+}
+
+void Core::run(const Context& ctx) {
+  std::vector<std::jthread> threads;
+  threads.emplace_back([&] { link_.run(ctx); });
+  if (pods_ != nullptr) threads.emplace_back([&] { pods_->run(ctx); });
+  models_.run(ctx);
+}
+
+}  // namespace varda::agent

@@ -1,0 +1,86 @@
+// Core: an agent without its threads, its disk and its processes. Agent runs it on threads over the machine; the simulator steps
+// it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/agent.h"
+#include "agent/journal.h"
+#include "agent/link.h"
+#include "agent/model_keeper.h"
+#include "agent/node_registration.h"
+#include "agent/pod_host.h"
+#include "base/clock.h"
+#include "node/pod_runner.h"
+#include "runtime/event.h"
+#include "runtime/informer.h"
+#include "runtime/strand.h"
+
+namespace varda::agent {
+
+/// The pods of a node: its registration, the pods it shall run, what the runner says of them.
+class Pods {
+ public:
+  Pods(const Options& options, const kube::Client& api, NodeFacts facts, const Clock& clock, Rng& rng);
+
+  /// What the runner needs. It is opened with that, and then given to start().
+  node::Host& host() { return host_; }
+  void start(node::PodRunner& runner) { runner_ = &runner; }
+
+  /// Without the runner's own thread.
+  void run(const Context& ctx);
+  std::vector<runtime::Strand> strands();
+
+ private:
+  /// Hands the pods to the runner. Only a complete list is a wish: a pod that is missing from it is ended.
+  void feed();
+  std::optional<SteadyTime> feed_due() const;
+  void feed_loop(const Context& ctx);
+
+  const Clock& clock_;
+  runtime::Informer informer_;
+  runtime::ApiEventRecorder events_;
+  PodHost host_;
+  NodeRegistration registration_;
+  node::PodRunner* runner_ = nullptr;
+  mutable Mutex mutex_;
+  std::condition_variable_any woken_;
+  bool changed_ GUARDED_BY(mutex_) = false;
+  bool fed_ GUARDED_BY(mutex_) = false;
+};
+
+class Core {
+ public:
+  /// All of it outlives the core.
+  struct Parts {
+    const Options& options;
+    const kube::Client& api;
+    net::HttpClient& http;
+    os::FileSystem& fs;
+    Journal& journal;
+    artifact::Store& store;
+    artifact::ModelTree& tree;
+    const Clock& clock;
+    Rng& rng;
+    std::string address;
+  };
+  /// `pods` null: this agent has no runner.
+  Core(Parts parts, Pods* pods);
+
+  void run(const Context& ctx);
+  /// Takes up what was desired last. The same work as run(), for a driver of its own; the runner is not among it.
+  std::vector<runtime::Strand> strands();
+
+ private:
+  void report(api::EdgeNodeStatus status);
+
+  const Parts parts_;
+  Pods* const pods_;
+  Link link_;
+  ModelKeeper models_;
+};
+
+}  // namespace varda::agent
