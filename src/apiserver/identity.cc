@@ -55,11 +55,20 @@ bool is_discovery(std::string_view path) {
   return false;
 }
 
+// What `kubectl auth can-i` and `whoami` ask.
+bool asks_about_itself(const Attributes& what) {
+  return what.verb == "create" && what.subresource.empty() &&
+         ((what.group == "authentication.k8s.io" && what.resource == "selfsubjectreviews") ||
+          (what.group == "authorization.k8s.io" &&
+           (what.resource == "selfsubjectaccessreviews" || what.resource == "selfsubjectrulesreviews")));
+}
+
 class NodeAuthorizer : public Authorizer {
  public:
   bool allows(const Identity& who, const Attributes& what, const Objects& objects) const override {
     if (who.in("system:masters")) return true;
     if (!what.is_resource) return (what.verb == "get" || what.verb == "head") && is_discovery(what.path);
+    if (asks_about_itself(what)) return true;
     const auto node = who.node();
     if (!node) return false;
     return allows_node(*node, what, objects);

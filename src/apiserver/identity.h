@@ -65,7 +65,7 @@ class Authorizer {
 };
 
 /// The rules of docs/design/001: system:masters everything; system:node:NAME its own EdgeNode, Node, Pods, what these refer to, and
-/// Events; everybody discovery.
+/// Events; everybody discovery and questions about himself.
 std::unique_ptr<Authorizer> node_authorizer();
 
 /// Told when an identity's first watch opens and its last one closes. Called on the server's threads, one call at a time and in

@@ -73,6 +73,7 @@ struct KindInfo {
   bool create_on_update = false;              // PUT of a missing object creates it
   bool delete_returns_object = false;         // DELETE answers with the object, not with a Success Status (pods, services)
   bool orphan_dependents_by_default = false;  // Job
+  bool answered = false;                      // a POST is answered at once and nothing is stored (kinds/review.cc)
   /// Every apiVersion "group/version" this object is served under, preferred first (for owner references); CRDs may have several.
   std::vector<std::string> served_versions;
 };

@@ -206,7 +206,10 @@ net::Response Dialect::respond(Call& call, const std::optional<Identity>& identi
   }
   call.authenticated = call.who;
   auto reply = [&]() -> Reply {
-    if (!open_to_all) TRY_VOID(authorize(call));
+    if (!open_to_all) {
+      TRY_VOID(impersonate(call));
+      TRY_VOID(authorize(call));
+    }
     return route(call);
   }();
   if (reply.ok()) {
@@ -245,28 +248,7 @@ Outcome<void> Dialect::authorize(Call& call) const {
     what.verb = call.http.method;
     for (char& c : what.verb) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
   }
-  if (core_.options.authorizer == nullptr) return {};
-  const Authorizer::Objects objects = {
-      .get = [&](std::string_view group, std::string_view plural, std::string_view ns,
-                 std::string_view name) -> std::optional<Json> {
-        const KindPtr kind = call.kinds->find(group, plural);
-        if (kind == nullptr) return std::nullopt;
-        auto object = objects_.get(*kind, ns, name);
-        if (!object.ok()) return std::nullopt;
-        return std::move(object).value();
-      },
-      .each =
-          [&](std::string_view group, std::string_view plural, const std::function<void(const Json&)>& each) {
-            const KindPtr kind = call.kinds->find(group, plural);
-            if (kind == nullptr) return;
-            auto page = core_.store.list({.prefix = kind->storage_prefix()});
-            if (!page.ok()) return;
-            for (const store::Entry& entry : page->entries) {
-              if (auto object = Objects::decode(*kind, entry); object.ok()) each(*object);
-            }
-          },
-  };
-  if (core_.options.authorizer->allows(call.who, what, objects)) return {};
+  if (allowed(call, what)) return {};
   if (!what.is_resource) {
     ApiStatus status = forbidden({}, "", "");
     status.message = "forbidden: User " + in_quotes(call.who.name) + " cannot " + what.verb + " path " + in_quotes(what.path);
@@ -547,6 +529,7 @@ Dialect::Reply Dialect::watch(Call& call) {
 }
 
 Dialect::Reply Dialect::create(Call& call) {
+  if (call.kind->info().answered) return review(call);
   constexpr std::string_view kOptions = "CreateOptions";
   TRY(const DryRun dry_run, parse_dry_run(call.query, kOptions));
   TRY(const Validation validation, parse_validation(call.query, kOptions));
@@ -600,6 +583,11 @@ Dialect::Reply Dialect::update(Call& call, Part part) {
 
 Dialect::Reply Dialect::patch(Call& call, Part part) {
   constexpr std::string_view kOptions = "PatchOptions";
+  if (content_type(call.http) == "application/apply-patch+yaml") {
+    ApiStatus status = unsupported_media_type("application/json-patch+json, application/merge-patch+json");
+    status.message = "server-side apply is not served here; kubectl apply without --server-side does the same from the client";
+    return status;
+  }
   TRY(const DryRun dry_run, parse_dry_run(call.query, kOptions));
   TRY(const Validation validation, parse_validation(call.query, kOptions));
   TRY_VOID(check_field_manager(call.query, kOptions));

@@ -66,6 +66,11 @@ class Dialect {
   Reply evict(Call& call);
   Reply log(Call& call);
   Reply finalize(Call& call);
+  // questions about the caller (reviews.cc)
+  Reply review(Call& call);
+  Json rules_of(const Call& call, const std::string& ns) const;
+  Outcome<void> impersonate(Call& call) const;
+  bool allowed(const Call& call, const Attributes& what) const;
   // everything that is no object (discovery.cc)
   Reply other(Call& call);
   Reply discovery(Call& call);

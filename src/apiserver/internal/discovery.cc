@@ -146,17 +146,6 @@ Discovery wanted_discovery(const net::Request& request) {
   return Discovery::kNone;
 }
 
-// A protobuf field with a length: tag, length, bytes. Lengths here stay below 128.
-std::string field(int number, std::string_view bytes) {
-  std::string out;
-  out += static_cast<char>(number << 3 | 2);
-  out += static_cast<char>(bytes.size());
-  return out.append(bytes);
-}
-
-// openapi.v2.Document with swagger, info and no paths: enough for clients that read it before they validate by themselves.
-std::string empty_openapi_v2() { return field(1, "2.0") + field(2, field(1, "Varda") + field(2, VARDA_VERSION)) + field(8, ""); }
-
 std::string hash_of(const Json& document) {
   std::string hex = codec::Sha256::of(codec::write_json(document)).hex();
   for (char& c : hex) c = static_cast<char>(c >= 'a' && c <= 'f' ? c - 'a' + 'A' : c);
@@ -270,7 +259,7 @@ Dialect::Reply Dialect::other(Call& call) {
     for (const MediaRange& range : parse_accept(call.http)) {
       if (!range.type.starts_with("application/com.github.")) continue;
       response.headers.add("Content-Type", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf");
-      response.body = empty_openapi_v2();
+      response.body = openapi_v2_protobuf(call.kinds->all());
       return response;
     }
     response.headers.add("Content-Type", "application/json");

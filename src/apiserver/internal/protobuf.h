@@ -1,7 +1,7 @@
-// Bodies in Kubernetes' protobuf form, for the kinds that `kubectl create KIND` and `kubectl run` send that way.
+// Bodies in Kubernetes' protobuf form, which kubectl >= 1.32 sends from `create KIND`, `run`, `debug`, `drain` and `auth`.
 //
-// Wire format: encoding documentation of protobuf; field numbers: the published .proto files of k8s.io/api. Answers are JSON
-// always: such clients accept it too.
+// Wire format: encoding documentation of protobuf; field numbers stand in the tables of the built-in types (kinds/types.h). Answers
+// are JSON always: such clients accept it too.
 #pragma once
 
 #include <string_view>

@@ -36,6 +36,27 @@ TEST(ProtobufBody, ZeroBehindAPointerIsAValue) {
   EXPECT_EQ(codec::write_json((*object)["spec"]), R"({"replicas":0})");
 }
 
+// A volume's source and a probe's action are messages of their own in protobuf, and members beside the others in JSON.
+TEST(ProtobufBody, EmbeddedMessagesLieFlatInJson) {
+  const std::string volume = field(1, "root") + field(2, field(1, field(1, "/srv") + field(2, "Directory")));
+  const std::string probe = field(1, field(3, field(1, number(1, 0) + number(2, 80) + field(3, "")))) + number(2, 5);
+  const std::string container = field(1, "c") + field(8, field(1, field(1, "cpu") + field(2, field(1, "1")))) + field(10, probe);
+  const std::string security = number(4, 7) + field(4, std::string("\x08\x09", 2));  // one by one, and packed
+  const auto object =
+      parse_kubernetes_protobuf(envelope("v1", "Pod", field(2, field(1, volume) + field(2, container) + field(14, security))));
+  ASSERT_TRUE(object.ok()) << object.error();
+  EXPECT_EQ((*object)["spec"], codec::parse_json(R"({"volumes":[{"name":"root","hostPath":{"path":"/srv","type":"Directory"}}],
+    "containers":[{"name":"c","resources":{"limits":{"cpu":"1"}},"livenessProbe":{"tcpSocket":{"port":80},"initialDelaySeconds":5}}],
+    "securityContext":{"supplementalGroups":[7,8,9]}})")
+                                   .value());
+}
+
+TEST(ProtobufBody, ValueOfAnotherTypeIsRefused) {
+  const auto object = parse_kubernetes_protobuf(envelope("v1", "Pod", field(2, number(2, 1))));  // containers is no number
+  ASSERT_FALSE(object.ok());
+  EXPECT_EQ(object.error().code(), Code::kInvalid);
+}
+
 TEST(ProtobufBody, UnknownFieldsAreRefusedAndNeverDropped) {
   const auto object = parse_kubernetes_protobuf(envelope("v1", "ConfigMap", field(9, "x")));
   ASSERT_FALSE(object.ok());

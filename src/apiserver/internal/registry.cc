@@ -66,8 +66,7 @@ KindSet::KindSet(std::vector<KindPtr> kinds) : kinds_(std::move(kinds)) {
   for (const KindPtr& kind : kinds_) {
     const meta::Resource& resource = kind->resource();
     by_path_.emplace(std::tuple(resource.group, resource.version, resource.plural), kind);
-    const bool first = by_prefix_.emplace(kind->storage_prefix(), kind).second;
-    if (first) stored_.push_back(kind);
+    if (!kind->info().answered && by_prefix_.emplace(kind->storage_prefix(), kind).second) stored_.push_back(kind);
     auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) { return g.name == resource.group; });
     if (group == groups_.end()) group = groups_.insert(groups_.end(), Group{resource.group, {}});
     auto version = std::find_if(group->versions.begin(), group->versions.end(),

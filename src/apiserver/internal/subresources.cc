@@ -4,6 +4,7 @@
 #include "apiserver/internal/dialect.h"
 #include "apiserver/internal/ending_stream.h"
 #include "apiserver/internal/metadata.h"
+#include "apiserver/kinds/core_kind.h"
 #include "meta/patch.h"
 #include "meta/selector.h"
 
@@ -76,9 +77,14 @@ Dialect::Reply Dialect::subresource(Call& call) {
         return bad_request("pod " + call.info.name + " does not have a host assigned");
       }
       ApiStatus status = method_not_allowed();
-      status.message = first + " is not supported by this server";
+      status.message = first + " is not served here: this server has no way into a running pod; its output is in the log";
       return status;
     }
+  }
+  if (kind.resource.group.empty() && kind.resource.plural == "serviceaccounts" && first == "token" && method == "POST") {
+    ApiStatus status = method_not_allowed();
+    status.message = "this server issues no tokens for service accounts: nothing here authenticates with them";
+    return status;
   }
   if (is_namespace(kind.resource) && first == "finalize" && method == "PUT") return finalize(call);
   return resource_not_found();
@@ -89,7 +95,9 @@ Dialect::Reply Dialect::scale(Call& call) {
   const std::string& method = call.http.method;
   if (method == "GET" || method == "HEAD") {
     TRY(const Json object, objects_.get(kind, call.info.ns, call.info.name));
-    return answer(call, 200, make_scale(kind, object));
+    call.how.now = core_.clock.wall();
+    TRY(const Json shown, present_object(scale_kind(), make_scale(kind, object), call.how));
+    return answer(call, 200, shown);
   }
   if (method != "PUT" && method != "PATCH") {
     if (kind.info().custom) return verb_not_supported(kind.resource(), method == "POST" ? "create" : "delete");

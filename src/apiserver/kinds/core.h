@@ -8,7 +8,7 @@
 namespace varda::apiserver {
 
 /// Namespace, Node, Pod, Service, Endpoints, ConfigMap, Secret, ServiceAccount, Event, Lease, Deployment, ReplicaSet, DaemonSet,
-/// ControllerRevision, Job and CustomResourceDefinition; each group in the order of discovery.
+/// ControllerRevision, Job, CustomResourceDefinition and the reviews of the caller; each group in the order of discovery.
 std::vector<KindPtr> core_kinds();
 
 }  // namespace varda::apiserver

@@ -150,10 +150,13 @@ std::string text_or(const Json& value, std::string_view otherwise) {
 }
 
 std::vector<KindPtr> core_kinds() {
-  return {make_config_map(), make_endpoints(),  make_event(),           make_namespace(), make_node(),
-          make_pod(),        make_secret(),     make_service_account(), make_service(),   make_controller_revision(),
-          make_daemon_set(), make_deployment(), make_replica_set(),     make_job(),       make_lease(),
-          make_crd()};
+  std::vector<KindPtr> kinds = {
+      make_config_map(), make_endpoints(),  make_event(),           make_namespace(), make_node(),
+      make_pod(),        make_secret(),     make_service_account(), make_service(),   make_controller_revision(),
+      make_daemon_set(), make_deployment(), make_replica_set()};
+  for (KindPtr& kind : make_reviews()) kinds.push_back(std::move(kind));
+  for (const KindPtr& kind : {make_job(), make_lease(), make_crd()}) kinds.push_back(kind);
+  return kinds;
 }
 
 }  // namespace varda::apiserver

@@ -58,6 +58,9 @@ KindPtr make_daemon_set();
 KindPtr make_controller_revision();
 KindPtr make_job();
 KindPtr make_crd();
+std::vector<KindPtr> make_reviews();
+/// Of the subresource "scale"; it is no resource of its own.
+const Kind& scale_kind();
 
 // What several kinds share.
 

@@ -2,332 +2,314 @@
 
 namespace varda::apiserver::tables {
 
-// The other kinds of core/v1, coordination.k8s.io/v1 and discovery.k8s.io/v1.
+// The other kinds of core/v1, and coordination.k8s.io/v1.
 std::string_view core() {
   return R"table(
 package core/v1
 
 type Pod # A group of containers that run together on one node.
-  spec PodSpec ! # What the pod runs.
-  status PodStatus ! # What was last seen of it.
+  2 spec PodSpec ! # What the pod runs.
+  3 status PodStatus ! # What was last seen of it.
 
 type PodStatus
-  observedGeneration int64
-  phase string # Pending, Running, Succeeded, Failed or Unknown.
-  conditions []PodCondition ~type
-  message string
-  reason string
-  nominatedNodeName string
-  hostIP string
-  hostIPs []HostIP
-  podIP string
-  podIPs []PodIP ~ip
-  startTime time
-  initContainerStatuses []ContainerStatus
-  containerStatuses []ContainerStatus
-  qosClass string
-  ephemeralContainerStatuses []ContainerStatus
-  resize string
-  resourceClaimStatuses []any
+  17 observedGeneration int64
+  1 phase string # Pending, Running, Succeeded, Failed or Unknown.
+  2 conditions []PodCondition ~type
+  3 message string
+  4 reason string
+  11 nominatedNodeName string
+  5 hostIP string
+  16 hostIPs []HostIP
+  6 podIP string
+  12 podIPs []PodIP ~ip
+  7 startTime time
+  10 initContainerStatuses []ContainerStatus
+  8 containerStatuses []ContainerStatus
+  9 qosClass string
+  13 ephemeralContainerStatuses []ContainerStatus
+  14 resize string
+  15 resourceClaimStatuses []any
 
 type PodCondition
-  type string !
-  observedGeneration int64
-  status string !
-  lastProbeTime time !
-  lastTransitionTime time !
-  reason string
-  message string
+  1 type string !
+  7 observedGeneration int64
+  2 status string !
+  3 lastProbeTime time !
+  4 lastTransitionTime time !
+  5 reason string
+  6 message string
 
 type HostIP
-  ip string !
+  1 ip string !
 
 type PodIP
-  ip string !
+  1 ip string !
 
 type ContainerStatus
-  name string !
-  state ContainerState !
-  lastState ContainerState !
-  ready bool !
-  restartCount int32 !
-  image string !
-  imageID string !
-  containerID string
-  started bool *
-  allocatedResources map:quantity
-  resources ResourceRequirements
-  volumeMounts []any
-  user any
-  allocatedResourcesStatus []any
-  stopSignal string *
+  1 name string !
+  2 state ContainerState !
+  3 lastState ContainerState !
+  4 ready bool !
+  5 restartCount int32 !
+  6 image string !
+  7 imageID string !
+  8 containerID string
+  9 started bool *
+  10 allocatedResources map:quantity
+  11 resources ResourceRequirements
+  12 volumeMounts []any
+  13 user any
+  14 allocatedResourcesStatus []any
+  15 stopSignal string *
 
 type ContainerState
-  waiting ContainerStateWaiting
-  running ContainerStateRunning
-  terminated ContainerStateTerminated
+  1 waiting ContainerStateWaiting
+  2 running ContainerStateRunning
+  3 terminated ContainerStateTerminated
 
 type ContainerStateWaiting
-  reason string
-  message string
+  1 reason string
+  2 message string
 
 type ContainerStateRunning
-  startedAt time
+  1 startedAt time
 
 type ContainerStateTerminated
-  exitCode int32 !
-  signal int32
-  reason string
-  message string
-  startedAt time !
-  finishedAt time !
-  containerID string
+  1 exitCode int32 !
+  2 signal int32
+  3 reason string
+  4 message string
+  5 startedAt time !
+  6 finishedAt time !
+  7 containerID string
 
 type Namespace # A scope for names.
-  spec NamespaceSpec !
-  status NamespaceStatus !
+  2 spec NamespaceSpec !
+  3 status NamespaceStatus !
 
 type NamespaceSpec
-  finalizers []string
+  1 finalizers []string
 
 type NamespaceStatus
-  phase string # Active or Terminating.
-  conditions []NamespaceCondition ~type
+  1 phase string # Active or Terminating.
+  2 conditions []NamespaceCondition ~type
 
 type NamespaceCondition
-  type string !
-  status string !
-  lastTransitionTime time
-  reason string
-  message string
+  1 type string !
+  2 status string !
+  4 lastTransitionTime time
+  5 reason string
+  6 message string
 
 type Node # A machine that runs pods.
-  spec NodeSpec !
-  status NodeStatus !
+  2 spec NodeSpec !
+  3 status NodeStatus !
 
 type NodeSpec
-  podCIDR string
-  podCIDRs []string ~
-  providerID string
-  unschedulable bool # No new pods are placed here.
-  taints []Taint
-  configSource any
-  externalID string
+  1 podCIDR string
+  7 podCIDRs []string ~
+  3 providerID string
+  4 unschedulable bool # No new pods are placed here.
+  5 taints []Taint
+  6 configSource any
+  2 externalID string
 
 type Taint
-  key string !
-  value string
-  effect string ! # NoSchedule, PreferNoSchedule or NoExecute.
-  timeAdded time
+  1 key string !
+  2 value string
+  3 effect string ! # NoSchedule, PreferNoSchedule or NoExecute.
+  4 timeAdded time
 
 type NodeStatus
-  capacity map:quantity
-  allocatable map:quantity
-  phase string
-  conditions []NodeCondition ~type
-  addresses []NodeAddress ~type
-  daemonEndpoints NodeDaemonEndpoints !
-  nodeInfo NodeSystemInfo !
-  images []ContainerImage
-  volumesInUse []string
-  volumesAttached []any
-  config any
-  runtimeHandlers []any
-  features any
+  1 capacity map:quantity
+  2 allocatable map:quantity
+  3 phase string
+  4 conditions []NodeCondition ~type
+  5 addresses []NodeAddress ~type
+  6 daemonEndpoints NodeDaemonEndpoints !
+  7 nodeInfo NodeSystemInfo !
+  8 images []ContainerImage
+  9 volumesInUse []string
+  10 volumesAttached []any
+  11 config any
+  12 runtimeHandlers []any
+  13 features any
 
 type NodeCondition
-  type string !
-  status string !
-  lastHeartbeatTime time !
-  lastTransitionTime time !
-  reason string
-  message string
+  1 type string !
+  2 status string !
+  3 lastHeartbeatTime time !
+  4 lastTransitionTime time !
+  5 reason string
+  6 message string
 
 type NodeAddress
-  type string !
-  address string !
+  1 type string !
+  2 address string !
 
 type NodeDaemonEndpoints
-  kubeletEndpoint DaemonEndpoint !
+  1 kubeletEndpoint DaemonEndpoint !
 
 type DaemonEndpoint
-  Port int32 !
+  1 Port int32 !
 
 type NodeSystemInfo
-  machineID string !
-  systemUUID string !
-  bootID string !
-  kernelVersion string !
-  osImage string !
-  containerRuntimeVersion string !
-  kubeletVersion string !
-  kubeProxyVersion string !
-  operatingSystem string !
-  architecture string !
-  swap any
+  1 machineID string !
+  2 systemUUID string !
+  3 bootID string !
+  4 kernelVersion string !
+  5 osImage string !
+  6 containerRuntimeVersion string !
+  7 kubeletVersion string !
+  8 kubeProxyVersion string !
+  9 operatingSystem string !
+  10 architecture string !
+  11 swap any
 
 type ContainerImage
-  names []string !
-  sizeBytes int64
+  1 names []string !
+  2 sizeBytes int64
 
 type Service # A stable name and address for a set of pods.
-  spec ServiceSpec !
-  status ServiceStatus !
+  2 spec ServiceSpec !
+  3 status ServiceStatus !
 
 type ServiceSpec
-  ports []ServicePort ~port
-  selector map:string # Labels of the pods behind the service.
-  clusterIP string
-  clusterIPs []string
-  type string =ClusterIP # ClusterIP, NodePort, LoadBalancer or ExternalName.
-  externalIPs []string
-  sessionAffinity string =None
-  loadBalancerIP string
-  loadBalancerSourceRanges []string
-  externalName string
-  externalTrafficPolicy string
-  healthCheckNodePort int32
-  publishNotReadyAddresses bool
-  sessionAffinityConfig any
-  ipFamilies []string
-  ipFamilyPolicy string *
-  allocateLoadBalancerNodePorts bool *
-  loadBalancerClass string *
-  internalTrafficPolicy string *
-  trafficDistribution string *
+  1 ports []ServicePort ~port
+  2 selector map:string # Labels of the pods behind the service.
+  3 clusterIP string
+  18 clusterIPs []string
+  4 type string =ClusterIP # ClusterIP, NodePort, LoadBalancer or ExternalName.
+  5 externalIPs []string
+  7 sessionAffinity string =None
+  8 loadBalancerIP string
+  9 loadBalancerSourceRanges []string
+  10 externalName string
+  11 externalTrafficPolicy string
+  12 healthCheckNodePort int32
+  13 publishNotReadyAddresses bool
+  14 sessionAffinityConfig SessionAffinityConfig
+  19 ipFamilies []string
+  17 ipFamilyPolicy string *
+  20 allocateLoadBalancerNodePorts bool *
+  21 loadBalancerClass string *
+  22 internalTrafficPolicy string *
+  23 trafficDistribution string *
 
 type ServicePort
-  name string # Required with more than one port.
-  protocol string =TCP
-  appProtocol string *
-  port int32 !
-  targetPort intstr
-  nodePort int32
+  1 name string # Required with more than one port.
+  2 protocol string =TCP
+  6 appProtocol string *
+  3 port int32 !
+  4 targetPort intstr
+  5 nodePort int32
 
 type ServiceStatus
-  loadBalancer LoadBalancerStatus !
-  conditions []Condition ~type
+  1 loadBalancer LoadBalancerStatus !
+  2 conditions []Condition ~type
 
 type LoadBalancerStatus
-  ingress []any
+  1 ingress []LoadBalancerIngress
+
+type LoadBalancerIngress
+  1 ip string
+  2 hostname string
+  3 ipMode string *
+  4 ports []PortStatus
+
+type PortStatus
+  1 port int32 !
+  2 protocol string !
+  3 error string *
+
+type SessionAffinityConfig
+  1 clientIP ClientIPConfig
+
+type ClientIPConfig
+  1 timeoutSeconds int32 *
 
 type Endpoints # The addresses behind a service.
-  subsets []EndpointSubset
+  2 subsets []EndpointSubset
 
 type EndpointSubset
-  addresses []EndpointAddress
-  notReadyAddresses []EndpointAddress
-  ports []EndpointPort
+  1 addresses []EndpointAddress
+  2 notReadyAddresses []EndpointAddress
+  3 ports []EndpointPort
 
 type EndpointAddress
-  ip string !
-  hostname string
-  nodeName string *
-  targetRef ObjectReference
+  1 ip string !
+  3 hostname string
+  4 nodeName string *
+  2 targetRef ObjectReference
 
 type EndpointPort
-  name string
-  port int32 !
-  protocol string =TCP
-  appProtocol string *
+  1 name string
+  2 port int32 !
+  3 protocol string =TCP
+  4 appProtocol string *
 
 type ObjectReference
-  kind string
-  namespace string
-  name string
-  uid string
-  apiVersion string
-  resourceVersion string
-  fieldPath string
+  1 kind string
+  2 namespace string
+  3 name string
+  4 uid string
+  5 apiVersion string
+  6 resourceVersion string
+  7 fieldPath string
 
 type ConfigMap # Configuration as key and value.
-  immutable bool *
-  data map:string
-  binaryData map:bytes
+  4 immutable bool *
+  2 data map:string
+  3 binaryData map:bytes
 
 type Secret # Configuration that only some may read.
-  immutable bool *
-  data map:bytes
-  stringData map:string # Written as text; joins data.
-  type string =Opaque
+  5 immutable bool *
+  2 data map:bytes
+  4 stringData map:string # Written as text; joins data.
+  3 type string =Opaque
 
 type ServiceAccount # An identity for pods.
-  secrets []ObjectReference ~name
-  imagePullSecrets []LocalObjectReference
-  automountServiceAccountToken bool *
+  2 secrets []ObjectReference ~name
+  3 imagePullSecrets []LocalObjectReference
+  4 automountServiceAccountToken bool *
 
 type Event # What happened to an object.
-  involvedObject ObjectReference !
-  reason string
-  message string
-  source EventSource !
-  firstTimestamp time !
-  lastTimestamp time !
-  count int32
-  type string
-  eventTime microtime !
-  series EventSeries
-  action string
-  related ObjectReference
-  reportingComponent string !
-  reportingInstance string !
+  2 involvedObject ObjectReference !
+  3 reason string
+  4 message string
+  5 source EventSource !
+  6 firstTimestamp time !
+  7 lastTimestamp time !
+  8 count int32
+  9 type string
+  10 eventTime microtime !
+  11 series EventSeries
+  12 action string
+  13 related ObjectReference
+  14 reportingComponent string !
+  15 reportingInstance string !
 
 type EventSource
-  component string
-  host string
+  1 component string
+  2 host string
 
 type EventSeries
-  count int32
-  lastObservedTime microtime
+  1 count int32
+  2 lastObservedTime microtime
 
 package coordination/v1
 
 type Lease # Who holds something, and until when.
-  spec LeaseSpec !
+  2 spec LeaseSpec !
 
 type LeaseSpec
-  holderIdentity string *
-  leaseDurationSeconds int32 *
-  acquireTime microtime
-  renewTime microtime
-  leaseTransitions int32 *
-  strategy string *
-  preferredHolder string *
-
-package apimachinery/meta/v1
-
-type ObjectMeta # Name, labels and history of an object.
-  name string # Unique among objects of the kind in the namespace.
-  generateName string # A prefix; the server makes the name unique.
-  namespace string # The scope of the name.
-  selfLink string
-  uid string # Unique in time and space.
-  resourceVersion string # Which state of the object this is; send it back to change only that state.
-  generation int64 # Counts changes of the wanted state.
-  creationTimestamp time !
-  deletionTimestamp time
-  deletionGracePeriodSeconds int64 *
-  labels map:string # By which objects are selected.
-  annotations map:string # Other data about the object.
-  ownerReferences []OwnerReference ~uid # Objects without which this one goes away.
-  finalizers []string ~ # Who must clean up before the object is gone.
-  managedFields []any
-
-type OwnerReference
-  apiVersion string !
-  kind string !
-  name string !
-  uid string !
-  controller bool *
-  blockOwnerDeletion bool *
-
-type Condition
-  type string !
-  status string !
-  observedGeneration int64
-  lastTransitionTime time !
-  reason string !
-  message string !
+  1 holderIdentity string *
+  2 leaseDurationSeconds int32 *
+  3 acquireTime microtime
+  4 renewTime microtime
+  5 leaseTransitions int32 *
+  6 strategy string *
+  7 preferredHolder string *
 )table";
 }
 

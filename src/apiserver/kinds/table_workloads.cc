@@ -8,151 +8,179 @@ std::string_view workloads() {
 package apps/v1
 
 type Deployment # Keeps a number of equal pods running and replaces them step by step.
-  spec DeploymentSpec !
-  status DeploymentStatus !
+  2 spec DeploymentSpec !
+  3 status DeploymentStatus !
 
 type DeploymentSpec
-  replicas int32 * =1 # How many pods are wanted.
-  selector LabelSelector # Which pods belong to the deployment; cannot change.
-  template PodTemplateSpec ! # What the pods look like.
-  strategy DeploymentStrategy ! ^ # How old pods are replaced.
-  minReadySeconds int32
-  revisionHistoryLimit int32 * =10
-  paused bool
-  progressDeadlineSeconds int32 * =600
+  1 replicas int32 * =1 # How many pods are wanted.
+  2 selector LabelSelector # Which pods belong to the deployment; cannot change.
+  3 template PodTemplateSpec ! # What the pods look like.
+  4 strategy DeploymentStrategy ! ^ # How old pods are replaced.
+  5 minReadySeconds int32
+  6 revisionHistoryLimit int32 * =10
+  7 paused bool
+  9 progressDeadlineSeconds int32 * =600
 
 type DeploymentStrategy
-  type string =RollingUpdate
-  rollingUpdate RollingUpdateDeployment
+  1 type string =RollingUpdate
+  2 rollingUpdate RollingUpdateDeployment
 
 type RollingUpdateDeployment
-  maxUnavailable intstr *
-  maxSurge intstr *
+  1 maxUnavailable intstr *
+  2 maxSurge intstr *
 
 type DeploymentStatus
-  observedGeneration int64
-  replicas int32
-  updatedReplicas int32
-  readyReplicas int32
-  availableReplicas int32
-  unavailableReplicas int32
-  terminatingReplicas int32 *
-  conditions []DeploymentCondition ~type
-  collisionCount int32 *
+  1 observedGeneration int64
+  2 replicas int32
+  3 updatedReplicas int32
+  7 readyReplicas int32
+  4 availableReplicas int32
+  5 unavailableReplicas int32
+  9 terminatingReplicas int32 *
+  6 conditions []DeploymentCondition ~type
+  8 collisionCount int32 *
 
 type DeploymentCondition
-  type string !
-  status string !
-  lastUpdateTime time
-  lastTransitionTime time
-  reason string
-  message string
+  1 type string !
+  2 status string !
+  6 lastUpdateTime time
+  7 lastTransitionTime time
+  4 reason string
+  5 message string
 
 type ReplicaSet # Keeps a number of equal pods running.
-  spec ReplicaSetSpec !
-  status ReplicaSetStatus !
+  2 spec ReplicaSetSpec !
+  3 status ReplicaSetStatus !
 
 type ReplicaSetSpec
-  replicas int32 * =1
-  minReadySeconds int32
-  selector LabelSelector
-  template PodTemplateSpec !
+  1 replicas int32 * =1
+  4 minReadySeconds int32
+  2 selector LabelSelector
+  3 template PodTemplateSpec !
 
 type ReplicaSetStatus
-  replicas int32 !
-  fullyLabeledReplicas int32
-  readyReplicas int32
-  availableReplicas int32
-  terminatingReplicas int32 *
-  observedGeneration int64
-  conditions []WorkloadCondition ~type
+  1 replicas int32 !
+  2 fullyLabeledReplicas int32
+  4 readyReplicas int32
+  5 availableReplicas int32
+  7 terminatingReplicas int32 *
+  3 observedGeneration int64
+  6 conditions []WorkloadCondition ~type
 
 type WorkloadCondition
-  type string !
-  status string !
-  lastTransitionTime time
-  reason string
-  message string
+  1 type string !
+  2 status string !
+  3 lastTransitionTime time
+  4 reason string
+  5 message string
 
 type DaemonSet # Keeps one pod on every matching node.
-  spec DaemonSetSpec !
-  status DaemonSetStatus !
+  2 spec DaemonSetSpec !
+  3 status DaemonSetStatus !
 
 type DaemonSetSpec
-  selector LabelSelector
-  template PodTemplateSpec !
-  updateStrategy DaemonSetUpdateStrategy !
-  minReadySeconds int32
-  revisionHistoryLimit int32 * =10
+  1 selector LabelSelector
+  2 template PodTemplateSpec !
+  3 updateStrategy DaemonSetUpdateStrategy !
+  4 minReadySeconds int32
+  6 revisionHistoryLimit int32 * =10
 
 type DaemonSetUpdateStrategy
-  type string =RollingUpdate
-  rollingUpdate RollingUpdateDaemonSet
+  1 type string =RollingUpdate
+  2 rollingUpdate RollingUpdateDaemonSet
 
 type RollingUpdateDaemonSet
-  maxUnavailable intstr *
-  maxSurge intstr *
+  1 maxUnavailable intstr *
+  2 maxSurge intstr *
 
 type DaemonSetStatus
-  currentNumberScheduled int32 !
-  numberMisscheduled int32 !
-  desiredNumberScheduled int32 !
-  numberReady int32 !
-  observedGeneration int64
-  updatedNumberScheduled int32
-  numberAvailable int32
-  numberUnavailable int32
-  collisionCount int32 *
-  conditions []WorkloadCondition ~type
+  1 currentNumberScheduled int32 !
+  2 numberMisscheduled int32 !
+  3 desiredNumberScheduled int32 !
+  4 numberReady int32 !
+  5 observedGeneration int64
+  6 updatedNumberScheduled int32
+  7 numberAvailable int32
+  8 numberUnavailable int32
+  9 collisionCount int32 *
+  10 conditions []WorkloadCondition ~type
 
 type ControllerRevision # One state a DaemonSet had, kept to go back to.
-  data any # The part of the workload that made this revision; cannot change.
-  revision int64 ! # Grows with every new state.
+  2 data any # The part of the workload that made this revision; cannot change.
+  3 revision int64 ! # Grows with every new state.
 
 package batch/v1
 
 type Job # Runs pods until enough of them have succeeded.
-  spec JobSpec !
-  status JobStatus !
+  2 spec JobSpec !
+  3 status JobStatus !
 
 type JobSpec
-  parallelism int32 *
-  completions int32 *
-  activeDeadlineSeconds int64 *
-  podFailurePolicy any
-  successPolicy any
-  backoffLimit int32 *
-  backoffLimitPerIndex int32 *
-  maxFailedIndexes int32 *
-  selector LabelSelector
-  manualSelector bool *
-  template PodTemplateSpec !
-  ttlSecondsAfterFinished int32 *
-  completionMode string * =NonIndexed
-  suspend bool * =false
-  podReplacementPolicy string *
-  managedBy string *
+  1 parallelism int32 *
+  2 completions int32 *
+  3 activeDeadlineSeconds int64 *
+  11 podFailurePolicy PodFailurePolicy
+  16 successPolicy SuccessPolicy
+  7 backoffLimit int32 *
+  12 backoffLimitPerIndex int32 *
+  13 maxFailedIndexes int32 *
+  4 selector LabelSelector
+  5 manualSelector bool *
+  6 template PodTemplateSpec !
+  8 ttlSecondsAfterFinished int32 *
+  9 completionMode string * =NonIndexed
+  10 suspend bool * =false
+  14 podReplacementPolicy string *
+  15 managedBy string *
+
+type PodFailurePolicy
+  1 rules []PodFailurePolicyRule !
+
+type PodFailurePolicyRule
+  1 action string !
+  2 onExitCodes PodFailurePolicyOnExitCodesRequirement
+  3 onPodConditions []PodFailurePolicyOnPodConditionsPattern
+
+type PodFailurePolicyOnExitCodesRequirement
+  1 containerName string *
+  2 operator string !
+  3 values []int32 !
+
+type PodFailurePolicyOnPodConditionsPattern
+  1 type string !
+  2 status string ! =True
+
+type SuccessPolicy
+  1 rules []SuccessPolicyRule !
+
+type SuccessPolicyRule
+  1 succeededIndexes string *
+  2 succeededCount int32 *
+
+type UncountedTerminatedPods
+  1 succeeded []string ~
+  2 failed []string ~
 
 type JobStatus
-  conditions []JobCondition ~type
-  startTime time
-  completionTime time
-  active int32
-  succeeded int32
-  failed int32
-  terminating int32 *
-  completedIndexes string
-  failedIndexes string *
-  uncountedTerminatedPods any
-  ready int32 *
+  1 conditions []JobCondition ~type
+  2 startTime time
+  3 completionTime time
+  4 active int32
+  5 succeeded int32
+  6 failed int32
+  11 terminating int32 *
+  7 completedIndexes string
+  10 failedIndexes string *
+  8 uncountedTerminatedPods UncountedTerminatedPods
+  9 ready int32 *
 
 type JobCondition
-  type string !
-  status string !
-  lastProbeTime time
-  lastTransitionTime time
-  reason string
-  message string
+  1 type string !
+  2 status string !
+  3 lastProbeTime time
+  4 lastTransitionTime time
+  5 reason string
+  6 message string
 )table";
 }
 

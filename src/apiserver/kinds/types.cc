@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <set>
 
 #include "base/check.h"
 
@@ -50,11 +52,25 @@ Json parse_default(std::string_view text) {
   return value.ok() ? std::move(value).value() : Json(std::string(text));
 }
 
+std::uint32_t parse_number(std::string_view text) {
+  std::uint32_t number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  CHECK(parsed.ec == std::errc() && number != 0);
+  return number;
+}
+
 Field parse_field(std::string_view line) {
   Field field;
   field.description = std::string(cut_description(line));
-  const auto parts = words(line);
+  auto parts = words(line);
   CHECK(parts.size() >= 2);
+  if (parts[0].front() >= '0' && parts[0].front() <= '9') {
+    const auto dot = std::min(parts[0].find('.'), parts[0].size());
+    field.number = parse_number(parts[0].substr(0, dot));
+    if (dot < parts[0].size()) field.inner = parse_number(parts[0].substr(dot + 1));
+    parts.erase(parts.begin());
+    CHECK(parts.size() >= 2);
+  }
   field.name = std::string(parts[0]);
   std::string_view type = parts[1];
   if (type.starts_with("[]")) {
@@ -108,6 +124,9 @@ const Types& Types::all() {
 
 Types::Types() {
   parse(tables::pod());
+  parse(tables::container());
+  parse(tables::volume());
+  parse(tables::meta());
   parse(tables::core());
   parse(tables::workloads());
   parse(tables::extensions());
@@ -118,6 +137,11 @@ const Type& Types::get(std::string_view name) const {
   const auto found = types_.find(name);
   CHECK(found != types_.end());
   return *found->second;
+}
+
+const Type* Types::find(std::string_view name) const {
+  const auto found = types_.find(name);
+  return found == types_.end() ? nullptr : found->second.get();
 }
 
 void Types::parse(std::string_view table) {
@@ -146,6 +170,8 @@ void Types::parse(std::string_view table) {
 
 void Types::link() {
   for (const auto& [name, type] : types_) {
+    std::set<std::pair<std::uint32_t, std::uint32_t>> numbers;
+    for (const Field& field : type->fields) CHECK(field.number == 0 || numbers.emplace(field.number, field.inner).second);
     for (Field& field : type->fields) {
       if (field.basic == Basic::kStruct) field.type = &get(field.type_name);
     }
@@ -182,6 +208,9 @@ std::optional<ListMerge> list_merge(const Type& root, std::string_view path) {
 
 namespace {
 
+constexpr std::string_view kQuantitySchema = "#/components/schemas/io.k8s.apimachinery.pkg.api.resource.Quantity";
+constexpr std::string_view kIntOrStringSchema = "#/components/schemas/io.k8s.apimachinery.pkg.util.intstr.IntOrString";
+
 Json openapi_of_value(const Field& field) {
   switch (field.basic) {
     case Basic::kString:
@@ -195,17 +224,16 @@ Json openapi_of_value(const Field& field) {
     case Basic::kNumber:
       return Json::object({{"type", "number"}, {"format", "double"}});
     case Basic::kQuantity:
-      return Json::object({{"oneOf", Json::array({Json::object({{"type", "string"}}), Json::object({{"type", "number"}})})}});
+      return Json::object({{"$ref", kQuantitySchema}});
     case Basic::kIntOrString:
-      return Json::object({{"format", "int-or-string"},
-                           {"oneOf", Json::array({Json::object({{"type", "integer"}}), Json::object({{"type", "string"}})})}});
+      return Json::object({{"$ref", kIntOrStringSchema}});
     case Basic::kTime:
     case Basic::kMicroTime:
       return Json::object({{"type", "string"}, {"format", "date-time"}});
     case Basic::kBytes:
       return Json::object({{"type", "string"}, {"format", "byte"}});
     case Basic::kAny:
-      return Json::object();
+      return Json::object({{"type", "object"}, {"x-kubernetes-preserve-unknown-fields", true}});
     case Basic::kStruct:
       break;
   }

@@ -4,15 +4,19 @@
 //
 //   package core/v1
 //   type Container
-//     name string ! # what follows is the description
-//     ports []ContainerPort ~containerPort
-//     imagePullPolicy string
+//     1 name string ! # what follows is the description
+//     6 ports []ContainerPort ~containerPort
+//     14 imagePullPolicy string
+//
+// The number is the field's in protobuf, as the published .proto files of k8s.io/api 1.33 have it; "2.6" is field 6 of a message in
+// field 2 that JSON does not show. A field without a number cannot be read from protobuf.
 //
 // Types: string bool int32 int64 quantity intstr time microtime bytes any meta (ObjectMeta of a template), NAME of a type, []T,
 // map:T. Flags: ! always written, also when empty;  * a pointer: a zero that was sent stays;  ~KEY strategic merge by that key; ~
 // merge as a set;  ^ retainKeys;  =VALUE the default (JSON or plain text);  ? required by the API (for documentation).
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -32,6 +36,8 @@ enum class Shape { kOne, kList, kMap };
 
 struct Field {
   std::string name;
+  std::uint32_t number = 0;  // in protobuf; 0: none
+  std::uint32_t inner = 0;   // not 0: the field `inner` of the message in `number`
   Basic basic = Basic::kString;
   Shape shape = Shape::kOne;
   const Type* type = nullptr;  // of kStruct
@@ -62,6 +68,8 @@ class Types {
   static const Types& all();
   /// CHECKs that the type is known.
   const Type& get(std::string_view name) const;
+  /// Null: not known.
+  const Type* find(std::string_view name) const;
 
  private:
   Types();
@@ -90,7 +98,10 @@ Result<std::string> canonical_quantity(std::string_view text);
 namespace tables {
 // The tables, as text.
 std::string_view pod();
+std::string_view container();
+std::string_view volume();
 std::string_view core();
+std::string_view meta();
 std::string_view workloads();
 std::string_view extensions();
 }  // namespace tables

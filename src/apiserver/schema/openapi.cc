@@ -126,6 +126,15 @@ Json openapi_v3(std::string_view group, std::string_view version, const std::vec
                     {"properties", Json::object({{"continue", Json::object({{"type", "string"}})},
                                                  {"remainingItemCount", Json::object({{"type", "integer"}, {"format", "int64"}})},
                                                  {"resourceVersion", Json::object({{"type", "string"}})}})}}));
+  const auto either = [](const char* other) {
+    return Json::array({Json::object({{"type", "string"}}), Json::object({{"type", other}})});
+  };
+  schemas.set("io.k8s.apimachinery.pkg.api.resource.Quantity",
+              Json::object({{"description", "A number with a unit, like 500m or 1Gi."}, {"oneOf", either("number")}}));
+  schemas.set(
+      "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+      Json::object(
+          {{"description", "A number or a text, like 8080 or http."}, {"format", "int-or-string"}, {"oneOf", either("integer")}}));
   bool custom = false;
   for (const KindPtr& kind : kinds) {
     if (kind->resource().group != group || kind->resource().version != version) continue;
