@@ -108,6 +108,8 @@ class Running final : public ControlPlane {
     store_options.value_bytes_max = std::max(store_options.value_bytes_max, options_.limits.api.object_bytes_max);
     store_options.metrics = &registry_;
     TRY(store_, open_store(options_.data_dir / "store.db", store_options));
+    // The directory is ours alone from here on.
+    for (const auto& directory : {options_.data_dir, options_.data_dir / "pki"}) TRY_VOID(os::remove_leftovers(fs, directory));
     if (options_.audit) {
       apiserver::AuditLog::Options audit = *options_.audit;
       audit.metrics = &registry_;

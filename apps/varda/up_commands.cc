@@ -164,6 +164,7 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   TRY_VOID(prepare_data_directory(settings.data_dir));
   for (const NodeSpec& node : settings.nodes) {
     TRY_VOID(files.make_directories(node_directory(settings.data_dir, node.name) / "data", 0700));
+    TRY_VOID(os::remove_leftovers(files, node_directory(settings.data_dir, node.name)));
   }
 
   ControlPlane::Options options;

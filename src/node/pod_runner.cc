@@ -84,6 +84,7 @@ class Runner final : public PodRunner {
     TRY(const std::vector<std::string> directories, shared_.fs.list(pods));
     const std::vector<FoundContainer> running = driver_.find();
     for (const std::string& directory : directories) {
+      TRY_VOID(os::remove_leftovers(shared_.fs, pods / directory));
       Result<PodRecord> record = read(pods / directory);
       if (!record.ok()) {
         // Without a record nothing is known of it; if the pod is still desired it comes again.

@@ -111,6 +111,20 @@ TEST_F(Pods, NothingHappensAtRest) {
   EXPECT_EQ(driver_.starts.size(), 1u);
 }
 
+TEST_F(Pods, WhatAKillLeftOfAnAtomicWriteGoesOnOpening) {
+  desire({pod("web", "{containers: [{name: main, image: web}]}")});
+  std::vector<std::filesystem::path> leftovers;
+  for (const auto& directory : std::filesystem::directory_iterator(root_ / "pods")) {
+    leftovers.push_back(directory.path() / "record.json.tmp4711-3");
+    std::ofstream(leftovers.back()) << "{";
+  }
+  ASSERT_EQ(leftovers.size(), 1u);
+  open();
+  EXPECT_FALSE(std::filesystem::exists(leftovers[0]));
+  settle();
+  EXPECT_EQ(phase(), "Running");
+}
+
 TEST_F(Pods, HostNetworkPodHasTheNodesAddress) {
   desire({pod("web", "{hostNetwork: true, containers: [{name: c, image: app, args: ['$(POD_IP):80']}]}")});
   EXPECT_EQ(status()["podIP"], Json("127.0.0.9"));

@@ -68,8 +68,9 @@ bool scratch_name(std::string_view name) {
 
 Status remove_leftovers(FileSystem& fs, const Path& directory) {
   TRY(const auto there, fs.stat(directory));
-  if (!there) return {};
-  TRY(const std::vector<std::string> names, fs.list(directory));
+  if (!there || there->kind == FileKind::kFile || there->kind == FileKind::kOther) return {};
+  // With the dot, the directory may be reached through a link: list() itself follows none.
+  TRY(const std::vector<std::string> names, fs.list(directory / "."));
   for (const std::string& name : names) {
     if (!scratch_name(name)) continue;
     TRY(const auto info, fs.stat(directory / name));

@@ -87,6 +87,7 @@ Status make_volume(os::FileSystem& fs, const Path& directory, const PodRecord& r
   if (const Json* host_path = volume.find("hostPath")) return check_host_path(fs, *host_path);
   TRY_VOID(fs.make_directories(directory));
   if (volume.contains("emptyDir")) return fs.set_mode(directory, 0777);
+  TRY_VOID(os::remove_leftovers(fs, directory));  // or a pod would see half of a file that it never asked for
   if (const Json* map = volume.find("configMap")) {
     return write_config(fs, directory, Kind::kConfigMap, (*map)["name"].as_string(), *map, (*map)["defaultMode"], source);
   }
