@@ -26,7 +26,13 @@ class Reserve {
  public:
   Reserve(os::FileSystem& fs, std::filesystem::path path) : fs_(fs), path_(std::move(path)) { restore(); }
   /// False: it is gone already.
-  bool release() { return std::exchange(there_, false) && fs_.remove(path_).ok(); }
+  bool release() {
+    if (!std::exchange(there_, false)) return false;
+    spent_ = true;
+    return fs_.remove(path_).ok();
+  }
+  /// It was given to what frees room, and has not come back.
+  bool spent() const { return spent_; }
   /// Called now and then; does something when it is gone and there is room again.
   void restore() {
     if (there_) return;
@@ -37,6 +43,7 @@ class Reserve {
     const auto space = fs_.space(path_.parent_path());
     if (!space.ok() || space->available_bytes < 2 * kBytes) return;
     there_ = fs_.allocate(path_, kBytes).ok();
+    if (there_) spent_ = false;
   }
   static constexpr std::uint64_t kBytes = 4 << 20;
   std::filesystem::path directory() const { return path_.parent_path(); }
@@ -45,6 +52,7 @@ class Reserve {
   os::FileSystem& fs_;
   const std::filesystem::path path_;
   bool there_ = false;
+  bool spent_ = false;
 };
 
 bool frees_room(const EventPtr& event) {
@@ -95,9 +103,11 @@ class SqliteJournal final : public Journal {
       TRY_VOID(sql_.revision.bind(events.back()->entry.modified).run());
       return trims ? forget(oldest) : Status();
     };
+    const bool frees = std::all_of(events.begin(), events.end(), frees_room);
+    if (!frees && reserve_.spent() && !room_again(events))
+      return explain(Error(Code::kExhausted, "what room is left is for deleting"));
     Status done = transaction(body);
-    if (!done.ok() && done.error().code() == Code::kExhausted && std::all_of(events.begin(), events.end(), frees_room) && release())
-      done = transaction(body);
+    if (!done.ok() && done.error().code() == Code::kExhausted && frees && release()) done = transaction(body);
     TRY_VOID(explain(std::move(done)));
     if (trims) {
       trimmed_ = oldest;
@@ -133,6 +143,17 @@ class SqliteJournal final : public Journal {
   Status forget(Revision revision) {
     TRY_VOID(sql_.compact.bind(revision).run());
     return sql_.forget.bind(revision).run();
+  }
+
+  // On the disk, so that the reserve comes back; or inside the file, where what was deleted and forgotten has left free pages.
+  bool room_again(const std::vector<EventPtr>& events) {
+    reserve_.restore();
+    if (!reserve_.spent()) return true;
+    std::size_t bytes = 64 << 10;
+    for (const EventPtr& event : events)
+      bytes += 2 * (event->entry.key.size() + event->entry.value->size()) + (event->previous ? event->previous->size() : 0);
+    const auto free = read_number(db_.get(), "PRAGMA freelist_count");
+    return free.ok() && static_cast<std::size_t>(*free) * 4096 >= bytes;
   }
 
   // Whoever reads it did not fill the disk, and learns here which one it is and what to do.
