@@ -1,8 +1,15 @@
 #include "serving/executor.h"
 
+#include <thread>
 #include <utility>
 
 namespace varda::serving {
+namespace {
+
+// Of a thread that runs jobs: set when what a job held was the last of its executor.
+thread_local bool* executor_gone = nullptr;
+
+}  // namespace
 
 Executor::Executor(Options options) : options_(options) {
   threads_.reserve(options_.instances);
@@ -17,7 +24,15 @@ Executor::~Executor() {
     dropped.swap(queue_);
   }
   changed_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
+  for (std::thread& thread : threads_) {
+    if (thread.get_id() != std::this_thread::get_id()) {
+      thread.join();
+      continue;
+    }
+    // A job of ours was the last to hold our owner. Its thread cannot wait for itself: it ends as soon as it comes back from here.
+    *executor_gone = true;
+    thread.detach();
+  }
 }
 
 Status Executor::submit(std::unique_ptr<Job>& job) {
@@ -69,6 +84,8 @@ void Executor::finished(Duration duration) {
 }
 
 void Executor::work() {
+  bool gone = false;
+  executor_gone = &gone;
   for (;;) {
     std::unique_ptr<Job> job;
     {
@@ -89,6 +106,7 @@ void Executor::work() {
     }
     // Destroyed only now and without the lock: it may hold the last reference to what owns this executor.
     job.reset();
+    if (gone) return;
   }
 }
 

@@ -117,5 +117,25 @@ TEST(Executor, CallersThreadIsNotUsedWhileEveryInstanceIsBusy) {
   other.join();
 }
 
+// A version that is replaced lives until its last request is answered, and ends where that happens: on a thread of its own
+// executor.
+TEST(Executor, EndsOnItsOwnThreadWhenAJobWasTheLastToHoldIt) {
+  struct Owner {
+    std::shared_ptr<std::promise<void>> ended = std::make_shared<std::promise<void>>();
+    Executor executor{{.instances = 2}};
+    ~Owner() { ended->set_value(); }
+  };
+  for (int round = 0; round < 50; ++round) {
+    const auto released = std::make_shared<std::latch>(1);
+    auto owner = std::make_shared<Owner>();
+    const auto ended = owner->ended;
+    owner->executor.expect(std::chrono::hours(1));
+    ASSERT_TRUE(submit(owner->executor, [owner, released] { released->wait(); }).ok());
+    owner.reset();
+    released->count_down();
+    ended->get_future().get();
+  }
+}
+
 }  // namespace
 }  // namespace varda::serving
