@@ -49,6 +49,42 @@ class NodeRules : public testing::Test {
   const std::unique_ptr<net::HttpClient> edge_;
 };
 
+TEST_F(NodeRules, AnybodyMayAskWhoHeIsAndWhatHeMay) {
+  const std::string reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+  const auto may = [&](const std::string& name, const std::string& as) {
+    net::ClientRequest request;
+    request.method = "POST";
+    request.url = reviews;
+    request.headers.add("Content-Type", "application/json");
+    if (!as.empty()) request.headers.add("Impersonate-User", as);
+    if (as.starts_with("system:node:")) request.headers.add("Impersonate-Group", "system:nodes");
+    request.body =
+        R"({"spec":{"resourceAttributes":{"verb":"get","resource":"pods","namespace":"default","name":")" + name + "\"}}}";
+    auto answer = api_.transport().send(Context::background().with_timeout(std::chrono::seconds(10)), std::move(request));
+    std::string text;
+    for (auto more = answer->body->read(); more.ok() && more->has_value(); more = answer->body->read()) text += **more;
+    EXPECT_EQ(answer->status, 201) << text;
+    return codec::parse_json(text).value().at("status/allowed").as_bool();
+  };
+  EXPECT_TRUE(may("theirs", ""));
+  EXPECT_TRUE(may("mine", "system:node:edge0"));
+  EXPECT_FALSE(may("theirs", "system:node:edge0"));
+  EXPECT_FALSE(may("mine", "jane"));
+  EXPECT_EQ(ask("POST", reviews, R"({"spec":{"resourceAttributes":{"verb":"get","resource":"pods"}}})"), 201);
+  EXPECT_EQ(ask("POST", reviews, R"({"spec":{}})"), 422);
+  EXPECT_EQ(ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", "{}"), 201);
+  EXPECT_EQ(ask("POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", R"({"spec":{"namespace":"default"}})"), 201);
+}
+
+TEST_F(NodeRules, NodeIsNobodyElse) {
+  net::ClientRequest request;
+  request.url = "/api/v1/pods";
+  request.headers.add("Impersonate-User", "varda-admin");
+  request.headers.add("Impersonate-Group", "system:masters");
+  auto answer = edge_->send(Context::background().with_timeout(std::chrono::seconds(10)), std::move(request));
+  EXPECT_EQ(answer.value().status, 403);
+}
+
 TEST_F(NodeRules, NodeReadsItsOwnPodsOnly) {
   const std::string pods = "/api/v1/namespaces/default/pods";
   EXPECT_EQ(ask("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dedge0"), 200);
