@@ -2,8 +2,8 @@
 # Builds the fuzz targets with clang and libFuzzer and runs them, JOBS at once.
 #
 #   scripts/fuzz.sh [TARGET…]          each for FUZZ_SECONDS (default 60), going on from what earlier runs found interesting
-#   FUZZ_TOTAL=60 scripts/fuzz.sh      all of them together for so many seconds, from the seeds alone and with a fixed seed: what
-#                                      `make test` does, so that the same tree takes the same way again
+#   FUZZ_TOTAL=60 scripts/fuzz.sh      all of them together for so many seconds, from the seeds alone and with a fixed seed: the
+#                                      stage `fuzz` of scripts/test.sh, so that the same tree takes the same way again
 #
 # An input that breaks a target is left in build/fuzz/findings/; `build/fuzz/tests/fuzz/fuzz_TARGET FILE` shows it again (or those of
 # build/fuzz-quick, where one minute was run).
