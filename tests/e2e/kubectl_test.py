@@ -1,25 +1,14 @@
 """Debian's kubectl (and newer ones where they are installed) against `varda up`, verb by verb; then the CLI's own verbs."""
-import glob, json, os, pathlib, shutil, subprocess, sys, tempfile, threading, time, unittest
+import concurrent.futures, json, os, pathlib, shutil, subprocess, sys, tempfile, unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / x) for x in ('support', 'conformance/kubectl')]
 import machine as m  # noqa: E402
+import session  # noqa: E402
 
 POD = {'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {'name': 'talker', 'labels': {'app': 'talker'}},
        'spec': {'nodeSelector': {'kubernetes.io/hostname': 'cloud'}, 'terminationGracePeriodSeconds': 1, 'containers': [
            {'name': 'main', 'image': 'shell', 'args': ['-c', 'i=0; while true; do echo line $i; i=$((i+1)); sleep 0.2; done']}]}}
 CONFIG = {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'settings', 'labels': {'tier': 'a'}}, 'data': {'k': 'v'}}
-
-
-def newer_kubectls():
-    """Real kubectl binaries of other versions on this machine."""
-    found = {}
-    for path in sorted(glob.glob('/usr/lib/google-cloud-sdk/bin/kubectl.1.*') + glob.glob('/usr/local/bin/kubectl*') + glob.glob('/usr/bin/kubectl')):
-        try:
-            text = subprocess.run([path, 'version', '--client', '-o', 'json'], capture_output=True, text=True, timeout=120).stdout
-            found.setdefault(json.loads(text)['clientVersion']['gitVersion'], path)
-        except (OSError, ValueError, KeyError, subprocess.SubprocessError):
-            pass
-    return found
 
 
 class Verbs(unittest.TestCase):
@@ -37,27 +26,26 @@ class Verbs(unittest.TestCase):
     def tearDown(self):
         self.varda.kubectl('delete', 'configmaps,pods,deployments', '--all', check=False)
 
-    def all_verbs(self, kubectl):
-        run = lambda *a, **k: self.varda.run([kubectl, '--cache-dir', str(self.work / 'cache'), *a], **k)  # noqa: E731
-        self.assertIn('Server Version', run('version', check=False).stdout)
-        self.assertIn('inferencemodels', run('api-resources'))
-        run('create', '-f', '-', input=json.dumps(CONFIG))
-        self.assertIn('AlreadyExists', run('create', '-f', '-', input=json.dumps(CONFIG), check=False).stderr)
-        self.assertIn('configmap/settings configured', run('apply', '-f', '-', input=json.dumps(dict(CONFIG, data={'k': 'w'}))))
-        self.assertIn('unchanged', run('apply', '-f', '-', input=json.dumps(dict(CONFIG, data={'k': 'w'}))))
-        self.assertEqual(run('get', 'configmap', 'settings', '-o', 'jsonpath={.data.k}'), 'w')
-        self.assertIn('settings', run('get', 'configmaps', '-l', 'tier=a'))
-        self.assertIn('No resources found', run('get', 'configmaps', '-l', 'tier=b', check=False).stderr)
-        for form in ('wide', 'yaml', 'json', 'name', 'custom-columns=N:.metadata.name', 'go-template={{.metadata.name}}'):
-            self.assertIn('settings', run('get', 'configmap', 'settings', '-o', form))
-        run('label', 'configmap', 'settings', 'tier=b', '--overwrite')
-        run('annotate', 'configmap', 'settings', 'note=x')
-        run('patch', 'configmap', 'settings', '--type=json', '-p', '[{"op":"add","path":"/data/z","value":"1"}]')
-        run('patch', 'configmap', 'settings', '--type=merge', '-p', '{"data":{"k":null}}')
-        got = json.loads(run('get', 'configmap', 'settings', '-o', 'json'))
-        self.assertEqual((got['data'], got['metadata']['labels'], got['metadata']['annotations']['note']), ({'z': '1'}, {'tier': 'b'}, 'x'))
-        self.assertIn('settings', run('describe', 'configmap', 'settings'))
+    def hold_session(self, version, path):
+        """What is wrong with a kubectl's session (tests/conformance/kubectl/session.py), step by step."""
+        home = self.work / ('home-%d.%d' % version)
+        home.mkdir()
+        talk = session.Session(version, path, self.varda.kubeconfig, home)
+        return [wrong for wrong in map(talk.run, talk.steps()) if wrong]
 
+    def test_session_of_every_kubectl_installed_here(self):
+        found = session.kubectls()
+        self.assertTrue(found, 'no kubectl: make deps')
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            wrong = list(pool.map(lambda item: self.hold_session(*item), sorted(found.items())))
+        for version, problems in zip(sorted(found), wrong):
+            with self.subTest(kubectl='%d.%d' % version):
+                self.assertEqual(problems, [], '\n'.join(problems))
+
+    def test_pods_run_and_speak(self):
+        kubectl = m.KUBECTL
+        run = lambda *a, **k: self.varda.run([kubectl, '--cache-dir', str(self.work / 'cache'), *a], **k)  # noqa: E731
+        run('create', '-f', '-', input=json.dumps(CONFIG))
         run('apply', '-f', '-', input=json.dumps(POD))
         run('wait', '--for=condition=Ready', 'pod/talker', '--timeout=180s')
         self.assertIn('Running', run('get', 'pods', '-o', 'wide'))
@@ -89,15 +77,6 @@ class Verbs(unittest.TestCase):
         m.wait_until('gone', lambda: 'settings' not in run('get', 'configmaps', '-o', 'name'))
         run('delete', 'pod', 'talker')
         self.assertIn('NotFound', run('get', 'pod', 'talker', check=False).stderr)
-
-    def test_debians_kubectl(self):
-        self.all_verbs(m.KUBECTL)
-
-    def test_newer_kubectls_installed_here(self):
-        for version, path in newer_kubectls().items():
-            with self.subTest(kubectl=version):
-                self.all_verbs(path)
-                self.tearDown()
 
     def test_vardas_own_verbs(self):
         v = self.varda.varda
