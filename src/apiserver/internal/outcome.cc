@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "apiserver/schema/cause.h"
+
 namespace varda::apiserver {
 
 namespace {
@@ -25,31 +27,7 @@ ApiStatus about(ApiStatus status, const meta::Resource& resource, std::string_vi
 
 }  // namespace
 
-std::string in_quotes(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out + "\"";
-}
+std::string in_quotes(std::string_view text) { return go_quote(text); }
 
 ApiStatus bad_request(std::string message) { return make(400, "BadRequest", std::move(message)); }
 
