@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building, testing and the demo need: Debian packages (as root), and, as whoever runs it, ONNX Runtime and an old kubectl
-# below .deps/ of this checkout. Idempotent; quick when nothing is missing. `--check` only says what is missing (exit 1).
+# below .deps/ of this checkout. Idempotent; quick when nothing is missing. `--check` only says what is missing (exit 1). `bench` also brings
+# nginx, the reference of `make bench`: without it those figures are left out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,6 +11,8 @@ packages=(
   libsqlite3-dev libarchive-dev libzstd-dev zlib1g-dev libre2-dev libspng-dev libcli11-dev libspdlog-dev libfmt-dev
   libgtest-dev libgmock-dev libbenchmark-dev clang-14 libclang-rt-14-dev clang-format-14 python3 npm
 )
+
+if [ "${1:-}" = bench ]; then packages+=(nginx-light); fi
 
 missing() {
   local name

@@ -7,9 +7,9 @@
 namespace varda::bench {
 namespace {
 
-constexpr int kRounds = 7;
+constexpr int kRounds = 21;
 constexpr int kClients = 8;
-constexpr int kCallsPerRound = 2500;  // of each client
+constexpr int kCallsPerRound = 800;  // of each client
 
 // Microseconds of processor a request.
 double cpu_per_get(const Endpoint& endpoint, const Child& server, const std::string& path) {

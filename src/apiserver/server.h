@@ -51,7 +51,7 @@ struct Limits {
   std::chrono::seconds bookmark_period{60};
   std::chrono::seconds event_ttl{3600};  // Event objects older than this go
   std::size_t events_max = 5000;         // and the oldest ones beyond this number
-  std::size_t handler_threads = 8;       // of pool_handler()
+  std::size_t handler_threads = 32;      // of pool_handler(); most wait for the disk, and those who wait together share one sync
   std::size_t handler_queue_max = 1024;  // 429 beyond
 };
 

@@ -19,9 +19,19 @@ int hex_value(char c) {
 
 }  // namespace
 
+namespace {
+
+// Looked up once: OpenSSL 3 searches its providers each time it is given EVP_sha256(), which costs more than a short digest.
+const EVP_MD* sha256() {
+  static const EVP_MD* const found = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+  return found;
+}
+
+}  // namespace
+
 struct Sha256Stream::Impl {
   EVP_MD_CTX* context = EVP_MD_CTX_new();
-  Impl() { CHECK(context && EVP_DigestInit_ex(context, EVP_sha256(), nullptr) == 1); }
+  Impl() { CHECK(context && EVP_DigestInit_ex(context, sha256(), nullptr) == 1); }
   ~Impl() { EVP_MD_CTX_free(context); }
 };
 

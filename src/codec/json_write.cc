@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <simdjson.h>
 
 #include "codec/json.h"
@@ -25,7 +27,31 @@ std::string mended(std::string_view text) {
   return out;
 }
 
+constexpr std::uint64_t in_each_byte(std::uint8_t byte) { return 0x0101010101010101u * byte; }
+
+// Only characters that stand for themselves, as most strings have: eight at a time. A byte is zero in x where the high bit of
+// (x - 0x01..01) & ~x & 0x80..80 is set; borrows can set more of them, which only takes the long way.
+bool is_plain(std::string_view text) {
+  const auto zero = [](std::uint64_t x) { return (x - in_each_byte(1)) & ~x; };
+  while (!text.empty()) {
+    std::uint64_t word = in_each_byte('a');
+    const std::size_t count = std::min(text.size(), sizeof word);
+    std::memcpy(&word, text.data(), count);
+    const std::uint64_t control = word - in_each_byte(0x20);
+    const std::uint64_t special = zero(word ^ in_each_byte('"')) | zero(word ^ in_each_byte('\\'));
+    if (((control | special | word) & in_each_byte(0x80)) != 0) return false;
+    text.remove_prefix(count);
+  }
+  return true;
+}
+
 void write_string(std::string_view text, std::string& out) {
+  if (is_plain(text)) {
+    out += '"';
+    out += text;
+    out += '"';
+    return;
+  }
   static constexpr char kHex[] = "0123456789abcdef";
   std::string whole;
   if (!simdjson::validate_utf8(text)) text = whole = mended(text);

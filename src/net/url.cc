@@ -132,6 +132,7 @@ std::string percent_encode(std::string_view text) {
 }
 
 Result<std::string> percent_decode(std::string_view text) {
+  if (text.find('%') == std::string_view::npos) return std::string(text);
   auto out = decode(text, Bad::kRefuse, false);
   if (!out) return Error(Code::kInvalid, "bad percent escape in \"" + std::string(text.substr(0, 200)) + "\"");
   return std::move(*out);

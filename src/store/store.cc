@@ -85,6 +85,8 @@ class GroupStore final : public Store {
     Revision compaction = 0;  // if set, this is no write
     Result<Revision> result;
     bool done = false;
+    bool leads = false;  // it commits the next batch, which begins with it
+    CondVar turn;        // one of the two has become true
   };
 
   // They outlive the store as the registry does, so they hold what they read.
@@ -118,9 +120,12 @@ class GroupStore final : public Store {
   Result<Revision> run(Request& request) {
     MutexLock lock(mutex_);
     waiting_.push_back(&request);
-    while (!request.done && committing_) finished_.wait(mutex_);
+    if (committing_) {
+      while (!request.done && !request.leads) request.turn.wait(mutex_);
+    }
+    if (request.done) return std::move(request.result);
+    committing_ = true;
     while (!request.done) {
-      committing_ = true;
       std::vector<Request*> batch;
       while (!waiting_.empty() && batch.size() < kBatchMax) {
         batch.push_back(waiting_.front());
@@ -129,9 +134,18 @@ class GroupStore final : public Store {
       mutex_.unlock();
       process(batch);
       mutex_.lock();
-      for (Request* item : batch) item->done = true;
+      // Each is woken once, when it is done or leads: the others sleep on. With the lock held, since a request dies with its
+      // thread's return from here.
+      for (Request* item : batch) {
+        item->done = true;
+        item->turn.notify_one();
+      }
+    }
+    if (waiting_.empty()) {
       committing_ = false;
-      finished_.notify_all();
+    } else {
+      waiting_.front()->leads = true;
+      waiting_.front()->turn.notify_one();
     }
     return std::move(request.result);
   }
@@ -255,7 +269,6 @@ class GroupStore final : public Store {
   metrics::Histogram* seconds_ = nullptr;
 
   Mutex mutex_;
-  CondVar finished_;
   std::deque<Request*> waiting_ GUARDED_BY(mutex_);  // as long as there are writer threads
   bool committing_ GUARDED_BY(mutex_) = false;
 };

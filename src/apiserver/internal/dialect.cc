@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <set>
 
 #include "apiserver/internal/admission.h"
 #include "apiserver/internal/audit_event.h"
@@ -135,10 +134,14 @@ Dialect::Reply Dialect::answer_object(Call& call, int status, Json object) const
 }
 
 net::Response Dialect::serve(const net::Request& request, const std::optional<Identity>& identity) {
+  return serve(request, parse_path(request.path()), identity);
+}
+
+net::Response Dialect::serve(const net::Request& request, RequestInfo info, const std::optional<Identity>& identity) {
   Call call{.http = request,
             .who = {},
             .authenticated = {},
-            .info = parse_path(request.path()),
+            .info = std::move(info),
             .query = net::Query::parse(request.query()),
             .attributes = {},
             .kind = nullptr,
@@ -153,13 +156,13 @@ net::Response Dialect::serve(const net::Request& request, const std::optional<Id
     if (const auto event = audit_event(call, response, audit->level(), id, {received, core_.clock.wall()})) audit->add(*event);
     response.headers.add("Audit-Id", id);
   }
-  if (core_.options.metrics != nullptr) measure(call, response.status, since);
+  metrics_.count(call.attributes.verb, response.status, system_clock().now() - since);
   return response;
 }
 
 std::optional<net::Response> Dialect::serve_at_once(const net::Request& request) {
   if (request.method != "GET") return std::nullopt;
-  const RequestInfo info = parse_path(request.path());
+  RequestInfo info = parse_path(request.path());
   if (info.area != RequestInfo::Area::kResource || info.name.empty() || !info.subresource.empty() || info.legacy_watch)
     return std::nullopt;
   std::optional<Identity> who;
@@ -168,20 +171,7 @@ std::optional<net::Response> Dialect::serve_at_once(const net::Request& request)
     // What a node may read can depend on every pod there is.
     if (!who || !who->in("system:masters")) return std::nullopt;
   }
-  return serve(request, who);
-}
-
-void Dialect::measure(const Call& call, int status, SteadyTime since) const {
-  static const std::set<std::string, std::less<>> kVerbs = {"get",    "list",  "watch",  "create",
-                                                            "update", "patch", "delete", "deletecollection"};
-  const std::string& asked = call.attributes.verb;
-  std::string verb = kVerbs.contains(asked) ? asked : "other";  // a client must not make series
-  for (char& c : verb) c = static_cast<char>(c - 'a' + 'A');
-  metrics::Registry& metrics = *core_.options.metrics;
-  metrics.counter("apiserver_request_total", "Requests answered.", {{"verb", verb}, {"code", std::to_string(status)}}).add();
-  if (verb == "WATCH") return;
-  metrics.histogram("apiserver_request_duration_seconds", "Time to answer.", metrics::latency_buckets(), {{"verb", verb}})
-      .observe(std::chrono::duration<double>(system_clock().now() - since).count());
+  return serve(request, std::move(info), who);
 }
 
 net::Response Dialect::respond(Call& call, const std::optional<Identity>& identity) {

@@ -11,6 +11,7 @@
 #include "apiserver/internal/objects.h"
 #include "apiserver/internal/present.h"
 #include "apiserver/internal/request_info.h"
+#include "apiserver/internal/request_metrics.h"
 #include "net/http.h"
 #include "net/url.h"
 
@@ -33,7 +34,7 @@ struct Call {
 /// Thread-safe.
 class Dialect {
  public:
-  Dialect(Core& core, Objects& objects) : core_(core), objects_(objects) {}
+  Dialect(Core& core, Objects& objects) : core_(core), objects_(objects), metrics_(core.options.metrics) {}
 
   /// `identity` absent: the request is authenticated.
   net::Response serve(const net::Request& request, const std::optional<Identity>& identity);
@@ -43,8 +44,8 @@ class Dialect {
  private:
   using Reply = Outcome<net::Response>;
 
+  net::Response serve(const net::Request& request, RequestInfo info, const std::optional<Identity>& identity);
   net::Response respond(Call& call, const std::optional<Identity>& identity);
-  void measure(const Call& call, int status, SteadyTime since) const;
   Reply route(Call& call);
   Reply serve_resource(Call& call);
   Outcome<void> authorize(Call& call) const;
@@ -91,6 +92,7 @@ class Dialect {
 
   Core& core_;
   Objects& objects_;
+  RequestMetrics metrics_;
 };
 
 /// Text answers: "ok", "404 page not found".
