@@ -1,0 +1,204 @@
+// 1,000 InferenceModels created at once, until every one is Ready and the operator has nothing left to do.
+//
+// The API server (in memory), the operator and the nodes are in this process; the nodes are two reconcilers that report at once
+// what real agents and runners would report: archives installed, the target exposed, the pod bound and running, its server ready.
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <unistd.h>
+
+#include "api/ai/inference_model.h"
+#include "api/core/pod.h"
+#include "api/edgeai/edge_node.h"
+#include "api/kind.h"
+#include "apiserver/testing/in_memory.h"
+#include "base/log.h"
+#include "codec/digest.h"
+#include "codec/yaml.h"
+#include "controllers/controllers.h"
+#include "kube/client.h"
+#include "runtime/manager.h"
+
+namespace varda::bench {
+namespace {
+
+using codec::Json;
+
+constexpr int kModels = 1000, kNodes = 10;
+const std::string kModelsPath = "/apis/ai.kubeedge.io/v1alpha1/namespaces/default/inferencemodels";
+
+double rss_kib() {
+  std::ifstream file("/proc/self/statm");
+  long size = 0, resident = 0;
+  file >> size >> resident;
+  return static_cast<double>(resident) * static_cast<double>(::sysconf(_SC_PAGESIZE)) / 1024;
+}
+
+double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+/// An agent that has everything the moment it is asked for.
+class Agents {
+ public:
+  void watches(runtime::Watches<api::EdgeNode>& w) const { w.workers(2).name("agents"); }
+  Result<runtime::Action> reconcile(const Context& ctx, const api::EdgeNode& node, runtime::Writer& writer) {
+    api::EdgeNodeStatus status;
+    status.observed_generation = node.metadata.generation;
+    status.agent_version = "0.1.0";
+    status.model_root = "/data/models";
+    status.address = "127.9.1.1";
+    for (const api::EdgeModel& model : node.spec.models) {
+      api::EdgeModelReport report;
+      report.key = model.key;
+      report.exposed = model.target;
+      for (const api::EdgeModelVersion& version : model.versions) {
+        api::EdgeVersionReport one;
+        one.version = version.version;
+        one.state = api::EdgeVersionReport::kReady;
+        one.sha256 = version.sha256;
+        one.bytes = 7340;
+        report.versions.push_back(std::move(one));
+      }
+      if (model.serving) {
+        report.serving.emplace();
+        report.serving->version = model.target;
+        report.serving->state = api::EdgeServingReport::kReady;
+      }
+      status.models.push_back(std::move(report));
+    }
+    TRY_VOID(writer.status(ctx, node, status.to_json()));
+    return runtime::Action::await_change();
+  }
+};
+
+/// Binds a pod where its affinity says, and runs it.
+class Runner {
+ public:
+  explicit Runner(apiserver::InMemoryApiServer& api) : api_(api) {}
+  void watches(runtime::Watches<api::Pod>& w) const { w.workers(2).name("runners"); }
+  Result<runtime::Action> reconcile(const Context& ctx, const api::Pod& pod, runtime::Writer& writer) {
+    const std::string path = "/api/v1/namespaces/default/pods/" + pod.metadata.name;
+    if (pod.spec.node_name.empty()) {
+      const int number = std::atoi(pod.metadata.name.substr(pod.metadata.name.find('-') + 1).c_str());
+      const Json target =
+          Json::object({{"apiVersion", "v1"}, {"kind", "Node"}, {"name", "edge" + std::to_string(number % kNodes)}});
+      const auto bound = api_.post(path + "/binding", Json::object({{"apiVersion", "v1"},
+                                                                    {"kind", "Binding"},
+                                                                    {"metadata", Json::object({{"name", pod.metadata.name}})},
+                                                                    {"target", target}}));
+      if (bound.status >= 300 && bound.status != 409) return Error(Code::kUnavailable, bound.text);
+      return runtime::Action::await_change();
+    }
+    TRY_VOID(writer.edit(ctx, runtime::ObjectRef::of(pod), runtime::Part::kStatus, [](Json& live) {
+      if (live["status"]["phase"].as_string() == "Running") return;
+      live.set("status", Json::object({{"phase", "Running"},
+                                       {"podIP", "127.9.2.2"},
+                                       {"conditions", Json::array({Json::object({{"type", "Ready"}, {"status", "True"}})})}}));
+    }));
+    return runtime::Action::await_change();
+  }
+
+ private:
+  apiserver::InMemoryApiServer& api_;
+};
+
+Json model(int number) {
+  const std::string n = std::to_string(number);
+  const auto version = [&](const char* name) {
+    return Json::object({{"version", name},
+                         {"downloadURL", "http://files.example/" + n + "-" + name + ".tar.gz"},
+                         {"sha256sum", codec::Sha256::of(n + name).hex()}});
+  };
+  return Json::object({{"apiVersion", "ai.kubeedge.io/v1alpha1"},
+                       {"kind", "InferenceModel"},
+                       {"metadata", Json::object({{"name", "model-" + n}})},
+                       {"spec", Json::object({{"modelName", "model-" + n},
+                                              {"deployToLayer", "edge"},
+                                              {"frameworkType", "onnx"},
+                                              {"nodeName", "edge" + std::to_string(number % kNodes)},
+                                              {"servingPort", 8000 + number / kNodes},
+                                              {"manifest", Json::array({version("3"), version("4")})},
+                                              {"targetVersion", "4"}})}});
+}
+
+bool settled(const runtime::Manager& manager) {
+  const auto models = manager.caches().of<api::InferenceModel>().list();
+  if (models.size() != kModels) return false;
+  for (const auto& one : models) {
+    if (one->status.serving_version != "4" || one->status.observed_generation != one->metadata.generation) return false;
+    const meta::Condition* ready = meta::find_condition(one->status.conditions, "Ready");
+    if (ready == nullptr || ready->status != "True") return false;
+  }
+  return manager.idle();
+}
+
+int run() {
+  log::configure(log::Format::kText, log::Level::kWarn);
+  apiserver::InMemoryApiServer::Options options;
+  for (const api::NativeRule& rule : api::native_rules()) options.server.rules[{rule.group, rule.kind}] = rule.check;
+  apiserver::InMemoryApiServer api(options);
+  for (const Json& crd : api::crds()) api.install_crds(codec::write_yaml(crd));
+  for (int i = 0; i < kNodes; ++i) {
+    const std::string name = "edge" + std::to_string(i);
+    const Json labels = Json::object({{"kubernetes.io/hostname", name}, {"node-role.kubernetes.io/edge", ""}});
+    api.post(
+        "/api/v1/nodes",
+        Json::object({{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", Json::object({{"name", name}, {"labels", labels}})}}));
+    api.merge_patch(
+        "/api/v1/nodes/" + name + "/status",
+        Json::object(
+            {{"status", Json::object({{"conditions", Json::array({Json::object({{"type", "Ready"}, {"status", "True"}})})}})}}));
+    api.post("/apis/edgeai.io/v1alpha1/edgenodes", Json::object({{"apiVersion", "edgeai.io/v1alpha1"},
+                                                                 {"kind", "EdgeNode"},
+                                                                 {"metadata", Json::object({{"name", name}})},
+                                                                 {"spec", Json::object({})}}));
+  }
+  const kube::Client client(api.transport(), {});
+  runtime::Manager manager(client, {}), nodes(client, {});
+  const auto controllers = controllers::add_all(manager, {});
+  Agents agents;
+  Runner runner(api);
+  nodes.add<api::EdgeNode>(agents);
+  nodes.add<api::Pod>(runner);
+  std::jthread operating([&](const std::stop_token& stop) { (void)manager.run(Context(stop)); });
+  std::jthread playing([&](const std::stop_token& stop) { (void)nodes.run(Context(stop)); });
+  const Context limit = Context::background().with_timeout(std::chrono::minutes(5));
+  while (!(manager.ready() && nodes.ready() && manager.idle() && nodes.idle())) {
+    if (!limit.sleep_for(std::chrono::milliseconds(10)).ok()) return 1;
+  }
+  const auto revision = [&] {
+    return std::atol(api.get("/api/v1/namespaces?limit=1").body.at("metadata/resourceVersion").as_string().c_str());
+  };
+  const double rss = rss_kib(), cpu = cpu_seconds();
+  const long writes = revision();
+  const SteadyTime begin = system_clock().now();
+  for (int i = 0; i < kModels; ++i) {
+    if (const auto reply = api.post(kModelsPath, model(i)); reply.status != 201) {
+      std::fprintf(stderr, "create: %d %s\n", reply.status, reply.text.c_str());
+      return 1;
+    }
+  }
+  const double created = std::chrono::duration<double>(system_clock().now() - begin).count();
+  while (!settled(manager)) {
+    if (!limit.sleep_for(std::chrono::milliseconds(20)).ok()) {
+      std::fprintf(stderr, "not settled within 5 minutes\n%s\n", api.get(kModelsPath + "/model-0").text.c_str());
+      return 1;
+    }
+  }
+  const double seconds = std::chrono::duration<double>(system_clock().now() - begin).count();
+  std::printf("| what | measured | aim |\n|---|---|---|\n");
+  std::printf("| %d InferenceModels on %d nodes, created to all settled | %.2f s | < 10 s |\n", kModels, kNodes, seconds);
+  std::printf("| of that, until the last was created | %.2f s | |\n", created);
+  std::printf("| CPU of it all | %.2f s | |\n", cpu_seconds() - cpu);
+  std::printf("| writes an object | %.1f | |\n", static_cast<double>(revision() - writes) / kModels);
+  std::printf("| RSS an object: model and pod in the store, the operator's copies and the played nodes' | %.1f KiB | ≤ 6 KiB |\n",
+              (rss_kib() - rss) / kModels);
+  return 0;
+}
+
+}  // namespace
+}  // namespace varda::bench
+
+int main() { return varda::bench::run(); }
