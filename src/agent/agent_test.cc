@@ -345,6 +345,8 @@ TEST_F(AgentTest, DeletedObjectComesBackAndTheModelsStayExposed) {
     const auto reply = api->get(kNode);
     return reply.status == 200 && reply.body.at("metadata/uid").as_string() != uid && !reply.body.at("status").empty();
   });
+  const Json again = api->get(kNode).body;
+  EXPECT_LE(again.at("status/observedGeneration").as_integer(), again.at("metadata/generation").as_integer());
   EXPECT_EQ(text(data / "models/default/digits/target"), "3\n");
 }
 

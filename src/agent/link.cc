@@ -81,7 +81,10 @@ Status Link::sync(const Context& ctx, const api::EdgeNodeStatus& wanted) {
       created = client_.get(ctx, api::EdgeNode::resource(), key);  // the watch is behind
     TRY(live, std::move(created));
   }
-  const auto patch = status_patch(wanted, live);
+  api::EdgeNodeStatus told = wanted;
+  // The list was read from an object that is no more: of this one nothing has been observed yet.
+  if (told.observed_generation > live.at("metadata/generation").as_integer()) told.observed_generation = 0;
+  const auto patch = status_patch(told, live);
   if (!patch) return {};
   TRY(const auto written, client_.patch(ctx, api::EdgeNode::resource(), key, kube::PatchType::kMerge, *patch, "status"));
   informer_.wrote(written);
