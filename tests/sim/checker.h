@@ -1,0 +1,74 @@
+// Checker: what must hold after every step, and what must hold at rest, computed from what users asked for alone.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cluster.h"
+#include "codec/json.h"
+#include "machine.h"
+#include "scheduler.h"
+#include "store/store.h"
+
+namespace varda::sim {
+
+/// An edge model as its user wants it, by the last answer the user got.
+struct Wish {
+  std::string name;
+  int port = 0;
+  bool exists = false;
+  codec::Json spec;
+  std::string uid;
+  std::string node() const { return std::as_const(spec)["nodeName"].as_string(); }
+  std::string target() const { return std::as_const(spec)["targetVersion"].as_string(); }
+  bool wants_pod() const { return std::as_const(spec)["replicas"].as_integer(1) > 0; }
+};
+
+class Checker {
+ public:
+  Checker(Cluster& cluster, const std::vector<std::unique_ptr<Machine>>& machines, const std::vector<Wish>& wishes,
+          const Origin& origin);
+
+  /// Events since the last call, and the state of the machines. What is wrong, if anything.
+  std::optional<std::string> after_step();
+  /// Whether everything is as the users want it; else what is not.
+  std::optional<std::string> at_rest();
+  /// Without leases: who leads says so for ever.
+  std::uint64_t writes() const { return writes_; }
+  SteadyTime last_write() const { return last_write_; }
+  /// A Node object was deleted while it lived: what ran there may still run, as in any cluster.
+  void node_was_deleted(const std::string& node) { deleted_nodes_.insert(node); }
+
+ private:
+  struct Known {
+    std::string uid;
+    std::int64_t generation = 0, observed = 0;
+    std::string url, serving;
+  };
+  std::optional<std::string> note(const store::Event& event);
+  std::optional<std::string> note_model(const std::string& name, const codec::Json& object);
+  std::optional<std::string> note_edge_node(const std::string& name, const codec::Json& object);
+  std::optional<std::string> monotonic(Known& known, const codec::Json& object, const std::string& what);
+  std::optional<std::string> containers();
+  std::optional<std::string> files();
+  std::optional<std::string> model_at_rest(const Wish& wish);
+  const Wish* wish_of(const std::string& name) const;
+
+  Cluster& cluster_;
+  const std::vector<std::unique_ptr<Machine>>& machines_;
+  const std::vector<Wish>& wishes_;
+  const Origin& origin_;
+  std::unique_ptr<store::Watch> watch_;
+  std::map<std::string, Known> models_, edge_nodes_;
+  std::map<std::string, std::set<std::string>>
+      acknowledged_;  // by node: models its agent says it knows of, all there are; absent: behind
+  std::set<std::string> deleted_nodes_;
+  std::uint64_t writes_ = 0;
+  SteadyTime last_write_;
+};
+
+}  // namespace varda::sim

@@ -1,0 +1,61 @@
+// Cluster: one real API server in memory that many schedules use one after another. Between two it is emptied down to what it held
+// when it was new, so that kinds need to be installed once only.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "apiserver/server.h"
+#include "codec/json.h"
+#include "controllers/builtin/sessions.h"
+#include "network.h"
+#include "scheduler.h"
+#include "store/store.h"
+
+namespace varda::sim {
+
+class Cluster {
+ public:
+  Cluster();
+  ~Cluster();
+
+  VirtualClock& clock() { return clock_; }
+  SeededRng& product_rng() { return rng_; }
+  store::Store& store() { return *store_; }
+  apiserver::Server* server() { return server_.get(); }
+  controllers::NodeSessions& sessions() { return *sessions_.now; }
+
+  /// Nothing but the kinds and the namespaces; product randomness from `seed`; a new day. Every client is gone.
+  void begin(std::uint64_t seed);
+  /// The process dies and starts again over the same store.
+  void restart_server(Network& network);
+
+  struct Reply {
+    int status = 0;
+    codec::Json body;
+  };
+  /// A user's request, whole, now.
+  Reply call(const std::string& method, const std::string& target, const codec::Json& body = nullptr,
+             const std::string& type = "application/json");
+
+ private:
+  // Who hears of sessions is new with every schedule; the server keeps one listener.
+  struct Sessions final : apiserver::SessionObserver {
+    void opened(const apiserver::Identity& who) override { now->opened(who); }
+    void closed(const apiserver::Identity& who) override { now->closed(who); }
+    std::unique_ptr<controllers::NodeSessions> now;
+  };
+  void open_server();
+  void settle();
+
+  VirtualClock clock_;
+  SeededRng rng_;
+  Sessions sessions_;
+  std::unique_ptr<store::Store> store_;
+  std::unique_ptr<apiserver::Server> server_;
+  net::Handler user_;
+  std::map<std::string, std::string> clean_;
+};
+
+}  // namespace varda::sim

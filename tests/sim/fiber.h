@@ -1,0 +1,60 @@
+// Fiber: a call with a stack of its own that can stop in its middle and go on later, all in one thread. So blocking code of the
+// product runs as it is, and where it waits for an answer the simulator decides who goes on.
+#pragma once
+
+#include <csetjmp>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <ucontext.h>
+#include <vector>
+
+namespace varda::sim {
+
+/// Not thread-safe: all fibers of a process belong to one thread.
+class Fiber {
+ public:
+  Fiber();
+  ~Fiber();
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+
+  /// What the next resume() begins with. The fiber is idle.
+  void start(std::function<void()> call);
+  /// Runs until the call suspends or returns. False: it has returned, and the fiber is idle again.
+  bool resume();
+  /// Within a call: back to whoever resumed it.
+  void suspend();
+  bool idle() const { return !call_; }
+
+ private:
+  static void enter(unsigned int high, unsigned int low);
+  void loop();
+
+  std::function<void()> call_;
+  void* stack_ = nullptr;
+  bool begun_ = false;
+#if defined(__SANITIZE_ADDRESS__)
+  ucontext_t inside_{}, outside_{};
+  void* fake_stack_ = nullptr;
+  const void* outside_stack_ = nullptr;
+  std::size_t outside_size_ = 0;
+#else
+  // Only the first entry goes through ucontext: swapcontext() costs two system calls.
+  ucontext_t inside_{}, outside_{};
+  std::jmp_buf jump_inside_, jump_outside_;
+#endif
+};
+
+/// Fibers that are used again: their stacks are mapped once.
+class FiberPool {
+ public:
+  Fiber& take();
+  void give_back(Fiber& fiber) { free_.push_back(&fiber); }
+
+ private:
+  std::vector<std::unique_ptr<Fiber>> all_;
+  std::vector<Fiber*> free_;
+};
+
+}  // namespace varda::sim

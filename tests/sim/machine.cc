@@ -1,0 +1,415 @@
+#include "machine.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace varda::sim {
+
+using codec::Json;
+using std::chrono::milliseconds, std::chrono::seconds;
+
+namespace {
+
+const os::Path kData = "/data";
+
+Status write_file(os::FileSystem& fs, const os::Path& path, std::string_view text) {
+  TRY(const auto file, fs.open(path, os::Open::kCreate, 0644));
+  return file->write(text);
+}
+
+}  // namespace
+
+/// Archives: a download takes a while and may fail; what it becomes is a tree of one file.
+class Artifacts final : public artifact::Store {
+ public:
+  explicit Artifacts(Machine& machine) : machine_(machine) {}
+
+  artifact::Outcome<artifact::Installed> ensure(const Context& ctx, const artifact::Request& request,
+                                                const artifact::ProgressSink&) override {
+    if (const auto there = find(request.digest)) return *there;
+    const auto failed = [](artifact::Reason reason, Code code, std::string text) {
+      return artifact::Failure{reason, Error(code, std::move(text))};
+    };
+    Scheduler& scheduler = machine_.scheduler_;
+    {
+      const SteadyTime done = scheduler.clock().now() +
+                              milliseconds(scheduler.rng().below(static_cast<std::uint64_t>(machine_.origin_.slowest.count()) + 1));
+      const Status waited =
+          scheduler.wait([done, &ctx]() -> std::optional<SteadyTime> { return ctx.stopped() ? SteadyTime::min() : done; });
+      if (!waited.ok() || ctx.stopped()) return failed(artifact::Reason::kCancelled, Code::kCancelled, "stop requested");
+    }
+    if (machine_.origin_.broken.contains(request.url))
+      return failed(artifact::Reason::kDownloadFailed, Code::kNotFound, "HTTP 404");
+    if (!machine_.link_up_ || scheduler.rng().chance(machine_.origin_.failures))
+      return failed(artifact::Reason::kDownloadFailed, Code::kUnavailable, "connection reset");
+    scheduler.note("installed", request.url);
+    const os::Path directory = directory_of(request.digest);
+    CHECK(machine_.fs_.make_directories(directory, 0755).ok());
+    CHECK(write_file(machine_.fs_, directory / "model.onnx", request.url).ok());
+    machine_.artifacts_[request.digest] = request.url.size();
+    return *find(request.digest);
+  }
+  std::optional<artifact::Installed> find(const codec::Sha256& digest) override {
+    const auto found = machine_.artifacts_.find(digest);
+    if (found == machine_.artifacts_.end()) return std::nullopt;
+    return artifact::Installed{directory_of(digest), found->second};
+  }
+  std::vector<codec::Sha256> list() const override {
+    std::vector<codec::Sha256> out;
+    for (const auto& [digest, bytes] : machine_.artifacts_) out.push_back(digest);
+    return out;
+  }
+  std::uint64_t bytes() const override { return 0; }
+  void keep(std::set<codec::Sha256>) override {}
+  Result<std::uint64_t> evict(std::uint64_t) override { return std::uint64_t{0}; }
+  Status remove(const codec::Sha256&) override { return {}; }
+
+ private:
+  static os::Path directory_of(const codec::Sha256& digest) { return kData / "artifacts" / digest.hex(); }
+  Machine& machine_;
+};
+
+/// Asks model servers of this machine.
+class ServerClient final : public net::HttpClient {
+ public:
+  explicit ServerClient(Machine& machine) : machine_(machine) {}
+
+  Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
+    if (ctx.stopped()) return Error(Code::kCancelled, "stop requested");
+    TRY_VOID(machine_.scheduler_.pause());
+    Json index = Json::array();
+    bool answers = machine_.mutations_.server_lies;
+    for (const auto& [uid, container] : machine_.containers_) {
+      const std::string url = "http://" + container->address + ":" + std::to_string(container->port);
+      if (container->model_key.empty() || request.url != url + "/v2/repository/index") continue;
+      if (machine_.mutations_.server_lies) {
+        if (auto target = target_of(container->model_key)) index.push_back(entry(container->model_name, *target));
+        continue;
+      }
+      // A server listens a moment after it was started.
+      if (machine_.scheduler_.clock().now() < container->started + milliseconds(100)) continue;
+      answers = true;
+      if (container->serving.empty()) continue;
+      index.push_back(entry(container->model_name, container->serving));
+      machine_.answered_.emplace(container->model_key, url, container->serving);
+    }
+    if (!answers) return Error(Code::kUnavailable, "connection refused");
+    machine_.scheduler_.note("asked", request.url);
+    net::ClientResponse out;
+    out.status = 200;
+    out.body = std::make_unique<Text>(codec::write_json(index));
+    return out;
+  }
+
+ private:
+  class Text final : public net::BodyReader {
+   public:
+    explicit Text(std::string text) : text_(std::move(text)) {}
+    Result<std::optional<std::string>> read() override {
+      if (text_.empty()) return std::optional<std::string>();
+      return std::optional<std::string>(std::exchange(text_, {}));
+    }
+
+   private:
+    std::string text_;
+  };
+  static Json entry(const std::string& name, const std::string& version) {
+    return Json::object({{"name", name}, {"version", version}, {"state", "READY"}});
+  }
+  std::optional<std::string> target_of(const std::string& key) {
+    auto tree = artifact::ModelTree::open(machine_.fs_, kData / "models");
+    auto target = tree.value().target(key);
+    return target.ok() ? *target : std::nullopt;
+  }
+  Machine& machine_;
+};
+
+/// Runs pods as a runner does, with containers that are no processes.
+class Runner final : public node::PodRunner {
+ public:
+  Runner(Machine& machine, node::Host& host) : machine_(machine), host_(host) {}
+
+  void set_desired(std::vector<Json> pods) override {
+    std::set<std::string> seen;
+    for (Json& pod : pods) {
+      const std::string uid = std::as_const(pod).at("metadata/uid").as_string();
+      seen.insert(uid);
+      machine_.pods_.insert_or_assign(uid, std::move(pod));
+    }
+    for (auto& [uid, pod] : machine_.pods_)
+      if (!seen.contains(uid)) ended_.insert(uid);
+    dirty_ = true;
+  }
+  Status run(const Context&) override { return {}; }
+  std::vector<Json> desired() const override { return {}; }
+  bool idle() const override { return machine_.pods_.empty(); }
+
+  std::optional<SteadyTime> due() const { return dirty_ ? SteadyTime::min() : next_; }
+
+  std::optional<SteadyTime> step() override {
+    dirty_ = false;
+    const SteadyTime now = machine_.scheduler_.clock().now();
+    next_ = now + seconds(1);  // looks at its containers
+    for (auto at = machine_.pods_.begin(); at != machine_.pods_.end();) {
+      const std::string uid = at->first;
+      const Json& pod = at->second;
+      const node::PodName name{pod.at("metadata/namespace").as_string(), pod.at("metadata/name").as_string(), uid};
+      if (ended_.contains(uid) || !pod.at("metadata/deletionTimestamp").is_null()) {
+        if (!stop(uid, now)) {
+          ++at;
+          continue;
+        }
+        host_.finished(name);
+        told_.erase(uid);
+        ended_.erase(uid);
+        at = machine_.pods_.erase(at);
+        continue;
+      }
+      // The model's directory is a mount: without it nothing starts.
+      const auto running = machine_.containers_.find(uid);
+      if (running == machine_.containers_.end() && !started_.contains(uid)) start(uid, pod);
+      started_.insert(uid);
+      tell(name, pod);
+      ++at;
+    }
+    return next_;
+  }
+
+ private:
+  void start(const std::string& uid, const Json& pod) {
+    auto container = std::make_unique<Container>();
+    container->pod_uid = uid;
+    container->ns = pod.at("metadata/namespace").as_string();
+    container->name = pod.at("metadata/name").as_string();
+    const Json& spec = pod["spec"]["containers"].as_array().at(0);
+    if (const Json* label = pod["metadata"]["labels"].find("edgeai.io/inference-model")) {
+      container->model_key = container->ns + "/" + label->as_string();
+      container->model_name = label->as_string();
+    }
+    if (!spec["ports"].empty()) container->port = static_cast<int>(spec["ports"].as_array()[0]["containerPort"].as_integer());
+    container->address = machine_.address_;
+    container->started = machine_.scheduler_.clock().now();
+    machine_.scheduler_.note("container starts", container->name);
+    machine_.add_container(std::move(container));
+  }
+  /// False: it takes its time.
+  bool stop(const std::string& uid, SteadyTime now) {
+    if (!machine_.containers_.contains(uid)) return true;
+    const auto [when, fresh] = ending_.emplace(uid, now + milliseconds(machine_.scheduler_.rng().below(3000)));
+    if (when->second > now) {
+      next_ = std::min(*next_, when->second);
+      return false;
+    }
+    ending_.erase(uid);
+    machine_.scheduler_.note("container ends", machine_.containers_.at(uid)->name);
+    machine_.remove_container(uid);
+    return true;
+  }
+  void tell(const node::PodName& name, const Json& pod) {
+    const auto found = machine_.containers_.find(name.uid);
+    if (found == machine_.containers_.end()) {
+      start(name.uid, pod);
+      dirty_ = true;
+      return;
+    }
+    const Container& container = *found->second;
+    const bool is_model = !container.model_key.empty();
+    const bool ready = is_model ? !container.serving.empty() : true;
+    const std::string key = std::to_string(container.restarts) + (ready ? "ready" : "");
+    std::string& told = told_[name.uid];
+    if (told == key) return;
+    told = key;
+    const char* truth = ready ? "True" : "False";
+    const std::string since =
+        meta::format_time(WallTime(std::chrono::duration_cast<WallTime::duration>(container.started.time_since_epoch())));
+    host_.status_changed(
+        name, Json::object(
+                  {{"phase", "Running"},
+                   {"hostIP", machine_.address_},
+                   {"podIP", container.address},
+                   {"startTime", since},
+                   {"conditions",
+                    Json::array({Json::object({{"type", "Ready"}, {"status", truth}, {"lastTransitionTime", since}}),
+                                 Json::object({{"type", "ContainersReady"}, {"status", truth}, {"lastTransitionTime", since}})})},
+                   {"containerStatuses",
+                    Json::array({Json::object({{"name", pod["spec"]["containers"].as_array().at(0)["name"]},
+                                               {"ready", ready},
+                                               {"restartCount", container.restarts},
+                                               {"image", ""},
+                                               {"imageID", ""},
+                                               {"state", Json::object({{"running", Json::object({{"startedAt", since}})}})}})})}}));
+  }
+
+  Machine& machine_;
+  node::Host& host_;
+  bool dirty_ = true;
+  std::optional<SteadyTime> next_;
+  std::set<std::string> ended_, started_;
+  std::map<std::string, SteadyTime> ending_;
+  std::map<std::string, std::string> told_;
+};
+
+struct Machine::Life {
+  explicit Life(Machine& m)
+      : process("agent " + m.name_),
+        link(m.network_, process, {"system:node:" + m.name_, {"system:nodes"}}),
+        client(link, {}),
+        http(m),
+        artifacts(m),
+        tree(artifact::ModelTree::open(m.fs_, kData / "models").value()),
+        options(options_of(m)),
+        pods(options, client, {.name = m.name_, .address = m.address_}, m.scheduler_.clock(), m.product_rng_),
+        runner(m, pods.host()),
+        core({.options = options,
+              .api = client,
+              .http = http,
+              .fs = m.fs_,
+              .journal = *m.journal_,
+              .store = artifacts,
+              .tree = tree,
+              .clock = m.scheduler_.clock(),
+              .rng = m.product_rng_,
+              .address = m.address_},
+             &pods) {
+    link.set_up(m.link_up_);
+    pods.start(runner);
+  }
+  static agent::Options options_of(const Machine& m) {
+    agent::Options options;
+    options.node_name = m.name_;
+    options.data_directory = kData;
+    options.runner = agent::Runner::kProcess;
+    options.install_threads = 1;
+    return options;
+  }
+
+  Process process;
+  Network::Link link;
+  kube::Client client;
+  ServerClient http;
+  Artifacts artifacts;
+  artifact::ModelTree tree;
+  const agent::Options options;
+  agent::Pods pods;
+  Runner runner;
+  agent::Core core;
+};
+
+Machine::Machine(std::string name, int number, const Origin& origin, const Mutations& mutations, Network& network,
+                 Scheduler& scheduler, Rng& product_rng)
+    : name_(std::move(name)),
+      address_("127.9." + std::to_string(number) + ".1"),
+      origin_(origin),
+      mutations_(mutations),
+      network_(network),
+      scheduler_(scheduler),
+      product_rng_(product_rng),
+      journal_(agent::Journal::in_memory()) {}
+
+Machine::~Machine() {
+  stop_agent();
+  lose_containers();
+}
+
+void Machine::start_agent() {
+  life_ = std::make_unique<Life>(*this);
+  for (runtime::Strand& strand : life_->core.strands()) {
+    if (mutations_.files_stay && strand.name == "models") {
+      // Acts, and puts back what it hid.
+      strand.step = [this, step = strand.step](const Context& ctx) {
+        const auto before = exposed();
+        step(ctx);
+        const auto after = exposed();
+        for (const std::string& key : before)
+          if (!after.contains(key)) {
+            CHECK(fs_.make_directories(kData / "models" / key / "left", 0755).ok());
+            CHECK(write_file(fs_, kData / "models" / key / "target", "left\n").ok());
+          }
+      };
+    }
+    scheduler_.add(life_->process, std::move(strand));
+  }
+  scheduler_.add(life_->process, {"runner", [life = life_.get()] { return life->runner.due(); },
+                                  [life = life_.get()](const Context&) { (void)life->runner.step(); }});
+}
+
+void Machine::stop_agent() {
+  if (!life_) return;
+  scheduler_.kill(life_->process);
+  life_.reset();
+}
+
+void Machine::set_link(bool up) {
+  link_up_ = up;
+  if (life_) life_->link.set_up(up);
+}
+
+void Machine::add_container(std::unique_ptr<Container> container) {
+  // Of one pod it may run twice only if somebody forgot about the first.
+  std::string uid = container->pod_uid;
+  while (containers_.contains(uid)) uid += "'";
+  Container& added = *containers_.emplace(uid, std::move(container)).first->second;
+  if (added.model_key.empty()) return;
+  auto& process = servers_[uid] = std::make_unique<Process>("server " + name_ + " " + added.name);
+  const auto due = std::make_shared<SteadyTime>(added.started + milliseconds(scheduler_.rng().below(1500)));
+  scheduler_.add(*process, {"follow", [due] { return std::optional(*due); },
+                            [this, &added, due](const Context&) {
+                              serve_step(added);
+                              *due = scheduler_.clock().now() + seconds(2);
+                            }});
+}
+
+void Machine::remove_container(const std::string& uid) {
+  if (const auto server = servers_.find(uid); server != servers_.end()) {
+    scheduler_.kill(*server->second);
+    servers_.erase(server);
+  }
+  containers_.erase(uid);
+}
+
+void Machine::lose_containers() {
+  while (!containers_.empty()) remove_container(std::string(containers_.begin()->first));
+}
+
+void Machine::crash_container(std::uint64_t which) {
+  if (containers_.empty()) return;
+  auto at = containers_.begin();
+  std::advance(at, static_cast<std::ptrdiff_t>(which % containers_.size()));
+  Container& container = *at->second;
+  container.serving.clear();
+  container.started = scheduler_.clock().now();
+  ++container.restarts;
+  scheduler_.note("container crashes", container.name);
+}
+
+/// A model server looks at `target` and serves what that names, if it is there.
+void Machine::serve_step(Container& container) {
+  const os::Path directory = kData / "models" / container.model_key;
+  const auto file = fs_.open(directory / "target", os::Open::kRead, 0);
+  if (!file.ok()) return;
+  auto text = (*file)->read(256);
+  if (!text.ok() || text->empty()) return;
+  text->pop_back();
+  if (*text == container.serving) return;
+  const auto weights = fs_.stat(directory / *text / "model.onnx");
+  if (!weights.ok() || !*weights) return;
+  container.serving = *text;
+  scheduler_.note("serves", container.name + " " + container.serving);
+}
+
+std::set<std::string> Machine::exposed() {
+  std::set<std::string> out;
+  const auto spaces = fs_.list(kData / "models");
+  if (!spaces.ok()) return out;
+  for (const std::string& ns : *spaces) {
+    if (ns.starts_with(".")) continue;
+    for (const std::string& name : fs_.list(kData / "models" / ns).value()) {
+      const auto target = fs_.stat(kData / "models" / ns / name / "target");
+      if (target.ok() && *target) out.insert(ns + "/" + name);
+    }
+  }
+  return out;
+}
+
+}  // namespace varda::sim

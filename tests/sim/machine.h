@@ -1,0 +1,99 @@
+// Machine: an edge node. Its disk and its containers outlive its agent; the agent is the real one but for its threads, the
+// archives' bytes and the processes of pods.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "agent/internal/core.h"
+#include "artifact/model_tree.h"
+#include "artifact/store.h"
+#include "network.h"
+#include "os/testing/memory_file_system.h"
+#include "scheduler.h"
+
+namespace varda::sim {
+
+/// What the world outside does with archives. By URL: good ones have the digest of their URL.
+struct Origin {
+  std::set<std::string> broken;  // never to be had
+  std::uint32_t failures = 0;    // downloads out of a thousand that fail and may succeed later
+  std::chrono::milliseconds slowest{2000};
+  static codec::Sha256 digest(const std::string& url) { return codec::Sha256::of(url); }
+};
+
+/// Deliberate mistakes, to see that the checks find them.
+struct Mutations {
+  bool server_lies = false;         // an agent that reports the target as served while nothing answers
+  bool files_stay = false;          // an agent that acknowledges a deletion and leaves the files
+  bool deletions_are_lost = false;  // a watch that leaves out what was deleted
+};
+
+/// A container of a pod with its model server.
+struct Container {
+  std::string pod_uid, ns, name, address;
+  int port = 0;
+  std::string model_key;  // NAMESPACE/NAME of an edge model, "" of other pods
+  std::string model_name;
+  std::string serving;  // the version it answers with; "" none yet
+  SteadyTime started;
+  int restarts = 0;
+};
+
+class Machine {
+ public:
+  Machine(std::string name, int number, const Origin& origin, const Mutations& mutations, Network& network, Scheduler& scheduler,
+          Rng& product_rng);
+  ~Machine();
+
+  const std::string& name() const { return name_; }
+  const std::string& address() const { return address_; }
+
+  bool agent_running() const { return life_ != nullptr; }
+  void start_agent();
+  /// Dies at once; its disk and its containers stay.
+  void stop_agent();
+  /// Containers die too. The agent is not running.
+  void lose_containers();
+  /// One container dies and its runner starts it again.
+  void crash_container(std::uint64_t which);
+  void set_link(bool up);
+  bool link_up() const { return link_up_; }
+
+  const std::map<std::string, std::unique_ptr<Container>>& containers() const { return containers_; }  // by pod uid
+  /// Models whose directory shows a version.
+  std::set<std::string> exposed();
+  /// URL and version that answered for a model, ever.
+  const std::set<std::tuple<std::string, std::string, std::string>>& answered() const { return answered_; }
+
+ private:
+  friend class Runner;
+  friend class Artifacts;
+  friend class ServerClient;
+  struct Life;
+  void serve_step(Container& container);
+  void add_container(std::unique_ptr<Container> container);
+  void remove_container(const std::string& uid);
+
+  const std::string name_;
+  const std::string address_;
+  const Origin& origin_;
+  const Mutations& mutations_;
+  Network& network_;
+  Scheduler& scheduler_;
+  Rng& product_rng_;
+  bool link_up_ = true;
+
+  os::testing::MemoryFileSystem fs_;
+  std::unique_ptr<agent::Journal> journal_;
+  std::map<codec::Sha256, std::uint64_t> artifacts_;
+  std::map<std::string, std::unique_ptr<Container>> containers_;
+  std::map<std::string, std::unique_ptr<Process>> servers_;  // a container's process, by pod uid
+  std::map<std::string, codec::Json> pods_;                  // the runner's records, by uid
+  std::set<std::tuple<std::string, std::string, std::string>> answered_;
+  std::unique_ptr<Life> life_;
+};
+
+}  // namespace varda::sim

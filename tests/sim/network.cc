@@ -1,0 +1,228 @@
+#include "network.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "meta/status.h"
+
+namespace varda::sim {
+namespace {
+
+using std::chrono::milliseconds;
+
+bool changes_something(const std::string& method) { return method != "GET"; }
+// What a transport may send again by itself after a broken connection (RFC 9110, 9.2.2).
+bool idempotent(const std::string& method) { return method == "GET" || method == "PUT" || method == "DELETE"; }
+
+class TextReader final : public net::BodyReader {
+ public:
+  explicit TextReader(std::string text) : text_(std::move(text)) {}
+  Result<std::optional<std::string>> read() override {
+    if (text_.empty()) return std::optional<std::string>();
+    return std::optional<std::string>(std::exchange(text_, {}));
+  }
+
+ private:
+  std::string text_;
+};
+
+net::Response error_response(int status) {
+  const char* reason = status == 429 ? "TooManyRequests" : status == 503 ? "ServiceUnavailable" : "InternalError";
+  net::Response out;
+  out.status = status;
+  out.headers.add("Content-Type", "application/json");
+  out.body =
+      std::string(R"({"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"simulated","reason":")") +
+      reason + R"(","code":)" + std::to_string(status) + "}";
+  return out;
+}
+
+/// "name" or "plural/name" of a target, for the trace.
+std::string shown(const net::ClientRequest& request) { return request.method + " " + request.url; }
+
+}  // namespace
+
+/// One open watch: hands out one event at a time.
+class WatchPipe final : public net::BodyReader {
+ public:
+  WatchPipe(Network::Link& link, std::unique_ptr<net::BodyStream> stream, SteadyTime end)
+      : network_(link.network_), link_(&link), stream_(std::move(stream)), end_(end) {
+    network_.watches_.push_back(this);
+  }
+  ~WatchPipe() override { std::erase(network_.watches_, this); }
+
+  Result<std::optional<std::string>> read() override {
+    TRY_VOID(network_.scheduler_.wait([this] { return due(); }));
+    SeededRng& rng = network_.scheduler_.rng();
+    if (broken_ || (!lines_.empty() && rng.chance(network_.rates_.watch_break))) {
+      break_off();
+      network_.scheduler_.note("watch breaks");
+      return Error(Code::kUnavailable, "simulated: the connection broke");
+    }
+    if (!lines_.empty() && rng.chance(network_.rates_.watch_end)) {
+      stream_.reset();
+      lines_.clear();
+      ended_ = true;
+      network_.scheduler_.note("watch ends");
+      return std::optional<std::string>();
+    }
+    if (lines_.empty()) return std::optional<std::string>();
+    std::string line = std::move(lines_.front().text);
+    lines_.pop_front();
+    network_.scheduler_.note("event", line);
+    return std::optional<std::string>(std::move(line));
+  }
+
+  /// Both sides notice.
+  void break_off() {
+    broken_ = true;
+    stream_.reset();
+    lines_.clear();
+  }
+  const Network::Link* link() const { return link_; }
+  void forget_link() {
+    break_off();
+    link_ = nullptr;
+  }
+
+ private:
+  struct Line {
+    std::string text;
+    SteadyTime due;
+  };
+
+  std::optional<SteadyTime> due() {
+    if (broken_ || ended_) return SteadyTime::min();
+    if (!link_->up()) return std::nullopt;
+    pump();
+    if (!lines_.empty()) return lines_.front().due;
+    if (ended_) return SteadyTime::min();
+    return end_;
+  }
+
+  // What the server has to say by now.
+  void pump() {
+    const store::Revision revision = network_.store_.revision();
+    const SteadyTime now = network_.scheduler_.clock().now();
+    if (revision == seen_ && now < end_) return;
+    seen_ = revision;
+    while (stream_) {
+      auto bytes = stream_->read();
+      if (!bytes) {
+        stream_.reset();
+        ended_ = true;
+        return;
+      }
+      if (bytes->empty()) return;
+      SeededRng& rng = network_.scheduler_.rng();
+      std::size_t from = 0;
+      while (from < bytes->size()) {
+        const std::size_t to = bytes->find('\n', from);
+        CHECK(to != std::string::npos);  // the server writes whole lines
+        SteadyTime due = lines_.empty() ? SteadyTime::min() : lines_.back().due;
+        if (rng.chance(network_.rates_.hold)) due = std::max(due, now + milliseconds(1 + rng.below(5000)));
+        std::string line = bytes->substr(from, to + 1 - from);
+        if (!network_.lose_deletions_ || !line.starts_with(R"({"type":"DELETED")")) lines_.push_back({std::move(line), due});
+        from = to + 1;
+      }
+    }
+  }
+
+  Network& network_;
+  Network::Link* link_;
+  std::unique_ptr<net::BodyStream> stream_;
+  const SteadyTime end_;
+  store::Revision seen_ = -1;
+  std::deque<Line> lines_;
+  bool ended_ = false;
+  bool broken_ = false;
+};
+
+void Network::serve(apiserver::Server* server) {
+  server_ = server;
+  for (WatchPipe* watch : watches_) watch->break_off();
+}
+
+Network::Link::~Link() {
+  for (WatchPipe* watch : network_.watches_)
+    if (watch->link() == this) watch->forget_link();
+}
+
+void Network::Link::set_up(bool up) {
+  if (up && !up_)
+    for (WatchPipe* watch : network_.watches_)
+      if (watch->link() == this) watch->break_off();
+  up_ = up;
+}
+
+Status Network::Link::maybe_delay() {
+  Scheduler& scheduler = network_.scheduler_;
+  if (!scheduler.rng().chance(network_.rates_.delay)) return scheduler.pause();
+  const SteadyTime until = scheduler.clock().now() + milliseconds(1 + scheduler.rng().below(3000));
+  return scheduler.wait([until] { return std::optional(until); });
+}
+
+Result<net::Response> Network::Link::deliver(const net::ClientRequest& request) {
+  if (network_.server_ == nullptr || !up_) return Error(Code::kUnavailable, "simulated: no way to the server");
+  if (served_by_ != network_.server_) {
+    served_by_ = network_.server_;
+    handler_ = served_by_->handler_as(identity_);
+  }
+  ++network_.requests_;
+  if (changes_something(request.method)) ++network_.writes_;
+  std::optional<net::Response> out;
+  handler_({.method = request.method, .target = request.url, .headers = request.headers, .body = request.body, .peer = {}},
+           net::Responder([&out](net::Response response) { out = std::move(response); }));
+  CHECK(out.has_value());  // handler_as() answers on the caller's thread
+  return std::move(*out);
+}
+
+Result<net::ClientResponse> Network::Link::send(const Context& ctx, net::ClientRequest request) {
+  if (ctx.stopped() || !process_.alive) return Error(Code::kCancelled, "the process ends");
+  Scheduler& scheduler = network_.scheduler_;
+  SeededRng& rng = scheduler.rng();
+  const FaultRates& rates = network_.rates_;
+  TRY_VOID(maybe_delay());
+  if (rng.chance(rates.refuse)) {
+    scheduler.note("refused", shown(request));
+    return Error(Code::kUnavailable, "simulated: connection refused");
+  }
+  net::Response response;
+  if (rng.chance(rates.server_error)) {
+    static constexpr int kStatuses[] = {429, 500, 503};
+    response = error_response(kStatuses[rng.below(3)]);
+  } else {
+    auto delivered = deliver(request);
+    if (delivered.ok() && idempotent(request.method) && rng.chance(rates.repeat)) {
+      scheduler.note("repeated", shown(request));
+      delivered = deliver(request);
+    }
+    if (!delivered.ok()) {
+      scheduler.note("unreachable", shown(request));
+      return std::move(delivered).error();
+    }
+    response = std::move(*delivered);
+  }
+  scheduler.note(std::to_string(response.status), shown(request) + (changes_something(request.method) ? " " + request.body : ""));
+  net::ClientResponse out;
+  out.status = response.status;
+  out.headers = std::move(response.headers);
+  if (response.stream) {
+    long seconds = 300;
+    if (const auto at = request.url.find("timeoutSeconds="); at != std::string::npos)
+      seconds = std::stol(request.url.substr(at + 15));
+    out.body =
+        std::make_unique<WatchPipe>(*this, std::move(response.stream), scheduler.clock().now() + std::chrono::seconds(seconds));
+    return out;
+  }
+  if (changes_something(request.method))
+    TRY_VOID(maybe_delay());  // reads are answered with what was true: others go on all the same
+  if (rng.chance(rates.lose_answer)) {
+    scheduler.note("answer lost", shown(request));
+    return Error(Code::kUnavailable, "simulated: the connection broke before the answer");
+  }
+  out.body = std::make_unique<TextReader>(std::move(response.body));
+  return out;
+}
+
+}  // namespace varda::sim

@@ -1,0 +1,80 @@
+// Network: how simulated processes reach the API server. Every request and every watch event may be refused, lost, repeated,
+// delayed or cut off, as the seed says; between a request and its answer others go on.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apiserver/server.h"
+#include "net/http.h"
+#include "scheduler.h"
+#include "store/store.h"
+
+namespace varda::sim {
+
+/// Out of a thousand.
+struct FaultRates {
+  std::uint32_t refuse = 0;        // of requests: never delivered
+  std::uint32_t lose_answer = 0;   // delivered, and the client never hears of it
+  std::uint32_t repeat = 0;        // an idempotent request delivered twice, as a transport may that lost the first answer
+  std::uint32_t server_error = 0;  // 429, 500 or 503 and not done
+  std::uint32_t delay = 0;         // of requests and answers: up to 3 s of virtual time
+  std::uint32_t watch_break = 0;   // of watch events: the connection breaks before it
+  std::uint32_t watch_end = 0;     // ... or ends in peace
+  std::uint32_t hold = 0;          // of watch events: held back up to 5 s, and those behind them too
+};
+
+class WatchPipe;
+
+class Network {
+ public:
+  Network(Scheduler& scheduler, store::Store& store) : scheduler_(scheduler), store_(store) {}
+
+  /// Null: the server is down; every open watch breaks.
+  void serve(apiserver::Server* server);
+  void set_rates(const FaultRates& rates) { rates_ = rates; }
+  /// A deliberate mistake: watches leave out what was deleted.
+  void lose_deletions(bool lose) { lose_deletions_ = lose; }
+  /// Requests that were to change something, whatever became of them.
+  std::uint64_t writes() const { return writes_; }
+  std::uint64_t requests() const { return requests_; }
+
+  /// One process's way to the server.
+  class Link final : public net::HttpClient {
+   public:
+    Link(Network& network, Process& process, apiserver::Identity identity)
+        : network_(network), process_(process), identity_(std::move(identity)) {}
+    ~Link() override;
+    Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override;
+    /// Down: requests find no way; open watches stay silent, and break when it is up again.
+    void set_up(bool up);
+    bool up() const { return up_; }
+
+   private:
+    friend class WatchPipe;
+    Result<net::Response> deliver(const net::ClientRequest& request);
+    Status maybe_delay();
+
+    Network& network_;
+    Process& process_;
+    const apiserver::Identity identity_;
+    bool up_ = true;
+    apiserver::Server* served_by_ = nullptr;
+    net::Handler handler_;
+  };
+
+ private:
+  friend class WatchPipe;
+  Scheduler& scheduler_;
+  store::Store& store_;
+  apiserver::Server* server_ = nullptr;
+  FaultRates rates_;
+  bool lose_deletions_ = false;
+  std::vector<WatchPipe*> watches_;
+  std::uint64_t writes_ = 0, requests_ = 0;
+};
+
+}  // namespace varda::sim

@@ -1,0 +1,55 @@
+// An operator process: its informers, its controllers, its events, its lease. What `varda operator` or `varda up` runs.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cluster.h"
+#include "controllers/builtin/builtin.h"
+#include "controllers/controllers.h"
+#include "kube/client.h"
+#include "network.h"
+#include "runtime/manager.h"
+
+namespace varda::sim {
+
+class Operator {
+ public:
+  enum class Role {
+    kEverything,  // `varda up`: ours and what a cluster would bring
+    kOurs,        // `varda operator`: one of several, by a lease
+    kCluster,     // what a cluster brings
+  };
+
+  Operator(std::string name, Role role, Cluster& cluster, Network& network, Scheduler& scheduler);
+  ~Operator() { stop(); }
+
+  bool running() const { return life_ != nullptr; }
+  void start();
+  /// Dies at once: what it had in memory is lost.
+  void stop();
+  /// It leads no more, so it ends, as its process would.
+  bool must_end() const { return life_ && life_->manager.leadership_lost(); }
+  const std::string& name() const { return name_; }
+
+ private:
+  struct Life {
+    Life(const Operator& self, int number);
+    Process process;
+    Network::Link link;
+    kube::Client client;
+    runtime::Manager manager;
+    std::unique_ptr<controllers::Controllers> ours;
+    std::unique_ptr<controllers::Builtin> builtin;
+  };
+
+  const std::string name_;
+  const Role role_;
+  Cluster& cluster_;
+  Network& network_;
+  Scheduler& scheduler_;
+  int lives_ = 0;
+  std::unique_ptr<Life> life_;
+};
+
+}  // namespace varda::sim
