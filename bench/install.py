@@ -5,7 +5,7 @@ The archive is made at run time: 16 files of 64 MiB, three quarters of them floa
 compress), a quarter int8 weights of which most are zero. Both sides download from the same loopback server, hash every byte, unpack into
 a directory of their own and return when all of it is on the disk. Runs alternate; the first of each is not counted.
 """
-import array, hashlib, http.server, io, os, pathlib, random, shutil, statistics, subprocess, tarfile, tempfile, threading, time
+import array, contextlib, hashlib, http.server, io, os, pathlib, random, shutil, statistics, subprocess, tarfile, tempfile, threading, time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 VARDA = str(pathlib.Path(os.environ.get('VARDA_BIN', ROOT / 'build/release/bin')) / 'varda')
@@ -72,13 +72,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def run(command):
     """(seconds, peak RSS in KiB) of a child; it must succeed."""
     begin = time.monotonic()
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    peak = 0
+    while child.poll() is None:
+        # Not ru_maxrss: that of a child begins with what this program held when it started it.
+        with contextlib.suppress(OSError, StopIteration):
+            with open('/proc/%d/status' % child.pid) as f:
+                peak = int(next(line for line in f if line.startswith('VmHWM')).split()[1])
+        time.sleep(0.01)
+    seconds = time.monotonic() - begin
     error = child.stderr.read()
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode != 0:
-        raise SystemExit('%s: exit %d\n%s' % (command, child.returncode, error.decode(errors='replace')))
-    return time.monotonic() - begin, usage.ru_maxrss
+        raise SystemExit('%s: exit %d\n%s' % (command, child.returncode, error))
+    return seconds, peak
 
 
 def main():
