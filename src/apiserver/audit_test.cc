@@ -99,6 +99,41 @@ TEST_F(Audit, BodiesStandInItOnRequestAndThoseOfSecretsNever) {
   EXPECT_EQ(events()[1]["level"].as_string(), "Metadata");
 }
 
+TEST_F(Audit, BodiesOfWhatWasRefusedUnreadStandInItNeither) {
+  start({.level = AuditLevel::kRequest});
+  const auto tokens = token_authenticator({{.token = "node", .identity = {.name = "system:node:a", .groups = {"system:nodes"}}},
+                                           {.token = "admin", .identity = {.name = "root", .groups = {"system:masters"}}}});
+  const auto rules = node_authorizer();
+  server_ = Server::create({.store = store_.get(),
+                            .authenticator = tokens.get(),
+                            .authorizer = rules.get(),
+                            .audit = audit_.get(),
+                            .controllers = false})
+                .value();
+  client_ = net::loopback(server_->handler());
+  struct Case {
+    const char *path, *token, *as;
+    int status;
+  };
+  const std::string secrets = "/api/v1/namespaces/default/secrets";
+  for (const Case& one :
+       {Case{secrets.c_str(), "", "", 401}, Case{secrets.c_str(), "wrong", "", 401}, Case{kMaps, "wrong", "", 401},
+        Case{secrets.c_str(), "node", "", 403}, Case{secrets.c_str(), "node", "bob", 403}, Case{kMaps, "node", "", 403},
+        Case{"/api/v1/namespaces/default/secret", "admin", "", 404}, Case{kMaps, "admin", "", 400}}) {
+    net::ClientRequest request{
+        .method = "POST",
+        .url = one.path,
+        .body = R"({"kind":"Secret","apiVersion":"v1","metadata":{"name":"s"},"stringData":{"p":"hidden"}})"};
+    request.headers.add("Content-Type", "application/json");
+    request.headers.add("Authorization", "Bearer " + std::string(one.token));
+    if (*one.as != 0) request.headers.add("Impersonate-User", one.as);
+    EXPECT_EQ(client_->call(Context::background(), std::move(request)).value().status, one.status) << one.path << " " << one.token;
+  }
+  EXPECT_EQ(events().size(), 8u);
+  EXPECT_THAT(text(), Not(HasSubstr("hidden")));
+  EXPECT_THAT(text(), Not(HasSubstr("Bearer")));
+}
+
 TEST_F(Audit, LevelNoneWritesNothing) {
   start({.level = AuditLevel::kNone});
   EXPECT_EQ(send("GET", kMaps), 200);

@@ -9,10 +9,16 @@ namespace {
 
 constexpr std::size_t kBodyBytesMax = 256 << 10;
 
-// Bodies of these carry what nobody may read in a log: secrets, and the tokens of reviews and requests.
-bool confidential(const Attributes& what) {
-  return what.resource == "secrets" || what.resource == "tokenreviews" || what.subresource == "token";
+// Bodies of these carry what nobody may read in a log: secrets, and the tokens of reviews and requests. By the path, which is known
+// of requests that were refused too.
+bool confidential(const RequestInfo& info) {
+  return info.resource == "secrets" || info.resource == "tokenreviews" ||
+         (!info.subresource.empty() && info.subresource[0] == "token");
 }
+
+// Only of what was let in and read as the kind that its path names: nobody knows what a body is that was refused before, and
+// whoever has no token must not fill the log.
+bool was_read(const Call& call, const net::Response& response) { return call.kind != nullptr && response.status != 400; }
 
 std::string host_of(std::string_view address) {
   if (address.empty() || address == "loopback") return "127.0.0.1";
@@ -76,14 +82,15 @@ std::optional<Json> audit_event(const Call& call, const net::Response& response,
   const std::string& path = call.info.path;
   if (level == AuditLevel::kNone || path == "/healthz" || path == "/readyz" || path == "/livez" || path == "/version")
     return std::nullopt;
-  const bool secret = confidential(what);
+  const bool secret = confidential(call.info);
   std::string verb = what.verb;
   if (verb.empty()) {  // refused before anybody asked what it wants
     verb = call.http.method;
     for (char& c : verb) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
   }
 
-  const bool with_body = level == AuditLevel::kRequest && !secret && call.http.method != "GET" && call.http.method != "HEAD";
+  const bool with_body = level == AuditLevel::kRequest && !secret && was_read(call, response) && call.http.method != "GET" &&
+                         call.http.method != "HEAD";
   Json event = Json::object({{"kind", "Event"},
                              {"apiVersion", "audit.k8s.io/v1"},
                              {"level", with_body ? "Request" : "Metadata"},
