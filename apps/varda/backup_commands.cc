@@ -1,5 +1,7 @@
 // backup: what a data directory is worth, into one file, while `varda up` runs or not. restore: a data directory from such a file.
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fcntl.h>
 #include <memory>
 #include <unistd.h>
@@ -27,8 +29,17 @@ struct Flags {
 /// The pieces of a backup, wherever they come from; nothing: the end.
 using Pieces = std::function<Result<std::optional<std::string>>()>;
 
+// Where it really is, without a slash at the end: restoring makes a directory beside it, and renames that.
 fs::path directory_of(const Flags& flags) {
-  return fs::absolute(flags.data_dir.empty() ? default_data_dir() : fs::path(flags.data_dir)).lexically_normal();
+  const fs::path named = fs::absolute(flags.data_dir.empty() ? default_data_dir() : fs::path(flags.data_dir)).lexically_normal();
+  std::error_code unknown;
+  const fs::path real = fs::weakly_canonical(named.has_filename() ? named : named.parent_path(), unknown);
+  return unknown ? named : real;
+}
+
+Error unreadable(const std::string& file, int reason) {
+  return Error(reason == ENOENT ? Code::kNotFound : Code::kInternal,
+               "cannot read the backup " + file + ": " + std::strerror(reason));
 }
 
 // Through the server that has the store open.
@@ -83,17 +94,30 @@ Status write_all(const Context& ctx, const Pieces& pieces, const std::string& ti
   }
 }
 
+// Nobody can read it back there, so it is looked at on its way.
+Status write_checked(const Context& ctx, const Pieces& pieces) {
+  const auto pass = [&]() -> Result<std::string> {
+    TRY_VOID(ctx.check());
+    TRY(const std::optional<std::string> piece, pieces());
+    if (!piece) return std::string();
+    if (std::fwrite(piece->data(), 1, piece->size(), stdout) != piece->size() || std::fflush(stdout) != 0)
+      return Error(Code::kExhausted, "standard output takes no more");
+    return *piece;
+  };
+  TRY_VOID(check_backup(pass).context("standard output"));
+  for (;;) {  // what follows the sums ends the archive
+    TRY(const std::string rest, pass());
+    if (rest.empty()) return {};
+  }
+}
+
 Status back_up(const Context& ctx, const Flags& flags) {
   const fs::path data_dir = directory_of(flags);
   if (flags.file == "-") {
     if (isatty(STDOUT_FILENO))
       return Error(Code::kInvalid, "standard output is a terminal, and a backup is no text; name a file, or pipe it on");
     TRY(const Pieces pieces, open_pieces(ctx, data_dir, flags.credentials));
-    return write_all(ctx, pieces, "backup", [](std::string_view bytes) -> Status {
-      if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size() || std::fflush(stdout) != 0)
-        return Error(Code::kExhausted, "standard output takes no more");
-      return {};
-    });
+    return write_checked(ctx, pieces);
   }
   TRY(NewFile file, NewFile::create(flags.file));
   TRY(const Pieces pieces, open_pieces(ctx, data_dir, flags.credentials));
@@ -109,7 +133,7 @@ Status restore(const Context& ctx, const Flags& flags) {
   const fs::path data_dir = directory_of(flags);
   const bool input = flags.file == "-";
   const int fd = input ? STDIN_FILENO : ::open(flags.file.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return Error(Code::kNotFound, "cannot read the backup " + flags.file);
+  if (fd < 0) return unreadable(flags.file, errno);
   const std::shared_ptr<void> closing(nullptr, [fd, input](void*) {
     if (!input) ::close(fd);
   });
@@ -119,7 +143,7 @@ Status restore(const Context& ctx, const Flags& flags) {
     TRY_VOID(ctx.check());
     std::string piece(64 << 10, '\0');
     const ssize_t count = ::read(fd, piece.data(), piece.size());
-    if (count < 0) return Error(Code::kInternal, "cannot read the backup " + flags.file);
+    if (count < 0) return unreadable(flags.file, errno);
     piece.resize(static_cast<std::size_t>(count));
     bytes += piece.size();
     bar.update("restoring", bytes, 0);

@@ -309,7 +309,8 @@ Result<BackupInfo> restore_backup(codec::ByteSource source, const fs::path& data
     Restorer restorer(scratch);
     TRY(BackupInfo info, read_backup(std::move(source), restorer));
     TRY_VOID(restorer.finish());
-    TRY_VOID(files.rename(scratch, data_dir));
+    TRY_VOID(
+        files.rename(scratch, data_dir).context("a mount point cannot be replaced: name a directory below it, should it be one"));
     TRY_VOID(files.sync_directory(data_dir.parent_path()));
     return info;
   };

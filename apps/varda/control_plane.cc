@@ -79,6 +79,11 @@ apiserver::LogSource logs_below(std::filesystem::path data_dir) {
   };
 }
 
+bool impersonates(const net::Request& request) {
+  return request.headers.find("Impersonate-User") || request.headers.find("Impersonate-Group") ||
+         request.headers.find("Impersonate-Uid");
+}
+
 /// The bytes are made as they are sent. A failure cuts them off, which whoever reads them sees by the sums at their end.
 class BackupStream final : public net::BodyStream {
  public:
@@ -206,6 +211,7 @@ class Running final : public ControlPlane {
       const std::string id = system_rng().uuid();
       if (const auto event = apiserver::audit_event(request, who.value_or(apiserver::Identity{}), response, audit_->level(), id))
         audit_->add(*event);
+      response.headers.add("Audit-Id", id);
     }
     return response;
   }
@@ -213,6 +219,8 @@ class Running final : public ControlPlane {
   net::Response back_up_for(const net::Request& request, const std::optional<apiserver::Identity>& who) {
     if (!who) return {.status = 401, .body = "Unauthorized\n"};
     if (!who->in("system:masters")) return {.status = 403, .body = "only administrators may take a backup\n"};
+    // Whoever asks in the name of another has but the rights of that one, and there is nobody else who may do this.
+    if (impersonates(request)) return {.status = 403, .body = "a backup is not taken in the name of another\n"};
     if (request.method != "GET") return {.status = 405, .body = "only GET\n"};
     auto page = store_->list({});
     if (!page.ok()) return {.status = 500, .body = page.error().message() + "\n"};

@@ -324,6 +324,18 @@ class Backup(unittest.TestCase):
                 subprocess.run([m.VARDA, 'backup', '-', '--data-dir', varda.dir], stdout=to, check=True)
             m.wait_until('more writes', lambda: len(writers.so_far()) > len(before) + 50)
 
+            # For administrators, as themselves.
+            api, node = Api(varda.kubeconfig), Api(varda.dir / 'nodes/edge0/agent.kubeconfig')
+            admin, agent = api.connect(), node.connect()
+            for connection, headers, expected in ((admin, {}, 401), (admin, {'Authorization': 'Bearer wrong'}, 401),
+                                                  (agent, {'Authorization': 'Bearer ' + node.token}, 403),
+                                                  (admin, {'Authorization': 'Bearer ' + api.token, 'impersonate-user': 'bob'}, 403),
+                                                  (admin, {'Authorization': 'Bearer ' + api.token}, 200)):
+                connection.request('GET', '/backup?credentials=true', headers=headers)
+                response = connection.getresponse()
+                self.assertEqual((response.status, response.read().startswith(b'\x28\xb5\x2f\xfd')), (expected, expected == 200))
+            admin.close(), agent.close()
+
             # Killed anywhere: nothing half, not even beside it.
             rng, whole = random.Random(1), 0
             for i in range(12):
@@ -366,7 +378,9 @@ class Backup(unittest.TestCase):
             token.connect()
 
         with m.Machine(self.work / 'second') as other:
-            other.varda('restore', file, '--data-dir', other.dir)
+            (self.work / 'linked').symlink_to(other.dir)
+            other.dir.mkdir()
+            other.varda('restore', file, '--data-dir', '%s/linked/' % self.work)
             # Another name and address than it had.
             other.run([m.VARDA, 'up', '--data-dir', other.dir, '--listen', 'localhost:0', '--detach'])
             self.assertEqual(list(json.loads((other.dir / 'up.json').read_text())['nodes'][0].values()), ['edge0', 'edge'])
