@@ -60,9 +60,18 @@ void AuditLog::dropped(std::size_t events) {
 }
 
 Status AuditLog::reopen() {
+  TRY(const auto there, fs_.stat(options_.file));
+  if (there && there->kind == os::FileKind::kOther) return Error(Code::kInvalid, "a device or a pipe, not a file");
   TRY(file_, fs_.open(options_.file, os::Open::kCreate, 0600));
-  TRY_VOID(fs_.set_mode(options_.file, 0600));
   TRY(size_, file_->size());
+  // What is no log of ours must not lose its end below. Zeros may stand at the beginning of one after a power cut.
+  constexpr std::string_view kBegin = R"({"kind":"Event")";
+  TRY(const std::string begins, file_->read(kBegin.size()));
+  if (!begins.empty() && begins[0] != '\0' && begins != kBegin.substr(0, begins.size())) {
+    file_.reset();
+    return Error(Code::kInvalid, "there is a file already, and it is no audit log");
+  }
+  TRY_VOID(fs_.set_mode(options_.file, 0600));
   // A process that was killed may have left half a line, and a power cut the end of one.
   constexpr std::uint64_t kTail = 1 << 20;
   const std::uint64_t begin = size_ - std::min(size_, kTail);

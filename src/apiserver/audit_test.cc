@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sstream>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "apiserver/server.h"
 #include "net/http.h"
@@ -171,6 +173,21 @@ TEST_F(Audit, AnotherLifeGoesOnInTheSameFile) {
   start({});
   EXPECT_EQ(send("GET", kMaps), 200);
   EXPECT_EQ(events().size(), 2u);
+}
+
+TEST_F(Audit, WhatIsNoAuditLogStaysAsItIs) {
+  const std::string text = "port: 80\nno newline at its end";
+  ASSERT_TRUE(os::write_file_atomically(fs_, "/notes", text, 0644).ok());
+  EXPECT_EQ(AuditLog::open(fs_, {.file = "/notes"}).error().code(), Code::kInvalid);
+  EXPECT_EQ(os::read_file(fs_, "/notes").value(), text);
+  EXPECT_EQ(fs_.stat("/notes").value()->mode, 0644u);
+
+  const os::Path pipe = ::testing::TempDir() + "audit-pipe-" + std::to_string(::getpid());
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0644), 0);
+  const auto before = os::real_file_system().stat(pipe).value()->mode;
+  EXPECT_EQ(AuditLog::open(os::real_file_system(), {.file = pipe}).error().code(), Code::kInvalid);
+  EXPECT_EQ(os::real_file_system().stat(pipe).value()->mode, before);
+  EXPECT_EQ(::unlink(pipe.c_str()), 0);
 }
 
 TEST_F(Audit, OnAFullDiskRequestsGoOnAndWhatIsDroppedIsCounted) {
