@@ -18,6 +18,10 @@ namespace {
 
 // Rows of forgotten history are deleted in groups, so that most commits delete nothing.
 constexpr Revision kTrimEvery = 256;
+// Without the reserve, that much history at most is on the disk: else what only changes, as the heartbeats of nodes do, would take
+// the room of deleting in an hour. And the log is small, since what is in it needs room in the file too.
+constexpr std::size_t kScarceHistoryBytes = 512 << 10, kEventBytes = 4096;
+constexpr int kScarceLogPages = 256, kLogPages = 1000;
 // 4 MiB that are free are no matter; beyond, 1 MiB at a time goes back to the disk.
 constexpr std::int64_t kFreePagesMin = 1024, kFreePagesGiven = 256;
 
@@ -94,7 +98,8 @@ class SqliteJournal final : public Journal {
         sql_(std::move(statements)),
         trimmed_(compacted),
         reserve_(std::move(reserve)),
-        pages_max_(pages_max) {}
+        pages_max_(pages_max),
+        pages_of_log_(read_number(db_.get(), "PRAGMA wal_autocheckpoint").value_or(kLogPages)) {}
 
   Status write(const std::vector<EventPtr>& events, Revision oldest) override {
     const bool trims = oldest - trimmed_ >= kTrimEvery;
@@ -106,6 +111,7 @@ class SqliteJournal final : public Journal {
     const bool frees = std::all_of(events.begin(), events.end(), frees_room);
     if (!frees && reserve_.spent() && !room_again(events))
       return explain(Error(Code::kExhausted, "what room is left is for deleting"));
+    spare(events);
     Status done = transaction(body);
     if (!done.ok() && done.error().code() == Code::kExhausted && frees && release()) done = transaction(body);
     TRY_VOID(explain(std::move(done)));
@@ -145,11 +151,36 @@ class SqliteJournal final : public Journal {
     return sql_.forget.bind(revision).run();
   }
 
-  // On the disk, so that the reserve comes back; or inside the file, where what was deleted and forgotten has left free pages.
+  // As long as the reserve is spent, history is forgotten long before its bounds. That of memory stays, for who watches now.
+  void spare(const std::vector<EventPtr>& events) {
+    if (!reserve_.spent()) {
+      if (std::exchange(scarce_, false)) (void)limit_log(pages_of_log_);
+      return;
+    }
+    if (!std::exchange(scarce_, true)) {
+      history_bytes_ = 0;
+      (void)limit_log(kScarceLogPages);
+    }
+    if (history_bytes_ >= kScarceHistoryBytes) {
+      reserve_.restore();
+      const Revision before = events.front()->entry.modified - 1;
+      if (reserve_.spent() && before > trimmed_ && transaction([&] { return forget(before); }).ok()) {
+        trimmed_ = before;
+        history_bytes_ = 0;
+        (void)execute(db_.get(), "PRAGMA wal_checkpoint(PASSIVE)");
+      }
+    }
+    for (const EventPtr& event : events) history_bytes_ += kEventBytes + (event->previous ? event->previous->size() : 0);
+  }
+
+  Status limit_log(std::int64_t pages) { return execute(db_.get(), "PRAGMA wal_autocheckpoint=" + std::to_string(pages)); }
+
+  // On the disk, so that the reserve comes back; or inside the file, where what was deleted and forgotten has left free pages, more
+  // than deleting needs.
   bool room_again(const std::vector<EventPtr>& events) {
     reserve_.restore();
     if (!reserve_.spent()) return true;
-    std::size_t bytes = 64 << 10;
+    std::size_t bytes = kScarceHistoryBytes + (64 << 10);
     for (const EventPtr& event : events)
       bytes += 2 * (event->entry.key.size() + event->entry.value->size()) + (event->previous ? event->previous->size() : 0);
     const auto free = read_number(db_.get(), "PRAGMA freelist_count");
@@ -206,6 +237,9 @@ class SqliteJournal final : public Journal {
   Revision trimmed_;
   Reserve reserve_;
   const std::int64_t pages_max_;
+  const std::int64_t pages_of_log_;
+  bool scarce_ = false;            // the reserve was spent at the last write
+  std::size_t history_bytes_ = 0;  // written since that began, or since history was last forgotten for it
   std::optional<Error> failed_;
 };
 
