@@ -214,14 +214,45 @@ std::string shown(Store& store) {
   return text;
 }
 
+Result<std::unique_ptr<Store>> open_on(CrashingFileSystem& fs, const SqliteVfs& vfs) {
+  internal::SqliteOptions sqlite;
+  sqlite.fs = &fs;
+  sqlite.vfs = vfs.name();
+  TRY(internal::OpenedJournal opened, internal::open_sqlite_journal(kFile, sqlite));
+  return internal::make_store({}, std::move(opened.journal), std::move(opened.loaded));
+}
+
+TEST(StoreUpgrade, OnAFullDiskChangesNothingAndSaysWhatItTakes) {
+  std::string wanted;
+  std::uint64_t refused = 0;
+  log::configure(log::Format::kText, log::Level::kWarn);  // each upgrade says a line
+  for (std::uint64_t room = 4096;; room += 2048) {        // reading a file in WAL mode takes some
+    const auto fs = disk_of_first_format();
+    const SqliteVfs vfs(*fs);
+    fs->set_capacity(fs->used_bytes() + room);
+    auto store = open_on(*fs, vfs);
+    if (store.ok()) {
+      wanted = shown(**store);
+      break;
+    }
+    ++refused;
+    ASSERT_EQ(store.error().code(), Code::kExhausted) << room << ": " << store.error();
+    EXPECT_NE(store.error().message().find("as much room again in /data; nothing has changed"), std::string::npos)
+        << room << ": " << store.error();
+    EXPECT_FALSE(fs->stat("/data/store.db.upgrade").value().has_value()) << room;
+    EXPECT_FALSE(fs->stat("/data/store.db.format-1").value().has_value()) << room;
+    fs->set_capacity(1 << 30);
+    auto again = open_on(*fs, vfs);
+    ASSERT_TRUE(again.ok()) << room << ": " << again.error();
+    if (wanted.empty()) wanted = shown(**again);
+    EXPECT_EQ(shown(**again), wanted) << room;
+  }
+  log::configure(log::Format::kText, log::Level::kInfo);
+  EXPECT_GT(refused, 4u);
+  EXPECT_NE(wanted.find("; "), std::string::npos);
+}
+
 TEST(StoreCrash, UpgradeIsDoneOrNotAndLosesNothing) {
-  const auto open_on = [](CrashingFileSystem& fs, const SqliteVfs& vfs) -> Result<std::unique_ptr<Store>> {
-    internal::SqliteOptions sqlite;
-    sqlite.fs = &fs;
-    sqlite.vfs = vfs.name();
-    TRY(internal::OpenedJournal opened, internal::open_sqlite_journal(kFile, sqlite));
-    return internal::make_store({}, std::move(opened.journal), std::move(opened.loaded));
-  };
   std::string wanted;
   {
     const auto fs = disk_of_first_format();

@@ -109,8 +109,9 @@ Status upgrade_file(os::FileSystem& fs, const std::filesystem::path& file, Datab
   TRY(const int format, check_format(db.get()));
   const std::filesystem::path scratch = scratch_of(file), kept = with(file, ".format-" + std::to_string(format));
   // What is in the log goes to the file: the old file must be whole without it, and no log may lie beside the new one.
-  TRY_VOID(execute(db.get(), "PRAGMA journal_mode=DELETE"));
-  if (Status made = make_upgraded(fs, scratch, db.get(), format, sqlite); !made.ok()) {
+  Status made = execute(db.get(), "PRAGMA journal_mode=DELETE");
+  if (made.ok()) made = make_upgraded(fs, scratch, db.get(), format, sqlite);
+  if (!made.ok()) {
     (void)clear_upgrade(fs, file);
     const std::string what = "bringing it from format " + std::to_string(format) + " to " + std::to_string(kFormat) + " failed";
     if (made.error().code() != Code::kExhausted) return std::move(made).context(what);
