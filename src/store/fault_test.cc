@@ -208,15 +208,22 @@ TEST_F(StoreFaults, OnAFullDiskWhatOnlyChangesLeavesTheRoomOfDeleting) {
     if (done.ok()) model.apply(*model.plan(ops));
     return done;
   };
-  ASSERT_TRUE(commit({Put{.key = "/heartbeat", .value = std::string(2000, 'a')}}).ok());
+  ASSERT_TRUE(commit({Put{.key = "/heartbeat", .value = std::string(8000, 'a')}}).ok());
   int made = 0;
   while (commit({Put{.key = "/a/" + std::to_string(made), .value = std::string(20'000, 'x')}}).ok()) ASSERT_LT(++made, 1000);
-  // Of these a reserve without an end would take some 350.
-  for (int i = 0; i < 1500; ++i) {
-    const auto changed = commit({Put{.key = "/heartbeat", .value = std::string(2000, static_cast<char>('a' + i % 26))}});
+  // Of these a reserve without an end would take some 150.
+  for (int i = 0; i < 600; ++i) {
+    const auto changed = commit({Put{.key = "/heartbeat", .value = std::string(8000, static_cast<char>('a' + i % 26))}});
     ASSERT_TRUE(changed.ok()) << i << ": " << changed.error();
   }
   EXPECT_EQ(store->put("/a/more", std::string(400'000, 'x')).error().code(), Code::kExhausted);
+  // Another life does not forget that the disk is full.
+  store.reset();
+  store = open(*fs, vfs).value();
+  for (int i = 0; i < 600; ++i) {
+    const auto changed = commit({Put{.key = "/heartbeat", .value = std::string(8000, static_cast<char>('a' + i % 26))}});
+    ASSERT_TRUE(changed.ok()) << i << ": " << changed.error();
+  }
   for (int i = 0; i < made; ++i) ASSERT_TRUE(commit({Delete{.key = "/a/" + std::to_string(i)}}).ok()) << i;
   const auto left = fs->crashed(3);
   const SqliteVfs left_vfs(*left);

@@ -35,7 +35,7 @@ class Reserve {
     spent_ = true;
     return fs_.remove(path_).ok();
   }
-  /// It was given to what frees room, and has not come back.
+  /// It was given to what frees room and has not come back, or there is no room for it.
   bool spent() const { return spent_; }
   /// Called now and then; does something when it is gone and there is room again.
   void restore() {
@@ -45,7 +45,11 @@ class Reserve {
       return;
     }
     const auto space = fs_.space(path_.parent_path());
-    if (!space.ok() || space->available_bytes < 2 * kBytes) return;
+    if (!space.ok()) return;
+    if (space->available_bytes < 2 * kBytes) {
+      spent_ = true;  // by an earlier life, or there never was room for it
+      return;
+    }
     there_ = fs_.allocate(path_, kBytes).ok();
     if (there_) spent_ = false;
   }
