@@ -57,6 +57,7 @@ Status with_session(const Context& ctx, const Globals& globals, const ClientFlag
         std::fflush(stdout);
       },
       [](std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }, read_all_input);
+  session.terminal = isatty(STDERR_FILENO) != 0;
   session.ns = !flags.ns.empty() ? flags.ns : config.ns;
   session.all_namespaces = flags.all_namespaces;
   Status status = verb(ctx, session, flags);

@@ -36,7 +36,8 @@ ModelKeeper::ModelKeeper(Options options, artifact::Store& store, artifact::Mode
       rng_(rng),
       report_(std::move(report)),
       poller_(http, with_clock(options.serving, options.clock), [this] { wake(); }),
-      schedule_(options.retry) {}
+      schedule_(options.retry),
+      progress_(options.progress_period) {}
 
 ModelKeeper::~ModelKeeper() = default;
 
@@ -108,7 +109,9 @@ void ModelKeeper::run(const Context& ctx) {
   while (!ctx.done()) {
     step();
     std::unique_lock<Mutex> lock(mutex_);
-    woken_.wait_until(lock, ctx.stop_token(), disk_due_, [this]() NO_THREAD_SAFETY_ANALYSIS { return dirty_; });
+    [&]() NO_THREAD_SAFETY_ANALYSIS {
+      woken_.wait_until(lock, ctx.stop_token(), next_look(), [this]() NO_THREAD_SAFETY_ANALYSIS { return dirty_; });
+    }();
   }
   const MutexLock lock(mutex_);
   for (auto& [key, stop] : running_) stop.request_stop();
@@ -126,7 +129,15 @@ std::vector<runtime::Strand> ModelKeeper::strands() {
 
 std::optional<SteadyTime> ModelKeeper::due() const {
   const MutexLock lock(mutex_);
-  return dirty_ ? SteadyTime::min() : disk_due_;
+  return dirty_ ? SteadyTime::min() : next_look();
+}
+
+SteadyTime ModelKeeper::next_look() const { return std::min(disk_due_, progress_.due().value_or(SteadyTime::max())); }
+
+std::map<JobKey, JobReport> ModelKeeper::jobs() const {
+  std::map<JobKey, JobReport> out = schedule_.reports();
+  progress_.fill(out);
+  return out;
 }
 
 std::optional<SteadyTime> ModelKeeper::install_due() const {
@@ -157,11 +168,18 @@ void ModelKeeper::install(const Context& ctx) {
     job = schedule_.take(clock_.now());
     if (!job) return;
     running_[*job] = stop;
+    progress_.started(*job, clock_.now());
   }
   wake();  // the report says Downloading
   const std::stop_callback linked(ctx.stop_token(), [&stop] { stop.request_stop(); });
+  // Unpacking is the same pass, so the bytes of the archive tell of both.
+  const auto note = [this, &job](const artifact::Progress& progress) {
+    if (progress.phase != artifact::Phase::kDownload) return;
+    const MutexLock lock(mutex_);
+    progress_.note(*job, progress.done, progress.total);
+  };
   const auto installed = store_.ensure(ctx.with_stop(stop.get_token()),
-                                       {.url = job->url, .digest = job->digest, .framework = job->framework, .max_bytes = 0});
+                                       {.url = job->url, .digest = job->digest, .framework = job->framework, .max_bytes = 0}, note);
   const auto outcome = installed.ok() ? artifact::Outcome<std::uint64_t>(installed->bytes) : installed.failure();
   if (outcome.ok()) {
     log::info("artifact installed", {{"digest", job->digest.hex()}, {"url", artifact::shown_url(job->url)}, {"bytes", *outcome}});
@@ -175,6 +193,7 @@ void ModelKeeper::install(const Context& ctx) {
         .add();
   const MutexLock lock(mutex_);
   running_.erase(*job);
+  progress_.ended(*job);
   schedule_.finished(*job, outcome, clock_.now(), rng_.unit());
   dirty_ = true;
   woken_.notify_all();
@@ -289,6 +308,7 @@ void ModelKeeper::step() {
   {
     const MutexLock lock(mutex_);
     dirty_ = false;  // what happens from here on is for the next step
+    progress_.tell(clock_.now());
     fresh.swap(desired_);
     if (fresh) spec_ = fresh->second;
   }
@@ -312,7 +332,7 @@ void ModelKeeper::step() {
     world.shown = shown_;
     world.serving = poller_.reports();
     const MutexLock lock(mutex_);
-    world.jobs = schedule_.reports();
+    world.jobs = jobs();
   };
   look();
   Plan wanted = plan(*spec_, world);
@@ -353,7 +373,7 @@ void ModelKeeper::publish() {
     world.serving = poller_.reports();
     {
       const MutexLock lock(mutex_);
-      world.jobs = schedule_.reports();
+      world.jobs = jobs();
     }
     status.models = report(*spec_, world);
   }

@@ -12,6 +12,7 @@
 #include <stop_token>
 #include <string>
 
+#include "agent/download_progress.h"
 #include "agent/install_schedule.h"
 #include "agent/journal.h"
 #include "agent/plan.h"
@@ -32,6 +33,7 @@ class ModelKeeper {
     RetryPolicy retry;
     ServingPoller::Options serving;
     std::chrono::seconds disk_period{60};
+    std::chrono::milliseconds progress_period{10000};  // between figures of downloads, and before the first of one
     const Clock* clock = nullptr;  // null: the machine's; of `serving` too
     metrics::Registry* metrics = nullptr;
   };
@@ -57,6 +59,9 @@ class ModelKeeper {
 
  private:
   std::optional<SteadyTime> due() const;
+  /// When there is something to look at though nothing happened.
+  SteadyTime next_look() const REQUIRES(mutex_);
+  std::map<JobKey, JobReport> jobs() const REQUIRES(mutex_);
   std::optional<SteadyTime> install_due() const;
   void install_loop(const Context& ctx);
   /// One job, if one is due.
@@ -95,6 +100,7 @@ class ModelKeeper {
   bool dirty_ GUARDED_BY(mutex_) = false;
   std::optional<std::pair<std::int64_t, api::EdgeNodeSpec>> desired_ GUARDED_BY(mutex_);
   InstallSchedule schedule_ GUARDED_BY(mutex_);
+  DownloadProgress progress_ GUARDED_BY(mutex_);
   std::map<JobKey, std::stop_source> running_ GUARDED_BY(mutex_);
 };
 

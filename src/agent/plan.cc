@@ -38,6 +38,8 @@ EdgeVersionReport report_version(const api::EdgeModel& model, const api::EdgeMod
       break;
     case JobReport::State::kDownloading:
       out.state = EdgeVersionReport::kDownloading;
+      out.bytes_done = static_cast<std::int64_t>(job->done);
+      out.bytes_total = static_cast<std::int64_t>(job->total);
       break;
     case JobReport::State::kReady:
       out.state = EdgeVersionReport::kReady;

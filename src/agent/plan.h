@@ -28,6 +28,8 @@ struct JobReport {
   artifact::Reason reason = artifact::Reason::kDownloadFailed;  // of kFailed
   std::string message;
   std::uint64_t bytes = 0;  // of kReady
+  std::uint64_t done = 0;   // of kDownloading, once it takes long: bytes of the archive
+  std::uint64_t total = 0;  // 0: not known, or nothing to tell
   friend bool operator==(const JobReport&, const JobReport&) = default;
 };
 

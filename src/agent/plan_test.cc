@@ -69,6 +69,8 @@ Case read_case(const Json& yaml) {
                                             : JobReport::State::kPending;
     report.bytes = static_cast<std::uint64_t>(job["bytes"].as_integer());
     report.message = job["message"].as_string();
+    report.done = static_cast<std::uint64_t>(job["done"].as_integer());
+    report.total = static_cast<std::uint64_t>(job["total"].as_integer());
     for (int i = 0; i <= static_cast<int>(Reason::kCancelled); ++i)
       if (to_string(static_cast<Reason>(i)) == job["reason"].as_string()) report.reason = static_cast<Reason>(i);
     out.world.jobs[{Sha256::of(version), "http://files/" + version, "onnx"}] = report;

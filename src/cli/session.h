@@ -21,6 +21,7 @@ struct Session {
   const kube::Client& client;
   std::string ns = "default";
   bool all_namespaces = false;
+  bool terminal = false;  // remarks go to one: what goes on may be told as it does
   os::FileSystem& fs;
   std::function<void(std::string_view)> out;        // standard output, as it comes
   std::function<void(std::string_view)> error;      // remarks for people

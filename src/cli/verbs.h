@@ -60,7 +60,8 @@ struct WaitOptions {
   bool all = false;
   std::chrono::milliseconds timeout{30000};  // for all of them; 0 looks once
 };
-/// Until every named object fulfils it. kTimeout says which one did not, and what its conditions say.
+/// Until every named object fulfils it. kTimeout says which one did not, and what its conditions say. On a terminal the message of
+/// the condition is told whenever it changes.
 Status wait(const Context& ctx, Session& session, const WaitOptions& options);
 
 struct PatchOptions {

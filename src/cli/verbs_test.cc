@@ -69,6 +69,30 @@ TEST_F(VerbsTest, WaitingForNoTimeLooksOnce) {
   EXPECT_EQ(wait(ctx_, session_, options).error().code(), Code::kTimeout);
 }
 
+TEST_F(VerbsTest, WaitingOnATerminalSaysWhatIsWaitedFor) {
+  ASSERT_TRUE(apply("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i}]}}").ok());
+  const auto set = [this](const char* status, const char* message) {
+    const Json condition = Json::object({{"type", "Ready"}, {"status", status}, {"message", message}});
+    const Json patch = Json::object({{"status", Json::object({{"conditions", Json::array({condition})}})}});
+    return client_.patch(ctx_, {"", "v1", "Pod", "pods", true}, {"default", "a"}, kube::PatchType::kMerge, patch, "status").ok();
+  };
+  ASSERT_TRUE(set("False", "120 MiB of 1.0 GiB"));
+  WaitOptions options{.words = {"pod/a"}, .condition = "condition=Ready", .timeout = std::chrono::milliseconds(0)};
+  EXPECT_EQ(wait(ctx_, session_, options).error().code(), Code::kTimeout);
+  EXPECT_EQ(error_, "") << "no terminal";
+
+  // Each thing told is answered by the next change, so that every change is seen.
+  const auto note = session_.error;
+  session_.terminal = true;
+  session_.error = [&](std::string_view text) {
+    note(text);
+    EXPECT_TRUE(text.find("120") != text.npos ? set("False", "240 MiB of 1.0 GiB") : set("True", ""));
+  };
+  options.timeout = std::chrono::seconds(20);
+  EXPECT_TRUE(wait(ctx_, session_, options).ok());
+  EXPECT_EQ(error_, "pod/a: 120 MiB of 1.0 GiB\npod/a: 240 MiB of 1.0 GiB\n");
+}
+
 TEST_F(VerbsTest, DeleteNamesTheFinalizersThatHoldAnObject) {
   ASSERT_TRUE(apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a, finalizers: [example.com/hold]}}").ok());
   const Status status = remove(ctx_, session_, {.words = {"cm", "a"}, .timeout = std::chrono::milliseconds(0)});

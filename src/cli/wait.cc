@@ -52,6 +52,14 @@ Result<bool> fulfilled(const Wanted& wanted, const Json& object) {
   return false;
 }
 
+/// Why the condition is not met yet, in the words of whoever sets it; "" if nobody says.
+std::string reason_of(const Wanted& wanted, const Json& object) {
+  if (wanted.what != Wanted::What::kCondition) return "";
+  for (const Json& c : object.at("status/conditions").as_array())
+    if (lower(c["type"].as_string()) == lower(wanted.name)) return c["message"].string_or(c["reason"].as_string());
+  return "";
+}
+
 std::string conditions_of(const Json& object) {
   std::string out;
   for (const Json& c : object.at("status/conditions").as_array()) {
@@ -74,6 +82,12 @@ Status wait_one(const Context& ctx, const Context& limit, Session& session, cons
                 const std::string& uid = "") {
   const meta::Resource& r = object.resource.resource;
   Json last;
+  std::string told;
+  const auto tell = [&] {
+    const std::string reason = session.terminal ? reason_of(wanted, last) : "";
+    if (!reason.empty() && reason != told) session.error(spelled(object.resource, object.key.name) + ": " + reason + "\n");
+    told = reason;
+  };
   for (;;) {
     // Ask, then watch from there, so that no change is missed.
     auto list = session.client.list(ctx, r, {.ns = object.key.ns, .field_selector = "metadata.name=" + object.key.name});
@@ -86,6 +100,7 @@ Status wait_one(const Context& ctx, const Context& limit, Session& session, cons
     if (!uid.empty() && std::as_const(last).at("metadata/uid").as_string() != uid) return {};
     TRY(bool good, fulfilled(wanted, last));
     if (good) return {};
+    tell();
     auto stream = session.client.watch(
         limit, r,
         {.ns = object.key.ns, .field_selector = "metadata.name=" + object.key.name, .resource_version = list->resource_version});
@@ -101,6 +116,7 @@ Status wait_one(const Context& ctx, const Context& limit, Session& session, cons
       if (!uid.empty() && std::as_const(last).at("metadata/uid").as_string() != uid) return {};
       TRY(good, fulfilled(wanted, last));
       if (good) return {};
+      tell();
     }
     TRY_VOID(ctx.check());
     if (limit.expired()) {

@@ -173,6 +173,8 @@ const Kind& InferenceModel::kind() {
               {"Target", "string", ".spec.targetVersion", "The version that shall serve", 1},
               {"Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status", "Whether the model answers"},
               {"Reason", "string", ".status.conditions[?(@.type==\"Ready\")].reason", "Why it does or does not", 1},
+              {"Message", "string", ".status.conditions[?(@.type==\"TargetVersionReady\")].message",
+               "How far the target version is", 1},
               {"URL", "string", ".status.url", "Where it answers"},
               {"Age", "date", ".metadata.creationTimestamp", ""},
           },

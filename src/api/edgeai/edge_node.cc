@@ -65,6 +65,12 @@ void EdgeVersionReport::describe(Type<EdgeVersionReport>& t) {
   t.field("message", &EdgeVersionReport::message, "Why it failed, for people.").length(0, 4096);
   t.field("sha256", &EdgeVersionReport::sha256, "SHA-256 of the archive this speaks of.").length(0, 64);
   t.field("bytes", &EdgeVersionReport::bytes, "Size on disk.").format("int64");
+  t.field("bytesDone", &EdgeVersionReport::bytes_done,
+          "Of a download that takes longer than 10 s: bytes of the archive that are there. Written every 10 s at most.")
+      .format("int64");
+  t.field("bytesTotal", &EdgeVersionReport::bytes_total,
+          "Of such a download: size of the archive; absent: the source does not tell.")
+      .format("int64");
   t.keep_unknown(&EdgeVersionReport::unknown);
 }
 

@@ -58,6 +58,8 @@ struct EdgeVersionReport {
   std::string message;
   std::string sha256;  // of the archive this speaks of: a manifest may give the name to another one; "" an agent that does not tell
   std::int64_t bytes = 0;
+  std::int64_t bytes_done = 0;   // of a download that takes long; 0: nothing to tell
+  std::int64_t bytes_total = 0;  // 0: not known
   Json unknown;
   static void describe(Type<EdgeVersionReport>& t);
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "controllers/inferencemodel/download_text.h"
 #include "controllers/inferencemodel/plan.h"
 
 namespace varda::controllers {
@@ -208,8 +209,10 @@ Verdict target_progress(const EdgeView& view) {
   const api::EdgeVersionReport* version = target_report(view);
   if (version == nullptr || version->state == api::EdgeVersionReport::kPending)
     return no("Pending", "version " + target + " waits to be downloaded");
-  if (version->state == api::EdgeVersionReport::kDownloading)
-    return no("Downloading", "node " + node + " downloads version " + target);
+  if (version->state == api::EdgeVersionReport::kDownloading) {
+    const std::string far = download_text(*version, view.model.spec.find_version(target)->download_url);  // same_work() found it
+    return no("Downloading", "node " + node + " downloads version " + target + (far.empty() ? "" : ": " + far));
+  }
   if (view.report->exposed != target) return no("Installing", "node " + node + " installs version " + target);
   return no("Loading", "the server loads version " + target);
 }

@@ -1,0 +1,43 @@
+#include "agent/download_progress.h"
+
+#include <algorithm>
+
+namespace varda::agent {
+
+void DownloadProgress::started(const JobKey& job, SteadyTime now) { downloads_[job] = {.started = now, .now = {}, .told = {}}; }
+
+void DownloadProgress::note(const JobKey& job, std::uint64_t done, std::uint64_t total) {
+  const auto found = downloads_.find(job);
+  if (found != downloads_.end()) found->second.now = Figures{done, total};
+}
+
+void DownloadProgress::ended(const JobKey& job) { downloads_.erase(job); }
+
+std::optional<SteadyTime> DownloadProgress::due() const {
+  std::optional<SteadyTime> first;
+  for (const auto& [job, download] : downloads_) {
+    const SteadyTime ripe = download.started + period_;
+    if (!first || ripe < *first) first = ripe;
+  }
+  if (first && last_told_) first = std::max(*first, *last_told_ + period_);
+  return first;
+}
+
+void DownloadProgress::tell(SteadyTime now) {
+  const auto time = due();
+  if (!time || now < *time) return;
+  last_told_ = now;
+  for (auto& [job, download] : downloads_)
+    if (now >= download.started + period_) download.told = download.now;
+}
+
+void DownloadProgress::fill(std::map<JobKey, JobReport>& jobs) const {
+  for (const auto& [key, download] : downloads_) {
+    const auto job = jobs.find(key);
+    if (!download.told || job == jobs.end() || job->second.state != JobReport::State::kDownloading) continue;
+    job->second.done = download.told->done;
+    job->second.total = download.told->total;
+  }
+}
+
+}  // namespace varda::agent

@@ -1,0 +1,96 @@
+#include "agent/download_progress.h"
+
+#include <gtest/gtest.h>
+
+namespace varda::agent {
+namespace {
+
+using std::chrono::seconds;
+
+JobKey job(std::string name) { return {codec::Sha256::of(name), "http://files/" + name, "onnx"}; }
+
+class DownloadProgressTest : public ::testing::Test {
+ protected:
+  /// "DONE/TOTAL" as the report of a job that is downloading has it.
+  std::string told(const std::string& name, JobReport::State state = JobReport::State::kDownloading) const {
+    std::map<JobKey, JobReport> jobs{{job(name), {.state = state, .message = ""}}};
+    progress.fill(jobs);
+    return std::to_string(jobs.begin()->second.done) + "/" + std::to_string(jobs.begin()->second.total);
+  }
+  static SteadyTime at(int second) { return SteadyTime{seconds(1000 + second)}; }
+  DownloadProgress progress{seconds(10)};
+};
+
+TEST_F(DownloadProgressTest, NothingIsDueWhileNothingIsDownloaded) {
+  EXPECT_EQ(progress.due(), std::nullopt);
+  progress.started(job("a"), at(0));
+  EXPECT_EQ(progress.due(), at(10));
+  progress.ended(job("a"));
+  EXPECT_EQ(progress.due(), std::nullopt);
+}
+
+TEST_F(DownloadProgressTest, ADownloadIsToldOfOnceItHasTakenThePeriod) {
+  progress.started(job("a"), at(0));
+  progress.note(job("a"), 7, 100);
+  progress.tell(at(9));
+  EXPECT_EQ(told("a"), "0/0");
+  progress.tell(at(10));
+  EXPECT_EQ(told("a"), "7/100");
+  EXPECT_EQ(told("b"), "0/0");
+  progress.ended(job("a"));
+  EXPECT_EQ(told("a"), "0/0");
+}
+
+TEST_F(DownloadProgressTest, FiguresStayAsToldUntilThePeriodIsOver) {
+  progress.started(job("a"), at(0));
+  progress.note(job("a"), 7, 100);
+  progress.tell(at(12));
+  progress.note(job("a"), 8, 100);
+  EXPECT_EQ(progress.due(), at(22));
+  progress.tell(at(21));
+  EXPECT_EQ(told("a"), "7/100");
+  progress.tell(at(22));
+  EXPECT_EQ(told("a"), "8/100");
+}
+
+TEST_F(DownloadProgressTest, AllDownloadsAreToldOfAtOnce) {
+  progress.started(job("a"), at(0));
+  progress.started(job("b"), at(4));
+  progress.note(job("a"), 1, 10);
+  progress.note(job("b"), 2, 0);
+  progress.tell(at(10));
+  EXPECT_EQ(told("b"), "0/0") << "it has not taken the period";
+  EXPECT_EQ(progress.due(), at(20)) << "not at 14: that were two writes in a period";
+  progress.tell(at(20));
+  EXPECT_EQ(told("a"), "1/10");
+  EXPECT_EQ(told("b"), "2/0");
+}
+
+TEST_F(DownloadProgressTest, APeerThatSendsNothingIsToldNothingOf) {
+  progress.started(job("a"), at(0));
+  progress.tell(at(10));
+  EXPECT_EQ(told("a"), "0/0");
+  EXPECT_EQ(progress.due(), at(20));
+}
+
+TEST_F(DownloadProgressTest, OnlyWhatIsDownloadingHasFigures) {
+  progress.started(job("a"), at(0));
+  progress.note(job("a"), 7, 100);
+  progress.note(job("stranger"), 1, 2);
+  progress.tell(at(10));
+  EXPECT_EQ(told("a", JobReport::State::kFailed), "0/0");
+  EXPECT_EQ(told("stranger"), "0/0");
+}
+
+TEST_F(DownloadProgressTest, ANewAttemptBeginsAnew) {
+  progress.started(job("a"), at(0));
+  progress.note(job("a"), 7, 100);
+  progress.tell(at(10));
+  progress.ended(job("a"));
+  progress.started(job("a"), at(15));
+  EXPECT_EQ(progress.due(), at(25));
+  EXPECT_EQ(told("a"), "0/0");
+}
+
+}  // namespace
+}  // namespace varda::agent

@@ -1,0 +1,143 @@
+// How downloads are told of, over a store that does what the test says, in virtual time and one thread.
+#include "agent/model_keeper.h"
+
+#include <gtest/gtest.h>
+
+#include "node/testing/fakes.h"
+#include "os/testing/memory_file_system.h"
+
+namespace varda::agent {
+namespace {
+
+using artifact::Phase;
+using artifact::ProgressSink;
+using codec::Json;
+using codec::Sha256;
+using std::chrono::seconds;
+
+/// A download is what the test does in its midst.
+class ScriptedStore final : public artifact::Store {
+ public:
+  std::function<void(const ProgressSink&)> download;
+
+  artifact::Outcome<artifact::Installed> ensure(const Context&, const artifact::Request&, const ProgressSink& progress) override {
+    download(progress);
+    return artifact::Failure{artifact::Reason::kDownloadFailed, Error(Code::kUnavailable, "broken off")};
+  }
+  std::optional<artifact::Installed> find(const Sha256&) override { return std::nullopt; }
+  std::vector<Sha256> list() const override { return {}; }
+  std::uint64_t bytes() const override { return 0; }
+  void keep(std::set<Sha256>) override {}
+  Result<std::uint64_t> evict(std::uint64_t) override { return std::uint64_t{0}; }
+  Status remove(const Sha256&) override { return {}; }
+};
+
+class NoHttp final : public net::HttpClient {
+ public:
+  Result<net::ClientResponse> send(const Context&, net::ClientRequest) override {
+    return Error(Code::kUnavailable, "there is no network");
+  }
+};
+
+class ModelKeeperTest : public ::testing::Test {
+ protected:
+  ModelKeeperTest() {
+    auto node = api::EdgeNode::from_json(Json::object(
+        {{"apiVersion", api::EdgeNode::resource().api_version()},
+         {"kind", api::EdgeNode::resource().kind},
+         {"metadata", Json::object({{"name", "edge0"}, {"generation", 2}})},
+         {"spec",
+          Json::object({{"models", Json::array({Json::object(
+                                       {{"key", "default/digits"},
+                                        {"framework", "onnx"},
+                                        {"target", "3"},
+                                        {"versions", Json::array({Json::object({{"version", "3"},
+                                                                                {"url", "http://files/3"},
+                                                                                {"sha256", Sha256::of("3").hex()}})})}})})}})}}));
+    CHECK(node.ok());
+    keeper.load();
+    strands = keeper.strands();
+    keeper.set_desired(*node);
+  }
+
+  /// Takes the step of a line of work if one is due.
+  void run(const std::string& name) {
+    for (const runtime::Strand& strand : strands) {
+      const auto due = strand.due();
+      if (strand.name != name || !due || *due > clock.now()) continue;
+      strand.step(ctx);
+      return;
+    }
+  }
+  /// Lets the time pass in steps of a second, as run() would: looks when there is something to look at.
+  void pass(int count) {
+    for (int i = 0; i < count; ++i) {
+      clock.advance(seconds(1));
+      run("models");
+    }
+  }
+  static constexpr std::uint64_t kMiB = 1 << 20;
+
+  Context ctx;
+  node::testing::ManualClock clock;
+  os::testing::MemoryFileSystem fs;
+  NoHttp http;
+  ScriptedStore store;
+  std::unique_ptr<Rng> rng = seeded_rng(1);
+  std::unique_ptr<Journal> journal = Journal::in_memory();
+  artifact::ModelTree tree = artifact::ModelTree::open(fs, "/models").value();
+  std::vector<std::string> reports;  // "STATE DONE/TOTAL" of the version, each time the keeper tells something
+  ModelKeeper keeper{
+      {.clock = &clock}, store, tree, fs, http, *journal, *rng, [this](const api::EdgeNodeStatus& status) {
+        if (status.models.empty()) return;
+        const api::EdgeVersionReport& version = status.models[0].versions[0];
+        reports.push_back(version.state + " " + std::to_string(version.bytes_done) + "/" + std::to_string(version.bytes_total));
+      }};
+  std::vector<runtime::Strand> strands;
+};
+
+TEST_F(ModelKeeperTest, ALongDownloadIsToldOfEveryTenSecondsAndNotOnceItIsOver) {
+  store.download = [this](const ProgressSink& progress) {
+    run("models");
+    for (int second = 0; second < 25; ++second) {
+      progress({Phase::kDownload, (second + 1) * kMiB, 100 * kMiB});
+      progress({Phase::kExtract, 5, 0});
+      pass(1);
+    }
+  };
+  run("models");
+  run("install");
+  run("models");
+  pass(300);
+  EXPECT_EQ(reports, (std::vector<std::string>{"Pending 0/0", "Downloading 0/0", "Downloading 10485760/104857600",
+                                               "Downloading 20971520/104857600", "Failed 0/0"}));
+}
+
+TEST_F(ModelKeeperTest, AShortDownloadIsToldNothingOf) {
+  store.download = [this](const ProgressSink& progress) {
+    run("models");
+    for (int second = 0; second < 9; ++second) {
+      progress({Phase::kDownload, kMiB, 100 * kMiB});
+      pass(1);
+    }
+  };
+  run("models");
+  run("install");
+  run("models");
+  EXPECT_EQ(reports, (std::vector<std::string>{"Pending 0/0", "Downloading 0/0", "Failed 0/0"}));
+}
+
+TEST_F(ModelKeeperTest, ADownloadThatStandsStillIsToldOfOnce) {
+  store.download = [this](const ProgressSink& progress) {
+    run("models");
+    progress({Phase::kDownload, kMiB, 100 * kMiB});
+    pass(60);
+  };
+  run("models");
+  run("install");
+  run("models");
+  EXPECT_EQ(reports, (std::vector<std::string>{"Pending 0/0", "Downloading 0/0", "Downloading 1048576/104857600", "Failed 0/0"}));
+}
+
+}  // namespace
+}  // namespace varda::agent
