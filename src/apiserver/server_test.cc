@@ -260,6 +260,15 @@ TEST(ApiServer, OversizedAndDeepBodiesAreRefusedByName) {
   EXPECT_EQ(api.post(kConfigMaps, object).status, 400);
 }
 
+TEST(ApiServer, VersionsInTheFutureAreNoneThatThereIs) {
+  InMemoryApiServer api;
+  for (const char* version : {"99999999", "9223372036854775807", "9223372036854775808", "18446744073709551615"}) {
+    const std::string asked = std::string(kConfigMaps) + "?resourceVersion=" + version;
+    EXPECT_EQ(api.get(asked).status, 504) << version;
+    EXPECT_EQ(api.get(asked + "&resourceVersionMatch=Exact").status, 504) << version;
+  }
+}
+
 TEST(ApiServer, NodePortsAndAddressesAreGivenOnce) {
   InMemoryApiServer api;
   std::mutex mutex;

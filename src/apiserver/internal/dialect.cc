@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "apiserver/internal/admission.h"
 #include "apiserver/internal/audit_event.h"
@@ -165,6 +166,7 @@ std::optional<net::Response> Dialect::serve_at_once(const net::Request& request)
   RequestInfo info = parse_path(request.path());
   if (info.area != RequestInfo::Area::kResource || info.name.empty() || !info.subresource.empty() || info.legacy_watch)
     return std::nullopt;
+  if (request.headers.find("Impersonate-User")) return std::nullopt;  // it may be a node's
   std::optional<Identity> who;
   if (core_.options.authenticator != nullptr) {
     who = core_.options.authenticator->authenticate(request);
@@ -371,7 +373,7 @@ Outcome<Dialect::Selected> Dialect::select(Call& call) const {
       return bad_request("invalid resource version: resourceVersion: Invalid value: " + in_quotes(version) +
                          ": strconv.ParseUint: parsing " + in_quotes(version) + ": invalid syntax");
     }
-    asked = static_cast<store::Revision>(value);
+    asked = static_cast<store::Revision>(std::min<std::uint64_t>(value, std::numeric_limits<store::Revision>::max()));
   }
   if (asked > core_.store.revision()) {
     ApiStatus status;

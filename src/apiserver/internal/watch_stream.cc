@@ -1,6 +1,8 @@
 #include "apiserver/internal/watch_stream.h"
 
+#include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "apiserver/internal/objects.h"
 #include "apiserver/internal/wire_form.h"
@@ -207,7 +209,7 @@ Outcome<std::unique_ptr<net::BodyStream>> open_watch(Core& core, WatchRequest re
       return internal("resourceVersion: Invalid value: " + in_quotes(text) + ": strconv.ParseUint: parsing " + in_quotes(text) +
                       ": invalid syntax");
     }
-    after = static_cast<store::Revision>(value);
+    after = static_cast<store::Revision>(std::min<std::uint64_t>(value, std::numeric_limits<store::Revision>::max()));
   }
   auto session = core.sessions.open(request.who);
   if (session == nullptr) return too_many_requests("too many watches are open; try again later");
