@@ -16,6 +16,8 @@ const std::string kDeployments = "/apis/apps/v1/namespaces/default/deployments";
 // Nothing takes longer than this to heal: downloads and queues wait minutes at most between attempts.
 constexpr minutes kHealing{30};
 constexpr seconds kQuiet{15};
+// Far beyond what any schedule takes. More is work that goes on without end: somebody is always due, and time never goes on.
+constexpr std::uint64_t kStepsMax = 50'000;
 
 Json version(const std::string& model, const std::string& name) {
   const std::string url = "http://archives/" + model + "-" + name;
@@ -117,6 +119,7 @@ void Schedule::fail(std::string why) {
 bool Schedule::go_on(SteadyTime limit) {
   if (scheduler_.step()) {
     if (auto wrong = checker_.after_step()) fail(std::move(*wrong));
+    if (scheduler_.steps() >= kStepsMax) fail("no end of work after " + std::to_string(kStepsMax) + " steps");
     for (const auto& one : operators_) {
       if (!one->must_end()) continue;
       scheduler_.note("operator ends, it leads no more", one->name());
