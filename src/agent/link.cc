@@ -70,7 +70,7 @@ Status Link::sync(const Context& ctx, const api::EdgeNodeStatus& wanted) {
   const meta::ObjectKey key{"", options_.node_name};
   codec::Json live;
   if (const auto stored = informer_.get(key)) {
-    live = stored->json;
+    live = stored->json();
   } else {
     codec::Json object = codec::Json::object({{"apiVersion", api::EdgeNode::resource().api_version()},
                                               {"kind", api::EdgeNode::resource().kind},

@@ -98,8 +98,8 @@ Result<node::Json> PodHost::secret(const std::string& ns, const std::string& nam
 
 bool PodHost::send_status(const Context& ctx, const node::PodName& pod, const node::Json& status) {
   const auto live = pods_.get({pod.ns, pod.name});
-  if (!live || uid_of(live->json) != pod.uid) return true;  // gone meanwhile: nobody to tell
-  const auto patch = pod_status_patch(live->json, status);
+  if (!live || live->metadata.uid != pod.uid) return true;  // gone meanwhile: nobody to tell
+  const auto patch = pod_status_patch(live->json(), status);
   if (!patch) return true;
   const auto sent = client_.patch(ctx, api::Pod::resource(), {pod.ns, pod.name}, kube::PatchType::kMerge, *patch, "status");
   if (sent.ok()) return true;
@@ -111,8 +111,8 @@ bool PodHost::send_status(const Context& ctx, const node::PodName& pod, const no
 
 bool PodHost::send_delete(const Context& ctx, const node::PodName& pod) {
   const auto live = pods_.get({pod.ns, pod.name});
-  if (!live || uid_of(live->json) != pod.uid) return true;
-  if (live->json.at("metadata/deletionTimestamp").is_null()) return true;  // no longer ours, but nobody asked for its end
+  if (!live || live->metadata.uid != pod.uid) return true;
+  if (!live->metadata.deleting()) return true;  // no longer ours, but nobody asked for its end
   const auto sent = client_.remove(ctx, api::Pod::resource(), {pod.ns, pod.name}, {.uid = pod.uid, .grace_seconds = 0});
   return sent.ok() || hopeless(sent.error());
 }

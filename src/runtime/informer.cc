@@ -5,7 +5,9 @@
 #include <set>
 #include <utility>
 
+#include "base/check.h"
 #include "base/log.h"
+#include "codec/json.h"
 
 namespace varda::runtime {
 namespace {
@@ -30,6 +32,12 @@ ObjectKey key_of(const Json& object) {
 }
 
 }  // namespace
+
+Json Stored::json() const {
+  auto tree = codec::parse_json(text);
+  CHECK(tree.ok());  // write_json() wrote it
+  return std::move(*tree);
+}
 
 Informer::Informer(const kube::Client& client, Options options)
     : client_(client), options_(std::move(options)), backoff_(options_.backoff_min) {}
@@ -184,6 +192,7 @@ StoredPtr Informer::store_of(Json object) const {
     out->metadata.ns = raw["namespace"].as_string();
     out->metadata.uid = raw["uid"].as_string();
     out->metadata.resource_version = raw["resourceVersion"].as_string();
+    if (raw["deletionTimestamp"].is_string()) out->metadata.deletion_timestamp = raw["deletionTimestamp"].as_string();
   }
   if (options_.decode && out->problem.empty()) {
     auto typed = options_.decode(object);
@@ -193,7 +202,8 @@ StoredPtr Informer::store_of(Json object) const {
       out->problem = typed.error().message();
     }
   }
-  out->json = std::move(object);
+  out->text = codec::write_json(object);
+  out->text.shrink_to_fit();
   return out;
 }
 

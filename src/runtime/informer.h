@@ -33,10 +33,13 @@ namespace varda::runtime {
 
 /// One object as read. Never changes: a new version is a new Stored.
 struct Stored {
-  Json json;
+  std::string text;  // JSON: a fifth of what the tree would take, and few ask for that
   meta::ObjectMeta metadata;
   std::shared_ptr<const void> typed;  // the C++ object; null if it could not be read
   std::string problem;                // why not
+
+  /// The whole object as a tree, made by each call.
+  Json json() const;
 };
 using StoredPtr = std::shared_ptr<const Stored>;
 

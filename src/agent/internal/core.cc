@@ -68,7 +68,7 @@ void Pods::feed() {
     fed_ = true;
   }
   std::vector<codec::Json> pods;
-  for (const auto& stored : informer_.list()) pods.push_back(stored->json);
+  for (const auto& stored : informer_.list()) pods.push_back(stored->json());
   runner_->set_desired(std::move(pods));
   host_.wake();
 }

@@ -150,7 +150,7 @@ Status ApiWriter::bring_about(const Context& ctx, const ObjectRef* owner, Json w
   const Resource& resource = informer->resource();
   const ObjectKey key = key_of(wanted);
   wanted.erase("status");
-  if (const StoredPtr live = informer->get(key)) return update(ctx, *informer, owner, wanted, live->json, update_of(resource));
+  if (const StoredPtr live = informer->get(key)) return update(ctx, *informer, owner, wanted, live->json(), update_of(resource));
 
   auto created = client_.create(ctx, resource, dressed(wanted, owner, codec::write_json(wanted)));
   if (created.ok()) {
@@ -214,7 +214,7 @@ Status ApiWriter::edit(const Context& ctx, const ObjectRef& object, Part part, c
   Informer* informer = caches_.find(resource);
   std::optional<Json> live;
   if (informer) {
-    if (const StoredPtr cached = informer->get(object.key)) live = cached->json;
+    if (const StoredPtr cached = informer->get(object.key)) live = cached->json();
   }
   if (!live) {
     TRY(live, client_.find(ctx, resource, object.key));
