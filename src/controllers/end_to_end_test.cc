@@ -223,6 +223,17 @@ TEST_F(Cluster, EdgeModelServesWhenItsNodeComesLast) {
   serve_version_three();
 }
 
+// Else the agent could not tell an object that was made anew from one that its operator has emptied.
+TEST_F(Cluster, NodeWithNothingToDoIsToldSoOnceItsObjectIsMadeAnewToo) {
+  for (int i = 0; i < 2; ++i) {
+    add_agent("edge0");
+    ASSERT_TRUE(eventually([&] { return work().is_array(); }));
+    EXPECT_TRUE(work().empty());
+    EXPECT_EQ(api_.get(kEdgeNodes + "/edge0").body.at("metadata/generation").as_integer(), 2);
+    api_.remove(kEdgeNodes + "/edge0");
+  }
+}
+
 TEST_F(Cluster, AtRestNothingIsWritten) {
   add_node("edge0");
   add_agent("edge0");

@@ -65,14 +65,12 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
     if (pod->spec.node_name == node.metadata.name && pod->metadata.labels.contains(std::string(kModelLabel)))
       world.pods.push_back(std::move(pod));
   }
-  const codec::Json models = plan_edge_node(node, world).to_json()["models"];
-  TRY_VOID(writer.edit(ctx, runtime::ObjectRef::of(node), runtime::Part::kWhole, [&models](codec::Json& live) {
-    if (!models.is_null()) {
-      live["spec"].set("models", models);
-    } else if (codec::Json* spec = live.find("spec"); spec != nullptr && spec->is_object()) {
-      spec->erase("models");
-    }
-  }));
+  codec::Json models = plan_edge_node(node, world).to_json()["models"];
+  // An empty list is said too. An object without one, as an agent makes it, is one that nobody has spoken to: to that agent it
+  // takes nothing away, and without a word it would go on with what an object deleted meanwhile had asked for.
+  if (models.is_null()) models = codec::Json::array();
+  TRY_VOID(writer.edit(ctx, runtime::ObjectRef::of(node), runtime::Part::kWhole,
+                       [&models](codec::Json& live) { live["spec"].set("models", models); }));
   return runtime::Action::await_change();
 }
 
