@@ -48,7 +48,7 @@ TEST_F(Layout, TargetNamesTheVersionHoweverOld) {
 TEST_F(Layout, TargetThatIsNotThereKeepsItsNameAndSaysSo) {
   file("digits/3/model.onnx");
   file("digits/target", "5");
-  EXPECT_EQ(wanted("digits"), (Wanted{"5", "", "target names version 5, which is not there"}));
+  EXPECT_EQ(wanted("digits"), (Wanted{.version = "5", .problem = "target names version 5, which is not there"}));
   file("digits/target", "../../etc");
   EXPECT_EQ(wanted("digits").version, "");
   EXPECT_NE(wanted("digits").problem, "");
@@ -66,7 +66,7 @@ TEST_F(Layout, WorkInProgressAndStrayFilesAreNotVersions) {
 
 TEST_F(Layout, ModelWithoutVersionsIsKnownAndHasAProblem) {
   ASSERT_TRUE(fs_.make_directories("/models/empty", 0755).ok());
-  EXPECT_EQ(wanted("empty"), (Wanted{"", "", "there is no version"}));
+  EXPECT_EQ(wanted("empty"), (Wanted{.problem = "there is no version"}));
 }
 
 TEST_F(Layout, AnyChangeOfAVersionsFilesChangesItsFingerprint) {

@@ -354,7 +354,8 @@ Encoding encoding_for(const Tensor& tensor, Encoding encoding) {
     if (plain) continue;
     std::string quoted;
     write_string(item, quoted);
-    if (!codec::parse_json(quoted).ok()) return Encoding::kBinary;
+    // Bytes that are no UTF-8 are written as U+FFFD: what comes back is the question.
+    if (const auto back = codec::parse_json(quoted); !back.ok() || back->as_string() != item) return Encoding::kBinary;
   }
   return encoding;
 }
