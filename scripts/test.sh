@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The test stages, each with its time: unit (with the API conformance cases and the include check), sanitize, e2e. With no argument:
-# all three. `fuzz`, `conformance` and `soak` on request.
+# The test stages, each with its time: unit (with the API conformance cases and the include check), sanitize, fuzz (a minute), e2e. With
+# no argument: all four. `conformance` and `soak` on request.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 jobs=${JOBS:-$(nproc)}
@@ -40,7 +40,7 @@ soak() {
 }
 
 stages=("$@")
-[ ${#stages[@]} -gt 0 ] || stages=(unit sanitize e2e)
+[ ${#stages[@]} -gt 0 ] || stages=(unit sanitize fuzz e2e)
 for stage in "${stages[@]}"; do
   begin=$SECONDS
   echo "--- $stage"
