@@ -121,6 +121,19 @@ class Balancer final : public TcpProxy, private Reactor::Listener {
     return names_;
   }
 
+  void finish() override {
+    MutexLock lock(stop_mutex_);
+    if (stopped_) return;
+    thread_->run([this] {
+      if (!listener_) return;
+      for (std::uint64_t before = 0; before != next_id_;) {  // the kernel has let them in already
+        before = next_id_;
+        on_readable();
+      }
+      listener_.reset();
+    });
+  }
+
   void stop() override {
     MutexLock lock(stop_mutex_);
     if (std::exchange(stopped_, true)) return;

@@ -15,8 +15,9 @@ namespace varda::net {
 class ProxyThread;
 std::shared_ptr<ProxyThread> make_proxy_thread();
 
-/// Listens from create() on, until stop(). Thread-safe. Connections go round robin; a backend that refuses or does not answer in
-/// time is passed over for the next one, each tried once; with none left (or no backend at all) the client's connection is closed.
+/// Listens from create() on, until finish() or stop(). Thread-safe. Connections go round robin; a backend that refuses or does not
+/// answer in time is passed over for the next one, each tried once; with none left (or no backend at all) the client's connection
+/// is closed.
 class TcpProxy {
  public:
   struct Options {
@@ -35,6 +36,8 @@ class TcpProxy {
   /// and the list stays as it was.
   virtual Status set_backends(std::vector<std::string> backends) = 0;
   virtual std::vector<std::string> backends() const = 0;
+  /// Stops listening, for good; the port is free when this returns. Connections there are stay until they end. Idempotent.
+  virtual void finish() = 0;
   /// Open right now.
   virtual std::size_t connections() const = 0;
   /// Stops listening and closes every connection. Idempotent.

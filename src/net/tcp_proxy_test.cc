@@ -110,6 +110,28 @@ TEST(TcpProxy, ConnectionsAreBounded) {
   EXPECT_NE(second.read_until("a0").find("a0"), std::string::npos);
 }
 
+TEST(TcpProxy, FinishFreesThePortAndLeavesConnections) {
+  auto a = backend("a"), b = backend("b");
+  auto proxy = *TcpProxy::create({}, {a->address()});
+  RawSocket early(proxy->port());
+  const auto early_asks = [&] {
+    early.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    return early.read_until("a0").find("a0") != std::string::npos;
+  };
+  ASSERT_TRUE(early_asks());
+  proxy->finish();
+  proxy->finish();
+  auto next = TcpProxy::create({.listen = proxy->address()}, {b->address()});
+  ASSERT_TRUE(next.ok()) << next.error();
+  EXPECT_EQ(ask(**next), "b0");
+  EXPECT_TRUE(early_asks());
+  EXPECT_EQ(proxy->connections(), 1u);
+  proxy->stop();
+  EXPECT_EQ(early.read_all(), "");
+  EXPECT_TRUE(early.closed());
+  proxy->finish();
+}
+
 TEST(TcpProxy, StopClosesConnectionsAndFreesThePort) {
   auto a = backend("a");
   auto thread = make_proxy_thread();

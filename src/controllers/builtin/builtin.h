@@ -15,6 +15,7 @@ namespace varda::controllers {
 
 struct BuiltinOptions {
   std::string node_port_host = "127.0.0.1";          // where node ports are listened on
+  std::chrono::seconds connection_drain{3600};       // what is connected to a node port that is no more may go on for so long
   std::chrono::milliseconds disconnect_grace{2000};  // without any watch of its agent before a node counts as cut off
   std::chrono::seconds missing_node_grace{20};       // before pods of a node that is no more are deleted
   std::chrono::seconds failed_pod_delay{10};         // before a Deployment replaces a pod that failed, by the pod's age

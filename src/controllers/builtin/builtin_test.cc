@@ -13,6 +13,8 @@
 #include "codec/yaml.h"
 #include "net/client.h"
 #include "net/server.h"
+#include "net/tcp_proxy.h"
+#include "net/testing/raw_socket.h"
 #include "runtime/manager.h"
 
 namespace varda::controllers {
@@ -47,8 +49,7 @@ class Machine : public testing::Test {
   }
   void start() {
     manager_ = std::make_unique<runtime::Manager>(client_, runtime::Manager::Options{});
-    builtin_ =
-        add_builtin(*manager_, client_, sessions_, {.disconnect_grace = 50ms, .missing_node_grace = 0s, .failed_pod_delay = 0s});
+    builtin_ = add_builtin(*manager_, client_, sessions_, builtin_options_);
     thread_ = std::jthread([this](std::stop_token stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
   }
   void stop() {
@@ -129,6 +130,7 @@ class Machine : public testing::Test {
     });
   }
 
+  BuiltinOptions builtin_options_{.disconnect_grace = 50ms, .missing_node_grace = 0s, .failed_pod_delay = 0s};
   NodeSessions sessions_;
   apiserver::InMemoryApiServer api_;
   kube::Client client_;
@@ -284,8 +286,9 @@ TEST_F(Machine, JobCountsAPodThatSomebodyDeletesAndLetsAllGoWithItself) {
 int free_node_port() {
   for (int i = 0; i < 2000; ++i) {
     const int port = 30'000 + (::getpid() * 7 + i) % 2000;
-    if (net::Server::create({.listen = "127.0.0.1:" + std::to_string(port)}, net::Handler()).ok()) return port;
+    if (net::TcpProxy::create({.listen = "127.0.0.1:" + std::to_string(port)}).ok()) return port;
   }
+  ADD_FAILURE() << "no node port is free";
   return 0;
 }
 
@@ -327,6 +330,67 @@ TEST_F(Machine, ServiceForwardsBeforeItsEndpointsSaySo) {
         .ok();
   }));
   EXPECT_TRUE(eventually([&] { return api_.get(kEndpoints + "/web").status == 404; }));
+}
+
+TEST_F(Machine, ConnectionsToANodePortThatChangesOrGoesStayUntilTheyEnd) {
+  add_node("cloud");
+  auto backend = *net::Server::create({}, net::inline_handler([](const net::Request&) {
+                                        net::Response response;
+                                        response.body = "hello";
+                                        return response;
+                                      }));
+  post(kPods,
+       yaml("{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {app: web}}, spec: {containers: [{name: c, image: i}]}}"));
+  const auto spec = [&](int node_port) {
+    return "{selector: {app: web}, type: NodePort, ports: [{port: 80, nodePort: " + std::to_string(node_port) +
+           ", targetPort: " + std::to_string(backend->port()) + "}]}";
+  };
+  const int first = free_node_port();
+  post(kServices, yaml("{apiVersion: v1, kind: Service, metadata: {name: web}, spec: " + spec(first) + "}"));
+  ASSERT_TRUE(eventually([&] {
+    run_pods();
+    return api_.get(kEndpoints + "/web").body.at("subsets/0/addresses").size() == 1;
+  }));
+  const auto answers = [](net::testing::RawSocket& socket) {
+    socket.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    return socket.read_until("hello").find("hello") != std::string::npos;
+  };
+  const auto listens = [](int port) {
+    return net::make_client({})->call(Context().with_timeout(10s), {.url = "http://127.0.0.1:" + std::to_string(port) + "/"}).ok();
+  };
+  net::testing::RawSocket old(first);
+  ASSERT_TRUE(answers(old));
+  const int second = free_node_port();
+  patch(kServices + "/web", "{spec: " + spec(second) + "}");
+  ASSERT_TRUE(eventually([&] { return listens(second); }));
+  EXPECT_TRUE(eventually([&] { return !listens(first); }));
+  EXPECT_TRUE(answers(old));
+  net::testing::RawSocket newer(second);
+  ASSERT_TRUE(answers(newer));
+  // There and back again, while somebody is still on the port.
+  patch(kServices + "/web", "{spec: " + spec(first) + "}");
+  ASSERT_TRUE(eventually([&] { return listens(first); }));
+  EXPECT_TRUE(answers(old));
+  EXPECT_TRUE(answers(newer));
+  EXPECT_TRUE(rest());
+  ASSERT_EQ(api_.remove(kServices + "/web").status, 200);
+  EXPECT_TRUE(eventually([&] { return !listens(first); }));
+  EXPECT_TRUE(answers(old));
+  EXPECT_TRUE(answers(newer));
+  builtin_options_.connection_drain = 0s;
+  stop();  // closes every port
+  EXPECT_EQ(old.read_all(), "");
+  EXPECT_TRUE(old.closed());
+
+  // With their time over they are ended.
+  start();
+  post(kServices, yaml("{apiVersion: v1, kind: Service, metadata: {name: web}, spec: " + spec(first) + "}"));
+  ASSERT_TRUE(eventually([&] { return listens(first); }));
+  net::testing::RawSocket late(first);
+  ASSERT_TRUE(answers(late));
+  patch(kServices + "/web", "{spec: {type: ClusterIP, ports: [{port: 80, targetPort: " + std::to_string(backend->port()) + "}]}}");
+  EXPECT_EQ(late.read_all(60s), "");
+  EXPECT_TRUE(late.closed());
 }
 
 TEST_F(Machine, PortThatIsTakenIsAnEventAndOpensLater) {

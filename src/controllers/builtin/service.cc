@@ -119,26 +119,50 @@ Json without_ready(Json endpoints) {
 }
 
 ServiceReconciler::ServiceReconciler(const runtime::Caches& caches, const BuiltinOptions& options)
-    : caches_(caches), options_(options), thread_(net::make_proxy_thread()) {}
+    : caches_(caches),
+      options_(options),
+      thread_(net::make_proxy_thread()),
+      clock_(options.clock ? *options.clock : system_clock()) {}
 
 void ServiceReconciler::watches(runtime::Watches<api::Service>& w) const { w.owns<api::Endpoints>().maps<api::Pod>(services_of); }
 
 Result<runtime::Action> ServiceReconciler::gone(const Context&, const ObjectKey& key, runtime::Writer&) {
-  open_.erase(key);
-  return runtime::Action::await_change();
+  if (auto found = open_.extract(key)) {
+    for (auto& [port, proxy] : found.mapped()) close_port(std::move(proxy));
+  }
+  return drain();
+}
+
+void ServiceReconciler::close_port(std::unique_ptr<net::TcpProxy> proxy) {
+  proxy->finish();
+  if (proxy->connections() > 0) draining_.push_back({std::move(proxy), clock_.now() + options_.connection_drain});
+}
+
+runtime::Action ServiceReconciler::drain() {
+  const SteadyTime now = clock_.now();
+  std::erase_if(draining_, [&](const Draining& one) { return one.proxy->connections() == 0 || one.until <= now; });
+  if (draining_.empty()) return runtime::Action::await_change();
+  // All have the same time: the first is the next to go.
+  return runtime::Action::after(draining_.front().until - now);
 }
 
 Status ServiceReconciler::open_ports(const ObjectKey& key, const ServicePlan& plan) {
   auto& open = open_[key];
-  std::erase_if(open, [&](const auto& item) {
-    return std::none_of(plan.ports.begin(), plan.ports.end(), [&](const auto& port) { return port.node_port == item.first; });
-  });
+  const auto wanted = [&](int number) {
+    return std::any_of(plan.ports.begin(), plan.ports.end(), [&](const auto& port) { return port.node_port == number; });
+  };
+  Ports closing;
+  for (auto it = open.begin(); it != open.end();) {
+    const auto here = it++;
+    if (!wanted(here->first)) closing.insert(open.extract(here));
+  }
   Status first;
   for (const ServicePlan::Port& port : plan.ports) {
     if (port.node_port == 0) continue;
     auto& proxy = open[port.node_port];
     if (proxy) {
-      TRY_VOID(proxy->set_backends(port.backends));
+      Status taken = proxy->set_backends(port.backends);
+      if (first.ok()) first = std::move(taken);
       continue;
     }
     auto made = net::TcpProxy::create({.listen = options_.node_port_host + ":" + std::to_string(port.node_port), .thread = thread_},
@@ -150,6 +174,8 @@ Status ServiceReconciler::open_ports(const ObjectKey& key, const ServicePlan& pl
       if (first.ok()) first = made.error().context("node port " + std::to_string(port.node_port));
     }
   }
+  // Last, so that there is a port to come to at any time.
+  for (auto& [port, proxy] : closing) close_port(std::move(proxy));
   return first;
 }
 
@@ -162,7 +188,7 @@ Result<runtime::Action> ServiceReconciler::reconcile(const Context& ctx, const a
   TRY_VOID(writer.converge(ctx, service, {opened.ok() ? plan.endpoints : without_ready(plan.endpoints)}));
   // Somebody else may give the port back: the runtime tells the user and tries again.
   TRY_VOID(opened);
-  return runtime::Action::await_change();
+  return drain();
 }
 
 }  // namespace varda::controllers

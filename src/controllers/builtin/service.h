@@ -1,4 +1,7 @@
 // Services: a TCP listener on this machine for each node port, balancing over the ready pods, and the Endpoints that say so.
+//
+// Changes are gentle, as they are where connections are tracked by a kernel: what is connected stays with its pod, whether ports,
+// selector or the Service itself change or go. Only who connects afterwards sees the change.
 #pragma once
 
 #include <map>
@@ -41,13 +44,25 @@ class ServiceReconciler {
   Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer& writer);
 
  private:
+  using Ports = std::map<int, std::unique_ptr<net::TcpProxy>>;
+  /// No longer listened on.
+  struct Draining {
+    std::unique_ptr<net::TcpProxy> proxy;
+    SteadyTime until;
+  };
+
   Status open_ports(const meta::ObjectKey& key, const ServicePlan& plan);
+  void close_port(std::unique_ptr<net::TcpProxy> proxy);
+  /// Ends what has drained, or had its time; comes back for the rest.
+  runtime::Action drain();
 
   const runtime::Caches& caches_;
   const BuiltinOptions options_;
   const std::shared_ptr<net::ProxyThread> thread_;
-  // One worker: no lock. By service, then by node port.
-  std::map<meta::ObjectKey, std::map<int, std::unique_ptr<net::TcpProxy>>> open_;
+  const Clock& clock_;
+  // One worker: no lock.
+  std::map<meta::ObjectKey, Ports> open_;  // by node port
+  std::vector<Draining> draining_;
 };
 
 }  // namespace varda::controllers
