@@ -101,6 +101,50 @@ class Workloads(unittest.TestCase):
         self.varda.kubectl('label', 'node', 'edge0', 'where-')
         m.wait_until('none', lambda: places() == [])
 
+    def revisions(self, name):
+        """{number: value of the variable A} of a DaemonSet's ControllerRevisions."""
+        return {r['revision']: r['data']['spec']['template']['spec']['containers'][0].get('env', [{'value': ''}])[0]['value']
+                for r in self.varda.get('controllerrevisions', '-l', 'app=' + name)['items']}
+
+    def test_history_of_a_daemonset_and_the_ways_back_with_both_kubectls(self):
+        # Two templates kept besides the present one; only the present one has pods once a roll-out is done.
+        self.apply('apps/v1', 'DaemonSet', 'h', selector={'matchLabels': {'app': 'h'}}, revisionHistoryLimit=2,
+                   template=pods({'app': 'h'}, FOREVER))
+
+        def rolled(kubectl):
+            self.assertIn('successfully rolled out', kubectl('rollout', 'status', 'ds/h', '--timeout=120s'))
+        rolled(self.kubectl)
+        for kubectl, value in (self.varda.kubectl, 'two'), (self.kubectl, 'three'):
+            kubectl('annotate', '--overwrite', 'ds/h', 'kubernetes.io/change-cause=to ' + value)
+            kubectl('set', 'env', 'ds/h', 'A=' + value)
+            rolled(kubectl)
+            self.assertEqual(self.env('h'), {value})
+        self.assertEqual(self.revisions('h'), {1: '', 2: 'two', 3: 'three'})
+        for kubectl in self.varda.kubectl, self.kubectl:
+            lines = [line.split(None, 1) for line in kubectl('rollout', 'history', 'ds/h').splitlines()]
+            self.assertEqual([line for line in lines if line and line[0].isdigit()], [['1', '<none>'], ['2', 'to two'], ['3', 'to three']])
+            self.assertRegex(kubectl('rollout', 'history', 'ds/h', '--revision=2'), r'A:\s+two')
+        # To the one before, to a number, and to one that is not kept any more.
+        self.varda.kubectl('rollout', 'undo', 'ds/h')
+        rolled(self.varda.kubectl)
+        self.assertEqual((self.env('h'), self.revisions('h')), ({'two'}, {1: '', 3: 'three', 4: 'two'}))
+        self.kubectl('rollout', 'undo', 'ds/h', '--to-revision=1')
+        rolled(self.kubectl)
+        self.assertEqual((self.env('h'), self.revisions('h')), ({''}, {3: 'three', 4: 'two', 5: ''}))
+        self.kubectl('rollout', 'restart', 'ds/h')
+        rolled(self.varda.kubectl)
+        m.wait_until('the oldest gone', lambda: sorted(self.revisions('h')) == [4, 5, 6])
+        for kubectl in self.varda.kubectl, self.kubectl:
+            refused = kubectl('rollout', 'undo', 'ds/h', '--to-revision=3', check=False)
+            self.assertNotEqual(refused.returncode, 0)
+            self.assertIn('revision 3', refused.stderr)
+        hashes = {r['metadata']['labels']['controller-revision-hash'] for r in self.varda.get('controllerrevisions', '-l', 'app=h')['items']
+                  if r['revision'] == 6}
+        self.assertEqual({p['metadata']['labels']['controller-revision-hash'] for p in self.varda.pods('app=h')
+                          if 'deletionTimestamp' not in p['metadata']}, hashes)
+        self.varda.kubectl('delete', 'ds', 'h')
+        m.wait_until('its history gone', lambda: not self.revisions('h'))
+
     def job(self, name, command, **spec):
         more = {'restartPolicy': spec.pop('restartPolicy', 'Never')}
         self.apply('batch/v1', 'Job', name, template=pods({}, command, **more), **spec)

@@ -249,14 +249,19 @@ DaemonSetPlan plan_daemon_set(const api::DaemonSet& set, const std::vector<std::
 DaemonSetReconciler::DaemonSetReconciler(const runtime::Caches& caches, const BuiltinOptions& options)
     : caches_(caches), options_(options), clock_(options.clock ? *options.clock : system_clock()) {}
 
-void DaemonSetReconciler::watches(runtime::Watches<api::DaemonSet>& w) const { w.owns<api::Pod>().maps<api::Node>(all); }
+void DaemonSetReconciler::watches(runtime::Watches<api::DaemonSet>& w) const {
+  w.owns<api::Pod>().owns<api::ControllerRevision>().maps<api::Node>(all);
+}
 
 Result<runtime::Action> DaemonSetReconciler::reconcile(const Context& ctx, const api::DaemonSet& set,
                                                        runtime::Writer& writer) const {
   if (set.metadata.deleting()) return runtime::Action::await_change();
-  const DaemonSetPlan plan = plan_daemon_set(set, caches_.of<api::Node>().list(), caches_.of<api::Pod>().owned_by(set.metadata.uid),
-                                             clock_.wall(), options_.failed_pod_delay);
+  const PodList pods = caches_.of<api::Pod>().owned_by(set.metadata.uid);
+  const DaemonSetPlan plan = plan_daemon_set(set, caches_.of<api::Node>().list(), pods, clock_.wall(), options_.failed_pod_delay);
   if (!plan.problem.empty()) return Error(Code::kInvalid, plan.problem).as_terminal();
+  // Before the pods: a template that has run can be gone back to.
+  const auto revisions = caches_.of<api::ControllerRevision>().list(set.metadata.ns);
+  TRY_VOID(write_history(ctx, writer, set, plan_history(set, revisions, pods)));
   Status changed = apply_pod_changes(ctx, writer, runtime::ObjectRef::of(set), plan.changes);
   TRY_VOID(writer.status(ctx, set, plan.status));
   TRY_VOID(std::move(changed));

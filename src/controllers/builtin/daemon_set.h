@@ -9,12 +9,11 @@
 #include "api/core/daemon_set.h"
 #include "api/core/node.h"
 #include "controllers/builtin/builtin.h"
+#include "controllers/builtin/daemon_set_history.h"
 #include "controllers/builtin/workload.h"
 #include "runtime/controller.h"
 
 namespace varda::controllers {
-
-inline constexpr std::string_view kRevisionHashLabel = "controller-revision-hash";
 
 struct DaemonSetPlan {
   PodChanges changes;

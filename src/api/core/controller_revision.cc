@@ -1,0 +1,22 @@
+#include "api/core/controller_revision.h"
+
+#include "api/describe.h"
+
+namespace varda::api {
+
+void ControllerRevision::describe(Type<ControllerRevision>& t) {
+  t.field("metadata", &ControllerRevision::metadata, "Metadata.");
+  t.field("data", &ControllerRevision::data, "The part of the workload that made this revision.");
+  t.field("revision", &ControllerRevision::revision, "Grows with every new state.").always();
+  t.keep_unknown(&ControllerRevision::unknown);
+}
+
+const meta::Resource& ControllerRevision::resource() {
+  static const meta::Resource resource{"apps", "v1", "ControllerRevision", "controllerrevisions", true};
+  return resource;
+}
+
+Result<ControllerRevision> ControllerRevision::from_json(const Json& object) { return read_object<ControllerRevision>(object); }
+Json ControllerRevision::to_json() const { return write_object(*this); }
+
+}  // namespace varda::api
