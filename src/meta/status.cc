@@ -54,7 +54,9 @@ void put(Json& object, const char* name, const std::string& value) {
 }  // namespace
 
 Json ApiStatus::to_json() const {
-  Json out = Json::object({{"kind", "Status"}, {"apiVersion", "v1"}, {"metadata", Json::object()}});
+  Json metadata = Json::object();
+  put(metadata, "continue", list_token);
+  Json out = Json::object({{"kind", "Status"}, {"apiVersion", "v1"}, {"metadata", std::move(metadata)}});
   out.set("status", code < 400 ? "Success" : "Failure");
   put(out, "message", message);
   put(out, "reason", reason);
@@ -87,6 +89,7 @@ ApiStatus ApiStatus::from_json(const Json& status) {
   out.code = static_cast<int>(status["code"].as_integer(status["status"].as_string() == "Success" ? 200 : 500));
   out.reason = status["reason"].as_string();
   out.message = status["message"].as_string();
+  out.list_token = status.at("metadata/continue").as_string();
   const Json& more = status["details"];
   out.details = more.is_object();
   out.group = more["group"].as_string();

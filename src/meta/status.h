@@ -27,7 +27,8 @@ struct ApiStatus {
   std::string group, kind, name, uid;  // details
   std::vector<StatusCause> causes;
   std::optional<int> retry_after_seconds;
-  bool details = true;  // false: no `details` member at all
+  bool details = true;     // false: no `details` member at all
+  std::string list_token;  // metadata.continue: from where an expired list can be read on
 
   Json to_json() const;
   /// Any `kind: Status` object; unknown members are dropped.

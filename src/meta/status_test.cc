@@ -26,6 +26,14 @@ TEST(ApiStatus, SurvivesWritingAndReading) {
   EXPECT_EQ(ApiStatus::from_json(json).to_json(), json);
 }
 
+TEST(ApiStatus, TokenOfAnExpiredListIsKept) {
+  ApiStatus status;
+  status.code = 410;
+  status.list_token = "next";
+  EXPECT_EQ(status.to_json().at("metadata/continue").as_string(), "next");
+  EXPECT_EQ(ApiStatus::from_json(status.to_json()).list_token, "next");
+}
+
 TEST(ApiStatus, WithoutDetailsTheMemberIsAbsent) {
   ApiStatus status;
   status.code = 400;

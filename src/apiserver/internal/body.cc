@@ -4,6 +4,7 @@
 
 #include "apiserver/internal/metadata.h"
 #include "apiserver/internal/negotiation.h"
+#include "apiserver/internal/paging.h"
 #include "apiserver/internal/strategic.h"
 #include "codec/digest.h"
 #include "meta/patch.h"
@@ -263,8 +264,7 @@ Outcome<Json> Patch::apply(const Kind& kind, const Json& object) const {
 }
 
 Outcome<DeleteOptions> read_delete_options(const net::Request& request, const net::Query& query, const Limits& limits,
-                                           DryRun& dry_run) {
-  DeleteOptions out;
+                                           DeletionOf of, DryRun& dry_run) {
   constexpr std::string_view kOptions = "DeleteOptions";
   Json body = Json::object();
   if (!request.body.empty()) {
@@ -279,8 +279,26 @@ Outcome<DeleteOptions> read_delete_options(const net::Request& request, const ne
                       in_quotes(std::as_const(body)["apiVersion"].as_string()));
     }
   }
-  const Json& given = body;
   TRY(dry_run, parse_dry_run(query, kOptions));
+  // What stands in the query counts where there is no body; only a dry run is never lost.
+  if (request.body.empty()) {
+    TRY(const std::optional<std::int64_t> grace, query_number(query, "gracePeriodSeconds"));
+    if (grace) body.set("gracePeriodSeconds", *grace);
+    if (const auto text = query.find("propagationPolicy")) body.set("propagationPolicy", *text);
+    if (const auto text = query.find("orphanDependents")) body.set("orphanDependents", truthy(text));
+    Json preconditions = Json::object();
+    for (const char* name : {"uid", "resourceVersion"}) {
+      const auto text = query.find(name);
+      if (text && !text->empty()) preconditions.set(name, *text);
+    }
+    if (of == DeletionOf::kObject) body.set("preconditions", std::move(preconditions));
+  }
+  return delete_options(body, dry_run);
+}
+
+Outcome<DeleteOptions> delete_options(const Json& given, DryRun& dry_run) {
+  DeleteOptions out;
+  constexpr std::string_view kOptions = "DeleteOptions";
   for (const Json& word : given["dryRun"].as_array()) {
     if (word.as_string() != "All") {
       return bad_option(kOptions, "FieldValueNotSupported",
@@ -289,13 +307,7 @@ Outcome<DeleteOptions> read_delete_options(const net::Request& request, const ne
     dry_run = DryRun::kYes;
   }
   if (given["gracePeriodSeconds"].is_integer()) out.grace_seconds = given["gracePeriodSeconds"].as_integer();
-  if (const auto text = query.find("gracePeriodSeconds"); text && request.body.empty()) {
-    auto number = codec::parse_json(*text);
-    if (!number.ok() || !number->is_integer()) return bad_request("gracePeriodSeconds must be an integer");
-    out.grace_seconds = number->as_integer();
-  }
   out.propagation = given["propagationPolicy"].as_string();
-  if (const auto text = query.find("propagationPolicy"); text && request.body.empty()) out.propagation = *text;
   const Json& orphan = given["orphanDependents"];
   if (orphan.is_bool() && !out.propagation.empty()) {
     return bad_option(

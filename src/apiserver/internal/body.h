@@ -45,8 +45,12 @@ class Patch {
   std::vector<std::string> duplicates_;
 };
 
-/// DeleteOptions of body and query.
+enum class DeletionOf { kObject, kCollection };
+
+/// DeleteOptions of body and query. The query of a collection has a resourceVersion of its own, which is no precondition.
 Outcome<DeleteOptions> read_delete_options(const net::Request& request, const net::Query& query, const Limits& limits,
-                                           DryRun& dry_run);
+                                           DeletionOf of, DryRun& dry_run);
+/// Of the DeleteOptions themselves; sets `dry_run` where they ask for it.
+Outcome<DeleteOptions> delete_options(const Json& given, DryRun& dry_run);
 
 }  // namespace varda::apiserver

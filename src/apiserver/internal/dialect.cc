@@ -1,34 +1,16 @@
 #include "apiserver/internal/dialect.h"
 
 #include <algorithm>
-#include <charconv>
-#include <limits>
 
 #include "apiserver/internal/admission.h"
 #include "apiserver/internal/audit_event.h"
 #include "apiserver/internal/metadata.h"
-#include "apiserver/internal/watch_stream.h"
-#include "apiserver/internal/wire_form.h"
-#include "codec/digest.h"
+#include "apiserver/internal/paging.h"
+#include "meta/selector.h"
 
 namespace varda::apiserver {
 
 namespace {
-
-bool truthy(std::optional<std::string_view> text) { return text && *text != "false" && *text != "0"; }
-
-Outcome<std::optional<std::int64_t>> number(const net::Query& query, std::string_view name) {
-  const auto text = query.find(name);
-  if (!text || text->empty()) return std::optional<std::int64_t>();
-  std::int64_t value = 0;
-  const auto parsed = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (parsed.ec != std::errc() || parsed.ptr != text->data() + text->size()) {
-    return bad_request("strconv.ParseInt: parsing " + in_quotes(*text) + ": invalid syntax");
-  }
-  return std::optional<std::int64_t>(value);
-}
-
-ApiStatus bad_list_options(std::vector<StatusCause> causes) { return invalid("meta.k8s.io", "ListOptions", "", std::move(causes)); }
 
 std::string verb_of(const net::Request& request, const RequestInfo& info, bool watch) {
   const bool named = !info.name.empty();
@@ -55,38 +37,6 @@ Json success(const meta::Resource& resource, const Json& object) {
                        {"metadata", Json::object()},
                        {"status", "Success"},
                        {"details", std::move(details)}});
-}
-
-// Where a list goes on: the snapshot and the last key, relative to the list's prefix.
-std::string continue_token(store::Revision revision, std::string_view start) {
-  std::string token = codec::base64(codec::write_json(Json::object({{"v", "meta.k8s.io/v1"}, {"rv", revision}, {"start", start}})));
-  for (char& c : token) c = c == '+' ? '-' : c == '/' ? '_' : c;
-  while (!token.empty() && token.back() == '=') token.pop_back();
-  return token;
-}
-
-struct Continue {
-  store::Revision revision = 0;
-  std::string start;
-};
-
-Outcome<Continue> parse_continue(std::string token) {
-  const auto bad = [](std::string_view why) {
-    return bad_request("invalid continue token: continue key is not valid: " + std::string(why));
-  };
-  for (char& c : token) c = c == '-' ? '+' : c == '_' ? '/' : c;
-  while (token.size() % 4 != 0) token += '=';
-  auto bytes = codec::unbase64(token);
-  if (!bytes.ok()) return bad("illegal base64 data");
-  auto parsed = codec::parse_json(*bytes);
-  if (!parsed.ok()) return bad(parsed.error().message());
-  const Json& value = *parsed;
-  const std::string& version = value["v"].as_string();
-  if (version != "meta.k8s.io/v1") return bad("server does not recognize this encoded version " + version);
-  Continue out{.revision = value["rv"].as_integer(), .start = value["start"].as_string()};
-  if (out.revision <= 0) return bad("incorrect encoded start resourceVersion");
-  if (out.start.empty() || out.start.find("..") != std::string::npos) return bad("encoded start key empty");
-  return out;
 }
 
 }  // namespace
@@ -327,197 +277,15 @@ Dialect::Reply Dialect::serve_resource(Call& call) {
 }
 
 Dialect::Reply Dialect::get(Call& call) {
+  const auto version = parse_version(call.query);
+  if (!version.ok()) return internal(version.error().message());
+  TRY_VOID(check_not_future(*version, core_.store));
   if (call.how.output.verbatim()) {
     TRY(std::string text, objects_.get_json(*call.kind, call.info.ns, call.info.name));
     return answer_text(call, 200, std::move(text += '\n'));
   }
   TRY(Json object, objects_.get(*call.kind, call.info.ns, call.info.name));
   return answer_object(call, 200, std::move(object));
-}
-
-Outcome<Dialect::Selected> Dialect::select(Call& call) const {
-  const Kind& kind = *call.kind;
-  TRY(const Selection selection, Selection::parse(call.query, kind));
-  TRY(const std::optional<std::int64_t> limit_text, number(call.query, "limit"));
-  std::size_t limit = limit_text && *limit_text > 0 ? static_cast<std::size_t>(*limit_text) : 0;
-  const std::size_t most = core_.options.limits.list_items_max;
-  if (most != 0 && (limit == 0 || limit > most)) limit = most;
-  const std::string version(call.query.get("resourceVersion"));
-  const std::string match(call.query.get("resourceVersionMatch"));
-  const std::string token(call.query.get("continue"));
-
-  std::vector<StatusCause> causes;
-  const auto forbid = [&](std::string why) {
-    causes.push_back({"FieldValueForbidden", "Forbidden: " + std::move(why), "resourceVersionMatch"});
-  };
-  if (call.query.find("sendInitialEvents")) {
-    causes.push_back({"FieldValueForbidden", "Forbidden: sendInitialEvents is forbidden for list", "sendInitialEvents"});
-  }
-  if (!match.empty()) {
-    if (version.empty()) forbid("resourceVersionMatch is forbidden unless resourceVersion is provided");
-    if (!token.empty()) forbid("resourceVersionMatch is forbidden when continue is provided");
-    if (match != "Exact" && match != "NotOlderThan") {
-      causes.push_back({"FieldValueNotSupported",
-                        "Unsupported value: " + in_quotes(match) + ": supported values: \"Exact\", \"NotOlderThan\", \"\"",
-                        "resourceVersionMatch"});
-    }
-    if (match == "Exact" && version == "0") forbid("resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"");
-  }
-  if (!causes.empty()) return bad_list_options(std::move(causes));
-
-  store::Revision asked = 0;
-  if (!version.empty()) {
-    std::uint64_t value = 0;
-    const auto parsed = std::from_chars(version.data(), version.data() + version.size(), value);
-    if (parsed.ec != std::errc() || parsed.ptr != version.data() + version.size()) {
-      return bad_request("invalid resource version: resourceVersion: Invalid value: " + in_quotes(version) +
-                         ": strconv.ParseUint: parsing " + in_quotes(version) + ": invalid syntax");
-    }
-    asked = static_cast<store::Revision>(std::min<std::uint64_t>(value, std::numeric_limits<store::Revision>::max()));
-  }
-  if (asked > core_.store.revision()) {
-    ApiStatus status;
-    status.code = 504;
-    status.reason = "Timeout";
-    status.message = "Timeout: Too large resource version: " + version + ", current: " + std::to_string(core_.store.revision());
-    status.causes = {{"ResourceVersionTooLarge", "Too large resource version", ""}};
-    status.retry_after_seconds = 1;
-    status.details = true;
-    return status;
-  }
-
-  store::ListOptions options;
-  options.prefix = kind.storage_prefix();
-  if (kind.resource().namespaced && !call.info.ns.empty()) options.prefix += call.info.ns + "/";
-  const std::size_t prefix_size = options.prefix.size();
-  if (!token.empty()) {
-    TRY(Continue from, parse_continue(token));
-    if (!version.empty() && version != "0") return bad_request("specifying resource version is not allowed when using continue");
-    options.at = from.revision;
-    options.start_after = options.prefix + from.start;
-  } else if (asked > 0 && (match == "Exact" || (match.empty() && limit > 0))) {
-    options.at = asked;
-  }
-  if (asked == 0 && version == "0" && match.empty()) limit = 0;  // "any" is answered whole, as a watch cache does
-
-  Selected out;
-  store::Page page;
-  // With a selector a page of the store may hold too few that match: go on until the client's page is full.
-  for (;;) {
-    options.limit = limit == 0 ? 0 : selection.empty() ? limit : std::max<std::size_t>(limit, 500);
-    auto read = core_.store.list(options);
-    if (!read.ok()) {
-      if (read.error().code() == Code::kGone) {
-        return expired(token.empty()
-                           ? "The resourceVersion for the provided list is too old."
-                           : "The provided continue parameter is too old to display a consistent list result. You must start "
-                             "a new list without the continue parameter.");
-      }
-      return store_failure(read.error());
-    }
-    page = std::move(read).value();
-    std::string last;
-    bool full = false;
-    const bool by_name = selection.by_name_only();
-    if (selection.empty()) out.entries.reserve(out.entries.size() + page.entries.size());
-    for (std::size_t i = 0; i < page.entries.size(); ++i) {
-      store::Entry& entry = page.entries[i];
-      if (i + 1 == page.entries.size()) last = entry.key;
-      if (by_name) {
-        if (!selection.empty() && !selection.matches_name(kind.key_of(entry.key))) continue;
-      } else {
-        TRY(const Json object, Objects::decode(kind, entry));
-        if (!selection.matches(kind, object)) continue;
-      }
-      out.entries.push_back(std::move(entry));
-      if (limit != 0 && out.entries.size() == limit) {
-        last = out.entries.back().key;
-        full = true;
-        page.more = page.more || i + 1 < page.entries.size();
-        break;
-      }
-    }
-    options.at = page.revision;
-    options.start_after = last;
-    if (full || !page.more) break;
-  }
-  out.metadata = Json::object({{"resourceVersion", std::to_string(page.revision)}});
-  if (page.more && limit != 0) {
-    out.metadata.set("continue", continue_token(page.revision, std::string_view(options.start_after).substr(prefix_size)));
-    if (selection.empty() && page.remaining > 0) out.metadata.set("remainingItemCount", page.remaining);
-  }
-  return out;
-}
-
-Dialect::Reply Dialect::list(Call& call) {
-  TRY(Selected selected, select(call));
-  if (call.how.output.verbatim()) {
-    // The list around its items, and the items as they lie in the store.
-    TRY(const Json empty, present_list(*call.kind, {}, std::move(selected.metadata), call.how));
-    std::string text = codec::write_json(empty);
-    CHECK(text.ends_with("[]}"));
-    text.resize(text.size() - 2);
-    std::size_t bytes = text.size() + 8;
-    for (const store::Entry& entry : selected.entries) bytes += entry.value->size() + 48;
-    text.reserve(bytes);
-    for (const store::Entry& entry : selected.entries) {
-      if (text.back() != '[') text += ',';
-      TRY_VOID(append_wire_form(*call.kind, entry, Place::kInList, text));
-    }
-    return answer_text(call, 200, std::move(text += "]}\n"));
-  }
-  call.how.now = core_.clock.wall();
-  TRY(std::vector<Json> objects, decode_all(*call.kind, selected.entries));
-  TRY(Json shown, present_list(*call.kind, std::move(objects), std::move(selected.metadata), call.how));
-  return answer(call, 200, shown);
-}
-
-Outcome<std::vector<Json>> Dialect::decode_all(const Kind& kind, const std::vector<store::Entry>& entries) const {
-  std::vector<Json> objects;
-  objects.reserve(entries.size());
-  for (const store::Entry& entry : entries) {
-    TRY(Json object, Objects::decode(kind, entry));
-    objects.push_back(std::move(object));
-  }
-  return objects;
-}
-
-Dialect::Reply Dialect::watch(Call& call) {
-  std::vector<StatusCause> causes;
-  const std::string match(call.query.get("resourceVersionMatch"));
-  const bool initial = call.query.find("sendInitialEvents").has_value();
-  if (!match.empty() && !initial) {
-    causes.push_back({"FieldValueForbidden",
-                      "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-                      "resourceVersionMatch"});
-  }
-  if (initial) {
-    if (match != "NotOlderThan") {
-      causes.push_back({"FieldValueForbidden", "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                        "resourceVersionMatch"});
-    }
-    causes.push_back({"FieldValueForbidden",
-                      "Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
-                      "sendInitialEvents"});
-  }
-  TRY(const std::optional<std::int64_t> timeout, number(call.query, "timeoutSeconds"));
-  if (!causes.empty()) return bad_list_options(std::move(causes));
-  TRY(Selection selection, Selection::parse(call.query, *call.kind));
-  if (!call.info.name.empty()) selection.narrow_to_name(call.info.name);
-  WatchRequest request{.kind = call.kind,
-                       .ns = call.info.ns,
-                       .selection = std::move(selection),
-                       .how = call.how,
-                       .resource_version = std::string(call.query.get("resourceVersion")),
-                       .bookmarks = truthy(call.query.find("allowWatchBookmarks")),
-                       .timeout = std::chrono::seconds(std::clamp<std::int64_t>(timeout.value_or(0), 0, 86400)),
-                       .who = call.who};
-  request.how.output.format = Output::Format::kJson;
-  net::Response response;
-  TRY(response.stream, open_watch(core_, std::move(request)));
-  response.headers.add("Content-Type", "application/json");
-  response.headers.add("Cache-Control", "no-cache, private");
-  return response;
 }
 
 Dialect::Reply Dialect::create(Call& call) {
@@ -601,7 +369,7 @@ Dialect::Reply Dialect::patch(Call& call, Part part) {
 
 Dialect::Reply Dialect::remove(Call& call) {
   DryRun dry_run = DryRun::kNo;
-  TRY(DeleteOptions deletion, read_delete_options(call.http, call.query, core_.options.limits, dry_run));
+  TRY(DeleteOptions deletion, read_delete_options(call.http, call.query, core_.options.limits, DeletionOf::kObject, dry_run));
   if (call.kind->info().orphan_dependents_by_default && deletion.propagation.empty() && !deletion.propagation_from_legacy) {
     call.warnings.push_back(
         "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
@@ -611,20 +379,6 @@ Dialect::Reply Dialect::remove(Call& call) {
   if (deleted.gone && !call.kind->info().delete_returns_object)
     return answer(call, 200, success(call.kind->resource(), deleted.object));
   return answer_object(call, 200, std::move(deleted.object));
-}
-
-Dialect::Reply Dialect::remove_collection(Call& call) {
-  DryRun dry_run = DryRun::kNo;
-  TRY(const DeleteOptions deletion, read_delete_options(call.http, call.query, core_.options.limits, dry_run));
-  TRY(Selected selected, select(call));
-  TRY(std::vector<Json> objects, decode_all(*call.kind, selected.entries));
-  for (const Json& object : objects) {
-    auto deleted = objects_.remove(*call.kind, namespace_of(object), name_of(object), deletion, write_options(call, dry_run));
-    if (!deleted.ok() && deleted.error().code != 404) return std::move(deleted).error();
-  }
-  call.how.now = core_.clock.wall();
-  TRY(Json shown, present_list(*call.kind, std::move(objects), std::move(selected.metadata), call.how));
-  return answer(call, 200, shown);
 }
 
 }  // namespace varda::apiserver

@@ -51,14 +51,15 @@ class Dialect {
   Outcome<void> authorize(Call& call) const;
   Outcome<void> authorize_object(const Call& call, const Json& object) const;
 
-  // objects and collections (dialect.cc)
+  // objects (dialect.cc)
   Reply get(Call& call);
-  Reply list(Call& call);
-  Reply watch(Call& call);
   Reply create(Call& call);
   Reply update(Call& call, Part part);
   Reply patch(Call& call, Part part);
   Reply remove(Call& call);
+  // collections (collection.cc)
+  Reply list(Call& call);
+  Reply watch(Call& call);
   Reply remove_collection(Call& call);
   // subresources (subresources.cc)
   Reply subresource(Call& call);

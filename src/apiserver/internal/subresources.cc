@@ -229,15 +229,12 @@ Dialect::Reply Dialect::bind(Call& call) {
 }
 
 Dialect::Reply Dialect::evict(Call& call) {
-  DryRun dry_run = DryRun::kNo;
-  DeleteOptions deletion;
-  if (!call.http.body.empty()) {
-    TRY(Result<Json> tree, read_tree(call.http, {.depth_max = core_.options.limits.json_depth_max}));
-    if (!tree.ok()) return bad_request("the body is no Eviction: " + tree.error().message());
-    const Json& grace = tree->at("deleteOptions/gracePeriodSeconds");
-    if (grace.is_integer()) deletion.grace_seconds = grace.as_integer();
-    if (!tree->at("deleteOptions/dryRun").empty()) dry_run = DryRun::kYes;
-  }
+  TRY(DryRun dry_run, parse_dry_run(call.query, "CreateOptions"));
+  TRY(Result<Json> tree, read_tree(call.http, {.depth_max = core_.options.limits.json_depth_max}));
+  if (!tree.ok()) return bad_request("the body is no Eviction: " + tree.error().message());
+  const Json& eviction = *tree;
+  if (name_of(eviction) != call.info.name) return bad_request("name in URL does not match name in Eviction object");
+  TRY(const DeleteOptions deletion, delete_options(eviction["deleteOptions"], dry_run));
   auto deleted = objects_.remove(*call.kind, call.info.ns, call.info.name, deletion, write_options(call, dry_run));
   if (!deleted.ok()) return std::move(deleted).error();
   return answer(call, 201, created_status());
