@@ -123,6 +123,7 @@ Status Repository::wait_settled(const Context& ctx) {
     TRY_VOID(ctx.check());
     changed_.wait_until(mutex_, system_clock().now() + std::chrono::milliseconds(50));
   }
+  settled_ = true;  // the following thread comes to say so only after it has put away what was replaced
   return {};
 }
 
