@@ -260,6 +260,60 @@ TEST(ApiServer, OversizedAndDeepBodiesAreRefusedByName) {
   EXPECT_EQ(api.post(kConfigMaps, object).status, 400);
 }
 
+TEST(ApiServer, WarningsStaySmallHoweverManyThereAre) {
+  InMemoryApiServer api;
+  Json object = config_map("a");
+  const std::string long_word(300, 'x');
+  for (int i = 0; i < 1'000; ++i) object.set(long_word + std::to_string(i), 1);
+  net::ClientRequest request;
+  request.method = "POST";
+  request.url = kConfigMaps;
+  request.headers.add("Content-Type", "application/json");
+  request.body = codec::write_json(object);
+  const auto answer = api.transport().call(Context::background(), std::move(request)).value();
+  EXPECT_EQ(answer.status, 201);
+  std::size_t count = 0;
+  for (const auto& [name, value] : answer.headers.all()) {
+    if (name != "Warning") continue;
+    ++count;
+    EXPECT_TRUE(value.starts_with("299 - \"unknown field \\\"xxx")) << value;
+    EXPECT_LT(value.size(), 300u);
+  }
+  EXPECT_EQ(count, 4096u / 256);
+}
+
+/// The same numbers again and again, until it is told otherwise.
+class RepeatingRng : public Rng {
+ public:
+  std::uint64_t next() override { return left_ > 0 ? (--left_, 0) : rng_->next(); }
+  void repeat(int numbers) { left_ = numbers; }
+
+ private:
+  std::atomic<int> left_{0};
+  std::unique_ptr<Rng> rng_ = seeded_rng(1);
+};
+
+TEST(ApiServer, GeneratedNameThatIsTakenIsReplacedByAnother) {
+  RepeatingRng rng;
+  InMemoryApiServer::Options options;
+  options.server.rng = &rng;
+  options.server.controllers = false;
+  InMemoryApiServer api(std::move(options));
+  const Json wish = codec::parse_json(R"({"metadata":{"generateName":"a-"}})").value();
+  rng.repeat(1'000);
+  const auto first = api.post(kConfigMaps, wish);
+  ASSERT_EQ(first.status, 201) << first.text;
+  const auto taken = api.post(kConfigMaps, wish);
+  EXPECT_EQ(taken.status, 409);
+  EXPECT_EQ(taken.body["message"].as_string(),
+            "configmaps \"" + first.body.at("metadata/name").as_string() +
+                "\" already exists, the server was not able to generate a unique name for the object");
+  EXPECT_EQ(taken.body.at("details/retryAfterSeconds").as_integer(), 1);
+  rng.repeat(3 * 7);  // a name and a uid take seven
+  const auto second = api.post(kConfigMaps, wish);
+  EXPECT_EQ(second.status, 201) << second.text;
+}
+
 TEST(ApiServer, VersionsInTheFutureAreNoneThatThereIs) {
   InMemoryApiServer api;
   for (const char* version : {"99999999", "9223372036854775807", "9223372036854775808", "18446744073709551615"}) {

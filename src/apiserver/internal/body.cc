@@ -53,6 +53,9 @@ std::string version_part(std::string_view api_version) {
   return std::string(slash == std::string_view::npos ? api_version : api_version.substr(slash + 1));
 }
 
+// More than anybody reads.
+constexpr std::size_t kProblemsMax = 100;
+
 // decode and prune; what is not understood goes to `problems` as the strict decoder words it.
 Status understand(const Kind& kind, Json& object, const std::vector<std::string>& duplicates, std::vector<std::string>& problems) {
   for (const std::string& path : duplicates) problems.push_back("duplicate field " + in_quotes(path));
@@ -62,6 +65,7 @@ Status understand(const Kind& kind, Json& object, const std::vector<std::string>
   for (std::string& path : kind.prune(object)) unknown.push_back(std::move(path));
   std::sort(unknown.begin(), unknown.end());
   for (const std::string& path : unknown) problems.push_back("unknown field " + in_quotes(path));
+  if (problems.size() > kProblemsMax) problems.resize(kProblemsMax);
   return {};
 }
 
@@ -73,6 +77,7 @@ std::string joined(const std::vector<std::string>& problems) {
 
 void warn(std::vector<std::string>* warnings, Validation validation, std::vector<std::string> problems) {
   if (warnings == nullptr || validation == Validation::kIgnore) return;
+  if (problems.size() > kProblemsMax) problems.resize(kProblemsMax);
   for (std::string& problem : problems) {
     if (std::find(warnings->begin(), warnings->end(), problem) == warnings->end()) warnings->push_back(std::move(problem));
   }

@@ -102,17 +102,25 @@ Dialect::Reply Dialect::watch(Call& call) {
   std::vector<StatusCause> causes;
   const std::string match(call.query.get("resourceVersionMatch"));
   const bool initial = call.query.find("sendInitialEvents").has_value();
-  if (!match.empty() && !initial) {
-    causes.push_back(forbidden_option("resourceVersionMatch",
-                                      "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
-  }
+  constexpr const char* kMatch = "resourceVersionMatch";
   if (initial) {
     if (match != "NotOlderThan") {
-      causes.push_back(
-          forbidden_option("resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
+      causes.push_back(forbidden_option(kMatch, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
     }
     causes.push_back(forbidden_option("sendInitialEvents",
                                       "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"));
+  }
+  if (!match.empty()) {
+    if (!initial) {
+      causes.push_back(
+          forbidden_option(kMatch, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
+    }
+    if (match != "NotOlderThan") {
+      causes.push_back(
+          {"FieldValueNotSupported", "Unsupported value: " + in_quotes(match) + ": supported values: \"NotOlderThan\"", kMatch});
+    }
+    if (!call.query.get("continue").empty())
+      causes.push_back(forbidden_option(kMatch, "resourceVersionMatch is forbidden when continue is provided"));
   }
   TRY(const std::optional<std::int64_t> timeout, query_number(call.query, "timeoutSeconds"));
   if (!causes.empty()) return bad_list_options(std::move(causes));

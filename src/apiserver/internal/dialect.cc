@@ -39,6 +39,34 @@ Json success(const meta::Resource& resource, const Json& object) {
                        {"details", std::move(details)}});
 }
 
+// Warning headers are small enough for any client: beyond 4096 characters in all each is cut to 256, and what does not fit is left
+// out, as kube-apiserver does it.
+void add_warnings(net::Response& response, const std::vector<std::string>& warnings) {
+  constexpr std::size_t kTotal = 4096;
+  constexpr std::size_t kEach = 256;
+  const auto begins_character = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
+  const auto characters = [&](std::string_view text) {
+    return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins_character));
+  };
+  std::size_t total = 0;
+  for (const std::string& warning : warnings) total += characters(warning);
+  const bool cut = total > kTotal;
+  std::size_t written = 0;
+  for (const std::string& warning : warnings) {
+    if (cut && written >= kTotal) break;
+    std::string_view text = warning;
+    if (cut && characters(text) > kEach) {
+      std::size_t end = 0;
+      for (std::size_t seen = 0; end < text.size(); ++end) {
+        if (begins_character(text[end]) && ++seen > kEach) break;
+      }
+      text = text.substr(0, end);
+    }
+    written += characters(text);
+    response.headers.add("Warning", "299 - " + in_quotes(text));
+  }
+}
+
 }  // namespace
 
 net::Response text_response(int status, std::string text) {
@@ -59,7 +87,7 @@ net::Response Dialect::answer_text(const Call& call, int status, std::string bod
   response.status = status;
   response.headers.add("Content-Type", std::string(media_type(call.how.output.format)));
   response.headers.add("Cache-Control", "no-cache, private");
-  for (const std::string& warning : call.warnings) response.headers.add("Warning", "299 - " + in_quotes(warning));
+  add_warnings(response, call.warnings);
   response.body = std::move(body);
   return response;
 }
@@ -73,7 +101,7 @@ net::Response Dialect::failure(const net::Request& request, const ApiStatus& sta
   response.headers.add("Content-Type", std::string(media_type(output.format)));
   response.headers.add("Cache-Control", "no-cache, private");
   if (status.retry_after_seconds) response.headers.add("Retry-After", std::to_string(*status.retry_after_seconds));
-  for (const std::string& warning : warnings) response.headers.add("Warning", "299 - " + in_quotes(warning));
+  add_warnings(response, warnings);
   response.body = render(status.to_json(), output);
   return response;
 }

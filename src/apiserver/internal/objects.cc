@@ -13,6 +13,8 @@ namespace {
 
 // Attempts of a write without a resourceVersion before others are believed to be always faster.
 constexpr int kAttempts = 50;
+// Names tried for one object with a generateName, as kube-apiserver does since 1.30.
+constexpr int kGeneratedNames = 8;
 
 bool same_but_version(const Json& a, const Json& b) {
   if (a == b) return true;
@@ -80,6 +82,7 @@ Outcome<std::string> Objects::get_json(const Kind& kind, std::string_view ns, st
 Outcome<void> Objects::written(const Kind& kind) {
   if (!is_crd(kind.resource())) return {};
   if (auto refreshed = core_.registry.refresh(); !refreshed.ok()) return store_failure(refreshed.error());
+  core_.sessions.wake_all();  // watches of what is served otherwise now end
   return {};
 }
 
@@ -120,10 +123,19 @@ Outcome<void> Objects::admit(const Kind& kind, std::string_view ns, Json& object
 }
 
 Outcome<Json> Objects::create(const Kind& kind, std::string_view ns, Json object, const WriteOptions& options) {
+  const bool generated = name_of(object).empty() && !object.at("metadata/generateName").as_string().empty();
+  const std::size_t warnings_before = options.warnings == nullptr ? 0 : options.warnings->size();
+  for (int attempt = 1; generated && attempt < kGeneratedNames; ++attempt) {
+    Outcome<Json> made = create_once(kind, ns, object, options);
+    if (made.ok() || made.error().reason != "AlreadyExists") return made;
+    if (options.warnings != nullptr) options.warnings->resize(warnings_before);
+  }
+  return create_once(kind, ns, std::move(object), options);
+}
+
+Outcome<Json> Objects::create_once(const Kind& kind, std::string_view ns, Json object, const WriteOptions& options) {
   const std::string& version = object.at("metadata/resourceVersion").as_string();
   if (!version.empty() && version != "0") return bad_request("resourceVersion should not be set on objects to be created");
-  const std::string wanted_generation = object.at("metadata/generateName").as_string();
-  const bool generated = name_of(object).empty() && !wanted_generation.empty();
   fill_new_metadata(object, kind.resource(), ns, now(), core_.rng);
 
   std::shared_lock namespaces(core_.namespaces, std::defer_lock);
@@ -145,22 +157,19 @@ Outcome<Json> Objects::create(const Kind& kind, std::string_view ns, Json object
     TRY_VOID(allocate_service(core_, kind, object, nullptr));
   }
   const std::string key = kind.storage_key(namespace_of(object), name_of(object));
-  for (int attempt = 0;; ++attempt) {
-    bool raced = false;
-    if (options.dry_run == DryRun::kYes) {
-      auto present = core_.store.get(key);
-      if (!present.ok()) return store_failure(present.error());
-      raced = present->has_value();
-    }
-    Outcome<Json> made = raced ? Outcome<Json>(ApiStatus()) : commit_put(kind, key, object, store::Revision{0}, raced, options);
-    if (!raced) return made;
-    if (generated && attempt < 8) {
-      object["metadata"].set("name", wanted_generation.substr(0, 58) + core_.rng.name_suffix(5));
-      return create(kind, ns, std::move(object), options);
-    }
-    const Outcome<Json> present = get(kind, ns, name_of(object));
-    return already_exists(kind.resource(), name_of(object), present.ok() && deleting(present.value()));
+  bool raced = false;
+  if (options.dry_run == DryRun::kYes) {
+    auto present = core_.store.get(key);
+    if (!present.ok()) return store_failure(present.error());
+    raced = present->has_value();
   }
+  Outcome<Json> made = raced ? Outcome<Json>(ApiStatus()) : commit_put(kind, key, object, store::Revision{0}, raced, options);
+  if (!raced) return made;
+  const Outcome<Json> present = get(kind, ns, name_of(object));
+  ApiStatus taken = object.at("metadata/generateName").as_string().empty() ? already_exists(kind.resource(), name_of(object))
+                                                                           : generated_name_taken(kind.resource(), name_of(object));
+  if (present.ok() && deleting(present.value())) taken.message = "object is being deleted: " + taken.message;
+  return taken;
 }
 
 Outcome<Json> Objects::update(const Kind& kind, std::string_view ns, std::string_view name, const Change& change,

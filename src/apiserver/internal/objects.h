@@ -63,6 +63,7 @@ class Objects {
   std::string now() const;
 
  private:
+  Outcome<Json> create_once(const Kind& kind, std::string_view ns, Json object, const WriteOptions& options);
   Outcome<void> admit(const Kind& kind, std::string_view ns, Json& object) const;
   Outcome<Json> commit_put(const Kind& kind, std::string key, Json object, std::optional<store::Revision> expected, bool& raced,
                            const WriteOptions& options);

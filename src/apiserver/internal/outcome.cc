@@ -1,6 +1,6 @@
 #include "apiserver/internal/outcome.h"
 
-#include <algorithm>
+#include <unordered_set>
 
 #include "apiserver/schema/cause.h"
 
@@ -35,10 +35,15 @@ ApiStatus not_found(const meta::Resource& resource, std::string_view name) {
   return about(make(404, "NotFound", resource.group_resource() + " " + in_quotes(name) + " not found"), resource, name);
 }
 
-ApiStatus already_exists(const meta::Resource& resource, std::string_view name, bool being_deleted) {
-  std::string message = resource.group_resource() + " " + in_quotes(name) + " already exists";
-  if (being_deleted) message = "object is being deleted: " + message;
-  return about(make(409, "AlreadyExists", std::move(message)), resource, name);
+ApiStatus already_exists(const meta::Resource& resource, std::string_view name) {
+  return about(make(409, "AlreadyExists", resource.group_resource() + " " + in_quotes(name) + " already exists"), resource, name);
+}
+
+ApiStatus generated_name_taken(const meta::Resource& resource, std::string_view name) {
+  ApiStatus status = already_exists(resource, name);
+  status.message += ", the server was not able to generate a unique name for the object";
+  status.retry_after_seconds = 1;
+  return status;
 }
 
 ApiStatus conflict(const meta::Resource& resource, std::string_view name, std::string_view why) {
@@ -53,13 +58,13 @@ ApiStatus modified_conflict(const meta::Resource& resource, std::string_view nam
 ApiStatus invalid(std::string_view group, std::string_view kind, std::string_view name, std::vector<StatusCause> causes) {
   std::string what(kind);
   if (!group.empty()) what.append(".").append(group);
-  std::vector<std::string> parts;
+  std::unordered_set<std::string> parts;
+  std::string text;
   for (const StatusCause& cause : causes) {
     std::string part = cause.field.empty() ? cause.message : cause.field + ": " + cause.message;
-    if (std::find(parts.begin(), parts.end(), part) == parts.end()) parts.push_back(std::move(part));
+    const auto [fresh, added] = parts.insert(std::move(part));
+    if (added) text.append(text.empty() ? "" : ", ").append(*fresh);
   }
-  std::string text;
-  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
   if (parts.size() > 1) text = "[" + text + "]";
   ApiStatus status = make(422, "Invalid", what + " " + in_quotes(name) + " is invalid" + (text.empty() ? "" : ": " + text));
   status.group = group;

@@ -49,7 +49,9 @@ class [[nodiscard]] Outcome<void> {
 // The failures of the API, in the words clients match.
 ApiStatus bad_request(std::string message);
 ApiStatus not_found(const meta::Resource& resource, std::string_view name);
-ApiStatus already_exists(const meta::Resource& resource, std::string_view name, bool being_deleted = false);
+ApiStatus already_exists(const meta::Resource& resource, std::string_view name);
+/// None of the names made from a generateName was free: worth another try.
+ApiStatus generated_name_taken(const meta::Resource& resource, std::string_view name);
 /// "Operation cannot be fulfilled on RESOURCE "name": why".
 ApiStatus conflict(const meta::Resource& resource, std::string_view name, std::string_view why);
 /// The object was changed since the writer read it.

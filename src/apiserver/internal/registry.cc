@@ -148,14 +148,16 @@ Status Registry::refresh() {
   std::vector<store::Entry> entries = std::move(page.entries);
   // The elder wins where two want one name.
   std::sort(entries.begin(), entries.end(), [](const store::Entry& a, const store::Entry& b) { return a.created < b.created; });
-  std::map<std::string, std::pair<store::Revision, std::vector<KindPtr>>> next;
+  std::map<std::string, Known> next;
   std::vector<std::vector<KindPtr>> made;
   std::set<std::pair<std::string, std::string>> taken;
   for (const store::Entry& entry : entries) {
     const auto known = crds_.find(entry.key);
     std::vector<KindPtr> kinds;
-    if (known != crds_.end() && known->second.first == entry.modified) {
-      kinds = known->second.second;
+    Json spec;
+    if (known != crds_.end() && known->second.modified == entry.modified) {
+      kinds = known->second.kinds;
+      spec = known->second.spec;
     } else {
       auto crd = codec::parse_json(*entry.value);
       if (!crd.ok()) {
@@ -168,8 +170,12 @@ Status Registry::refresh() {
       } else {
         kinds = std::move(parsed).value();
       }
+      spec = std::as_const(*crd)["spec"];
+      // Its status and metadata are no matter to those who watch its objects.
+      if (known != crds_.end() && kinds.empty() == known->second.kinds.empty() && spec == known->second.spec)
+        kinds = known->second.kinds;
     }
-    next[entry.key] = {entry.modified, kinds};
+    next[entry.key] = {entry.modified, std::move(spec), kinds};
     if (kinds.empty() || !taken.emplace(kinds[0]->resource().group, kinds[0]->resource().kind).second) continue;
     made.push_back(std::move(kinds));
   }

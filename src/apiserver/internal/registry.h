@@ -60,7 +60,7 @@ class Registry {
  public:
   Registry(store::Store& store, NativeRules rules);
   std::shared_ptr<const KindSet> kinds() const;
-  /// Reads the CRDs again: called after each write of one.
+  /// Reads the CRDs again: called after each write of one. A Kind stays the same while what its CRD asks for does.
   Status refresh();
 
  private:
@@ -69,7 +69,12 @@ class Registry {
   const std::vector<KindPtr> core_;
   Mutex refreshing_;  // one refresh at a time, so that an older list never replaces a newer one
   mutable Mutex mutex_;
-  std::map<std::string, std::pair<store::Revision, std::vector<KindPtr>>> crds_ GUARDED_BY(refreshing_);
+  struct Known {
+    store::Revision modified = 0;
+    Json spec;
+    std::vector<KindPtr> kinds;
+  };
+  std::map<std::string, Known> crds_ GUARDED_BY(refreshing_);
   std::shared_ptr<const KindSet> kinds_ GUARDED_BY(mutex_);
 };
 

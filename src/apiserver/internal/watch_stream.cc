@@ -57,6 +57,8 @@ class WatchStream : public net::BodyStream {
     }
     if (!pending_.empty()) return std::exchange(pending_, {});
     std::string out;
+    // Asked first, so that what was written before the kind changed is sent before the end.
+    const bool outdated = kind_is_outdated();
     while (out.size() < kBatchBytes) {
       auto events = watch_->poll(core_.options.limits.watch_batch_events);
       if (!events.ok()) {
@@ -66,7 +68,10 @@ class WatchStream : public net::BodyStream {
         }
         break;
       }
-      if (events->empty()) break;
+      if (events->empty()) {
+        ended_ = ended_ || outdated;
+        break;
+      }
       for (const store::Event& event : *events) translate(event, out);
     }
     const SteadyTime now = core_.clock.now();
@@ -81,6 +86,14 @@ class WatchStream : public net::BodyStream {
   }
 
  private:
+  // Its CRD is gone or asks for something else: the client lists and watches again, and sees what is served now.
+  bool kind_is_outdated() const {
+    const KindInfo& info = request_.kind->info();
+    if (!info.custom) return false;
+    const meta::Resource& resource = info.resource;
+    return core_.registry.kinds()->find(resource.group, resource.version, resource.plural) != request_.kind;
+  }
+
   SteadyTime next_bookmark(SteadyTime now) const {
     const SteadyTime periodic = now + core_.options.limits.bookmark_period;
     const SteadyTime last = end_ - kBookmarkBeforeEnd;
