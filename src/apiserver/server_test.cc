@@ -260,6 +260,39 @@ TEST(ApiServer, OversizedAndDeepBodiesAreRefusedByName) {
   EXPECT_EQ(api.post(kConfigMaps, object).status, 400);
 }
 
+TEST(ApiServer, EveryKindThatIsServedIsInTheDocumentOfItsVersion) {
+  InMemoryApiServer api;
+  api.install_crds(kCrd);
+  const Json index = api.get("/openapi/v3").body;
+  std::set<std::string> described;
+  for (const auto& [name, link] : index["paths"].as_object()) {
+    const auto document = api.get(link["serverRelativeURL"].as_string());
+    ASSERT_EQ(document.status, 200) << name;
+    for (const auto& [component, schema] : document.body.at("components/schemas").as_object()) {
+      for (const Json& gvk : schema["x-kubernetes-group-version-kind"].as_array()) {
+        const std::string& group = gvk["group"].as_string();
+        described.insert((group.empty() ? "" : group + "/") + gvk["version"].as_string() + " " + gvk["kind"].as_string());
+      }
+    }
+  }
+  std::vector<std::string> versions = {"/api/v1"};
+  const Json groups = api.get("/apis").body;
+  for (const Json& group : groups["groups"].as_array()) {
+    for (const Json& version : group["versions"].as_array()) versions.push_back("/apis/" + version["groupVersion"].as_string());
+  }
+  std::size_t kinds = 0;
+  for (const std::string& version : versions) {
+    const Json list = api.get(version).body;
+    for (const Json& resource : list["resources"].as_array()) {
+      if (resource["name"].as_string().find('/') != std::string::npos) continue;
+      ++kinds;
+      EXPECT_TRUE(described.contains(list["groupVersion"].as_string() + " " + resource["kind"].as_string()))
+          << list["groupVersion"].as_string() << " " << resource["kind"].as_string();
+    }
+  }
+  EXPECT_GE(kinds, 19u);
+}
+
 TEST(ApiServer, WarningsStaySmallHoweverManyThereAre) {
   InMemoryApiServer api;
   Json object = config_map("a");

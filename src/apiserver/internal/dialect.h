@@ -76,6 +76,7 @@ class Dialect {
   // everything that is no object (discovery.cc)
   Reply other(Call& call);
   Reply discovery(Call& call);
+  Reply openapi(Call& call);  // openapi_documents.cc
 
   net::Response answer(const Call& call, int status, const Json& body) const;
   net::Response failure(const net::Request& request, const ApiStatus& status, const std::vector<std::string>& warnings) const;
@@ -95,6 +96,9 @@ class Dialect {
   Objects& objects_;
   RequestMetrics metrics_;
 };
+
+/// What the server says it is.
+inline constexpr std::string_view kGitVersion = "v1.33.0+varda." VARDA_VERSION;
 
 /// Text answers: "ok", "404 page not found".
 net::Response text_response(int status, std::string text);

@@ -1,15 +1,11 @@
 #include <algorithm>
 
 #include "apiserver/internal/dialect.h"
-#include "apiserver/schema/openapi.h"
-#include "codec/digest.h"
+#include "apiserver/internal/tagged.h"
 
 namespace varda::apiserver {
 
 namespace {
-
-// What clients compare their own version with.
-constexpr std::string_view kGitVersion = "v1.33.0+varda." VARDA_VERSION;
 
 Json strings(const std::vector<std::string>& values) {
   Json out = Json::array();
@@ -146,12 +142,6 @@ Discovery wanted_discovery(const net::Request& request) {
   return Discovery::kNone;
 }
 
-std::string hash_of(const Json& document) {
-  std::string hex = codec::Sha256::of(codec::write_json(document)).hex();
-  for (char& c : hex) c = static_cast<char>(c >= 'a' && c <= 'f' ? c - 'a' + 'A' : c);
-  return hex;
-}
-
 }  // namespace
 
 Dialect::Reply Dialect::discovery(Call& call) {
@@ -171,18 +161,13 @@ Dialect::Reply Dialect::discovery(Call& call) {
                                     {"apiVersion", "apidiscovery.k8s.io/v2"},
                                     {"metadata", Json::object()},
                                     {"items", std::move(items)}});
-    const std::string tag = "\"" + hash_of(list) + "\"";
     net::Response response;
     response.headers.add("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
     response.headers.add("Cache-Control", "no-cache, private");
     response.headers.add("Vary", "Accept");
-    response.headers.add("ETag", tag);
-    if (const auto known = call.http.headers.find("If-None-Match"); known && *known == tag) {
-      response.status = 304;
-      return response;
-    }
     response.body = codec::write_json(list) + "\n";
-    return response;
+    const std::string hash = hash_of(response.body);
+    return tagged(call.http, std::move(response), hash);
   }
   if (as == Discovery::kNone) return not_acceptable();
   call.how.output.format = error_format(call.http);
@@ -230,7 +215,7 @@ Dialect::Reply Dialect::other(Call& call) {
     return answer(call, 200,
                   Json::object({{"major", "1"},
                                 {"minor", "33"},
-                                {"gitVersion", kGitVersion},
+                                {"gitVersion", kGitVersion},  // what clients compare their own version with
                                 {"gitCommit", ""},
                                 {"gitTreeState", ""},
                                 {"buildDate", "1970-01-01T00:00:00Z"},
@@ -253,56 +238,7 @@ Dialect::Reply Dialect::other(Call& call) {
     for (const char* more : {"/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}) paths.push_back(more);
     return answer(call, 200, Json::object({{"paths", std::move(paths)}}));
   }
-  if (path == "/openapi/v2") {
-    net::Response response;
-    response.headers.add("Cache-Control", "no-cache, private");
-    for (const MediaRange& range : parse_accept(call.http)) {
-      if (!range.type.starts_with("application/com.github.")) continue;
-      response.headers.add("Content-Type", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf");
-      response.body = openapi_v2_protobuf(call.kinds->all());
-      return response;
-    }
-    response.headers.add("Content-Type", "application/json");
-    response.body = codec::write_json(openapi_v2(call.kinds->all())) + "\n";
-    return response;
-  }
-  constexpr std::string_view kOpenApi = "/openapi/v3";
-  if (path == kOpenApi || path == "/openapi/v3/") {
-    Json paths = Json::object();
-    const auto add = [&](const std::string& name, const Json& document) {
-      paths.set(name, Json::object({{"serverRelativeURL", std::string(kOpenApi) + "/" + name + "?hash=" + hash_of(document)}}));
-    };
-    for (const auto& group : call.kinds->groups()) {
-      for (const auto& version : group.versions) {
-        const std::string name = group.name.empty() ? "api/" + version.version : "apis/" + group.name + "/" + version.version;
-        // The kinds' names and what they were made from stand for the document, which is made when it is read.
-        Json stamp = Json::array();
-        for (const KindPtr& kind : version.kinds) stamp.push_back(Json::array({kind->resource().plural, kind->openapi_schema()}));
-        add(name, stamp);
-      }
-    }
-    add("version", Json(std::string(kGitVersion)));
-    net::Response response;
-    response.headers.add("Content-Type", "text/plain; charset=utf-8");
-    response.headers.add("Cache-Control", "no-cache, private");
-    response.body = codec::write_json(Json::object({{"paths", std::move(paths)}}));
-    return response;
-  }
-  if (path.starts_with("/openapi/v3/")) {
-    const RequestInfo inner = parse_path(std::string_view(path).substr(kOpenApi.size()));
-    const bool known = inner.area == RequestInfo::Area::kRoots && !inner.version.empty();
-    const auto* version = known ? call.kinds->group_version(inner.group, inner.version) : nullptr;
-    if (version == nullptr) {
-      net::Response response;
-      response.status = 404;
-      return response;
-    }
-    net::Response response;
-    response.headers.add("Content-Type", "application/json");
-    response.headers.add("Cache-Control", "public, max-age=31536000");
-    response.body = codec::write_json(openapi_v3(inner.group, inner.version, version->kinds)) + "\n";
-    return response;
-  }
+  if (path.starts_with("/openapi/")) return openapi(call);
   return text_response(404, "404 page not found\n");
 }
 
