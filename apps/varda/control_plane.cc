@@ -176,15 +176,16 @@ class Running final : public ControlPlane {
 
   Status forget_node(const std::string& name) override {
     const Context ctx = Context::background().with_timeout(std::chrono::seconds(10));
+    // The node first: as long as it is there, controllers make new pods for it.
+    for (const meta::Resource& resource : {api::EdgeNode::resource(), api::Node::resource()}) {
+      const auto removed = client_->remove(ctx, resource, {"", name});
+      if (!removed.ok() && removed.error().code() != Code::kNotFound) return Status(removed.error()).context("forget node " + name);
+    }
     // Nobody is left there who could say that they have ended, and nobody else may use their names before that.
     TRY(const kube::List pods, client_->list_all(ctx, api::Pod::resource(), {.field_selector = "spec.nodeName=" + name}));
     for (const Json& pod : pods.items) {
       const meta::ObjectKey key{pod.at("metadata/namespace").as_string(), pod.at("metadata/name").as_string()};
       const auto removed = client_->remove(ctx, api::Pod::resource(), key, {.grace_seconds = 0});
-      if (!removed.ok() && removed.error().code() != Code::kNotFound) return Status(removed.error()).context("forget node " + name);
-    }
-    for (const meta::Resource& resource : {api::EdgeNode::resource(), api::Node::resource()}) {
-      const auto removed = client_->remove(ctx, resource, {"", name});
       if (!removed.ok() && removed.error().code() != Code::kNotFound) return Status(removed.error()).context("forget node " + name);
     }
     return {};

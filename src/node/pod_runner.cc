@@ -69,7 +69,8 @@ class Runner final : public PodRunner {
                 .prober = prober == nullptr ? *own_prober_ : *prober,
                 .boot = boot_id(),
                 .deliver = [this](ProbeResult result) { deliver(std::move(result)); },
-                .addresses_in_use = [this] { return addresses(); }} {}
+                .addresses_in_use = [this] { return addresses(); },
+                .port_held = [this](const PodWorker& worker) { return port_held(worker); }} {}
 
   // What calls back from threads of its own ends before anything it calls does.
   ~Runner() override {
@@ -145,9 +146,12 @@ class Runner final : public PodRunner {
     const auto due = [&](std::optional<SteadyTime> when) {
       if (when && (!next || *when < *next)) next = when;
     };
-    for (auto it = workers_.begin(); it != workers_.end();) {
-      due(it->second->step());
-      it = it->second->done() ? workers_.erase(it) : std::next(it);
+    // Those that leave come first: what they had is for the others.
+    for (const bool leaving : {true, false}) {
+      for (auto it = workers_.begin(); it != workers_.end();) {
+        if (it->second->leaving() == leaving) due(it->second->step());
+        it = it->second->done() ? workers_.erase(it) : std::next(it);
+      }
     }
     due(rotate_logs());
     count_ = workers_.size();
@@ -218,6 +222,18 @@ class Runner final : public PodRunner {
     std::set<std::string> taken = {options_.node_address};
     for (const auto& [uid, worker] : workers_) taken.insert(worker->record().ip);
     return taken;
+  }
+
+  std::string port_held(const PodWorker& asking) const {
+    const std::set<std::string> wanted = asking.record().host_ports();
+    if (wanted.empty()) return "";
+    for (const auto& [uid, worker] : workers_) {
+      if (worker.get() == &asking || !worker->leaving() || !worker->anything_runs()) continue;
+      for (const std::string& port : worker->record().host_ports()) {
+        if (wanted.contains(port)) return "pod " + internal::text(worker->name()) + " is ending and still has port " + port;
+      }
+    }
+    return "";
   }
 
   std::optional<SteadyTime> rotate_logs() {

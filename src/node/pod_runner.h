@@ -80,8 +80,8 @@ class PodRunner {
   virtual ~PodRunner() = default;
 
   /// The pods of this node, whole objects with metadata.uid, all of them. One with a deletionTimestamp is ended gracefully; one
-  /// that is missing too. A changed spec of a known uid is ignored as a kubelet does, except grace period and metadata. Bounded by
-  /// pods_max.
+  /// that is missing too; others wait for the ports of the host's network that it has. A changed spec of a known uid is ignored as
+  /// a kubelet does, except grace period and metadata. Bounded by pods_max.
   virtual void set_desired(std::vector<Json> pods) = 0;
 
   /// Works until the context is done; containers go on. Returns success after a stop request.

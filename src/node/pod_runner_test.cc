@@ -345,6 +345,35 @@ TEST_F(Pods, PodThatIsNoLongerDesiredEnds) {
   EXPECT_EQ(driver_.running(), 1u);
 }
 
+TEST_F(Pods, APortOfTheHostIsWaitedForUntilThePodThatEndsLetsItGo) {
+  // Whichever of the two comes first in the runner's order.
+  for (const auto& [old_name, new_name] : {std::pair("a", "b"), std::pair("d", "c")}) {
+    driver_.obeys_terminate = false;
+    const auto spec = [](const std::string& container, int port) {
+      return "{hostNetwork: true, terminationGracePeriodSeconds: 5, containers: [{name: " + container +
+             ", image: app, ports: [{containerPort: " + std::to_string(port) + "}]}]}";
+    };
+    const Json old = pod(old_name, spec("c", 80)), next = pod(new_name, spec("d", 80)), other = pod("other", spec("e", 81));
+    desire({old});
+    const std::size_t before = driver_.starts.size();
+    desire({next, other});
+    EXPECT_EQ(driver_.starts.size(), before + 1);
+    EXPECT_EQ(phase(new_name), "Pending");
+    EXPECT_EQ(status(new_name).at("containerStatuses/0/state/waiting/message"),
+              Json("pod default/" + std::string(old_name) + " is ending and still has port 80/TCP"));
+    EXPECT_EQ(phase("other"), "Running");
+    clock_.advance(seconds(5));
+    runner_->step();  // one round: nobody waits for a time
+    EXPECT_TRUE(host_.has_finished(old_name));
+    EXPECT_EQ(phase(new_name), "Running");
+    EXPECT_FALSE(status(new_name).at("containerStatuses/0/state").contains("waiting"));
+    driver_.obeys_terminate = true;
+    desire({});
+    EXPECT_TRUE(runner_->idle());
+    driver_.containers.clear();
+  }
+}
+
 TEST_F(Pods, RestartedRunnerAdoptsWhatRunsAndStartsWhatDoesNot) {
   desire({pod("web", kPlain), pod("other", "{containers: [{name: d, image: app}]}")});
   const std::string ip = status()["podIP"].as_string();

@@ -37,6 +37,8 @@ class Nodes(unittest.TestCase):
         self.varda.nodes.append('edge1=edge')
         self.varda.up()
         self.varda.ready('a', '3')  # from what is still on the node's disk
+        # The agent has started the pod of last time before it heard that it is no more; the new one waited for its port.
+        self.assertEqual([c['restartCount'] for p in self.varda.pods() for c in p['status']['containerStatuses']], [0])
 
     def test_store_that_cannot_be_read_is_left_alone_and_the_error_says_what_to_do(self):
         self.varda.up()

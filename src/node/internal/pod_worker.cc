@@ -120,7 +120,7 @@ std::optional<SteadyTime> PodWorker::step() {
   collect_exits();
   if (now < retry_at_) {
     due(retry_at_);
-  } else if (removed_ || record_.deleting()) {
+  } else if (leaving()) {
     finish();
   } else if (!is_terminal(record_)) {
     work();
@@ -186,6 +186,14 @@ bool PodWorker::may_restart(const ContainerRecord& c) const {
 }
 
 void PodWorker::work() {
+  if (live_.empty()) return;
+  if (container(0).attempt < 0) {
+    // Its server would only find the port taken, and then wait in a back-off for longer than the other takes to end.
+    if (const std::string held = shared_.port_held(*this); !held.empty()) {
+      container(0).message = held;
+      return;
+    }
+  }
   for (std::size_t i = 0; i < live_.size(); ++i) {
     ContainerRecord& c = container(i);
     if (c.running()) {

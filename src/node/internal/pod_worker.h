@@ -23,6 +23,8 @@ struct ProbeResult {
   Status status;
 };
 
+class PodWorker;
+
 /// What all workers of a runner share.
 struct Shared {
   const PodRunner::Options& options;
@@ -35,6 +37,8 @@ struct Shared {
   std::string boot;                                         // of this machine's run, from the kernel
   std::function<void(ProbeResult)> deliver;                 // thread-safe
   std::function<std::set<std::string>()> addresses_in_use;  // of the other pods
+  /// Why a pod cannot be started yet: another one that is ending still has one of its ports. "": it can.
+  std::function<std::string(const PodWorker&)> port_held;
 };
 
 class PodWorker {
@@ -52,6 +56,9 @@ class PodWorker {
   /// It is not desired any more.
   void remove();
   void on_probe(const ProbeResult& result);
+  /// It ends, or has been told to.
+  bool leaving() const { return removed_ || record_.deleting(); }
+  bool anything_runs() const;
   /// Does what is due; when something is due again without news from outside.
   std::optional<SteadyTime> step();
   /// It has ended, and nothing of it is left.
@@ -104,7 +111,6 @@ class PodWorker {
   Result<ContainerConfig> configure(std::size_t i);
   void end_container(std::size_t i, Duration grace);
   void end_all(Duration grace);
-  bool anything_runs() const;
   void begin_probes(std::size_t i);
   void run_probes(std::size_t i);
   void start_probe(std::size_t i, ProbeKind kind, const Json& handler, std::chrono::milliseconds timeout);

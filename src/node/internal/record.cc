@@ -124,6 +124,16 @@ PodName PodRecord::name() const {
       .ns = metadata["namespace"].string_or("default"), .name = metadata["name"].as_string(), .uid = metadata["uid"].as_string()};
 }
 
+std::set<std::string> PodRecord::host_ports() const {
+  std::set<std::string> out;
+  if (!host_network()) return out;
+  for (const Json& container : pod.at("spec/containers").as_array()) {
+    for (const Json& port : container["ports"].as_array())
+      out.insert(std::to_string(port["containerPort"].as_integer()) + "/" + port["protocol"].string_or("TCP"));
+  }
+  return out;
+}
+
 std::string text(const PodName& name) { return name.ns + "/" + name.name; }
 
 }  // namespace varda::node::internal

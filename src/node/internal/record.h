@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,8 @@ struct PodRecord {
   PodName name() const;
   bool deleting() const { return !pod.at("metadata/deletionTimestamp").is_null(); }
   bool host_network() const { return pod.at("spec/hostNetwork").as_bool(); }
+  /// Ports of the node that its containers listen on, as "8080/TCP": none without the host's network.
+  std::set<std::string> host_ports() const;
   std::string restart_policy() const { return pod.at("spec/restartPolicy").string_or("Always"); }
 };
 
