@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <fcntl.h>
 #include <filesystem>
 #include <optional>
 #include <system_error>
+#include <thread>
 #include <unistd.h>
 
 namespace varda::node::internal {
@@ -14,9 +16,8 @@ namespace {
 // The kernel's own limit of arguments and environment together is larger, but our marks stand in what any pod could need.
 constexpr std::size_t kEnvironBytesMax = 1u << 20;
 
-std::string read_environ(pid_t pid) {
-  const std::string path = "/proc/" + std::to_string(pid) + "/environ";
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+std::string read_environ_once(const std::string& directory) {
+  const int fd = ::open((directory + "/environ").c_str(), O_RDONLY | O_CLOEXEC);
   std::string text;
   if (fd < 0) return text;
   char piece[16384];
@@ -24,6 +25,20 @@ std::string read_environ(pid_t pid) {
   while (text.size() < kEnvironBytesMax && (count = ::read(fd, piece, sizeof(piece))) > 0)
     text.append(piece, static_cast<std::size_t>(count));
   ::close(fd);
+  return text;
+}
+
+// A process in the middle of execve(2) shows an empty environment for a moment (fs/proc/base.c: environ_read gives nothing before
+// the new program's stack is set up), and must not be overlooked for it. Kernel threads and zombies have none either, and no
+// program.
+std::string read_environ(pid_t pid) {
+  const std::string directory = "/proc/" + std::to_string(pid);
+  std::string text = read_environ_once(directory);
+  char program[1];
+  for (int i = 0; i < 20 && text.empty() && ::readlink((directory + "/exe").c_str(), program, sizeof(program)) > 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    text = read_environ_once(directory);
+  }
   return text;
 }
 
