@@ -16,16 +16,17 @@ class Failed(Exception):
 
 
 def wait_until(what, probe, timeout=180, every=0.05):
-    """The first true value of probe(); Failed names `what` and the last value or error seen. The timeout is for what hangs: two cores that
-    others keep busy take many times what an idle machine does."""
+    """The first true value of probe(); Failed names `what` and the last value or error seen. A probe may fail in any way that the state it
+    waits for would end: a field that is not there yet is no error. The timeout is for what hangs: two cores that others keep busy take
+    many times what an idle machine does."""
     end, last = time.monotonic() + timeout, None
     while time.monotonic() < end:
         try:
             last = probe()
             if last:
                 return last
-        except (Failed, OSError, http.client.HTTPException, subprocess.SubprocessError, json.JSONDecodeError) as e:
-            last = e
+        except (Failed, AssertionError, LookupError, OSError, http.client.HTTPException, subprocess.SubprocessError, json.JSONDecodeError) as e:
+            last = repr(e)
         time.sleep(every)
     raise Failed('%s: not within %d s (last: %s)' % (what, timeout, str(last)[:2000]))
 
@@ -55,6 +56,7 @@ class FileServer:
 
     def __init__(self, directory):
         self.directory, self.port, self.requests, self.server = str(directory), 0, [], None
+        self.held = {}  # path: Event; until it is set, drops follow the first half, so that nobody gives up
         self.start()
 
     def start(self):
@@ -63,6 +65,14 @@ class FileServer:
         class Handler(http.server.SimpleHTTPRequestHandler):
             def log_message(self, *args):
                 outer.requests.append(self.path)
+
+            def copyfile(self, source, outputfile):
+                released = outer.held.get(self.path)
+                if released:
+                    outputfile.write(source.read(os.fstat(source.fileno()).st_size // 2))
+                    while not released.wait(0.5):
+                        outputfile.write(source.read(16))
+                super().copyfile(source, outputfile)
 
         self.server = http.server.ThreadingHTTPServer(('127.0.0.1', self.port), functools.partial(Handler, directory=self.directory))
         self.port = self.server.server_address[1]
@@ -121,6 +131,15 @@ class Machine:
 
     def pods(self, selector=None):
         return self.get('pods', *(['-l', selector] if selector else []))['items']
+
+    def nodes_ready(self):
+        """Waits until every node is Ready: `varda up` is done when the API server answers, which is a moment before."""
+        wanted = {node.partition('=')[0] for node in self.nodes} or {'cloud', 'edge0'}
+
+        def ready():
+            return {node['metadata']['name'] for node in self.get('nodes')['items'] for c in node.get('status', {}).get('conditions', [])
+                    if (c['type'], c['status']) == ('Ready', 'True')}
+        wait_until('nodes %s Ready' % ', '.join(sorted(wanted)), lambda: wanted <= ready())
 
     def condition(self, name, kind):
         for c in self.model(name).get('status', {}).get('conditions', []):
@@ -275,6 +294,12 @@ class Load:
         for t in self.threads:
             t.join(30)
         return self.samples()
+
+    def answered(self, version):
+        """Waits until every client has sent a request from now on that this version answered."""
+        since = time.monotonic()
+        wait_until('answers of version ' + version, lambda: all(
+            any(s[0] >= since and s[3] == version for s in list(c.samples)) for c in self.clients))
 
     def samples(self, since=0, until=float('inf')):
         return sorted(s for c in self.clients for s in list(c.samples) if since <= s[0] < until)
