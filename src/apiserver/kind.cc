@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "meta/members.h"
+
 namespace varda::apiserver {
 
 namespace {
@@ -62,9 +64,10 @@ bool same_wish(const Json& a, const Json& b, bool without_status) {
     return name == "metadata" || name == "apiVersion" || name == "kind" || (without_status && name == "status");
   };
   const auto covers = [&](const Json& x, const Json& y) {
+    meta::MemberIndex others(y);
     return std::all_of(x.as_object().begin(), x.as_object().end(), [&](const Json::Member& member) {
       if (ignored(member.first)) return true;
-      const Json* other = y.find(member.first);
+      const Json* other = others.find(member.first);
       return other != nullptr && *other == member.second;
     });
   };

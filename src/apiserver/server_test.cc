@@ -293,6 +293,28 @@ TEST(ApiServer, EveryKindThatIsServedIsInTheDocumentOfItsVersion) {
   EXPECT_GE(kinds, 19u);
 }
 
+// Of many members each is looked up by an index; what comes out is what few members give.
+TEST(ApiServer, LargeObjectsAreComparedAndPatchedInOneGo) {
+  InMemoryApiServer api;
+  constexpr int kMembers = 10'000;
+  Json object = config_map("a");
+  Json::Object& data = object["data"].object_members();
+  data.clear();
+  for (int i = 0; i < kMembers; ++i) data.emplace_back("k" + std::to_string(i), "");
+  ASSERT_EQ(api.post(kConfigMaps, object).status, 201);
+  const std::string path = std::string(kConfigMaps) + "/a";
+  std::reverse(data.begin(), data.end());
+  EXPECT_EQ(api.put(path, object).status, 200);
+  Json patch = Json::object({{"data", object["data"]}});
+  for (auto& [name, value] : patch["data"].object_members()) value = "x";
+  EXPECT_EQ(api.call("PATCH", path, patch, "application/strategic-merge-patch+json").status, 200);
+  for (auto& [name, value] : patch["data"].object_members()) value = nullptr;
+  EXPECT_EQ(api.merge_patch(path, patch).status, 200);
+  EXPECT_TRUE(api.get(path).body["data"].is_null());
+  for (int i = 0; i < kMembers; ++i) object["metadata"].object_members().emplace_back("k" + std::to_string(i), 1);
+  EXPECT_EQ(api.put(path, object).status, 200);
+}
+
 TEST(ApiServer, WarningsStaySmallHoweverManyThereAre) {
   InMemoryApiServer api;
   Json object = config_map("a");

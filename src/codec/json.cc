@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <unordered_map>
 
 #include "base/check.h"
 
@@ -182,9 +183,20 @@ bool operator==(const Json& a, const Json& b) {
   const Json::Object& left = a.as_object();
   const Json::Object& right = b.as_object();
   if (left.size() != right.size()) return false;
+  constexpr std::size_t kLinear = 16;                         // up to here looking one by one is as fast
+  std::unordered_map<std::string_view, const Json*> by_name;  // of `right`, made for large objects when it is needed
+  const auto find = [&](const std::string& name) -> const Json* {
+    if (right.size() <= kLinear) return b.find(name);
+    if (by_name.empty()) {
+      by_name.reserve(right.size());
+      for (const Json::Member& member : right) by_name.emplace(member.first, &member.second);
+    }
+    const auto found = by_name.find(name);
+    return found == by_name.end() ? nullptr : found->second;
+  };
   for (std::size_t i = 0; i < left.size(); ++i) {
     // Trees that come from the same writer have the same order: look there first.
-    const Json* other = right[i].first == left[i].first ? &right[i].second : b.find(left[i].first);
+    const Json* other = right[i].first == left[i].first ? &right[i].second : find(left[i].first);
     if (!other || !(left[i].second == *other)) return false;
   }
   return true;

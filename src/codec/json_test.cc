@@ -124,5 +124,21 @@ TEST(Base64, RoundTripsAndRefusesNonsense) {
   for (const char* bad : {"Z", "Zg=", "Z===", "Zg==Zg==", "Z*==", "=Zg="}) EXPECT_FALSE(unbase64(bad).ok()) << bad;
 }
 
+TEST(Json, ObjectsAreEqualInAnyOrderHoweverLarge) {
+  for (const int size : {3, 16, 17, 300}) {
+    Json up = Json::object();
+    Json down = Json::object();
+    for (int i = 0; i < size; ++i) up.set("k" + std::to_string(i), i);
+    for (int i = size - 1; i >= 0; --i) down.set("k" + std::to_string(i), i);
+    EXPECT_EQ(up, down);
+    down.set("k1", -1);
+    EXPECT_NE(up, down);
+    down.set("k1", 1);
+    down.erase("k0");
+    down.set("other", 0);
+    EXPECT_NE(up, down);
+  }
+}
+
 }  // namespace
 }  // namespace varda::codec

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "meta/members.h"
+
 namespace varda::meta {
 namespace {
 
@@ -14,6 +16,7 @@ Error bad(std::string what) { return {Code::kInvalid, std::move(what)}; }
 struct Measure {
   std::size_t depth = 1;
   std::size_t bytes = 16;
+  std::size_t values = 1;
 };
 
 Measure measure(const Json& value) {
@@ -22,6 +25,7 @@ Measure measure(const Json& value) {
     const Measure inner = measure(item);
     out.depth = std::max(out.depth, inner.depth + 1);
     out.bytes += inner.bytes + extra;
+    out.values += inner.values;
   };
   if (value.is_string()) out.bytes += value.as_string().size();
   for (const Json& item : value.as_array()) take(item, 0);
@@ -83,7 +87,7 @@ Json* child(Json& parent, const std::string& token) {
 /// One JSON Patch over one document.
 class Patcher {
  public:
-  explicit Patcher(Json document) : document_(std::move(document)) {}
+  Patcher(Json document, std::size_t work_max) : document_(std::move(document)), work_max_(work_max) {}
   Json take() { return std::move(document_); }
 
   Status apply(const Json& operation) {
@@ -94,30 +98,40 @@ class Patcher {
     if (op == "add" || op == "replace" || op == "test") {
       const Json* value = operation.find("value");
       if (!value && op != "test") return bad("\"value\" is missing");
-      if (op == "add") return add(path, *value);
+      if (op == "add") return add(path, *value, measure(*value));
       if (op == "replace") return replace(path, *value);
       return test(path, value ? *value : Json());
     }
     if (op != "move" && op != "copy") return bad("unknown operation \"" + op + "\"");
     TRY(const Pointer from, parse_pointer(operation["from"], "from"));
-    const Json* source = find(from);
+    Json* source = find(from);
     if (!source) return bad("\"from\" names nothing");
-    Json value = *source;
+    const Measure size = measure(*source);
+    TRY_VOID(spend(size.values));
     if (op == "copy") {
-      copied_bytes_ += measure(value).bytes;
+      copied_bytes_ += size.bytes;
       if (copied_bytes_ > kCopyBytesMax) return Error(Code::kExhausted, "the patch copies too much").as_terminal();
-      return add(path, std::move(value));
+      return add(path, *source, size);
     }
     if (path.size() > from.size() && std::equal(from.begin(), from.end(), path.begin()))
       return bad("a value cannot move into itself");
+    if (from.empty()) return bad("the whole document cannot be removed");
+    Json value = std::move(*source);
     TRY_VOID(remove(from));
-    return add(path, std::move(value));
+    return add(path, std::move(value), size);
   }
 
  private:
+  Status spend(std::size_t work) {
+    work_ += work;
+    if (work_ > work_max_) return Error(Code::kExhausted, "the patch is too much work: make fewer operations of it").as_terminal();
+    return {};
+  }
+
   Json* find(const Pointer& path) {
     Json* at = &document_;
     for (const std::string& token : path) {
+      if (at->is_object()) work_ += at->size();
       at = child(*at, token);
       if (!at) return nullptr;
     }
@@ -130,13 +144,14 @@ class Patcher {
     return at;
   }
 
-  Status add(const Pointer& path, Json value) {
-    if (path.size() + measure(value).depth > kDepthMax) return bad("the result would be nested too deeply");
+  Status add(const Pointer& path, Json value, const Measure& size) {
+    if (path.size() + size.depth > kDepthMax) return bad("the result would be nested too deeply");
     if (path.empty()) {
       document_ = std::move(value);
       return {};
     }
     TRY(Json * holder, parent(path));
+    TRY_VOID(spend(holder->size()));
     if (holder->is_object()) {
       holder->set(path.back(), std::move(value));
       return {};
@@ -149,18 +164,20 @@ class Patcher {
   }
 
   Status replace(const Pointer& path, const Json& value) {
-    if (path.empty()) return add(path, value);
+    const Measure size = measure(value);
+    if (path.empty()) return add(path, value, size);
     TRY(Json * holder, parent(path));
-    if (holder->is_object()) return add(path, value);  // also where the member is missing, as Kubernetes has it
+    if (holder->is_object()) return add(path, value, size);  // also where the member is missing, as Kubernetes has it
     Json* old = child(*holder, path.back());
     if (!old) return bad("index \"" + path.back() + "\" is out of range");
-    if (path.size() + measure(value).depth > kDepthMax) return bad("the result would be nested too deeply");
+    if (path.size() + size.depth > kDepthMax) return bad("the result would be nested too deeply");
     *old = value;
     return {};
   }
 
   Status remove(const Pointer& path) {
     TRY(Json * holder, parent(path));
+    TRY_VOID(spend(holder->size()));
     if (holder->is_object()) {
       if (!holder->erase(path.back())) return bad("member \"" + path.back() + "\" is not there");
       return {};
@@ -174,55 +191,69 @@ class Patcher {
 
   Status test(const Pointer& path, const Json& value) {
     const Json* found = find(path);
+    TRY_VOID(spend(0));
     if (found ? same(*found, value) : value.is_null()) return {};
     return bad("the value tested for is not there");
   }
 
   Json document_;
   std::size_t copied_bytes_ = 0;
+  const std::size_t work_max_;
+  std::size_t work_ = 0;
 };
 
 }  // namespace
 
-Result<Json> apply_json_patch(Json document, const Json& patch, std::size_t operations_max) {
+Result<Json> apply_json_patch(Json document, const Json& patch, std::size_t operations_max, std::size_t work_max) {
   if (!patch.is_array()) return bad("a JSON patch must be an array of operations");
   if (patch.size() > operations_max) {
     return Error(Code::kExhausted, "a JSON patch may hold " + std::to_string(operations_max) + " operations").as_terminal();
   }
-  Patcher patcher(std::move(document));
+  Patcher patcher(std::move(document), work_max);
   std::size_t index = 0;
   for (const Json& operation : patch.as_array()) TRY_VOID(patcher.apply(operation).context("operation " + std::to_string(index++)));
   return patcher.take();
 }
 
+namespace {
+
+void merge_members(Json& document, const Json& patch) {
+  MemberEditor members(document);
+  for (const auto& [name, value] : patch.as_object()) {
+    if (value.is_null()) {
+      members.remove(name);
+    } else if (value.is_object()) {
+      // Also where the member is missing: nulls inside the patch must not become members.
+      Json* old = members.find(name);
+      Json merged = apply_merge_patch(old ? std::move(*old) : Json(), value);
+      members.set(name, std::move(merged));
+    } else {
+      members.set(name, value);
+    }
+  }
+}
+
+}  // namespace
+
 Json apply_merge_patch(Json document, const Json& patch) {
   if (!patch.is_object()) return patch;
   if (!document.is_object()) document = Json::object();
-  for (const auto& [name, value] : patch.as_object()) {
-    if (value.is_null()) {
-      document.erase(name);
-    } else if (value.is_object()) {
-      // Also where the member is missing: nulls inside the patch must not become members.
-      Json* old = document.find(name);
-      Json merged = apply_merge_patch(old ? std::move(*old) : Json(), value);
-      document.set(name, std::move(merged));
-    } else {
-      document.set(name, value);
-    }
-  }
+  merge_members(document, patch);
   return document;
 }
 
 Json make_merge_patch(const Json& from, const Json& to) {
   if (!from.is_object() || !to.is_object()) return to;
+  MemberIndex before(from);
+  MemberIndex after(to);
   Json patch = Json::object();
   for (const auto& [name, value] : from.as_object()) {
-    if (!to.contains(name)) patch.set(name, nullptr);
+    if (!after.contains(name)) patch.object_members().emplace_back(name, Json());
   }
   for (const auto& [name, value] : to.as_object()) {
-    const Json* old = from.find(name);
+    const Json* old = before.find(name);
     if (old && *old == value) continue;
-    patch.set(name, old ? make_merge_patch(*old, value) : value);
+    patch.object_members().emplace_back(name, old ? make_merge_patch(*old, value) : value);
   }
   return patch;
 }

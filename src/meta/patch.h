@@ -15,8 +15,11 @@ namespace varda::meta {
 using codec::Json;
 
 /// RFC 6902 as Kubernetes applies it: `replace` of a missing member adds it, negative array indexes count from the end.
-/// kInvalid: bad patch, failed `test`, bad path; `operations_max` bounds the work.
-Result<Json> apply_json_patch(Json document, const Json& patch, std::size_t operations_max = 10'000);
+/// kInvalid: bad patch, failed `test`, bad path. kExhausted: more operations than `operations_max`, or all of them together look at
+/// or move more members and items than `work_max` (the default: half a second; ten thousand operations on an object of three
+/// thousand members stay below).
+Result<Json> apply_json_patch(Json document, const Json& patch, std::size_t operations_max = 10'000,
+                              std::size_t work_max = 30'000'000);
 /// RFC 7386.
 Json apply_merge_patch(Json document, const Json& patch);
 /// The merge patch that turns `from` into `to`.

@@ -41,6 +41,27 @@ TEST(JsonPatch, WorkIsBounded) {
   EXPECT_EQ(apply_json_patch(Json::object(), patch, 3).error().code(), Code::kExhausted);
 }
 
+TEST(JsonPatch, WorkOnLargeObjectsIsBoundedToo) {
+  Json document = Json::object({{"a", Json::object()}, {"b", Json::object()}});
+  for (int i = 0; i < 500; ++i) document["a"].object_members().emplace_back("k" + std::to_string(i), "");
+  const auto repeated = [](const char* operation, int times) {
+    Json patch = Json::array();
+    for (int i = 0; i < times; ++i) patch.push_back(codec::parse_json(operation).value());
+    return patch;
+  };
+  const char* add = R"({"op": "add", "path": "/a/new", "value": ""})";
+  constexpr std::size_t kOperations = 1'000;
+  constexpr std::size_t kWork = 100'000;
+  EXPECT_TRUE(apply_json_patch(document, repeated(add, 100), kOperations, kWork).ok());
+  EXPECT_EQ(apply_json_patch(document, repeated(add, 300), kOperations, kWork).error().code(), Code::kExhausted);
+  Json back_and_forth = Json::array();
+  for (int i = 0; i < 150; ++i) {
+    back_and_forth.push_back(codec::parse_json(R"({"op": "move", "from": "/a", "path": "/b/a"})").value());
+    back_and_forth.push_back(codec::parse_json(R"({"op": "move", "from": "/b/a", "path": "/a"})").value());
+  }
+  EXPECT_EQ(apply_json_patch(document, back_and_forth, kOperations, kWork).error().code(), Code::kExhausted);
+}
+
 TEST(JsonPatch, CopiesThatDoubleTheDocumentAreRefused) {
   const Json document = codec::parse_json(R"({"a": ["xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"]})").value();
   const Json copy = codec::parse_json(R"({"op": "copy", "from": "/a", "path": "/a/-"})").value();

@@ -53,8 +53,8 @@ std::string version_part(std::string_view api_version) {
   return std::string(slash == std::string_view::npos ? api_version : api_version.substr(slash + 1));
 }
 
-// More than anybody reads.
-constexpr std::size_t kProblemsMax = 100;
+// More than anybody reads, and fewer headers than the hundred that clients in Python take.
+constexpr std::size_t kProblemsMax = 64;
 
 // decode and prune; what is not understood goes to `problems` as the strict decoder words it.
 Status understand(const Kind& kind, Json& object, const std::vector<std::string>& duplicates, std::vector<std::string>& problems) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 
 namespace varda::apiserver {
@@ -72,21 +73,18 @@ Status check_time(const Json& value, std::string_view field) {
 Status decode_owner(Json& reference, std::string_view path, std::vector<std::string>& unknown) {
   if (!reference.is_object()) return wrong_type(reference, "ownerReferences", "v1.OwnerReference");
   static constexpr std::array kKnown = {"apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"};
-  std::vector<std::string> extra;
+  const auto is_known = [](const std::string& name) { return std::find(kKnown.begin(), kKnown.end(), name) != kKnown.end(); };
   for (const auto& [name, value] : reference.as_object()) {
-    if (std::find(kKnown.begin(), kKnown.end(), name) == kKnown.end()) {
-      extra.push_back(name);
+    if (!is_known(name)) {
+      unknown.push_back(std::string(path) + "." + name);
     } else if (name == "controller" || name == "blockOwnerDeletion") {
       if (!value.is_bool() && !value.is_null()) return wrong_type(value, "ownerReferences." + name, "bool");
     } else if (!value.is_string() && !value.is_null()) {
       return wrong_type(value, "ownerReferences." + name, "string");
     }
   }
-  for (const std::string& name : extra) {
-    unknown.push_back(std::string(path) + "." + name);
-    reference.erase(name);
-  }
-  std::erase_if(reference.object_members(), [](const Json::Member& member) { return member.second.is_null(); });
+  std::erase_if(reference.object_members(),
+                [&](const Json::Member& member) { return member.second.is_null() || !is_known(member.first); });
   return {};
 }
 
@@ -137,10 +135,14 @@ Status decode_metadata(Json& object, std::vector<std::string>& unknown) {
   static constexpr std::array kOthers = {
       "labels",     "annotations",     "creationTimestamp", "deletionTimestamp", "generation", "deletionGracePeriodSeconds",
       "finalizers", "ownerReferences", "managedFields"};
-  std::vector<std::string> extra;
+  const std::size_t unknown_before = unknown.size();
+  const auto is_known = [&](const std::string& name) {
+    return std::find(kStrings.begin(), kStrings.end(), name) != kStrings.end() ||
+           std::find(kOthers.begin(), kOthers.end(), name) != kOthers.end();
+  };
   for (auto& [name, value] : metadata.object_members()) {
     const bool text = std::find(kStrings.begin(), kStrings.end(), name) != kStrings.end();
-    if (value.is_null() && (text || std::find(kOthers.begin(), kOthers.end(), name) != kOthers.end())) {
+    if (value.is_null() && is_known(name)) {
       continue;
     } else if (text) {
       if (!value.is_string()) return wrong_type(value, name, "string");
@@ -163,13 +165,11 @@ Status decode_metadata(Json& object, std::vector<std::string>& unknown) {
         TRY_VOID(decode_owner(item, "metadata.ownerReferences[" + std::to_string(index++) + "]", unknown));
       }
     } else if (name != "managedFields") {
-      extra.push_back(name);
+      unknown.push_back("metadata." + name);
     }
   }
-  for (const std::string& name : extra) {
-    unknown.push_back("metadata." + name);
-    metadata.erase(name);
-  }
+  if (unknown.size() != unknown_before)
+    std::erase_if(metadata.object_members(), [&](const Json::Member& member) { return !is_known(member.first); });
   metadata.erase("managedFields");
   metadata.erase("selfLink");
   drop_nulls_and_empty(metadata);
@@ -320,15 +320,15 @@ std::vector<std::string> tidy_metadata(const Kind& kind, Json& object) {
     }
   }
   if (Json* owners = metadata.find("ownerReferences")) {
-    std::set<std::string> seen;
+    std::map<std::string, Json> first;
     std::set<std::string> doubled;
     auto& items = owners->array_items();
     std::erase_if(items, [&](const Json& owner) {
       const std::string& uid = owner["uid"].as_string();
-      if (seen.insert(uid).second) return false;
-      const auto first = std::find_if(items.begin(), items.end(), [&](const Json& item) { return item["uid"].as_string() == uid; });
+      const auto [known, added] = first.emplace(uid, owner);
+      if (added) return false;
       doubled.insert(uid);
-      return first != items.end() && *first == owner;
+      return known->second == owner;
     });
     if (!doubled.empty()) {
       std::string uids;

@@ -1,6 +1,11 @@
 #include "apiserver/internal/strategic.h"
 
 #include <algorithm>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "meta/members.h"
 
 namespace varda::apiserver {
 
@@ -29,23 +34,31 @@ class Merger {
     if (!original.is_object()) original = Json::object();
 
     if (const Json* keys = patch.find("$retainKeys")) {
-      TRY_VOID(check_retained(*keys, patch));
-      std::erase_if(original.object_members(), [&](const Json::Member& member) {
-        return std::none_of(keys->as_array().begin(), keys->as_array().end(),
-                            [&](const Json& key) { return key.as_string() == member.first; });
-      });
+      std::set<std::string_view> retained;
+      for (const Json& key : keys->as_array()) retained.insert(key.as_string());
+      TRY_VOID(check_retained(retained, patch));
+      std::erase_if(original.object_members(), [&](const Json::Member& member) { return !retained.contains(member.first); });
     }
+    TRY_VOID(merge_members(original, patch, path));
+    return original;
+  }
+
+ private:
+  Outcome<void> merge_members(Json& document, const Json& patch, const std::string& path) {
+    meta::MemberEditor original(document);
+    meta::MemberIndex members(patch);
     for (const Json::Member& member : patch.as_object()) {
       if (!member.first.starts_with(kDeleteFrom)) continue;
       Json* list = original.find(std::string_view(member.first).substr(kDeleteFrom.size()));
       if (list == nullptr || !list->is_array()) continue;
-      const auto& gone = member.second.as_array();
-      std::erase_if(list->array_items(), [&](const Json& item) { return std::find(gone.begin(), gone.end(), item) != gone.end(); });
+      std::unordered_set<std::string> gone;
+      for (const Json& item : member.second.as_array()) gone.insert(codec::write_json(item));
+      std::erase_if(list->array_items(), [&](const Json& item) { return gone.contains(codec::write_json(item)); });
     }
     for (const auto& [name, value] : patch.as_object()) {
       if (name.starts_with("$")) continue;
       if (value.is_null()) {
-        original.erase(name);
+        original.remove(name);
         continue;
       }
       const std::string at = child(path, name);
@@ -54,13 +67,13 @@ class Merger {
         const bool deletes = value["$patch"].as_string() == "delete";
         TRY(Json merged, merge_map(present != nullptr ? *present : Json::object(), value, at));
         if (deletes) {
-          original.erase(name);
+          original.remove(name);
         } else {
           original.set(name, std::move(merged));
         }
       } else if (value.is_array()) {
         TRY(Json merged,
-            merge_list(present != nullptr ? *present : Json::array(), value, patch.find(std::string(kSetOrder) + name), at));
+            merge_list(present != nullptr ? *present : Json::array(), value, members.find(std::string(kSetOrder) + name), at));
         original.set(name, std::move(merged));
       } else {
         original.set(name, value);
@@ -70,16 +83,15 @@ class Merger {
     for (const auto& [name, value] : patch.as_object()) {
       if (!name.starts_with(kSetOrder)) continue;
       const std::string list_name = name.substr(kSetOrder.size());
-      if (patch.contains(list_name)) continue;
+      if (members.contains(list_name)) continue;
       Json* list = original.find(list_name);
       if (list == nullptr || !list->is_array()) continue;
       const auto rule = rule_of(child(path, list_name));
       if (rule) order(*list, Json(*list), value, rule->key);
     }
-    return original;
+    return {};
   }
 
- private:
   std::optional<ListMerge> rule_of(const std::string& path) const {
     if (path == "metadata.finalizers") return ListMerge{.merge = true, .key = "", .retain_keys = false};
     if (path == "metadata.ownerReferences") return ListMerge{.merge = true, .key = "uid", .retain_keys = false};
@@ -100,12 +112,11 @@ class Merger {
     return value;
   }
 
-  static Outcome<void> check_retained(const Json& keys, const Json& patch) {
+  static Outcome<void> check_retained(const std::set<std::string_view>& retained, const Json& patch) {
     for (const Json::Member& member : patch.as_object()) {
       const std::string& name = member.first;
       if (name.starts_with("$") || member.second.is_null()) continue;
-      const auto& list = keys.as_array();
-      if (std::none_of(list.begin(), list.end(), [&](const Json& key) { return key.as_string() == name; })) {
+      if (!retained.contains(name)) {
         return internal("$retainKeys and the map to be patched don't match: " + name + " is not retained");
       }
     }
@@ -117,9 +128,10 @@ class Merger {
     if (!rule) return strip(patch);
     if (rule->key.empty()) {
       Json out = original.is_array() ? original : Json::array();
+      std::unordered_set<std::string> have;
+      for (const Json& item : std::as_const(out).as_array()) have.insert(codec::write_json(item));
       for (const Json& item : patch.as_array()) {
-        const auto& have = std::as_const(out).as_array();
-        if (std::find(have.begin(), have.end(), item) == have.end()) out.push_back(item);
+        if (have.insert(codec::write_json(item)).second) out.push_back(item);
       }
       order(out, original, wanted_order != nullptr ? *wanted_order : patch, "");
       return out;
@@ -139,22 +151,28 @@ class Merger {
     }
     if (wanted_order != nullptr) TRY_VOID(check_order(patch, *wanted_order, key));
     Json out = original.is_array() ? original : Json::array();
+    auto& items = out.array_items();
+    const auto identity_of = [&](const Json& item) { return codec::write_json(item[key]); };
+    std::unordered_set<std::string> deleted;
     for (const Json& item : patch.as_array()) {
-      auto& items = out.array_items();
-      const auto same = [&](const Json& have) { return have[key] == item[key]; };
+      if (item["$patch"].as_string() == "delete") deleted.insert(identity_of(item));
+    }
+    if (!deleted.empty()) std::erase_if(items, [&](const Json& item) { return deleted.contains(identity_of(item)); });
+    std::unordered_map<std::string, std::size_t> places;  // of the first item with a key
+    for (std::size_t i = 0; i < items.size(); ++i) places.emplace(identity_of(items[i]), i);
+    for (const Json& item : patch.as_array()) {
+      const std::string identity = identity_of(item);
       const std::string& directive = item["$patch"].as_string();
-      if (directive == "delete") {
-        std::erase_if(items, same);
-        continue;
-      }
+      if (directive == "delete") continue;
       if (item.contains("$patch") && directive != "merge" && directive != "replace") {
         return internal("Unknown patch type: " + directive);
       }
-      const auto present = std::find_if(items.begin(), items.end(), same);
-      TRY(Json merged, merge_map(present != items.end() ? *present : Json::object(), item, path));
-      if (present != items.end()) {
-        *present = std::move(merged);
+      const auto present = places.find(identity);
+      TRY(Json merged, merge_map(present != places.end() ? items[present->second] : Json::object(), item, path));
+      if (present != places.end()) {
+        items[present->second] = std::move(merged);
       } else {
+        places.emplace(identity, items.size());
         items.push_back(std::move(merged));
       }
     }
@@ -178,31 +196,49 @@ class Merger {
     return {};
   }
 
+  // Where the items of a sequence stand, by their keys.
+  class Ranks {
+   public:
+    Ranks(const Json& sequence, const std::string& key) : key_(key) {
+      for (const Json& item : sequence.as_array()) ranks_.emplace(codec::write_json(key_of(item, key_)), ranks_.size());
+    }
+    std::optional<std::size_t> of(const Json& item) const {
+      const auto found = ranks_.find(codec::write_json(key_of(item, key_)));
+      if (found == ranks_.end()) return std::nullopt;
+      return found->second;
+    }
+
+   private:
+    const std::string& key_;
+    std::unordered_map<std::string, std::size_t> ranks_;
+  };
+
   // Items named by the order stand in it. The others, which only the server has, keep their place relative to those both know; what
   // is new comes before them.
   static void order(Json& list, const Json& original, const Json& wanted, const std::string& key) {
-    const auto rank = [&](const Json& sequence, const Json& item) -> std::optional<std::size_t> {
-      const auto& items = sequence.as_array();
-      for (std::size_t i = 0; i < items.size(); ++i) {
-        if (key_of(items[i], key) == key_of(item, key)) return i;
-      }
-      return std::nullopt;
-    };
-    std::vector<Json> named;
+    const Ranks asked(wanted, key);
+    const Ranks before(original, key);
+    std::vector<std::pair<std::size_t, Json>> named;
     std::vector<Json> others;
-    for (Json& item : list.array_items()) (rank(wanted, item) ? named : others).push_back(std::move(item));
-    std::stable_sort(named.begin(), named.end(), [&](const Json& a, const Json& b) { return rank(wanted, a) < rank(wanted, b); });
+    for (Json& item : list.array_items()) {
+      if (const auto rank = asked.of(item)) {
+        named.emplace_back(*rank, std::move(item));
+      } else {
+        others.push_back(std::move(item));
+      }
+    }
+    std::stable_sort(named.begin(), named.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     Json::Array out;
     std::size_t left = 0;
     std::size_t right = 0;
     while (left < named.size() || right < others.size()) {
       bool take_left = right >= others.size();
       if (!take_left && left < named.size()) {
-        const auto a = rank(original, named[left]);
-        const auto b = rank(original, others[right]);
+        const auto a = before.of(named[left].second);
+        const auto b = before.of(others[right]);
         take_left = !a || !b || *a <= *b;
       }
-      out.push_back(std::move(take_left ? named[left++] : others[right++]));
+      out.push_back(std::move(take_left ? named[left++].second : others[right++]));
     }
     list = Json(std::move(out));
   }

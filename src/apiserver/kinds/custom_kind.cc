@@ -80,7 +80,7 @@ Json sorted(const Json& value) {
   for (const Json::Member& member : value.as_object()) members.push_back(&member);
   std::sort(members.begin(), members.end(), [](const auto* a, const auto* b) { return a->first < b->first; });
   Json copy = Json::object();
-  for (const Json::Member* member : members) copy.set(member->first, sorted(member->second));
+  for (const Json::Member* member : members) copy.object_members().emplace_back(member->first, sorted(member->second));
   return copy;
 }
 

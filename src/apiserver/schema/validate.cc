@@ -5,6 +5,7 @@
 
 #include "apiserver/schema/format.h"
 #include "apiserver/schema/schema.h"
+#include "meta/members.h"
 #include "meta/object.h"
 
 namespace varda::apiserver::schema {
@@ -197,8 +198,10 @@ class Validator {
     for (const std::string& name : schema.required) {
       if (!value.contains(name)) causes_.push_back(required(field(child(path, name))));
     }
+    std::optional<meta::MemberIndex> before_write;
+    if (old != nullptr) before_write.emplace(*old);
     for (const Json::Member& member : value.as_object()) {
-      const Json* before = old == nullptr ? nullptr : old->find(member.first);
+      const Json* before = before_write ? before_write->find(member.first) : nullptr;
       const auto property = schema.properties.find(member.first);
       if (property != schema.properties.end()) {
         check(*property->second, member.second, before, child(path, member.first));
