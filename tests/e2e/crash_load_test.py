@@ -72,6 +72,7 @@ class CrashingLoad(unittest.TestCase):
             self.apply(entries, '3')
             self.varda.ready('a', '3')
             m.wait_until('the condition to clear', lambda: 'LoadCrashed' not in json.dumps(self.varda.model('a')['status']['conditions']))
+            load.answered('3')
         finally:
             samples = load.stop()
         self.assertEqual(m.failures(samples), [])

@@ -20,7 +20,7 @@ class Down(unittest.TestCase):
                     up = self.start(varda)
                     m.wait_until(sign, (varda.dir / sign).exists, every=0.001)
                     varda.down()
-                    self.assertEqual(up.wait(30), 0)
+                    self.assertEqual(up.wait(180), 0)
                     self.assertEqual(varda.processes(), {})
 
     def test_down_finds_what_the_killed_left(self):

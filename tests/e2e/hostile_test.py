@@ -128,7 +128,7 @@ class Hostile(unittest.TestCase):
         def probe():
             last = self.varda.model(name).get('status', {}).get('modelStatus', {}).get('lastFailure')
             return last if last and last.get('reason') else None
-        return m.wait_until('a failure of ' + name, probe, 30)
+        return m.wait_until('a failure of ' + name, probe)
 
     def test_unsafe_archives_and_wrong_layouts_are_refused_with_their_reason(self):
         for name in ARCHIVES:
@@ -138,8 +138,7 @@ class Hostile(unittest.TestCase):
                 found = self.failure('a-' + name)
                 self.assertEqual(found['reason'], reason, found)
                 self.assertIn(words, found['message'])
-                ready = self.varda.condition('a-' + name, 'Ready')
-                self.assertEqual(ready['status'], 'False', ready)
+                m.wait_until('Ready=False', lambda: self.varda.condition('a-' + name, 'Ready')['status'] == 'False')
         self.assertFalse(os.path.exists('/tmp/varda-escaped'))
         data = self.varda.dir / 'nodes/edge0/data'
         self.assertEqual([str(p) for p in self.varda.dir.rglob('*escaped*')], [])
@@ -158,8 +157,8 @@ class Hostile(unittest.TestCase):
     def test_a_download_that_breaks_is_continued_where_it_broke(self):
         self.apply('cut', 'cut', 'cut', port=8090)
         self.varda.ready('cut', '1')
-        first, second, third = Files.cuts['cut']
-        self.assertTrue(0 == first < second < third, Files.cuts)
+        begins = Files.cuts['cut']
+        self.assertTrue(len(begins) >= 3 and begins[0] == 0 and begins == sorted(set(begins)), begins)
 
 
 if __name__ == '__main__':

@@ -17,6 +17,7 @@ class Verbs(unittest.TestCase):
         cls.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-kubectl-'))
         cls.varda = m.Machine(cls.work / 'data', nodes=['cloud=cloud', 'edge0=edge'])
         cls.varda.up('--image', 'shell=/bin/sh')
+        cls.varda.nodes_ready()
 
     @classmethod
     def tearDownClass(cls):
@@ -43,6 +44,7 @@ class Verbs(unittest.TestCase):
         other = m.Machine(self.work / 'other', nodes=['cloud=cloud', 'edge0=edge'])
         self.addCleanup(other.close)
         other.up('--image', 'shell=/bin/sh')
+        other.nodes_ready()
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             halves = pool.map(self.hold_sessions, (self.varda.kubeconfig, other.kubeconfig), (kubectls[::2], kubectls[1::2]))
             problems = {version: wrong for half in halves for version, wrong in half.items()}
@@ -67,7 +69,7 @@ class Verbs(unittest.TestCase):
         follow.wait()
         follow.stdout.close()
         self.assertEqual(len([x for x in lines if x.startswith('line ')]), 4)
-        self.assertIn('Scheduled', run('get', 'events'))
+        m.wait_until('its event', lambda: 'Scheduled' in run('get', 'events'))
 
         deployment = {'apiVersion': 'apps/v1', 'kind': 'Deployment', 'metadata': {'name': 'many'}, 'spec': {
             'replicas': 1, 'selector': {'matchLabels': {'app': 'many'}}, 'template': {'metadata': {'labels': {'app': 'many'}}, 'spec': {
@@ -99,7 +101,7 @@ class Verbs(unittest.TestCase):
         v('apply', '-f', '-', input=json.dumps(POD))
         v('wait', 'pod/talker', '--for=condition=Ready', '--timeout=180s')
         m.wait_until('log lines', lambda: 'line 2' in v('logs', 'talker'))
-        self.assertIn('Scheduled', v('events'))
+        m.wait_until('its event', lambda: 'Scheduled' in v('events'))
         v('delete', 'pod', 'talker')
         self.assertIn('deleted', v('delete', '-f', '-', input=json.dumps(CONFIG)))
         self.assertIn('edge0', v('get', 'nodes'))

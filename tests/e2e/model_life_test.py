@@ -1,8 +1,35 @@
 """What an InferenceModel says of itself when things change or go wrong, with real processes and a real kubectl."""
-import http.client, json, os, pathlib, shutil, signal, sys, tempfile, unittest
+import fcntl, hashlib, http.client, json, os, pathlib, pty, re, shutil, signal, struct, subprocess, sys, tempfile, termios, threading, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
+
+
+class Terminal:
+    """A program on a terminal of 200 columns, and all it has written there."""
+
+    def __init__(self, command, env):
+        self.ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack('4H', 40, 200, 0, 0))
+        self.screen = ''
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=env)
+        os.close(theirs)
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        try:
+            while data := os.read(self.ours, 1 << 16):
+                self.screen += data.decode(errors='replace')
+        except OSError:
+            pass  # EIO: nobody writes there any more
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.reader.join()
+        os.close(self.ours)
 
 
 class ModelLife(unittest.TestCase):
@@ -13,6 +40,7 @@ class ModelLife(unittest.TestCase):
         cls.files = m.FileServer(cls.work / 'www')
         cls.varda = m.Machine(cls.work / 'data', nodes=['cloud=cloud', 'edge0=edge', 'edge1=edge'])
         cls.varda.up()
+        cls.varda.nodes_ready()
         cls.entries = []
         for v in ('3', '4'):
             out = cls.work / 'www' / ('digits-%s.tar.gz' % v)
@@ -133,6 +161,39 @@ class ModelLife(unittest.TestCase):
         finally:
             os.kill(agent, signal.SIGCONT)
         self.condition('e', 'Ready', status='True')
+
+    def test_long_download_tells_how_far_it_is(self):
+        folder, archive = self.work / 'big', self.work / 'www/big.tar.gz'
+        shutil.copytree(m.DIGITS / 'models/3', folder)
+        (folder / 'noise.bin').write_bytes(os.urandom(2 << 20))
+        self.varda.varda('pack', folder, '--version-name', '3', '-o', archive)
+        released = self.files.held['/' + archive.name] = threading.Event()
+        self.addCleanup(released.set)
+        entry = ('3', self.files.url(archive.name), hashlib.sha256(archive.read_bytes()).hexdigest())
+        self.apply('h', 'edge', [entry], '3', node='edge0', port=8094)
+        waiting = Terminal([m.VARDA, 'wait', 'inferencemodel/h', '--for=condition=Ready', '--timeout=900s'],
+                           dict(os.environ, KUBECONFIG=self.varda.kubeconfig, HOME=str(self.varda.dir), TERM='xterm'))
+        self.addCleanup(waiting.close)
+
+        # About half, and hardly more until it is released: buffers on the way decide on the figure.
+        said = r'node edge0 downloads version 3: \d+(\.\d)? [KM]iB of 2\.0 MiB from 127\.0\.0\.1:%d' % self.files.port
+        m.wait_until('figures of the download', lambda: re.fullmatch(said, self.condition('h', 'Ready', reason='Downloading')['message']))
+        for command in (self.varda.kubectl, self.varda.varda):
+            self.assertRegex(command('describe', 'inferencemodel', 'h'), said)
+            self.assertRegex(command('get', 'inferencemodels', '-o', 'wide'), said)
+        version = self.reported('edge0', 'default/h')
+        self.assertEqual((version['state'], version['bytesTotal']), ('Downloading', archive.stat().st_size))
+        self.assertTrue(0 < version['bytesDone'] < version['bytesTotal'], version)
+        m.wait_until('figures on the terminal', lambda: re.search(said, waiting.screen))
+        released.set()
+        self.varda.ready('h', '3')
+        self.assertEqual(waiting.process.wait(180), 0, waiting.screen)
+        version = self.reported('edge0', 'default/h')
+        self.assertEqual((version['state'], version.get('bytesDone'), version.get('bytesTotal')), ('Ready', None, None))
+
+    def reported(self, node, key):
+        """What the EdgeNode says of the first version of a model."""
+        return next(model for model in self.varda.get('edgenode', node)['status']['models'] if model['key'] == key)['versions'][0]
 
     def test_wrong_digest_in_the_cloud_tells_both_digests(self):
         wrong = ('5', self.entries[0][1], 'c' * 64)

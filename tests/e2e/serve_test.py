@@ -13,6 +13,7 @@ class Serving(unittest.TestCase):
         cls.files = m.FileServer(cls.work / 'www')
         cls.varda = m.Machine(cls.work / 'data', nodes=['cloud=cloud', 'edge0=edge', 'edge1=edge'])
         cls.varda.up()
+        cls.varda.nodes_ready()
         cls.entries = []
         for v in ('3', '4'):
             out = cls.work / 'www' / ('digits-%s.tar.gz' % v)
@@ -47,7 +48,7 @@ class Serving(unittest.TestCase):
 
     def reason(self, name, text):
         return m.wait_until('%s in a condition of %s' % (text, name), lambda: [
-            c for c in self.varda.model(name).get('status', {}).get('conditions', []) if c.get('reason') == text], 30)[0]
+            c for c in self.varda.model(name).get('status', {}).get('conditions', []) if c.get('reason') == text])[0]
 
     def test_edge_model_is_served_and_url_is_true_when_it_appears(self):
         self.apply('a', 'edge', self.entries, '3', node='edge0')
@@ -70,9 +71,9 @@ class Serving(unittest.TestCase):
         for target in ('4', '3', '4'):
             self.varda.kubectl('patch', 'inferencemodel', 'b', '--type=merge', '-p', json.dumps({'spec': {'targetVersion': target}}))
             self.varda.ready('b', target)
+            load.answered(target)
         samples = load.stop()
         self.assertEqual(m.failures(samples), [])
-        self.assertEqual(samples[-1][3], '4')
         self.assertEqual(self.varda.pods()[0]['metadata']['uid'], uid)
 
     def test_cloud_rollout_to_another_version_fails_no_request(self):
@@ -81,9 +82,9 @@ class Serving(unittest.TestCase):
         load = m.Load(url, 'c', self.images)
         self.varda.kubectl('patch', 'inferencemodel', 'c', '--type=merge', '-p', '{"spec":{"targetVersion":"4"}}')
         self.varda.ready('c', '4', timeout=300)
+        load.answered('4')  # connections to the old pods are answered there until they have drained
         samples = load.stop()
         self.assertEqual(m.failures(samples), [])
-        self.assertEqual(samples[-1][3], '4')
 
     def test_wrong_digest_leaves_the_old_version_serving(self):
         self.apply('d', 'edge', self.entries, '3', node='edge0')
@@ -186,9 +187,8 @@ class Serving(unittest.TestCase):
 
         def revision():
             return int(json.loads(self.varda.kubectl('get', '--raw', '/api/v1/namespaces?limit=1'))['metadata']['resourceVersion'])
-        settled = m.wait_until('five quiet seconds', lambda: (lambda a: time.sleep(5) or revision() == a and a)(revision()), 180)
-        time.sleep(5)
-        self.assertEqual(revision(), settled)
+        # Once: a figure of the disk may be due in any such time, when others fill it.
+        m.wait_until('ten quiet seconds', lambda: (lambda a: time.sleep(10) or revision() == a)(revision()))
 
 
 if __name__ == '__main__':

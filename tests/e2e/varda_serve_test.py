@@ -66,9 +66,11 @@ class ModelServer(unittest.TestCase):
     def test_versions_switch_under_load_without_a_failed_request(self):
         server = self.serve()
         load = m.Load(server.url, 'digits', images(), clients=4)
+        load.answered('3')
         for version in ('4', '3', '4'):
             server.target(version)
             m.wait_until('version %s serves' % version, lambda: [e['version'] for e in server.index() if e['state'] == 'READY'] == [version])
+            load.answered(version)
         samples = load.stop()
         self.assertEqual(m.failures(samples), [])
         self.assertEqual({s[3] for s in samples}, {'3', '4'})
@@ -86,7 +88,7 @@ class ModelServer(unittest.TestCase):
         m.wait_until('the failure is cleared', lambda: [(e['version'], e['state']) for e in server.index()] == [('3', 'READY')])
 
     def test_sigterm_turns_readiness_off_goes_on_answering_and_ends_with_0(self):
-        server = self.serve('--drain-delay', '3')
+        server = self.serve('--drain-delay', '15')  # as long as what follows may take on a machine with much else to do
         load = m.Load(server.url, 'digits', images())
         server.process.send_signal(signal.SIGTERM)
         m.wait_until('not ready', lambda: server.status(server.admin + '/readyz') == 503)
