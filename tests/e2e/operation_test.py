@@ -15,7 +15,7 @@ class Api:
     def __init__(self, kubeconfig):
         self.kubeconfig, self.connection = pathlib.Path(kubeconfig), None
 
-    def connect(self, timeout=20):
+    def connect(self, timeout=120):
         text = self.kubeconfig.read_text()
         server = text.split('server:')[1].split()[0].strip('"\'')
         self.token = text.split('token:')[1].split()[0].strip('"\'')
@@ -28,7 +28,9 @@ class Api:
         return connection.getresponse()
 
     def __call__(self, method, path, body=None):
-        """(status, answer); a connection that is gone is replaced, and the error told."""
+        """(status, answer); a connection that is gone is replaced, and the error told where the request may have been carried out. A server
+        closes what lies idle."""
+        idle = self.connection is not None
         try:
             if self.connection is None:
                 self.connection = self.connect()
@@ -39,6 +41,8 @@ class Api:
             return response.status, json.loads(text)
         except (OSError, http.client.HTTPException):
             self.close()
+            if idle and method == 'GET':
+                return self(method, path, body)
             raise
 
     def close(self):
@@ -243,7 +247,7 @@ class Resume(unittest.TestCase):
             varda.down()
             self.assertEqual(response.read(), b'')  # IncompleteRead, were it cut off
             connection.close()
-            _, told = follow.communicate(timeout=30)
+            _, told = follow.communicate(timeout=180)
             self.assertEqual((follow.returncode, told), (0, b''))
 
 
@@ -423,7 +427,7 @@ class FullDisk(unittest.TestCase):
         running = subprocess.Popen(['unshare', '-mr', 'sh', '-c', mount, 'sh', work, m.VARDA, 'up', '--data-dir', work, '--listen', '127.0.0.1:0',
                                     '--node', 'edge0=edge', '--audit-log', work / 'audit.jsonl'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.addCleanup(running.stdout.close)
-        self.addCleanup(running.wait, 60)
+        self.addCleanup(running.wait, 180)
         self.addCleanup(running.terminate)
         self.assertIn('ready', running.stdout.readline())
         inside = pathlib.Path('/proc/%d/root' % running.pid) / str(work)[1:]  # unshare and sh have become varda
