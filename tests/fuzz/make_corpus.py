@@ -304,9 +304,22 @@ def store_file():
     put('store_file', 'header', b'\0' + bytes([0, 60, 3, 9]))
 
 
+def datasets():
+    # Format by the first byte: csv, tsv, txt, jsonl, json, coco; by the rest of it how they are cut.
+    put('dataset', 'csv', b'\x0c' + b'\xef\xbb\xbfname,text\r\n1,"a ""b"",\r\nc"\r\n\r\n2,\n3,"d"')
+    put('dataset', 'csv_odd', b'\x30' + b'1,2\n3,a"b\n"4"c,5\n"6"\rd,7\n8\n9,\0\n10,"11\n12,13\n')
+    put('dataset', 'csv_blocks', b'\xf6' + b'"abcdefgh, ijklmnop","q\nr",12345\r\n' * 12)
+    put('dataset', 'tsv', b'\x0d' + b'a\tb\n1\t"2\n3\n')
+    put('dataset', 'txt', b'\x0e' + b'a.jpg\r\n \t\n\0\nb.jpg')
+    put('dataset', 'jsonl', b'\x0f' + b'{"a":[1,-2.5e+3,true,null,"\\ud83d\\ude00\xc3\xa9\xf0\x9f\x98\x80"]}\n\n01\n"\\u12"\n[[]]\n{"b":')
+    put('dataset', 'json', b'\x10' + b'[1,{"a":[2,3]},"]",[]]\n')
+    put('dataset', 'coco', b'\x11' + b'{"info":{"images":[1]},"images":[{"id":1},7],"annotations":[{"category_id":3},{"category_id":"x"}],'
+        b'"categories":[{"id":3,"name":"c\\u00e4t"},{"id":4}]}')
+
+
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
-    for make in (texts, http, protobuf, archives, nodes, schemas, store_file):
+    for make in (texts, http, protobuf, archives, nodes, schemas, store_file, datasets):
         make()
     files = [p for p in CORPUS.rglob('*') if p.is_file()]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))

@@ -1,0 +1,57 @@
+// Counts the samples of a dataset: exactly, or it says why not; again after growth from where it stopped.
+//
+//   TRY(auto tree, os::open_readable_tree({"/data"}));
+//   TRY(const Counted first, count(ctx, *tree, {.path = "/data/train.csv", .format = csv}));
+//   ... rows are appended ...
+//   TRY(const Counted again, count(ctx, *tree, {.path = "/data/train.csv", .format = csv, .state = first.state}));   // reads the
+//   new rows
+//
+// A count is a function of the bytes: whether it was made at once or in ten steps cannot be seen in it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/context.h"
+#include "base/result.h"
+#include "codec/json.h"
+#include "dataset/format.h"
+#include "os/readable_tree.h"
+
+namespace varda::dataset {
+
+struct Request {
+  os::Path path;
+  const Format* format = nullptr;  // of find_format()
+  FormatOptions options;
+  std::string state;  // of an earlier count, as it gave it; "" for none. Whatever is wrong with it, the count is right.
+  /// Is told now and then how far reading is. `total` is 0 where it is not known (folders).
+  std::function<void(std::uint64_t done_bytes, std::uint64_t total_bytes)> progress;
+};
+
+struct Counted {
+  Tally tally;
+  std::uint64_t bytes = 0;      // that were counted: of the file, or of the samples' files
+  std::string fingerprint;      // "xxh3:" and 32 hex digits; of the bytes, or where images are not read of their names and sizes
+  std::uint64_t from_byte = 0;  // where reading began; more than 0 after growth
+  std::string whole_because;    // a state was given and could not be used: why
+  std::string state;  // for the next time; "" where that must read all again (folders, a file that changed while it was read)
+};
+
+/// Blocks; reads in the calling thread, with memory that does not grow with the dataset (kClassesMax bounds what it remembers).
+///
+/// The state is gone on from if it is of the same format and options and of the same file, that has not shrunk, and if the first
+/// and the last 64 KiB of what was counted are as they were. A change in the middle of a file whose inode stays is thus not seen:
+/// count without a state now and then. What is behind the size the file has at the beginning is left for the next time, and the
+/// count says so.
+///
+/// kNotFound, kForbidden: from the tree. kInvalid: a file where the format wants a folder, or the other way round; a pipe or
+/// device. kInternal: it could not be read to its end. kCancelled, kTimeout: from the context.
+Result<Counted> count(const Context& ctx, os::ReadableTree& tree, const Request& request);
+
+/// For machines: samples, bytes, exact, inexactBecause, malformed, firstMalformed, classes, furtherClasses, header, fingerprint,
+/// fromByte.
+codec::Json to_json(const Counted& counted);
+
+}  // namespace varda::dataset

@@ -1,0 +1,163 @@
+// voc: Pascal VOC, a folder with Annotations/*.xml. http://host.robots.ox.ac.uk/pascal/VOC/
+//
+// The XML comes from anywhere. Expat parses it in pieces, fetches nothing, and is stopped at the first entity that the file
+// declares, so that none is ever expanded.
+#include <algorithm>
+#include <expat.h>
+#include <memory>
+#include <vector>
+
+#include "dataset/internal/fingerprint.h"
+#include "dataset/internal/folder.h"
+#include "dataset/internal/scanner.h"
+
+namespace varda::dataset {
+namespace {
+
+constexpr std::size_t kElementDepthMax = 64;
+constexpr std::size_t kObjectsMax = 100'000;
+constexpr std::size_t kReadBytes = 64 << 10;
+
+bool is_xml(std::string_view name) { return has_extension(name, ".xml"); }
+
+/// One file: whether it is an annotation, and of which objects.
+class Annotation {
+ public:
+  Annotation() : parser_(XML_ParserCreate(nullptr), XML_ParserFree) {
+    if (!parser_) return;
+    XML_SetUserData(parser_.get(), this);
+    XML_SetElementHandler(
+        parser_.get(), [](void* self, const XML_Char* name, const XML_Char**) { static_cast<Annotation*>(self)->begin(name); },
+        [](void* self, const XML_Char*) { static_cast<Annotation*>(self)->end(); });
+    XML_SetCharacterDataHandler(parser_.get(), [](void* self, const XML_Char* text, int size) {
+      static_cast<Annotation*>(self)->text({text, static_cast<std::size_t>(size)});
+    });
+    XML_SetEntityDeclHandler(parser_.get(), [](void* self, const XML_Char*, int, const XML_Char*, int, const XML_Char*,
+                                               const XML_Char*, const XML_Char*, const XML_Char*) {
+      static_cast<Annotation*>(self)->fail("it declares entities, which are not expanded");
+    });
+  }
+
+  /// False once it is known not to be one.
+  bool feed(std::string_view bytes, bool last) {
+    if (!parser_) {
+      fail("no memory to parse it");
+    } else if (why_.empty() &&
+               XML_Parse(parser_.get(), bytes.data(), static_cast<int>(bytes.size()), last ? 1 : 0) != XML_STATUS_OK) {
+      fail(XML_ErrorString(XML_GetErrorCode(parser_.get())));
+    }
+    return why_.empty();
+  }
+  const std::string& why() const { return why_; }
+  std::uint64_t line() const { return line_; }
+  std::uint64_t byte() const { return byte_; }
+  const std::vector<std::string>& objects() const { return objects_; }
+
+  void fail(std::string why) {
+    if (!why_.empty()) return;
+    why_ = std::move(why);
+    if (!parser_) return;
+    line_ = XML_GetCurrentLineNumber(parser_.get());
+    byte_ = static_cast<std::uint64_t>(std::max<XML_Index>(XML_GetCurrentByteIndex(parser_.get()), 0));
+    XML_StopParser(parser_.get(), XML_FALSE);
+  }
+
+ private:
+  void begin(std::string_view name) {
+    // annotation/object/name alone names a class: annotation/object/part/name is that of a part.
+    if (depth_ == 0 && name != "annotation") return fail("its root is no <annotation>");
+    if (depth_ == 1) in_object_ = name == "object";
+    in_name_ = in_object_ && depth_ == 2 && name == "name" && !named_;
+    if (depth_ == 1) named_ = false;
+    if (in_name_) name_.clear();
+    if (++depth_ > kElementDepthMax) fail("elements nested deeper than " + std::to_string(kElementDepthMax));
+  }
+  void text(std::string_view text) {
+    if (in_name_ && depth_ == 3 && name_.size() <= kClassNameBytesMax) name_ += text;
+  }
+  void end() {
+    --depth_;
+    if (in_name_ && depth_ == 2) {
+      in_name_ = false;
+      named_ = true;
+      const std::size_t first = name_.find_first_not_of(" \t\r\n");
+      if (first == std::string::npos) return fail("an object without a name");
+      name_ = name_.substr(first, name_.find_last_not_of(" \t\r\n") + 1 - first);
+      if (name_.size() > kClassNameBytesMax)
+        return fail("the name of an object is longer than " + std::to_string(kClassNameBytesMax) + " bytes");
+      objects_.push_back(name_);
+      if (objects_.size() > kObjectsMax) fail("more than " + std::to_string(kObjectsMax) + " objects");
+    } else if (depth_ == 1 && in_object_) {
+      in_object_ = false;
+      if (!named_) fail("an object without a name");
+    }
+  }
+
+  const std::unique_ptr<XML_ParserStruct, void (*)(XML_Parser)> parser_;
+  std::size_t depth_ = 0;  // elements open
+  bool in_object_ = false, in_name_ = false, named_ = false;
+  std::string name_;
+  std::vector<std::string> objects_;
+  std::string why_;
+  std::uint64_t line_ = 0, byte_ = 0;
+};
+
+class VocScan final : public TreeScan {
+ public:
+  Result<Found> scan(const Context& ctx, const Surroundings& around) override {
+    const auto facts = around.tree.facts(around.root / "Annotations");
+    if (!facts.ok() && facts.error().code() == Code::kNotFound)
+      return Error(Code::kInvalid, around.root.string() + " has no folder Annotations, as voc has");
+    if (!facts.ok()) return facts.error();
+    found_.tally.has_classes = true;
+    FolderTally folder(found_.tally);
+    SetHash files;
+    const WalkOptions options{.below = "Annotations", .depth_max = 0, .wanted = is_xml};
+    TRY_VOID(walk(ctx, around, options, folder, [&](const FolderEntry& entry) {
+      if (auto hash = one(around, entry, folder); hash.ok()) {
+        files.add(Hash::of(entry.path + '\0' + hash->hex()));
+      } else if (hash.error().code() != Code::kNotFound) {  // it has gone meanwhile
+        folder.inexact(entry.path, hash.error().message());
+      }
+    }));
+    found_.fingerprint = files.hex();
+    return std::move(found_);
+  }
+
+ private:
+  Result<Hash> one(const Surroundings& around, const FolderEntry& entry, FolderTally& folder) {
+    TRY(const auto file, entry.directory != nullptr ? entry.directory->open(entry.name) : around.tree.open(entry.absolute));
+    Annotation annotation;
+    ContentHash hash;
+    std::string buffer(kReadBytes, '\0');
+    std::uint64_t at = 0;
+    for (;;) {
+      TRY(const std::size_t count, file->read(at, buffer));
+      const std::string_view bytes(buffer.data(), count);
+      at += count;
+      found_.bytes += count;
+      around.read(found_.bytes);
+      hash.update(bytes);
+      if (at > kXmlBytesMax) annotation.fail("longer than " + std::to_string(kXmlBytesMax >> 20) + " MiB");
+      if (!annotation.feed(bytes, count < buffer.size()) || count < buffer.size()) break;
+    }
+    if (!annotation.why().empty()) {
+      folder.malformed(entry.path, annotation.why(), annotation.line(), annotation.byte());
+    } else {
+      ++found_.tally.samples;
+      for (const std::string& name : annotation.objects()) add_bounded(found_.tally.classes, found_.tally.further_classes, name);
+    }
+    return hash.result();
+  }
+
+  Found found_;
+};
+
+}  // namespace
+
+extern const Format kVoc;
+const Format kVoc{.name = "voc",
+                  .sample = "a file Annotations/*.xml",
+                  .tree = [](const FormatOptions&) -> std::unique_ptr<TreeScan> { return std::make_unique<VocScan>(); }};
+
+}  // namespace varda::dataset

@@ -1,0 +1,279 @@
+#include "dataset/internal/delimited.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <set>
+#include <vector>
+
+#include "codec/digest.h"
+
+namespace varda::dataset {
+namespace {
+
+constexpr std::size_t kFirstRecordBytesMax = 64 << 10;
+constexpr std::size_t kNameBytesMax = 64;
+
+std::uint64_t below(unsigned bit) { return (std::uint64_t{1} << bit) - 1; }
+
+bool is_number(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  if (!text.empty() && text.front() == '+') text.remove_prefix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return !text.empty() && end == text.data() + text.size() && error != std::errc::invalid_argument;
+}
+
+bool is_name(std::string_view field) {
+  if (field.find_first_not_of(" \t") == std::string_view::npos || field.size() > kNameBytesMax) return false;
+  const bool odd = std::any_of(field.begin(), field.end(), [](char c) { return (c >= 0 && c < ' ') || c == '/' || c == '\\'; });
+  if (odd || is_number(field)) return false;
+  std::string lower(field);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
+  return lower != "true" && lower != "false" && lower != "null" && lower != "nan";
+}
+
+/// Of a record without defects.
+std::vector<std::string> fields_of(std::string_view record, const Dialect& dialect) {
+  if (record.ends_with('\n')) record.remove_suffix(1);
+  if (record.ends_with('\r')) record.remove_suffix(1);
+  std::vector<std::string> fields(1);
+  bool inside = false;
+  for (std::size_t i = 0; i < record.size(); ++i) {
+    const char c = record[i];
+    if (dialect.quote != '\0' && c == dialect.quote) {
+      // The second half of a doubled quote stands for one.
+      if (!inside && i > 0 && record[i - 1] == dialect.quote) fields.back() += c;
+      inside = !inside;
+    } else if (c == dialect.delimiter && !inside) {
+      fields.emplace_back();
+    } else {
+      fields.back() += c;
+    }
+  }
+  return fields;
+}
+
+}  // namespace
+
+bool DelimitedScanner::names_columns() const {
+  if (defect_ != Defect::kNone || first_.size() > kFirstRecordBytesMax) return false;
+  std::set<std::string> seen;
+  for (const std::string& field : fields_of(first_, dialect_)) {
+    if (!is_name(field) || !seen.insert(field).second) return false;
+  }
+  return true;
+}
+
+void DelimitedScanner::end_odd_record(std::uint64_t length) {
+  const bool first = !has_header_;
+  if (first) {
+    expected_ = delimiters_;
+    has_header_ = header_ == Header::kYes || (header_ == Header::kAuto && names_columns());
+  }
+  std::string why;
+  if (defect_ == Defect::kStrayQuote) {
+    why = "a quote inside of a field that does not begin with one";
+  } else if (defect_ == Defect::kTextBehindQuote) {
+    why = "text between a closing quote and the end of the field";
+  } else if (defect_ == Defect::kNul) {
+    why = "a NUL byte: no text";
+  } else if (length > kRecordBytesMax) {
+    why = "longer than " + std::to_string(kRecordBytesMax >> 20) + " MiB";
+  } else if (delimiters_ != expected_) {
+    why = std::to_string(delimiters_ + 1) + (delimiters_ == 0 ? " field" : " fields") + " where the first record has " +
+          std::to_string(expected_ + 1);
+  }
+  if (!why.empty()) {
+    add_malformed(tally_, {"", record_line_ + 1, record_at_, std::move(why)});
+  } else if (!first || !*has_header_) {
+    ++tally_.samples;
+  }
+  first_.clear();
+  first_.shrink_to_fit();
+}
+
+/// `at`: of the line feed, or where the bytes end.
+inline void DelimitedScanner::end_record(std::uint64_t at, bool after_cr) {
+  const std::uint64_t length = at - record_at_;
+  if (length == 0 || (length == 1 && after_cr)) {
+    first_.clear();
+  } else if (has_header_ && defect_ == Defect::kNone && delimiters_ == expected_ && length <= kRecordBytesMax) {
+    ++tally_.samples;
+  } else {
+    end_odd_record(length);
+  }
+  record_at_ = at + 1;
+  delimiters_ = 0;
+  defect_ = Defect::kNone;
+}
+
+void DelimitedScanner::step(char c, std::uint64_t at) {
+  if (!has_header_ && first_.size() <= kFirstRecordBytesMax) first_ += c;
+  const bool after_cr = std::exchange(last_cr_, c == '\r');
+  const auto defect = [&](Defect what) {
+    if (defect_ == Defect::kNone) defect_ = what;
+  };
+  if (c == '\0') defect(Defect::kNul);
+  const bool is_quote = dialect_.quote != '\0' && c == dialect_.quote;
+  if (c == '\n') {
+    ++lines_;
+    if (state_ == State::kQuoted) return;
+    end_record(at, after_cr);
+    record_line_ = lines_;
+    state_ = State::kFieldStart;
+    return;
+  }
+  switch (state_) {
+    case State::kQuoted:
+      if (is_quote) state_ = State::kQuoteSeen;
+      return;
+    case State::kQuoteSeen:
+      if (is_quote) {
+        state_ = State::kQuoted;
+        return;
+      }
+      if (c == '\r') {
+        state_ = State::kQuoteSeenCr;
+        return;
+      }
+      if (c != dialect_.delimiter) defect(Defect::kTextBehindQuote);
+      break;
+    case State::kQuoteSeenCr:
+      defect(Defect::kTextBehindQuote);
+      break;
+    case State::kFieldStart:
+      if (is_quote) {
+        state_ = State::kQuoted;
+        return;
+      }
+      break;
+    case State::kPlain:
+      if (is_quote) defect(Defect::kStrayQuote);
+      break;
+  }
+  if (c == dialect_.delimiter) {
+    ++delimiters_;
+    state_ = State::kFieldStart;
+  } else {
+    state_ = State::kPlain;
+  }
+}
+
+/// False if the block is not as it should be: then nothing has changed.
+inline bool DelimitedScanner::block(const Masks& masks, std::uint64_t at) {
+  const auto count = [](std::uint64_t bits) { return static_cast<std::uint64_t>(__builtin_popcountll(bits)); };
+  const std::uint64_t inside = prefix_xor(masks.quote) ^ (state_ == State::kQuoted ? ~std::uint64_t{0} : 0);
+  const std::uint64_t opening = masks.quote & inside, closing = masks.quote & ~inside;
+  const std::uint64_t delimiters = masks.delimiter & ~inside, ends = masks.line_feed & ~inside;
+  const std::uint64_t behind_quote = closing << 1 | std::uint64_t{state_ == State::kQuoteSeen};
+  const std::uint64_t may_open = (delimiters | ends) << 1 | behind_quote | std::uint64_t{state_ == State::kFieldStart};
+  const std::uint64_t behind_cr = (behind_quote & masks.carriage_return) << 1 | std::uint64_t{state_ == State::kQuoteSeenCr};
+  const std::uint64_t odd = (opening & ~may_open) |
+                            (behind_quote & ~(masks.quote | masks.delimiter | masks.line_feed | masks.carriage_return)) |
+                            (behind_cr & ~masks.line_feed) | masks.nul;
+  if (odd != 0) [[unlikely]]
+    return false;
+
+  const std::uint64_t behind_any_cr = masks.carriage_return << 1 | std::uint64_t{last_cr_};
+  std::uint64_t left = delimiters;
+  for (std::uint64_t rest = ends; rest != 0; rest &= rest - 1) {
+    const auto bit = static_cast<unsigned>(__builtin_ctzll(rest));
+    const std::uint64_t before = below(bit);
+    delimiters_ += count(left & before);
+    left &= ~before;
+    end_record(at + bit, (behind_any_cr >> bit & 1) != 0);
+    record_line_ = lines_ + count(masks.line_feed & before) + 1;
+  }
+  delimiters_ += count(left);
+  lines_ += count(masks.line_feed);
+
+  constexpr unsigned kLast = kBlockBytes - 1;
+  last_cr_ = masks.carriage_return >> kLast != 0;
+  if (inside >> kLast != 0) {
+    state_ = State::kQuoted;
+  } else if (closing >> kLast != 0) {
+    state_ = State::kQuoteSeen;
+  } else if ((delimiters | ends) >> kLast != 0) {
+    state_ = State::kFieldStart;
+  } else if ((behind_quote & masks.carriage_return) >> kLast != 0) {
+    state_ = State::kQuoteSeenCr;
+  } else {
+    state_ = State::kPlain;
+  }
+  return true;
+}
+
+void DelimitedScanner::scan(std::string_view bytes) {
+  std::uint64_t at = offset();
+  if (!started_ && !bytes.empty()) {
+    started_ = true;
+    record_at_ = at;
+  }
+  // The first record is kept, to see whether it names the columns.
+  while (!has_header_ && first_.size() <= kFirstRecordBytesMax && !bytes.empty()) {
+    step(bytes.front(), at++);
+    bytes.remove_prefix(1);
+  }
+  std::array<Masks, 64> masks;
+  while (bytes.size() >= kBlockBytes) {
+    const std::size_t blocks = std::min(bytes.size() / kBlockBytes, masks.size());
+    find_masks(bytes.data(), blocks, dialect_.delimiter, dialect_.quote, masks.data());
+    for (std::size_t i = 0; i < blocks; ++i, at += kBlockBytes) {
+      if (block(masks[i], at)) continue;
+      for (std::size_t byte = 0; byte < kBlockBytes; ++byte) step(bytes[i * kBlockBytes + byte], at + byte);
+    }
+    bytes.remove_prefix(blocks * kBlockBytes);
+  }
+  for (const char c : bytes) step(c, at++);
+}
+
+Tally DelimitedScanner::finish() {
+  const std::uint64_t at = offset();
+  if (started_ && at > record_at_) {
+    if (state_ == State::kQuoted) {
+      add_malformed(tally_, {"", record_line_ + 1, record_at_, "a quoted field is not closed before the end"});
+    } else {
+      end_record(at, last_cr_);
+    }
+  }
+  if (has_header_) tally_.header = *has_header_ ? "yes" : "no";
+  return tally_;
+}
+
+Json DelimitedScanner::save_own() const {
+  Json out = Json::object({{"tally", save_tally(tally_)},
+                           {"state", static_cast<int>(state_)},
+                           {"defect", static_cast<int>(defect_)},
+                           {"lastCr", last_cr_ ? 1 : 0},
+                           {"started", started_ ? 1 : 0},
+                           {"recordAt", record_at_},
+                           {"recordLine", record_line_},
+                           {"lines", lines_},
+                           {"delimiters", delimiters_},
+                           {"expected", expected_},
+                           {"header", has_header_ ? (*has_header_ ? 1 : 0) : 2},
+                           {"first", codec::base64(first_)}});
+  return out;
+}
+
+Status DelimitedScanner::restore_own(const Json& saved) {
+  Saved in(saved);
+  TRY(tally_, restore_tally(saved["tally"]));
+  state_ = static_cast<State>(in.number("state", static_cast<std::uint64_t>(State::kQuoteSeenCr)));
+  defect_ = static_cast<Defect>(in.number("defect", static_cast<std::uint64_t>(Defect::kNul)));
+  last_cr_ = in.flag("lastCr");
+  started_ = in.flag("started");
+  record_at_ = in.number("recordAt");
+  record_line_ = in.number("recordLine");
+  lines_ = in.number("lines");
+  delimiters_ = in.number("delimiters");
+  expected_ = in.number("expected");
+  const std::uint64_t header = in.number("header", 2);
+  if (header < 2) has_header_ = header == 1;
+  first_ = in.bytes("first", kFirstRecordBytesMax + 1);
+  return in.status();
+}
+
+}  // namespace varda::dataset

@@ -1,0 +1,65 @@
+// Records of fields between delimiters: csv with quotes, tsv without.
+//
+// Where quotes stand as RFC 4180 has them, every quote toggles between inside and outside of a field, and 64 bytes are judged with
+// a few instructions on bit masks. A block in which one stands elsewhere (or a NUL) is gone through byte by byte, by rules that
+// agree with the toggling wherever that is right: a quote inside of a field that began without one is a character; so is what
+// follows a closing quote. Both make the record malformed, and it ends with its line.
+#pragma once
+
+#include <optional>
+
+#include "dataset/internal/masks.h"
+#include "dataset/internal/scanner.h"
+
+namespace varda::dataset {
+
+struct Dialect {
+  char delimiter = ',';
+  char quote = '"';  // '\0': none
+};
+
+class DelimitedScanner final : public StreamScanner {
+ public:
+  DelimitedScanner(const Dialect& dialect, const FormatOptions& options) : dialect_(dialect), header_(options.header) {}
+  DelimitedScanner(const DelimitedScanner&) = default;
+
+ private:
+  // Where the next byte falls.
+  enum class State : std::uint8_t {
+    kFieldStart,
+    kPlain,        // in a field without quotes
+    kQuoted,       // in a field with them
+    kQuoteSeen,    // behind a quote in such a field: its end, or half of a quote
+    kQuoteSeenCr,  // behind that and a carriage return
+  };
+  enum class Defect : std::uint8_t { kNone, kStrayQuote, kTextBehindQuote, kNul };
+
+  void scan(std::string_view bytes) override;
+  Tally finish() override;
+  std::unique_ptr<StreamScanner> clone() const override { return std::make_unique<DelimitedScanner>(*this); }
+  Json save_own() const override;
+  Status restore_own(const Json& saved) override;
+
+  void step(char c, std::uint64_t at);
+  bool block(const Masks& masks, std::uint64_t at);
+  void end_record(std::uint64_t at, bool after_cr);
+  void end_odd_record(std::uint64_t length);
+  bool names_columns() const;
+
+  const Dialect dialect_;
+  const Header header_;
+  State state_ = State::kFieldStart;
+  Defect defect_ = Defect::kNone;   // of this record
+  bool last_cr_ = false;            // the byte before is a carriage return
+  bool started_ = false;            // a first byte has been seen
+  std::uint64_t record_at_ = 0;     // where this record begins
+  std::uint64_t record_line_ = 0;   // line breaks before it
+  std::uint64_t lines_ = 0;         // line breaks so far
+  std::uint64_t delimiters_ = 0;    // of this record so far
+  std::uint64_t expected_ = 0;      // of every record; known once the first one has ended
+  std::optional<bool> has_header_;  // likewise
+  std::string first_;               // the first record, while it is read; of a long one its beginning
+  Tally tally_;
+};
+
+}  // namespace varda::dataset

@@ -1,0 +1,82 @@
+// Datasets: the first byte chooses the format and how the rest is cut into pieces. Any cut, with states saved and restored between,
+// counts what the whole counts; csv, tsv and jsonl count what the obvious way counts; a state that is damaged restores to something
+// that still can be fed.
+#include <string_view>
+
+#include "base/check.h"
+#include "codec/json.h"
+#include "dataset/internal/scanner.h"
+#include "dataset/testing/reference.h"
+#include "input.h"
+
+namespace {
+
+using namespace varda::dataset;
+
+Tally at_once(const Format& format, std::string_view text) {
+  const auto scanner = format.stream({});
+  scanner->feed(text);
+  return scanner->end();
+}
+
+void check_same(const Tally& tally, const testing::ReferenceCount& wanted) {
+  CHECK(tally.samples == wanted.samples && tally.malformed == wanted.malformed);
+  if (wanted.malformed > 0)
+    CHECK(tally.first_malformed->line == wanted.first_line && tally.first_malformed->byte == wanted.first_byte);
+}
+
+void check_reference(const Format& format, std::string_view text) {
+  if (format.name == "csv" || format.name == "tsv") {
+    const auto scanner = format.stream({.header = Header::kNo});
+    scanner->feed(text);
+    const bool csv = format.name == "csv";
+    check_same(scanner->end(), testing::reference_csv(text, csv ? ',' : '\t', csv ? '"' : '\0'));
+  } else if (format.name == "jsonl") {
+    check_same(at_once(format, text),
+               testing::reference_lines(
+                   text, [](std::string_view line) { return line.find_first_not_of(" \t\r") == line.npos; },
+                   [](std::string_view line) { return varda::codec::parse_json(line, {.depth_max = 600}).ok(); }));
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  varda::fuzz::Input input(data, size);
+  static const std::vector<const Format*> kStreams = [] {
+    std::vector<const Format*> out;
+    for (const Format* format : formats()) {
+      if (format->stream != nullptr) out.push_back(format);
+    }
+    return out;
+  }();
+  const unsigned choice = input.byte();
+  const Format& format = *kStreams[choice % kStreams.size()];
+  const std::size_t step = 1 + choice / kStreams.size();
+  const std::string_view text = input.rest();
+  const Tally whole = at_once(format, text);
+  CHECK(whole.first_malformed.has_value() == (whole.malformed > 0));
+
+  auto scanner = format.stream({});
+  for (std::size_t at = 0; at < text.size(); at += step) {
+    scanner->feed(text.substr(at, step));
+    if (at / step % 16 == 7) {
+      const auto saved = varda::codec::parse_json(varda::codec::write_json(scanner->save()));
+      CHECK(saved.ok());
+      scanner = format.stream({});
+      CHECK(scanner->restore(*saved).ok());
+    }
+  }
+  CHECK(scanner->end() == whole);
+  if (text.size() < 10'000) check_reference(format, text);
+
+  // The text as a state.
+  if (const auto state = varda::codec::parse_json(text); state.ok()) {
+    const auto other = format.stream({});
+    if (other->restore(*state).ok()) {
+      other->feed(text);
+      (void)other->end();
+    }
+  }
+  return 0;
+}
