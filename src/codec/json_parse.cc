@@ -64,6 +64,7 @@ class Builder {
     TRY_VOID(check_depth(depth));
     Json out = Json::object();
     Json::Object& list = out.object_members();
+    list.reserve(members.size());
     std::unordered_map<std::string_view, std::size_t> names;  // -> place in `list`
     for (const dom::key_value_pair member : members) {
       const std::size_t mark = path_.size();

@@ -19,12 +19,25 @@ namespace {
 
 Error missing(const std::string& path) { return Error(Code::kNotFound, path + ": No such file or directory"); }
 Error full() { return Error(Code::kExhausted, "write: No space left on device"); }
+// Nearly every path is normal already, and the library's way to find that out is slow.
+bool is_normal(std::string_view path) {
+  if (!path.starts_with('/')) return false;
+  for (std::size_t at = 0; at < path.size();) {
+    const std::size_t end = std::min(path.find('/', at + 1), path.size());
+    const std::string_view part = path.substr(at + 1, end - at - 1);
+    if (part.empty() || part == "." || part == "..") return false;
+    at = end;
+  }
+  return true;
+}
 std::string normal(const Path& path) {
+  if (is_normal(path.native())) return path.native();
   std::string text = (path.is_absolute() ? path : "/" / path).lexically_normal().string();
   while (text.size() > 1 && text.back() == '/') text.pop_back();
   return text;
 }
-std::string parent_of(const std::string& path) { return Path(path).parent_path().string(); }
+// Of a normal path.
+std::string parent_of(const std::string& path) { return path.substr(0, std::max<std::size_t>(path.rfind('/'), 1)); }
 
 }  // namespace
 
@@ -121,6 +134,7 @@ Status MemoryFileSystem::enter(std::string_view call, const Path& path) {
 }
 
 Result<std::string> MemoryFileSystem::resolve(const Path& path) {
+  if (!symlinks_) return normal(path);
   Path rest = normal(path);
   for (int hops = 0; hops < 40; ++hops) {
     Path done;
@@ -283,6 +297,7 @@ Status MemoryFileSystem::symlink(const std::string& target, const Path& name) {
   MutexLock lock(mutex_);
   TRY(const std::string path, resolve_parent(name));
   if (at(path) != nullptr) return Error(Code::kAlreadyExists, name.string() + ": File exists");
+  symlinks_ = true;
   nodes_[path] = std::make_shared<Node>(
       Node{.kind = FileKind::kSymlink, .bytes = target, .mode = 0777, .inode = ++inodes_, .modified = system_clock().wall()});
   return {};

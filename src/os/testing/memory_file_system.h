@@ -22,8 +22,8 @@ class MemoryFileSystem final : public FileSystem {
   ~MemoryFileSystem() override;
 
   /// Asked before every call with its name ("open", "read", "write", "seek", "truncate", "size", "sync", "stat", "list", "mkdir",
-  /// "rename", "link", "symlink", "read_link", "remove", "remove_all", "set_mode", "sync_directory", "space", "allocate") and its path. An
-  /// error becomes the call's result, and nothing is done. Called without locks held.
+  /// "rename", "link", "symlink", "read_link", "remove", "remove_all", "set_mode", "sync_directory", "space", "allocate") and its
+  /// path. An error becomes the call's result, and nothing is done. Called without locks held.
   using Hook = std::function<Status(std::string_view call, const Path& path)>;
   void on_call(Hook hook);
   /// The `nth` call from now (1: the next one) of that name ("" counts all) fails; the others do not. Replaces the hook.
@@ -67,6 +67,7 @@ class MemoryFileSystem final : public FileSystem {
   std::uint64_t capacity_bytes_ GUARDED_BY(mutex_);
   std::uint64_t calls_ GUARDED_BY(mutex_) = 0;
   std::uint64_t inodes_ GUARDED_BY(mutex_) = 1;
+  bool symlinks_ GUARDED_BY(mutex_) = false;  // whether there ever was one: most tests have none to follow
 };
 
 }  // namespace varda::os::testing
