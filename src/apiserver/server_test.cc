@@ -571,6 +571,22 @@ TEST(ApiServer, BindingPutsAPodOnANodeOnce) {
   EXPECT_EQ(api.post(pods + "/p/binding", binding).status, 409);
 }
 
+TEST(ApiServer, ABindingForOnePodDoesNotBindAnotherOfItsName) {
+  InMemoryApiServer api;
+  const std::string pods = "/api/v1/namespaces/default/pods";
+  const Json first = api.post(pods, pod("p", "")).body;
+  ASSERT_EQ(api.remove(pods + "/p").status, 200);
+  api.post(pods, pod("p", ""));
+  const Json binding = Json::object({{"apiVersion", "v1"},
+                                     {"kind", "Binding"},
+                                     {"metadata", Json::object({{"name", "p"}, {"uid", first.at("metadata/uid")}})},
+                                     {"target", Json::object({{"kind", "Node"}, {"name", "n1"}})}});
+  const auto refused = api.post(pods + "/p/binding", binding);
+  EXPECT_EQ(refused.status, 409);
+  EXPECT_NE(refused.body["message"].as_string().find("Precondition failed: UID"), std::string::npos);
+  EXPECT_TRUE(api.get(pods + "/p").body.at("spec/nodeName").is_null());
+}
+
 TEST(ApiServer, LogsComeFromTheirSource) {
   class Text : public net::BodyStream {
    public:

@@ -195,6 +195,11 @@ Dialect::Reply Dialect::bind(Call& call) {
     const meta::Resource& resource = call.kind->resource();
     meta::Resource bindings = resource;
     bindings.plural = "pods/binding";
+    // Who decided for a pod does not bind the one that has its name since.
+    const std::string& uid = binding.at("metadata/uid").as_string();
+    const std::string& live = old.at("metadata/uid").as_string();
+    if (!uid.empty() && uid != live)
+      return conflict(bindings, call.info.name, "Precondition failed: UID in precondition: " + uid + ", UID in object meta: " + live);
     if (deleting(old))
       return conflict(bindings, call.info.name, "pod " + call.info.name + " is being deleted, cannot be assigned to a host");
     const std::string& present = old.at("spec/nodeName").as_string();

@@ -222,10 +222,11 @@ Result<runtime::Action> SchedulerReconciler::bind(const Context& ctx, const api:
     }));
     return runtime::Action::await_change();
   }
-  const Json body = Json::object({{"apiVersion", "v1"},
-                                  {"kind", "Binding"},
-                                  {"metadata", Json::object({{"name", pod.metadata.name}, {"namespace", pod.metadata.ns}})},
-                                  {"target", Json::object({{"apiVersion", "v1"}, {"kind", "Node"}, {"name", binding.node}})}});
+  const Json body = Json::object(
+      {{"apiVersion", "v1"},
+       {"kind", "Binding"},
+       {"metadata", Json::object({{"name", pod.metadata.name}, {"namespace", pod.metadata.ns}, {"uid", pod.metadata.uid}})},
+       {"target", Json::object({{"apiVersion", "v1"}, {"kind", "Node"}, {"name", binding.node}})}});
   const auto bound = client_.json(ctx, "POST", api::Pod::resource().path(pod.metadata.ns, pod.metadata.name) + "/binding", body);
   if (!bound.ok()) {
     // Gone, or bound already: the watch is on its way with it.
