@@ -1,6 +1,6 @@
 // Journal: what the agent must know without its API server, in one small database.
 //
-//   desired      {generation, spec} of the EdgeNode as last read
+//   desired      {uid, generation, spec} of the EdgeNode as last read
 //   failures     jobs that failed, with reason and message, so that a restart does not forget why
 //   address      the node's address, once drawn
 #pragma once

@@ -59,14 +59,14 @@ void Link::wake() {
   woken_.notify_all();
 }
 
-void Link::report(api::EdgeNodeStatus status) {
+void Link::report(api::EdgeNodeStatus status, std::string observed_uid) {
   const MutexLock lock(mutex_);
-  wanted_ = std::move(status);
+  wanted_ = {std::move(status), std::move(observed_uid)};
   dirty_ = true;
   woken_.notify_all();
 }
 
-Status Link::sync(const Context& ctx, const api::EdgeNodeStatus& wanted) {
+Status Link::sync(const Context& ctx, const Wanted& wanted) {
   const meta::ObjectKey key{"", options_.node_name};
   codec::Json live;
   if (const auto stored = informer_.get(key)) {
@@ -81,11 +81,14 @@ Status Link::sync(const Context& ctx, const api::EdgeNodeStatus& wanted) {
       created = client_.get(ctx, api::EdgeNode::resource(), key);  // the watch is behind
     TRY(live, std::move(created));
   }
-  api::EdgeNodeStatus told = wanted;
+  api::EdgeNodeStatus told = wanted.status;
+  const codec::Json uid = std::as_const(live).at("metadata/uid");
   // The list was read from an object that is no more: of this one nothing has been observed yet.
-  if (told.observed_generation > live.at("metadata/generation").as_integer()) told.observed_generation = 0;
-  const auto patch = status_patch(told, live);
+  const bool other = !wanted.observed_uid.empty() && wanted.observed_uid != uid.as_string();
+  if (other || told.observed_generation > std::as_const(live).at("metadata/generation").as_integer()) told.observed_generation = 0;
+  auto patch = status_patch(told, live);
   if (!patch) return {};
+  patch->set("metadata", codec::Json::object({{"uid", uid}}));  // a conflict if the object is another one by now
   TRY(const auto written, client_.patch(ctx, api::EdgeNode::resource(), key, kube::PatchType::kMerge, *patch, "status"));
   informer_.wrote(written);
   return {};
@@ -102,21 +105,25 @@ std::optional<SteadyTime> Link::due() const {
   if (!informer_.has_synced()) return std::nullopt;
   const MutexLock lock(mutex_);
   if (retry_) return retry_;
-  return dirty_ ? std::optional(SteadyTime::min()) : std::nullopt;
+  return dirty_ ? std::optional(SteadyTime::min()) : look_again_;
 }
 
 void Link::step(const Context& ctx) {
-  std::optional<api::EdgeNodeStatus> wanted;
+  std::optional<Wanted> wanted;
   {
     const MutexLock lock(mutex_);
     wanted = wanted_;
     dirty_ = false;
     retry_.reset();
+    look_again_.reset();
   }
   if (!wanted || ctx.done()) return;
   const Status status = sync(ctx, *wanted);
   if (status.ok()) {
     backoff_ = options_.backoff_first;
+    if (informer_.get({"", options_.node_name}) != nullptr) return;
+    const MutexLock lock(mutex_);
+    look_again_ = clock_.now() + options_.backoff_max;
   } else if (!ctx.done()) {
     if (backoff_ == options_.backoff_first) log::warn("cannot write the EdgeNode's status; trying on", {{"error", status.error()}});
     const MutexLock lock(mutex_);
@@ -134,7 +141,7 @@ void Link::run(const Context& ctx) {
     {
       std::unique_lock<Mutex> lock(mutex_);
       [&]() NO_THREAD_SAFETY_ANALYSIS {
-        woken_.wait_until(lock, ctx.stop_token(), retry_.value_or(clock_.now() + patience),
+        woken_.wait_until(lock, ctx.stop_token(), retry_.value_or(look_again_.value_or(clock_.now() + patience)),
                           [&]() NO_THREAD_SAFETY_ANALYSIS { return synced && !retry_ && dirty_; });
       }();
     }

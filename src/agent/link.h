@@ -39,8 +39,9 @@ class Link {
   Link(const kube::Client& client, Options options, Desired desired);
 
   /// What status should say from now on. Written when it differs from what the server has; kept and retried while there is no
-  /// link. Before the first call nothing is written.
-  void report(api::EdgeNodeStatus status);
+  /// link. Before the first call nothing is written. Its observedGeneration is that of the object with `observed_uid`: an object
+  /// made anew under the name has generations of its own.
+  void report(api::EdgeNodeStatus status, std::string observed_uid);
   /// Works until the context is done.
   void run(const Context& ctx);
   /// Following the object, and writing its status.
@@ -50,7 +51,11 @@ class Link {
   void step(const Context& ctx);
   /// When step() has something to write. Nothing: not before the first list, and not before something changes.
   std::optional<SteadyTime> due() const;
-  Status sync(const Context& ctx, const api::EdgeNodeStatus& wanted);
+  struct Wanted {
+    api::EdgeNodeStatus status;
+    std::string observed_uid;
+  };
+  Status sync(const Context& ctx, const Wanted& wanted);
   void wake();
 
   const kube::Client& client_;
@@ -59,11 +64,14 @@ class Link {
   runtime::Informer informer_;
   mutable Mutex mutex_;
   std::condition_variable_any woken_;
-  std::optional<api::EdgeNodeStatus> wanted_ GUARDED_BY(mutex_);
+  std::optional<Wanted> wanted_ GUARDED_BY(mutex_);
   bool dirty_ GUARDED_BY(mutex_) = false;
   // Of step(), and for due().
   std::chrono::milliseconds backoff_;
   std::optional<SteadyTime> retry_ GUARDED_BY(mutex_);
+  // The object was written and the copy does not hold it. The watch brings it, or a list shows that it went before it was ever
+  // seen, and then nobody tells: so it is looked for again.
+  std::optional<SteadyTime> look_again_ GUARDED_BY(mutex_);
 };
 
 }  // namespace varda::agent

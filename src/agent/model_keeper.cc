@@ -50,7 +50,7 @@ void ModelKeeper::wake() {
 void ModelKeeper::set_desired(const api::EdgeNode& node) {
   const MutexLock lock(mutex_);
   if (node.metadata.generation <= 1 && node.spec.models.empty() && (desired_ || spec_)) return;
-  desired_ = {node.metadata.generation, node.spec};
+  desired_ = {node.metadata.uid, node.metadata.generation, node.spec};
   dirty_ = true;
   woken_.notify_all();
 }
@@ -65,6 +65,7 @@ void ModelKeeper::load() {
     if (auto node = api::EdgeNode::from_json(object); node.ok()) {
       const MutexLock lock(mutex_);
       spec_ = std::move(node->spec);
+      uid_ = (*desired)["uid"].as_string();
       generation_ = (*desired)["generation"].as_integer();
     } else {
       log::error("the kept work list cannot be read", {{"error", node.error()}});
@@ -304,17 +305,19 @@ void ModelKeeper::act(const Plan& plan) {
 }
 
 void ModelKeeper::step() {
-  std::optional<std::pair<std::int64_t, api::EdgeNodeSpec>> fresh;
+  std::optional<Desired> fresh;
   {
     const MutexLock lock(mutex_);
     dirty_ = false;  // what happens from here on is for the next step
     progress_.tell(clock_.now());
     fresh.swap(desired_);
-    if (fresh) spec_ = fresh->second;
+    if (fresh) spec_ = fresh->spec;
   }
   if (fresh) {
-    generation_ = fresh->first;
-    const Status kept = journal_.put(kDesired, codec::Json::object({{"generation", generation_}, {"spec", spec_->to_json()}}));
+    uid_ = fresh->uid;
+    generation_ = fresh->generation;
+    const Status kept =
+        journal_.put(kDesired, codec::Json::object({{"uid", uid_}, {"generation", generation_}, {"spec", spec_->to_json()}}));
     if (!kept.ok()) log::error("cannot keep the work list; a restart without network would not know it", {{"error", kept.error()}});
   }
   if (clock_.now() >= disk_due_) {
@@ -378,9 +381,10 @@ void ModelKeeper::publish() {
     status.models = report(*spec_, world);
   }
   codec::Json text = status.to_json();
-  if (last_report_ && *last_report_ == text) return;
-  last_report_ = std::move(text);
-  report_(status);
+  std::pair<std::string, codec::Json> now(uid_, std::move(text));
+  if (last_report_ == now) return;
+  last_report_ = std::move(now);
+  report_(status, uid_);
 }
 
 }  // namespace varda::agent

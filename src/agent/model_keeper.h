@@ -34,11 +34,12 @@ class ModelKeeper {
     ServingPoller::Options serving;
     std::chrono::seconds disk_period{60};
     std::chrono::milliseconds progress_period{10000};  // between figures of downloads, and before the first of one
-    const Clock* clock = nullptr;  // null: the machine's; of `serving` too
+    const Clock* clock = nullptr;                      // null: the machine's; of `serving` too
     metrics::Registry* metrics = nullptr;
   };
   /// Called on run()'s thread with the parts of the status that are about models and disk, when they change.
-  using Report = std::function<void(const api::EdgeNodeStatus&)>;
+  /// The second is the uid of the EdgeNode whose generation they observed.
+  using Report = std::function<void(const api::EdgeNodeStatus&, const std::string&)>;
 
   /// Everything given outlives it.
   ModelKeeper(Options options, artifact::Store& store, artifact::ModelTree& tree, os::FileSystem& fs, net::HttpClient& http,
@@ -87,18 +88,24 @@ class ModelKeeper {
 
   // Of run()'s thread.
   std::optional<api::EdgeNodeSpec> spec_;  // written under mutex_, for set_desired() to look
+  std::string uid_;                        // of the EdgeNode that spec_ and generation_ are of
   std::int64_t generation_ = 0;
   std::map<std::string, Shown> shown_;
-  std::map<std::string, std::map<std::string, JobKey>> exposed_;  // by this process: what a shown version holds
-  std::map<JobKey, JobReport> remembered_;                        // failures of a former life, until taken up
-  std::optional<codec::Json> last_report_;
+  std::map<std::string, std::map<std::string, JobKey>> exposed_;    // by this process: what a shown version holds
+  std::map<JobKey, JobReport> remembered_;                          // failures of a former life, until taken up
+  std::optional<std::pair<std::string, codec::Json>> last_report_;  // with uid_
   api::EdgeDisk disk_;
   SteadyTime disk_due_;
 
   mutable Mutex mutex_;
   std::condition_variable_any woken_;
   bool dirty_ GUARDED_BY(mutex_) = false;
-  std::optional<std::pair<std::int64_t, api::EdgeNodeSpec>> desired_ GUARDED_BY(mutex_);
+  struct Desired {
+    std::string uid;
+    std::int64_t generation = 0;
+    api::EdgeNodeSpec spec;
+  };
+  std::optional<Desired> desired_ GUARDED_BY(mutex_);
   InstallSchedule schedule_ GUARDED_BY(mutex_);
   DownloadProgress progress_ GUARDED_BY(mutex_);
   std::map<JobKey, std::stop_source> running_ GUARDED_BY(mutex_);

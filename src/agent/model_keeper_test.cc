@@ -88,7 +88,7 @@ class ModelKeeperTest : public ::testing::Test {
   artifact::ModelTree tree = artifact::ModelTree::open(fs, "/models").value();
   std::vector<std::string> reports;  // "STATE DONE/TOTAL" of the version, each time the keeper tells something
   ModelKeeper keeper{
-      {.clock = &clock}, store, tree, fs, http, *journal, *rng, [this](const api::EdgeNodeStatus& status) {
+      {.clock = &clock}, store, tree, fs, http, *journal, *rng, [this](const api::EdgeNodeStatus& status, const std::string&) {
         if (status.models.empty()) return;
         const api::EdgeVersionReport& version = status.models[0].versions[0];
         reports.push_back(version.state + " " + std::to_string(version.bytes_done) + "/" + std::to_string(version.bytes_total));

@@ -29,6 +29,17 @@ std::string kernel() {
   return uname(&name) == 0 ? name.release : "unknown";
 }
 
+// As API servers write quantities: "8388608Ki" would come back as "8Gi", and look different for ever.
+std::string binary_quantity(std::uint64_t bytes) {
+  static constexpr const char* kSuffixes[] = {"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"};
+  std::size_t suffix = 0;
+  while (bytes > 0 && bytes % 1024 == 0 && suffix + 1 < std::size(kSuffixes)) {
+    bytes /= 1024;
+    ++suffix;
+  }
+  return std::to_string(bytes) + kSuffixes[suffix];
+}
+
 Status register_once(const Context& ctx, const kube::Client& client, const NodeFacts& facts) {
   const meta::ObjectKey key{"", facts.name};
   TRY(auto found, client.find(ctx, api::Node::resource(), key));
@@ -75,7 +86,7 @@ Json node_object(const NodeFacts& facts) {
 
 Json node_status(const NodeFacts& facts) {
   const Json capacity = Json::object({{"cpu", std::to_string(facts.cpus)},
-                                      {"memory", std::to_string(facts.memory_bytes / 1024) + "Ki"},
+                                      {"memory", binary_quantity(facts.memory_bytes)},
                                       {"pods", std::to_string(facts.pods_max)}});
   return Json::object({{"addresses", Json::array({Json::object({{"type", "InternalIP"}, {"address", facts.address}}),
                                                   Json::object({{"type", "Hostname"}, {"address", facts.name}})})},

@@ -105,13 +105,13 @@ Core::Core(Parts parts, Pods* pods)
                .clock = &parts_.clock,
                .metrics = parts_.options.metrics},
               parts_.store, parts_.tree, parts_.fs, parts_.http, parts_.journal, parts_.rng,
-              [this](const api::EdgeNodeStatus& status) { report(status); }) {}
+              [this](const api::EdgeNodeStatus& status, const std::string& uid) { report(status, uid); }) {}
 
-void Core::report(api::EdgeNodeStatus status) {
+void Core::report(api::EdgeNodeStatus status, const std::string& observed_uid) {
   status.agent_version = VARDA_VERSION;
   status.model_root = parts_.tree.root().string();
   status.address = parts_.address;
-  link_.report(std::move(status));
+  link_.report(std::move(status), observed_uid);
 }
 
 std::vector<runtime::Strand> Core::strands() {

@@ -75,7 +75,7 @@ class Core {
   std::vector<runtime::Strand> strands();
 
  private:
-  void report(api::EdgeNodeStatus status);
+  void report(api::EdgeNodeStatus status, const std::string& observed_uid);
 
   const Parts parts_;
   Pods* const pods_;
