@@ -28,6 +28,16 @@ conformance() { ctest --test-dir build/release --output-on-failure -R '^conforma
 
 e2e() { VARDA_BIN="$PWD/build/release/bin" python3 -W ignore -m unittest discover -s tests/e2e -p '*_test.py' -v; }
 
+# Simulated schedules from a seed that no run had before; a failing one prints how to see it again.
+soak_sim() {
+  local seconds=${VARDA_SOAK_SECONDS:-600} first=${VARDA_SIM_FIRST:-$((1000000 + $(date +%s) % 1000000 * 1000))}
+  echo "simulated schedules from $first (VARDA_SIM_FIRST), for $seconds s"
+  build/release/tests/sim/sim --short 1 --first "$first" --seconds "$seconds" &
+  local short=$! failed=0
+  build/release/tests/sim/sim --first "$first" --seconds "$seconds" || failed=1
+  wait "$short" && [ "$failed" = 0 ]
+}
+
 # More than a million crash states, on two cores in about ten minutes, then a thousand SIGKILLs. VARDA_CRASH_SEED begins elsewhere,
 # VARDA_SOAK_SECONDS ends each campaign early; both tell how far they came.
 soak() {
@@ -36,6 +46,7 @@ soak() {
   VARDA_CRASH_STATES=${VARDA_CRASH_STATES:-500000} build/release/src/artifact/artifact_test --gtest_filter='ArtifactCrash.*:ArtifactFaults.*'
   wait "$store"
   VARDA_SOAK=1 build/release/tests/linearizability/linearizability_test
+  soak_sim
   VARDA_SOAK=1 e2e
 }
 

@@ -16,6 +16,8 @@ constexpr std::string_view kModels = "/registry/ai.kubeedge.io/inferencemodels/d
 constexpr std::string_view kEdgeNodes = "/registry/edgeai.io/edgenodes/";
 constexpr std::string_view kLeases = "/registry/coordination.k8s.io/leases/";
 
+constexpr std::string_view kOperatorLease = "/kube-system/varda-operator";
+
 std::string url_of(const std::string& address, int port) { return "http://" + address + ":" + std::to_string(port); }
 
 std::string condition(const Json& object, std::string_view type) {
@@ -27,10 +29,11 @@ std::string condition(const Json& object, std::string_view type) {
 }  // namespace
 
 Checker::Checker(Cluster& cluster, const std::vector<std::unique_ptr<Machine>>& machines, const std::vector<Wish>& wishes,
-                 const Origin& origin)
+                 const std::optional<int>& deployment, const Origin& origin)
     : cluster_(cluster),
       machines_(machines),
       wishes_(wishes),
+      deployment_(deployment),
       origin_(origin),
       watch_(cluster.store().watch("/registry/", cluster.store().revision()).value()),
       last_write_(cluster.clock().now()) {}
@@ -51,9 +54,18 @@ std::optional<std::string> Checker::after_step() {
 
 std::optional<std::string> Checker::note(const store::Event& event) {
   const std::string& key = event.entry.key;
-  if (!key.starts_with(kLeases)) {
+  bool counts = !key.starts_with(kLeases);
+  if (key.ends_with(kOperatorLease) && event.type != store::EventType::kDelete) {
+    const auto lease = codec::parse_json(*event.entry.value);
+    CHECK(lease.ok());
+    const std::string& holder = lease->at("spec/holderIdentity").as_string();
+    counts = holder != leader_;
+    leader_ = holder;
+  }
+  if (counts) {
     ++writes_;
     last_write_ = cluster_.clock().now();
+    last_written_ = key;
   }
   const bool model = key.starts_with(kModels), edge_node = key.starts_with(kEdgeNodes);
   if (!model && !edge_node) return {};
@@ -134,10 +146,14 @@ std::optional<std::string> Checker::containers() {
 std::optional<std::string> Checker::files() {
   for (const auto& machine : machines_) {
     const auto known = acknowledged_.find(machine->name());
-    if (known == acknowledged_.end() || !machine->agent_running()) continue;
-    for (const std::string& key : machine->exposed())
+    for (const auto& [key, content] : machine->exposed()) {
+      // An archive's content is its URL; what has a digest of its own is whole.
+      if (!content.empty() && !machine->verified(content))
+        return "node " + machine->name() + " exposes " + key + " with \"" + content + "\", which nobody has verified";
+      if (known == acknowledged_.end() || !machine->agent_running()) continue;
       if (!known->second.contains(key))
         return "node " + machine->name() + " has acknowledged that " + key + " is gone and still exposes its files";
+    }
   }
   return {};
 }
@@ -187,9 +203,30 @@ std::optional<std::string> Checker::model_at_rest(const Wish& wish) {
   return {};
 }
 
+std::optional<std::string> Checker::deployment_at_rest() {
+  if (!deployment_) return {};
+  const auto live = cluster_.call("GET", "/apis/apps/v1/namespaces/default/deployments/web");
+  const std::int64_t asked = *deployment_;
+  const std::string what = "Deployment web with " + std::to_string(asked) + " replicas: ";
+  if (live.body.at("status/observedGeneration") != live.body.at("metadata/generation"))
+    return what + "its last change is not observed";
+  for (const char* member : {"replicas", "readyReplicas", "availableReplicas"})
+    if (const std::int64_t told = live.body["status"][member].as_integer(0); told != asked)
+      return what + "status." + member + " is " + std::to_string(told);
+  const auto pods = cluster_.call("GET", "/api/v1/namespaces/default/pods?labelSelector=app%3Dweb");
+  if (const auto there = static_cast<std::int64_t>(pods.body["items"].size()); there != asked)
+    return what + std::to_string(there) + " pods";
+  std::int64_t running = 0;
+  for (const auto& machine : machines_)
+    for (const auto& [uid, container] : machine->containers()) running += container->model_key.empty() ? 1 : 0;
+  if (running != asked) return what + std::to_string(running) + " containers run";
+  return {};
+}
+
 std::optional<std::string> Checker::at_rest() {
   for (const Wish& wish : wishes_)
     if (auto wrong = model_at_rest(wish)) return wrong;
+  if (auto wrong = deployment_at_rest()) return wrong;
   for (const auto& machine : machines_) {
     std::set<std::string> wanted;
     for (const Wish& wish : wishes_)
@@ -199,7 +236,7 @@ std::optional<std::string> Checker::at_rest() {
     std::set<std::string> told;
     for (const Json& model : node.body.at("spec/models").as_array()) told.insert(model["key"].as_string());
     if (told != wanted) return "EdgeNode " + machine->name() + ": its work list is not what the models ask for";
-    for (const std::string& key : machine->exposed())
+    for (const auto& [key, content] : machine->exposed())
       if (!wanted.contains(key)) return "node " + machine->name() + " exposes " + key + ", which nobody wants there";
     if (condition(cluster_.call("GET", "/api/v1/nodes/" + machine->name()).body, "Ready") != "True AgentConnected")
       return "Node " + machine->name() + " is not Ready";

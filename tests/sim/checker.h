@@ -31,7 +31,7 @@ struct Wish {
 class Checker {
  public:
   Checker(Cluster& cluster, const std::vector<std::unique_ptr<Machine>>& machines, const std::vector<Wish>& wishes,
-          const Origin& origin);
+          const std::optional<int>& deployment, const Origin& origin);
 
   /// Events since the last call, and the state of the machines. What is wrong, if anything.
   std::optional<std::string> after_step();
@@ -40,6 +40,11 @@ class Checker {
   /// Without leases: who leads says so for ever.
   std::uint64_t writes() const { return writes_; }
   SteadyTime last_write() const { return last_write_; }
+  const std::string& last_written() const { return last_written_; }
+  /// Who holds the operators' lease. A change of that is a write that counts: who begins to lead takes up what was left undone.
+  const std::string& leader() const { return leader_; }
+  /// A new schedule in a world at rest: what was excused is no longer.
+  void begin() { deleted_nodes_.clear(); }
   /// A Node object was deleted while it lived: what ran there may still run, as in any cluster.
   void node_was_deleted(const std::string& node) { deleted_nodes_.insert(node); }
 
@@ -56,11 +61,13 @@ class Checker {
   std::optional<std::string> containers();
   std::optional<std::string> files();
   std::optional<std::string> model_at_rest(const Wish& wish);
+  std::optional<std::string> deployment_at_rest();
   const Wish* wish_of(const std::string& name) const;
 
   Cluster& cluster_;
   const std::vector<std::unique_ptr<Machine>>& machines_;
   const std::vector<Wish>& wishes_;
+  const std::optional<int>& deployment_;
   const Origin& origin_;
   std::unique_ptr<store::Watch> watch_;
   std::map<std::string, Known> models_, edge_nodes_;
@@ -69,6 +76,7 @@ class Checker {
   std::set<std::string> deleted_nodes_;
   std::uint64_t writes_ = 0;
   SteadyTime last_write_;
+  std::string last_written_, leader_;
 };
 
 }  // namespace varda::sim

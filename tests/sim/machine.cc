@@ -32,6 +32,7 @@ class Artifacts final : public artifact::Store {
       return artifact::Failure{reason, Error(code, std::move(text))};
     };
     Scheduler& scheduler = machine_.scheduler_;
+    if (machine_.mutations_.half_exposed) put(request.digest, request.url.substr(0, request.url.size() / 2));
     {
       const SteadyTime done = scheduler.clock().now() +
                               milliseconds(scheduler.rng().below(static_cast<std::uint64_t>(machine_.origin_.slowest.count()) + 1));
@@ -44,10 +45,8 @@ class Artifacts final : public artifact::Store {
     if (!machine_.link_up_ || scheduler.rng().chance(machine_.origin_.failures))
       return failed(artifact::Reason::kDownloadFailed, Code::kUnavailable, "connection reset");
     scheduler.note("installed", request.url);
-    const os::Path directory = directory_of(request.digest);
-    CHECK(machine_.fs_.make_directories(directory, 0755).ok());
-    CHECK(write_file(machine_.fs_, directory / "model.onnx", request.url).ok());
-    machine_.artifacts_[request.digest] = request.url.size();
+    machine_.verified_.insert(request.url);
+    put(request.digest, request.url);
     return *find(request.digest);
   }
   std::optional<artifact::Installed> find(const codec::Sha256& digest) override {
@@ -66,6 +65,12 @@ class Artifacts final : public artifact::Store {
   Status remove(const codec::Sha256&) override { return {}; }
 
  private:
+  void put(const codec::Sha256& digest, const std::string& bytes) {
+    const os::Path directory = directory_of(digest);
+    CHECK(machine_.fs_.make_directories(directory, 0755).ok());
+    CHECK(write_file(machine_.fs_, directory / "model.onnx", bytes).ok());
+    machine_.artifacts_[digest] = bytes.size();
+  }
   static os::Path directory_of(const codec::Sha256& digest) { return kData / "artifacts" / digest.hex(); }
   Machine& machine_;
 };
@@ -150,7 +155,7 @@ class Runner final : public node::PodRunner {
   std::optional<SteadyTime> step() override {
     dirty_ = false;
     const SteadyTime now = machine_.scheduler_.clock().now();
-    next_ = now + seconds(1);  // looks at its containers
+    next_ = now + seconds(2);  // looks at its containers
     for (auto at = machine_.pods_.begin(); at != machine_.pods_.end();) {
       const std::string uid = at->first;
       const Json& pod = at->second;
@@ -195,7 +200,7 @@ class Runner final : public node::PodRunner {
   }
   /// False: it takes its time.
   bool stop(const std::string& uid, SteadyTime now) {
-    if (!machine_.containers_.contains(uid)) return true;
+    if (!machine_.containers_.contains(uid) || machine_.mutations_.containers_stay) return true;
     const auto [when, fresh] = ending_.emplace(uid, now + milliseconds(machine_.scheduler_.rng().below(3000)));
     if (when->second > now) {
       next_ = std::min(*next_, when->second);
@@ -318,10 +323,10 @@ void Machine::start_agent() {
     if (mutations_.files_stay && strand.name == "models") {
       // Acts, and puts back what it hid.
       strand.step = [this, step = strand.step](const Context& ctx) {
-        const auto before = exposed();
+        const std::map<std::string, std::string> before = exposed();
         step(ctx);
-        const auto after = exposed();
-        for (const std::string& key : before)
+        const std::map<std::string, std::string> after = exposed();
+        for (const auto& [key, content] : before)
           if (!after.contains(key)) {
             CHECK(fs_.make_directories(kData / "models" / key / "left", 0755).ok());
             CHECK(write_file(fs_, kData / "models" / key / "target", "left\n").ok());
@@ -329,6 +334,17 @@ void Machine::start_agent() {
       };
     }
     scheduler_.add(life_->process, std::move(strand));
+  }
+  if (mutations_.heartbeats) {
+    const auto due = std::make_shared<SteadyTime>(scheduler_.clock().now());
+    scheduler_.add(life_->process,
+                   {"heartbeat", [due] { return std::optional(*due); },
+                    [this, due](const Context& ctx) {
+                      *due = scheduler_.clock().now() + seconds(25);
+                      const Json status = Json::object({{"agentVersion", "at " + std::to_string(due->time_since_epoch().count())}});
+                      (void)life_->client.patch(ctx, api::EdgeNode::resource(), {"", name_}, kube::PatchType::kMerge,
+                                                Json::object({{"status", status}}), "status");
+                    }});
   }
   scheduler_.add(life_->process, {"runner", [life = life_.get()] { return life->runner.due(); },
                                   [life = life_.get()](const Context&) { (void)life->runner.step(); }});
@@ -338,6 +354,14 @@ void Machine::stop_agent() {
   if (!life_) return;
   scheduler_.kill(life_->process);
   life_.reset();
+}
+
+void Machine::forget_old_answers() {
+  answered_.clear();
+  for (const auto& [uid, container] : containers_)
+    if (!container->serving.empty())
+      answered_.emplace(container->model_key, "http://" + container->address + ":" + std::to_string(container->port),
+                        container->serving);
 }
 
 void Machine::set_link(bool up) {
@@ -383,30 +407,43 @@ void Machine::crash_container(std::uint64_t which) {
   scheduler_.note("container crashes", container.name);
 }
 
+std::optional<std::string> Machine::first_line(const os::Path& path) {
+  const auto file = fs_.open(path, os::Open::kRead, 0);
+  if (!file.ok()) return std::nullopt;
+  const auto text = (*file)->read(256);
+  if (!text.ok() || text->empty()) return std::nullopt;
+  return text->substr(0, text->find('\n'));
+}
+
 /// A model server looks at `target` and serves what that names, if it is there.
 void Machine::serve_step(Container& container) {
   const os::Path directory = kData / "models" / container.model_key;
-  const auto file = fs_.open(directory / "target", os::Open::kRead, 0);
-  if (!file.ok()) return;
-  auto text = (*file)->read(256);
-  if (!text.ok() || text->empty()) return;
-  text->pop_back();
-  if (*text == container.serving) return;
-  const auto weights = fs_.stat(directory / *text / "model.onnx");
+  const std::optional<std::string> target = first_line(directory / "target");
+  if (!target || *target == container.serving) return;
+  const auto weights = fs_.stat(directory / *target / "model.onnx");
   if (!weights.ok() || !*weights) return;
-  container.serving = *text;
+  container.serving = *target;
   scheduler_.note("serves", container.name + " " + container.serving);
 }
 
-std::set<std::string> Machine::exposed() {
-  std::set<std::string> out;
+const std::map<std::string, std::string>& Machine::exposed() {
+  if (fs_.calls() != exposed_at_) {
+    exposed_ = read_exposed();
+    exposed_at_ = fs_.calls();
+  }
+  return exposed_;
+}
+
+std::map<std::string, std::string> Machine::read_exposed() {
+  std::map<std::string, std::string> out;
   const auto spaces = fs_.list(kData / "models");
   if (!spaces.ok()) return out;
   for (const std::string& ns : *spaces) {
     if (ns.starts_with(".")) continue;
     for (const std::string& name : fs_.list(kData / "models" / ns).value()) {
-      const auto target = fs_.stat(kData / "models" / ns / name / "target");
-      if (target.ok() && *target) out.insert(ns + "/" + name);
+      const os::Path directory = kData / "models" / ns / name;
+      const std::optional<std::string> target = first_line(directory / "target");
+      if (target) out.emplace(ns + "/" + name, first_line(directory / *target / "model.onnx").value_or(""));
     }
   }
   return out;

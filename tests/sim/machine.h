@@ -4,12 +4,14 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
 #include "agent/internal/core.h"
 #include "artifact/model_tree.h"
 #include "artifact/store.h"
+#include "mutations.h"
 #include "network.h"
 #include "os/testing/memory_file_system.h"
 #include "scheduler.h"
@@ -22,13 +24,6 @@ struct Origin {
   std::uint32_t failures = 0;    // downloads out of a thousand that fail and may succeed later
   std::chrono::milliseconds slowest{2000};
   static codec::Sha256 digest(const std::string& url) { return codec::Sha256::of(url); }
-};
-
-/// Deliberate mistakes, to see that the checks find them.
-struct Mutations {
-  bool server_lies = false;         // an agent that reports the target as served while nothing answers
-  bool files_stay = false;          // an agent that acknowledges a deletion and leaves the files
-  bool deletions_are_lost = false;  // a watch that leaves out what was deleted
 };
 
 /// A container of a pod with its model server.
@@ -63,10 +58,14 @@ class Machine {
   bool link_up() const { return link_up_; }
 
   const std::map<std::string, std::unique_ptr<Container>>& containers() const { return containers_; }  // by pod uid
-  /// Models whose directory shows a version.
-  std::set<std::string> exposed();
-  /// URL and version that answered for a model, ever.
+  /// Models whose directory shows a version, with the content of that version's file; "" of one that has none.
+  const std::map<std::string, std::string>& exposed();
+  /// Whether an archive with that content was had whole, ever.
+  bool verified(const std::string& content) const { return verified_.contains(content); }
+  /// URL and version that answered for a model in this schedule, or when it began.
   const std::set<std::tuple<std::string, std::string, std::string>>& answered() const { return answered_; }
+  /// What answered once and is no more is nothing that a status may still tell.
+  void forget_old_answers();
 
  private:
   friend class Runner;
@@ -74,6 +73,8 @@ class Machine {
   friend class ServerClient;
   struct Life;
   void serve_step(Container& container);
+  std::optional<std::string> first_line(const os::Path& path);
+  std::map<std::string, std::string> read_exposed();
   void add_container(std::unique_ptr<Container> container);
   void remove_container(const std::string& uid);
 
@@ -87,8 +88,11 @@ class Machine {
   bool link_up_ = true;
 
   os::testing::MemoryFileSystem fs_;
+  std::map<std::string, std::string> exposed_;  // as of the file system's call number exposed_at_: most steps touch no file
+  std::uint64_t exposed_at_ = 0;
   std::unique_ptr<agent::Journal> journal_;
   std::map<codec::Sha256, std::uint64_t> artifacts_;
+  std::set<std::string> verified_;
   std::map<std::string, std::unique_ptr<Container>> containers_;
   std::map<std::string, std::unique_ptr<Process>> servers_;  // a container's process, by pod uid
   std::map<std::string, codec::Json> pods_;                  // the runner's records, by uid

@@ -1,9 +1,11 @@
-// sim [--schedules N] [--first SEED] [--seconds S] | --replay SEED [--lines N]
+// sim [--schedules N | --short N] [--first SEED] [--seconds S] [--failures N] | --replay SEED[:INDEX] [--lines N]
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 
 #include "base/log.h"
 #include "schedule.h"
@@ -18,18 +20,99 @@ struct Options {
   std::uint64_t first = 1;
   double seconds = 0;  // set: as many as fit
   std::uint64_t lines = 400;
-  bool replay = false;
+  bool brief = false;  // short schedules; `first` is a world
+  std::string replay;
+  std::uint64_t failures = 1;  // ends after so many
 };
 
-int replay(Cluster& cluster, std::uint64_t seed, std::uint64_t lines) {
-  Schedule schedule(cluster, seed, {}, Trace::kKeep);
-  const Outcome outcome = schedule.run();
+/// Which schedule: a full one by its seed, a short one by its world and its place there.
+std::string name_of(std::uint64_t seed, std::optional<std::uint64_t> index) {
+  return std::to_string(seed) + (index ? ":" + std::to_string(*index) : "");
+}
+
+void tell(const std::string& name, const Outcome& outcome, std::uint64_t lines) {
   const std::size_t from = outcome.trace.size() > lines ? outcome.trace.size() - lines : 0;
   if (from > 0) std::printf("... %zu lines before these\n", from);
   for (std::size_t i = from; i < outcome.trace.size(); ++i) std::printf("%s\n", outcome.trace[i].c_str());
-  std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed), outcome.failure ? outcome.failure->c_str() : "holds");
+  std::printf("%s: %s\n", name.c_str(), outcome.failure ? outcome.failure->c_str() : "holds");
+}
+
+int replay(const std::string& name, std::uint64_t lines) {
+  Cluster cluster;
+  char* end = nullptr;
+  const std::uint64_t seed = std::strtoull(name.c_str(), &end, 10);
+  Outcome outcome;
+  if (*end != ':') {
+    outcome = run_full(cluster, seed, {}, Trace::kKeep);
+  } else {
+    // Those before it in its world are what it begins with.
+    Batch batch(cluster, seed, {}, Trace::kKeep);
+    outcome = batch.begin();
+    const std::uint64_t index = std::strtoull(end + 1, nullptr, 10);
+    for (std::uint64_t i = 0; i < index && !outcome.failure; ++i) outcome = batch.next();
+  }
+  tell(name, outcome, lines);
   return outcome.failure ? 1 : 0;
 }
+
+class Campaign {
+ public:
+  Campaign(Options options, const char* program) : options_(std::move(options)), program_(program) {}
+
+  int run() {
+    while (more() && failures_ < options_.failures) (void)(options_.brief ? world() : full());
+    const double seconds = elapsed(), count = static_cast<double>(std::max<std::uint64_t>(done_, 1));
+    std::printf(
+        "%llu %s schedules, %llu failed, %s %llu to %llu: %.1f s, %.2f ms each, %.0f steps and %.0f requests each, %zu different; "
+        "fingerprint %016llx\n",
+        number(done_), options_.brief ? "short" : "full", number(failures_), options_.brief ? "worlds" : "seeds",
+        number(options_.first), number(next_ - 1), seconds, 1000 * seconds / count, static_cast<double>(steps_) / count,
+        static_cast<double>(requests_) / count, orders_.size(), number(fingerprint_));
+    return failures_ > 0 ? 1 : 0;
+  }
+
+ private:
+  static unsigned long long number(std::uint64_t value) { return value; }
+  double elapsed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+  bool more() const { return options_.seconds > 0 ? elapsed() < options_.seconds : done_ < options_.schedules; }
+
+  bool full() {
+    const std::uint64_t seed = next_++;
+    return note(run_full(cluster_, seed), seed, std::nullopt);
+  }
+  bool world() {
+    const std::uint64_t seed = next_++;
+    Batch batch(cluster_, seed);
+    // Not one of those that are counted: many worlds begin alike.
+    if (const Outcome outcome = batch.begin(); outcome.failure) return failed(outcome, seed, 0);
+    for (std::uint64_t i = 1; i <= Batch::kSchedules; ++i)
+      if (!note(batch.next(), seed, i)) return false;
+    return true;
+  }
+  bool note(const Outcome& outcome, std::uint64_t seed, std::optional<std::uint64_t> index) {
+    ++done_;
+    steps_ += outcome.steps;
+    requests_ += outcome.requests;
+    fingerprint_ = (fingerprint_ ^ outcome.fingerprint) * 1099511628211ULL;
+    orders_.insert(outcome.order);
+    return outcome.failure ? failed(outcome, seed, index) : true;
+  }
+  bool failed(const Outcome& outcome, std::uint64_t seed, std::optional<std::uint64_t> index) {
+    const std::string name = name_of(seed, index);
+    if (++failures_ == options_.failures && options_.lines > 0) (void)replay(name, options_.lines);
+    std::printf("%s: %s\nto see it again: %s --replay %s\n", name.c_str(), outcome.failure->c_str(), program_, name.c_str());
+    std::fflush(stdout);
+    return false;
+  }
+
+  const Options options_;
+  const char* const program_;
+  Cluster cluster_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  std::uint64_t next_ = options_.first;
+  std::uint64_t done_ = 0, steps_ = 0, requests_ = 0, fingerprint_ = 0, failures_ = 0;
+  std::unordered_set<std::uint64_t> orders_;
+};
 
 }  // namespace
 
@@ -38,43 +121,15 @@ int main(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string_view name = argv[i];
     const char* value = argv[i + 1];
-    if (name == "--schedules") options.schedules = std::strtoull(value, nullptr, 10);
+    if (name == "--schedules" || name == "--short") options.schedules = std::strtoull(value, nullptr, 10);
+    if (name == "--short") options.brief = true;
     if (name == "--first") options.first = std::strtoull(value, nullptr, 10);
     if (name == "--seconds") options.seconds = std::strtod(value, nullptr);
     if (name == "--lines") options.lines = std::strtoull(value, nullptr, 10);
-    if (name == "--replay") {
-      options.first = std::strtoull(value, nullptr, 10);
-      options.replay = true;
-    }
+    if (name == "--failures") options.failures = std::strtoull(value, nullptr, 10);
+    if (name == "--replay") options.replay = value;
   }
   log::configure(log::Format::kText, static_cast<log::Level>(4));
-  Cluster cluster;
-  if (options.replay) return replay(cluster, options.first, options.lines);
-
-  const auto begin = std::chrono::steady_clock::now();
-  const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
-  std::uint64_t done = 0, steps = 0, requests = 0;
-  while (options.seconds > 0 ? elapsed() < options.seconds : done < options.schedules) {
-    const std::uint64_t seed = options.first + done;
-    Outcome outcome;
-    {
-      Schedule schedule(cluster, seed, {}, Trace::kNone);
-      outcome = schedule.run();
-    }
-    ++done;
-    steps += outcome.steps;
-    requests += outcome.requests;
-    if (!outcome.failure) continue;
-    std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed), outcome.failure->c_str());
-    Cluster fresh;
-    (void)replay(fresh, seed, options.lines);
-    std::printf("to see it again: %s --replay %llu\n", argv[0], static_cast<unsigned long long>(seed));
-    return 1;
-  }
-  const double seconds = elapsed();
-  std::printf("%llu schedules hold, seeds %llu to %llu: %.1f s, %.2f ms each, %.0f steps and %.0f requests each\n",
-              static_cast<unsigned long long>(done), static_cast<unsigned long long>(options.first),
-              static_cast<unsigned long long>(options.first + done - 1), seconds, 1000 * seconds / static_cast<double>(done),
-              static_cast<double>(steps) / static_cast<double>(done), static_cast<double>(requests) / static_cast<double>(done));
-  return 0;
+  if (!options.replay.empty()) return replay(options.replay, options.lines);
+  return Campaign(std::move(options), argv[0]).run();
 }

@@ -37,6 +37,20 @@ net::Response error_response(int status) {
   return out;
 }
 
+// Who does not wait for a server before telling of its URL.
+std::string with_url(const std::string& text) {
+  auto body = codec::parse_json(text);
+  CHECK(body.ok());
+  const codec::Json& read = *body;
+  if (read["kind"].as_string() == "InferenceModel" && read.at("status/url").is_null()) {
+    const std::string url = "http://127.9.1.1:" + std::to_string(read.at("spec/servingPort").as_integer());
+    const codec::Json version = read.at("spec/targetVersion");
+    (*body)["status"].set("url", url);
+    (*body)["status"].set("servingVersion", version);
+  }
+  return codec::write_json(read);
+}
+
 /// "name" or "plural/name" of a target, for the trace.
 std::string shown(const net::ClientRequest& request) { return request.method + " " + request.url; }
 
@@ -122,7 +136,8 @@ class WatchPipe final : public net::BodyReader {
         SteadyTime due = lines_.empty() ? SteadyTime::min() : lines_.back().due;
         if (rng.chance(network_.rates_.hold)) due = std::max(due, now + milliseconds(1 + rng.below(5000)));
         std::string line = bytes->substr(from, to + 1 - from);
-        if (!network_.lose_deletions_ || !line.starts_with(R"({"type":"DELETED")")) lines_.push_back({std::move(line), due});
+        if (!network_.mutations_.deletions_are_lost || !line.starts_with(R"({"type":"DELETED")"))
+          lines_.push_back({std::move(line), due});
         from = to + 1;
       }
     }
@@ -171,8 +186,20 @@ Result<net::Response> Network::Link::deliver(const net::ClientRequest& request) 
   ++network_.requests_;
   if (changes_something(request.method)) ++network_.writes_;
   std::optional<net::Response> out;
-  handler_({.method = request.method, .target = request.url, .headers = request.headers, .body = request.body, .peer = {}},
-           net::Responder([&out](net::Response response) { out = std::move(response); }));
+  const auto ask = [&](const std::string& method, std::string body) {
+    handler_({.method = method, .target = request.url, .headers = request.headers, .body = std::move(body), .peer = {}},
+             net::Responder([&out](net::Response response) { out = std::move(response); }));
+  };
+  const bool put = request.method == "PUT";
+  ask(request.method, put && network_.mutations_.url_at_once ? with_url(request.body) : request.body);
+  if (put && network_.mutations_.versions_ignored && out->status == 409) {
+    ask("GET", "");
+    auto body = codec::parse_json(request.body);
+    const auto live = codec::parse_json(out->body);
+    CHECK(body.ok() && live.ok());
+    (*body)["metadata"].set("resourceVersion", live->at("metadata/resourceVersion"));
+    ask("PUT", codec::write_json(*body));
+  }
   CHECK(out.has_value());  // handler_as() answers on the caller's thread
   return std::move(*out);
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apiserver/server.h"
+#include "mutations.h"
 #include "net/http.h"
 #include "scheduler.h"
 #include "store/store.h"
@@ -31,13 +32,12 @@ class WatchPipe;
 
 class Network {
  public:
-  Network(Scheduler& scheduler, store::Store& store) : scheduler_(scheduler), store_(store) {}
+  Network(Scheduler& scheduler, store::Store& store, const Mutations& mutations)
+      : scheduler_(scheduler), store_(store), mutations_(mutations) {}
 
   /// Null: the server is down; every open watch breaks.
   void serve(apiserver::Server* server);
   void set_rates(const FaultRates& rates) { rates_ = rates; }
-  /// A deliberate mistake: watches leave out what was deleted.
-  void lose_deletions(bool lose) { lose_deletions_ = lose; }
   /// Requests that were to change something, whatever became of them.
   std::uint64_t writes() const { return writes_; }
   std::uint64_t requests() const { return requests_; }
@@ -70,9 +70,9 @@ class Network {
   friend class WatchPipe;
   Scheduler& scheduler_;
   store::Store& store_;
+  const Mutations& mutations_;
   apiserver::Server* server_ = nullptr;
   FaultRates rates_;
-  bool lose_deletions_ = false;
   std::vector<WatchPipe*> watches_;
   std::uint64_t writes_ = 0, requests_ = 0;
 };

@@ -20,11 +20,11 @@ runtime::Manager::Options manager_options(Cluster& cluster, const std::string& n
 Operator::Operator(std::string name, Role role, Cluster& cluster, Network& network, Scheduler& scheduler)
     : name_(std::move(name)), role_(role), cluster_(cluster), network_(network), scheduler_(scheduler) {}
 
-Operator::Life::Life(const Operator& self, int number)
+Operator::Life::Life(const Operator& self)
     : process(self.name_),
       link(self.network_, process, {"system:varda:operator", {"system:masters"}}),
       client(link, {.field_manager = "varda"}),
-      manager(client, manager_options(self.cluster_, self.name_ + "-" + std::to_string(number), self.role_ == Role::kOurs)) {
+      manager(client, manager_options(self.cluster_, self.identity(), self.role_ == Role::kOurs)) {
   if (self.role_ != Role::kCluster) {
     controllers::Options options;
     options.inference_models.node_port_host = "127.0.0.1";
@@ -38,7 +38,8 @@ Operator::Life::Life(const Operator& self, int number)
 }
 
 void Operator::start() {
-  life_ = std::make_unique<Life>(*this, ++lives_);
+  ++lives_;
+  life_ = std::make_unique<Life>(*this);
   for (runtime::Strand& strand : life_->manager.strands()) scheduler_.add(life_->process, std::move(strand));
 }
 

@@ -31,10 +31,13 @@ class Operator {
   /// It leads no more, so it ends, as its process would.
   bool must_end() const { return life_ && life_->manager.leadership_lost(); }
   const std::string& name() const { return name_; }
+  Role role() const { return role_; }
+  /// As which this life of it takes part in elections.
+  std::string identity() const { return name_ + "-" + std::to_string(lives_); }
 
  private:
   struct Life {
-    Life(const Operator& self, int number);
+    explicit Life(const Operator& self);
     Process process;
     Network::Link link;
     kube::Client client;

@@ -9,6 +9,7 @@ namespace varda::sim {
 namespace {
 
 constexpr std::size_t kTraceLinesMax = 100'000;
+constexpr std::uint64_t kFnvBasis = 14695981039346656037ULL, kFnvPrime = 1099511628211ULL;  // FNV-1a
 
 }  // namespace
 
@@ -22,11 +23,19 @@ void Scheduler::set_policy(Policy policy, std::uint64_t steps_expected, int chan
   for (int i = 0; i < changes; ++i) changes_.push_back(steps_ + rng_.below(steps_expected));
 }
 
+void Scheduler::begin() {
+  for (const auto& task : tasks_) task->priority = kHighest + rng_.below(1u << 30);
+  lowest_ = kHighest;
+  begun_ = clock_.now();
+  fingerprint_ = order_ = kFnvBasis;
+  trace_.clear();
+}
+
 void Scheduler::add(Process& process, runtime::Strand strand) {
   auto task = std::make_unique<Task>();
   task->process = &process;
   task->strand = std::move(strand);
-  task->priority = (1u << 20) + rng_.below(1u << 30);
+  task->priority = kHighest + rng_.below(1u << 30);
   tasks_.push_back(std::move(task));
 }
 
@@ -107,13 +116,13 @@ void Scheduler::note(std::string_view what, std::string_view detail) {
   const std::string_view process = current_ ? std::string_view(current_->process->name) : "";
   const std::string_view strand = current_ ? std::string_view(current_->strand.name) : "";
   const auto mix = [this](std::string_view text) {
-    for (const char c : text) fingerprint_ = (fingerprint_ ^ static_cast<unsigned char>(c)) * 1099511628211ULL;  // FNV-1a
+    for (const char c : text) order_ = (order_ ^ static_cast<unsigned char>(c)) * kFnvPrime;
   };
   mix(process);
   mix(strand);
   mix(what);
-  fingerprint_ = (fingerprint_ ^ static_cast<std::uint64_t>(clock_.now().time_since_epoch().count() % 86'400'000'000'000LL)) *
-                 1099511628211ULL;
+  fingerprint_ = (fingerprint_ ^ order_) * kFnvPrime;
+  fingerprint_ = (fingerprint_ ^ static_cast<std::uint64_t>((clock_.now() - begun_).count())) * kFnvPrime;
   if (!keep_trace_) return;
   char time[32];
   std::snprintf(time, sizeof time, "%6llu %10.3f ", static_cast<unsigned long long>(steps_),

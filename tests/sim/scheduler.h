@@ -75,6 +75,8 @@ class Scheduler {
   /// Its calls under way end with kCancelled, nothing of it runs any more. What its strands use may be destroyed after that.
   void kill(Process& process);
 
+  /// A new schedule: steps are told, counted as different and given priorities anew.
+  void begin();
   /// One step of one strand; false: none could go on now.
   bool step();
   /// When the next strand could go on; nothing: never.
@@ -95,7 +97,10 @@ class Scheduler {
   void keep_trace(bool keep) { keep_trace_ = keep; }
   void note(std::string_view what, std::string_view detail = {});
   const std::deque<std::string>& trace() const { return trace_; }
+  /// Of all notes since begin(), and when they were made.
   std::uint64_t fingerprint() const { return fingerprint_; }
+  /// Of the same without times.
+  std::uint64_t order() const { return order_; }
 
  private:
   struct Task {
@@ -116,12 +121,14 @@ class Scheduler {
   std::vector<Task*> ready_;
   Task* current_ = nullptr;
   Policy policy_ = Policy::kWalk;
-  std::vector<std::uint64_t> changes_;  // steps at which a priority falls
-  std::uint64_t lowest_ = 1u << 20;     // the next lowest priority
+  std::vector<std::uint64_t> changes_;                 // steps at which a priority falls
+  static constexpr std::uint64_t kHighest = 1u << 20;  // above all that changes lower
+  std::uint64_t lowest_ = kHighest;                    // the next lowest priority
   std::uint64_t steps_ = 0;
   bool keep_trace_ = false;
   std::deque<std::string> trace_;
-  std::uint64_t fingerprint_ = 14695981039346656037ULL;
+  SteadyTime begun_{};
+  std::uint64_t fingerprint_ = 0, order_ = 0;
 };
 
 }  // namespace varda::sim

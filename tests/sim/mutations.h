@@ -1,0 +1,17 @@
+// Mutations: deliberate mistakes, to see that the checks find them.
+#pragma once
+
+namespace varda::sim {
+
+struct Mutations {
+  bool server_lies = false;         // an agent that reports the target as served while nothing answers
+  bool files_stay = false;          // an agent that acknowledges a deletion and leaves the files
+  bool half_exposed = false;        // an artifact store that takes an archive for complete while it still comes
+  bool containers_stay = false;     // a runner that says a pod has ended and leaves its container
+  bool heartbeats = false;          // an agent that writes something into its report now and then, whether or not anything happened
+  bool deletions_are_lost = false;  // a watch that leaves out what was deleted
+  bool versions_ignored = false;    // a client that answers a conflict by writing what it read long ago all the same
+  bool url_at_once = false;         // an operator that tells of the URL before any server answers there
+};
+
+}  // namespace varda::sim
