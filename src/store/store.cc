@@ -1,10 +1,14 @@
 #include "store/store.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <deque>
 #include <map>
+#include <semaphore.h>
 #include <set>
+#include <utility>
 
+#include "base/check.h"
 #include "store/internal/core.h"
 #include "store/internal/journal.h"
 
@@ -38,6 +42,23 @@ class CoreWatch final : public Watch {
 const std::string& key_of(const Op& op) {
   return std::visit([](const auto& some) -> const std::string& { return some.key; }, op);
 }
+
+// What a writer waits on for its turn. A condition variable would send all that a commit has served through the one mutex, each to
+// find it held by the next; and POSIX lets a semaphore go as soon as its wait has returned, while the post is on its way out.
+class Turn {
+ public:
+  Turn() { CHECK(::sem_init(&semaphore_, 0, 0) == 0); }
+  ~Turn() { ::sem_destroy(&semaphore_); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  void give() { CHECK(::sem_post(&semaphore_) == 0); }
+  void await() {
+    while (::sem_wait(&semaphore_) != 0) CHECK(errno == EINTR);
+  }
+
+ private:
+  sem_t semaphore_;
+};
 
 // Group commit without a thread of its own: the first writer that finds nobody committing does it for all that wait, in the order
 // in which they came; those who arrive meanwhile are the next batch.
@@ -84,9 +105,8 @@ class GroupStore final : public Store {
     std::vector<Op> ops;
     Revision compaction = 0;  // if set, this is no write
     Result<Revision> result;
-    bool done = false;
     bool leads = false;  // it commits the next batch, which begins with it
-    CondVar turn;        // one of the two has become true
+    Turn turn;           // given once: it leads, or its result is there and nobody else looks at it any more
   };
 
   // They outlive the store as the registry does, so they hold what they read.
@@ -118,34 +138,38 @@ class GroupStore final : public Store {
   }
 
   Result<Revision> run(Request& request) {
-    MutexLock lock(mutex_);
-    waiting_.push_back(&request);
-    if (committing_) {
-      while (!request.done && !request.leads) request.turn.wait(mutex_);
+    bool waits = true;
+    {
+      MutexLock lock(mutex_);
+      waiting_.push_back(&request);
+      waits = std::exchange(committing_, true);
     }
-    if (request.done) return std::move(request.result);
-    committing_ = true;
-    while (!request.done) {
-      std::vector<Request*> batch;
+    if (waits) {
+      request.turn.await();
+      if (!request.leads) return std::move(request.result);
+    }
+    std::vector<Request*> batch;
+    {
+      MutexLock lock(mutex_);
       while (!waiting_.empty() && batch.size() < kBatchMax) {
         batch.push_back(waiting_.front());
         waiting_.pop_front();
       }
-      mutex_.unlock();
-      process(batch);
-      mutex_.lock();
-      // Each is woken once, when it is done or leads: the others sleep on. With the lock held, since a request dies with its
-      // thread's return from here.
-      for (Request* item : batch) {
-        item->done = true;
-        item->turn.notify_one();
-      }
     }
-    if (waiting_.empty()) {
-      committing_ = false;
-    } else {
-      waiting_.front()->leads = true;
-      waiting_.front()->turn.notify_one();
+    process(batch);
+    Request* next = nullptr;
+    {
+      MutexLock lock(mutex_);
+      committing_ = !waiting_.empty();
+      if (committing_) next = waiting_.front();
+    }
+    // First, so that it is at the disk while the others wake up.
+    if (next != nullptr) {
+      next->leads = true;
+      next->turn.give();
+    }
+    for (Request* item : batch) {
+      if (item != &request) item->turn.give();  // it dies with its thread's return from here
     }
     return std::move(request.result);
   }

@@ -86,14 +86,16 @@ class SqliteJournal final : public Journal {
     TRY(Statement revision, Statement::prepare(raw, "UPDATE meta SET value=?1 WHERE name='revision'"));
     TRY(Statement compact, Statement::prepare(raw, "UPDATE meta SET value=?1 WHERE name='compacted'"));
     TRY(Statement forget, Statement::prepare(raw, "DELETE FROM events WHERE revision<=?1"));
-    Statements statements{std::move(put),      std::move(remove),  std::move(event),
-                          std::move(revision), std::move(compact), std::move(forget)};
+    TRY(Statement begin, Statement::prepare(raw, "BEGIN IMMEDIATE"));
+    TRY(Statement commit, Statement::prepare(raw, "COMMIT"));
+    Statements statements{std::move(put),     std::move(remove), std::move(event), std::move(revision),
+                          std::move(compact), std::move(forget), std::move(begin), std::move(commit)};
     return std::unique_ptr<SqliteJournal>(std::make_unique<SqliteJournal>(std::move(lock), std::move(db), std::move(statements),
                                                                           compacted, std::move(reserve), pages_max));
   }
 
   struct Statements {
-    Statement put, remove, event, revision, compact, forget;
+    Statement put, remove, event, revision, compact, forget, begin, commit;
   };
   SqliteJournal(std::unique_ptr<os::FileLock> lock, Database db, Statements statements, Revision compacted, Reserve reserve,
                 std::int64_t pages_max)
@@ -224,10 +226,10 @@ class SqliteJournal final : public Journal {
           "process again, which reads the file anew (" +
               failed_->message() + ")");
     }
-    TRY_VOID(execute(db_.get(), "BEGIN IMMEDIATE"));
+    TRY_VOID(sql_.begin.run());
     Status status = body();
     if (status.ok()) {
-      status = execute(db_.get(), "COMMIT");
+      status = sql_.commit.run();
       // After a failed sync nobody knows what the disk holds: only reading the file again tells.
       if (!status.ok() && status.error().code() == Code::kInternal) failed_ = status.error();
     }
