@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <thread>
 
-#include "admin.h"
 #include "api/core/node.h"
 #include "api/core/pod.h"
 #include "api/edgeai/edge_node.h"
@@ -244,9 +243,7 @@ class Running final : public ControlPlane {
     options.tls = credentials_.tls;
     const auto handler = [this, api = api_->pool_handler()](net::Request request, net::Responder respond) {
       if (request.path() == "/backup") return respond(back_up(request));
-      if (request.path() != "/metrics") return api(std::move(request), std::move(respond));
-      if (!authenticator_->authenticate(request)) return respond({.status = 401, .body = "Unauthorized\n"});
-      respond(*answer_admin(request, registry_, [this] { return manager_->ready(); }));
+      return api(std::move(request), std::move(respond));
     };
     auto server = net::Server::create(options, handler);
     if (!server.ok() && options_.listen_any_if_taken && server.error().code() == Code::kUnavailable) {

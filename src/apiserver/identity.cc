@@ -67,7 +67,11 @@ class NodeAuthorizer : public Authorizer {
  public:
   bool allows(const Identity& who, const Attributes& what, const Objects& objects) const override {
     if (who.in("system:masters")) return true;
-    if (!what.is_resource) return (what.verb == "get" || what.verb == "head") && is_discovery(what.path);
+    if (!what.is_resource) {
+      if (what.verb != "get" && what.verb != "head") return false;
+      // The group Kubernetes lets scrape.
+      return is_discovery(what.path) || (what.path == "/metrics" && who.in("system:monitoring"));
+    }
     if (asks_about_itself(what)) return true;
     const auto node = who.node();
     if (!node) return false;

@@ -135,6 +135,24 @@ TEST_F(NodeRules, NodeWritesEventsAndNothingElse) {
   EXPECT_EQ(ask("GET", "/apis"), 200) << "discovery is for everybody who is known";
 }
 
+TEST(NodeAuthorizer, MetricsAreForMastersAndTheMonitoringGroup) {
+  struct Case {
+    const char* group;
+    const char* verb;
+    const char* path;
+    bool allowed;
+  };
+  const auto rules = node_authorizer();
+  for (const Case& c : {Case{"system:masters", "get", "/metrics", true}, Case{"system:monitoring", "get", "/metrics", true},
+                        Case{"system:monitoring", "post", "/metrics", false}, Case{"system:monitoring", "get", "/metrics/x", false},
+                        Case{"system:nodes", "get", "/metrics", false}, Case{"system:authenticated", "get", "/metrics", false}}) {
+    Attributes what;
+    what.verb = c.verb;
+    what.path = c.path;
+    EXPECT_EQ(rules->allows({.name = "who", .groups = {c.group}}, what, {}), c.allowed) << c.group << " " << c.path;
+  }
+}
+
 TEST(Identity, NodeNameNeedsTheGroup) {
   EXPECT_EQ((Identity{"system:node:a", {"system:nodes"}}.node()), "a");
   EXPECT_EQ((Identity{"system:node:a", {}}.node()), std::nullopt);
