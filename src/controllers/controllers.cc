@@ -8,9 +8,11 @@ namespace varda::controllers {
 namespace {
 
 struct All final : Controllers {
-  All(const runtime::Caches& caches, Options options) : models(caches, std::move(options.inference_models)), edge_nodes(caches) {}
-  InferenceModelReconciler models;
+  All(const runtime::Caches& caches, Options options)
+      : edge_nodes(caches, options.inference_models.clock ? *options.inference_models.clock : system_clock()),
+        models(caches, std::move(options.inference_models)) {}
   EdgeNodeReconciler edge_nodes;
+  InferenceModelReconciler models;
 };
 
 }  // namespace

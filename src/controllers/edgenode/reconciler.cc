@@ -1,7 +1,9 @@
 #include "controllers/edgenode/reconciler.h"
 
+#include <chrono>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "controllers/edgenode/plan.h"
@@ -13,6 +15,9 @@ namespace {
 
 using meta::ObjectKey;
 using Keys = std::vector<ObjectKey>;
+
+// Between two writes of a list, for each model in it.
+constexpr auto kPausePerModel = std::chrono::milliseconds(2);
 
 Keys all_edge_nodes(const runtime::Caches& caches) {
   Keys keys;
@@ -55,9 +60,11 @@ void EdgeNodeReconciler::watches(runtime::Watches<api::EdgeNode>& w) const {
   w.maps<api::InferenceModel>(nodes_of_model).maps<api::Node>(nodes_near).maps<api::Pod>(node_of_pod);
 }
 
-Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const api::EdgeNode& node,
-                                                      runtime::Writer& writer) const {
+Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const api::EdgeNode& node, runtime::Writer& writer) {
   if (node.metadata.deleting()) return runtime::Action::await_change();
+  const SteadyTime now = clock_.now();
+  const auto next_write = next_write_.find(node.metadata.name);
+  if (next_write != next_write_.end() && next_write->second > now) return runtime::Action::after(next_write->second - now);
   EdgeNodeWorld world;
   world.nodes = caches_.of<api::Node>().list();
   world.models = caches_.of<api::InferenceModel>().list();
@@ -69,8 +76,18 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
   // An empty list is said too. An object without one, as an agent makes it, is one that nobody has spoken to: to that agent it
   // takes nothing away, and without a word it would go on with what an object deleted meanwhile had asked for.
   if (models.is_null()) models = codec::Json::array();
-  TRY_VOID(writer.edit(ctx, runtime::ObjectRef::of(node), runtime::Part::kWhole,
-                       [&models](codec::Json& live) { live["spec"].set("models", models); }));
+  bool writes = false;
+  TRY_VOID(writer.edit(ctx, runtime::ObjectRef::of(node), runtime::Part::kWhole, [&](codec::Json& live) {
+    writes = std::as_const(live)["spec"]["models"] != models;
+    live["spec"].set("models", models);
+  }));
+  const auto pause = kPausePerModel * models.as_array().size();
+  if (writes) next_write_[node.metadata.name] = clock_.now() + pause;
+  return runtime::Action::await_change();
+}
+
+Result<runtime::Action> EdgeNodeReconciler::gone(const Context& /*ctx*/, const ObjectKey& key, runtime::Writer& /*writer*/) {
+  next_write_.erase(key.name);
   return runtime::Action::await_change();
 }
 

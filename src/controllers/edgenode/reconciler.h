@@ -1,22 +1,34 @@
 // The controller of EdgeNodes: the only writer of their spec.
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "api/edgeai/edge_node.h"
+#include "base/clock.h"
 #include "runtime/controller.h"
 
 namespace varda::controllers {
 
 /// Keeps spec.models of every EdgeNode what plan_edge_node() says.
+///
+/// The list is one value, written whole for each change of it. A change is written at once, and what comes soon after waits to be
+/// written with what comes until then: the longer the list, the longer the pause, so that a thousand models that arrive together do
+/// not write it a thousand times. A few milliseconds where a node has a few models.
 class EdgeNodeReconciler {
  public:
-  /// `caches` outlive it.
-  explicit EdgeNodeReconciler(const runtime::Caches& caches) : caches_(caches) {}
+  /// `caches` and `clock` outlive it.
+  explicit EdgeNodeReconciler(const runtime::Caches& caches, const Clock& clock = system_clock())
+      : caches_(caches), clock_(clock) {}
 
   void watches(runtime::Watches<api::EdgeNode>& w) const;
-  Result<runtime::Action> reconcile(const Context& ctx, const api::EdgeNode& node, runtime::Writer& writer) const;
+  Result<runtime::Action> reconcile(const Context& ctx, const api::EdgeNode& node, runtime::Writer& writer);
+  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer& writer);
 
  private:
   const runtime::Caches& caches_;
+  const Clock& clock_;
+  std::map<std::string, SteadyTime> next_write_;  // by node, not before; of the one worker
 };
 
 }  // namespace varda::controllers
