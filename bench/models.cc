@@ -28,6 +28,7 @@
 #include "controllers/controllers.h"
 #include "kube/client.h"
 #include "runtime/manager.h"
+#include "store/store.h"
 
 namespace varda::bench {
 namespace {
@@ -236,6 +237,11 @@ int run() {
   print_memory("the API server's history of what was", without_operator - without_history);
   print_memory("the API server's objects of now: model, pod, events", without_history - rss);
   print_memory("of those, allocated; the rest are holes between", allocated_kib() - allocated);
+  const auto now = api.store().list({.prefix = "/registry/", .start_after = "", .limit = 0, .at = 0});
+  if (!now.ok()) return 1;
+  std::size_t bytes = 0;
+  for (const store::Entry& entry : now->entries) bytes += entry.value->size();
+  print_memory("of those, the bytes of the objects themselves", static_cast<double>(bytes) / 1024);
   return 0;
 }
 

@@ -1,8 +1,11 @@
 //   varda_bench_apiserver [--json FILE] [creates|gets|lists|watches|objects]...      all of them by default
+#include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "apiserver/cases.h"
 
@@ -24,8 +27,10 @@ void fill(const Endpoint& endpoint, const std::string& prefix, int count) {
 namespace {
 
 int run(int argc, char** argv) {
-  if (argc == 3 && std::strcmp(argv[1], "serve-plain") == 0) return serve(argv[2], Security::kPlain);
-  if (argc == 3 && std::strcmp(argv[1], "serve-tls") == 0) return serve(argv[2], Security::kTls);
+  for (const auto& [command, security] : {std::pair("serve-plain", Security::kPlain), std::pair("serve-tls", Security::kTls)}) {
+    if (argc == 4 && std::strcmp(argv[1], command) == 0)
+      return serve(argv[2], security, std::chrono::microseconds(std::atol(argv[3])));
+  }
   std::signal(SIGPIPE, SIG_IGN);
   const std::map<std::string, void (*)(Report&)> cases = {{"creates", measure_creates},
                                                           {"gets", measure_gets},

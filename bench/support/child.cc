@@ -18,6 +18,7 @@
 #include "base/metrics.h"
 #include "net/server.h"
 #include "store/store.h"
+#include "support/slow_disk.h"
 
 namespace varda::bench {
 namespace {
@@ -115,15 +116,17 @@ std::string Child::wait_for(const std::string& text) const {
 
 namespace {
 
-Child start_api(const fs::path& data_dir, Security security) {
+Child start_api(const fs::path& data_dir, Security security, std::chrono::microseconds sync) {
   fs::create_directories(data_dir);
   const fs::path log = data_dir / ("log" + std::to_string(std::chrono::steady_clock::now().time_since_epoch().count()));
-  return Child(os::self_path().string(), {security == Security::kPlain ? "serve-plain" : "serve-tls", data_dir.string()}, log);
+  return Child(os::self_path().string(),
+               {security == Security::kPlain ? "serve-plain" : "serve-tls", data_dir.string(), std::to_string(sync.count())}, log);
 }
 
 }  // namespace
 
-ApiServer::ApiServer(const fs::path& data_dir, Security security) : child_(start_api(data_dir, security)) {
+ApiServer::ApiServer(const fs::path& data_dir, Security security, std::chrono::microseconds sync)
+    : child_(start_api(data_dir, security, sync)) {
   endpoint_.security = security;
   endpoint_.port = std::atoi(child_.wait_for("listens on port ").c_str());
   endpoint_.token = credentials(data_dir).token(apiserver::kAdmin);
@@ -182,7 +185,8 @@ int serve_plain(const fs::path& data_dir) {
 
 }  // namespace
 
-int serve(const fs::path& data_dir, Security security) {
+int serve(const fs::path& data_dir, Security security, std::chrono::microseconds sync) {
+  if (sync.count() > 0) slow_disk(sync);
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);

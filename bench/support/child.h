@@ -1,6 +1,7 @@
 // Processes under measurement: our API server, and nginx as its reference.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -51,10 +52,10 @@ struct Endpoint {
 };
 
 /// What `varda apiserver` runs, over TLS; or, since that speaks nothing else, the same rooms composed by this program for plain
-/// HTTP.
+/// HTTP. `sync`: its disk is one of slow_disk().
 class ApiServer {
  public:
-  ApiServer(const std::filesystem::path& data_dir, Security security);
+  ApiServer(const std::filesystem::path& data_dir, Security security, std::chrono::microseconds sync = {});
   const Endpoint& endpoint() const { return endpoint_; }
   const Child& process() const { return child_; }
   Child& process() { return child_; }
@@ -63,8 +64,9 @@ class ApiServer {
   Endpoint endpoint_;
   Child child_;
 };
-/// The process behind ApiServer: this program with the arguments "serve-plain DIR" or "serve-tls DIR". Until SIGTERM comes.
-int serve(const std::filesystem::path& data_dir, Security security);
+/// The process behind ApiServer: this program with the arguments "serve-plain DIR MICROSECONDS" or "serve-tls DIR MICROSECONDS",
+/// those of a sync. Until SIGTERM comes.
+int serve(const std::filesystem::path& data_dir, Security security, std::chrono::microseconds sync);
 
 /// One worker of Debian's nginx that answers every path below / with a file's bytes, and /memory with the same from its
 /// configuration. With TLS it has the API server's certificate, so that both sign and encrypt alike.
