@@ -416,6 +416,24 @@ TEST_F(ControllerTest, WriterEditsAppliesAndKeepsFinalizers) {
       << "nobody watches Secrets";
 }
 
+// A leader that has just taken over reads from a copy that may be behind what the one before it has written.
+TEST_F(ControllerTest, AStatusOfALaterGenerationIsNotTakenBack) {
+  start();
+  post(widget("w", R"({"mode": "hopeless"})"));
+  settle();
+  const Context ctx = Context().with_timeout(seconds(10));
+  const Widget read = Widget::from_json(get_widget("w")).value();
+  const auto tell = [&](int generation, const char* seen) {
+    const Json status = Json::object({{"observedGeneration", generation}, {"seen", seen}});
+    EXPECT_TRUE(manager_->writer().status(ctx, read, status).ok());
+    return get_widget("w")["status"]["seen"].as_string();
+  };
+  EXPECT_EQ(tell(2, "second"), "second");
+  EXPECT_EQ(tell(1, "first"), "second");
+  EXPECT_EQ(tell(2, "more"), "more");
+  EXPECT_EQ(tell(3, "third"), "third");
+}
+
 TEST_F(ControllerTest, AManagerStopsPromptlyWhateverItDoes) {
   start();
   for (int i = 0; i < 20; ++i) post(widget(("w" + std::to_string(i)).c_str(), R"({"mode": "again", "maps": {}})"));

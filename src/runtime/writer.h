@@ -43,10 +43,14 @@ class Writer {
   }
 
   /// Makes object.status be `wanted`. `object` is as reconcile() got it. After a conflict the object is read again.
-  /// An object that is gone, or is another one by now, is no error: there is nothing left to report to.
+  /// An object that is gone, or is another one by now, is no error: there is nothing left to report to. Nor is one whose
+  /// status.observedGeneration is later than that of `wanted`: who led before saw what is still on its way to this process's copy.
   template <Object T>
   Status status(const Context& ctx, const T& object, Json wanted) {
-    return edit(ctx, ObjectRef::of(object), Part::kStatus, [&wanted](Json& live) { live.set("status", wanted); });
+    return edit(ctx, ObjectRef::of(object), Part::kStatus, [&wanted](Json& live) {
+      const auto observed = [](const Json& status) { return status["observedGeneration"].as_integer(); };
+      if (observed(std::as_const(live)["status"]) <= observed(wanted)) live.set("status", wanted);
+    });
   }
 
   /// Creates or updates one object that nobody owns, by the same merge (EdgeNode.spec, a Namespace). Its kind must be watched.
