@@ -199,7 +199,8 @@ Dialect::Reply Dialect::bind(Call& call) {
     const std::string& uid = binding.at("metadata/uid").as_string();
     const std::string& live = old.at("metadata/uid").as_string();
     if (!uid.empty() && uid != live)
-      return conflict(bindings, call.info.name, "Precondition failed: UID in precondition: " + uid + ", UID in object meta: " + live);
+      return conflict(bindings, call.info.name,
+                      "Precondition failed: UID in precondition: " + uid + ", UID in object meta: " + live);
     if (deleting(old))
       return conflict(bindings, call.info.name, "pod " + call.info.name + " is being deleted, cannot be assigned to a host");
     const std::string& present = old.at("spec/nodeName").as_string();
