@@ -61,6 +61,7 @@ int run(int argc, char** argv) {
   add_up_commands(program);
   add_client_commands(program);
   add_model_commands(program);
+  add_dataset_commands(program);
   add_backup_commands(program);
   add_server_commands(program);
   add_agent_commands(program);

@@ -67,10 +67,13 @@ def flag_row(name, what):
 def page(program):
     out = [HEAD]
     top = sections(text_of(program, '--help'))
-    commands = entries(top['Subcommands'])
-    out += ['| command | what |', '|---|---|'] + ['| [`varda %s`](#varda-%s) | %s |' % (n, n, w) for n, w in commands]
+    commands = []
+    for name, what in entries(top['Subcommands']):
+        below = sections(text_of(program, name, '--help')).get('Subcommands')
+        commands += [('%s %s' % (name, n), w) for n, w in entries(below)] if below else [(name, what)]
+    out += ['| command | what |', '|---|---|'] + ['| [`varda %s`](#varda-%s) | %s |' % (n, n.replace(' ', '-'), w) for n, w in commands]
     for name, what in commands:
-        help_text = sections(text_of(program, name, '--help'))
+        help_text = sections(text_of(program, *name.split(), '--help'))
         out += ['', '## varda %s' % name, '', what[0].upper() + what[1:] + '.']
         for title, lines in help_text.items():
             rows = [flag_row(n, w) for n, w in entries(lines) if not n.startswith('-h,')]
