@@ -1,5 +1,5 @@
 """The command line without a server: what it says to wrong words, and what pack and fetch do with people's files."""
-import os, pathlib, re, shutil, subprocess, sys, tempfile, unittest
+import json, os, pathlib, re, shutil, subprocess, sys, tempfile, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -71,6 +71,24 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn('\r', done.stdout + done.stderr)
         self.assertTrue((self.work / '3/model.onnx').exists())
+
+    def test_datasets_are_counted_and_counted_on_after_growth(self):
+        (self.work / 'rows.csv').write_bytes(b'name,text\r\n1,"a\r\nb"\r\n2,"c""d"\r\n3,e,f\r\n')
+        words = ['dataset', 'count', 'rows.csv', '--format', 'csv', '--state', 'rows.state', '-o', 'json']
+        first = json.loads(self.run_varda(*words).stdout)
+        self.assertEqual((first['samples'], first['malformed'], first['exact'], first['header'], first['fromByte']), (2, 1, True, 'yes', 0))
+        self.assertEqual((first['firstMalformed']['line'], first['firstMalformed']['byte']), (5, 31))
+        with open(self.work / 'rows.csv', 'ab') as rows:
+            rows.write(b'4,g\r\n')
+        again = json.loads(self.run_varda(*words).stdout)
+        self.assertEqual((again['samples'], again['fromByte']), (3, first['bytes']))
+        self.assertEqual(again['fingerprint'], json.loads(self.run_varda('dataset', 'count', 'rows.csv', '--format', 'csv', '-o', 'json').stdout)['fingerprint'])
+        refused = self.run_varda('dataset', 'count', 'rows.csv', '--format', 'parquet')
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn('imagefolder', refused.stderr)
+        outside = self.run_varda('dataset', 'count', '/etc/passwd', '--format', 'txt', '--allow-files-below', self.work)
+        self.assertEqual(outside.returncode, 1)
+        self.assertIn('/etc/passwd', outside.stderr)
 
 
 if __name__ == '__main__':
