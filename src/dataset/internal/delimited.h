@@ -42,6 +42,8 @@ class DelimitedScanner final : public StreamScanner {
 
   void step(char c, std::uint64_t at);
   bool block(const Masks& masks, std::uint64_t at);
+  void blocks(std::string_view bytes, std::uint64_t at);
+  void blocks_by_popcnt(std::string_view bytes, std::uint64_t at);
   void end_record(std::uint64_t at, bool after_cr);
   void end_odd_record(std::uint64_t length);
   bool names_columns() const;
