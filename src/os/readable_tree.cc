@@ -74,6 +74,13 @@ class RealReadableFile final : public ReadableFile {
   const std::string path_;
 };
 
+/// What is below a folder has no way out of it: "..", or a path, would be one.
+Status check_entry(const std::string& name) {
+  if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos)
+    return Error(Code::kInvalid, "\"" + name + "\" is no name of an entry");
+  return {};
+}
+
 /// O_NONBLOCK: a pipe that takes a file's place must not hold us up; it means nothing for regular files.
 Result<std::unique_ptr<ReadableFile>> open_file_at(int directory, const std::string& name, const std::string& path) {
   // Looked at before it is opened: opening a device can do something already.
@@ -124,9 +131,11 @@ class RealReadableDirectory final : public ReadableDirectory {
     }
   }
   Result<std::unique_ptr<ReadableFile>> open(const std::string& name) override {
+    TRY_VOID(check_entry(name));
     return open_file_at(::dirfd(stream_), name, path_ + "/" + name);
   }
   Result<std::unique_ptr<ReadableDirectory>> descend(const std::string& name) override {
+    TRY_VOID(check_entry(name));
     TRY(Descriptor descriptor, open_directory_at(::dirfd(stream_), name, path_ + "/" + name));
     return create(std::move(descriptor), path_ + "/" + name);
   }

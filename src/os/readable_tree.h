@@ -47,7 +47,7 @@ class ReadableDirectory {
   };
   /// In no order; nothing at the end. What goes away meanwhile is left out.
   virtual Result<std::optional<Entry>> next() = 0;
-  /// An entry of this folder; links are kInvalid, as is what is no regular file, and no directory.
+  /// An entry of this folder, by its name alone; links are kInvalid, as is what is no regular file, and no directory.
   virtual Result<std::unique_ptr<ReadableFile>> open(const std::string& name) = 0;
   virtual Result<std::unique_ptr<ReadableDirectory>> descend(const std::string& name) = 0;
 };
