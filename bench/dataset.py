@@ -29,21 +29,27 @@ def write(path, piece, size):
     return size // len(piece)
 
 
+# The greatest RSS of a program as its parent learns it is never below the parent's own when it started it: so a small one does.
+PEAK = 'import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True); ' \
+       'print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)'
+
+
 def run(*words):
-    """Seconds, output, and the greatest RSS in MiB."""
+    """Seconds and output."""
     begin = time.perf_counter()
-    process = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE)
-    output = process.stdout.read().decode()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
+    done = subprocess.run(list(map(str, words)), stdout=subprocess.PIPE)
+    if done.returncode != 0:
         sys.exit('%s failed' % ' '.join(map(str, words)))
-    return time.perf_counter() - begin, output, usage.ru_maxrss / 1024
+    return time.perf_counter() - begin, done.stdout.decode()
+
+
+def counting(path):
+    return [str(VARDA), 'dataset', 'count', str(path), '--format', 'csv', '--header', 'no']
 
 
 def count(path, *more):
-    seconds, output, memory = run(VARDA, 'dataset', 'count', path, '--format', 'csv', '--header', 'no', *more)
-    return seconds, int(output.split()[1]), memory
+    seconds, output = run(*counting(path), *more)
+    return seconds, int(output.split()[1])
 
 
 def main():
@@ -54,14 +60,14 @@ def main():
         piece, records = block()
         path = work / 'big.csv'
         copies = write(path, piece, 1 << 30)
-        ours, reference, memory = [], [], 0
+        ours, reference = [], []
         for _ in range(ROUNDS):
             reference.append(run('wc', '-l', path)[0])
-            seconds, samples, rss = count(path)
+            seconds, samples = count(path)
             if samples != copies * records:
                 sys.exit('counted %d records, there are %d' % (samples, copies * records))
             ours.append(seconds)
-            memory = max(memory, rss)
+        memory = int(subprocess.check_output([sys.executable, '-S', '-c', PEAK, *counting(path)])) / 1024
         a, b = statistics.median(ours), statistics.median(reference)
         print('| what | ours | reference | ratio | aim |\n|---|---|---|---|---|')
         print('| csv of 1 GiB, quoted line breaks: %d records, exact | %.2f s | %.2f s (`wc -l`, which counts lines) | %.1fx | ≤ 4x |' % (samples, a, b, a / b))
