@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The test stages, each with its time: unit (with the API conformance cases and the include check), sanitize, fuzz (a minute), e2e. With
-# no argument: all four. `conformance` and `soak` on request.
+# The test stages, each with its time: unit (with the API conformance cases and the include check), sanitize, fuzz (2,000 inputs for
+# each target), e2e. With no argument: all four. `conformance` and `soak` on request.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 jobs=${JOBS:-$(nproc)}
@@ -21,8 +21,8 @@ sanitize() {
   ctest --test-dir build/tsan --output-on-failure -j "$jobs" -R '^(net|store|runtime|linearizability)$'
 }
 
-# A minute in all: every seed, and the way from there that a fixed seed takes.
-fuzz() { FUZZ_TOTAL=60 bash scripts/fuzz.sh; }
+# About a minute of one core in all: every seed, and the way from there that a fixed seed takes.
+fuzz() { FUZZ_RUNS=2000 bash scripts/fuzz.sh; }
 
 conformance() { ctest --test-dir build/release --output-on-failure -R '^conformance$'; }
 

@@ -77,9 +77,10 @@ void check(Parser::Kind kind, std::string_view bytes, std::size_t step) {
 void check_target(std::string_view text) {
   if (const auto url = Url::parse(text); url.ok()) {
     std::string again = url->origin();
-    if (!url->user.empty()) again.insert(again.find("://") + 3, url->user + "@");
+    if (!url->user.empty()) again.insert(again.find("://") + 3, percent_encode(url->user) + "@");
     const auto parsed = Url::parse(again + url->target);
-    CHECK(parsed.ok() && parsed->host == url->host && parsed->port == url->port && parsed->target == url->target);
+    CHECK(parsed.ok() && parsed->user == url->user && parsed->host == url->host);
+    CHECK(parsed->port == url->port && parsed->target == url->target);
   }
   if (const auto decoded = percent_decode(text); decoded.ok()) CHECK(percent_decode(percent_encode(*decoded)).value() == *decoded);
   CHECK(percent_decode(percent_encode(text)).value() == text);
