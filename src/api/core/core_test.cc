@@ -103,7 +103,7 @@ series: {count: 2}
 apiVersion: edgeai.io/v1alpha1
 kind: EdgeNode
 metadata: {name: edge0}
-spec: {models: [{key: default/a, versions: [{version: "3", url: http://x, sha256: ab}], future: 1}], datasets: []}
+spec: {models: [{key: default/a, versions: [{version: "3", url: http://x, sha256: ab}], future: 1}], later: []}
 status: {address: 127.9.1.1, models: [{key: default/a, exposed: "3", serving: {version: "3", state: Ready}}]}
 )");
 }

@@ -17,6 +17,10 @@ const T* find_key(const std::vector<T>& list, std::string T::*key, std::string_v
 }  // namespace
 
 const EdgeModel* EdgeNodeSpec::find_model(std::string_view key) const { return find_key(models, &EdgeModel::key, key); }
+const EdgeDataset* EdgeNodeSpec::find_dataset(std::string_view key) const { return find_key(datasets, &EdgeDataset::key, key); }
+const EdgeDatasetReport* EdgeNodeStatus::find_dataset(std::string_view key) const {
+  return find_key(datasets, &EdgeDatasetReport::key, key);
+}
 const EdgeModelReport* EdgeNodeStatus::find_model(std::string_view key) const {
   return find_key(models, &EdgeModelReport::key, key);
 }
@@ -29,6 +33,10 @@ void EdgeModelVersion::describe(Type<EdgeModelVersion>& t) {
   t.field("version", &EdgeModelVersion::version, "Name of the version.").required().length(1, 63);
   t.field("url", &EdgeModelVersion::url, "Where the archive is.").required().length(0, 2048);
   t.field("sha256", &EdgeModelVersion::sha256, "SHA-256 of the archive.").required().length(0, 64);
+  t.field("mirrors", &EdgeModelVersion::mirrors, "Further URLs of the same archive, tried after url.")
+      .items_max(8)
+      .each_length(1, 2048);
+  t.field("credentials", &EdgeModelVersion::credentials, "NAMESPACE/NAME of the Secret that the sources ask for.").length(0, 317);
   t.keep_unknown(&EdgeModelVersion::unknown);
 }
 
@@ -49,9 +57,34 @@ void EdgeModel::describe(Type<EdgeModel>& t) {
   t.keep_unknown(&EdgeModel::unknown);
 }
 
+void EdgeDataset::describe(Type<EdgeDataset>& t) {
+  t.doc("A dataset whose samples the node counts.");
+  t.field("key", &EdgeDataset::key, "RESOURCE.GROUP/NAMESPACE/NAME of the Dataset.").required().length(1, 400);
+  t.field("uid", &EdgeDataset::uid, "metadata.uid of the Dataset.").length(0, 64);
+  t.field("path", &EdgeDataset::path, "Where it is on the node.").required().length(1, 4096);
+  t.field("format", &EdgeDataset::format, "What one sample is.").required().length(1, 63);
+  t.field("header", &EdgeDataset::header, "Whether the first record of csv and tsv names the columns: auto, yes or no.")
+      .length(0, 8);
+  t.field("recountSeconds", &EdgeDataset::recount_seconds,
+          "After so long every byte is read again, not only what was appended. Absent: the agent's period.")
+      .format("int64");
+  t.keep_unknown(&EdgeDataset::unknown);
+}
+
+void EdgeWorker::describe(Type<EdgeWorker>& t) {
+  t.doc("A worker of a job that is expected to register with the agent.");
+  t.field("key", &EdgeWorker::key, "NAMESPACE/NAME of the worker.").required().length(1, 317);
+  t.field("uid", &EdgeWorker::uid, "metadata.uid of its job.").length(0, 64);
+  t.field("owner", &EdgeWorker::owner, "KIND/NAME of its job.").length(0, 317);
+  t.field("assignment", &EdgeWorker::assignment, "What the worker reads as its assignment.");
+  t.keep_unknown(&EdgeWorker::unknown);
+}
+
 void EdgeNodeSpec::describe(Type<EdgeNodeSpec>& t) {
   t.doc("What the node shall do. Written by the operator only.");
   t.field("models", &EdgeNodeSpec::models, "Models to hold and serve.").items_max(128).list_map({"key"});
+  t.field("datasets", &EdgeNodeSpec::datasets, "Datasets to watch and count.").items_max(128).list_map({"key"});
+  t.field("workers", &EdgeNodeSpec::workers, "Workers to expect.").items_max(64).list_map({"key"});
   t.keep_unknown(&EdgeNodeSpec::unknown);
 }
 
@@ -95,6 +128,53 @@ void EdgeModelReport::describe(Type<EdgeModelReport>& t) {
   t.keep_unknown(&EdgeModelReport::unknown);
 }
 
+void EdgeClassCount::describe(Type<EdgeClassCount>& t) {
+  t.doc("How many samples or annotations a class has.");
+  t.field("name", &EdgeClassCount::name, "Name of the class.").required().length(1, 256);
+  t.field("count", &EdgeClassCount::count, "How many there are.").required().format("int64");
+  t.keep_unknown(&EdgeClassCount::unknown);
+}
+
+void EdgeMalformed::describe(Type<EdgeMalformed>& t) {
+  t.doc("Something that stands where a sample would and is none.");
+  t.field("file", &EdgeMalformed::file, "Below the dataset's path; absent where that is the file.").length(0, 4096);
+  t.field("line", &EdgeMalformed::line, "From 1; absent where lines mean nothing.").format("int64");
+  t.field("byte", &EdgeMalformed::byte, "Offset of its record.").format("int64").always();
+  t.field("why", &EdgeMalformed::why, "What is wrong with it.").length(0, 1024);
+  t.keep_unknown(&EdgeMalformed::unknown);
+}
+
+void EdgeDatasetReport::describe(Type<EdgeDatasetReport>& t) {
+  using R = EdgeDatasetReport;
+  t.doc("A dataset on the node. The figures are those of the last count that ended well.");
+  t.field("key", &R::key, "RESOURCE.GROUP/NAMESPACE/NAME of the Dataset.").required().length(1, 400);
+  t.field("uid", &R::uid, "metadata.uid of the Dataset that was counted.").length(0, 64);
+  t.field("state", &R::state, "How far it is.").required().one_of({"Pending", "Counting", "Counted", "Failed"});
+  t.field("reason", &R::reason, "Why it failed: PathForbidden, PathNotFound, FormatInvalid or ReadFailed.").length(0, 128);
+  t.field("message", &R::message, "Why it failed, for people.").length(0, 4096);
+  t.field("samples", &R::samples, "How many samples there are. Absent: not counted yet.").format("int64");
+  t.field("bytes", &R::bytes, "Bytes that were counted.").format("int64");
+  t.field("inexact", &R::inexact, "Why samples may not be all there is. Absent: the count is exact.").length(0, 1024);
+  t.field("malformed", &R::malformed, "How many records are none.").format("int64");
+  t.field("firstMalformed", &R::first_malformed, "The first of them.");
+  t.field("classes", &R::classes, "How many of each class, where the format knows classes: the first 64 by name.")
+      .items_max(EdgeDatasetReport::kClassesMax)
+      .list_map({"name"});
+  t.field("furtherClasses", &R::further_classes, "How many of all further classes together.").format("int64");
+  t.field("header", &R::header, "Whether the first record named the columns: yes or no.").length(0, 8);
+  t.field("fingerprint", &R::fingerprint, "Tells one state of the data from another.").length(0, 128);
+  t.field("time", &R::time, "When the node found this, by its clock.").length(0, 64);
+  t.keep_unknown(&R::unknown);
+}
+
+void EdgeWorkerReport::describe(Type<EdgeWorkerReport>& t) {
+  t.doc("What a worker on the node last said.");
+  t.field("key", &EdgeWorkerReport::key, "NAMESPACE/NAME of the worker.").required().length(1, 317);
+  t.field("uid", &EdgeWorkerReport::uid, "metadata.uid of its job.").length(0, 64);
+  t.field("report", &EdgeWorkerReport::report, "Its progress, metrics and results.");
+  t.keep_unknown(&EdgeWorkerReport::unknown);
+}
+
 void EdgeDisk::describe(Type<EdgeDisk>& t) {
   t.doc("The disk of the models, rounded so that it changes rarely.");
   t.field("capacityBytes", &EdgeDisk::capacity_bytes, "Size of the file system.").format("int64");
@@ -113,6 +193,8 @@ void EdgeNodeStatus::describe(Type<EdgeNodeStatus>& t) {
   t.field("disk", &S::disk, "The disk of the models.");
   t.field("conditions", &S::conditions, "Connected: the agent watches its work list.").items_max(16).list_map({"type"});
   t.field("models", &S::models, "Models on the node.").items_max(128).list_map({"key"});
+  t.field("datasets", &S::datasets, "Datasets on the node.").items_max(128).list_map({"key"});
+  t.field("workers", &S::workers, "Workers on the node.").items_max(64).list_map({"key"});
   t.keep_unknown(&S::unknown);
 }
 

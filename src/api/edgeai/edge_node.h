@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,8 @@ struct EdgeModelVersion {
   std::string version;
   std::string url;
   std::string sha256;
+  std::vector<std::string> mirrors;  // further URLs of the same archive, after `url`
+  std::string credentials;           // NAMESPACE/NAME of the Secret for all of them; "" none
   Json unknown;
   static void describe(Type<EdgeModelVersion>& t);
 };
@@ -41,10 +44,33 @@ struct EdgeModel {
   static void describe(Type<EdgeModel>& t);
 };
 
+struct EdgeDataset {
+  std::string key;  // RESOURCE.GROUP/NAMESPACE/NAME: "datasets.edgeai.io/default/faces"
+  std::string uid;  // of that object: one made anew under the name is another dataset
+  std::string path;
+  std::string format;
+  std::string header;                // auto, yes, no; "" auto
+  std::int64_t recount_seconds = 0;  // every byte is read again after so long; 0: the agent's own period
+  Json unknown;
+  static void describe(Type<EdgeDataset>& t);
+};
+
+struct EdgeWorker {
+  std::string key;  // NAMESPACE/NAME
+  std::string uid;
+  std::string owner;  // KIND/NAME of the job, for people
+  Json assignment;    // what the worker reads; its owner's business
+  Json unknown;
+  static void describe(Type<EdgeWorker>& t);
+};
+
 struct EdgeNodeSpec {
   std::vector<EdgeModel> models;
+  std::vector<EdgeDataset> datasets;
+  std::vector<EdgeWorker> workers;
   Json unknown;
   const EdgeModel* find_model(std::string_view key) const;
+  const EdgeDataset* find_dataset(std::string_view key) const;
   Json to_json() const;
   static void describe(Type<EdgeNodeSpec>& t);
 };
@@ -86,6 +112,54 @@ struct EdgeModelReport {
   static void describe(Type<EdgeModelReport>& t);
 };
 
+struct EdgeClassCount {
+  std::string name;
+  std::int64_t count = 0;
+  Json unknown;
+  static void describe(Type<EdgeClassCount>& t);
+};
+
+struct EdgeMalformed {
+  std::string file;       // below the dataset's path; "" where that is the file
+  std::int64_t line = 0;  // from 1; 0 where lines mean nothing
+  std::int64_t byte = 0;
+  std::string why;
+  Json unknown;
+  static void describe(Type<EdgeMalformed>& t);
+};
+
+struct EdgeDatasetReport {
+  static constexpr std::string_view kPending = "Pending", kCounting = "Counting", kCounted = "Counted", kFailed = "Failed";
+  static constexpr std::size_t kClassesMax = 64;  // the rest is furtherClasses
+
+  std::string key;
+  std::string uid;
+  std::string state;
+  std::string reason;  // of Failed: PathForbidden, PathNotFound, FormatInvalid, ReadFailed
+  std::string message;
+  // Of the last count that ended well, also while another one runs or fails. Absent before the first.
+  std::optional<std::int64_t> samples;
+  std::int64_t bytes = 0;
+  std::string inexact;  // why samples may not be all there is; "" it is exact
+  std::int64_t malformed = 0;
+  std::optional<EdgeMalformed> first_malformed;
+  std::vector<EdgeClassCount> classes;
+  std::int64_t further_classes = 0;
+  std::string header;
+  std::string fingerprint;
+  std::string time;  // RFC 3339, of the node's clock: when that was last found changed; for people, nothing is ordered by it
+  Json unknown;
+  static void describe(Type<EdgeDatasetReport>& t);
+};
+
+struct EdgeWorkerReport {
+  std::string key;
+  std::string uid;
+  Json report;  // what the worker last said: progress, metrics, results; its owner's business
+  Json unknown;
+  static void describe(Type<EdgeWorkerReport>& t);
+};
+
 struct EdgeDisk {
   std::int64_t capacity_bytes = 0;
   std::int64_t available_bytes = 0;
@@ -101,8 +175,11 @@ struct EdgeNodeStatus {
   EdgeDisk disk;
   std::vector<meta::Condition> conditions;
   std::vector<EdgeModelReport> models;
+  std::vector<EdgeDatasetReport> datasets;
+  std::vector<EdgeWorkerReport> workers;
   Json unknown;
   const EdgeModelReport* find_model(std::string_view key) const;
+  const EdgeDatasetReport* find_dataset(std::string_view key) const;
   Json to_json() const;
   static void describe(Type<EdgeNodeStatus>& t);
 };
