@@ -301,7 +301,7 @@ class SocketClient final : public HttpClient {
     }
     if (!tls_.ok()) return tls_.error();
     const std::string& name = options_.tls.server_name.empty() ? url.host : options_.tls.server_name;
-    TRY(connection->stream, internal::tls_connect(fd, *tls_, name));
+    TRY(connection->stream, internal::tls_connect(fd, *tls_, {name, options_.tls.verified_name}));
     while (true) {
       const IoResult io = connection->stream->handshake();
       if (io.kind == IoResult::Kind::kBytes) return connection;

@@ -38,7 +38,10 @@ class Headers {
 /// Who is asking, as the transport knows it. Authentication adds to it.
 struct Peer {
   std::string address;                  // "127.0.0.1:40822"; "loopback" in process
-  std::string certificate_common_name;  // of a verified client certificate
+  std::string certificate_common_name;  // of a verified client certificate; "" without one
+  std::vector<std::string> certificate_organizations = {};
+  WallTime certificate_not_after = {};  // connections live on after it: whoever asks for the certificate compares with his clock
+  bool certificate_expired = false;     // it had ended at the handshake already; only with TlsServer::Expired::kAccept
 };
 
 struct Request {

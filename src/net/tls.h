@@ -1,19 +1,25 @@
-// TLS: certificates, keys and what both sides trust. All PEM text is given as text, never as a path: who reads files decides where
-// they are. Always TLS 1.2 or newer.
+// TLS: what both sides show and trust (certificates themselves: net/certificates.h). All PEM text is given as text, never as a
+// path: who reads files decides where they are. Always TLS 1.2 or newer.
 #pragma once
 
-#include <chrono>
+#include <optional>
 #include <string>
-#include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
+#include "net/certificates.h"
 
 namespace varda::net {
 
 struct TlsServer {
+  enum class Expired {
+    kRefuse,  // the handshake fails
+    kAccept,  // a client certificate that is right in all else comes through, and Peer::certificate_expired says so
+  };
   std::string certificate_pem;  // the server's, then its chain
   std::string key_pem;
   std::string client_ca_pem;  // if set, client certificates are asked for (not required) and verified against it
+  Expired expired_clients = Expired::kRefuse;
 };
 
 struct TlsClient {
@@ -22,24 +28,13 @@ struct TlsClient {
   std::string key_pem;
   bool verify = true;       // false only on a user's explicit word
   std::string server_name;  // overrides the URL's host for SNI and verification
-};
 
-struct KeyPair {
-  std::string certificate_pem;
-  std::string key_pem;
+  // For a server of an authority of our own.
+  std::string ca_sha256 = {};      // instead of ca_pem: trusts the CA, sent in the server's chain, whose DER has this SHA-256 (hex)
+  std::string verified_name = {};  // the name that the server's certificate must have, whatever host it is reached at
+  /// For machines whose clock may have fallen back (no battery): it is surely this late. If set, nothing is refused as not valid
+  /// yet, and what counts for an end of validity is the later one of this and the clock.
+  std::optional<WallTime> not_earlier_than = {};
 };
-
-/// A self-signed CA (ECDSA P-256).
-Result<KeyPair> make_ca(const std::string& common_name, std::chrono::hours valid);
-
-struct CertificateRequest {
-  std::string common_name;
-  std::vector<std::string> organizations;
-  std::vector<std::string> hosts;  // DNS names and IP addresses for subjectAltName
-  std::chrono::hours valid{24 * 365};
-  bool server = false;  // else a client certificate
-};
-/// Signed by `ca`.
-Result<KeyPair> make_certificate(const KeyPair& ca, const CertificateRequest& request);
 
 }  // namespace varda::net

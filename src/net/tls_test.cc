@@ -87,6 +87,145 @@ TEST(Tls, ClientCertificateOfAnotherAuthorityEndsTheConnection) {
           .ok());
 }
 
+/// Answers "CN|O,O|expired|seconds until the end".
+std::unique_ptr<Server> serve_facts(TlsServer::Expired expired, std::string certificate = authority().server.certificate_pem,
+                                    std::string key = authority().server.key_pem) {
+  Server::Options options;
+  options.tls = TlsServer{.certificate_pem = std::move(certificate),
+                          .key_pem = std::move(key),
+                          .client_ca_pem = authority().ca.certificate_pem,
+                          .expired_clients = expired};
+  return *Server::create(options, inline_handler([](const Request& request) {
+                           Response response;
+                           response.body = request.peer.certificate_common_name + "|";
+                           for (const std::string& o : request.peer.certificate_organizations) response.body += o + ",";
+                           const auto left = request.peer.certificate_not_after.time_since_epoch();
+                           response.body += std::string("|") + (request.peer.certificate_expired ? "expired" : "") + "|" +
+                                            std::to_string(std::chrono::duration_cast<std::chrono::seconds>(left).count());
+                           return response;
+                         }));
+}
+
+TlsClient client_of(const KeyPair& pair) {
+  return {.ca_pem = authority().ca.certificate_pem,
+          .certificate_pem = pair.certificate_pem,
+          .key_pem = pair.key_pem,
+          .server_name = ""};
+}
+
+KeyPair node_certificate(const KeyPair& ca, WallTime issued, std::chrono::hours valid, bool server = false) {
+  return *make_certificate(ca, {.common_name = "edge0",
+                                .organizations = {"system:nodes", "second"},
+                                .hosts = {},
+                                .valid = valid,
+                                .server = server,
+                                .issued = issued});
+}
+
+TEST(Tls, PeerSaysWhatTheVerifiedCertificateDoes) {
+  auto server = serve_facts(TlsServer::Expired::kRefuse);
+  const KeyPair pair = node_certificate(authority().ca, std::chrono::system_clock::now(), 2h);
+  const auto end = certificate_facts(pair.certificate_pem)->not_after.time_since_epoch();
+  auto answer = get(*server, client_of(pair));
+  ASSERT_TRUE(answer.ok()) << answer.error();
+  EXPECT_EQ(answer->body,
+            "edge0|system:nodes,second,||" + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(end).count()));
+  EXPECT_EQ(get(*server, {.ca_pem = authority().ca.certificate_pem})->body, "|||0");
+}
+
+TEST(Tls, ExpiredClientCertificateComesThroughWhereItMayAndIsMarked) {
+  const auto now = std::chrono::system_clock::now();
+  const KeyPair expired = node_certificate(authority().ca, now - 48h, 24h);
+  auto strict = serve_facts(TlsServer::Expired::kRefuse);
+  EXPECT_FALSE(get(*strict, client_of(expired)).ok());
+  auto lenient = serve_facts(TlsServer::Expired::kAccept);
+  auto answer = get(*lenient, client_of(expired));
+  ASSERT_TRUE(answer.ok()) << answer.error();
+  EXPECT_TRUE(answer->body.starts_with("edge0|system:nodes,second,|expired|")) << answer->body;
+  EXPECT_TRUE(
+      get(*lenient, client_of(node_certificate(authority().ca, now, 1h)))->body.starts_with("edge0|system:nodes,second,||"));
+}
+
+TEST(Tls, AcceptingExpiredCertificatesAcceptsNothingElse) {
+  auto server = serve_facts(TlsServer::Expired::kAccept);
+  const auto now = std::chrono::system_clock::now();
+  const KeyPair other = *make_ca("test-ca", 24h);  // the same name, another key
+  const KeyPair self = *make_ca("edge0", 24h);
+  EXPECT_FALSE(get(*server, client_of(node_certificate(other, now, 24h))).ok());
+  EXPECT_FALSE(get(*server, client_of(node_certificate(other, now - 48h, 24h))).ok());
+  EXPECT_FALSE(get(*server, client_of(self)).ok());
+  EXPECT_FALSE(get(*server, client_of(node_certificate(authority().ca, now + 48h, 24h))).ok());        // not valid yet
+  EXPECT_FALSE(get(*server, client_of(node_certificate(authority().ca, now, 24h, true))).ok());        // a server's
+  EXPECT_FALSE(get(*server, client_of(node_certificate(authority().ca, now - 48h, 24h, true))).ok());  // ... and expired
+  // A node's certificate is no CA.
+  const KeyPair node = node_certificate(authority().ca, now, 24h);
+  KeyPair below = node_certificate(node, now, 24h);
+  below.certificate_pem += node.certificate_pem;
+  EXPECT_FALSE(get(*server, client_of(below)).ok());
+}
+
+TEST(Tls, AuthorityIsTrustedByTheDigestOfItsCertificate) {
+  auto server = serve_facts(TlsServer::Expired::kRefuse, authority().server.certificate_pem + authority().ca.certificate_pem);
+  const std::string pin = certificate_facts(authority().ca.certificate_pem)->sha256;
+  auto answer = get(*server, {.ca_pem = "", .server_name = "", .ca_sha256 = pin});
+  ASSERT_TRUE(answer.ok()) << answer.error();
+  EXPECT_FALSE(get(*server, {.ca_pem = "", .server_name = "other.example", .ca_sha256 = pin}).ok());
+  const std::string other = certificate_facts(make_ca("test-ca", 24h)->certificate_pem)->sha256;
+  const auto wrong = get(*server, {.ca_pem = "", .server_name = "", .ca_sha256 = other});
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_NE(wrong.error().message().find("certificate"), std::string::npos) << wrong.error();
+  // One in the middle cannot send the true CA along with a certificate of its own.
+  const KeyPair false_ca = *make_ca("test-ca", 24h);
+  const KeyPair middle = *make_certificate(false_ca, {.common_name = "server", .hosts = {"127.0.0.1"}, .server = true});
+  auto between = serve_facts(TlsServer::Expired::kRefuse, middle.certificate_pem + authority().ca.certificate_pem, middle.key_pem);
+  EXPECT_FALSE(get(*between, {.ca_pem = "", .server_name = "", .ca_sha256 = pin}).ok());
+  auto without = serve();  // it knows no CA, and sends none
+  EXPECT_FALSE(get(*without, {.ca_pem = "", .server_name = "", .ca_sha256 = pin}).ok());
+}
+
+TEST(Tls, NodesCannotPlayTheServerTheyTrust) {
+  const KeyPair node = node_certificate(authority().ca, std::chrono::system_clock::now(), 24h);
+  auto server = serve_facts(TlsServer::Expired::kRefuse, node.certificate_pem + authority().ca.certificate_pem, node.key_pem);
+  const std::string pin = certificate_facts(authority().ca.certificate_pem)->sha256;
+  EXPECT_FALSE(get(*server, {.ca_pem = "", .server_name = "", .ca_sha256 = pin, .verified_name = "edge0"}).ok());
+  EXPECT_FALSE(get(*server, {.ca_pem = authority().ca.certificate_pem, .server_name = "", .verified_name = "edge0"}).ok());
+}
+
+TEST(Tls, VerifiedNameStandsForTheHostItIsReachedAt) {
+  auto server = serve_facts(TlsServer::Expired::kRefuse);
+  const std::string& ca = authority().ca.certificate_pem;
+  EXPECT_TRUE(get(*server, {.ca_pem = ca, .server_name = "", .verified_name = "edge.example"}).ok());
+  EXPECT_TRUE(get(*server, {.ca_pem = ca, .server_name = "far.example", .verified_name = "edge.example"}).ok());
+  EXPECT_FALSE(get(*server, {.ca_pem = ca, .server_name = "", .verified_name = "far.example"}).ok());
+}
+
+TEST(Tls, ClockThatFellBackReachesItsOwnServers) {
+  const auto now = std::chrono::system_clock::now();
+  const std::string& ca = authority().ca.certificate_pem;
+  const auto reach = [&](WallTime issued, std::chrono::hours valid, std::optional<WallTime> not_earlier_than) {
+    const KeyPair pair = *make_certificate(
+        authority().ca,
+        {.common_name = "server", .organizations = {}, .hosts = {"127.0.0.1"}, .valid = valid, .server = true, .issued = issued});
+    auto server = serve_facts(TlsServer::Expired::kRefuse, pair.certificate_pem, pair.key_pem);
+    return get(*server, {.ca_pem = ca, .server_name = "", .not_earlier_than = not_earlier_than}).ok();
+  };
+  const auto year = 24h * 365;
+  // The client's clock is a year behind.
+  EXPECT_FALSE(reach(now + year, 24h, std::nullopt));
+  EXPECT_TRUE(reach(now + year, 24h, WallTime()));
+  // What had ended when this node last knew the time is over, however early its clock believes it is.
+  EXPECT_FALSE(reach(now, 24h, now + year));
+  EXPECT_TRUE(reach(now, 24h, now + 23h));
+  // A true clock is believed.
+  EXPECT_FALSE(reach(now - year, 24h, WallTime()));
+  // Of another authority it is refused at any time.
+  const KeyPair other = *make_ca("test-ca", 24h);
+  const KeyPair stranger = *make_certificate(
+      other, {.common_name = "server", .organizations = {}, .hosts = {"127.0.0.1"}, .server = true, .issued = now + year});
+  auto server = serve_facts(TlsServer::Expired::kRefuse, stranger.certificate_pem, stranger.key_pem);
+  EXPECT_FALSE(get(*server, {.ca_pem = ca, .server_name = "", .not_earlier_than = WallTime()}).ok());
+}
+
 TEST(Tls, LargeBodiesCrossManyRecords) {
   auto server = serve();
   auto answer = get(*server, {.ca_pem = authority().ca.certificate_pem}, "127.0.0.1", std::string(5'000'000, 'x'));

@@ -83,7 +83,7 @@ void Connection::start() {
 void Connection::handshake() {
   switch (stream_->handshake().kind) {
     case IoResult::Kind::kBytes:
-      peer_.certificate_common_name = stream_->peer_common_name();
+      stream_->describe_certificate(peer_);
       phase_ = Phase::kIdle;
       expire_in(loop_.state().options.idle_timeout);
       on_readable();

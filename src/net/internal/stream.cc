@@ -7,9 +7,10 @@
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+
+#include "net/internal/x509.h"
 
 namespace varda::net::internal {
 namespace {
@@ -41,7 +42,7 @@ class PlainStream final : public Stream {
 
   void finish() override { ::shutdown(fd_, SHUT_WR); }
   bool short_read_means_empty() const override { return true; }
-  std::string peer_common_name() const override { return {}; }
+  void describe_certificate(Peer&) const override {}
   std::string error() const override { return std::strerror(error_); }
 
  private:
@@ -161,18 +162,14 @@ class TlsStream final : public Stream {
 
   bool short_read_means_empty() const override { return false; }
 
-  std::string peer_common_name() const override {
-    X509* certificate = SSL_get0_peer_certificate(ssl_);
-    if (!certificate || SSL_get_verify_result(ssl_) != X509_V_OK) return {};
-    X509_NAME* subject = X509_get_subject_name(certificate);
-    const int at = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
-    if (at < 0) return {};
-    unsigned char* text = nullptr;
-    const int size = ASN1_STRING_to_UTF8(&text, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at)));
-    if (size < 0) return {};
-    std::string name(reinterpret_cast<char*>(text), static_cast<std::size_t>(size));
-    OPENSSL_free(text);
-    return name;
+  void describe_certificate(Peer& peer) const override {
+    X509* const certificate = SSL_get0_peer_certificate(ssl_);
+    if (!certificate || SSL_get_verify_result(ssl_) != X509_V_OK) return;
+    auto names = subject_parts(*certificate, NID_commonName);
+    peer.certificate_common_name = names.empty() ? "" : std::move(names.front());
+    peer.certificate_organizations = subject_parts(*certificate, NID_organizationName);
+    peer.certificate_not_after = time_of(X509_get0_notAfter(certificate));
+    peer.certificate_expired = X509_cmp_current_time(X509_get0_notAfter(certificate)) < 0;
   }
 
   std::string error() const override { return error_; }
@@ -224,20 +221,20 @@ std::unique_ptr<Stream> tls_accept(int fd, const TlsContext& ctx) {
   return stream;
 }
 
-Result<std::unique_ptr<Stream>> tls_connect(int fd, const TlsContext& ctx, const std::string& server_name) {
+Result<std::unique_ptr<Stream>> tls_connect(int fd, const TlsContext& ctx, const ServerNames& names) {
   auto stream = std::make_unique<TlsStream>(fd, ctx);
   SSL* ssl = stream->ssl();
   SSL_set_connect_state(ssl);
   X509_VERIFY_PARAM* param = SSL_get0_param(ssl);
-  bool ok = false;
-  if (is_address(server_name)) {
-    ok = X509_VERIFY_PARAM_set1_ip_asc(param, server_name.c_str()) == 1;
+  const std::string& verified = names.verified_name.empty() ? names.server_name : names.verified_name;
+  bool ok = is_address(names.server_name) || SSL_set_tlsext_host_name(ssl, names.server_name.c_str()) == 1;
+  if (is_address(verified)) {
+    ok = ok && X509_VERIFY_PARAM_set1_ip_asc(param, verified.c_str()) == 1;
   } else {
     X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-    ok = X509_VERIFY_PARAM_set1_host(param, server_name.data(), server_name.size()) == 1 &&
-         SSL_set_tlsext_host_name(ssl, server_name.c_str()) == 1;
+    ok = ok && X509_VERIFY_PARAM_set1_host(param, verified.data(), verified.size()) == 1;
   }
-  if (!ok) return Error(Code::kInvalid, "bad TLS server name \"" + server_name + "\"");
+  if (!ok) return Error(Code::kInvalid, "bad TLS server name \"" + names.server_name + "\"");
   return std::unique_ptr<Stream>(std::move(stream));
 }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "net/http.h"
 #include "net/internal/tls_context.h"
 
 namespace varda::net::internal {
@@ -38,14 +39,19 @@ class Stream {
   virtual void finish() = 0;
   /// True: after a short read() nothing is left that the socket would not announce.
   virtual bool short_read_means_empty() const = 0;
-  /// Of the verified certificate of the peer; empty without.
-  virtual std::string peer_common_name() const = 0;
+  /// Fills in what the verified certificate of the peer says; leaves `peer` as it is without one.
+  virtual void describe_certificate(Peer& peer) const = 0;
   virtual std::string error() const = 0;
 };
 
 std::unique_ptr<Stream> plain_stream(int fd);
 std::unique_ptr<Stream> tls_accept(int fd, const TlsContext& ctx);
-/// Verifies the server's certificate for `server_name` (a DNS name or an IP address) if the context verifies at all.
-Result<std::unique_ptr<Stream>> tls_connect(int fd, const TlsContext& ctx, const std::string& server_name);
+/// Verifies the server's certificate for `server_name` (a DNS name or an IP address) if the context verifies at all; or, while it
+/// still asks for `server_name`, for `verified_name` if that is not empty.
+struct ServerNames {
+  std::string server_name;
+  std::string verified_name;
+};
+Result<std::unique_ptr<Stream>> tls_connect(int fd, const TlsContext& ctx, const ServerNames& names);
 
 }  // namespace varda::net::internal

@@ -1,30 +1,19 @@
 #include "net/internal/tls_context.h"
 
+#include <algorithm>
+#include <chrono>
 #include <openssl/err.h>
-#include <openssl/pem.h>
 #include <openssl/ssl.h>
-#include <openssl/x509.h>
 #include <string_view>
+
+#include "net/internal/x509.h"
 
 namespace varda::net::internal {
 namespace {
 
-struct Free {
-  void operator()(BIO* p) const { BIO_free_all(p); }
-  void operator()(X509* p) const { X509_free(p); }
-  void operator()(EVP_PKEY* p) const { EVP_PKEY_free(p); }
-};
-
-std::unique_ptr<BIO, Free> text_bio(const std::string& pem) {
-  return std::unique_ptr<BIO, Free>(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
-}
-
-// Never asks on a terminal for the password of an encrypted key.
-int no_password(char*, int, int, void*) { return 0; }
-
 Status use_certificate(SSL_CTX* ctx, const std::string& certificate_pem, const std::string& key_pem) {
-  auto certificates = text_bio(certificate_pem);
-  std::unique_ptr<X509, Free> first(PEM_read_bio_X509(certificates.get(), nullptr, no_password, nullptr));
+  const Owned<BIO> certificates = text_bio(certificate_pem);
+  const Owned<X509> first(PEM_read_bio_X509(certificates.get(), nullptr, no_password, nullptr));
   if (!first || SSL_CTX_use_certificate(ctx, first.get()) != 1) {
     return Error(Code::kInvalid, "the TLS certificate is not PEM: " + tls_error("no certificate found"));
   }
@@ -35,8 +24,7 @@ Status use_certificate(SSL_CTX* ctx, const std::string& certificate_pem, const s
     }
   }
   ERR_clear_error();
-  auto bio = text_bio(key_pem);
-  std::unique_ptr<EVP_PKEY, Free> key(PEM_read_bio_PrivateKey(bio.get(), nullptr, no_password, nullptr));
+  const Owned<EVP_PKEY> key = read_private_key(key_pem);
   if (!key) return Error(Code::kInvalid, "the TLS key is not PEM: " + tls_error("no key found"));
   if (SSL_CTX_use_PrivateKey(ctx, key.get()) != 1 || SSL_CTX_check_private_key(ctx) != 1) {
     return Error(Code::kInvalid, "the TLS key does not belong to the certificate: " + tls_error("mismatch"));
@@ -45,11 +33,11 @@ Status use_certificate(SSL_CTX* ctx, const std::string& certificate_pem, const s
 }
 
 Status trust(SSL_CTX* ctx, const std::string& ca_pem) {
-  auto bio = text_bio(ca_pem);
+  const Owned<BIO> bio = text_bio(ca_pem);
   X509_STORE* store = SSL_CTX_get_cert_store(ctx);
   int count = 0;
   while (X509* raw = PEM_read_bio_X509(bio.get(), nullptr, no_password, nullptr)) {
-    std::unique_ptr<X509, Free> certificate(raw);
+    const Owned<X509> certificate(raw);
     X509_STORE_add_cert(store, certificate.get());
     ++count;
   }
@@ -66,6 +54,53 @@ Result<TlsContext> make_context(const SSL_METHOD* method) {
   SSL_CTX_set_mode(ctx.get(), SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   SSL_CTX_set_options(ctx.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
   return ctx;
+}
+
+/// How a client looks at a server of an authority of our own. Belongs to the context.
+struct OwnAuthority {
+  std::string ca_sha256;
+  std::optional<WallTime> not_earlier_than;
+};
+
+// That a certificate is not valid yet says only that this clock is behind the authority's: nobody else could have made it.
+int accept_not_yet_valid(int ok, X509_STORE_CTX* store) {
+  if (ok == 0 && X509_STORE_CTX_get_error(store) == X509_V_ERR_CERT_NOT_YET_VALID) {
+    X509_STORE_CTX_set_error(store, X509_V_OK);
+    return 1;
+  }
+  return ok;
+}
+
+// The server sends its CA along; the one with the right digest is trusted as if it had been known, and all else is checked as ever.
+int verify_server(X509_STORE_CTX* store, void* argument) {
+  const auto& own = *static_cast<const OwnAuthority*>(argument);
+  STACK_OF(X509)* const trusted = sk_X509_new_null();
+  if (!own.ca_sha256.empty()) {
+    STACK_OF(X509)* const sent = X509_STORE_CTX_get0_untrusted(store);
+    for (int i = 0; i < sk_X509_num(sent); ++i) {
+      X509* const certificate = sk_X509_value(sent, i);
+      if (sha256_of(*certificate) == own.ca_sha256) sk_X509_push(trusted, certificate);
+    }
+    X509_STORE_CTX_set0_trusted_stack(store, trusted);
+  }
+  if (own.not_earlier_than) {
+    const WallTime now = std::max(std::chrono::system_clock::now(), *own.not_earlier_than);
+    X509_VERIFY_PARAM_set_time(X509_STORE_CTX_get0_param(store), std::chrono::system_clock::to_time_t(now));
+    X509_STORE_CTX_set_verify_cb(store, accept_not_yet_valid);
+  }
+  const int ok = X509_verify_cert(store);
+  sk_X509_free(trusted);
+  return ok;
+}
+
+// All that makes a client certificate wrong still does, except its end.
+int accept_expired(int ok, X509_STORE_CTX* store) {
+  const bool leaf = X509_STORE_CTX_get_error_depth(store) == 0;
+  if (ok == 0 && leaf && X509_STORE_CTX_get_error(store) == X509_V_ERR_CERT_HAS_EXPIRED) {
+    X509_STORE_CTX_set_error(store, X509_V_OK);
+    return 1;
+  }
+  return ok;
 }
 
 int choose_protocol(SSL*, const unsigned char** out, unsigned char* out_size, const unsigned char* in, unsigned in_size, void*) {
@@ -98,7 +133,8 @@ Result<TlsContext> server_context(const TlsServer& options) {
   TRY_VOID(use_certificate(ctx.get(), options.certificate_pem, options.key_pem));
   if (!options.client_ca_pem.empty()) {
     TRY_VOID(trust(ctx.get(), options.client_ca_pem));
-    SSL_CTX_set_verify(ctx.get(), SSL_VERIFY_PEER, nullptr);
+    SSL_CTX_set_verify(ctx.get(), SSL_VERIFY_PEER,
+                       options.expired_clients == TlsServer::Expired::kAccept ? accept_expired : nullptr);
   }
   // Sessions are not resumed: connections are kept alive, and tickets would cost memory and a write each.
   SSL_CTX_set_session_cache_mode(ctx.get(), SSL_SESS_CACHE_OFF);
@@ -117,8 +153,14 @@ Result<TlsContext> client_context(const TlsClient& options) {
     SSL_CTX_set_verify(ctx.get(), SSL_VERIFY_PEER, nullptr);
     if (!options.ca_pem.empty()) {
       TRY_VOID(trust(ctx.get(), options.ca_pem));
-    } else {
+    } else if (options.ca_sha256.empty()) {
       SSL_CTX_set_default_verify_paths(ctx.get());
+    }
+    if (!options.ca_sha256.empty() || options.not_earlier_than) {
+      auto own = std::make_shared<OwnAuthority>(OwnAuthority{options.ca_sha256, options.not_earlier_than});
+      SSL_CTX_set_cert_verify_callback(ctx.get(), verify_server, own.get());
+      SSL_CTX* const raw = ctx.get();
+      ctx = TlsContext(raw, [own, until_then = ctx](SSL_CTX*) {});  // the callback's argument lives as long
     }
   }
   static constexpr unsigned char kProtocols[] = "\x08http/1.1";

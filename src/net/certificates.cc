@@ -1,0 +1,236 @@
+#include "net/certificates.h"
+
+#include <arpa/inet.h>
+#include <openssl/asn1.h>
+#include <openssl/err.h>
+#include <openssl/rand.h>
+
+#include "net/internal/tls_context.h"
+#include "net/internal/x509.h"
+
+namespace varda::net {
+namespace {
+
+using internal::Owned;
+
+constexpr std::size_t kCsrBytesMax = 16 << 10;
+
+Error failed(const std::string& what) { return internal::openssl_failed(what); }
+
+Status add_name(X509_NAME* name, const char* field, const std::string& value) {
+  if (X509_NAME_add_entry_by_txt(name, field, MBSTRING_UTF8, reinterpret_cast<const unsigned char*>(value.data()),
+                                 static_cast<int>(value.size()), -1, 0) != 1) {
+    return Error(Code::kInvalid,
+                 "certificate name " + std::string(field) + "=\"" + value + "\": " + internal::tls_error("refused"));
+  }
+  return {};
+}
+
+Status add_extension(X509* certificate, X509* issuer, int nid, const char* value) {
+  X509V3_CTX ctx;
+  X509V3_set_ctx_nodb(&ctx);
+  X509V3_set_ctx(&ctx, issuer, certificate, nullptr, nullptr, 0);
+  Owned<X509_EXTENSION> extension(X509V3_EXT_conf_nid(nullptr, &ctx, nid, value));
+  if (!extension || X509_add_ext(certificate, extension.get(), -1) != 1) return failed("certificate extension");
+  return {};
+}
+
+Status add_hosts(X509* certificate, const std::vector<std::string>& hosts) {
+  if (hosts.empty()) return {};
+  Owned<GENERAL_NAMES> names(GENERAL_NAMES_new());
+  for (const std::string& host : hosts) {
+    GENERAL_NAME* name = GENERAL_NAME_new();
+    unsigned char address[16];
+    int size = 0;
+    if (inet_pton(AF_INET, host.c_str(), address) == 1) size = 4;
+    if (size == 0 && inet_pton(AF_INET6, host.c_str(), address) == 1) size = 16;
+    if (size > 0) {
+      ASN1_OCTET_STRING* octets = ASN1_OCTET_STRING_new();
+      ASN1_OCTET_STRING_set(octets, address, size);
+      GENERAL_NAME_set0_value(name, GEN_IPADD, octets);
+    } else {
+      ASN1_IA5STRING* text = ASN1_IA5STRING_new();
+      ASN1_STRING_set(text, host.data(), static_cast<int>(host.size()));
+      GENERAL_NAME_set0_value(name, GEN_DNS, text);
+    }
+    sk_GENERAL_NAME_push(names.get(), name);
+  }
+  if (X509_add1_ext_i2d(certificate, NID_subject_alt_name, names.get(), 0, 0) != 1) return failed("subjectAltName");
+  return {};
+}
+
+/// Version, random serial number, validity and key of a fresh certificate.
+Status fill(X509* certificate, EVP_PKEY* key, std::optional<WallTime> issued, std::chrono::hours valid) {
+  X509_set_version(certificate, 2);
+  unsigned char serial[16];
+  if (RAND_bytes(serial, sizeof(serial)) != 1) return failed("random numbers");
+  serial[0] &= 0x7f;  // positive
+  Owned<BIGNUM> number(BN_bin2bn(serial, sizeof(serial), nullptr));
+  BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(certificate));
+  std::time_t now = std::chrono::system_clock::to_time_t(issued.value_or(std::chrono::system_clock::now()));
+  // Five minutes of the past: a peer's clock may lag.
+  X509_time_adj_ex(X509_getm_notBefore(certificate), 0, -300, &now);
+  const long seconds = static_cast<long>(std::chrono::seconds(valid).count());
+  X509_time_adj_ex(X509_getm_notAfter(certificate), static_cast<int>(seconds / 86400), seconds % 86400, &now);
+  if (X509_set_pubkey(certificate, key) != 1) return failed("public key");
+  return {};
+}
+
+Result<std::string> pem_of(X509* certificate) {
+  const Owned<BIO> bio(BIO_new(BIO_s_mem()));
+  if (PEM_write_bio_X509(bio.get(), certificate) != 1) return failed("PEM");
+  return internal::text_of(bio.get());
+}
+
+Result<std::string> pem_of(EVP_PKEY* key) {
+  const Owned<BIO> bio(BIO_new(BIO_s_mem()));
+  if (PEM_write_bio_PrivateKey(bio.get(), key, nullptr, nullptr, 0, nullptr, nullptr) != 1) return failed("PEM");
+  return internal::text_of(bio.get());
+}
+
+/// The signed certificate for `key`, as `request` says.
+Result<std::string> certify(const KeyPair& ca, EVP_PKEY* key, const CertificateRequest& request) {
+  const Owned<X509> issuer = internal::read_certificate(ca.certificate_pem);
+  const Owned<EVP_PKEY> signer = internal::read_private_key(ca.key_pem);
+  if (!issuer || !signer)
+    return Error(Code::kInvalid, "the CA's certificate or key is not PEM: " + internal::tls_error("unreadable"));
+  if (X509_check_private_key(issuer.get(), signer.get()) != 1) {
+    return Error(Code::kInvalid, "the CA's key does not belong to its certificate: " + internal::tls_error("mismatch"));
+  }
+  const Owned<X509> certificate(X509_new());
+  if (!certificate) return failed("making a certificate");
+  TRY_VOID(fill(certificate.get(), key, request.issued, request.valid));
+  X509_NAME* subject = X509_get_subject_name(certificate.get());
+  for (const std::string& organization : request.organizations) TRY_VOID(add_name(subject, "O", organization));
+  TRY_VOID(add_name(subject, "CN", request.common_name));
+  X509_set_issuer_name(certificate.get(), X509_get_subject_name(issuer.get()));
+  TRY_VOID(add_extension(certificate.get(), issuer.get(), NID_basic_constraints, "critical,CA:FALSE"));
+  TRY_VOID(add_extension(certificate.get(), issuer.get(), NID_key_usage, "critical,digitalSignature"));
+  TRY_VOID(add_extension(certificate.get(), issuer.get(), NID_ext_key_usage, request.server ? "serverAuth" : "clientAuth"));
+  if (X509_get0_subject_key_id(issuer.get()) != nullptr) {  // a CA that was made elsewhere may have none
+    TRY_VOID(add_extension(certificate.get(), issuer.get(), NID_authority_key_identifier, "keyid"));
+  }
+  TRY_VOID(add_hosts(certificate.get(), request.hosts));
+  if (X509_sign(certificate.get(), signer.get(), EVP_sha256()) == 0) return failed("signing the certificate");
+  return pem_of(certificate.get());
+}
+
+/// Keys that are weak, or so large that checking a signature takes long, are none.
+bool acceptable(const EVP_PKEY* key) {
+  const int bits = EVP_PKEY_get_bits(key);
+  switch (EVP_PKEY_get_base_id(key)) {
+    case EVP_PKEY_ED25519:
+      return true;
+    case EVP_PKEY_RSA:
+      return bits >= 2048 && bits <= 4096;
+    case EVP_PKEY_EC: {
+      char curve[32] = "";
+      std::size_t size = 0;
+      if (EVP_PKEY_get_group_name(key, curve, sizeof(curve), &size) != 1) return false;
+      const std::string_view name(curve, size);
+      return name == "prime256v1" || name == "secp384r1" || name == "secp521r1";
+    }
+    default:
+      return false;
+  }
+}
+
+/// The public key of a request that its own signature covers.
+Result<Owned<EVP_PKEY>> key_of(std::string_view csr_pem) {
+  const auto invalid = [](const std::string& what) { return Error(Code::kInvalid, "the certificate request " + what); };
+  if (csr_pem.size() > kCsrBytesMax) return invalid("is longer than " + std::to_string(kCsrBytesMax) + " bytes");
+  const Owned<X509_REQ> csr(PEM_read_bio_X509_REQ(internal::text_bio(csr_pem).get(), nullptr, internal::no_password, nullptr));
+  ERR_clear_error();
+  if (!csr) return invalid("is no PKCS#10 in PEM");
+  Owned<EVP_PKEY> key(X509_REQ_get_pubkey(csr.get()));
+  ERR_clear_error();
+  if (!key || !acceptable(key.get())) {
+    return invalid("is for a key that is not signed here: ECDSA (P-256, P-384, P-521), Ed25519, or RSA of 2048 to 4096 bits");
+  }
+  const bool signed_by_key = X509_REQ_verify(csr.get(), key.get()) == 1;
+  ERR_clear_error();
+  if (!signed_by_key) return invalid("is not signed by its own key");
+  return key;
+}
+
+}  // namespace
+
+Result<KeyPair> make_ca(const std::string& common_name, std::chrono::hours valid) {
+  const Owned<EVP_PKEY> key(EVP_EC_gen("P-256"));
+  const Owned<X509> certificate(X509_new());
+  if (!key || !certificate) return failed("making a key");
+  TRY_VOID(fill(certificate.get(), key.get(), std::nullopt, valid));
+  TRY_VOID(add_name(X509_get_subject_name(certificate.get()), "CN", common_name));
+  X509_set_issuer_name(certificate.get(), X509_get_subject_name(certificate.get()));
+  TRY_VOID(add_extension(certificate.get(), certificate.get(), NID_basic_constraints, "critical,CA:TRUE"));
+  TRY_VOID(add_extension(certificate.get(), certificate.get(), NID_key_usage, "critical,keyCertSign,cRLSign,digitalSignature"));
+  TRY_VOID(add_extension(certificate.get(), certificate.get(), NID_subject_key_identifier, "hash"));
+  if (X509_sign(certificate.get(), key.get(), EVP_sha256()) == 0) return failed("signing the certificate");
+  KeyPair pair;
+  TRY(pair.certificate_pem, pem_of(certificate.get()));
+  TRY(pair.key_pem, pem_of(key.get()));
+  return pair;
+}
+
+Result<KeyPair> make_certificate(const KeyPair& ca, const CertificateRequest& request) {
+  const Owned<EVP_PKEY> key(EVP_EC_gen("P-256"));
+  if (!key) return failed("making a key");
+  KeyPair pair;
+  TRY(pair.certificate_pem, certify(ca, key.get(), request));
+  TRY(pair.key_pem, pem_of(key.get()));
+  return pair;
+}
+
+Result<std::string> make_key() {
+  const Owned<EVP_PKEY> key(EVP_EC_gen("P-256"));
+  if (!key) return failed("making a key");
+  return pem_of(key.get());
+}
+
+Result<std::string> make_csr(const std::string& key_pem, const std::string& common_name) {
+  const Owned<EVP_PKEY> key = internal::read_private_key(key_pem);
+  if (!key) return Error(Code::kInvalid, "the key is not PEM: " + internal::tls_error("no key found"));
+  const Owned<X509_REQ> csr(X509_REQ_new());
+  if (!csr) return failed("making a certificate request");
+  X509_REQ_set_version(csr.get(), 0);
+  TRY_VOID(add_name(X509_REQ_get_subject_name(csr.get()), "CN", common_name));
+  if (X509_REQ_set_pubkey(csr.get(), key.get()) != 1 || X509_REQ_sign(csr.get(), key.get(), EVP_sha256()) == 0) {
+    return failed("signing the certificate request");
+  }
+  const Owned<BIO> bio(BIO_new(BIO_s_mem()));
+  if (PEM_write_bio_X509_REQ(bio.get(), csr.get()) != 1) return failed("PEM");
+  return internal::text_of(bio.get());
+}
+
+Result<std::string> csr_key_sha256(std::string_view csr_pem) {
+  TRY(const Owned<EVP_PKEY> key, key_of(csr_pem));
+  return internal::sha256_of_key(*key);
+}
+
+Result<std::string> sign_csr(const KeyPair& ca, std::string_view csr_pem, const CertificateRequest& request) {
+  TRY(const Owned<EVP_PKEY> key, key_of(csr_pem));
+  return certify(ca, key.get(), request);
+}
+
+Result<CertificateFacts> certificate_facts(std::string_view certificate_pem) {
+  const Owned<X509> certificate = internal::read_certificate(certificate_pem);
+  if (!certificate) return Error(Code::kInvalid, "the certificate is not PEM: " + internal::tls_error("no certificate found"));
+  EVP_PKEY* const key = X509_get0_pubkey(certificate.get());
+  if (key == nullptr) return Error(Code::kInvalid, "the certificate's key is unknown: " + internal::tls_error("unreadable"));
+  CertificateFacts facts;
+  if (auto names = internal::subject_parts(*certificate, NID_commonName); !names.empty()) facts.common_name = names.front();
+  facts.organizations = internal::subject_parts(*certificate, NID_organizationName);
+  facts.not_before = internal::time_of(X509_get0_notBefore(certificate.get()));
+  facts.not_after = internal::time_of(X509_get0_notAfter(certificate.get()));
+  facts.sha256 = internal::sha256_of(*certificate);
+  facts.key_sha256 = internal::sha256_of_key(*key);
+  return facts;
+}
+
+Result<std::string> key_sha256(std::string_view key_pem) {
+  const Owned<EVP_PKEY> key = internal::read_private_key(key_pem);
+  if (!key) return Error(Code::kInvalid, "the key is not PEM: " + internal::tls_error("no key found"));
+  return internal::sha256_of_key(*key);
+}
+
+}  // namespace varda::net

@@ -1,0 +1,128 @@
+#include "net/certificates.h"
+
+#include <fstream>
+#include <gtest/gtest.h>
+#include <sstream>
+
+namespace varda::net {
+namespace {
+
+using namespace std::chrono_literals;
+
+const KeyPair& ca() {
+  static const KeyPair made = *make_ca("test-ca", 24h);
+  return made;
+}
+
+std::string csr_file(const std::string& name) {
+  std::ifstream in(std::string(VARDA_TESTDATA) + "/csr/" + name + ".pem");
+  EXPECT_TRUE(in.good()) << name;
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+CertificateRequest for_node(const std::string& name) {
+  return {.common_name = name, .organizations = {"system:nodes"}, .hosts = {}, .valid = 24h};
+}
+
+TEST(Certificates, RequestOfAKeyBecomesACertificateOfThatKey) {
+  const std::string key = *make_key();
+  const auto signed_pem = sign_csr(ca(), *make_csr(key, "line7"), for_node("line7"));
+  ASSERT_TRUE(signed_pem.ok()) << signed_pem.error();
+  const auto facts = certificate_facts(*signed_pem);
+  ASSERT_TRUE(facts.ok()) << facts.error();
+  EXPECT_EQ(facts->common_name, "line7");
+  EXPECT_EQ(facts->organizations, std::vector<std::string>{"system:nodes"});
+  EXPECT_EQ(facts->key_sha256, *key_sha256(key));
+  EXPECT_EQ(facts->key_sha256, *csr_key_sha256(*make_csr(key, "line7")));
+  EXPECT_EQ(facts->key_sha256.size(), 64u);
+  EXPECT_NE(facts->key_sha256, *key_sha256(*make_key()));
+  EXPECT_NE(facts->sha256, certificate_facts(ca().certificate_pem)->sha256);
+}
+
+TEST(Certificates, ValidityIsCountedFromTheTimeGiven) {
+  auto request = for_node("line7");
+  const WallTime issued = std::chrono::system_clock::from_time_t(4'000'000'000);  // 2096: beyond what UTCTime can say
+  request.issued = issued;
+  request.valid = 24h * 90;
+  const auto facts = certificate_facts(make_certificate(ca(), request)->certificate_pem);
+  EXPECT_EQ(facts->not_before, issued - 5min);
+  EXPECT_EQ(facts->not_after, issued + 24h * 90);
+  request.issued = std::chrono::system_clock::from_time_t(3600);
+  EXPECT_EQ(certificate_facts(make_certificate(ca(), request)->certificate_pem)->not_before,
+            std::chrono::system_clock::from_time_t(3300));
+}
+
+TEST(Certificates, WhatARequestAsksForBesidesItsKeyIsIgnored) {
+  // It asks for the administrators' group, to be a CA, and for the gateway's name.
+  const auto signed_pem = sign_csr(ca(), csr_file("asks-for-everything"), for_node("line7"));
+  ASSERT_TRUE(signed_pem.ok()) << signed_pem.error();
+  const auto facts = certificate_facts(*signed_pem);
+  EXPECT_EQ(facts->common_name, "line7");
+  EXPECT_EQ(facts->organizations, std::vector<std::string>{"system:nodes"});
+  const auto plain = certificate_facts(make_certificate(ca(), for_node("line7"))->certificate_pem);
+  EXPECT_EQ(plain->organizations, facts->organizations);
+  // No longer than one for a request that asks for nothing, give or take the integers of a signature and the serial number.
+  const auto modest = sign_csr(ca(), *make_csr(*make_key(), "line7"), for_node("line7"));
+  EXPECT_NEAR(static_cast<double>(signed_pem->size()), static_cast<double>(modest->size()), 12.0);
+}
+
+TEST(Certificates, OnlySoundRequestsAreSigned) {
+  const struct {
+    const char* file;
+    const char* refused_because;  // "": it is signed
+  } cases[] = {
+      {"ec-prime256v1", ""},
+      {"ec-secp384r1", ""},
+      {"ec-secp521r1", ""},
+      {"ed25519", ""},
+      {"rsa-2048", ""},
+      {"asks-for-everything", ""},
+      {"ec-secp256k1", "not signed here"},
+      {"ec-secp224r1", "not signed here"},
+      {"rsa-1024", "not signed here"},
+      {"rsa-8192", "not signed here"},
+      {"signature-altered", "not signed by its own key"},
+      {"subject-altered", "not signed by its own key"},
+      {"truncated", "no PKCS#10"},
+      {"encrypted", "no PKCS#10"},  // and nobody is asked for a password
+      {"no-key", "no PKCS#10"},
+      {"a-certificate", "no PKCS#10"},
+  };
+  for (const auto& c : cases) {
+    const auto result = sign_csr(ca(), csr_file(c.file), for_node("line7"));
+    const auto key = csr_key_sha256(csr_file(c.file));
+    EXPECT_EQ(result.ok(), *c.refused_because == '\0') << c.file;
+    EXPECT_EQ(key.ok(), result.ok()) << c.file;
+    if (result.ok()) {
+      EXPECT_EQ(certificate_facts(*result)->key_sha256, *key) << c.file;
+    } else {
+      EXPECT_EQ(result.error().code(), Code::kInvalid) << c.file;
+      EXPECT_NE(result.error().message().find(c.refused_because), std::string::npos) << c.file << ": " << result.error();
+    }
+  }
+}
+
+TEST(Certificates, OversizedRequestIsRefusedUnread) {
+  std::string text = csr_file("ec-prime256v1");
+  text.append(20'000, '\n');
+  const auto result = csr_key_sha256(text);
+  ASSERT_FALSE(result.ok());
+  EXPECT_NE(result.error().message().find("longer than 16384"), std::string::npos) << result.error();
+}
+
+TEST(Certificates, GarbageIsNamedForWhatItShouldBe) {
+  for (const std::string text : {"", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"}) {
+    EXPECT_EQ(certificate_facts(text).error().code(), Code::kInvalid);
+    EXPECT_EQ(key_sha256(text).error().code(), Code::kInvalid);
+    EXPECT_EQ(make_csr(text, "x").error().code(), Code::kInvalid);
+    EXPECT_EQ(csr_key_sha256(text).error().code(), Code::kInvalid);
+  }
+  EXPECT_FALSE(make_certificate({.certificate_pem = "x", .key_pem = "y"}, {}).ok());
+  EXPECT_FALSE(make_certificate({.certificate_pem = ca().certificate_pem, .key_pem = *make_key()}, {}).ok());
+  EXPECT_FALSE(sign_csr(ca(), csr_file("ec-prime256v1"), for_node(std::string(65, 'n'))).ok());  // X.520: a CN has 64 at most
+}
+
+}  // namespace
+}  // namespace varda::net

@@ -1,0 +1,57 @@
+// What the files on certificates share: OpenSSL's objects with an owner, and PEM text in and out.
+#pragma once
+
+#include <memory>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+#include <openssl/x509v3.h>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+
+namespace varda::net::internal {
+
+struct Free {
+  void operator()(BIO* p) const { BIO_free_all(p); }
+  void operator()(X509* p) const { X509_free(p); }
+  void operator()(X509_REQ* p) const { X509_REQ_free(p); }
+  void operator()(EVP_PKEY* p) const { EVP_PKEY_free(p); }
+  void operator()(X509_EXTENSION* p) const { X509_EXTENSION_free(p); }
+  void operator()(GENERAL_NAMES* p) const { GENERAL_NAMES_free(p); }
+  void operator()(BIGNUM* p) const { BN_free(p); }
+  void operator()(unsigned char* p) const { OPENSSL_free(p); }
+};
+template <typename T>
+using Owned = std::unique_ptr<T, Free>;
+
+/// To every function that reads PEM: never asks on a terminal for the password of something encrypted.
+int no_password(char*, int, int, void*);
+
+/// A BIO that reads the text, which outlives it.
+Owned<BIO> text_bio(std::string_view pem);
+/// What was written into a memory BIO.
+Result<std::string> text_of(BIO* bio);
+
+/// The first of its kind in the text, or null.
+Owned<X509> read_certificate(std::string_view pem);
+Owned<EVP_PKEY> read_private_key(std::string_view pem);
+
+/// SHA-256 of bytes as 64 hex digits.
+std::string sha256_hex(const unsigned char* bytes, std::size_t size);
+/// Of the certificate in DER; of SubjectPublicKeyInfo in DER. "" if OpenSSL cannot encode it.
+std::string sha256_of(const X509& certificate);
+std::string sha256_of_key(const EVP_PKEY& key);
+
+/// All values of one part of a subject (NID_commonName), as UTF-8.
+std::vector<std::string> subject_parts(const X509& certificate, int nid);
+/// The epoch if it cannot be read.
+WallTime time_of(const ASN1_TIME* time);
+
+/// kInternal, with the oldest error of OpenSSL's queue.
+Error openssl_failed(const std::string& what);
+
+}  // namespace varda::net::internal
