@@ -143,8 +143,11 @@ void Informer::replace(kube::List list) {
   for (const ObjectKey& key : gone) drop(key);
   for (StoredPtr& object : fresh) put(std::move(object));
   // A version only ever goes on, except where the server has started anew with lower numbers: a list is the truth.
-  MutexLock lock(mutex_);
-  resource_version_ = list.resource_version;
+  {
+    MutexLock lock(mutex_);
+    resource_version_ = list.resource_version;
+  }
+  if (progress_) progress_(list.resource_version, Progress::kListed);
 }
 
 void Informer::apply(kube::WatchEvent event) {
@@ -180,6 +183,7 @@ void Informer::wrote(const Json& object) {
 }
 
 StoredPtr Informer::store_of(Json object) const {
+  if (options_.trim) options_.trim(object);
   auto out = std::make_shared<Stored>();
   auto metadata = meta::ObjectMeta::from_json(std::as_const(object)["metadata"]);
   if (metadata.ok()) {
@@ -232,8 +236,11 @@ void Informer::drop(const ObjectKey& key) {
 
 void Informer::passed(const std::string& resource_version) {
   if (resource_version.empty()) return;
-  MutexLock lock(mutex_);
-  resource_version_ = resource_version;
+  {
+    MutexLock lock(mutex_);
+    resource_version_ = resource_version;
+  }
+  if (progress_) progress_(resource_version, Progress::kWatched);
 }
 
 StoredPtr Informer::swap(const ObjectKey& key, StoredPtr now) {

@@ -75,6 +75,8 @@ class Informer {
     metrics::Registry* metrics = nullptr;
     /// An object that decode refuses: called once per version, on the informer's thread.
     std::function<void(const Stored&)> on_problem;
+    /// Takes out of an object, before it is kept, what nobody here reads. Its name and version stay.
+    std::function<void(Json&)> trim;
   };
   template <Object T>
   static Options typed(Filter filter = {}) {
@@ -100,6 +102,15 @@ class Informer {
   /// lock held, on the informer's thread or on that of a writer (see wrote()). Must be quick and must not throw.
   using Handler = std::function<void(const Change&)>;
   void on_change(Handler handler);
+
+  /// How the copy became complete up to a version.
+  enum class Progress {
+    kListed,   // by a list: of what came and went before that version nothing is known, and its changes came in no order
+    kWatched,  // by an event or a bookmark
+  };
+  /// Before run() only. Called after the handlers of what made the copy complete up to `resource_version`, in order with them.
+  using ProgressHandler = std::function<void(const std::string& resource_version, Progress how)>;
+  void on_progress(ProgressHandler handler) { progress_ = std::move(handler); }
 
   /// Blocks until `ctx` stops: step() again and again. Once.
   void run(const Context& ctx);
@@ -142,6 +153,7 @@ class Informer {
   const kube::Client& client_;
   Options options_;
   std::vector<Handler> handlers_;
+  ProgressHandler progress_;
   std::atomic<bool> synced_{false};
 
   // Of step().

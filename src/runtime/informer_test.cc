@@ -39,6 +39,9 @@ class InformerTest : public testing::Test {
     options.backoff_min = milliseconds(1);
     options.backoff_max = milliseconds(5);
     options.page_items = 2;
+    options.trim = [](Json& object) {
+      if (Json* metadata = object.find("metadata")) metadata->erase("managedFields");
+    };
     options.on_problem = [this](const Stored& stored) { tell("problem " + stored.metadata.name + ": " + stored.problem); };
     informer_ = std::make_unique<Informer>(client_, std::move(options));
     informer_->on_change([this](const Change& change) {
@@ -47,6 +50,11 @@ class InformerTest : public testing::Test {
                           : "~") +
            change.key.name + (change.now ? change.now->metadata.resource_version : std::string()));
     });
+    if (tell_progress_) {
+      informer_->on_progress([this](const std::string& version, Informer::Progress how) {
+        tell((how == Informer::Progress::kListed ? "list" : "to") + version);
+      });
+    }
     thread_ = std::jthread([this](std::stop_token stop) { informer_->run(Context(stop)); });
   }
 
@@ -79,6 +87,7 @@ class InformerTest : public testing::Test {
   std::unique_ptr<net::HttpClient> http_ = net::loopback(api_.handler());
   kube::Client client_{*http_, {}};
   std::unique_ptr<Informer> informer_;
+  bool tell_progress_ = false;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::string> seen_;
@@ -103,6 +112,31 @@ TEST_F(InformerTest, ListsInPagesThenWatchesFromThere) {
   EXPECT_EQ(informer_->size(), 3u);
   EXPECT_EQ(informer_->get({"default", "b"}), nullptr);
   EXPECT_EQ(Cache<Pod>(*informer_).get({"default", "a"})->metadata.resource_version, "12");
+  stop();
+}
+
+TEST_F(InformerTest, TellsUpToWhichVersionTheCopyIsCompleteAfterTheChangesThatMadeItSo) {
+  tell_progress_ = true;
+  api_.answer(200, pod_list(10, {pod_object("a", 3), pod_object("b", 4)}));
+  start();
+  api_.wait_watches(1);
+  EXPECT_EQ(seen(3), "+a3 +b4 list10");
+  api_.send(watch_event("MODIFIED", pod_object("a", 12)));
+  api_.send(watch_event("DELETED", pod_object("b", 13)));
+  api_.send(watch_event("BOOKMARK", Json::object({{"kind", "Pod"}, {"metadata", Json::object({{"resourceVersion", "40"}})}})));
+  EXPECT_EQ(seen(8), "+a3 +b4 list10 ~a12 to12 -b to13 to40");
+  stop();
+}
+
+TEST_F(InformerTest, KeepsNothingThatWasTrimmed) {
+  Json pod = pod_object("a", 3);
+  pod.make("metadata/managedFields").push_back(Json::object({{"manager", "kubectl"}}));
+  api_.answer(200, pod_list(10, {pod}));
+  start();
+  EXPECT_EQ(seen(1), "+a3");
+  const StoredPtr stored = informer_->get({"default", "a"});
+  EXPECT_EQ(stored->text.find("managedFields"), std::string::npos) << stored->text;
+  EXPECT_EQ(stored->metadata.unknown["managedFields"], Json());
   stop();
 }
 
