@@ -250,6 +250,12 @@ FieldBuilder& FieldBuilder::range(std::int64_t min, std::int64_t max) {
   return *this;
 }
 
+FieldBuilder& FieldBuilder::int_or_string() {
+  schema().type = Schema::Type::kIntOrString;
+  schema().preserve_unknown = false;
+  return *this;
+}
+
 FieldBuilder& FieldBuilder::items_max(std::size_t max) {
   schema().items_max = max;
   return *this;

@@ -80,6 +80,7 @@ class FieldBuilder {
   FieldBuilder& format(std::string_view name);
   FieldBuilder& length(std::size_t min, std::size_t max);
   FieldBuilder& range(std::int64_t min, std::int64_t max);
+  FieldBuilder& int_or_string();                                // of a Json member
   FieldBuilder& items_max(std::size_t max);                     // lists and maps
   FieldBuilder& each_length(std::size_t min, std::size_t max);  // of a list's or map's strings
   FieldBuilder& each_pattern(std::string_view regex);

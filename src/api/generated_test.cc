@@ -25,9 +25,9 @@ std::map<fs::path, std::string> generated() {
     const meta::Resource& resource = kind->resource;
     files[root / "deploy/crds" / (resource.group + "_" + resource.plural + ".yaml")] =
         "# Generated from src/api by `UPDATE_GOLDEN=1 api_test`. Do not edit.\n" + codec::write_yaml(crd(*kind));
-    files[root / "docs/reference" / (kind->singular + ".md")] = reference_page(*kind);
-    index += "| [" + resource.kind + "](" + kind->singular + ".md) | `" + resource.api_version() + "` | " +
-             kind->schema->description + " |\n";
+    const std::string page = (kind->page.empty() ? kind->singular : kind->page) + ".md";
+    files[root / "docs/reference" / page] = reference_page(*kind);
+    index += "| [" + resource.kind + "](" + page + ") | `" + resource.api_version() + "` | " + kind->schema->description + " |\n";
   }
   files[root / "docs/reference/README.md"] = index;
   return files;

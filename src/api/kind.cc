@@ -1,7 +1,9 @@
 #include "api/kind.h"
 
 #include "api/ai/inference_model.h"
+#include "api/edgeai/dataset.h"
 #include "api/edgeai/edge_node.h"
+#include "api/edgeai/model.h"
 
 namespace varda::api {
 
@@ -36,7 +38,8 @@ Json root_schema(const Schema& schema) {
 }  // namespace
 
 const std::vector<const Kind*>& kinds() {
-  static const std::vector<const Kind*> all{&InferenceModel::kind(), &EdgeNode::kind()};
+  static const std::vector<const Kind*> all{&InferenceModel::kind(), &EdgeNode::kind(),     &Dataset::kind(),
+                                            &Model::kind(),          &SednaDataset::kind(), &SednaModel::kind()};
   return all;
 }
 

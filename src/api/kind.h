@@ -25,6 +25,7 @@ struct Scale {
 struct Kind {
   meta::Resource resource;
   std::string singular;
+  std::string page;  // name of its reference page; "" the singular
   std::vector<std::string> short_names;
   std::vector<PrinterColumn> columns;
   std::optional<Scale> scale;

@@ -24,6 +24,8 @@ Rule unless_set(std::string_view member, Rule rule);
 
 /// `member` must be set; `why` ends the message: "targetVersion is required without an image".
 Rule required(Member member, std::string_view why);
+/// The string `member`, when there, matches `pattern` (found anywhere in it); `what` says what is expected.
+Rule matches(std::string_view member, std::string_view pattern, std::string_view what);
 /// One of the members must be set when `when` equals `value`; the first is named.
 Rule any_required_when(std::vector<Member> members, std::string_view when, std::string_view value, std::string_view why);
 /// The string `member`, when set, is the `key` of an item of `list`.

@@ -18,6 +18,7 @@ const T* find_key(const std::vector<T>& list, std::string T::*key, std::string_v
 
 const EdgeModel* EdgeNodeSpec::find_model(std::string_view key) const { return find_key(models, &EdgeModel::key, key); }
 const EdgeDataset* EdgeNodeSpec::find_dataset(std::string_view key) const { return find_key(datasets, &EdgeDataset::key, key); }
+const EdgeWorker* EdgeNodeSpec::find_worker(std::string_view key) const { return find_key(workers, &EdgeWorker::key, key); }
 const EdgeDatasetReport* EdgeNodeStatus::find_dataset(std::string_view key) const {
   return find_key(datasets, &EdgeDatasetReport::key, key);
 }
@@ -182,9 +183,16 @@ void EdgeDisk::describe(Type<EdgeDisk>& t) {
   t.keep_unknown(&EdgeDisk::unknown);
 }
 
+void EdgeSummary::describe(Type<EdgeSummary>& t) {
+  t.doc("The rest in a few words, for columns. Written by the operator.");
+  t.field("models", &EdgeSummary::models, "How many models are ready, of those the node shall hold.").length(0, 32);
+  t.field("datasets", &EdgeSummary::datasets, "How many datasets are counted, of those the node shall watch.").length(0, 32);
+  t.field("disk", &EdgeSummary::disk, "How much of the disk is free for models.").length(0, 64);
+}
+
 void EdgeNodeStatus::describe(Type<EdgeNodeStatus>& t) {
   using S = EdgeNodeStatus;
-  t.doc("The node's report. Written by its agent, on change only.");
+  t.doc("The node's report. Written by its agent, on change only; conditions, lastSeen and summary are written for it.");
   t.field("observedGeneration", &S::observed_generation, "metadata.generation that the agent works on.").format("int64");
   t.field("agentVersion", &S::agent_version, "Version of the agent.").length(0, 63);
   t.field("modelRoot", &S::model_root, "Directory of the exposed models on the node; pods mount MODELROOT/NAMESPACE/NAME.")
@@ -195,6 +203,9 @@ void EdgeNodeStatus::describe(Type<EdgeNodeStatus>& t) {
   t.field("models", &S::models, "Models on the node.").items_max(128).list_map({"key"});
   t.field("datasets", &S::datasets, "Datasets on the node.").items_max(128).list_map({"key"});
   t.field("workers", &S::workers, "Workers on the node.").items_max(64).list_map({"key"});
+  t.field("lastSeen", &S::last_seen, "When the connection was lost. Absent: the agent is connected, or was never seen.")
+      .format("date-time");
+  t.field("summary", &S::summary, "The rest in a few words, for columns. Written by the operator.");
   t.keep_unknown(&S::unknown);
 }
 
@@ -216,8 +227,10 @@ const Kind& EdgeNode::kind() {
               {"Connected", "string", ".status.conditions[?(@.type==\"Connected\")].status",
                "Whether the agent watches its work list"},
               {"Agent", "string", ".status.agentVersion", "Version of the agent"},
-              {"Models", "string", ".spec.models[*].modelName", "Models the node shall hold"},
-              {"Disk", "integer", ".status.disk.availableBytes", "Bytes free for models"},
+              {"Models", "string", ".status.summary.models", "Models that are ready, of those the node shall hold"},
+              {"Datasets", "string", ".status.summary.datasets", "Datasets that are counted, of those the node shall watch"},
+              {"Disk", "string", ".status.summary.disk", "How much is free for models"},
+              {"LastSeen", "date", ".status.lastSeen", "How long ago the connection was lost; empty while there is one"},
               {"Age", "date", ".metadata.creationTimestamp", ""},
           },
       .scale = {},

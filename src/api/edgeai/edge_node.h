@@ -71,6 +71,7 @@ struct EdgeNodeSpec {
   Json unknown;
   const EdgeModel* find_model(std::string_view key) const;
   const EdgeDataset* find_dataset(std::string_view key) const;
+  const EdgeWorker* find_worker(std::string_view key) const;
   Json to_json() const;
   static void describe(Type<EdgeNodeSpec>& t);
 };
@@ -167,6 +168,15 @@ struct EdgeDisk {
   static void describe(Type<EdgeDisk>& t);
 };
 
+/// For people, in columns: what the operator makes of the rest.
+struct EdgeSummary {
+  std::string models;    // "1/2": of two that the node shall have, one serves its target or has it ready
+  std::string datasets;  // "3/3": counted
+  std::string disk;      // "12.3Gi of 58.4Gi free"
+  friend bool operator==(const EdgeSummary&, const EdgeSummary&) = default;
+  static void describe(Type<EdgeSummary>& t);
+};
+
 struct EdgeNodeStatus {
   std::int64_t observed_generation = 0;
   std::string agent_version;
@@ -177,6 +187,8 @@ struct EdgeNodeStatus {
   std::vector<EdgeModelReport> models;
   std::vector<EdgeDatasetReport> datasets;
   std::vector<EdgeWorkerReport> workers;
+  std::string last_seen;  // of who writes the condition Connected: set while the agent is disconnected
+  EdgeSummary summary;    // of the operator
   Json unknown;
   const EdgeModelReport* find_model(std::string_view key) const;
   const EdgeDatasetReport* find_dataset(std::string_view key) const;

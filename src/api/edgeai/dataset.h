@@ -1,0 +1,80 @@
+// Dataset (edgeai.io/v1alpha1 and sedna.io/v1alpha1): data on one node, and how many samples the node found in it.
+//
+// One set of members serves both groups; DatasetOf<G> says how they are spelled in one of them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/edgeai/edge_node.h"
+#include "api/edgeai/group.h"
+#include "api/kind.h"
+#include "meta/object.h"
+
+namespace varda::api {
+
+template <typename T>
+class Type;
+
+struct DatasetSpec {
+  std::string url;              // dataUrl in edgeai.io, url in sedna.io
+  std::string format;           // any text: what nobody can count becomes a condition
+  std::string node_name;        // "" is accepted, and a condition
+  std::string credential_name;  // sedna.io only
+  std::string header;           // auto, yes, no; "" auto
+  Json recount_period;          // 3600, "90m", "1h30m"; null: the agent's own
+  Json unknown;
+
+  /// recount_period; 0: none was given.
+  std::int64_t recount_seconds() const;
+};
+
+template <Group G>
+struct DatasetSpecOf : DatasetSpec {
+  static void describe(Type<DatasetSpecOf>& t);
+};
+
+struct DatasetStatus {
+  std::optional<std::int64_t> number_of_samples;  // absent: not counted yet
+  std::string update_time;                        // when the data was last found changed
+  std::int64_t bytes = 0;
+  std::optional<bool> exact;  // absent: not counted yet
+  std::string inexact_because;
+  std::int64_t malformed = 0;
+  std::optional<EdgeMalformed> first_malformed;
+  std::vector<EdgeClassCount> classes;  // at most EdgeDatasetReport::kClassesMax
+  std::int64_t further_classes = 0;
+  std::string header;  // yes, no; "" the format has none
+  std::string fingerprint;
+  std::string node;  // where that was counted
+  std::vector<meta::Condition> conditions;
+  std::int64_t observed_generation = 0;
+  Json unknown;
+  Json to_json() const;
+  static void describe(Type<DatasetStatus>& t);
+};
+
+template <Group G>
+struct DatasetOf {
+  meta::ObjectMeta metadata;
+  DatasetSpecOf<G> spec;
+  DatasetStatus status;
+  Json unknown;
+
+  static const Kind& kind();
+  static const meta::Resource& resource() { return kind().resource; }
+  static Result<DatasetOf> from_json(const Json& object);
+  Json to_json() const;
+  static void describe(Type<DatasetOf>& t);
+};
+
+using Dataset = DatasetOf<Group::kEdgeai>;
+using SednaDataset = DatasetOf<Group::kSedna>;
+
+/// Formats that a node can count, in lower case; in a spec upper and lower case are the same.
+const std::vector<std::string>& known_dataset_formats();
+
+}  // namespace varda::api

@@ -1,0 +1,158 @@
+#include "api/edgeai/model.h"
+
+#include "api/describe.h"
+
+namespace varda::api {
+
+namespace {
+
+constexpr std::int64_t kSizeMax = std::int64_t{1} << 60;
+
+template <Group G>
+constexpr const char* kUrl = G == Group::kEdgeai ? "modelUrl" : "url";
+
+}  // namespace
+
+void ModelTensor::describe(Type<ModelTensor>& t) {
+  t.doc("One input or output of the model.");
+  t.field("name", &ModelTensor::name, "Name of the tensor.").required().length(1, 256);
+  t.field("datatype", &ModelTensor::datatype,
+          "Type of its elements, as the Open Inference Protocol calls it: FP32, UINT8, BYTES ...")
+      .length(0, 32);
+  t.field("shape", &ModelTensor::shape, "Its shape; -1 stands for any number.").items_max(16);
+  t.field("description", &ModelTensor::description, "What it holds, for people.").length(0, 1024);
+  t.keep_unknown(&ModelTensor::unknown);
+}
+
+template <Group G>
+void ModelSpecOf<G>::describe(Type<ModelSpecOf>& t) {
+  using S = ModelSpec;
+  t.doc("What the model is.");
+  t.template field<std::string>(kUrl<G>, &S::url, "Where the model is: a path, or a URL. Metadata: nothing is fetched for it.")
+      .required()
+      .length(1, 4096);
+  t.template field<std::string>("format", &S::format, "What kind of file that is: onnx, pb, pt, tflite, tar.gz ...")
+      .required()
+      .length(1, 63);
+  if constexpr (G == Group::kSedna) {
+    t.template field<std::string>("credentialName", &S::credential_name, "Name of the Secret that its URL asks for.")
+        .length(0, 253);
+  }
+  t.template field<std::string>("task", &S::task,
+                                "Extension: what the model does, such as image-classification or object-detection.")
+      .length(0, 63);
+  t.template field<std::vector<std::string>>("labels", &S::labels, "Extension: the classes that it tells apart, in their order.")
+      .items_max(2048)
+      .each_length(1, 256);
+  t.template field<std::vector<ModelTensor>>("inputs", &S::inputs, "Extension: what it takes.").items_max(64);
+  t.template field<std::vector<ModelTensor>>("outputs", &S::outputs, "Extension: what it gives.").items_max(64);
+  t.template field<std::int64_t>("size", &S::size, "Extension: size of the model in bytes.").format("int64").range(0, kSizeMax);
+  t.template field<std::string>("version", &S::version, "Extension: its version.").length(0, 63);
+  t.template field<std::string>("sourceJob", &S::source_job, "Extension: KIND/NAME of the job that made it.").length(0, 317);
+  t.template field<std::vector<std::string>>("parents", &S::parents, "Extension: names of the Models that it was made from.")
+      .items_max(16)
+      .each_length(1, 253);
+  t.template field<std::string>("preprocessing", &S::preprocessing,
+                                "Extension: what makes its inputs of what devices send: a reference, such as a path in the model's "
+                                "archive, a URL or configmap/NAME.")
+      .length(0, 2048);
+  t.template field<std::string>("postprocessing", &S::postprocessing,
+                                "Extension: what makes answers of its outputs: a reference, as with preprocessing.")
+      .length(0, 2048);
+  t.keep_unknown(&S::unknown);
+}
+
+void ModelMetric::describe(Type<ModelMetric>& t) {
+  t.doc("One figure of the model.");
+  t.field("key", &ModelMetric::key, "Its name: accuracy, mAP, f1 ...").required().length(1, 253);
+  t.field("value", &ModelMetric::value, "Its value, as text.").required().length(0, 1024);
+  t.keep_unknown(&ModelMetric::unknown);
+}
+
+void ModelReporter::describe(Type<ModelReporter>& t) {
+  t.doc("How far the reports of one worker have been taken over.");
+  t.field("uid", &ModelReporter::uid, "metadata.uid of the worker's job.").required().length(1, 64);
+  t.field("worker", &ModelReporter::worker, "NAMESPACE/NAME of the worker.").required().length(1, 317);
+  t.field("sequence", &ModelReporter::sequence, "Number of its last report that was taken over.").required().format("int64");
+}
+
+const ModelMetric* ModelMetricsStatus::find_metric(std::string_view key) const {
+  for (const ModelMetric& metric : metrics) {
+    if (metric.key == key) return &metric;
+  }
+  return nullptr;
+}
+
+void ModelMetricsStatus::describe(Type<ModelMetricsStatus>& t) {
+  using S = ModelMetricsStatus;
+  t.doc("What was found out about the model.");
+  t.field("updateTime", &S::update_time, "When a metric last changed.").format("date-time");
+  t.field("metrics", &S::metrics, "How good it was found to be, by the jobs that trained or evaluated it.").items_max(256);
+  t.field("reporters", &S::reporters, "How far the reports of each worker have been taken over.")
+      .items_max(S::kReportersMax)
+      .list_map({"uid", "worker"});
+  t.field(
+       "conditions", &S::conditions,
+       "Ready: the model is known. ReportAccepted: False while a worker reports what cannot be. Reasons are listed in the guide.")
+      .items_max(16)
+      .list_map({"type"});
+  t.field("observedGeneration", &S::observed_generation, "metadata.generation that this status speaks of.").format("int64");
+  t.keep_unknown(&S::unknown);
+}
+
+template <Group G>
+void ModelOf<G>::describe(Type<ModelOf>& t) {
+  t.doc("What is known of a model, for choosing one. It serves nothing: an InferenceModel does.");
+  t.field("metadata", &ModelOf::metadata, "Standard object metadata.");
+  t.field("spec", &ModelOf::spec, "What the model is.").required();
+  t.field("status", &ModelOf::status, "What was found out about the model. Metrics are written by jobs.");
+  t.keep_unknown(&ModelOf::unknown);
+}
+
+template <Group G>
+const Kind& ModelOf<G>::kind() {
+  constexpr bool sedna = G == Group::kSedna;
+  static const Kind kind{
+      .resource = {sedna ? "sedna.io" : "edgeai.io", "v1alpha1", "Model", "models", true},
+      .singular = "model",
+      .page = sedna ? "sedna-model" : "",
+      .short_names = {sedna ? "smdl" : "mdl"},
+      .columns =
+          {
+              {"updateAGE", "date", ".status.updateTime", "The update age"},
+              {"metrics", "string", ".status.metrics", "The metrics"},
+          },
+      .scale = {},
+      .notes = {sedna ? "The same as the Model of edgeai.io, with the names of Sedna: manifests written for Sedna apply unchanged."
+                      : "`sedna.io/v1alpha1` has the same kind under the names of Sedna.",
+                "`varda models ls` lists, filters and sorts the Models of both groups."},
+      .schema = &type_info<ModelOf>().schema,
+  };
+  return kind;
+}
+
+template <Group G>
+Result<ModelOf<G>> ModelOf<G>::from_json(const Json& object) {
+  return read_object<ModelOf>(object);
+}
+template <Group G>
+Json ModelOf<G>::to_json() const {
+  return write_object(*this);
+}
+Json ModelMetricsStatus::to_json() const { return write_part(*this); }
+
+Result<ModelMetricsStatus> ModelMetricsStatus::from_json(const Json& status) {
+  ModelMetricsStatus out;
+  if (status.is_null()) return out;
+  if (auto failed = read_struct(type_info<ModelMetricsStatus>(), &out, status)) {
+    return Error(Code::kInvalid, "status" + failed->path + ": " + failed->what);
+  }
+  return out;
+}
+
+template struct ModelSpecOf<Group::kEdgeai>;
+template struct ModelSpecOf<Group::kSedna>;
+template struct ModelOf<Group::kEdgeai>;
+template struct ModelOf<Group::kSedna>;
+
+}  // namespace varda::api

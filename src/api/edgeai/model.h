@@ -1,0 +1,103 @@
+// Model (edgeai.io/v1alpha1 and sedna.io/v1alpha1): what is known of a model, for choosing one: what it does, what it takes and
+// gives, where it comes from, and how good it was found to be.
+//
+// It serves nothing: an InferenceModel does. One set of members serves both groups; ModelOf<G> says how they are spelled in one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/edgeai/group.h"
+#include "api/kind.h"
+#include "meta/object.h"
+
+namespace varda::api {
+
+template <typename T>
+class Type;
+
+/// One input or output, as the Open Inference Protocol describes tensors.
+struct ModelTensor {
+  std::string name;
+  std::string datatype;             // FP32, UINT8, BYTES ...
+  std::vector<std::int64_t> shape;  // -1: any
+  std::string description;
+  Json unknown;
+  static void describe(Type<ModelTensor>& t);
+};
+
+struct ModelSpec {
+  std::string url;  // modelUrl in edgeai.io, url in sedna.io
+  std::string format;
+  std::string credential_name;  // sedna.io only
+  std::string task;             // "image-classification"
+  std::vector<std::string> labels;
+  std::vector<ModelTensor> inputs;
+  std::vector<ModelTensor> outputs;
+  std::int64_t size = 0;             // bytes; 0: not told
+  std::string version;               // as an InferenceModel's manifest would call it
+  std::string source_job;            // KIND/NAME
+  std::vector<std::string> parents;  // names of Models
+  std::string preprocessing;
+  std::string postprocessing;
+  Json unknown;
+};
+
+template <Group G>
+struct ModelSpecOf : ModelSpec {
+  static void describe(Type<ModelSpecOf>& t);
+};
+
+/// Sedna's shape: numbers are text.
+struct ModelMetric {
+  std::string key;
+  std::string value;
+  friend bool operator==(const ModelMetric& a, const ModelMetric& b) { return a.key == b.key && a.value == b.value; }
+  Json unknown;
+  static void describe(Type<ModelMetric>& t);
+};
+
+/// How far the reports of one worker have been taken over, so that an old one that comes again changes nothing.
+struct ModelReporter {
+  std::string uid;            // of the worker's job
+  std::string worker;         // NAMESPACE/NAME
+  std::int64_t sequence = 0;  // of its last report that was taken over
+  static void describe(Type<ModelReporter>& t);
+};
+
+struct ModelMetricsStatus {
+  static constexpr std::size_t kMetricsMax = 64;
+  static constexpr std::size_t kReportersMax = 32;
+
+  std::string update_time;  // when a metric last changed
+  std::vector<ModelMetric> metrics;
+  std::vector<ModelReporter> reporters;
+  std::vector<meta::Condition> conditions;
+  std::int64_t observed_generation = 0;
+  Json unknown;
+  const ModelMetric* find_metric(std::string_view key) const;
+  Json to_json() const;
+  static Result<ModelMetricsStatus> from_json(const Json& status);
+  static void describe(Type<ModelMetricsStatus>& t);
+};
+
+template <Group G>
+struct ModelOf {
+  meta::ObjectMeta metadata;
+  ModelSpecOf<G> spec;
+  ModelMetricsStatus status;
+  Json unknown;
+
+  static const Kind& kind();
+  static const meta::Resource& resource() { return kind().resource; }
+  static Result<ModelOf> from_json(const Json& object);
+  Json to_json() const;
+  static void describe(Type<ModelOf>& t);
+};
+
+using Model = ModelOf<Group::kEdgeai>;
+using SednaModel = ModelOf<Group::kSedna>;
+
+}  // namespace varda::api
