@@ -1,0 +1,18 @@
+#include "os/background.h"
+
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace varda::os {
+
+void lower_thread_priority() {
+  // On Linux a "process" of these calls is a thread.
+  const auto thread = static_cast<id_t>(::syscall(SYS_gettid));
+  (void)::setpriority(PRIO_PROCESS, thread, 15);
+  // linux/ioprio.h: best effort, the last of its eight levels. The class "idle" would wait for ever on a disk that is never idle.
+  constexpr int kWhoProcess = 1, kClassBestEffort = 2, kClassShift = 13, kLast = 7;
+  (void)::syscall(SYS_ioprio_set, kWhoProcess, thread, (kClassBestEffort << kClassShift) | kLast);
+}
+
+}  // namespace varda::os

@@ -1,0 +1,79 @@
+// A file watch whose changes a test makes.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "os/file_watch.h"
+
+namespace varda::os::testing {
+
+/// Thread-safe.
+class MemoryFileWatch final : public FileWatch {
+ public:
+  struct Watched {
+    Path path;
+    Scope scope = Scope::kNames;
+  };
+
+  /// Something changed at `path`: told to whoever watches it, or a folder above it.
+  void change(const Path& path) {
+    const MutexLock lock(mutex_);
+    for (const auto& [id, watched] : watched_) {
+      const std::string folder = watched.path.string() + "/";
+      if (watched.path == path || (watched.scope == Scope::kFolder && path.string().starts_with(folder))) changed_.insert(id);
+    }
+    woken_.notify_all();
+  }
+  /// What watch() answers from now on; with an error nothing is told any more either.
+  void refuse(Status status) {
+    const MutexLock lock(mutex_);
+    answer_ = std::move(status);
+    if (!answer_.ok()) watched_.clear();
+  }
+  std::map<Id, Watched> watched() const {
+    const MutexLock lock(mutex_);
+    return watched_;
+  }
+
+  Status watch(Id id, const Path& path, Scope scope) override {
+    const MutexLock lock(mutex_);
+    if (answer_.ok()) watched_[id] = {path, scope};
+    return answer_;
+  }
+  void unwatch(Id id) override {
+    const MutexLock lock(mutex_);
+    watched_.erase(id);
+    changed_.erase(id);
+  }
+  Status wait(const Context& ctx) override {
+    std::unique_lock<Mutex> lock(mutex_);
+    [&]() NO_THREAD_SAFETY_ANALYSIS {
+      woken_.wait_until(lock, ctx.stop_token(), ctx.deadline().value_or(SteadyTime::max()),
+                        [this]() NO_THREAD_SAFETY_ANALYSIS { return !changed_.empty(); });
+    }();
+    return ctx.check();
+  }
+  bool pending() override {
+    const MutexLock lock(mutex_);
+    return !changed_.empty();
+  }
+  std::vector<Id> take() override {
+    const MutexLock lock(mutex_);
+    std::vector<Id> out(changed_.begin(), changed_.end());
+    changed_.clear();
+    return out;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::condition_variable_any woken_;
+  std::map<Id, Watched> watched_ GUARDED_BY(mutex_);
+  std::set<Id> changed_ GUARDED_BY(mutex_);
+  Status answer_ GUARDED_BY(mutex_);
+};
+
+}  // namespace varda::os::testing
