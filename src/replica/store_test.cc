@@ -1,0 +1,346 @@
+#include "replica/store.h"
+
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+#include "os/testing/crash_campaign.h"
+#include "os/testing/crashing_file_system.h"
+#include "os/testing/faults.h"
+#include "os/testing/memory_file_system.h"
+#include "replica/testing/files.h"
+
+namespace varda::replica {
+namespace {
+
+using os::testing::CrashCampaign;
+using os::testing::CrashingFileSystem;
+using os::testing::MemoryFileSystem;
+using testing::Files;
+using testing::FileSource;
+using testing::snapshot_of;
+
+constexpr std::uint32_t kBlock = 1024;
+constexpr const char* kKey = "datasets/default/faces";
+const Context kForever = Context::background();
+
+std::string noise(std::size_t size, std::uint64_t seed) {
+  const auto rng = seeded_rng(seed);
+  std::string bytes(size, '\0');
+  for (char& c : bytes) c = static_cast<char>(rng->below(256));
+  return bytes;
+}
+
+std::unique_ptr<Store> open_store(os::FileSystem& fs) { return Store::open({.root = "/data/replicas", .limits = {}}, fs).value(); }
+
+/// What readers see.
+Files read_copy(os::FileSystem& fs, Store& store) {
+  Files out;
+  const auto copy = store.find(kKey);
+  if (!copy.ok() || !*copy) return out;
+  for (const SnapshotFile& file : (*copy)->snapshot.files) {
+    const auto bytes = os::read_file(fs, file.path.empty() ? (*copy)->path : (*copy)->path / file.path);
+    out[file.path] = bytes.ok() ? *bytes : "?" + bytes.error().message();
+  }
+  return out;
+}
+
+Status bring(Store& store, const Files& files, FileSource& source) {
+  return store.bring(kForever, kKey, snapshot_of(files, kBlock), source);
+}
+
+class ReplicaStore : public ::testing::Test {
+ protected:
+  MemoryFileSystem fs_;
+  std::unique_ptr<Store> store_ = open_store(fs_);
+  Files files_{{"train/a.csv", noise(5000, 1)}, {"train/b.csv", noise(3 * kBlock, 2)}, {"classes.txt", "a\nb\n"}, {"empty", ""}};
+  FileSource source_{files_};
+};
+
+TEST_F(ReplicaStore, WhatIsBroughtIsWhatReadersSee) {
+  std::vector<Progress> told;
+  ASSERT_TRUE(
+      store_->bring(kForever, kKey, snapshot_of(files_, kBlock), source_, [&](const Progress& p) { told.push_back(p); }).ok());
+  EXPECT_EQ(read_copy(fs_, *store_), files_);
+  EXPECT_EQ(source_.given_bytes, 5000u + 3 * kBlock + 4);
+  ASSERT_FALSE(told.empty());
+  EXPECT_EQ(told.back().done_bytes, source_.given_bytes);
+  EXPECT_EQ(told.back().total_bytes, source_.given_bytes);
+  EXPECT_EQ(store_->list(), std::vector<std::string>{kKey});
+}
+
+TEST_F(ReplicaStore, TheSameAgainAsksNobody) {
+  ASSERT_TRUE(bring(*store_, files_, source_).ok());
+  FileSource again(files_);
+  ASSERT_TRUE(bring(*store_, files_, again).ok());
+  EXPECT_EQ(again.given_bytes, 0u);
+}
+
+TEST_F(ReplicaStore, OfWhatGrewOnlyTheEndIsFetched) {
+  ASSERT_TRUE(bring(*store_, files_, source_).ok());
+  files_["train/a.csv"] += "more";
+  FileSource again(files_);
+  ASSERT_TRUE(bring(*store_, files_, again).ok());
+  EXPECT_EQ(again.given_bytes, 5004u - 4 * kBlock);
+  EXPECT_EQ(read_copy(fs_, *store_), files_);
+}
+
+TEST_F(ReplicaStore, FilesThatAreTheSameAreLinks) {
+  ASSERT_TRUE(bring(*store_, files_, source_).ok());
+  const auto before =
+      fs_.stat("/data/replicas/datasets/default/faces/current/../" + snapshot_of(files_, kBlock).id().hex() + "/classes.txt");
+  files_["new"] = "x";
+  ASSERT_TRUE(bring(*store_, files_, source_).ok());
+  const auto after = fs_.stat("/data/replicas/datasets/default/faces/" + snapshot_of(files_, kBlock).id().hex() + "/classes.txt");
+  ASSERT_TRUE(before.ok() && *before && after.ok() && *after);
+  EXPECT_EQ((*before)->inode, (*after)->inode);
+}
+
+TEST_F(ReplicaStore, ASingleFileIsACopyToo) {
+  const Files one{{"", noise(2500, 3)}};
+  FileSource source(one);
+  ASSERT_TRUE(bring(*store_, one, source).ok());
+  EXPECT_EQ(read_copy(fs_, *store_), one);
+  EXPECT_EQ(store_->find(kKey).value()->path, "/data/replicas/datasets/default/faces/current/data");
+}
+
+TEST_F(ReplicaStore, TheOneBeforeStaysAndTheOneBeforeThatGoes) {
+  std::vector<codec::Sha256> ids;
+  for (int i = 0; i < 3; ++i) {
+    files_["n"] = std::to_string(i);
+    ids.push_back(snapshot_of(files_, kBlock).id());
+    ASSERT_TRUE(bring(*store_, files_, source_).ok());
+  }
+  const os::Path folder = "/data/replicas/datasets/default/faces";
+  EXPECT_FALSE(fs_.stat(folder / ids[0].hex()).value().has_value());
+  EXPECT_TRUE(fs_.stat(folder / ids[1].hex()).value().has_value());
+  EXPECT_TRUE(fs_.stat(folder / ids[2].hex()).value().has_value());
+}
+
+TEST_F(ReplicaStore, TheWayBackCostsNothing) {
+  const Files first = files_;
+  ASSERT_TRUE(bring(*store_, first, source_).ok());
+  files_["n"] = "1";
+  ASSERT_TRUE(bring(*store_, files_, source_).ok());
+  FileSource nobody(first);
+  ASSERT_TRUE(bring(*store_, first, nobody).ok());
+  EXPECT_EQ(nobody.given_bytes, 0u);
+  EXPECT_EQ(read_copy(fs_, *store_), first);
+}
+
+TEST_F(ReplicaStore, ABrokenFetchGoesOnWhereItStopped) {
+  std::uint64_t fetched = 0;
+  int breaks = 0;
+  for (; breaks < 100; ++breaks) {
+    FileSource source(files_);
+    int pieces = 4;
+    source.before_piece = [&]() -> Status {
+      if (--pieces < 0) return Error(Code::kUnavailable, "the link broke");
+      return {};
+    };
+    store_ = open_store(fs_);  // as after a kill
+    const Status status = bring(*store_, files_, source);
+    fetched += source.given_bytes;
+    if (status.ok()) break;
+    EXPECT_EQ(status.error().code(), Code::kUnavailable);
+  }
+  EXPECT_EQ(read_copy(fs_, *store_), files_);
+  EXPECT_LE(fetched, 5000u + 3 * kBlock + 4 + static_cast<std::uint64_t>(breaks) * kBlock);
+}
+
+TEST_F(ReplicaStore, WhatChangesMeanwhileKeepsWhatWasFetched) {
+  FileSource broken(files_);
+  int pieces = 9;
+  broken.before_piece = [&]() -> Status { return --pieces < 0 ? Status(Error(Code::kUnavailable, "broke")) : Status(); };
+  ASSERT_FALSE(bring(*store_, files_, broken).ok());
+  files_["train/b.csv"] += "grown";
+  FileSource source(files_);
+  ASSERT_TRUE(bring(*store_, files_, source).ok());
+  EXPECT_EQ(read_copy(fs_, *store_), files_);
+  EXPECT_LE(broken.given_bytes + source.given_bytes, 5000u + 3 * kBlock + 4 + 5 + kBlock);
+}
+
+TEST_F(ReplicaStore, WrongBytesAreNeverShown) {
+  const Snapshot wanted = snapshot_of(files_, kBlock);
+  Files other = files_;
+  other["train/b.csv"][2000] ^= 1;
+  FileSource source(other);
+  const Status status = store_->bring(kForever, kKey, wanted, source);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code(), Code::kConflict) << status.error();
+  EXPECT_NE(status.error().message().find("train/b.csv"), std::string::npos);
+  EXPECT_FALSE(store_->find(kKey).value().has_value());
+}
+
+TEST_F(ReplicaStore, ABlockThatBrokeOnTheWayIsAskedForAgain) {
+  bool once = true;
+  class Flips final : public BlockSource {
+   public:
+    Flips(FileSource& inner, bool& once) : inner_(inner), once_(once) {}
+    Status read(const Context& ctx, const SnapshotFile& file, std::uint64_t offset, std::uint64_t length,
+                const std::function<Status(std::string_view)>& sink) override {
+      return inner_.read(ctx, file, offset, length, [&](std::string_view piece) {
+        std::string bytes(piece);
+        if (std::exchange(once_, false)) bytes[0] = static_cast<char>(bytes[0] ^ 1);
+        return sink(bytes);
+      });
+    }
+
+   private:
+    FileSource& inner_;
+    bool& once_;
+  } flips(source_, once);
+  ASSERT_TRUE(store_->bring(kForever, kKey, snapshot_of(files_, kBlock), flips).ok());
+  EXPECT_EQ(read_copy(fs_, *store_), files_);
+}
+
+TEST_F(ReplicaStore, ASourceThatGivesTooMuchOrTooLittleIsRefused) {
+  class Liar final : public BlockSource {
+   public:
+    std::string bytes;
+    Status read(const Context&, const SnapshotFile&, std::uint64_t, std::uint64_t,
+                const std::function<Status(std::string_view)>& sink) override {
+      return sink(bytes);
+    }
+  } liar;
+  const Files one{{"a", noise(kBlock, 9)}};
+  liar.bytes = one.at("a") + "x";
+  EXPECT_EQ(store_->bring(kForever, kKey, snapshot_of(one, kBlock), liar).error().code(), Code::kConflict);
+  liar.bytes = one.at("a").substr(1);
+  EXPECT_EQ(store_->bring(kForever, "other", snapshot_of(one, kBlock), liar).error().code(), Code::kUnavailable);
+}
+
+TEST_F(ReplicaStore, ACopyThatSomebodyWroteIntoIsNotSpread) {
+  ASSERT_TRUE(bring(*store_, files_, source_).ok());
+  const os::Path file = store_->find(kKey).value()->path / "train/a.csv";
+  {
+    const auto open = fs_.open(file, os::Open::kCreate, 0644).value();
+    ASSERT_TRUE(open->write("spoiled").ok());
+  }
+  files_["train/a.csv"] += "more";
+  FileSource again(files_);
+  ASSERT_TRUE(bring(*store_, files_, again).ok());
+  EXPECT_EQ(read_copy(fs_, *store_), files_);
+}
+
+TEST_F(ReplicaStore, KeysStayBelowTheRoot) {
+  for (const char* key : {"", "..", "a/../b", "/a", ".new-x", "a/.hidden", "a/b/c/d/e"})
+    EXPECT_EQ(store_->find(key).error().code(), Code::kInvalid) << key;
+}
+
+TEST_F(ReplicaStore, RemovedItIsGoneWithItsFolders) {
+  ASSERT_TRUE(bring(*store_, files_, source_).ok());
+  ASSERT_TRUE(store_->remove(kKey).ok());
+  EXPECT_TRUE(store_->list().empty());
+  EXPECT_TRUE(fs_.list("/data/replicas").value().empty());
+  EXPECT_TRUE(store_->remove(kKey).ok());
+}
+
+TEST_F(ReplicaStore, AFullDiskLeavesWhatWasSeen) {
+  ASSERT_TRUE(bring(*store_, files_, source_).ok());
+  const Files before = files_;
+  files_["big"] = noise(100'000, 4);
+  fs_.set_capacity(60'000);
+  EXPECT_EQ(bring(*store_, files_, source_).error().code(), Code::kExhausted);
+  EXPECT_EQ(read_copy(fs_, *store_), before);
+  fs_.set_capacity(std::uint64_t{1} << 30);
+  EXPECT_TRUE(bring(*store_, files_, source_).ok());
+  EXPECT_EQ(read_copy(fs_, *store_), files_);
+}
+
+/// Some next state of the files: grown, changed, renamed, gone, new.
+void change(Files& files, Rng& rng) {
+  const std::string name = std::string(rng.below(3) == 0 ? "d/" : "") + static_cast<char>('a' + rng.below(4));
+  switch (rng.below(5)) {
+    case 0:
+      files[name] += noise(rng.below(1500), rng.next());
+      break;
+    case 1:
+      files[name] = noise(rng.below(3000), rng.next());
+      break;
+    case 2:
+      files.erase(name);
+      break;
+    case 3:
+      if (!files.empty()) {
+        const std::string bytes = files.begin()->second;
+        files.erase(files.begin());
+        files[name] = bytes;
+      }
+      break;
+    default:
+      if (std::string& bytes = files[name]; !bytes.empty()) bytes[rng.below(bytes.size())] ^= 1;
+  }
+  // A name is a file or a folder.
+  if (files.contains("d")) files.erase("d");
+}
+
+// At any moment the power may go: then readers see a whole copy, the one before or the new one, and the next bring() ends well.
+TEST(ReplicaStoreCrash, EveryState) {
+  CrashCampaign campaign("replica_test --gtest_filter=ReplicaStoreCrash.EveryState", 1500);
+  while (campaign.next_seed()) {
+    CrashingFileSystem fs(campaign.seed());
+    ASSERT_TRUE(fs.make_directories("/data", 0755).ok() && fs.sync_directory("/").ok());
+    const auto rng = seeded_rng(campaign.seed());
+    Files files{{"a", noise(2500, 1)}, {"d/b", noise(900, 2)}}, seen, next;
+    const auto check = [&](CrashingFileSystem& left, Rng& more) -> std::string {
+      const auto store = Store::open({.root = "/data/replicas", .limits = {}}, left);
+      if (!store.ok()) return "open: " + store.error().message();
+      const auto found = (*store)->find(kKey);
+      if (!found.ok()) return "find: " + found.error().message();
+      const Files there = read_copy(left, **store);
+      if (there != seen && there != next) return "readers see what never was";
+      if (!*found && !seen.empty()) return "the copy is gone";
+      Files last = next;
+      if (more.below(2) == 0) change(last, more);
+      FileSource source(last);
+      if (const Status status = bring(**store, last, source); !status.ok()) return "bring: " + status.error().message();
+      return read_copy(left, **store) == last ? "" : "the next copy is wrong";
+    };
+    fs.on_call([&](auto, const auto&) {
+      campaign.point(fs, 0, check);
+      return Status();
+    });
+    const auto store = open_store(fs);
+    for (int i = 0; i < 4 && !campaign.over(); ++i) {
+      next = files;
+      FileSource source(files);
+      ASSERT_TRUE(bring(*store, files, source).ok());
+      seen = files;
+      change(files, *rng);
+    }
+  }
+  EXPECT_EQ(campaign.failure(), "");
+}
+
+// Whatever the disk refuses, once or for good: readers go on seeing a whole copy, and when it is well again so is the store.
+TEST(ReplicaStoreFaults, EveryCall) {
+  const Files first{{"a", noise(2500, 1)}, {"d/b", noise(900, 2)}}, second{{"a", noise(2500, 1) + "x"}, {"c", noise(1100, 3)}};
+  const auto work = [&](CrashingFileSystem& fs) {
+    const auto store = Store::open({.root = "/data/replicas", .limits = {}}, fs);
+    if (!store.ok()) return;
+    FileSource one(first), two(second);
+    if (bring(**store, first, one).ok()) (void)bring(**store, second, two);
+  };
+  CrashingFileSystem whole;
+  work(whole);
+  const std::uint64_t every = os::testing::fault_every(3);
+  for (std::uint64_t call = 0; call < whole.calls(); call += every) {
+    for (const auto& fault : os::testing::faults_at(call)) {
+      SCOPED_TRACE(fault.name);
+      CrashingFileSystem fs;
+      fs.set_fault(fault.fault);
+      work(fs);
+      fs.set_fault(std::nullopt);
+      const auto store = open_store(fs);
+      const Files seen = read_copy(fs, *store);
+      EXPECT_TRUE(seen.empty() || seen == first || seen == second);
+      FileSource source(second);
+      const Status status = bring(*store, second, source);
+      ASSERT_TRUE(status.ok()) << status.error();
+      ASSERT_EQ(read_copy(fs, *store), second);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace varda::replica
