@@ -72,13 +72,17 @@ class FileCount {
     TRY(const os::FileFacts before, file_.facts());
     TRY_VOID(resume(before));
     std::uint64_t at = out_.from_byte, told = at;
-    TRY(const bool whole, reader_.pieces(at, before.size_bytes, [&](std::string_view piece) {
+    const std::uint64_t most = request_.bytes_max == 0 ? before.size_bytes : request_.bytes_max;
+    const std::uint64_t end = before.size_bytes - at > most ? at + most : before.size_bytes;
+    TRY(const bool whole, reader_.pieces(at, end, [&](std::string_view piece) {
       content_.update(piece);
       scanner_->feed(piece);
       at += piece.size();
       if (request_.progress && at - told >= kProgressBytes) request_.progress(told = at, before.size_bytes);
     }));
     if (request_.progress) request_.progress(at, before.size_bytes);
+    out_.facts = before;
+    out_.complete = end == before.size_bytes || !whole;
     out_.tally = scanner_->end();
     out_.bytes = at;
     out_.fingerprint = "xxh3:" + content_.result().hex();
@@ -182,7 +186,9 @@ Result<Counted> count(const Context& ctx, os::ReadableTree& tree, const Request&
   if (request.format->tree != nullptr) {
     if (facts.kind != os::FileKind::kDirectory)
       return Error(Code::kInvalid, request.path.string() + " is no folder; " + format + " is counted in a folder");
-    return count_folder(ctx, tree, request);
+    TRY(Counted folder, count_folder(ctx, tree, request));
+    folder.facts = facts;
+    return folder;
   }
   if (facts.kind == os::FileKind::kDirectory)
     return Error(Code::kInvalid, request.path.string() + " is a folder; " + format + " is counted in one file");

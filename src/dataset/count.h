@@ -26,6 +26,9 @@ struct Request {
   const Format* format = nullptr;  // of find_format()
   FormatOptions options;
   std::string state;  // of an earlier count, as it gave it; "" for none. Whatever is wrong with it, the count is right.
+  /// Of a file, no more than so many bytes are counted now, and the rest by whoever goes on from the state; 0: all. Folders
+  /// are counted at once.
+  std::uint64_t bytes_max = 0;
   /// Is told now and then how far reading is. `total` is 0 where it is not known (folders).
   std::function<void(std::uint64_t done_bytes, std::uint64_t total_bytes)> progress;
 };
@@ -36,6 +39,8 @@ struct Counted {
   std::string fingerprint;      // "xxh3:" and 32 hex digits; of the bytes, or where images are not read of their names and sizes
   std::uint64_t from_byte = 0;  // where reading began; more than 0 after growth
   std::string whole_because;    // a state was given and could not be used: why
+  bool complete = true;         // false: Request::bytes_max ended it; the tally is that of the bytes so far
+  os::FileFacts facts;          // of the path, before anything was read
   std::string state;  // for the next time; "" where that must read all again (folders, a file that changed while it was read)
 };
 

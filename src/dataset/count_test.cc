@@ -61,6 +61,31 @@ TEST(Count, WhatWasAppendedIsAllThatIsReadAndTheResultIsThatOfTheWhole) {
   EXPECT_GT(last.tally.samples, 100'000u);
 }
 
+TEST(Count, InPortionsItGivesWhatItGivesAtOnce) {
+  OneFile setup;
+  setup.tree.put("/data", rows(3 * kMiB));
+  const Counted whole = setup.ask().value();
+  EXPECT_TRUE(whole.complete);
+  EXPECT_EQ(whole.facts, setup.tree.facts("/data").value());
+  for (const std::uint64_t most : {std::uint64_t{700'001}, kMiB, 3 * kMiB, 4 * kMiB}) {
+    Counted last;
+    std::uint64_t portions = 0;
+    for (last.complete = false; !last.complete; ++portions) {
+      const std::uint64_t before = last.bytes;
+      last =
+          count(
+              Context::background(), setup.tree,
+              {.path = "/data", .format = setup.format, .options = {.header = Header::kNo}, .state = last.state, .bytes_max = most})
+              .value();
+      EXPECT_EQ(last.from_byte, before);
+      EXPECT_EQ(last.bytes, std::min(before + most, whole.bytes));
+      EXPECT_EQ(last.complete, last.bytes == whole.bytes);
+    }
+    EXPECT_EQ(portions, (whole.bytes + most - 1) / most);
+    expect_same(last, whole);
+  }
+}
+
 TEST(Count, AStateThatDoesNotFitIsNotUsedAndTheReasonIsTold) {
   OneFile setup;
   const std::string text = rows(300'000);

@@ -30,6 +30,19 @@ class MemoryTree final : public os::ReadableTree {
     files_[path].bytes += bytes;
     files_[path].facts.modified_ns = ++now_;
   }
+  void truncate(const std::string& path, std::size_t size) {
+    files_[path].bytes.resize(size);
+    files_[path].facts.modified_ns = ++now_;
+  }
+  /// Nothing happens if it is not there.
+  void rename(const std::string& from, const std::string& to) {
+    if (auto node = files_.extract(from)) {
+      files_.erase(to);
+      node.key() = to;
+      files_.insert(std::move(node));
+    }
+  }
+  void remove(const std::string& path) { files_.erase(path); }
   /// Asked before each read of `path` from `offset`; may change the file; an error is that of the read.
   std::function<Status(std::uint64_t offset)> on_read;
   std::uint64_t bytes_read = 0;
@@ -55,7 +68,9 @@ class MemoryTree final : public os::ReadableTree {
     File(MemoryTree& tree, os::Path path) : tree_(tree), path_(std::move(path)) {}
     Result<std::size_t> read(std::uint64_t offset, std::span<char> into) override {
       if (tree_.on_read) TRY_VOID(tree_.on_read(offset));
-      const std::string& bytes = tree_.files_[path_.string()].bytes;
+      const auto at = tree_.files_.find(path_.string());
+      if (at == tree_.files_.end()) return Error(Code::kNotFound, path_.string() + ": removed");
+      const std::string& bytes = at->second.bytes;
       if (offset >= bytes.size()) return std::size_t{0};
       const std::size_t count = std::min<std::size_t>(into.size(), bytes.size() - offset);
       std::memcpy(into.data(), bytes.data() + offset, count);
