@@ -3,7 +3,7 @@
 
 Each seed is valid or nearly so and leads into one corner of a parser; the fuzzer finds the broken neighbours itself.
 """
-import base64, gzip, io, json, pathlib, shutil, struct, subprocess, tarfile, zlib
+import base64, gzip, hashlib, io, json, pathlib, shutil, struct, subprocess, tarfile, zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CORPUS = ROOT / 'tests/fuzz/corpus'
@@ -318,9 +318,22 @@ def datasets():
         b'"categories":[{"id":3,"name":"c\\u00e4t"},{"id":4}]}')
 
 
+def snapshots():
+    def snapshot(*files):
+        text = b'varda-snapshot-1\n' + (1024).to_bytes(4, 'little')
+        for path, data in files:
+            text += len(path).to_bytes(4, 'little') + path + len(data).to_bytes(8, 'little')
+            text += b''.join(hashlib.sha256(data[i:i + 1024]).digest() for i in range(0, len(data), 1024))
+        return text
+
+    put('snapshot', 'one', b'\0' + snapshot((b'', b'x' * 1500)))
+    put('snapshot', 'folder', bytes([102]) + snapshot((b'a', b'1' * 1024), (b'b/c', b'1' * 1024 + b'2' * 1024 + b'3'), (b'b.txt', b'')))
+    put('snapshot', 'up', b'\0' + snapshot((b'../a', b'')))
+
+
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
-    for make in (texts, http, protobuf, archives, nodes, schemas, store_file, datasets):
+    for make in (texts, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots):
         make()
     files = [p for p in CORPUS.rglob('*') if p.is_file()]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))

@@ -1,0 +1,220 @@
+#include "replica/peer.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "net/url.h"
+
+namespace varda::replica {
+namespace {
+
+constexpr std::string_view kRoot = "/replica/v1/";
+constexpr std::size_t kPieceBytes = 64u << 10;
+constexpr std::uint64_t kSlowestBytesPerSecond = 4u << 10;  // a peer slower than that is given up
+constexpr auto kPatience = std::chrono::seconds(30);
+
+net::Response refuse(int status, std::string message) {
+  net::Response out;
+  out.status = status;
+  out.headers.add("Content-Type", "text/plain");
+  out.body = std::move(message) + "\n";
+  return out;
+}
+
+struct Range {
+  std::uint64_t first = 0, last = 0;
+};
+
+/// "bytes=FIRST-LAST", the one form of RFC 9110, 14.1.2 that peers use.
+std::optional<Range> parse_range(std::string_view text) {
+  constexpr std::string_view kUnit = "bytes=";
+  if (!text.starts_with(kUnit)) return std::nullopt;
+  text.remove_prefix(kUnit.size());
+  Range out;
+  const auto [dash, error] = std::from_chars(text.data(), text.data() + text.size(), out.first);
+  if (error != std::errc() || dash == text.data() + text.size() || *dash != '-') return std::nullopt;
+  const auto [end, error2] = std::from_chars(dash + 1, text.data() + text.size(), out.last);
+  if (error2 != std::errc() || end != text.data() + text.size() || out.last < out.first) return std::nullopt;
+  return out;
+}
+
+/// A piece of a file. It ends early, which the other side sees by the length, if the file does.
+class FileStream final : public net::BodyStream {
+ public:
+  FileStream(std::unique_ptr<os::ReadableFile> file, Range range)
+      : file_(std::move(file)), next_(range.first), end_(range.last + 1), buffer_(kPieceBytes, '\0') {}
+  std::optional<std::string> read() override {
+    if (next_ == end_) return std::nullopt;
+    const auto got =
+        file_->read(next_, std::span(buffer_.data(), static_cast<std::size_t>(std::min<std::uint64_t>(kPieceBytes, end_ - next_))));
+    if (!got.ok() || *got == 0) return std::nullopt;
+    next_ += *got;
+    return buffer_.substr(0, *got);
+  }
+  void on_ready(std::function<void()>) override {}
+
+ private:
+  const std::unique_ptr<os::ReadableFile> file_;
+  std::uint64_t next_;
+  const std::uint64_t end_;
+  std::string buffer_;
+};
+
+/// A file of a share. Component by component, so that a link inside of it leads nowhere: the tree may hold more than is shared.
+Result<std::unique_ptr<os::ReadableFile>> open_below(os::ReadableTree& tree, const os::Path& root, std::string_view path) {
+  if (path.empty()) return tree.open(root);
+  TRY(auto folder, tree.list(root));
+  while (true) {
+    const auto end = path.find('/');
+    if (end == std::string_view::npos) return folder->open(std::string(path));
+    TRY(auto next, folder->descend(std::string(path.substr(0, end))));
+    folder = std::move(next);
+    path.remove_prefix(end + 1);
+  }
+}
+
+Error unreachable(const Peer& peer, const Error& error) {
+  const bool ours = error.code() == Code::kCancelled;
+  return Error(ours ? Code::kCancelled : Code::kUnavailable, "peer " + peer.url + ": " + error.message());
+}
+
+std::string etag_of(std::string_view id) { return "\"" + std::string(id) + "\""; }
+
+}  // namespace
+
+void Shares::set(std::map<std::string, Share> shares) {
+  const MutexLock lock(mutex_);
+  shares_ = std::move(shares);
+}
+
+net::Handler Shares::handler() {
+  return net::inline_handler([this](const net::Request& request) { return answer(request); });
+}
+
+net::Response Shares::answer(const net::Request& request) {
+  const std::string& who = request.peer.certificate_common_name;
+  if (who.empty()) return refuse(401, "a peer shows the certificate of its node");
+  if (!request.path().starts_with(kRoot)) return refuse(404, "no such path");
+  if (request.method != "GET") return refuse(405, "only GET");
+  const std::string_view what = request.path().substr(kRoot.size());
+  if (what != "snapshot" && what != "file") return refuse(404, "no such path");
+  const net::Query query = net::Query::parse(request.query());
+  std::optional<Share> share;
+  {
+    const MutexLock lock(mutex_);
+    const auto at = shares_.find(std::string(query.get("key")));
+    if (at != shares_.end() && at->second.nodes.contains(who)) share = at->second;
+  }
+  if (!share) return refuse(404, "nothing is shared with " + who + " under that key");
+  return what == "snapshot" ? snapshot(request, *share) : file(request, query, *share);
+}
+
+net::Response Shares::snapshot(const net::Request& request, const Share& share) const {
+  if (!share.snapshot) {
+    net::Response out = refuse(503, "the snapshot is not taken yet");
+    out.headers.add("Retry-After", "2");
+    return out;
+  }
+  net::Response out;
+  out.headers.add("ETag", etag_of(share.id));
+  if (request.headers.find("If-None-Match") == etag_of(share.id)) {
+    out.status = 304;
+    return out;
+  }
+  out.headers.add("Content-Type", "application/octet-stream");
+  out.body = *share.snapshot;
+  return out;
+}
+
+net::Response Shares::file(const net::Request& request, const net::Query& query, const Share& share) const {
+  const std::string path(query.get("path"));
+  if (const std::string wrong = check_path(path); !wrong.empty()) return refuse(400, "path: " + wrong);
+  const auto header = request.headers.find("Range");
+  const auto range = header ? parse_range(*header) : std::nullopt;
+  if (!range) return refuse(416, "expected Range: bytes=FIRST-LAST");
+  if (range->last - range->first >= kRangeBytesMax)
+    return refuse(416, "a range is at most " + std::to_string(kRangeBytesMax) + " bytes");
+  auto opened = open_below(tree_, share.path, path);
+  if (!opened.ok()) return refuse(404, "it cannot be read here");
+  const auto facts = (*opened)->facts();
+  if (!facts.ok() || range->last >= facts->size_bytes) return refuse(416, "the file is shorter");
+  net::Response out;
+  out.status = 206;
+  out.headers.add("Content-Type", "application/octet-stream");
+  out.headers.add("Content-Range", "bytes " + std::to_string(range->first) + "-" + std::to_string(range->last) + "/" +
+                                       std::to_string(facts->size_bytes));
+  out.stream = std::make_unique<FileStream>(std::move(opened).value(), *range);
+  return out;
+}
+
+Result<std::optional<Snapshot>> ask_snapshot(const Context& ctx, net::HttpClient& http, const Peer& peer, const std::string& key,
+                                             const std::string& known, const Limits& limits) {
+  net::ClientRequest request;
+  request.url = peer.url + std::string(kRoot) + "snapshot?key=" + net::percent_encode(key);
+  if (!known.empty()) request.headers.add("If-None-Match", etag_of(known));
+  // As long as a snapshot at its limits would be.
+  request.max_response_bytes = std::min<std::uint64_t>(
+      limits.files_max * (limits.path_bytes_max + 12) + limits.blocks_max * 32 + 64, std::uint64_t{256} << 20);
+  const auto answer = http.call(ctx.with_timeout(kPatience + std::chrono::seconds(60)), std::move(request));
+  if (!answer.ok()) return unreachable(peer, answer.error());
+  if (answer->status == 304) return std::optional<Snapshot>();
+  if (answer->status == 404) return Error(Code::kNotFound, "peer " + peer.url + " shares nothing under " + key);
+  if (answer->status != 200) return Error(Code::kUnavailable, "peer " + peer.url + " answered " + std::to_string(answer->status));
+  auto snapshot = Snapshot::decode(answer->body, limits);
+  if (!snapshot.ok()) return std::move(snapshot).error().context("peer " + peer.url);
+  return std::optional(std::move(snapshot).value());
+}
+
+Status PeerSource::read(const Context& ctx, const SnapshotFile& file, std::uint64_t offset, std::uint64_t length,
+                        const std::function<Status(std::string_view)>& sink) {
+  Error last(Code::kUnavailable, "there is no peer to ask");
+  std::uint64_t next = offset;
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    TRY_VOID(ctx.check());
+    const std::size_t index = (first_ + i) % peers_.size();
+    bool sink_failed = false;
+    const Status status = read_from(ctx, peers_[index], file, next, offset + length, sink, sink_failed);
+    if (status.ok()) {
+      first_ = index;
+      return {};
+    }
+    if (sink_failed) return status;
+    last = status.error();
+  }
+  return last;
+}
+
+Status PeerSource::read_from(const Context& ctx, const Peer& peer, const SnapshotFile& file, std::uint64_t& offset,
+                             std::uint64_t end, const std::function<Status(std::string_view)>& sink, bool& sink_failed) {
+  while (offset < end) {
+    const std::uint64_t stop = std::min(end, offset + kRangeBytesMax);
+    const Context one = ctx.with_timeout(kPatience + std::chrono::seconds((stop - offset) / kSlowestBytesPerSecond));
+    net::ClientRequest request;
+    request.url =
+        peer.url + std::string(kRoot) + "file?key=" + net::percent_encode(key_) + "&path=" + net::percent_encode(file.path);
+    request.headers.add("Range", "bytes=" + std::to_string(offset) + "-" + std::to_string(stop - 1));
+    auto response = http_.send(one, std::move(request));
+    if (!response.ok()) return unreachable(peer, response.error());
+    if (response->status == 404) return Error(Code::kNotFound, "peer " + peer.url + " has no such file any more");
+    if (response->status == 416) return Error(Code::kConflict, "peer " + peer.url + ": the file is shorter by now");
+    const std::string range = "bytes " + std::to_string(offset) + "-" + std::to_string(stop - 1) + "/";
+    const auto told = response->headers.find("Content-Range");
+    if (response->status != 206 || !told || !told->starts_with(range))
+      return Error(Code::kUnavailable, "peer " + peer.url + " answered " + std::to_string(response->status) + " to a range");
+    while (offset < stop) {
+      const auto piece = response->body->read();
+      if (!piece.ok()) return unreachable(peer, piece.error());
+      if (!*piece) return Error(Code::kUnavailable, "peer " + peer.url + " ended early");
+      if ((*piece)->size() > stop - offset) return Error(Code::kUnavailable, "peer " + peer.url + " sent more than was asked for");
+      offset += (*piece)->size();
+      if (const Status taken = sink(**piece); !taken.ok()) {
+        sink_failed = true;
+        return taken;
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace varda::replica
