@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "api/edgeai/edge_summary.h"
 #include "base/log.h"
 #include "meta/patch.h"
 
@@ -26,7 +27,7 @@ std::optional<codec::Json> status_patch(const api::EdgeNodeStatus& wanted, const
   const codec::Json now = live["status"].is_object() ? live["status"] : codec::Json::object();
   codec::Json next = now;
   const codec::Json ours = wanted.to_json();
-  for (const char* name : {"observedGeneration", "agentVersion", "modelRoot", "address", "disk", "models"}) {
+  for (const char* name : {"observedGeneration", "agentVersion", "modelRoot", "address", "disk", "models", "summary"}) {
     if (const codec::Json* value = ours.find(name)) {
       next.set(name, *value);
     } else {
@@ -86,6 +87,7 @@ Status Link::sync(const Context& ctx, const Wanted& wanted) {
   // The list was read from an object that is no more: of this one nothing has been observed yet.
   const bool other = !wanted.observed_uid.empty() && wanted.observed_uid != uid.as_string();
   if (other || told.observed_generation > std::as_const(live).at("metadata/generation").as_integer()) told.observed_generation = 0;
+  if (const auto object = api::EdgeNode::from_json(live); object.ok()) told.summary = api::summarize(object->spec, told);
   auto patch = status_patch(told, live);
   if (!patch) return {};
   patch->set("metadata", codec::Json::object({{"uid", uid}}));  // a conflict if the object is another one by now

@@ -93,8 +93,10 @@ void EdgeVersionReport::describe(Type<EdgeVersionReport>& t) {
   t.doc("A version on the node.");
   t.field("version", &EdgeVersionReport::version, "Name of the version.").required().length(1, 63);
   t.field("state", &EdgeVersionReport::state, "How far it is.").required().one_of({"Pending", "Downloading", "Ready", "Failed"});
-  t.field("reason", &EdgeVersionReport::reason,
-          "Why it failed: DownloadFailed, DigestMismatch, UnsafeArchive, BadLayout, DiskFull or SourceForbidden.")
+  t.field(
+       "reason", &EdgeVersionReport::reason,
+       "Why it failed: DownloadFailed, DigestMismatch, UnsafeArchive, BadLayout, DiskFull, SourceForbidden, CredentialsMissing or "
+       "CredentialsForbidden.")
       .length(0, 128);
   t.field("message", &EdgeVersionReport::message, "Why it failed, for people.").length(0, 4096);
   t.field("sha256", &EdgeVersionReport::sha256, "SHA-256 of the archive this speaks of.").length(0, 64);
@@ -184,7 +186,7 @@ void EdgeDisk::describe(Type<EdgeDisk>& t) {
 }
 
 void EdgeSummary::describe(Type<EdgeSummary>& t) {
-  t.doc("The rest in a few words, for columns. Written by the operator.");
+  t.doc("The rest in a few words, for columns.");
   t.field("models", &EdgeSummary::models, "How many models are ready, of those the node shall hold.").length(0, 32);
   t.field("datasets", &EdgeSummary::datasets, "How many datasets are counted, of those the node shall watch.").length(0, 32);
   t.field("disk", &EdgeSummary::disk, "How much of the disk is free for models.").length(0, 64);
@@ -192,7 +194,7 @@ void EdgeSummary::describe(Type<EdgeSummary>& t) {
 
 void EdgeNodeStatus::describe(Type<EdgeNodeStatus>& t) {
   using S = EdgeNodeStatus;
-  t.doc("The node's report. Written by its agent, on change only; conditions, lastSeen and summary are written for it.");
+  t.doc("The node's report. Written by its agent, on change only; conditions and lastSeen are written for it.");
   t.field("observedGeneration", &S::observed_generation, "metadata.generation that the agent works on.").format("int64");
   t.field("agentVersion", &S::agent_version, "Version of the agent.").length(0, 63);
   t.field("modelRoot", &S::model_root, "Directory of the exposed models on the node; pods mount MODELROOT/NAMESPACE/NAME.")
@@ -205,7 +207,7 @@ void EdgeNodeStatus::describe(Type<EdgeNodeStatus>& t) {
   t.field("workers", &S::workers, "Workers on the node.").items_max(64).list_map({"key"});
   t.field("lastSeen", &S::last_seen, "When the connection was lost. Absent: the agent is connected, or was never seen.")
       .format("date-time");
-  t.field("summary", &S::summary, "The rest in a few words, for columns. Written by the operator.");
+  t.field("summary", &S::summary, "The rest in a few words, for columns.");
   t.keep_unknown(&S::unknown);
 }
 

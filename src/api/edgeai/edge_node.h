@@ -168,11 +168,11 @@ struct EdgeDisk {
   static void describe(Type<EdgeDisk>& t);
 };
 
-/// For people, in columns: what the operator makes of the rest.
+/// For people, in columns: what summarize() makes of the rest.
 struct EdgeSummary {
   std::string models;    // "1/2": of two that the node shall have, one serves its target or has it ready
   std::string datasets;  // "3/3": counted
-  std::string disk;      // "12.3Gi of 58.4Gi free"
+  std::string disk;      // "3.4Gi free of 58Gi"
   friend bool operator==(const EdgeSummary&, const EdgeSummary&) = default;
   static void describe(Type<EdgeSummary>& t);
 };
@@ -188,7 +188,7 @@ struct EdgeNodeStatus {
   std::vector<EdgeDatasetReport> datasets;
   std::vector<EdgeWorkerReport> workers;
   std::string last_seen;  // of who writes the condition Connected: set while the agent is disconnected
-  EdgeSummary summary;    // of the operator
+  EdgeSummary summary;    // what summarize() says, written by the agent with the rest
   Json unknown;
   const EdgeModelReport* find_model(std::string_view key) const;
   const EdgeDatasetReport* find_dataset(std::string_view key) const;
