@@ -1,0 +1,129 @@
+#include "gateway/authority.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "codec/digest.h"
+#include "gateway/caller.h"
+#include "gateway/join_token.h"
+
+namespace varda::gateway {
+namespace {
+
+using codec::Json;
+
+constexpr std::chrono::hours kCaValid{24 * 3650};
+const meta::ObjectKey kCaSecret{std::string(kSystemNamespace), "varda-gateway-ca"};
+const meta::ObjectKey kPublished{std::string(kSystemNamespace), "varda-gateway"};
+
+Json object_of(const meta::Resource& resource, const meta::ObjectKey& key) {
+  return Json::object({{"apiVersion", resource.api_version()},
+                       {"kind", resource.kind},
+                       {"metadata", Json::object({{"name", key.name}, {"namespace", key.ns}})}});
+}
+
+Result<Authority> from_secret(const Json& secret) {
+  net::KeyPair pair;
+  auto certificate = codec::unbase64(secret["data"]["tls.crt"].as_string());
+  auto key = codec::unbase64(secret["data"]["tls.key"].as_string());
+  if (certificate.ok()) pair.certificate_pem = std::move(*certificate);
+  if (key.ok()) pair.key_pem = std::move(*key);
+  return Authority::of(std::move(pair)).context("Secret " + kCaSecret.str());
+}
+
+}  // namespace
+
+Authority::Authority(net::KeyPair ca, net::CertificateFacts facts)
+    : ca_(std::move(ca)), sha256_(std::move(facts.sha256)), not_after_(facts.not_after) {}
+
+Result<Authority> Authority::of(net::KeyPair ca) {
+  TRY(net::CertificateFacts facts, net::certificate_facts(ca.certificate_pem).context("the authority of the edge"));
+  TRY(const std::string key, net::key_sha256(ca.key_pem).context("the authority of the edge"));
+  if (key != facts.key_sha256) {
+    return Error(Code::kInvalid, "the authority of the edge: the key does not belong to the certificate");
+  }
+  return Authority(std::move(ca), std::move(facts));
+}
+
+Result<Authority> Authority::open(const Context& ctx, const kube::Client& client) {
+  TRY(std::optional<Json> secret, client.find(ctx, secrets(), kCaSecret));
+  if (!secret) {
+    TRY_VOID(make_system_namespace(ctx, client));
+    TRY(const net::KeyPair pair, net::make_ca("varda-gateway-ca", kCaValid));
+    Json wanted = object_of(secrets(), kCaSecret);
+    wanted.set("type", "kubernetes.io/tls");
+    wanted.set("data", Json::object({{"tls.crt", codec::base64(pair.certificate_pem)}, {"tls.key", codec::base64(pair.key_pem)}}));
+    auto created = client.create(ctx, secrets(), wanted);
+    if (created.ok()) {
+      log::info("made the authority of the edge", {{"secret_name", kCaSecret.str()}});
+      secret = std::move(*created);
+    } else if (created.error().code() == Code::kAlreadyExists) {
+      TRY(secret, client.get(ctx, secrets(), kCaSecret));
+    } else {
+      return std::move(created).error();
+    }
+  }
+  return from_secret(*secret);
+}
+
+Status Authority::publish(const Context& ctx, const kube::Client& client) const {
+  constexpr int kAttempts = 5;
+  for (int attempt = 1;; ++attempt) {
+    TRY(std::optional<Json> present, client.find(ctx, config_maps(), kPublished));
+    if (present && std::as_const(*present)["data"]["ca.crt"].as_string() == ca_.certificate_pem) return {};
+    Json wanted = present ? std::move(*present) : object_of(config_maps(), kPublished);
+    wanted["data"].set("ca.crt", ca_.certificate_pem);
+    if (!present) TRY_VOID(make_system_namespace(ctx, client));
+    auto written = present ? client.update(ctx, config_maps(), wanted) : client.create(ctx, config_maps(), wanted);
+    if (written.ok()) return {};
+    const Code code = written.error().code();
+    const bool other_was_faster = code == Code::kConflict || code == Code::kAlreadyExists || code == Code::kNotFound;
+    if (!other_was_faster || attempt == kAttempts) return std::move(written).error();
+  }
+}
+
+std::chrono::hours Authority::until_end(WallTime now) const {
+  return std::max(std::chrono::hours(1), std::chrono::duration_cast<std::chrono::hours>(not_after_ - now));
+}
+
+Result<net::TlsServer> Authority::server(const std::vector<std::string>& hosts, WallTime now) const {
+  net::CertificateRequest request;
+  request.common_name = kGatewayName;
+  request.hosts = {std::string(kGatewayName), "localhost", "127.0.0.1", "::1"};
+  for (const std::string& host : hosts) {
+    if (!host.empty() && std::find(request.hosts.begin(), request.hosts.end(), host) == request.hosts.end()) {
+      request.hosts.push_back(host);
+    }
+  }
+  request.valid = until_end(now);
+  request.server = true;
+  request.issued = now;
+  TRY(const net::KeyPair pair, net::make_certificate(ca_, request));
+  net::TlsServer out;
+  out.certificate_pem = pair.certificate_pem + ca_.certificate_pem;
+  out.key_pem = pair.key_pem;
+  out.client_ca_pem = ca_.certificate_pem;
+  out.expired_clients = net::TlsServer::Expired::kAccept;
+  return out;
+}
+
+Result<std::string> Authority::issue(const std::string& node, std::string_view csr_pem, WallTime now) const {
+  net::CertificateRequest request;
+  request.common_name = node;
+  request.organizations = {std::string(kNodesOrganization)};
+  request.valid = std::min(kNodeCertificateValid, until_end(now));
+  request.issued = now;
+  return net::sign_csr(ca_, csr_pem, request);
+}
+
+Result<std::string> published_ca(const Context& ctx, const kube::Client& client) {
+  TRY(const std::optional<Json> map, client.find(ctx, config_maps(), kPublished));
+  const std::string pem = map ? (*map)["data"]["ca.crt"].as_string() : std::string();
+  if (pem.empty()) {
+    return Error(Code::kNotFound, "no gateway has begun here yet (ConfigMap " + kPublished.str() +
+                                      " is missing); start `varda gateway`, or `varda up` with --gateway");
+  }
+  return pem;
+}
+
+}  // namespace varda::gateway

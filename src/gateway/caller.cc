@@ -1,0 +1,34 @@
+#include "gateway/caller.h"
+
+#include "meta/object.h"
+
+namespace varda::gateway {
+
+Result<Caller> caller_of(const net::Peer& peer, WallTime now) {
+  const std::string& name = peer.certificate_common_name;
+  if (name.empty() && peer.certificate_organizations.empty()) {
+    return Error(Code::kUnauthenticated, "a client certificate is needed; a node gets it by enrolment with a join token");
+  }
+  // One organisation and no other: a certificate that says more was made for something else.
+  const bool of_nodes = peer.certificate_organizations.size() == 1 && peer.certificate_organizations[0] == kNodesOrganization;
+  if (!of_nodes || name.size() > kNodeNameBytesMax || !meta::check_dns_subdomain(name).empty()) {
+    return Error(Code::kForbidden, "the client certificate is not a node's");
+  }
+  return Caller{name, peer.certificate_expired || peer.certificate_not_after <= now};
+}
+
+Result<std::string> node_of(const net::Peer& peer, WallTime now) {
+  TRY(Caller caller, caller_of(peer, now));
+  if (caller.expired) {
+    return Error(Code::kUnauthenticated, "the certificate of node \"" + caller.node + "\" ended at " +
+                                             meta::format_time(peer.certificate_not_after) + "; it has to be renewed");
+  }
+  return std::move(caller.node);
+}
+
+bool is_revoked(const codec::Json& edge_node) {
+  const codec::Json& annotations = edge_node.at("metadata/annotations");
+  return annotations[kRevokedAnnotation].as_string() == "true";
+}
+
+}  // namespace varda::gateway

@@ -1,0 +1,255 @@
+#include "gateway/enrolment.h"
+
+#include <atomic>
+
+#include "api/edgeai/edge_node.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "codec/json.h"
+#include "gateway/caller.h"
+#include "gateway/internal/failure_limit.h"
+#include "gateway/join_token.h"
+#include "meta/status.h"
+
+namespace varda::gateway {
+namespace {
+
+using codec::Json;
+
+constexpr std::string_view kEnroll = "/gateway/v1/enroll";
+constexpr std::string_view kRenew = "/gateway/v1/renew";
+constexpr std::size_t kBodyBytesMax = 32 << 10;
+constexpr int kAttempts = 8;  // against other writers of a token's Secret
+constexpr auto kCleaningPeriod = std::chrono::hours(1);
+
+net::Response answer(int status, const Json& body) {
+  net::Response response;
+  response.status = status;
+  response.headers = {{"Content-Type", "application/json"}, {"Cache-Control", "no-store"}};
+  response.body = codec::write_json(body);
+  return response;
+}
+
+net::Response failure(int code, std::string reason, std::string message) {
+  meta::ApiStatus status;
+  status.code = code;
+  status.reason = std::move(reason);
+  status.message = std::move(message);
+  status.details = false;
+  return answer(code, status.to_json());
+}
+
+net::Response bad_request(const std::string& message) { return failure(400, "BadRequest", message); }
+
+/// What came of a request: the outcome for the counter, why for the log, and the answer.
+struct Outcome {
+  std::string name;  // "ok", "expired" ...
+  std::string why;   // "" nothing to add
+  std::string node;  // "" not known
+  net::Response response;
+};
+
+// One answer for every reason, so that who tries tokens or certificates learns nothing of them.
+Outcome refuse_token(std::string name, std::string node = "", std::string why = "") {
+  return {std::move(name), std::move(why), std::move(node),
+          failure(403, "Forbidden", "the join token is not accepted; the gateway's log says why")};
+}
+
+Outcome refuse_certificate(std::string name, std::string node, std::string why) {
+  return {std::move(name), std::move(why), std::move(node),
+          failure(403, "Forbidden", "the certificate is not accepted for renewal; the gateway's log says why")};
+}
+
+Outcome upstream_failed(const Error& error, std::string node = "") {
+  net::Response response = failure(503, "ServiceUnavailable", "the gateway cannot reach its API server; try again");
+  response.headers.add("Retry-After", "5");
+  return {"unavailable", error.message(), std::move(node), std::move(response)};
+}
+
+/// A member that has to be a text.
+Result<std::string> text_of(const Json& body, const char* name) {
+  const Json& value = body[name];
+  if (!value.is_string() || value.as_string().empty()) return Error(Code::kInvalid, std::string(name) + ": a text is needed");
+  return value.as_string();
+}
+
+}  // namespace
+
+struct Enrolment::Impl {
+  const kube::Client& upstream;
+  const Authority& authority;
+  const Options options;
+  const Clock& clock;
+  Mutex mutex;
+  internal::FailureLimit failures GUARDED_BY(mutex);
+  SteadyTime clean_after GUARDED_BY(mutex) = SteadyTime::min();
+
+  Impl(const kube::Client& client, const Authority& ca, Options opts)
+      : upstream(client),
+        authority(ca),
+        options(opts),
+        clock(opts.clock != nullptr ? *opts.clock : system_clock()),
+        failures({opts.failures_in_a_row, opts.failure_period, opts.remembered_max}) {}
+
+  /// kForbidden: shut out. Else what the read came to.
+  Status check_admitted(const Context& ctx, const std::string& node) const {
+    TRY(const std::optional<Json> edge_node, upstream.find(ctx, api::EdgeNode::resource(), {"", node}));
+    if (edge_node && is_revoked(*edge_node)) {
+      return Error(Code::kForbidden, "its EdgeNode has the annotation " + std::string(kRevokedAnnotation) + ": \"true\"");
+    }
+    return {};
+  }
+
+  Outcome give(const std::string& node, const std::string& csr) const {
+    auto certificate = authority.issue(node, csr, clock.wall());
+    if (!certificate.ok()) {
+      log::error("cannot make a node's certificate", {{"node", node}, {"error", certificate.error()}});
+      return {"failed", certificate.error().message(), node, failure(500, "InternalError", "the certificate could not be made")};
+    }
+    Outcome outcome{"ok", "", node, {}};
+    outcome.response =
+        answer(200, Json::object({{"certificate", std::move(*certificate)}, {"ca", authority.ca_pem()}, {"node", node}}));
+    return outcome;
+  }
+
+  Outcome enroll(const Context& ctx, const Json& body) {
+    auto text = text_of(body, "token");
+    auto csr = text_of(body, "csr");
+    if (!text.ok()) return {"invalid", text.error().message(), "", bad_request(text.error().message())};
+    if (!csr.ok()) return {"invalid", csr.error().message(), "", bad_request(csr.error().message())};
+    // First what says nothing of the token.
+    const auto key = net::csr_key_sha256(*csr);
+    if (!key.ok()) return {"invalid", key.error().message(), "", bad_request("csr: " + key.error().message())};
+    const auto token = JoinToken::parse(*text);
+    if (!token.ok()) return refuse_token("malformed");
+    for (int attempt = 1;; ++attempt) {
+      auto stored = find_join_token(ctx, upstream, token->id);
+      if (!stored.ok() && stored.error().code() == Code::kCorrupt) {
+        return refuse_token("unreadable", "", stored.error().message());
+      }
+      if (!stored.ok()) return upstream_failed(stored.error());
+      if (!*stored) return refuse_token("unknown", "", "ID " + token->id);
+      const JoinTokenRecord& record = (*stored)->record;
+      const std::string node = record.node;
+      const Verdict verdict = judge(record, *token, *key, clock.wall());
+      if (verdict != Verdict::kGood) return refuse_token(std::string(to_string(verdict)), node, "ID " + token->id);
+      if (const Status admitted = check_admitted(ctx, node); !admitted.ok()) {
+        if (admitted.error().code() != Code::kForbidden) return upstream_failed(admitted.error(), node);
+        return refuse_token("node revoked", node, admitted.error().message());
+      }
+      // Used before the certificate is made: one key only, whatever breaks afterwards. The same key asks again.
+      if (record.used_by.empty()) {
+        const Status used = use_join_token(ctx, upstream, std::move(**stored), *key);
+        const bool changed = !used.ok() && (used.error().code() == Code::kConflict || used.error().code() == Code::kNotFound);
+        if (changed && attempt < kAttempts) continue;
+        if (!used.ok()) return upstream_failed(used.error(), node);
+      }
+      return give(node, *csr);
+    }
+  }
+
+  Outcome renew(const Context& ctx, const net::Peer& peer, const Json& body) const {
+    const WallTime now = clock.wall();
+    const auto caller = caller_of(peer, now);
+    if (!caller.ok() && caller.error().code() == Code::kUnauthenticated) {
+      return {"no certificate", "", "", failure(401, "Unauthorized", caller.error().message())};
+    }
+    if (!caller.ok()) return refuse_certificate("not a node's", peer.certificate_common_name, "");
+    const std::string& node = caller->node;
+    if (peer.certificate_not_after + kRenewalGrace <= now) {
+      return refuse_certificate(
+          "too late", node, "it ended at " + meta::format_time(peer.certificate_not_after) + "; a new join token lets it in again");
+    }
+    auto csr = text_of(body, "csr");
+    if (!csr.ok()) return {"invalid", csr.error().message(), node, bad_request(csr.error().message())};
+    const auto key = net::csr_key_sha256(*csr);
+    if (!key.ok()) return {"invalid", key.error().message(), node, bad_request("csr: " + key.error().message())};
+    if (const Status admitted = check_admitted(ctx, node); !admitted.ok()) {
+      if (admitted.error().code() != Code::kForbidden) return upstream_failed(admitted.error(), node);
+      return refuse_certificate("node revoked", node, admitted.error().message());
+    }
+    return give(node, *csr);
+  }
+
+  Outcome serve(const Context& ctx, const net::Request& request) {
+    if (request.method != "POST") {
+      net::Response response = failure(405, "MethodNotAllowed", "POST is the method of this path");
+      response.headers.add("Allow", "POST");
+      return {"invalid", "method", "", std::move(response)};
+    }
+    if (request.body.size() > kBodyBytesMax) {
+      return {"invalid", "body of " + std::to_string(request.body.size()) + " bytes", "",
+              failure(413, "RequestEntityTooLarge", "the body has more than " + std::to_string(kBodyBytesMax) + " bytes")};
+    }
+    auto body = codec::parse_json(request.body, {.depth_max = 8});
+    if (!body.ok() || !body->is_object()) return {"invalid", "body", "", bad_request("the body is no JSON object")};
+    const Context limited = ctx.with_timeout(options.upstream_timeout);
+    return request.path() == kEnroll ? enroll(limited, *body) : renew(limited, request.peer, *body);
+  }
+
+  /// Of a token nobody asks for any more nothing would be heard; so whoever enrols pays for the others, once in a while.
+  void clean(const Context& ctx) EXCLUDES(mutex) {
+    {
+      const MutexLock lock(mutex);
+      if (clock.now() < clean_after) return;
+      clean_after = clock.now() + kCleaningPeriod;
+    }
+    auto removed = remove_old_join_tokens(ctx.with_timeout(options.upstream_timeout), upstream, clock.wall());
+    if (!removed.ok()) {
+      log::warn("cannot remove old join tokens", {{"error", removed.error()}});
+    } else if (*removed > 0) {
+      log::info("removed old join tokens", {{"count", *removed}});
+    }
+  }
+};
+
+Enrolment::Enrolment(const kube::Client& upstream, const Authority& authority, Options options)
+    : impl_(std::make_unique<Impl>(upstream, authority, options)) {}
+Enrolment::~Enrolment() = default;
+
+bool Enrolment::is_for(const net::Request& request) { return request.path() == kEnroll || request.path() == kRenew; }
+
+std::optional<net::Response> Enrolment::handle(const Context& ctx, const net::Request& request) {
+  if (!is_for(request)) return std::nullopt;
+  const std::string what = request.path() == kEnroll ? "enroll" : "renew";
+  const std::string& address = request.peer.address;
+  // A node that shows a certificate answers for itself, not for what else stands behind its address.
+  const std::string& name = request.peer.certificate_common_name;
+  const std::string who = name.empty() ? internal::address_of(address) : "node " + name;
+  std::chrono::milliseconds wait{0};
+  {
+    const MutexLock lock(impl_->mutex);
+    wait = impl_->failures.wait(who, impl_->clock.now());
+  }
+  Outcome outcome;
+  if (wait.count() > 0) {
+    outcome = {"too many failures", "", "", failure(429, "TooManyRequests", "too many failures; wait")};
+    outcome.response.headers.add("Retry-After", std::to_string(std::chrono::ceil<std::chrono::seconds>(wait).count()));
+  } else {
+    outcome = impl_->serve(ctx, request);
+    const bool refused = outcome.response.status >= 400 && outcome.response.status < 500;
+    if (refused) {
+      const MutexLock lock(impl_->mutex);
+      impl_->failures.failed(who, impl_->clock.now());
+    }
+    // Who has to wait is not heard again in the log: one line for each failure that was looked at.
+    if (refused) {
+      log::warn("enrolment refused",
+                {{"request", what}, {"reason", outcome.name}, {"node", outcome.node}, {"peer", address}, {"detail", outcome.why}});
+    } else if (outcome.response.status >= 500) {
+      log::error("enrolment failed", {{"request", what}, {"node", outcome.node}, {"peer", address}, {"detail", outcome.why}});
+    } else {
+      log::info(what == "enroll" ? "enrolled a node" : "renewed a node's certificate", {{"node", outcome.node}, {"peer", address}});
+      if (what == "enroll") impl_->clean(ctx);
+    }
+  }
+  if (impl_->options.metrics) {
+    impl_->options.metrics
+        ->counter("varda_gateway_enrolments_total", "Requests for certificates by what came of them.",
+                  {{"request", what}, {"outcome", outcome.name}})
+        .add();
+  }
+  return std::move(outcome.response);
+}
+
+}  // namespace varda::gateway

@@ -1,0 +1,219 @@
+#include "gateway/join_token.h"
+
+#include <algorithm>
+
+#include "codec/digest.h"
+#include "gateway/caller.h"
+#include "meta/object.h"
+
+namespace varda::gateway {
+namespace {
+
+using codec::Json;
+
+constexpr std::string_view kPrefix = "varda-join.";
+constexpr std::string_view kType = "edgeai.io/join-token";
+constexpr std::string_view kNamePrefix = "join-token-";
+constexpr std::string_view kLabel = "edgeai.io/join-token";
+constexpr std::size_t kIdDigits = 12, kDigestDigits = 64;
+
+bool is_hex(std::string_view text, std::size_t digits) {
+  return text.size() == digits &&
+         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+std::string random_hex(Rng& rng, std::size_t digits) {
+  std::string out;
+  while (out.size() < digits) {
+    const std::uint64_t word = rng.next();
+    out += codec::hex(std::string_view(reinterpret_cast<const char*>(&word), sizeof(word)));
+  }
+  out.resize(digits);
+  return out;
+}
+
+meta::ObjectKey key_of(const std::string& id) { return {std::string(kSystemNamespace), std::string(kNamePrefix) + id}; }
+
+}  // namespace
+
+const meta::Resource& secrets() {
+  static const meta::Resource resource{"", "v1", "Secret", "secrets", true};
+  return resource;
+}
+
+const meta::Resource& config_maps() {
+  static const meta::Resource resource{"", "v1", "ConfigMap", "configmaps", true};
+  return resource;
+}
+
+Result<JoinToken> JoinToken::parse(std::string_view text) {
+  const Error wrong(Code::kInvalid, "this is no join token (varda-join.ID.SECRET.CAHASH, as `varda join-token` prints it)");
+  constexpr std::string_view kBlank = " \t\r\n";
+  const auto begin = text.find_first_not_of(kBlank);
+  if (begin == std::string_view::npos) return wrong;
+  text = text.substr(begin, text.find_last_not_of(kBlank) + 1 - begin);
+  if (!text.starts_with(kPrefix)) return wrong;
+  text.remove_prefix(kPrefix.size());
+  if (text.size() != kIdDigits + 1 + kDigestDigits + 1 + kDigestDigits) return wrong;
+  const std::string_view id = text.substr(0, kIdDigits);
+  const std::string_view secret = text.substr(kIdDigits + 1, kDigestDigits);
+  const std::string_view hash = text.substr(kIdDigits + 1 + kDigestDigits + 1);
+  const bool dots = text[kIdDigits] == '.' && text[kIdDigits + 1 + kDigestDigits] == '.';
+  if (!dots || !is_hex(id, kIdDigits) || !is_hex(secret, kDigestDigits) || !is_hex(hash, kDigestDigits)) return wrong;
+  return JoinToken{std::string(id), std::string(secret), std::string(hash)};
+}
+
+JoinToken JoinToken::make(std::string ca_sha256, Rng& rng) {
+  JoinToken token;
+  token.id = random_hex(rng, kIdDigits);
+  token.secret = random_hex(rng, kDigestDigits);
+  token.ca_sha256 = std::move(ca_sha256);
+  return token;
+}
+
+std::string JoinToken::text() const { return std::string(kPrefix) + id + "." + secret + "." + ca_sha256; }
+
+Json JoinTokenRecord::to_secret() const {
+  Json data = Json::object({{"node", codec::base64(node)},
+                            {"secret-sha256", codec::base64(secret_sha256)},
+                            {"expires", codec::base64(meta::format_time(expires))}});
+  if (!used_by.empty()) data.set("used-by", codec::base64(used_by));
+  if (revoked) data.set("revoked", codec::base64("true"));
+  const meta::ObjectKey key = key_of(id);
+  return Json::object(
+      {{"apiVersion", "v1"},
+       {"kind", "Secret"},
+       {"metadata",
+        Json::object({{"name", key.name}, {"namespace", key.ns}, {"labels", Json::object({{std::string(kLabel), "true"}})}})},
+       {"type", std::string(kType)},
+       {"data", std::move(data)}});
+}
+
+Result<JoinTokenRecord> JoinTokenRecord::from_secret(const Json& secret) {
+  const std::string& name = secret.at("metadata/name").as_string();
+  const auto corrupt = [&](const std::string& what) { return Error(Code::kCorrupt, "Secret " + name + ": " + what); };
+  // A Secret of another type under the name was not made by us: whoever may write only that one must not make tokens with it.
+  if (secret["type"].as_string() != kType) return corrupt("its type is not " + std::string(kType));
+  if (!name.starts_with(kNamePrefix)) return corrupt("its name does not begin with " + std::string(kNamePrefix));
+  const auto text = [&](const char* member) -> std::string {
+    auto bytes = codec::unbase64(secret["data"][member].as_string());
+    return bytes.ok() ? std::move(*bytes) : std::string();
+  };
+  JoinTokenRecord record;
+  record.id = name.substr(kNamePrefix.size());
+  record.node = text("node");
+  if (record.node.size() > kNodeNameBytesMax || !meta::check_dns_subdomain(record.node).empty()) {
+    return corrupt("data.node is no name of a node");
+  }
+  record.secret_sha256 = text("secret-sha256");
+  if (!is_hex(record.secret_sha256, kDigestDigits)) return corrupt("data.secret-sha256 is no digest");
+  auto expires = meta::parse_time(text("expires"));
+  if (!expires.ok()) return corrupt("data.expires is no time");
+  record.expires = *expires;
+  record.used_by = text("used-by");
+  record.revoked = text("revoked") == "true";
+  return record;
+}
+
+std::string_view to_string(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kGood:
+      return "good";
+    case Verdict::kWrongSecret:
+      return "wrong secret";
+    case Verdict::kRevoked:
+      return "revoked";
+    case Verdict::kExpired:
+      return "expired";
+    case Verdict::kUsedByAnotherKey:
+      return "used by another key";
+  }
+  return "unknown";
+}
+
+Verdict judge(const JoinTokenRecord& record, const JoinToken& token, std::string_view key_sha256, WallTime now) {
+  if (!codec::same_secret(record.secret_sha256, codec::Sha256::of(token.secret).hex())) return Verdict::kWrongSecret;
+  if (record.revoked) return Verdict::kRevoked;
+  if (now >= record.expires) return Verdict::kExpired;
+  if (!record.used_by.empty() && record.used_by != key_sha256) return Verdict::kUsedByAnotherKey;
+  return Verdict::kGood;
+}
+
+Status make_system_namespace(const Context& ctx, const kube::Client& client) {
+  static const meta::Resource namespaces{"", "v1", "Namespace", "namespaces", false};
+  const Json object = Json::object(
+      {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", Json::object({{"name", std::string(kSystemNamespace)}})}});
+  auto created = client.create(ctx, namespaces, object);
+  if (!created.ok() && created.error().code() != Code::kAlreadyExists) return std::move(created).error();
+  return {};
+}
+
+Result<JoinToken> create_join_token(const Context& ctx, const kube::Client& client, const NewJoinToken& wanted, WallTime now,
+                                    Rng& rng) {
+  if (const std::string why = meta::check_dns_subdomain(wanted.node); !why.empty()) {
+    return Error(Code::kInvalid, "node \"" + wanted.node + "\": " + why);
+  }
+  if (wanted.node.size() > kNodeNameBytesMax) {
+    return Error(Code::kInvalid, "node \"" + wanted.node + "\": a certificate has no room for a name of more than " +
+                                     std::to_string(kNodeNameBytesMax) + " characters");
+  }
+  TRY_VOID(make_system_namespace(ctx, client));
+  const JoinToken token = JoinToken::make(wanted.ca_sha256, rng);
+  JoinTokenRecord record;
+  record.id = token.id;
+  record.node = wanted.node;
+  record.secret_sha256 = codec::Sha256::of(token.secret).hex();
+  record.expires = now + wanted.ttl;
+  TRY_VOID(client.create(ctx, secrets(), record.to_secret()));
+  return token;
+}
+
+Result<std::vector<JoinTokenRecord>> list_join_tokens(const Context& ctx, const kube::Client& client) {
+  kube::ListOptions options;
+  options.ns = kSystemNamespace;
+  options.label_selector = std::string(kLabel) + "=true";
+  options.limit = 500;
+  TRY(const kube::List list, client.list_all(ctx, secrets(), options));
+  std::vector<JoinTokenRecord> out;
+  for (const Json& item : list.items) {
+    if (auto record = JoinTokenRecord::from_secret(item); record.ok()) out.push_back(std::move(*record));
+  }
+  std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+  return out;
+}
+
+Status revoke_join_token(const Context& ctx, const kube::Client& client, const std::string& id) {
+  if (!is_hex(id, kIdDigits)) return Error(Code::kInvalid, "\"" + id + "\" is no ID of a join token (12 digits of hex)");
+  const Json patch = Json::object({{"data", Json::object({{"revoked", codec::base64("true")}})}});
+  TRY_VOID(client.patch(ctx, secrets(), key_of(id), kube::PatchType::kMerge, patch));
+  return {};
+}
+
+Result<int> remove_old_join_tokens(const Context& ctx, const kube::Client& client, WallTime now) {
+  TRY(const std::vector<JoinTokenRecord> records, list_join_tokens(ctx, client));
+  int removed = 0;
+  for (const JoinTokenRecord& record : records) {
+    if (record.expires + std::chrono::hours(24) > now) continue;
+    auto answer = client.remove(ctx, secrets(), key_of(record.id));
+    if (!answer.ok() && answer.error().code() != Code::kNotFound) return std::move(answer).error();
+    ++removed;
+  }
+  return removed;
+}
+
+Result<std::optional<StoredJoinToken>> find_join_token(const Context& ctx, const kube::Client& client, const std::string& id) {
+  TRY(std::optional<Json> secret, client.find(ctx, secrets(), key_of(id)));
+  if (!secret) return std::optional<StoredJoinToken>();
+  TRY(JoinTokenRecord record, JoinTokenRecord::from_secret(*secret));
+  return std::optional(StoredJoinToken{std::move(*secret), std::move(record)});
+}
+
+Status use_join_token(const Context& ctx, const kube::Client& client, StoredJoinToken stored, const std::string& key_sha256) {
+  // A PUT with the resourceVersion that was read: of two gateways with two keys one comes second, reads again, and sees the
+  // other's.
+  stored.secret["data"].set("used-by", codec::base64(key_sha256));
+  TRY_VOID(client.update(ctx, secrets(), stored.secret));
+  return {};
+}
+
+}  // namespace varda::gateway

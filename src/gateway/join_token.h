@@ -1,0 +1,87 @@
+// Join tokens: what lets one node in, once. The token itself is known to who made it and to who uses it; the cluster keeps a Secret
+// that recognises it: varda-system/join-token-ID, type edgeai.io/join-token, data {node, secret-sha256, expires, used-by, revoked}.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/context.h"
+#include "base/result.h"
+#include "base/rng.h"
+#include "codec/json.h"
+#include "kube/client.h"
+
+namespace varda::gateway {
+
+inline constexpr std::string_view kSystemNamespace = "varda-system";
+
+/// varda-join.ID.SECRET.CAHASH
+struct JoinToken {
+  std::string id;         // 12 digits of lower-case hex: names the Secret
+  std::string secret;     // 64: 256 random bits
+  std::string ca_sha256;  // 64: of the CA's certificate in DER, by which a node knows the true gateway
+
+  /// kInvalid, without a word of the text. White space around it is fine.
+  static Result<JoinToken> parse(std::string_view text);
+  static JoinToken make(std::string ca_sha256, Rng& rng);
+  std::string text() const;
+};
+
+/// What the Secret says.
+struct JoinTokenRecord {
+  std::string id;
+  std::string node;
+  std::string secret_sha256;
+  WallTime expires;
+  std::string used_by;  // SHA-256 (hex) of the public key that it let in; "" not used yet
+  bool revoked = false;
+
+  codec::Json to_secret() const;
+  /// kCorrupt: names what is missing or wrong.
+  static Result<JoinTokenRecord> from_secret(const codec::Json& secret);
+};
+
+enum class Verdict { kGood, kWrongSecret, kRevoked, kExpired, kUsedByAnotherKey };
+/// For the log of who runs the gateway; who asks is not told.
+std::string_view to_string(Verdict verdict);
+/// The secret is compared in constant time, and first: who does not know it learns nothing else.
+Verdict judge(const JoinTokenRecord& record, const JoinToken& token, std::string_view key_sha256, WallTime now);
+
+// For who administers the cluster, over a client that may write Secrets.
+
+struct NewJoinToken {
+  std::string node;
+  std::chrono::seconds ttl{std::chrono::hours(24)};
+  std::string ca_sha256;
+};
+/// Makes the namespace if it is missing, and the Secret. kInvalid: the node's name.
+Result<JoinToken> create_join_token(const Context& ctx, const kube::Client& client, const NewJoinToken& wanted, WallTime now,
+                                    Rng& rng);
+/// By id. Secrets that cannot be read are left out.
+Result<std::vector<JoinTokenRecord>> list_join_tokens(const Context& ctx, const kube::Client& client);
+/// It lets nobody in from now on; the node that it let in already stays in. kNotFound.
+Status revoke_join_token(const Context& ctx, const kube::Client& client, const std::string& id);
+/// Removes those that ended more than a day ago: until then the list and the gateway's log can say so. How many.
+Result<int> remove_old_join_tokens(const Context& ctx, const kube::Client& client, WallTime now);
+
+/// The Secret with that id, and what is in it.
+struct StoredJoinToken {
+  codec::Json secret;
+  JoinTokenRecord record;
+};
+/// Nothing: there is none. kCorrupt.
+Result<std::optional<StoredJoinToken>> find_join_token(const Context& ctx, const kube::Client& client, const std::string& id);
+/// Notes the key. kConflict: somebody wrote the Secret since it was read; look again. kNotFound.
+Status use_join_token(const Context& ctx, const kube::Client& client, StoredJoinToken stored, const std::string& key_sha256);
+
+/// The namespace of all that is the gateway's. Fine if it is there.
+Status make_system_namespace(const Context& ctx, const kube::Client& client);
+
+const meta::Resource& secrets();
+const meta::Resource& config_maps();
+
+}  // namespace varda::gateway
