@@ -79,8 +79,6 @@ Error unreachable(const Peer& peer, const Error& error) {
   return Error(ours ? Code::kCancelled : Code::kUnavailable, "peer " + peer.url + ": " + error.message());
 }
 
-std::string etag_of(std::string_view id) { return "\"" + std::string(id) + "\""; }
-
 }  // namespace
 
 void Shares::set(std::map<std::string, Share> shares) {
@@ -107,24 +105,24 @@ net::Response Shares::answer(const net::Request& request) {
     if (at != shares_.end() && at->second.nodes.contains(who)) share = at->second;
   }
   if (!share) return refuse(404, "nothing is shared with " + who + " under that key");
-  return what == "snapshot" ? snapshot(request, *share) : file(request, query, *share);
+  return what == "snapshot" ? snapshot(query, *share) : file(request, query, *share);
 }
 
-net::Response Shares::snapshot(const net::Request& request, const Share& share) const {
-  if (!share.snapshot) {
+net::Response Shares::snapshot(const net::Query& query, const Share& share) const {
+  if (share.snapshots.empty()) {
     net::Response out = refuse(503, "the snapshot is not taken yet");
     out.headers.add("Retry-After", "2");
     return out;
   }
-  net::Response out;
-  out.headers.add("ETag", etag_of(share.id));
-  if (request.headers.find("If-None-Match") == etag_of(share.id)) {
-    out.status = 304;
+  const std::string_view id = query.get("id");
+  for (const auto& [name, text] : share.snapshots) {
+    if (!id.empty() && name != id) continue;
+    net::Response out;
+    out.headers.add("Content-Type", "application/octet-stream");
+    out.body = *text;
     return out;
   }
-  out.headers.add("Content-Type", "application/octet-stream");
-  out.body = *share.snapshot;
-  return out;
+  return refuse(404, "there is no such snapshot");
 }
 
 net::Response Shares::file(const net::Request& request, const net::Query& query, const Share& share) const {
@@ -148,22 +146,23 @@ net::Response Shares::file(const net::Request& request, const net::Query& query,
   return out;
 }
 
-Result<std::optional<Snapshot>> ask_snapshot(const Context& ctx, net::HttpClient& http, const Peer& peer, const std::string& key,
-                                             const std::string& known, const Limits& limits) {
+Result<Snapshot> ask_snapshot(const Context& ctx, net::HttpClient& http, const Peer& peer, const std::string& key,
+                              const std::string& id, const Limits& limits) {
   net::ClientRequest request;
   request.url = peer.url + std::string(kRoot) + "snapshot?key=" + net::percent_encode(key);
-  if (!known.empty()) request.headers.add("If-None-Match", etag_of(known));
+  if (!id.empty()) request.url += "&id=" + net::percent_encode(id);
   // As long as a snapshot at its limits would be.
   request.max_response_bytes = std::min<std::uint64_t>(
       limits.files_max * (limits.path_bytes_max + 12) + limits.blocks_max * 32 + 64, std::uint64_t{256} << 20);
   const auto answer = http.call(ctx.with_timeout(kPatience + std::chrono::seconds(60)), std::move(request));
   if (!answer.ok()) return unreachable(peer, answer.error());
-  if (answer->status == 304) return std::optional<Snapshot>();
-  if (answer->status == 404) return Error(Code::kNotFound, "peer " + peer.url + " shares nothing under " + key);
+  if (answer->status == 404) return Error(Code::kNotFound, "peer " + peer.url + " has no such snapshot for us");
   if (answer->status != 200) return Error(Code::kUnavailable, "peer " + peer.url + " answered " + std::to_string(answer->status));
+  if (!id.empty() && codec::Sha256::of(answer->body).hex() != id)
+    return Error(Code::kUnavailable, "peer " + peer.url + " answered with something else than snapshot " + id);
   auto snapshot = Snapshot::decode(answer->body, limits);
   if (!snapshot.ok()) return std::move(snapshot).error().context("peer " + peer.url);
-  return std::optional(std::move(snapshot).value());
+  return snapshot;
 }
 
 Status PeerSource::read(const Context& ctx, const SnapshotFile& file, std::uint64_t offset, std::uint64_t length,

@@ -1,6 +1,6 @@
 // The way between two nodes: one shares files, the other asks for a snapshot and for the bytes it lacks.
 //
-//   GET /replica/v1/snapshot?key=KEY             200 the encoded snapshot, ETag its name; with If-None-Match 304
+//   GET /replica/v1/snapshot?key=KEY&id=ID       200 the encoded snapshot of that name; without id the newest
 //   GET /replica/v1/file?key=KEY&path=PATH       206 the bytes of Range: bytes=FIRST-LAST, at most kRangeBytesMax
 //
 // Who asks is the common name of its certificate, which both sides have from the edge's CA. What is not shared with it is 404, as
@@ -28,10 +28,11 @@ inline constexpr std::uint64_t kRangeBytesMax = 64u << 20;
 class Shares {
  public:
   struct Share {
-    os::Path path;                                // a file or a folder that `tree` may read
-    std::set<std::string> nodes;                  // who may have it; names as in certificates
-    std::shared_ptr<const std::string> snapshot;  // encoded; null: not taken yet (503)
-    std::string id;                               // of the snapshot
+    os::Path path;                // a file or a folder that `tree` may read
+    std::set<std::string> nodes;  // who may have it; names as in certificates
+    /// Encoded, with their names, the newest first; empty: none is taken yet (503). A few, since who was told of one asks for it a
+    /// moment later, when there may be a newer one.
+    std::vector<std::pair<std::string, std::shared_ptr<const std::string>>> snapshots;
   };
   /// `tree` outlives it and every stream of the handler.
   explicit Shares(os::ReadableTree& tree) : tree_(tree) {}
@@ -42,7 +43,7 @@ class Shares {
 
  private:
   net::Response answer(const net::Request& request);
-  net::Response snapshot(const net::Request& request, const Share& share) const;
+  net::Response snapshot(const net::Query& query, const Share& share) const;
   net::Response file(const net::Request& request, const net::Query& query, const Share& share) const;
 
   os::ReadableTree& tree_;
@@ -55,11 +56,11 @@ struct Peer {
   std::string url;
 };
 
-/// What that peer shares under the key now; nothing if it is still the one named `known`. kNotFound: it shares nothing of the kind.
-/// kUnavailable: it cannot be reached, or has no snapshot yet, or is no peer of ours. kInvalid, kExhausted: from
-/// Snapshot::decode().
-Result<std::optional<Snapshot>> ask_snapshot(const Context& ctx, net::HttpClient& http, const Peer& peer, const std::string& key,
-                                             const std::string& known, const Limits& limits = {});
+/// The snapshot named `id` that the peer shares under the key; "" the newest. Its name is checked. kNotFound: it shares nothing of
+/// the kind with us, or not that one. kUnavailable: it cannot be reached, has no snapshot yet, or is no peer of ours. kInvalid,
+/// kExhausted: from Snapshot::decode().
+Result<Snapshot> ask_snapshot(const Context& ctx, net::HttpClient& http, const Peer& peer, const std::string& key,
+                              const std::string& id, const Limits& limits = {});
 
 /// Reads from the first peer that answers; goes on at the next where one breaks off. `http` outlives it.
 class PeerSource final : public BlockSource {

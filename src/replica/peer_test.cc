@@ -58,11 +58,9 @@ class ReplicaPeer : public ::testing::Test {
   void share() {
     const auto taken = take_snapshot(kForever, *tree_, root_ / "data", nullptr, {}, kBlock);
     ASSERT_TRUE(taken.ok()) << taken.error();
-    shares_->set({{kKey,
-                   {.path = root_ / "data",
-                    .nodes = {"edge1"},
-                    .snapshot = std::make_shared<const std::string>(taken->snapshot.encode()),
-                    .id = taken->snapshot.id().hex()}}});
+    Shares::Share share{.path = root_ / "data", .nodes = {"edge1"}, .snapshots = {}};
+    share.snapshots.emplace_back(taken->snapshot.id().hex(), std::make_shared<const std::string>(taken->snapshot.encode()));
+    shares_->set({{kKey, std::move(share)}});
   }
   net::HttpClient::Answer ask(const std::string& target, const std::string& range = "", const std::string& who = "edge1") {
     net::ClientRequest request;
@@ -94,12 +92,12 @@ class ReplicaPeer : public ::testing::Test {
 TEST_F(ReplicaPeer, WhatOneSharesTheOtherHas) {
   const auto wanted = ask_snapshot(kForever, hosts_, {"http://a"}, kKey, "");
   ASSERT_TRUE(wanted.ok()) << wanted.error();
-  ASSERT_TRUE(wanted->has_value());
-  EXPECT_EQ(**wanted, snapshot_of(files_, kBlock));
+  EXPECT_EQ(*wanted, snapshot_of(files_, kBlock));
   PeerSource source(hosts_, {{"http://a"}}, kKey);
-  ASSERT_TRUE(store_->bring(kForever, kKey, **wanted, source).ok());
+  ASSERT_TRUE(store_->bring(kForever, kKey, *wanted, source).ok());
   EXPECT_EQ(copied(), files_);
-  EXPECT_FALSE(ask_snapshot(kForever, hosts_, {"http://a"}, kKey, (*wanted)->id().hex())->has_value());
+  EXPECT_EQ(ask_snapshot(kForever, hosts_, {"http://a"}, kKey, wanted->id().hex()).value(), *wanted);
+  EXPECT_EQ(ask_snapshot(kForever, hosts_, {"http://a"}, kKey, std::string(64, 'a')).error().code(), Code::kNotFound);
 }
 
 TEST_F(ReplicaPeer, APeerThatIsGoneIsPassedOver) {
@@ -171,6 +169,16 @@ TEST_F(ReplicaPeer, WhatIsNoPeerIsNotBelieved) {
   }
 }
 
+TEST_F(ReplicaPeer, ASnapshotOfAnotherNameIsNotBelieved) {
+  hosts_.hosts["liar"] = net::loopback(net::inline_handler([](const net::Request&) {
+    net::Response out;
+    out.body = snapshot_of({{"a", "other"}}, kBlock).encode();
+    return out;
+  }));
+  EXPECT_EQ(ask_snapshot(kForever, hosts_, {"http://liar"}, kKey, snapshot_of(files_, kBlock).id().hex()).error().code(),
+            Code::kUnavailable);
+}
+
 TEST_F(ReplicaPeer, OnlyWhoItIsSharedWithSeesIt) {
   const std::string snapshot = std::string("/replica/v1/snapshot?key=") + net::percent_encode(kKey);
   const std::string file = std::string("/replica/v1/file?key=") + net::percent_encode(kKey) + "&path=a";
@@ -209,7 +217,7 @@ TEST_F(ReplicaPeer, OtherRangesAreRefused) {
 }
 
 TEST_F(ReplicaPeer, BeforeItsSnapshotIsTakenItSaysSo) {
-  shares_->set({{kKey, {.path = root_ / "data", .nodes = {"edge1"}, .snapshot = nullptr, .id = ""}}});
+  shares_->set({{kKey, {.path = root_ / "data", .nodes = {"edge1"}, .snapshots = {}}}});
   EXPECT_EQ(ask_snapshot(kForever, hosts_, {"http://a"}, kKey, "").error().code(), Code::kUnavailable);
   shares_->set({});
   EXPECT_EQ(ask_snapshot(kForever, hosts_, {"http://a"}, kKey, "").error().code(), Code::kNotFound);
@@ -222,8 +230,8 @@ TEST_F(ReplicaPeer, FilesThatChangeMeanwhileAreAConflictAndTheNextSnapshotWorks)
   EXPECT_EQ(store_->bring(kForever, kKey, old, source).error().code(), Code::kConflict);
   share();
   const auto wanted = ask_snapshot(kForever, hosts_, {"http://a"}, kKey, "");
-  ASSERT_TRUE(wanted.ok() && *wanted);
-  ASSERT_TRUE(store_->bring(kForever, kKey, **wanted, source).ok());
+  ASSERT_TRUE(wanted.ok()) << wanted.error();
+  ASSERT_TRUE(store_->bring(kForever, kKey, *wanted, source).ok());
   EXPECT_EQ(copied(), files_);
 }
 
