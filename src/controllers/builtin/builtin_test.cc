@@ -175,9 +175,21 @@ TEST_F(Machine, NodeIsUnknownAfterItsAgentIsGoneAndTrueWhenItIsBack) {
   sessions_.closed(agent("edge0"));
   EXPECT_TRUE(eventually([&] { return node_ready("edge0") == "Unknown AgentDisconnected"; }));
   EXPECT_TRUE(eventually([&] { return condition(edge_node, "Connected") == "Unknown AgentDisconnected"; }));
+  const auto last_seen = [&] { return api_.get(edge_node).body.at("status/lastSeen"); };
+  EXPECT_TRUE(meta::parse_time(last_seen().as_string()).ok()) << "since when it is away";
   sessions_.opened(agent("edge0"));
   EXPECT_TRUE(eventually([&] { return node_ready("edge0") == "True AgentConnected"; }));
+  EXPECT_TRUE(eventually([&] { return condition(edge_node, "Connected") == "True AgentConnected"; }));
+  EXPECT_TRUE(last_seen().is_null());
   EXPECT_TRUE(rest());
+}
+
+TEST_F(Machine, ANodeThatWasNeverConnectedWasNeverSeen) {
+  post("/apis/edgeai.io/v1alpha1/edgenodes",
+       yaml("{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: line7}, spec: {}}"));
+  const std::string edge_node = "/apis/edgeai.io/v1alpha1/edgenodes/line7";
+  ASSERT_TRUE(eventually([&] { return condition(edge_node, "Connected") == "Unknown AgentDisconnected"; }));
+  EXPECT_TRUE(api_.get(edge_node).body.at("status/lastSeen").is_null());
 }
 
 TEST_F(Machine, PodsOfARemovedNodeAreDeleted) {

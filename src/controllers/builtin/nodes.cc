@@ -1,5 +1,7 @@
 #include "controllers/builtin/nodes.h"
 
+#include <chrono>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -18,30 +20,30 @@ Words words(Liveness::State state) {
   return {"Unknown", "AgentDisconnected", "the node's agent has no connection to the API server; what runs on the node goes on"};
 }
 
-/// Writes the condition where it differs. The time of a transition changes with the status only.
-Status set_condition(const Context& ctx, runtime::Writer& writer, const runtime::ObjectRef& object, const std::string& type,
-                     const Words& wanted, const std::string& now) {
-  return writer.edit(ctx, object, runtime::Part::kStatus, [&](Json& live) {
-    for (const Json& present : std::as_const(live).at("status/conditions").as_array()) {
-      if (present["type"].as_string() == type && present["status"].as_string() == wanted.status &&
-          present["reason"].as_string() == wanted.reason) {
-        return;
-      }
+/// Sets the condition where it differs, and says what its status was if so; "" for a new one. The time of a transition changes with
+/// the status only.
+std::optional<std::string> put_condition(Json& live, const std::string& type, const Words& wanted, const std::string& now) {
+  for (const Json& present : std::as_const(live).at("status/conditions").as_array()) {
+    if (present["type"].as_string() == type && present["status"].as_string() == wanted.status &&
+        present["reason"].as_string() == wanted.reason) {
+      return std::nullopt;
     }
-    Json& conditions = live.make("status/conditions");
-    Json* mine = nullptr;
-    for (Json& present : conditions.array_items()) {
-      if (present["type"].as_string() == type) mine = &present;
-    }
-    if (!mine) {
-      conditions.push_back(Json::object({{"type", type}}));
-      mine = &conditions.array_items().back();
-    }
-    if ((*mine)["status"].as_string() != wanted.status) mine->set("lastTransitionTime", now);
-    mine->set("status", wanted.status);
-    mine->set("reason", wanted.reason);
-    mine->set("message", wanted.message);
-  });
+  }
+  Json& conditions = live.make("status/conditions");
+  Json* mine = nullptr;
+  for (Json& present : conditions.array_items()) {
+    if (present["type"].as_string() == type) mine = &present;
+  }
+  if (!mine) {
+    conditions.push_back(Json::object({{"type", type}}));
+    mine = &conditions.array_items().back();
+  }
+  const std::string before = std::as_const(*mine)["status"].as_string();
+  if (before != wanted.status) mine->set("lastTransitionTime", now);
+  mine->set("status", wanted.status);
+  mine->set("reason", wanted.reason);
+  mine->set("message", wanted.message);
+  return before;
 }
 
 /// The API server taints every new node as not ready, and it is for this controller to say when that is over. Nothing is evicted:
@@ -93,7 +95,8 @@ Result<runtime::Action> NodeReconciler::reconcile(const Context& ctx, const api:
                  connected ? "NodeReady" : "NodeNotReady", wanted.message);
   }
   const runtime::ObjectRef ref = runtime::ObjectRef::of(node);
-  TRY_VOID(set_condition(ctx, writer, ref, "Ready", wanted, meta::format_time(clock_.wall())));
+  const std::string now = meta::format_time(clock_.wall());
+  TRY_VOID(writer.edit(ctx, ref, runtime::Part::kStatus, [&](Json& live) { put_condition(live, "Ready", wanted, now); }));
   TRY_VOID(set_taints(ctx, writer, ref, liveness.state));
   return runtime::Action::await_change();
 }
@@ -105,10 +108,21 @@ void EdgeNodeLivenessReconciler::watches(runtime::Watches<api::EdgeNode>& w) con
 
 Result<runtime::Action> EdgeNodeLivenessReconciler::reconcile(const Context& ctx, const api::EdgeNode& node,
                                                               runtime::Writer& writer) const {
-  const Liveness liveness = judge(sessions_.of(node.metadata.name), clock_.now(), options_.disconnect_grace);
+  const NodeSessions::State session = sessions_.of(node.metadata.name);
+  const SteadyTime now = clock_.now();
+  const Liveness liveness = judge(session, now, options_.disconnect_grace);
   if (liveness.state == Liveness::State::kUndecided) return runtime::Action::after(liveness.again);
-  TRY_VOID(set_condition(ctx, writer, runtime::ObjectRef::of(node), "Connected", words(liveness.state),
-                         meta::format_time(clock_.wall())));
+  const WallTime wall = clock_.wall();
+  const WallTime seen = wall - std::chrono::duration_cast<WallTime::duration>(now - session.since);
+  TRY_VOID(writer.edit(ctx, runtime::ObjectRef::of(node), runtime::Part::kStatus, [&](Json& live) {
+    const auto before = put_condition(live, "Connected", words(liveness.state), meta::format_time(wall));
+    // When one was seen that never was connected, nobody knows.
+    if (liveness.state == Liveness::State::kDisconnected && before == "True") {
+      live["status"].set("lastSeen", meta::format_time(seen));
+    } else if (liveness.state == Liveness::State::kConnected && std::as_const(live)["status"].contains("lastSeen")) {
+      live["status"].erase("lastSeen");
+    }
+  }));
   return runtime::Action::await_change();
 }
 
