@@ -81,11 +81,39 @@ void EdgeWorker::describe(Type<EdgeWorker>& t) {
   t.keep_unknown(&EdgeWorker::unknown);
 }
 
+void EdgeShare::describe(Type<EdgeShare>& t) {
+  t.doc("Files of this node that others copy.");
+  t.field("key", &EdgeShare::key, "RESOURCE.GROUP/NAMESPACE/NAME of what they belong to.").required().length(1, 400);
+  t.field("path", &EdgeShare::path, "Where they are. Absent: the copy that this node has under the key.").length(0, 4096);
+  t.field("nodes", &EdgeShare::nodes, "Nodes that may have them.").items_max(512).each_length(1, 253);
+  t.keep_unknown(&EdgeShare::unknown);
+}
+
+void EdgeReplicaSource::describe(Type<EdgeReplicaSource>& t) {
+  t.doc("A node that has the files.");
+  t.field("node", &EdgeReplicaSource::node, "Name of the node, as in its certificate.").required().length(1, 253);
+  t.field("url", &EdgeReplicaSource::url, "Its status.peerUrl.").required().length(1, 2048);
+  t.keep_unknown(&EdgeReplicaSource::unknown);
+}
+
+void EdgeReplica::describe(Type<EdgeReplica>& t) {
+  t.doc("Files of another node to have a copy of.");
+  t.field("key", &EdgeReplica::key, "RESOURCE.GROUP/NAMESPACE/NAME of what they belong to.").required().length(1, 400);
+  t.field("uid", &EdgeReplica::uid, "metadata.uid of that object.").length(0, 64);
+  t.field("snapshot", &EdgeReplica::snapshot,
+          "Name of the snapshot to have. Absent: the one that has the files has not told it yet.")
+      .length(0, 64);
+  t.field("sources", &EdgeReplica::sources, "Nodes to ask, in this order.").items_max(8).list_map({"node"});
+  t.keep_unknown(&EdgeReplica::unknown);
+}
+
 void EdgeNodeSpec::describe(Type<EdgeNodeSpec>& t) {
   t.doc("What the node shall do. Written by the operator only.");
   t.field("models", &EdgeNodeSpec::models, "Models to hold and serve.").items_max(128).list_map({"key"});
   t.field("datasets", &EdgeNodeSpec::datasets, "Datasets to watch and count.").items_max(128).list_map({"key"});
   t.field("workers", &EdgeNodeSpec::workers, "Workers to expect.").items_max(64).list_map({"key"});
+  t.field("shares", &EdgeNodeSpec::shares, "Files that other nodes copy.").items_max(128).list_map({"key"});
+  t.field("replicas", &EdgeNodeSpec::replicas, "Files of other nodes to have a copy of.").items_max(128).list_map({"key"});
   t.keep_unknown(&EdgeNodeSpec::unknown);
 }
 
@@ -178,6 +206,36 @@ void EdgeWorkerReport::describe(Type<EdgeWorkerReport>& t) {
   t.keep_unknown(&EdgeWorkerReport::unknown);
 }
 
+void EdgeShareReport::describe(Type<EdgeShareReport>& t) {
+  using R = EdgeShareReport;
+  t.doc("Files of this node that others copy.");
+  t.field("key", &R::key, "RESOURCE.GROUP/NAMESPACE/NAME of what they belong to.").required().length(1, 400);
+  t.field("state", &R::state, "Whether others can have them.").required().one_of({"Pending", "Ready", "Failed"});
+  t.field("reason", &R::reason, "Why not: PathForbidden, PathNotFound, TooLarge or ReadFailed.").length(0, 128);
+  t.field("message", &R::message, "Why not, for people.").length(0, 4096);
+  t.field("snapshot", &R::snapshot, "Name of what there is.").length(0, 64);
+  t.field("bytes", &R::bytes, "Size of all files.").format("int64");
+  t.field("files", &R::files, "How many files there are.").format("int64");
+  t.keep_unknown(&R::unknown);
+}
+
+void EdgeReplicaReport::describe(Type<EdgeReplicaReport>& t) {
+  using R = EdgeReplicaReport;
+  t.doc("A copy of another node's files.");
+  t.field("key", &R::key, "RESOURCE.GROUP/NAMESPACE/NAME of what they belong to.").required().length(1, 400);
+  t.field("uid", &R::uid, "metadata.uid of that object.").length(0, 64);
+  t.field("state", &R::state, "How far it is.").required().one_of({"Pending", "Copying", "Current", "Failed"});
+  t.field("reason", &R::reason, "Why it is not there: SourceUnreachable, SourceChanged, DiskFull or Refused.").length(0, 128);
+  t.field("message", &R::message, "Why it is not there, for people.").length(0, 4096);
+  t.field("snapshot", &R::snapshot, "Name of the copy that readers see.").length(0, 64);
+  t.field("path", &R::path, "Where they see it.").length(0, 4096);
+  t.field("bytes", &R::bytes, "Size of that copy.").format("int64");
+  t.field("bytesDone", &R::bytes_done, "Of a copy that takes longer than 10 s: bytes that came. Written every 10 s at most.")
+      .format("int64");
+  t.field("bytesTotal", &R::bytes_total, "Of such a copy: bytes that must come.").format("int64");
+  t.keep_unknown(&R::unknown);
+}
+
 void EdgeDisk::describe(Type<EdgeDisk>& t) {
   t.doc("The disk of the models, rounded so that it changes rarely.");
   t.field("capacityBytes", &EdgeDisk::capacity_bytes, "Size of the file system.").format("int64");
@@ -205,6 +263,9 @@ void EdgeNodeStatus::describe(Type<EdgeNodeStatus>& t) {
   t.field("models", &S::models, "Models on the node.").items_max(128).list_map({"key"});
   t.field("datasets", &S::datasets, "Datasets on the node.").items_max(128).list_map({"key"});
   t.field("workers", &S::workers, "Workers on the node.").items_max(64).list_map({"key"});
+  t.field("peerUrl", &S::peer_url, "Where other nodes ask for the files that this one shares.").length(0, 2048);
+  t.field("shares", &S::shares, "Files that others copy.").items_max(128).list_map({"key"});
+  t.field("replicas", &S::replicas, "Copies of other nodes' files.").items_max(128).list_map({"key"});
   t.field("lastSeen", &S::last_seen, "When the connection was lost. Absent: the agent is connected, or was never seen.")
       .format("date-time");
   t.field("summary", &S::summary, "The rest in a few words, for columns.");

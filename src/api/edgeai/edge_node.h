@@ -64,10 +64,38 @@ struct EdgeWorker {
   static void describe(Type<EdgeWorker>& t);
 };
 
+/// Files of this node that others copy (docs/design/015).
+struct EdgeShare {
+  std::string key;                 // as of datasets, models.GROUP/NAMESPACE/NAME too
+  std::string path;                // "" where this node has a copy of its own under the key, and shares that
+  std::vector<std::string> nodes;  // who may have it
+  Json unknown;
+  static void describe(Type<EdgeShare>& t);
+};
+
+struct EdgeReplicaSource {
+  std::string node;
+  std::string url;  // status.peerUrl of that node
+  Json unknown;
+  static void describe(Type<EdgeReplicaSource>& t);
+};
+
+/// Files of another node to have a copy of.
+struct EdgeReplica {
+  std::string key;
+  std::string uid;
+  std::string snapshot;  // the name of what to have; "": not known yet
+  std::vector<EdgeReplicaSource> sources;
+  Json unknown;
+  static void describe(Type<EdgeReplica>& t);
+};
+
 struct EdgeNodeSpec {
   std::vector<EdgeModel> models;
   std::vector<EdgeDataset> datasets;
   std::vector<EdgeWorker> workers;
+  std::vector<EdgeShare> shares;
+  std::vector<EdgeReplica> replicas;
   Json unknown;
   const EdgeModel* find_model(std::string_view key) const;
   const EdgeDataset* find_dataset(std::string_view key) const;
@@ -161,6 +189,37 @@ struct EdgeWorkerReport {
   static void describe(Type<EdgeWorkerReport>& t);
 };
 
+struct EdgeShareReport {
+  static constexpr std::string_view kPending = "Pending", kReady = "Ready", kFailed = "Failed";
+
+  std::string key;
+  std::string state;
+  std::string reason;  // of Failed: PathForbidden, PathNotFound, TooLarge, ReadFailed
+  std::string message;
+  std::string snapshot;  // the name of what there is; "" none yet
+  std::int64_t bytes = 0;
+  std::int64_t files = 0;
+  Json unknown;
+  static void describe(Type<EdgeShareReport>& t);
+};
+
+struct EdgeReplicaReport {
+  static constexpr std::string_view kPending = "Pending", kCopying = "Copying", kCurrent = "Current", kFailed = "Failed";
+
+  std::string key;
+  std::string uid;
+  std::string state;
+  std::string reason;  // of Failed and Copying: SourceUnreachable, SourceChanged, DiskFull, Refused
+  std::string message;
+  std::string snapshot;  // the name of the copy that readers see; "" none
+  std::string path;      // where they see it
+  std::int64_t bytes = 0;
+  std::int64_t bytes_done = 0;   // of a copy that takes long
+  std::int64_t bytes_total = 0;  // of it; 0: nothing to tell
+  Json unknown;
+  static void describe(Type<EdgeReplicaReport>& t);
+};
+
 struct EdgeDisk {
   std::int64_t capacity_bytes = 0;
   std::int64_t available_bytes = 0;
@@ -187,6 +246,9 @@ struct EdgeNodeStatus {
   std::vector<EdgeModelReport> models;
   std::vector<EdgeDatasetReport> datasets;
   std::vector<EdgeWorkerReport> workers;
+  std::string peer_url;  // where other nodes ask for shares; "": this node shares nothing
+  std::vector<EdgeShareReport> shares;
+  std::vector<EdgeReplicaReport> replicas;
   std::string last_seen;  // of who writes the condition Connected: set while the agent is disconnected
   EdgeSummary summary;    // what summarize() says, written by the agent with the rest
   Json unknown;
