@@ -6,6 +6,7 @@
 #include "admin.h"
 #include "agent/agent.h"
 #include "command.h"
+#include "download_flags.h"
 #include "kube/config.h"
 #include "limit_flags.h"
 #include "net/client.h"
@@ -19,6 +20,7 @@ struct Flags {
   std::string node, layer = "edge", runner = "none", data_dir, address, admin, on_stop = "leave";
   std::vector<std::string> images;
   NodeLimits limits;
+  DownloadFlags download;
 };
 
 Status run_agent(const Context& ctx, const Globals& globals, const Flags& flags) {
@@ -41,9 +43,16 @@ Status run_agent(const Context& ctx, const Globals& globals, const Flags& flags)
   }
   metrics::Registry registry;
   const std::unique_ptr<kube::Client> api = kube::connect(config, {.field_manager = "varda-agent", .metrics = &registry});
-  net::ClientOptions download;
-  download.redirects_max = 10;
-  const std::unique_ptr<net::HttpClient> http = net::make_client(download);
+  // Model servers are asked straight; only archives come through a proxy.
+  const std::unique_ptr<net::HttpClient> http = net::make_client({});
+  TRY(const net::ClientOptions download, download_client_options(flags.download));
+  const std::unique_ptr<net::HttpClient> downloads = net::make_client(download);
+  options.downloads = downloads.get();
+  options.trusting_client = [&download](const std::string& ca_pem) {
+    net::ClientOptions trusting = download;
+    trusting.extra_ca_pem += "\n" + ca_pem;
+    return net::make_client(trusting);
+  };
   options.metrics = &registry;
   TRY(const auto agent, agent::Agent::open(std::move(options), *api, *http));
 
@@ -82,6 +91,7 @@ void add_agent_commands(Program program) {
   command->add_option("--address", flags->address, "address of this node; default: one of 127.0.0.0/8, drawn once and kept");
   command->add_option("--image", flags->images, "NAME=COMMAND: pods of this image run that command (runner process)");
   add_limit_flags(*command, flags->limits);
+  add_download_flags(*command, flags->download);
   command->add_option("--on-stop", flags->on_stop, "leave the containers running for the next agent, or end them")
       ->check(CLI::IsMember({"leave", "end"}));
   command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics; default: DATA-DIR/admin.sock");

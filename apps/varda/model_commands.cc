@@ -4,7 +4,9 @@
 
 #include "artifact/fetch.h"
 #include "artifact/pack.h"
+#include "base/rng.h"
 #include "command.h"
+#include "download_flags.h"
 #include "limit_flags.h"
 #include "net/client.h"
 #include "predict.h"
@@ -45,8 +47,10 @@ Status pack(const Context& ctx, const PackFlags& flags) {
 }
 
 struct FetchFlags {
-  std::string url, sha256, to, framework;
+  std::string url, sha256, to, framework, credentials_dir;
+  std::vector<std::string> mirrors;
   std::vector<std::string> file_roots;
+  DownloadFlags download;
   artifact::Limits limits;
   bool insecure = false;
   bool no_spool = false;
@@ -55,12 +59,24 @@ struct FetchFlags {
 Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kInfo));
   TRY(const codec::Sha256 digest, codec::Sha256::parse(flags.sha256).context("--sha256"));
-  net::ClientOptions client_options;
-  client_options.redirects_max = 10;
+  TRY(net::ClientOptions client_options, download_client_options(flags.download));
   client_options.tls.verify = !flags.insecure;
   const std::unique_ptr<net::HttpClient> http = net::make_client(client_options);
   artifact::FetchOptions options;
-  options.request = {.url = flags.url, .digest = digest, .framework = flags.framework};
+  options.request = {.url = flags.url,
+                     .mirrors = flags.mirrors,
+                     .credentials = flags.credentials_dir,
+                     .digest = digest,
+                     .framework = flags.framework};
+  DirectoryCredentials credentials;
+  options.transport = {.credentials = &credentials,
+                       .trusting =
+                           [&client_options](const std::string& ca_pem) {
+                             net::ClientOptions trusting = client_options;
+                             trusting.extra_ca_pem += "\n" + ca_pem;
+                             return net::make_client(trusting);
+                           },
+                       .rng = &system_rng()};
   options.to = flags.to;
   options.limits = flags.limits;
   options.spooled = !flags.no_spool;
@@ -98,7 +114,13 @@ void add_model_commands(Program program) {
 
   const auto fetch_flags = std::make_shared<FetchFlags>();
   CLI::App* fetch_command = program.parser.add_subcommand("fetch", "download, verify and unpack one version into a directory");
-  fetch_command->add_option("--url", fetch_flags->url, "http, https or file URL of the archive")->required();
+  fetch_command->add_option("--url", fetch_flags->url, "http, https, s3 or file URL of the archive")->required();
+  fetch_command->add_option("--mirror", fetch_flags->mirrors, "further URL of the same archive, tried when those before it fail");
+  fetch_command->add_option(
+      "--credentials-dir", fetch_flags->credentials_dir,
+      "directory with what the sources ask for, one file a key, as a Secret is mounted: username and password, "
+      "token, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ca.crt ...");
+  add_download_flags(*fetch_command, fetch_flags->download);
   fetch_command->add_option("--sha256", fetch_flags->sha256, "of the archive, 64 lower-case hex digits")->required();
   fetch_command->add_option("--to", fetch_flags->to, "directory that appears complete or not at all")->required();
   fetch_command->add_option("--framework", fetch_flags->framework, "whose layout is checked");

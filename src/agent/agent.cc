@@ -5,6 +5,7 @@
 #include "agent/address.h"
 #include "agent/internal/core.h"
 #include "agent/journal.h"
+#include "agent/secret_credentials.h"
 #include "base/log.h"
 #include "node/end_containers.h"
 #include "node/process_driver.h"
@@ -27,17 +28,19 @@ Status check(const Options& options) {
 class EdgeAgent final : public Agent {
  public:
   EdgeAgent(Options options, const kube::Client& api, net::HttpClient& http, os::FileSystem& fs, Rng& rng)
-      : options_(std::move(options)), api_(api), http_(http), fs_(fs), rng_(rng) {}
+      : options_(std::move(options)), api_(api), http_(http), fs_(fs), rng_(rng), credentials_(api) {}
 
   Status start(os::ProcessRunner& processes) {
     TRY_VOID(fs_.make_directories(options_.data_directory, 0700));
     TRY(journal_, Journal::open(options_.data_directory / "agent.db"));
     TRY(address_, agent::node_address(options_.node_address, *journal_, rng_, fs_));
-    TRY(store_, artifact::Store::open({.root = options_.data_directory / "artifacts",
-                                       .file_roots = options_.file_roots,
-                                       .limits = options_.artifact_limits,
-                                       .capacity_bytes = options_.artifact_capacity_bytes},
-                                      fs_, http_));
+    TRY(store_,
+        artifact::Store::open({.root = options_.data_directory / "artifacts",
+                               .file_roots = options_.file_roots,
+                               .limits = options_.artifact_limits,
+                               .capacity_bytes = options_.artifact_capacity_bytes,
+                               .transport = {.credentials = &credentials_, .trusting = options_.trusting_client, .rng = &rng_}},
+                              fs_, options_.downloads != nullptr ? *options_.downloads : http_));
     TRY(auto tree, artifact::ModelTree::open(fs_, options_.data_directory / "models"));
     tree_ = std::make_unique<artifact::ModelTree>(std::move(tree));
     if (options_.runner != Runner::kProcess) return {};
@@ -96,6 +99,7 @@ class EdgeAgent final : public Agent {
   Rng& rng_;
   std::unique_ptr<Journal> journal_;
   std::string address_;
+  SecretCredentials credentials_;
   std::unique_ptr<artifact::Store> store_;
   std::unique_ptr<artifact::ModelTree> tree_;
   std::unique_ptr<Pods> pods_;

@@ -79,12 +79,19 @@ void ModelKeeper::load() {
     const auto digest = codec::Sha256::parse(one["sha256"].as_string());
     const auto reason = reason_of(one["reason"].as_string());
     if (!digest.ok() || !reason) continue;
-    remembered_[{*digest, one["url"].as_string(), one["framework"].as_string()}] = {
+    std::vector<std::string> mirrors;
+    for (const codec::Json& mirror : one["mirrors"].as_array()) mirrors.push_back(mirror.as_string());
+    remembered_[{*digest, one["url"].as_string(), one["framework"].as_string(), std::move(mirrors),
+                 one["credentials"].as_string()}] = {
         .state = JobReport::State::kFailed, .reason = *reason, .message = one["message"].as_string(), .bytes = 0};
   }
+    codec::Json mirrors = codec::Json::array();
+    for (const std::string& mirror : key.mirrors) mirrors.push_back(mirror);
 }
 
 void ModelKeeper::save_failures() {
+                                        {"mirrors", std::move(mirrors)},
+                                        {"credentials", key.credentials},
   std::map<JobKey, JobReport> reports;
   {
     const MutexLock lock(mutex_);
@@ -180,7 +187,13 @@ void ModelKeeper::install(const Context& ctx) {
     progress_.note(*job, progress.done, progress.total);
   };
   const auto installed = store_.ensure(ctx.with_stop(stop.get_token()),
-                                       {.url = job->url, .digest = job->digest, .framework = job->framework, .max_bytes = 0}, note);
+                                       {.url = job->url,
+                                        .mirrors = job->mirrors,
+                                        .credentials = job->credentials,
+                                        .digest = job->digest,
+                                        .framework = job->framework,
+                                        .max_bytes = 0},
+                                       note);
   const auto outcome = installed.ok() ? artifact::Outcome<std::uint64_t>(installed->bytes) : installed.failure();
   if (outcome.ok()) {
     log::info("artifact installed", {{"digest", job->digest.hex()}, {"url", artifact::shown_url(job->url)}, {"bytes", *outcome}});

@@ -59,7 +59,7 @@ EdgeVersionReport report_version(const api::EdgeModel& model, const api::EdgeMod
 std::optional<JobKey> job_of(const api::EdgeModel& model, const api::EdgeModelVersion& version) {
   const auto digest = codec::Sha256::parse(version.sha256);
   if (!digest.ok()) return std::nullopt;
-  return JobKey{*digest, version.url, model.framework};
+  return JobKey{*digest, version.url, model.framework, version.mirrors, version.credentials};
 }
 
 Plan plan(const api::EdgeNodeSpec& spec, const World& world) {

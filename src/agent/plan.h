@@ -19,6 +19,8 @@ struct JobKey {
   codec::Sha256 digest;
   std::string url;
   std::string framework;
+  std::vector<std::string> mirrors;
+  std::string credentials;  // NAMESPACE/NAME of a Secret; "" none
   friend auto operator<=>(const JobKey&, const JobKey&) = default;
 };
 

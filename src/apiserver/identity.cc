@@ -63,6 +63,8 @@ bool asks_about_itself(const Attributes& what) {
            (what.resource == "selfsubjectaccessreviews" || what.resource == "selfsubjectrulesreviews")));
 }
 
+constexpr const char* kEdgeSecretsLabel = "edgeai.io/edge-secrets";
+
 class NodeAuthorizer : public Authorizer {
  public:
   bool allows(const Identity& who, const Attributes& what, const Objects& objects) const override {
@@ -104,7 +106,8 @@ class NodeAuthorizer : public Authorizer {
     }
     if (what.group.empty() && what.resource == "pods") return allows_pod(node, what, objects);
     if (what.group.empty() && (what.resource == "secrets" || what.resource == "configmaps")) {
-      return what.verb == "get" && sub.empty() && !what.name.empty() && refers(node, what, objects);
+      if (what.verb != "get" || !sub.empty() || what.name.empty()) return false;
+      return refers(node, what, objects) || (what.resource == "secrets" && downloads_with(node, what, objects));
     }
     if ((what.group.empty() || what.group == "events.k8s.io") && what.resource == "events") {
       return sub.empty() && (what.verb == "create" || what.verb == "patch" || what.verb == "update");
@@ -144,6 +147,20 @@ class NodeAuthorizer : public Authorizer {
       found = uses(pod["spec"], secret, what.name);
     });
     return found;
+  }
+
+  // Does the node's EdgeNode name that Secret as the credentials of an archive, in a namespace that lets its Secrets go to edge
+  // nodes?
+  static bool downloads_with(const std::string& node, const Attributes& what, const Objects& objects) {
+    const auto ns = objects.get("", "namespaces", "", what.ns);
+    if (!ns || ns->at("metadata/labels")[kEdgeSecretsLabel].as_string() != "allow") return false;
+    const auto edge_node = objects.get("edgeai.io", "edgenodes", "", node);
+    if (!edge_node) return false;
+    const std::string wanted = what.ns + "/" + what.name;
+    for (const codec::Json& model : edge_node->at("spec/models").as_array())
+      for (const codec::Json& version : model["versions"].as_array())
+        if (version["credentials"].as_string() == wanted) return true;
+    return false;
   }
 
   static bool uses(const codec::Json& spec, bool secret, const std::string& name) {

@@ -64,8 +64,9 @@ class Authorizer {
   virtual bool allows_object(const Identity&, const Attributes&, const codec::Json&) const { return true; }
 };
 
-/// The rules of docs/design/001: system:masters everything; system:node:NAME its own EdgeNode, Node, Pods, what these refer to, and
-/// Events; everybody discovery and questions about himself.
+/// The rules of docs/design/001: system:masters everything; system:node:NAME its own EdgeNode, Node, Pods, what these refer to
+/// (Secrets that only the EdgeNode names: in namespaces labelled edgeai.io/edge-secrets=allow), and Events; everybody discovery and
+/// questions about himself.
 std::unique_ptr<Authorizer> node_authorizer();
 
 /// Told when an identity's first watch opens and its last one closes. Called on the server's threads, one call at a time and in

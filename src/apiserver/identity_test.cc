@@ -153,6 +153,42 @@ TEST(NodeAuthorizer, MetricsAreForMastersAndTheMonitoringGroup) {
   }
 }
 
+TEST(NodeAuthorizer, SecretsOfDownloadsAreForTheNodesThatNameThemInNamespacesThatAllowIt) {
+  const auto edge_node = codec::parse_json(R"({"spec":{"models":[{"versions":[{},{"credentials":"team-a/files"}]},
+    {"versions":[{"credentials":"team-b/files"}]}]}})")
+                             .value();
+  Authorizer::Objects objects;
+  objects.get = [&](std::string_view group, std::string_view plural, std::string_view,
+                    std::string_view name) -> std::optional<Json> {
+    if (plural == "edgenodes" && group == "edgeai.io" && name == "edge0") return edge_node;
+    if (plural == "namespaces" && name == "team-a")
+      return codec::parse_json(R"({"metadata":{"labels":{"edgeai.io/edge-secrets":"allow"}}})").value();
+    if (plural == "namespaces" && name == "team-b")
+      return codec::parse_json(R"({"metadata":{"labels":{"edgeai.io/edge-secrets":"no"}}})").value();
+    return std::nullopt;
+  };
+  objects.each = [](std::string_view, std::string_view, const std::function<void(const Json&)>&) {};
+  const auto rules = node_authorizer();
+  const auto may = [&](const char* node, const char* verb, const char* resource, const char* ns, const char* name) {
+    Attributes what;
+    what.verb = verb;
+    what.version = "v1";
+    what.resource = resource;
+    what.ns = ns;
+    what.name = name;
+    what.is_resource = true;
+    return rules->allows({std::string("system:node:") + node, {"system:nodes"}}, what, objects);
+  };
+  EXPECT_TRUE(may("edge0", "get", "secrets", "team-a", "files"));
+  EXPECT_FALSE(may("edge1", "get", "secrets", "team-a", "files")) << "its EdgeNode does not name it";
+  EXPECT_FALSE(may("edge0", "get", "secrets", "team-a", "others"));
+  EXPECT_FALSE(may("edge0", "get", "secrets", "team-b", "files")) << "the namespace does not allow it";
+  EXPECT_FALSE(may("edge0", "get", "secrets", "team-c", "files"));
+  EXPECT_FALSE(may("edge0", "list", "secrets", "team-a", ""));
+  EXPECT_FALSE(may("edge0", "update", "secrets", "team-a", "files"));
+  EXPECT_FALSE(may("edge0", "get", "configmaps", "team-a", "files"));
+}
+
 TEST(Identity, NodeNameNeedsTheGroup) {
   EXPECT_EQ((Identity{"system:node:a", {"system:nodes"}}.node()), "a");
   EXPECT_EQ((Identity{"system:node:a", {}}.node()), std::nullopt);

@@ -1,6 +1,7 @@
 // Why an artifact is not there, in the words that users see in EdgeNode and InferenceModel conditions.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string_view>
 #include <utility>
@@ -16,8 +17,10 @@ enum class Reason : std::uint8_t {
   kUnsafeArchive,   // unreadable or hostile: paths, links, devices, duplicates, bombs, sizes
   kBadLayout,       // the root does not fit the framework
   kDiskFull,
-  kSourceForbidden,  // scheme or path that this node's administrator did not allow
-  kCancelled,        // the caller's context ended; what was downloaded is kept
+  kSourceForbidden,       // scheme or path that this node's administrator did not allow
+  kCredentialsMissing,    // the Secret is not there, or holds none of the keys that are known
+  kCredentialsForbidden,  // the Secret is there and this node may not read it
+  kCancelled,             // the caller's context ended; what was downloaded is kept
 };
 
 /// "DigestMismatch": as it stands in conditions.
@@ -30,6 +33,7 @@ Retry retry_of(Reason reason);
 struct Failure {
   Reason reason = Reason::kDownloadFailed;
   Error error;
+  std::chrono::seconds retry_after{0};  // what every source asked for (Retry-After); 0: at least one did not
 };
 
 /// A value, or why there is none.

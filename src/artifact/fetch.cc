@@ -11,6 +11,7 @@ namespace varda::artifact {
 namespace {
 
 constexpr std::string_view kMarker = ".varda-sha256";
+constexpr auto kRetryAfterMax = std::chrono::minutes(5);
 
 Result<bool> complete(os::FileSystem& fs, const FetchOptions& options) {
   TRY(const auto marker, fs.stat(options.to / kMarker));
@@ -86,6 +87,9 @@ Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient
   source.file_roots = options.file_roots;
   source.limits = options.limits;
   source.progress = progress;
+  source.transport = options.transport;
+  SourceBook book(options.transport.clock != nullptr ? *options.transport.clock : system_clock());
+  source.book = &book;
   Duration wait = std::chrono::seconds(1);
   for (int attempt = 1;; ++attempt) {
     Outcome<Tree> tree = install(ctx, fs, http, source, work / "tree");
@@ -104,7 +108,9 @@ Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient
       return failure;
     }
     log::warn("fetch failed, trying again", {{"reason", to_string(failure.reason)}, {"error", failure.error}});
-    if (Status status = ctx.sleep_for(wait); !status.ok()) return failure;
+    if (Status status = ctx.sleep_for(std::max<Duration>(wait, std::min<Duration>(failure.retry_after, kRetryAfterMax)));
+        !status.ok())
+      return failure;
     wait = std::min<Duration>(wait * 2, std::chrono::seconds(30));
   }
 }

@@ -7,6 +7,7 @@
 #include "artifact/limits.h"
 #include "artifact/request.h"
 #include "artifact/store.h"
+#include "artifact/transport.h"
 
 namespace varda::artifact {
 
@@ -19,6 +20,7 @@ struct FetchOptions {
   // Of failures that time may heal; back-off from 1 s to 30 s between them. A peer that refuses (a 4xx other than 408, 425 and 429)
   // is believed at once.
   int attempts_max = 5;
+  Transport transport = {};
 };
 
 /// The directory appears complete or not at all and holds `.varda-sha256`, by which a later call knows that it is complete: then

@@ -4,16 +4,19 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "codec/digest.h"
 
 namespace varda::artifact {
 
 struct Request {
-  std::string url;              // http, https or file; "user:password@" and the query never appear in messages
-  codec::Sha256 digest;         // of the archive as downloaded
-  std::string framework;        // "onnx": its layout is checked; others and "": any tree with a file in it
-  std::uint64_t max_bytes = 0;  // extracted; 0 takes the limits' own
+  std::string url;                        // http, https, s3 or file; "user:password@" and the query never appear in messages
+  std::vector<std::string> mirrors = {};  // further URLs of the same bytes, after `url`
+  std::string credentials = {};           // what all of them ask for, by a name that the CredentialReader knows; "" nothing
+  codec::Sha256 digest;                   // of the archive as downloaded
+  std::string framework = {};             // "onnx": its layout is checked; others and "": any tree with a file in it
+  std::uint64_t max_bytes = 0;            // extracted; 0 takes the limits' own
 };
 
 enum class Phase : std::uint8_t { kDownload, kExtract };

@@ -19,7 +19,11 @@ const std::string kPart = ".part", kNotes = ".notes";
 class DiskStore final : public Store {
  public:
   DiskStore(Options options, os::FileSystem& fs, net::HttpClient& http)
-      : options_(std::move(options)), scratch_(options_.root / kScratch), fs_(fs), http_(http) {}
+      : options_(std::move(options)),
+        scratch_(options_.root / kScratch),
+        fs_(fs),
+        http_(http),
+        book_(options_.transport.clock != nullptr ? *options_.transport.clock : system_clock()) {}
 
   Status start() {
     TRY_VOID(fs_.make_directories(scratch_, 0700));
@@ -56,7 +60,7 @@ class DiskStore final : public Store {
         mine = slot == nullptr;
         if (mine) {
           slot = std::make_shared<Flight>();
-          slot->url = request.url;
+          slot->sources = sources_of(request);
         }
         flight = slot;
       }
@@ -75,7 +79,8 @@ class DiskStore final : public Store {
       if (Status status = wait(ctx, *flight); !status.ok()) return Failure{Reason::kCancelled, status.error()};
       const MutexLock lock(mutex_);
       // Who downloaded was stopped, we are not; or asked elsewhere, which says nothing of our source: our turn.
-      if (flight->failure && flight->failure->reason != Reason::kCancelled && flight->url == request.url) return *flight->failure;
+      if (flight->failure && flight->failure->reason != Reason::kCancelled && flight->sources == sources_of(request))
+        return *flight->failure;
     }
   }
 
@@ -143,10 +148,17 @@ class DiskStore final : public Store {
     std::uint64_t last_use = 0;  // by uses_; 0: not since the store was opened
   };
   struct Flight {
-    std::string url;
+    std::vector<std::string> sources;
     bool done = false;
     std::optional<Failure> failure;
   };
+
+  /// All that may make one download fail where another does not.
+  static std::vector<std::string> sources_of(const Request& request) {
+    std::vector<std::string> out{request.credentials, request.url};
+    out.insert(out.end(), request.mirrors.begin(), request.mirrors.end());
+    return out;
+  }
 
   /// A part, or the notes of a part that is there.
   static bool resumable(const std::string& name, const std::vector<std::string>& names) {
@@ -177,6 +189,8 @@ class DiskStore final : public Store {
     source.file_roots = options_.file_roots;
     source.limits = options_.limits;
     source.progress = progress;
+    source.transport = options_.transport;
+    source.book = &book_;
     Outcome<Tree> tree = install(ctx, fs_, http_, source, into);
     if (!tree.ok() && tree.failure().reason == Reason::kDiskFull) {
       // Whatever nobody uses has had its time.
@@ -254,6 +268,7 @@ class DiskStore final : public Store {
   const os::Path scratch_;
   os::FileSystem& fs_;
   net::HttpClient& http_;
+  SourceBook book_;
   mutable Mutex mutex_;
   std::condition_variable_any landed_;
   std::map<codec::Sha256, Artifact> artifacts_ GUARDED_BY(mutex_);

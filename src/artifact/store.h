@@ -17,6 +17,7 @@
 #include "artifact/failure.h"
 #include "artifact/limits.h"
 #include "artifact/request.h"
+#include "artifact/transport.h"
 #include "base/context.h"
 #include "net/http.h"
 #include "os/file_system.h"
@@ -36,6 +37,7 @@ class Store {
     std::vector<os::Path> file_roots;  // file URLs are read below these only; none: file URLs are refused
     Limits limits;
     std::uint64_t capacity_bytes = 0;  // of all artifacts together; 0: no limit but the disk
+    Transport transport = {};          // what it holds outlives the store
   };
 
   /// Opens or creates the store and clears what a crash left half extracted. `fs` and `http` outlive it.

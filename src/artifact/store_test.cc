@@ -221,9 +221,9 @@ TEST_F(StoreTest, SchemesAndPathsThatAreNotAllowedAreForbidden) {
   const auto roots = open({.file_roots = {"/srv/models"}});
   const auto none = open();
   for (const char* url :
-       {"ftp://h/m.tar", "s3://bucket/m.tar", "nonsense", "file:///srv/private/m.tar", "file:///srv/models/../private/m.tar",
-        "file:///srv/models/%2e%2e/private/m.tar", "file:///srv/models/link/m.tar", "file:///srv/models/file-link",
-        "file://host/srv/models/m.tar", "file:///srv/modelsX/m.tar", "file:///srv/models"}) {
+       {"ftp://h/m.tar", "s3://bucket", "s3://bucket/m.tar?version=1", "nonsense", "file:///srv/private/m.tar",
+        "file:///srv/models/../private/m.tar", "file:///srv/models/%2e%2e/private/m.tar", "file:///srv/models/link/m.tar",
+        "file:///srv/models/file-link", "file://host/srv/models/m.tar", "file:///srv/modelsX/m.tar", "file:///srv/models"}) {
     const auto outcome = roots->ensure(kForever, request(archive, "onnx", url));
     ASSERT_FALSE(outcome.ok()) << url;
     EXPECT_EQ(outcome.failure().reason, Reason::kSourceForbidden) << url << ": " << outcome.failure().error;

@@ -23,7 +23,8 @@ constexpr std::size_t kHeaderBytesMax = 256 << 10;
 
 /// One connection to an origin. One request at a time.
 struct Connection {
-  std::string origin;
+  std::string origin;  // for messages
+  std::string route;   // what it can serve: its key in the pool
   internal::Fd fd;
   std::unique_ptr<internal::Stream> stream;  // works on fd: destroyed before it
   Waiter waiter;
@@ -39,17 +40,17 @@ struct Connection {
   }
 };
 
-/// Idle connections by origin. Outlives the client while a response body is still being read.
+/// Idle connections by route. Outlives the client while a response body is still being read.
 class Pool {
  public:
   explicit Pool(const ClientOptions& options) : idle_max_(options.idle_connections_max), idle_timeout_(options.idle_timeout) {}
 
-  std::unique_ptr<Connection> take(const std::string& origin) EXCLUDES(mutex_) {
+  std::unique_ptr<Connection> take(const std::string& route) EXCLUDES(mutex_) {
     while (true) {
       std::unique_ptr<Connection> connection;
       {
         MutexLock lock(mutex_);
-        auto found = idle_.find(origin);
+        auto found = idle_.find(route);
         if (found == idle_.end() || found->second.empty()) return nullptr;
         connection = std::move(found->second.back());
         found->second.pop_back();
@@ -64,7 +65,7 @@ class Pool {
     connection->idle_since = system_clock().now();
     std::vector<std::unique_ptr<Connection>> expired;  // closed without the lock
     MutexLock lock(mutex_);
-    auto& idle = idle_[connection->origin];
+    auto& idle = idle_[connection->route];
     while (!idle.empty() && (idle.size() >= idle_max_ || connection->idle_since - idle.front()->idle_since >= idle_timeout_)) {
       expired.push_back(std::move(idle.front()));
       idle.erase(idle.begin());
@@ -191,9 +192,19 @@ Status check_field(const std::string& name, std::string_view text) {
   return {};
 }
 
-Result<std::string> render_header(const ClientRequest& request, const Url& url) {
+/// How an origin is reached.
+struct Route {
+  std::string key;           // connections of the same key are interchangeable
+  std::optional<Url> proxy;  // nothing: straight
+  bool tunnel = false;       // through the proxy, by CONNECT; else the proxy reads the requests
+
+  bool proxy_reads() const { return proxy && !tunnel; }
+};
+
+Result<std::string> render_header(const ClientRequest& request, const Url& url, const Route& route, const Proxies& proxies) {
   TRY_VOID(check_field("method", request.method));
-  std::string out = request.method + " " + url.target + " HTTP/1.1\r\n";
+  std::string out = request.method + " " + (route.proxy_reads() ? url.origin() : std::string()) + url.target + " HTTP/1.1\r\n";
+  if (route.proxy_reads()) out += proxy_authorization(proxies);
   if (!request.headers.find("Host")) {
     std::string host = url.origin();
     host.erase(0, host.find("://") + 3);
@@ -218,14 +229,13 @@ Result<std::string> render_header(const ClientRequest& request, const Url& url) 
 
 class SocketClient final : public HttpClient {
  public:
-  explicit SocketClient(ClientOptions options)
-      : options_(std::move(options)), pool_(std::make_shared<Pool>(options_)), tls_(internal::client_context(options_.tls)) {}
+  explicit SocketClient(ClientOptions options) : options_(std::move(options)), pool_(std::make_shared<Pool>(options_)) {}
 
   Result<ClientResponse> send(const Context& ctx, ClientRequest request) override {
     for (int redirects = 0;; ++redirects) {
       TRY(Url url, Url::parse(request.url));
       if (url.scheme != "http" && url.scheme != "https") {
-        return Error(Code::kInvalid, "URL \"" + request.url + "\": only http and https are spoken here");
+        return Error(Code::kInvalid, "URL \"" + shown(url) + "\": only http and https are spoken here");
       }
       TRY(ClientResponse response, send_once(ctx, request, url));
       const int status = response.status;
@@ -246,12 +256,33 @@ class SocketClient final : public HttpClient {
         request.headers.remove("Authorization");
         request.headers.remove("Cookie");
         request.headers.remove("Host");
+        for (const auto& [name, value] : std::vector(request.headers.all()))
+          if (is_signature(name)) request.headers.remove(name);
       }
       request.url = next.origin() + next.target;
     }
   }
 
  private:
+  /// What AWS signatures are made of, a session's token among it.
+  static bool is_signature(std::string_view name) {
+    constexpr std::string_view kPrefix = "x-amz-";
+    return name.size() > kPrefix.size() && std::equal(kPrefix.begin(), kPrefix.end(), name.begin(), [](char a, char b) {
+             return a == (b >= 'A' && b <= 'Z' ? static_cast<char>(b - 'A' + 'a') : b);
+           });
+  }
+
+  Result<Route> route_of(const Url& url) const {
+    Route route{.key = url.origin(), .proxy = {}};
+    if (!options_.unix_socket.empty()) return route;
+    const auto proxy = proxy_for(options_.proxies, url.scheme, url.host, url.port);
+    if (!proxy) return route;
+    TRY(route.proxy, Url::parse(*proxy).context("proxy"));
+    route.tunnel = url.scheme == "https";
+    route.key = *proxy + (route.tunnel ? " " + url.origin() : " *");
+    return route;
+  }
+
   /// For messages: a query may be a signature that opens the door.
   static std::string shown(const Url& url) { return url.origin() + url.target.substr(0, url.target.find('?')); }
 
@@ -267,22 +298,26 @@ class SocketClient final : public HttpClient {
 
   Result<ClientResponse> send_once(const Context& ctx, const ClientRequest& request, const Url& url) {
     TRY_VOID(ctx.check());
-    TRY(const std::string header, render_header(request, url));
-    if (auto pooled = pool_->take(url.origin())) {
+    TRY(const Route route, route_of(url));
+    TRY(const std::string header, render_header(request, url, route, options_.proxies));
+    if (auto pooled = pool_->take(route.key)) {
+      pooled->origin = url.origin();
       Attempt attempt;
       auto response = exchange(ctx, std::move(pooled), header, request, attempt);
       const bool lost = !response.ok() && response.error().code() == Code::kUnavailable && !attempt.answered;
       if (!lost || !(idempotent(request.method) || !attempt.written)) return response;
       // The server closed it while it lay in the pool.
     }
-    TRY(auto connection, connect(ctx, url));
+    TRY(auto connection, connect(ctx, url, route));
     Attempt attempt;
     return exchange(ctx, std::move(connection), header, request, attempt);
   }
 
-  Result<std::unique_ptr<Connection>> connect(const Context& ctx, const Url& url) {
+  Result<std::unique_ptr<Connection>> connect(const Context& ctx, const Url& url, const Route& route) {
     auto connection = std::make_unique<Connection>();
     connection->origin = url.origin();
+    connection->route = route.key;
+    const Url& peer = route.proxy ? *route.proxy : url;
     connection->waiter.attach(ctx.stop_token());
     const Context limited = ctx.with_timeout(options_.connect_timeout);
     std::vector<internal::Address> addresses;
@@ -290,18 +325,22 @@ class SocketClient final : public HttpClient {
       TRY(auto address, internal::Address::unix_path(options_.unix_socket));
       addresses.push_back(address);
     } else {
-      TRY(addresses, connect_error(ctx, internal::resolve(limited, url.host, url.port)));
+      TRY(addresses, reach(ctx, route, internal::resolve(limited, peer.host, peer.port)));
     }
-    TRY(connection->fd, connect_error(ctx, internal::connect_any(limited, connection->waiter, addresses)));
+    TRY(connection->fd, reach(ctx, route, internal::connect_any(limited, connection->waiter, addresses)));
     const int fd = connection->fd.get();
     if (options_.tcp_keepalive && options_.unix_socket.empty()) internal::set_keepalive(fd);
-    if (url.scheme == "http") {
-      connection->stream = internal::plain_stream(fd);
-      return connection;
+    if (url.scheme == "http" || route.tunnel) connection->stream = internal::plain_stream(fd);
+    if (route.tunnel) {
+      if (Status status = open_tunnel(limited, *connection, url, *route.proxy); !status.ok()) {
+        if (ctx.done()) return ctx.check().error();
+        return Error(Code::kUnavailable, connection->origin + ": " + status.error().message());
+      }
     }
-    if (!tls_.ok()) return tls_.error();
+    if (url.scheme == "http") return connection;
+    TRY(const internal::TlsContext tls, tls_context());
     const std::string& name = options_.tls.server_name.empty() ? url.host : options_.tls.server_name;
-    TRY(connection->stream, internal::tls_connect(fd, *tls_, {name, options_.tls.verified_name}));
+    TRY(connection->stream, internal::tls_connect(fd, tls, {name, options_.tls.verified_name}));
     while (true) {
       const IoResult io = connection->stream->handshake();
       if (io.kind == IoResult::Kind::kBytes) return connection;
@@ -311,6 +350,46 @@ class SocketClient final : public HttpClient {
         return Error(Code::kUnavailable, connection->origin + ": the TLS handshake took too long");
       }
     }
+  }
+
+  /// The contexts of TLS hold the machine's roots, a megabyte of them: made when the first https request needs them.
+  Result<internal::TlsContext> tls_context() {
+    const MutexLock lock(mutex_);
+    if (!tls_) tls_ = internal::client_context(options_.tls, options_.extra_ca_pem);
+    return *tls_;
+  }
+
+  /// CONNECT (RFC 9110, 9.3.6): what follows its answer is between the origin and us.
+  Status open_tunnel(const Context& ctx, Connection& c, const Url& url, const Url& proxy) {
+    const std::string host = url.host.find(':') == std::string::npos ? url.host : "[" + url.host + "]";
+    const std::string authority = host + ":" + std::to_string(url.port);
+    const std::string header = "CONNECT " + authority + " HTTP/1.1\r\nHost: " + authority + "\r\n" +
+                               proxy_authorization(options_.proxies) + "User-Agent: varda/" VARDA_VERSION "\r\n\r\n";
+    const std::string at = "proxy " + proxy.origin();
+    Attempt attempt;
+    TRY_VOID(write_request(ctx, c, header, "", attempt));
+    c.parser->no_body();
+    while (!c.parser->header_done()) {
+      const std::size_t used = c.parser->feed(c.unread);
+      c.unread.erase(0, used);
+      if (c.parser->error_status() != 0) return Error(Code::kUnavailable, at + ": malformed answer: " + c.parser->error_text());
+      if (c.parser->header_done() || (used > 0 && !c.unread.empty())) continue;
+      TRY(const bool more, receive(ctx, c));
+      if (!more) return Error(Code::kUnavailable, at + " closed the connection instead of answering");
+    }
+    const int status = c.parser->message().status;
+    if (status == 407) return Error(Code::kUnavailable, at + " asks for credentials, or for others (HTTP 407)");
+    if (status < 200 || status > 299) return Error(Code::kUnavailable, at + " refuses: HTTP " + std::to_string(status));
+    if (!c.unread.empty()) return Error(Code::kUnavailable, at + " sent bytes ahead of the origin's");
+    c.parser->reset();
+    return {};
+  }
+
+  template <typename T>
+  static Result<T> reach(const Context& ctx, const Route& route, Result<T> result) {
+    Result<T> out = connect_error(ctx, std::move(result));
+    if (out.ok() || !route.proxy) return out;
+    return Error(out.error()).context("proxy " + route.proxy->origin());
   }
 
   /// The connect timeout is a peer that does not answer; the caller's own deadline stays kTimeout.
@@ -402,7 +481,8 @@ class SocketClient final : public HttpClient {
 
   const ClientOptions options_;
   const std::shared_ptr<Pool> pool_;
-  const Result<internal::TlsContext> tls_;  // an error shows with the first https request
+  Mutex mutex_;
+  std::optional<Result<internal::TlsContext>> tls_ GUARDED_BY(mutex_);  // an error shows with the first https request
 };
 
 }  // namespace

@@ -128,6 +128,84 @@ TEST(Client, CredentialsStayWithTheirOrigin) {
   EXPECT_EQ(client->call(Context(), {.url = target.url("/"), .headers = {{"Authorization", "Bearer x"}}})->body, "with");
 }
 
+TEST(Client, SignaturesOfAnotherOriginAreNotSentOn) {
+  std::string seen;
+  auto target = *Server::create({}, inline_handler([&](const Request& request) {
+                                  seen = std::string(request.headers.find("X-Amz-Security-Token").value_or("-")) +
+                                         std::string(request.headers.find("x-amz-date").value_or("-")) +
+                                         std::string(request.headers.find("X-Other").value_or("-"));
+                                  return Response{};
+                                }));
+  auto source = *Server::create({}, inline_handler([&](const Request&) {
+                                  Response response;
+                                  response.status = 307;
+                                  response.headers.add("Location", "http://" + target->address() + "/");
+                                  return response;
+                                }));
+  auto client = make_client({.redirects_max = 1});
+  ASSERT_TRUE(client
+                  ->call(Context().with_timeout(10s),
+                         {.url = "http://" + source->address() + "/",
+                          .headers = {{"X-Amz-Security-Token", "hush"}, {"x-amz-date", "now"}, {"X-Other", "kept"}}})
+                  .ok());
+  EXPECT_EQ(seen, "--kept");
+}
+
+TEST(Client, RedirectsToOtherSchemesAndFromHttpsDownAreRefused) {
+  for (const char* location : {"file:///etc/passwd?hush", "ftp://h/x?hush", "gopher://h/?hush", "nonsense://?hush"}) {
+    auto source = *Server::create({}, inline_handler([&](const Request&) {
+                                    Response response;
+                                    response.status = 302;
+                                    response.headers.add("Location", location);
+                                    return response;
+                                  }));
+    const auto answer =
+        make_client({.redirects_max = 3})->call(Context().with_timeout(10s), {.url = "http://" + source->address() + "/"});
+    ASSERT_FALSE(answer.ok()) << location;
+    EXPECT_EQ(answer.error().message().find("hush"), std::string::npos) << answer.error();
+  }
+}
+
+TEST(Client, ProxyIsAskedForEveryHostButThoseItIsNotMeantForAndGetsItsOwnCredentials) {
+  std::string authorization;
+  auto proxy = *Server::create({}, inline_handler([&](const Request& request) {
+                                 authorization = std::string(request.headers.find("Proxy-Authorization").value_or(""));
+                                 Response response;
+                                 response.body = "from " + std::string(request.headers.find("Host").value_or(""));
+                                 return response;
+                               }));
+  ClientOptions options;
+  options.proxies = {.http = "http://" + proxy->address(), .https = "", .none = "direct.invalid", .credentials = "jane:a:b"};
+  auto client = make_client(options);
+  for (const char* host : {"one.invalid", "two.invalid:81"}) {
+    const auto answer = client->call(Context().with_timeout(10s), {.url = "http://" + std::string(host) + "/x?y=1"});
+    ASSERT_TRUE(answer.ok()) << answer.error();
+    EXPECT_EQ(answer->body, "from " + std::string(host));
+    EXPECT_EQ(authorization, "Basic amFuZTphOmI=");
+  }
+  EXPECT_FALSE(client->call(Context().with_timeout(10s), {.url = "http://direct.invalid/"}).ok());
+}
+
+TEST(Client, ProxyThatOpensNoTunnelIsNamed) {
+  struct Case {
+    const char* wire;
+    const char* says;
+  };
+  for (const Case& c :
+       {Case{"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n", "asks for credentials"},
+        Case{"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", "HTTP 403"},
+        Case{"HTTP/1.1 200 OK\r\n\r\nbytes ahead", "ahead"}, Case{"", "instead of answering"}, Case{"nonsense\r\n", "malformed"}}) {
+    CannedServer proxy(c.wire);
+    ClientOptions options;
+    options.proxies.https = "http://127.0.0.1:" + std::to_string(proxy.port());
+    const auto answer = make_client(options)->call(Context().with_timeout(10s), {.url = "https://files.invalid/"});
+    ASSERT_FALSE(answer.ok()) << c.says;
+    EXPECT_EQ(answer.error().code(), Code::kUnavailable);
+    EXPECT_NE(answer.error().message().find(c.says), std::string::npos) << answer.error();
+    EXPECT_NE(answer.error().message().find("proxy " + options.proxies.https), std::string::npos) << answer.error();
+  }
+}
+
 TEST(Client, StopAndDeadlineEndABlockedRead) {
   auto feed = std::make_shared<Feed>();
   auto server = *Server::create({}, [&](Request, Responder respond) {

@@ -12,6 +12,7 @@ namespace {
 constexpr std::string_view kVersionPattern = "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$";
 constexpr std::string_view kUrlPattern = "^((https?|s3)://[^/ ]+|file:///)[^ ]*$";
 constexpr std::string_view kDigestPattern = "^[0-9a-f]{64}$";
+constexpr std::string_view kSubdomain = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$";
 constexpr std::string_view kSubdomainOrEmpty = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$";
 constexpr std::string_view kLabelValue = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 
@@ -30,6 +31,17 @@ const ManifestEntry* InferenceModelSpec::find_version(std::string_view version) 
   return nullptr;
 }
 
+void ModelCredentials::describe(Type<ModelCredentials>& t) {
+  t.doc("Extension: what the sources of the archive ask for.");
+  t.field("secretName", &ModelCredentials::secret_name,
+          "A Secret in the model's namespace with username and password, token, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; "
+          "docs/guides/artifacts.md lists all keys.")
+      .required()
+      .length(1, 253)
+      .pattern(kSubdomain);
+  t.keep_unknown(&ModelCredentials::unknown);
+}
+
 void ManifestEntry::describe(Type<ManifestEntry>& t) {
   t.doc("One version of the model.");
   t.field("version", &ManifestEntry::version,
@@ -45,6 +57,12 @@ void ManifestEntry::describe(Type<ManifestEntry>& t) {
   t.field("sha256sum", &ManifestEntry::sha256sum, "SHA-256 of the archive as downloaded: 64 lower case hexadecimal digits.")
       .always()
       .length(0, 128);
+  t.field("mirrors", &ManifestEntry::mirrors,
+          "Extension: further URLs of the same archive, tried in this order when downloadURL does not give it.")
+      .items_max(8)
+      .each_length(1, 2048)
+      .each_pattern(kUrlPattern);
+  t.field("credentials", &ManifestEntry::credentials, "Extension: what downloadURL and mirrors ask for.");
   t.keep_unknown(&ManifestEntry::unknown);
 }
 
@@ -185,6 +203,7 @@ const Kind& InferenceModel::kind() {
               "digest a node could "
               "not tell a complete archive from a broken one.",
               "`spec.service.type` is an extension: how the Service of the cloud layer is exposed.",
+              "`manifest[].mirrors` and `manifest[].credentials` are extensions: docs/guides/artifacts.md.",
               "`servingPort` 0 means 8080.",
               "With an `image`, `manifest`, `targetVersion` and `frameworkType` may be left out; the first two are neither used "
               "nor checked, apart from their "

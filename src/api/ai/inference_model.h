@@ -16,10 +16,19 @@ namespace varda::api {
 template <typename T>
 class Type;
 
+/// What the sources of an archive ask for: a Secret beside the model.
+struct ModelCredentials {
+  std::string secret_name;
+  Json unknown;
+  static void describe(Type<ModelCredentials>& t);
+};
+
 struct ManifestEntry {
   std::string version;
   std::string download_url;
   std::string sha256sum;
+  std::vector<std::string> mirrors;  // further URLs of the same archive, after download_url
+  std::optional<ModelCredentials> credentials;
   Json unknown;
   static void describe(Type<ManifestEntry>& t);
 };

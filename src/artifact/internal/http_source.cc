@@ -1,6 +1,9 @@
 #include "artifact/internal/http_source.h"
 
+#include <algorithm>
 #include <charconv>
+
+#include "artifact/internal/http_date.h"
 
 namespace varda::artifact {
 namespace {
@@ -10,6 +13,24 @@ std::optional<std::uint64_t> number(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+// A peer that ends each connection after a few bytes is continued so many times at once.
+constexpr int kShortConnectionsMax = 64;
+
+// The validator of one source means nothing to another, and a URL may hold a signature: so its digest stands before it.
+std::string notes_text(const std::string& url, std::string_view validator) {
+  return codec::Sha256::of(url).hex() + " " + std::string(validator);
+}
+
+// <Code>NoSuchKey</Code>: what S3 says, as far as it is a word.
+std::string s3_code(std::string_view body) {
+  const auto from = body.find("<Code>");
+  if (from == std::string_view::npos) return "";
+  const std::string_view rest = body.substr(from + 6, 64);
+  const std::string_view code = rest.substr(0, rest.find('<'));
+  const bool word = std::all_of(code.begin(), code.end(), [](char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); });
+  return word ? std::string(code) : "";
 }
 
 struct ContentRange {
@@ -65,6 +86,7 @@ Context StallGuard::context() {
     const std::lock_guard lock(mutex_);
     connection_ = fresh;
     last_moved_ = system_clock().now();
+    bytes_ = 0;
     stalled_ = false;
   }
   // The caller may have been stopped between its last check and the line above; on_stop_ then stopped the old connection.
@@ -72,8 +94,11 @@ Context StallGuard::context() {
   return ctx_.with_stop(fresh.get_token());
 }
 
-void StallGuard::moved() {
+void StallGuard::moved(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
+  bytes_ += bytes;
+  if (bytes_ < kStallBytes) return;
+  bytes_ = 0;
   last_moved_ = system_clock().now();
 }
 
@@ -83,8 +108,10 @@ bool StallGuard::stalled() const {
 }
 
 Outcome<std::unique_ptr<Source>> HttpSource::open(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
-                                                  SourceOptions options) {
-  auto source = std::make_unique<HttpSource>(ctx, fs, http, std::move(options));
+                                                  SourceOptions options, std::string address,
+                                                  std::unique_ptr<Authorization> authorization) {
+  auto source = std::make_unique<HttpSource>(ctx, fs, http, std::move(options), std::move(address), std::move(authorization));
+  source->synced_ = source->clock_.now();
   if (!source->options_.spooled) return std::unique_ptr<Source>(std::move(source));
   auto spool = fs.open(source->options_.spool, os::Open::kCreate, 0600);
   if (!spool.ok()) return disk_failure(spool.error());
@@ -97,44 +124,84 @@ Outcome<std::unique_ptr<Source>> HttpSource::open(const Context& ctx, os::FileSy
 
 Failure HttpSource::failed(Error error) const {
   if (Status status = ctx_.check(); !status.ok()) return {Reason::kCancelled, status.error()};
-  if (guard_.stalled()) error = Error(Code::kUnavailable, "the peer sent nothing for a while");
-  return {Reason::kDownloadFailed, std::move(error).context(shown_url(options_.request.url))};
+  if (guard_.stalled())
+    error = Error(Code::kUnavailable,
+                  "the peer sent " + std::string(connection_bytes_ == 0 ? "nothing" : "next to nothing") + " for a while");
+  return {Reason::kDownloadFailed, std::move(error).context(shown_url(options_.url))};
+}
+
+std::string HttpSource::remark() const {
+  if (encoding_.empty() || encoding_ == "identity") return "";
+  return "the peer encoded them as " + encoding_.substr(0, 64) + ", unasked";
+}
+
+std::string HttpSource::kept_validator() {
+  if (!options_.spooled) return "";
+  const auto notes = os::read_file(fs_, notes_of(options_.spool), 4096);
+  const std::string mine = notes_text(options_.url, "");
+  return notes.ok() && notes->starts_with(mine) ? notes->substr(mine.size()) : "";
+}
+
+Result<net::ClientResponse> HttpSource::ask(std::uint64_t offset) {
+  net::ClientRequest request;
+  request.url = address_;
+  request.headers.add("Accept", "*/*");
+  // The digest is over the bytes as they lie there.
+  request.headers.add("Accept-Encoding", "identity");
+  if (offset > 0) {
+    request.headers.add("Range", "bytes=" + std::to_string(offset) + "-");
+    if (validator_.empty()) validator_ = kept_validator();
+    if (!validator_.empty()) request.headers.add("If-Range", validator_);
+  }
+  if (authorization_ != nullptr) authorization_->add(request);
+  return http_.send(guard_.context(), std::move(request));
+}
+
+// The peer understood and refuses; only three of its words say themselves that later may be better (RFC 9110, 6585, 8470).
+Failure HttpSource::refused(net::ClientResponse& response) {
+  const int status = response.status;
+  const bool final = status >= 400 && status < 500 && status != 408 && status != 425 && status != 429;
+  std::string text = "HTTP " + std::to_string(status);
+  if (options_.url.starts_with("s3:") && response.body != nullptr) {
+    if (const auto body = response.body->read(); body.ok() && *body)
+      if (const std::string code = s3_code(**body); !code.empty()) text += " (" + code + ")";
+  }
+  if (status == 407) text += "; the proxy asks for credentials: --proxy-credentials-file";
+  if (status == 401 || status == 403)
+    text += options_.request.credentials.empty() ? "; the source asks for credentials, and none are named"
+                                                 : "; asked with " + options_.request.credentials;
+  Failure failure = failed(Error(Code::kUnavailable, text).as_terminal(final));
+  if (!final) failure.retry_after = retry_after_of(response.headers).value_or(std::chrono::seconds(0));
+  return failure;
 }
 
 std::optional<Failure> HttpSource::connect() {
   const std::uint64_t offset = hashed_.count();
-  net::ClientRequest request;
-  request.url = options_.request.url;
-  request.headers.add("Accept", "*/*");
-  if (offset > 0) {
-    request.headers.add("Range", "bytes=" + std::to_string(offset) + "-");
-    if (validator_.empty() && options_.spooled) {
-      if (const auto notes = os::read_file(fs_, notes_of(options_.spool), 4096); notes.ok()) validator_ = *notes;
-    }
-    if (!validator_.empty()) request.headers.add("If-Range", validator_);
-  }
   connection_bytes_ = 0;
   body_.reset();
-  auto sent = http_.send(guard_.context(), std::move(request));
+  auto sent = ask(offset);
+  if (sent.ok() && sent->status == 403 && authorization_ != nullptr && authorization_->refused(sent->headers)) sent = ask(offset);
   if (!sent.ok()) return failed(sent.error());
   net::ClientResponse& response = *sent;
-  guard_.moved();
+  guard_.moved(kStallBytes);
+  encoding_ = response.headers.find("Content-Encoding").value_or("");
+  const bool page = response.headers.find("Content-Type").value_or("").starts_with("text/html");
   const auto range = parse_content_range(response.headers.find("Content-Range").value_or(""));
   if (offset > 0 && response.status == 206 && range.start == offset) {
     if (range.total) meter_.set_total(*range.total);
   } else if (offset > 0 && response.status == 416 && range.total == offset) {
     complete_ = true;
     return std::nullopt;
+  } else if (offset > 0 && response.status == 200 && page) {
+    // A login page that answers everything says nothing of the archive: what there is of it stays.
+    return failed(Error(Code::kUnavailable, "an HTML page where the rest of an archive should be"));
   } else if (offset > 0 && (response.status == 200 || response.status == 206 || response.status == 416)) {
     // The peer knows no ranges, or what it has now is something else. The bytes given out cannot be taken back: start over.
     stale_ = true;
     return failed(Error(Code::kConflict, (broke_ ? broke_->message() + "; it" : std::string("the download")) +
                                              " cannot be continued at byte " + std::to_string(offset) + " and starts over"));
   } else if (response.status != 200) {
-    const int status = response.status;
-    // The peer understood and refuses; only these three say themselves that later may be better (RFC 9110, 6585, 8470).
-    const bool refused = status >= 400 && status < 500 && status != 408 && status != 425 && status != 429;
-    return failed(Error(Code::kUnavailable, "HTTP " + std::to_string(status)).as_terminal(refused));
+    return refused(response);
   } else if (auto failure = begin_whole(response)) {
     return failure;
   }
@@ -157,7 +224,8 @@ std::optional<Failure> HttpSource::begin_whole(const net::ClientResponse& respon
   if (validator.empty() || validator.starts_with("W/")) validator = response.headers.find("Last-Modified").value_or("");
   validator_ = validator;
   if (!validator.empty() && options_.spooled) {
-    if (Status status = os::write_file_atomically(fs_, notes_of(options_.spool), validator, 0600); !status.ok())
+    if (Status status = os::write_file_atomically(fs_, notes_of(options_.spool), notes_text(options_.url, validator), 0600);
+        !status.ok())
       return disk_failure(status.error());
   }
   return std::nullopt;
@@ -168,6 +236,20 @@ Outcome<std::string> HttpSource::take(std::string bytes) {
   meter_.report(hashed_.count(), false);
   if (hashed_.count() > options_.limits.archive_bytes_max) return too_large(options_.limits.archive_bytes_max);
   return bytes;
+}
+
+Status HttpSource::keep(std::string_view bytes) {
+  if (spool_ == nullptr) return {};
+  TRY_VOID(room_.take(bytes.size()));
+  TRY_VOID(spool_->write(bytes));
+  unsynced_ += bytes.size();
+  if (unsynced_ < kSpoolSyncBytes || clock_.now() < synced_ + kSpoolSyncPeriod) return {};
+  TRY_VOID(spool_->sync());
+  if (!named_) TRY_VOID(fs_.sync_directory(options_.spool.parent_path()));
+  named_ = true;
+  unsynced_ = 0;
+  synced_ = clock_.now();
+  return {};
 }
 
 Outcome<std::string> HttpSource::next() {
@@ -186,7 +268,9 @@ Outcome<std::string> HttpSource::next() {
     Result<std::optional<std::string>> piece = body_->read();
     if (!piece.ok()) {
       body_.reset();
-      if (connection_bytes_ == 0 || ctx_.done()) return failed(piece.error());
+      short_connections_ = connection_bytes_ < kStallBytes ? short_connections_ + 1 : 0;
+      const bool moved = connection_bytes_ > 0 && !guard_.stalled() && short_connections_ <= kShortConnectionsMax;
+      if (!moved || ctx_.done()) return failed(piece.error());
       resumed_ = true;
       broke_ = piece.error();
       continue;
@@ -196,12 +280,9 @@ Outcome<std::string> HttpSource::next() {
       break;
     }
     if ((*piece)->empty()) continue;
-    guard_.moved();
+    guard_.moved((*piece)->size());
     connection_bytes_ += (*piece)->size();
-    if (spool_ != nullptr) {
-      if (Status status = room_.take((*piece)->size()); !status.ok()) return disk_failure(status.error());
-      if (Status status = spool_->write(**piece); !status.ok()) return disk_failure(status.error());
-    }
+    if (Status status = keep(**piece); !status.ok()) return disk_failure(status.error());
     return take(std::move(**piece));
   }
   body_.reset();

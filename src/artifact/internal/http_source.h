@@ -7,6 +7,7 @@
 #include <stop_token>
 #include <thread>
 
+#include "artifact/internal/authorization.h"
 #include "artifact/internal/source.h"
 
 namespace varda::artifact {
@@ -40,13 +41,14 @@ class Meter {
 Failure too_large(std::uint64_t max);
 os::Path notes_of(const os::Path& spool);
 
-/// Ends a connection on which nothing moved for a while, or whose caller was stopped. One thread, one connection at a time.
+/// Ends a connection on which (nearly) nothing moved for a while, or whose caller was stopped. One thread, one connection at a
+/// time.
 class StallGuard {
  public:
   StallGuard(const Context& ctx, Duration stall);
   /// For a new connection: ends with the caller's context or by stalling.
   Context context();
-  void moved();
+  void moved(std::size_t bytes);
   bool stalled() const;
 
  private:
@@ -56,6 +58,7 @@ class StallGuard {
   std::condition_variable_any changed_;
   std::stop_source connection_;  // guarded by mutex_
   SteadyTime last_moved_;        // guarded by mutex_
+  std::size_t bytes_ = 0;        // since then; guarded by mutex_
   bool stalled_ = false;         // guarded by mutex_
   std::stop_callback<std::function<void()>> on_stop_;
   std::jthread thread_;  // last: it uses the rest
@@ -66,13 +69,18 @@ class StallGuard {
 /// back-off. The digest is what makes resuming safe: validators only save a useless download.
 class HttpSource final : public Source {
  public:
-  static Outcome<std::unique_ptr<Source>> open(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
-                                               SourceOptions options);
-  HttpSource(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, SourceOptions options)
+  /// `address` is what is asked: that of the URL, or of what it stands for. `authorization` null: nothing is proven.
+  static Outcome<std::unique_ptr<Source>> open(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, SourceOptions options,
+                                               std::string address, std::unique_ptr<Authorization> authorization);
+  HttpSource(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, SourceOptions options, std::string address,
+             std::unique_ptr<Authorization> authorization)
       : ctx_(ctx),
         fs_(fs),
         http_(http),
         options_(std::move(options)),
+        address_(std::move(address)),
+        authorization_(std::move(authorization)),
+        clock_(options_.transport.clock != nullptr ? *options_.transport.clock : system_clock()),
         room_(fs, options_.spool.parent_path()),
         meter_(options_.progress),
         guard_(ctx, options_.stall) {}
@@ -80,12 +88,17 @@ class HttpSource final : public Source {
   Outcome<std::string> next() override;
   bool stale() const override { return stale_; }
   bool resumed() const override { return resumed_; }
+  std::string remark() const override;
   bool looks_like_page() const override { return page_type_ || hashed_.page(); }
   std::uint64_t bytes() const override { return hashed_.count(); }
   codec::Sha256 digest() override { return hashed_.digest(); }
 
  private:
   std::optional<Failure> connect();
+  Result<net::ClientResponse> ask(std::uint64_t offset);
+  Failure refused(net::ClientResponse& response);
+  std::string kept_validator();
+  Status keep(std::string_view bytes);
   std::optional<Failure> begin_whole(const net::ClientResponse& response);
   Outcome<std::string> take(std::string bytes);
   Failure failed(Error error) const;
@@ -94,8 +107,16 @@ class HttpSource final : public Source {
   os::FileSystem& fs_;
   net::HttpClient& http_;
   const SourceOptions options_;
+  const std::string address_;
+  const std::unique_ptr<Authorization> authorization_;
+  const Clock& clock_;
   std::unique_ptr<os::File> spool_;  // null: not spooled
-  std::string validator_;            // of what this object downloads
+  std::uint64_t unsynced_ = 0;       // bytes of the spool
+  SteadyTime synced_;
+  bool named_ = false;         // the spool's name is on the disk
+  std::string encoding_;       // Content-Encoding of the last answer
+  int short_connections_ = 0;  // in a row
+  std::string validator_;      // of what this object downloads
   DiskRoom room_;
   HashedBytes hashed_;
   Meter meter_;

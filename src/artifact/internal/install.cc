@@ -1,5 +1,9 @@
 #include "artifact/internal/install.h"
 
+#include <algorithm>
+#include <map>
+#include <vector>
+
 #include "artifact/internal/ahead_source.h"
 #include "artifact/internal/entry_rules.h"
 #include "base/log.h"
@@ -96,28 +100,124 @@ class Extraction {
   std::uint64_t reported_ = 0;
 };
 
-Outcome<Tree> attempt(os::FileSystem& fs, Source& source, const SourceOptions& options, const os::Path& into) {
+struct Attempt {
+  Outcome<Tree> tree;
+  bool verified = false;  // every byte came and they are the right ones: what is wrong with them is wrong at every source
+};
+
+Attempt attempt(os::FileSystem& fs, Source& source, const SourceOptions& options, const os::Path& into) {
   Limits limits = options.limits;
   if (options.request.max_bytes != 0) limits.extracted_bytes_max = options.request.max_bytes;
   Outcome<Tree> tree = extract(fs, source, into, limits, options.progress);
-  if (!tree.ok() && tree.failure().reason != Reason::kUnsafeArchive) return tree;
+  if (!tree.ok() && tree.failure().reason != Reason::kUnsafeArchive) return {std::move(tree)};
   // The digest is over every byte, also what follows the archive's end. It goes before what the archive looked like: a refused
   // archive with a wrong digest is not the one that was asked for.
   while (true) {
     Outcome<std::string> rest = source.next();
-    if (!rest.ok()) return rest.failure();
+    if (!rest.ok()) return {rest.failure()};
     if (rest->empty()) break;
   }
   const codec::Sha256 found = source.digest();
-  if (found == options.request.digest) return tree;
-  const std::string shown = shown_url(options.request.url);
+  if (found == options.request.digest) return {std::move(tree), true};
+  const std::string shown = shown_url(options.url);
   if (source.looks_like_page())
-    return Failure{Reason::kDownloadFailed,
-                   Error(Code::kUnavailable,
-                         shown + ": an HTML page of " + std::to_string(source.bytes()) + " bytes where an archive should be")};
-  return Failure{Reason::kDigestMismatch,
-                 Error(Code::kCorrupt, "expected sha256 " + options.request.digest.hex() + ", found " + found.hex() + " (" +
-                                           std::to_string(source.bytes()) + " bytes from " + shown + ")")};
+    return {Failure{Reason::kDownloadFailed,
+                    Error(Code::kUnavailable,
+                          shown + ": an HTML page of " + std::to_string(source.bytes()) + " bytes where an archive should be")}};
+  const std::string remark = source.remark();
+  return {Failure{Reason::kDigestMismatch,
+                  Error(Code::kCorrupt, "expected sha256 " + options.request.digest.hex() + ", found " + found.hex() + " (" +
+                                            std::to_string(source.bytes()) + " bytes from " + shown +
+                                            (remark.empty() ? "" : "; " + remark) + ")")}};
+}
+
+/// One source's turn.
+struct Turn {
+  Outcome<Tree> tree;
+  bool final = false;            // no other source can do better
+  bool blame_the_spool = false;  // it may do without what is in the spool
+  SourceBook::Trouble trouble = SourceBook::Trouble::kRefused;
+};
+
+Result<std::uint64_t> spooled_bytes(os::FileSystem& fs, const SourceOptions& options) {
+  if (!options.spooled) return std::uint64_t{0};
+  TRY(const auto info, fs.stat(options.spool));
+  return info ? info->size_bytes : 0;
+}
+
+Status cut_spool(os::FileSystem& fs, const os::Path& spool, std::uint64_t bytes) {
+  if (bytes == 0) return drop_spool(fs, spool);
+  TRY(const auto file, fs.open(spool, os::Open::kCreate, 0600));
+  return file->truncate(bytes);
+}
+
+Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, const SourceOptions& options, const os::Path& into) {
+  if (Status status = fs.remove_all(into); !status.ok()) return {disk_failure(status.error()), true};
+  const auto kept = spooled_bytes(fs, options);
+  if (!kept.ok()) return {disk_failure(kept.error()), true};
+  // The thread that reads ahead must also stop when only we have had enough: on a full disk, or an entry that is refused.
+  std::stop_source enough;
+  const std::stop_callback linked(ctx.stop_token(), [&enough] { enough.request_stop(); });
+  const Context reading = ctx.with_stop(enough.get_token());
+  auto source = open_source(reading, fs, http, options);
+  if (!source.ok()) return {source.failure(), source.failure().reason == Reason::kDiskFull};
+  AheadSource bytes(std::move(source.value()), enough, {});
+  Attempt tried = attempt(fs, bytes, options, into);
+  bytes.end();
+  if (tried.tree.ok()) {
+    if (Status status = drop_spool(fs, options.spool); !status.ok()) return {disk_failure(status.error()), true};
+    return {std::move(tried.tree), true};
+  }
+  if (Status status = fs.remove_all(into); !status.ok()) log::warn("cannot clear scratch", {{"error", status.error()}});
+  Turn turn{std::move(tried.tree)};
+  const Failure& failure = turn.tree.failure();
+  const bool page = bytes.looks_like_page();
+  turn.final = tried.verified || failure.reason == Reason::kDiskFull || failure.reason == Reason::kCancelled;
+  turn.blame_the_spool = bytes.stale() || (bytes.resumed() && failure.reason == Reason::kDigestMismatch);
+  if (failure.reason == Reason::kDigestMismatch || failure.reason == Reason::kUnsafeArchive || page) {
+    turn.trouble = SourceBook::Trouble::kWrong;
+  } else if (!failure.error.terminal() && !bytes.stale()) {
+    turn.trouble = bytes.bytes() > *kept ? SourceBook::Trouble::kBroke : SourceBook::Trouble::kSilent;
+  }
+  // The bytes of a transient failure are worth keeping, as far as they are an archive's; what was there before this source came is
+  // not its to spoil.
+  const bool keep =
+      (failure.reason == Reason::kDownloadFailed || failure.reason == Reason::kDiskFull || failure.reason == Reason::kCancelled) &&
+      (bytes.stale() || !page);
+  if (!keep)
+    if (Status status = cut_spool(fs, options.spool, tried.verified ? 0 : *kept); !status.ok())
+      return {disk_failure(status.error()), true};
+  return turn;
+}
+
+/// Reads what the request names. Nothing: it names nothing, or nothing that any of its sources would ask for.
+Outcome<std::optional<Credentials>> read_credentials(const Context& ctx, const SourceOptions& options) {
+  const Request& request = options.request;
+  const auto is_file = [](const std::string& url) { return url.starts_with("file:"); };
+  if (request.credentials.empty() || (is_file(request.url) && std::all_of(request.mirrors.begin(), request.mirrors.end(), is_file)))
+    return std::optional<Credentials>();
+  if (options.transport.credentials == nullptr)
+    return Failure{Reason::kCredentialsMissing, Error(Code::kNotFound, "nobody here can read credentials " + request.credentials)};
+  Outcome<Credentials> found = options.transport.credentials->read(ctx, request.credentials);
+  if (!found.ok()) return found.failure();
+  return std::optional<Credentials>(std::move(found.value()));
+}
+
+/// The most hopeful reason, and what each of them said.
+Failure sum_up(const std::vector<Failure>& failures) {
+  if (failures.size() == 1) return failures.front();
+  constexpr std::size_t kEachMax = 380;
+  const Failure* best = &failures.front();
+  std::string text = "none of " + std::to_string(failures.size()) + " sources gave it";
+  bool terminal = true;
+  std::optional<std::chrono::seconds> wait;
+  for (const Failure& failure : failures) {
+    if (retry_of(failure.reason) < retry_of(best->reason)) best = &failure;
+    text += (&failure == &failures.front() ? ": " : "; ") + failure.error.message().substr(0, kEachMax);
+    terminal = terminal && failure.error.terminal();
+    wait = wait ? std::min(*wait, failure.retry_after) : failure.retry_after;
+  }
+  return {best->reason, Error(best->error.code(), std::move(text)).as_terminal(terminal), *wait};
 }
 
 }  // namespace
@@ -127,33 +227,73 @@ Outcome<Tree> extract(os::FileSystem& fs, Source& source, const os::Path& into, 
   return Extraction(fs, source, into, limits, progress).run();
 }
 
-Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, const SourceOptions& options,
+Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, const SourceOptions& given,
                       const os::Path& into) {
-  // Twice at most: what an earlier attempt left in the spool may be unusable, what a fresh one brings is final.
-  for (int round = 0;; ++round) {
-    if (Status status = fs.remove_all(into); !status.ok()) return disk_failure(status.error());
-    // The thread that reads ahead must also stop when only we have had enough: on a full disk, or an entry that is refused.
-    std::stop_source enough;
-    const std::stop_callback linked(ctx.stop_token(), [&enough] { enough.request_stop(); });
-    const Context reading = ctx.with_stop(enough.get_token());
-    auto source = open_source(reading, fs, http, options);
-    if (!source.ok()) return source.failure();
-    AheadSource bytes(std::move(source.value()), enough, {});
-    Outcome<Tree> tree = attempt(fs, bytes, options, into);
-    bytes.end();
-    if (tree.ok()) {
-      if (Status status = drop_spool(fs, options.spool); !status.ok()) return disk_failure(status.error());
-      return tree;
+  constexpr std::chrono::milliseconds kPauseMax{250};  // so that a crowd of nodes does not fall upon the next source as one
+  SourceOptions options = given;
+  SourceBook nothing_known(options.transport.clock != nullptr ? *options.transport.clock : system_clock());
+  SourceBook& book = options.book != nullptr ? *options.book : nothing_known;
+  const auto credentials = read_credentials(ctx, options);
+  if (!credentials.ok()) return credentials.failure();
+  std::unique_ptr<net::HttpClient> trusting;
+  if (credentials->has_value()) {
+    options.credentials = &**credentials;
+    if (!(*credentials)->ca_pem.empty()) {
+      if (options.transport.trusting) trusting = options.transport.trusting((*credentials)->ca_pem);
+      if (trusting == nullptr)
+        return Failure{Reason::kCredentialsMissing,
+                       Error(Code::kInvalid, "ca.crt of " + options.request.credentials + " cannot be used here")};
     }
-    if (Status status = fs.remove_all(into); !status.ok()) log::warn("cannot clear scratch", {{"error", status.error()}});
-    // The bytes of a transient failure are worth keeping, as far as they are an archive's.
-    const Reason reason = tree.failure().reason;
-    const bool keep = (reason == Reason::kDownloadFailed || reason == Reason::kDiskFull || reason == Reason::kCancelled) &&
-                      !bytes.stale() && !bytes.looks_like_page();
-    if (keep) return tree;
-    if (Status status = drop_spool(fs, options.spool); !status.ok()) return disk_failure(status.error());
-    if (round > 0 || !(bytes.stale() || (bytes.resumed() && reason == Reason::kDigestMismatch))) return tree;
   }
+  net::HttpClient& client = trusting != nullptr ? *trusting : http;
+
+  std::vector<std::string> urls{options.request.url};
+  urls.insert(urls.end(), options.request.mirrors.begin(), options.request.mirrors.end());
+  urls = book.order(urls);
+  std::map<std::string, Failure> failures;
+  // Twice at most: first with what the spool holds; then without, those that might do better so.
+  for (int round = 0; round < 2; ++round) {
+    std::vector<std::string> again;
+    for (const std::string& url : urls) {
+      if (const auto closed = book.closed_for(url); closed.count() > 0) {
+        failures.insert_or_assign(url, Failure{Reason::kDownloadFailed,
+                                               Error(Code::kUnavailable, shown_url(url) + ": asked to be left alone for " +
+                                                                             std::to_string(closed.count()) + " s"),
+                                               closed});
+        continue;
+      }
+      if (!failures.empty() && round == 0 && options.transport.rng != nullptr) {
+        const auto pause = std::chrono::duration_cast<Duration>(kPauseMax * options.transport.rng->unit());
+        if (Status status = ctx.sleep_for(pause); !status.ok()) return Failure{Reason::kCancelled, status.error()};
+      }
+      options.url = url;
+      Turn turn = take_turn(ctx, fs, client, options, into);
+      if (turn.tree.ok()) {
+        book.worked(url);
+        return std::move(turn.tree);
+      }
+      if (turn.final) return turn.tree.failure();
+      if (turn.blame_the_spool && round == 0) {
+        again.push_back(url);
+      } else {
+        book.failed(url, turn.trouble, turn.tree.failure().retry_after);
+      }
+      log::debug("source failed", {{"url", shown_url(url)}, {"error", turn.tree.failure().error}});
+      failures.insert_or_assign(url, turn.tree.failure());
+    }
+    if (again.empty()) break;
+    if (Status status = drop_spool(fs, options.spool); !status.ok()) return disk_failure(status.error());
+    urls = std::move(again);
+  }
+  // In the order of the request, which is the one people know.
+  std::vector<Failure> all;
+  const auto add = [&](const std::string& url) {
+    if (const auto found = failures.find(url); found != failures.end()) all.push_back(found->second);
+    failures.erase(url);
+  };
+  add(options.request.url);
+  for (const std::string& mirror : options.request.mirrors) add(mirror);
+  return sum_up(all);
 }
 
 }  // namespace varda::artifact

@@ -16,8 +16,10 @@ struct Tree {
 /// sync_tree() does the directories.
 Outcome<Tree> extract(os::FileSystem& fs, Source& source, const os::Path& into, const Limits& limits, const ProgressSink& progress);
 
-/// Downloads to `options.spool`, extracts to `into` and checks the digest over every byte. On success the tree is synced and the
-/// spool gone; on failure `into` is gone, and the spool stays where the download can go on.
+/// Downloads to `options.spool`, extracts to `into` and checks the digest over every byte: from the first source of the request
+/// that gives it, in the order of `options.book`, all of them going on with the same spool. When none does, one message says why of
+/// each, and the reason is that of the source that is most likely to heal. On success the tree is synced and the spool gone; on
+/// failure `into` is gone, and the spool stays where the download can go on.
 Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, const SourceOptions& options,
                       const os::Path& into);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "artifact/internal/authorization.h"
 #include "artifact/internal/http_source.h"
 #include "net/url.h"
 
@@ -131,12 +132,29 @@ void Meter::report(std::uint64_t done, bool last) {
 }
 
 Outcome<std::unique_ptr<Source>> open_source(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, SourceOptions options) {
-  const std::string shown = shown_url(options.request.url);
-  const auto url = net::Url::parse(options.request.url);
-  if (!url.ok()) return forbidden(shown + ": " + url.error().message());
-  if (url->scheme == "http" || url->scheme == "https") return HttpSource::open(ctx, fs, http, std::move(options));
-  if (url->scheme == "s3") return forbidden(shown + ": s3 URLs are not read by this version; use http or https");
-  if (url->scheme != "file") return forbidden(shown + ": scheme \"" + url->scheme + "\"; use http, https or file");
+  static const Credentials kNone;
+  if (options.url.empty()) options.url = options.request.url;
+  const std::string shown = shown_url(options.url);
+  const auto url = net::Url::parse(options.url);
+  if (!url.ok()) {
+    // Without the URL, which it quotes whole.
+    const std::string& why = url.error().message();
+    const auto at = why.rfind("\": ");
+    return forbidden(shown + ": " + (at == std::string::npos ? "no URL" : why.substr(at + 3)));
+  }
+  const Credentials& credentials = options.credentials != nullptr ? *options.credentials : kNone;
+  if (url->scheme == "http" || url->scheme == "https") {
+    std::string address = options.url;
+    return HttpSource::open(ctx, fs, http, std::move(options), std::move(address), http_authorization(credentials));
+  }
+  if (url->scheme == "s3") {
+    const auto address = s3_address(*url, credentials);
+    if (!address.ok()) return forbidden(shown + ": " + address.error().message());
+    const Clock& clock = options.transport.clock != nullptr ? *options.transport.clock : system_clock();
+    return HttpSource::open(ctx, fs, http, std::move(options), address->origin() + address->target,
+                            s3_authorization(*address, credentials, clock));
+  }
+  if (url->scheme != "file") return forbidden(shown + ": scheme \"" + url->scheme + "\"; use http, https, s3 or file");
   if (!url->host.empty() && url->host != "localhost") return forbidden(shown + ": a file URL names no host: file:///path");
   Outcome<os::Path> path = allowed_file(fs, options.file_roots, url->target, shown);
   if (!path.ok()) return path.failure();

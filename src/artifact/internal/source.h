@@ -5,9 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "artifact/credentials.h"
 #include "artifact/failure.h"
+#include "artifact/internal/source_book.h"
 #include "artifact/limits.h"
 #include "artifact/request.h"
+#include "artifact/transport.h"
+#include "base/clock.h"
 #include "base/context.h"
 #include "net/http.h"
 #include "os/file_system.h"
@@ -23,6 +27,8 @@ class Source {
   virtual bool stale() const { return false; }
   /// Some of the bytes came from an earlier attempt, so a wrong digest may be its fault.
   virtual bool resumed() const { return false; }
+  /// What makes a wrong digest less of a riddle; "" nothing.
+  virtual std::string remark() const { return ""; }
   /// The peer said, or the bytes look as if, this is a page for a browser.
   virtual bool looks_like_page() const = 0;
   virtual std::uint64_t bytes() const = 0;
@@ -46,15 +52,27 @@ class DiskRoom {
 
 struct SourceOptions {
   Request request;
+  std::string url;                   // the one of the request's sources that is meant; "" the first
   os::Path spool;                    // the part on disk; "<spool>.notes" holds its validator
   bool spooled = true;               // false: nothing is kept on disk, so a kill starts over; a connection that breaks goes on
   std::vector<os::Path> file_roots;  // file URLs are read below these only
   Limits limits;
-  Duration stall = std::chrono::seconds(60);  // a connection silent for so long is given up
+  Duration stall = std::chrono::seconds(60);  // a connection that brings less than kStallBytes in so long is given up
   ProgressSink progress;
+  Transport transport;
+  SourceBook* book = nullptr;                // of the store; null: nothing is known of any source
+  const Credentials* credentials = nullptr;  // of request.credentials; install() sets it
 };
 
-/// By the URL's scheme; anything but http, https and an allowed file is kSourceForbidden. `ctx`, `fs` and `http` outlive it.
+/// Less than this in a minute is no download but a connection held open.
+inline constexpr std::size_t kStallBytes = 4 << 10;
+/// A spool goes to the disk when so much of it is only in the machine's memory, but not more often than every so long: a kill loses
+/// nothing that was written, a power cut this much, or what came in that time.
+inline constexpr std::uint64_t kSpoolSyncBytes = 256 << 10;
+inline constexpr std::chrono::seconds kSpoolSyncPeriod{5};
+
+/// By the scheme of `options.url`; anything but http, https, s3 and an allowed file is kSourceForbidden. `ctx`, `fs` and `http`
+/// outlive it.
 Outcome<std::unique_ptr<Source>> open_source(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, SourceOptions options);
 
 /// The spool and its notes.

@@ -74,7 +74,7 @@ Result<net::ClientResponse> Origin::send(const Context& ctx, net::ClientRequest 
   const std::string if_range(request.headers.find("If-Range").value_or(""));
   {
     const MutexLock lock(mutex_);
-    seen_.push_back({request.url, range, if_range});
+    seen_.push_back({request.url, range, if_range, std::string(request.headers.find("Authorization").value_or(""))});
     hook = hook_;
     if (const auto found = files_.find(request.url); found != files_.end()) file = found->second;
   }
@@ -83,11 +83,13 @@ Result<net::ClientResponse> Origin::send(const Context& ctx, net::ClientRequest 
   net::ClientResponse response;
   response.status = file->status;
   response.headers.add("Content-Type", file->content_type);
+  for (const auto& [name, value] : file->headers.all()) response.headers.add(name, value);
   if (!file->etag.empty()) response.headers.add("ETag", file->etag);
   const std::size_t total = file->bytes.size();
   std::size_t at = 0;
   if (file->status == 200 && file->ranges && range.starts_with("bytes=") && (if_range.empty() || if_range == file->etag)) {
     std::from_chars(range.data() + 6, range.data() + range.size(), at);
+    at += file->range_shift;
     if (at >= total) {
       response.status = 416;
       response.headers.add("Content-Range", "bytes */" + std::to_string(total));

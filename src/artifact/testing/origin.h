@@ -24,6 +24,8 @@ class Origin final : public net::HttpClient {
     std::size_t piece = 1000;     // bytes a read
     bool silent = false;          // the connection never says a byte, until its context ends
     bool length = true;           // Content-Length is told
+    net::Headers headers = {};    // further ones
+    std::size_t range_shift = 0;  // a range begins so many bytes after the one asked for
   };
   void put(std::string url, File file);
   void put(std::string url, std::string bytes) { put(std::move(url), File{.bytes = std::move(bytes)}); }
@@ -34,6 +36,7 @@ class Origin final : public net::HttpClient {
   struct Seen {
     std::string url;
     std::string range, if_range;
+    std::string authorization = {};
   };
   std::vector<Seen> seen() const;
   std::uint64_t bytes_served() const;

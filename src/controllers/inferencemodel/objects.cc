@@ -12,6 +12,8 @@ namespace {
 using api::InferenceModel;
 
 constexpr const char* kVolume = "model";
+constexpr const char* kCredentialsVolume = "credentials";
+constexpr const char* kCredentialsPath = "/var/run/varda/credentials";
 
 std::string fill(std::string text, const InferenceModel& model) {
   const std::pair<std::string_view, std::string> values[] = {{"{modelName}", model.spec.model_name},
@@ -172,8 +174,19 @@ Json make_deployment(const InferenceModel& model, const ServerEntry* server, con
                   directory + "/" + version,
                   "--framework",
                   model.spec.framework_type};
+    for (const std::string& mirror : entry->mirrors) fetch.args.insert(fetch.args.end(), {"--mirror", mirror});
     const std::string volume = parent(directory);
     fetch.volume_mounts.push_back(mount(volume, false));
+    if (entry->credentials) {
+      // Files and no environment: that one is read by whoever may look at the pod's processes. The server's container never sees
+      // them.
+      fetch.args.insert(fetch.args.end(), {"--credentials-dir", kCredentialsPath});
+      api::VolumeMount secret = mount(kCredentialsPath, true);
+      secret.name = kCredentialsVolume;
+      fetch.volume_mounts.push_back(std::move(secret));
+      pods.spec.volumes.push_back(Json::object(
+          {{"name", kCredentialsVolume}, {"secret", Json::object({{"secretName", entry->credentials->secret_name}})}}));
+    }
     pods.spec.init_containers.push_back(std::move(fetch));
     container.volume_mounts.push_back(mount(volume, true));
     pods.spec.volumes.push_back(Json::object({{"name", kVolume}, {"emptyDir", Json::object()}}));

@@ -45,8 +45,8 @@ std::string http_url(const std::string& host, std::int64_t port) {
 }
 
 // Reasons that an agent or `varda fetch` gives for a version. In the cloud layer they come as the text of a container's end.
-constexpr std::string_view kFetchReasons[] = {"DigestMismatch", "DownloadFailed", "UnsafeArchive",
-                                              "BadLayout",      "DiskFull",       "SourceForbidden"};
+constexpr std::string_view kFetchReasons[] = {"DigestMismatch", "DownloadFailed",  "UnsafeArchive",      "BadLayout",
+                                              "DiskFull",       "SourceForbidden", "CredentialsMissing", "CredentialsForbidden"};
 
 std::string last_line(std::string_view text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);

@@ -88,11 +88,13 @@ void plan_edge(const InferenceModel& model, const World& world, const InferenceM
       make_edge_pod(model, node, &options.servers.at(model.spec.framework_type), world.edge_node->status.model_root));
 }
 
-api::EdgeModelVersion to_work(const api::ManifestEntry& entry) {
+api::EdgeModelVersion to_work(const InferenceModel& model, const api::ManifestEntry& entry) {
   api::EdgeModelVersion version;
   version.version = entry.version;
   version.url = entry.download_url;
   version.sha256 = entry.sha256sum;
+  version.mirrors = entry.mirrors;
+  if (entry.credentials) version.credentials = model.metadata.ns + "/" + entry.credentials->secret_name;
   return version;
 }
 
@@ -113,7 +115,7 @@ std::vector<api::EdgeModelVersion> versions_to_hold(const InferenceModel& model,
   }
   std::vector<api::EdgeModelVersion> held;
   for (const api::ManifestEntry& entry : spec.manifest) {
-    if (wanted.contains(entry.version)) held.push_back(to_work(entry));
+    if (wanted.contains(entry.version)) held.push_back(to_work(model, entry));
   }
   return held;
 }

@@ -144,7 +144,7 @@ Result<TlsContext> server_context(const TlsServer& options) {
   return ctx;
 }
 
-Result<TlsContext> client_context(const TlsClient& options) {
+Result<TlsContext> client_context(const TlsClient& options, const std::string& extra_ca_pem) {
   TRY(TlsContext ctx, make_context(TLS_client_method()));
   if (!options.certificate_pem.empty()) TRY_VOID(use_certificate(ctx.get(), options.certificate_pem, options.key_pem));
   if (!options.verify) {
@@ -156,6 +156,7 @@ Result<TlsContext> client_context(const TlsClient& options) {
     } else if (options.ca_sha256.empty()) {
       SSL_CTX_set_default_verify_paths(ctx.get());
     }
+    if (!extra_ca_pem.empty()) TRY_VOID(trust(ctx.get(), extra_ca_pem));
     if (!options.ca_sha256.empty() || options.not_earlier_than) {
       auto own = std::make_shared<OwnAuthority>(OwnAuthority{options.ca_sha256, options.not_earlier_than});
       SSL_CTX_set_cert_verify_callback(ctx.get(), verify_server, own.get());

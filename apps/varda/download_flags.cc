@@ -1,0 +1,88 @@
+#include "download_flags.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "base/log.h"
+#include "net/proxy.h"
+
+namespace varda::app {
+namespace {
+
+constexpr std::size_t kFileBytesMax = 1 << 20;
+
+// Follows links, unlike the os room: the files of a mounted Secret are links.
+Result<std::string> read_small_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string text(kFileBytesMax + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (in.bad() || (!in.is_open())) return Error(Code::kInvalid, path.string() + ": cannot be read");
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  if (text.size() > kFileBytesMax) return Error(Code::kInvalid, path.string() + ": larger than 1 MiB");
+  return text;
+}
+
+}  // namespace
+
+void add_download_flags(CLI::App& command, DownloadFlags& flags) {
+  command.add_option("--http-proxy", flags.http_proxy,
+                     "proxy for http URLs of archives: http://HOST:PORT; \"\" none; default: $http_proxy");
+  command.add_option("--https-proxy", flags.https_proxy,
+                     "proxy for https and s3 URLs of archives; \"\" none; default: $https_proxy");
+  command.add_option("--no-proxy", flags.no_proxy,
+                     "hosts reached without a proxy: names, addresses, blocks of them, separated by commas; default: $no_proxy");
+  command.add_option("--proxy-credentials-file", flags.proxy_credentials_file, "file with USER:PASSWORD for the proxy");
+  command.add_option("--ca-file", flags.ca_file, "PEM certificates of file servers to trust, besides the machine's");
+}
+
+Result<net::ClientOptions> download_client_options(const DownloadFlags& flags) {
+  net::ClientOptions options;
+  options.redirects_max = 10;
+  std::string left_out;
+  TRY(options.proxies, net::proxies_from_environment([](const char* name) { return std::getenv(name); }, &left_out));
+  if (!left_out.empty())
+    log::warn("user and password of a proxy in the environment are not used; give them with --proxy-credentials-file",
+              {{"proxy", left_out}});
+  if (flags.http_proxy) {
+    TRY(options.proxies.http, net::parse_proxy(*flags.http_proxy).context("--http-proxy"));
+  }
+  if (flags.https_proxy) {
+    TRY(options.proxies.https, net::parse_proxy(*flags.https_proxy).context("--https-proxy"));
+  }
+  if (flags.no_proxy) options.proxies.none = *flags.no_proxy;
+  if (!flags.proxy_credentials_file.empty()) {
+    TRY(std::string text, read_small_file(flags.proxy_credentials_file).context("--proxy-credentials-file"));
+    while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
+    if (text.find(':') == std::string::npos || text.find_first_of("\r\n") != std::string::npos)
+      return Error(Code::kInvalid, "--proxy-credentials-file: one line with USER:PASSWORD is expected");
+    options.proxies.credentials = std::move(text);
+  }
+  if (!flags.ca_file.empty()) {
+    TRY(options.extra_ca_pem, read_small_file(flags.ca_file).context("--ca-file"));
+    if (options.extra_ca_pem.find("-----BEGIN CERTIFICATE-----") == std::string::npos)
+      return Error(Code::kInvalid, "--ca-file: no PEM certificate in it");
+  }
+  return options;
+}
+
+artifact::Outcome<artifact::Credentials> DirectoryCredentials::read(const Context&, const std::string& directory) {
+  using artifact::Failure;
+  using artifact::Reason;
+  std::map<std::string, std::string> keys;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with('.') || !entry.is_regular_file(error)) continue;
+    auto text = read_small_file(entry.path());
+    if (!text.ok()) return Failure{Reason::kCredentialsMissing, text.error()};
+    keys.emplace(name, std::move(*text));
+  }
+  if (error) return Failure{Reason::kCredentialsMissing, Error(Code::kNotFound, directory + ": " + error.message())};
+  auto credentials = artifact::parse_credentials(keys);
+  if (!credentials.ok()) return Failure{Reason::kCredentialsMissing, Error(credentials.error()).context(directory)};
+  return std::move(credentials).value();
+}
+
+}  // namespace varda::app

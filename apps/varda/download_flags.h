@@ -1,0 +1,31 @@
+// Flags of the subcommands that download: through which proxy, and whom they trust.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "artifact/credentials.h"
+#include "base/result.h"
+#include "net/client.h"
+
+namespace varda::app {
+
+struct DownloadFlags {
+  std::optional<std::string> http_proxy, https_proxy, no_proxy;  // given: the environment does not count for them
+  std::string proxy_credentials_file, ca_file;
+};
+
+void add_download_flags(CLI::App& command, DownloadFlags& flags);
+
+/// What archives are downloaded with: the flags, else the environment. An error names the flag or the variable, and no secret.
+Result<net::ClientOptions> download_client_options(const DownloadFlags& flags);
+
+/// Credentials from the files of one directory, named as the keys of a Secret: how one is mounted into a pod.
+class DirectoryCredentials final : public artifact::CredentialReader {
+ public:
+  artifact::Outcome<artifact::Credentials> read(const Context& ctx, const std::string& directory) override;
+};
+
+}  // namespace varda::app

@@ -1,0 +1,53 @@
+#include "agent/secret_credentials.h"
+
+#include "codec/digest.h"
+
+namespace varda::agent {
+namespace {
+
+using artifact::Failure;
+using artifact::Reason;
+
+constexpr std::chrono::seconds kPatience{15};
+
+const meta::Resource& secrets() {
+  static const meta::Resource resource{"", "v1", "Secret", "secrets", true};
+  return resource;
+}
+
+}  // namespace
+
+artifact::Outcome<artifact::Credentials> SecretCredentials::read(const Context& ctx, const std::string& name) {
+  const auto slash = name.find('/');
+  if (slash == std::string::npos || slash == 0 || slash + 1 == name.size())
+    return Failure{Reason::kCredentialsMissing,
+                   Error(Code::kInvalid, "credentials \"" + name + "\" are no NAMESPACE/NAME of a Secret")};
+  const std::string ns = name.substr(0, slash);
+  const auto secret = client_.get(ctx.with_timeout(kPatience), secrets(), {ns, name.substr(slash + 1)});
+  if (!secret.ok()) {
+    if (Status status = ctx.check(); !status.ok()) return Failure{Reason::kCancelled, status.error()};
+    switch (secret.error().code()) {
+      case Code::kNotFound:
+        return Failure{Reason::kCredentialsMissing, Error(Code::kNotFound, "there is no Secret " + name)};
+      case Code::kForbidden:
+      case Code::kUnauthenticated:
+        return Failure{Reason::kCredentialsForbidden, Error(Code::kForbidden, "this node may not read Secret " + name +
+                                                                                  ": allow it with `kubectl label namespace " + ns +
+                                                                                  " edgeai.io/edge-secrets=allow`")};
+      default:
+        return Failure{Reason::kDownloadFailed, Error(secret.error()).context("Secret " + name)};
+    }
+  }
+  std::map<std::string, std::string> keys;
+  for (const auto& [key, value] : (*secret)["data"].as_object()) {
+    const auto bytes = codec::unbase64(value.as_string());
+    if (!bytes.ok())
+      return Failure{Reason::kCredentialsMissing, Error(Code::kInvalid, "Secret " + name + ": key " + key + " is not base64")};
+    keys.emplace(key, *bytes);
+  }
+  auto credentials = artifact::parse_credentials(keys);
+  if (!credentials.ok()) return Failure{Reason::kCredentialsMissing, Error(credentials.error()).context("Secret " + name)};
+  return std::move(credentials).value();
+}
+
+}  // namespace varda::agent

@@ -1,0 +1,48 @@
+#include "artifact/credentials.h"
+
+namespace varda::artifact {
+namespace {
+
+std::string value_of(const std::map<std::string, std::string>& keys, const char* key, const char* other = nullptr) {
+  auto found = keys.find(key);
+  if (found == keys.end() && other != nullptr) found = keys.find(other);
+  if (found == keys.end()) return "";
+  std::string value = found->second;
+  // `echo secret > file; kubectl create secret --from-file` is how they come to have one.
+  if (value.ends_with('\n')) value.pop_back();
+  if (value.ends_with('\r')) value.pop_back();
+  return value;
+}
+
+Status together(const char* one, const std::string& first, const char* other, const std::string& second) {
+  if (first.empty() == second.empty()) return {};
+  return Error(Code::kInvalid, std::string("it has ") + (first.empty() ? other : one) + " and no " + (first.empty() ? one : other));
+}
+
+}  // namespace
+
+Result<Credentials> parse_credentials(const std::map<std::string, std::string>& keys) {
+  Credentials out;
+  out.username = value_of(keys, "username");
+  out.password = value_of(keys, "password");
+  out.token = value_of(keys, "token");
+  out.access_key_id = value_of(keys, "AWS_ACCESS_KEY_ID");
+  out.secret_access_key = value_of(keys, "AWS_SECRET_ACCESS_KEY");
+  out.session_token = value_of(keys, "AWS_SESSION_TOKEN");
+  out.region = value_of(keys, "AWS_REGION", "AWS_DEFAULT_REGION");
+  out.endpoint = value_of(keys, "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3");
+  out.ca_pem = value_of(keys, "ca.crt");
+  TRY_VOID(together("username", out.username, "password", out.password));
+  TRY_VOID(together("AWS_ACCESS_KEY_ID", out.access_key_id, "AWS_SECRET_ACCESS_KEY", out.secret_access_key));
+  for (const std::string* value : {&out.username, &out.password, &out.token, &out.access_key_id, &out.session_token, &out.region})
+    if (value->find_first_of(std::string_view("\r\n\0", 3)) != std::string::npos)
+      return Error(Code::kInvalid, "a value has a line break in it");
+  if (out.username.find(':') != std::string::npos) return Error(Code::kInvalid, "username has a colon in it");  // RFC 7617, 2
+  if (out.username.empty() && out.token.empty() && out.access_key_id.empty() && out.endpoint.empty() && out.ca_pem.empty())
+    return Error(Code::kInvalid,
+                 "it has none of the keys username and password, token, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+                 "AWS_ENDPOINT_URL, ca.crt");
+  return out;
+}
+
+}  // namespace varda::artifact

@@ -1,0 +1,86 @@
+#include "artifact/internal/aws_signature.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "codec/digest.h"
+
+namespace varda::artifact {
+namespace {
+
+std::string_view bytes_of(const codec::Sha256& digest) {
+  return {reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size()};
+}
+
+}  // namespace
+
+std::string aws_encode_path(std::string_view path) {
+  static constexpr std::string_view kDigits = "0123456789ABCDEF";
+  std::string out;
+  for (const char c : path) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
+                       c == '_' || c == '~' || c == '/';
+    if (plain) {
+      out += c;
+      continue;
+    }
+    const auto byte = static_cast<unsigned char>(c);
+    out += '%';
+    out += kDigits[byte >> 4];
+    out += kDigits[byte & 15];
+  }
+  return out;
+}
+
+std::string hmac_sha256(std::string_view key, std::string_view text) {
+  constexpr std::size_t kBlock = 64;
+  std::string block(key);
+  if (block.size() > kBlock) block = bytes_of(codec::Sha256::of(key));
+  block.resize(kBlock, '\0');
+  std::string inner = block, outer = block;
+  for (char& c : inner) c = static_cast<char>(c ^ 0x36);
+  for (char& c : outer) c = static_cast<char>(c ^ 0x5c);
+  inner += text;
+  outer += bytes_of(codec::Sha256::of(inner));
+  return std::string(bytes_of(codec::Sha256::of(outer)));
+}
+
+void aws_sign(net::ClientRequest& request, std::string_view host, std::string_view path, const AwsKey& key, WallTime now) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  std::tm utc{};
+  gmtime_r(&seconds, &utc);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", &utc);
+  const std::string date(stamp, 8), time(stamp);
+  const std::string payload = codec::Sha256::of("").hex();
+
+  request.headers.set("X-Amz-Date", time);
+  request.headers.set("X-Amz-Content-Sha256", payload);
+  if (!key.session_token.empty()) request.headers.set("X-Amz-Security-Token", key.session_token);
+
+  std::vector<std::pair<std::string, std::string>> fields{{"host", std::string(host)}};
+  for (const char* name : {"If-Range", "Range", "X-Amz-Content-Sha256", "X-Amz-Date", "X-Amz-Security-Token"}) {
+    const auto value = request.headers.find(name);
+    if (!value) continue;
+    std::string lower(name);
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+    fields.emplace_back(std::move(lower), std::string(*value));
+  }
+  std::sort(fields.begin(), fields.end());
+  std::string headers, names;
+  for (const auto& [name, value] : fields) {
+    headers += name + ":" + value + "\n";
+    names += (names.empty() ? "" : ";") + name;
+  }
+  const std::string canonical = request.method + "\n" + std::string(path) + "\n\n" + headers + "\n" + names + "\n" + payload;
+  const std::string scope = date + "/" + key.region + "/s3/aws4_request";
+  const std::string to_sign = "AWS4-HMAC-SHA256\n" + time + "\n" + scope + "\n" + codec::Sha256::of(canonical).hex();
+  std::string signing = hmac_sha256("AWS4" + key.secret, date);
+  for (const std::string_view part : {std::string_view(key.region), std::string_view("s3"), std::string_view("aws4_request")})
+    signing = hmac_sha256(signing, part);
+  request.headers.set("Authorization", "AWS4-HMAC-SHA256 Credential=" + key.id + "/" + scope + ",SignedHeaders=" + names +
+                                           ",Signature=" + codec::hex(hmac_sha256(signing, to_sign)));
+}
+
+}  // namespace varda::artifact

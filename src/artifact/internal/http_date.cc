@@ -1,0 +1,43 @@
+#include "artifact/internal/http_date.h"
+
+#include <array>
+#include <charconv>
+
+namespace varda::artifact {
+namespace {
+
+std::optional<int> number(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::optional<WallTime> parse_http_date(std::string_view text) {
+  static constexpr std::array<std::string_view, 12> kMonths = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                                               "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+  if (text.size() != 29 || text.substr(3, 2) != ", " || text.substr(25) != " GMT") return std::nullopt;
+  unsigned month = 0;
+  while (month < kMonths.size() && kMonths[month] != text.substr(8, 3)) ++month;
+  const auto day = number(text.substr(5, 2)), year = number(text.substr(12, 4)), hour = number(text.substr(17, 2)),
+             minute = number(text.substr(20, 2)), second = number(text.substr(23, 2));
+  if (month == kMonths.size() || !day || !year || !hour || !minute || !second) return std::nullopt;
+  const std::chrono::year_month_day date{std::chrono::year(*year), std::chrono::month(month + 1),
+                                         std::chrono::day(static_cast<unsigned>(*day))};
+  if (!date.ok() || *hour > 23 || *minute > 59 || *second > 60) return std::nullopt;
+  return std::chrono::sys_days(date) + std::chrono::hours(*hour) + std::chrono::minutes(*minute) + std::chrono::seconds(*second);
+}
+
+std::optional<std::chrono::seconds> retry_after_of(const net::Headers& headers) {
+  constexpr std::chrono::seconds kMax = std::chrono::hours(1);
+  const auto text = headers.find("Retry-After");
+  if (!text) return std::nullopt;
+  if (const auto seconds = number(*text)) return std::min(std::chrono::seconds(*seconds), kMax);
+  const auto until = parse_http_date(*text), now = parse_http_date(headers.find("Date").value_or(""));
+  if (!until || !now || *until < *now) return std::nullopt;
+  return std::min(std::chrono::duration_cast<std::chrono::seconds>(*until - *now), kMax);
+}
+
+}  // namespace varda::artifact

@@ -1,0 +1,20 @@
+// Times in HTTP headers (RFC 9110, 5.6.7 and 10.2.3).
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string_view>
+
+#include "base/clock.h"
+#include "net/http.h"
+
+namespace varda::artifact {
+
+/// "Sun, 06 Nov 1994 08:49:37 GMT"; the two obsolete forms are not read.
+std::optional<WallTime> parse_http_date(std::string_view text);
+
+/// Retry-After in seconds, or as a date, which is taken relative to the peer's own Date: our clock may be anywhere. At most an
+/// hour.
+std::optional<std::chrono::seconds> retry_after_of(const net::Headers& headers);
+
+}  // namespace varda::artifact

@@ -1,0 +1,214 @@
+// Several sources of one archive: their order, how one goes on where another broke off, and what is told when none gives it.
+#include <gtest/gtest.h>
+
+#include "artifact/internal/source_book.h"
+#include "artifact/store.h"
+#include "artifact/testing/archives.h"
+#include "artifact/testing/manual_clock.h"
+#include "artifact/testing/origin.h"
+#include "os/testing/memory_file_system.h"
+
+namespace varda::artifact {
+namespace {
+
+using testing::ManualClock;
+using testing::Origin;
+
+const Context kForever = Context::background();
+constexpr const char* kA = "http://a/m.tar";
+constexpr const char* kB = "http://b/m.tar?signature=hush";
+constexpr const char* kC = "http://c/m.tar";
+
+std::string noise(std::size_t size, std::uint32_t seed = 1) {
+  std::string bytes(size, '\0');
+  for (char& c : bytes) c = static_cast<char>((seed = seed * 1664525 + 1013904223) >> 24);
+  return bytes;
+}
+
+class SourcesTest : public ::testing::Test {
+ protected:
+  SourcesTest() { CHECK(fs.make_directories("/data", 0755).ok()); }
+
+  std::unique_ptr<Store> open() {
+    auto store = Store::open({.root = "/data/artifacts", .transport = {.clock = &clock}}, fs, origin);
+    CHECK(store.ok());
+    return std::move(*store);
+  }
+  Request request() const { return {.url = kA, .mirrors = {kB, kC}, .digest = codec::Sha256::of(archive), .framework = "onnx"}; }
+  std::vector<std::string> asked() const {
+    std::vector<std::string> urls;
+    for (const auto& seen : origin.seen()) urls.push_back(seen.url);
+    return urls;
+  }
+  /// The first connection to `url` breaks after so many bytes, and nobody answers there again.
+  void break_for_good(const std::string& url, std::size_t bytes, const std::string& etag) {
+    origin.put(url, Origin::File{.bytes = archive, .etag = etag, .break_after = bytes});
+    origin.on_request([this, url] {
+      int times = 0;
+      for (const std::string& one : asked()) times += one == url ? 1 : 0;
+      if (times == 1) origin.remove(url);
+    });
+  }
+  std::vector<std::string> scratch() { return *fs.list("/data/artifacts/.scratch"); }
+
+  os::testing::MemoryFileSystem fs;
+  Origin origin;
+  ManualClock clock;
+  const std::string archive = testing::model_archive(noise(50'000));
+};
+
+TEST_F(SourcesTest, MirrorsAreAskedInTheirOrderAndOnlyWhenTheOneBeforeFails) {
+  origin.put(kA, archive);
+  origin.put(kB, archive);
+  ASSERT_TRUE(open()->ensure(kForever, request()).ok());
+  EXPECT_EQ(asked(), std::vector<std::string>{kA});
+  ASSERT_TRUE(open()->remove(codec::Sha256::of(archive)).ok());
+  origin.remove(kA);
+  ASSERT_TRUE(open()->ensure(kForever, request()).ok());
+  EXPECT_EQ(asked(), (std::vector<std::string>{kA, kA, kB}));
+}
+
+TEST_F(SourcesTest, ASourceThatDoesNotAnswerStandsBehindTheOneThatWorkedForFiveMinutes) {
+  const auto store = open();
+  origin.put(kB, archive);
+  ASSERT_TRUE(store->ensure(kForever, request()).ok());
+  // Another archive of the same servers.
+  const std::string other = testing::model_archive("other");
+  Request second{.url = "http://a/2.tar", .mirrors = {"http://b/2.tar"}, .digest = codec::Sha256::of(other), .framework = "onnx"};
+  origin.put("http://a/2.tar", other);
+  origin.put("http://b/2.tar", other);
+  ASSERT_TRUE(store->ensure(kForever, second).ok());
+  EXPECT_EQ(asked().back(), "http://b/2.tar");
+  ASSERT_TRUE(store->remove(second.digest).ok());
+  clock.advance(std::chrono::minutes(6));
+  ASSERT_TRUE(store->ensure(kForever, second).ok());
+  EXPECT_EQ(asked().back(), "http://a/2.tar");
+}
+
+TEST_F(SourcesTest, AnotherSourceGoesOnWhereTheFirstBrokeAndIsGivenNoValidatorOfIt) {
+  break_for_good(kA, 20'000, "\"a\"");
+  origin.put(kB, Origin::File{.bytes = archive, .etag = "\"b\""});
+  ASSERT_TRUE(open()->ensure(kForever, request()).ok());
+  const auto seen = origin.seen();
+  ASSERT_EQ(seen.size(), 3u);
+  EXPECT_EQ(seen[1].url, kA);
+  EXPECT_EQ(seen[1].if_range, "\"a\"");
+  EXPECT_EQ(seen[2].url, kB);
+  EXPECT_EQ(seen[2].range, "bytes=20000-");
+  EXPECT_EQ(seen[2].if_range, "");
+  EXPECT_EQ(origin.bytes_served(), archive.size());
+}
+
+TEST_F(SourcesTest, TheValidatorOfASourceServesItAgainAfterARestart) {
+  break_for_good(kA, 20'000, "\"a\"");
+  EXPECT_FALSE(open()->ensure(kForever, request()).ok());
+  origin.on_request({});
+  origin.put(kA, Origin::File{.bytes = archive, .etag = "\"a\""});
+  ASSERT_TRUE(open()->ensure(kForever, request()).ok());
+  EXPECT_EQ(origin.seen().back().if_range, "\"a\"");
+  EXPECT_EQ(origin.seen().back().range, "bytes=20000-");
+  EXPECT_EQ(origin.bytes_served(), archive.size());
+}
+
+TEST_F(SourcesTest, ASourceWithOtherBytesCostsNothingOfWhatAnotherGaveAndStandsLast) {
+  const auto store = open();
+  break_for_good(kA, 20'000, "");
+  origin.put(kB, testing::model_archive(noise(50'000, 7)));
+  origin.put(kC, archive);
+  ASSERT_TRUE(store->ensure(kForever, request()).ok());
+  EXPECT_EQ(asked(), (std::vector<std::string>{kA, kA, kB, kC}));
+  EXPECT_EQ(origin.seen().back().range, "bytes=20000-");
+}
+
+TEST_F(SourcesTest, WrongBytesFromTheBeginningPutASourceLastForAnHour) {
+  const auto store = open();
+  origin.put(kA, testing::model_archive(noise(50'000, 7)));
+  origin.put(kB, archive);
+  origin.put(kC, archive);
+  for (const char* last : {kB, kB, kA}) {
+    ASSERT_TRUE(store->ensure(kForever, request()).ok());
+    EXPECT_EQ(asked().back(), last);
+    ASSERT_TRUE(store->remove(codec::Sha256::of(archive)).ok());
+    clock.advance(std::chrono::minutes(40));
+    if (asked().size() > 2) origin.put(kA, archive);  // mended
+  }
+  EXPECT_EQ(asked(), (std::vector<std::string>{kA, kB, kB, kA}));
+}
+
+TEST_F(SourcesTest, ALoginPageInTheMidstOfADownloadCostsNothingOfIt) {
+  break_for_good(kA, 20'000, "");
+  EXPECT_FALSE(open()->ensure(kForever, request()).ok());
+  origin.on_request({});
+  origin.put(kA, Origin::File{.bytes = "<html>please log in</html>", .content_type = "text/html", .ranges = false});
+  const auto failed = open()->ensure(kForever, request());
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.failure().reason, Reason::kDownloadFailed);
+  EXPECT_NE(failed.failure().error.message().find("HTML page"), std::string::npos) << failed.failure().error;
+  origin.put(kA, archive);
+  ASSERT_TRUE(open()->ensure(kForever, request()).ok());
+  EXPECT_EQ(origin.seen().back().range, "bytes=20000-");
+}
+
+TEST_F(SourcesTest, ASourceWithoutRangesIsTheLastResortAndStartsOver) {
+  break_for_good(kA, 20'000, "");
+  origin.put(kB, Origin::File{.bytes = archive, .ranges = false});
+  ASSERT_TRUE(open()->ensure(kForever, request()).ok());
+  EXPECT_EQ(asked(), (std::vector<std::string>{kA, kA, kB, kC, kB}));
+  EXPECT_EQ(origin.seen().back().range, "");
+}
+
+TEST_F(SourcesTest, WhenNoneGivesItOneMessageSaysWhyOfEachAndTheMostHopefulReasonCounts) {
+  origin.put(kA, testing::model_archive("other"));
+  origin.put(kB, Origin::File{.bytes = "gone", .status = 404});
+  const auto outcome = open()->ensure(kForever, request());
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.failure().reason, Reason::kDownloadFailed);
+  const std::string& text = outcome.failure().error.message();
+  EXPECT_TRUE(text.starts_with("none of 3 sources gave it: expected sha256 ")) << text;
+  for (const char* part : {"from http://a/m.tar", "http://b/m.tar: HTTP 404", "http://c/m.tar: connection refused"})
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  EXPECT_EQ(text.find("hush"), std::string::npos) << text;
+
+  for (const char* url : {kA, kB, kC}) origin.put(url, testing::model_archive("other"));
+  EXPECT_EQ(open()->ensure(kForever, request()).failure().reason, Reason::kDigestMismatch);
+}
+
+TEST_F(SourcesTest, AnArchiveThatIsUnsafeWithTheRightDigestIsUnsafeEverywhere) {
+  const std::string bad = testing::TarBuilder().file("../out", "x").tar();
+  for (const char* url : {kA, kB, kC}) origin.put(url, bad);
+  const auto outcome = open()->ensure(kForever, {.url = kA, .mirrors = {kB, kC}, .digest = codec::Sha256::of(bad)});
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.failure().reason, Reason::kUnsafeArchive);
+  EXPECT_EQ(asked(), std::vector<std::string>{kA});
+  EXPECT_TRUE(scratch().empty());
+}
+
+TEST_F(SourcesTest, ABusyServerIsLeftAloneAsLongAsItAskedFor) {
+  origin.put(kA, Origin::File{.bytes = "busy", .status = 503, .headers = {{"Retry-After", "120"}}});
+  const Request alone{.url = kA, .digest = codec::Sha256::of(archive), .framework = "onnx"};
+  const auto store = open();
+  EXPECT_EQ(store->ensure(kForever, alone).failure().retry_after, std::chrono::seconds(120));
+  clock.advance(std::chrono::seconds(50));
+  EXPECT_EQ(store->ensure(kForever, alone).failure().retry_after, std::chrono::seconds(70));
+  EXPECT_EQ(asked().size(), 1u);
+  // A mirror need not wait with it.
+  origin.put(kB, archive);
+  EXPECT_TRUE(store->ensure(kForever, request()).ok());
+  EXPECT_EQ(asked().back(), kB);
+  ASSERT_TRUE(store->remove(codec::Sha256::of(archive)).ok());
+  clock.advance(std::chrono::minutes(10));
+  origin.put(kA, archive);
+  EXPECT_TRUE(store->ensure(kForever, alone).ok());
+}
+
+TEST(SourceBook, RemembersABoundedNumberOfSources) {
+  ManualClock clock;
+  SourceBook book(clock);
+  for (int i = 0; i < 5000; ++i)
+    book.failed("http://h" + std::to_string(i) + "/x", SourceBook::Trouble::kSilent, std::chrono::seconds(0));
+  const auto order = book.order({"http://h4999/x", "http://fresh/x", "http://fresh/x"});
+  EXPECT_EQ(order, (std::vector<std::string>{"http://fresh/x", "http://h4999/x"}));
+}
+
+}  // namespace
+}  // namespace varda::artifact

@@ -1,0 +1,160 @@
+#include "net/proxy.h"
+
+#include <arpa/inet.h>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <openssl/evp.h>
+
+#include "net/url.h"
+
+namespace varda::net {
+namespace {
+
+constexpr int kProxyPort = 1080;
+
+struct Ip {
+  std::array<unsigned char, 16> bytes{};
+  int bits = 0;  // 32 or 128; 0: no address
+};
+
+Ip parse_ip(std::string_view text) {
+  Ip ip;
+  if (text.size() >= 2 && text.front() == '[' && text.back() == ']') text = text.substr(1, text.size() - 2);
+  const std::string copy(text);
+  if (inet_pton(AF_INET, copy.c_str(), ip.bytes.data()) == 1) {
+    ip.bits = 32;
+  } else if (inet_pton(AF_INET6, copy.c_str(), ip.bytes.data()) == 1) {
+    ip.bits = 128;
+  }
+  return ip;
+}
+
+std::optional<int> number(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+bool in_block(const Ip& ip, std::string_view block) {
+  const auto slash = block.find('/');
+  const Ip base = parse_ip(block.substr(0, slash));
+  if (base.bits == 0 || base.bits != ip.bits) return false;
+  const auto given = slash == std::string_view::npos ? std::optional(base.bits) : number(block.substr(slash + 1));
+  if (!given || *given > base.bits) return false;
+  const auto whole = static_cast<std::size_t>(*given / 8);
+  if (std::memcmp(ip.bytes.data(), base.bytes.data(), whole) != 0) return false;
+  const int rest = *given % 8;
+  return rest == 0 || (ip.bytes[whole] >> (8 - rest)) == (base.bytes[whole] >> (8 - rest));
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return out;
+}
+
+/// Takes ":PORT" off; -1: there is none.
+int take_port(std::string_view& entry) {
+  const auto colon = entry.rfind(':');
+  if (colon == std::string_view::npos) return -1;
+  if (entry.find(':') != colon && entry.find(']') != colon - 1) return -1;  // an IPv6 address
+  const auto port = number(entry.substr(colon + 1));
+  if (!port) return -1;
+  entry = entry.substr(0, colon);
+  return *port;
+}
+
+bool covers(std::string_view entry, const std::string& host, const Ip& ip, int port) {
+  if (entry == "*") return true;
+  if (const int only = take_port(entry); only >= 0 && only != port) return false;
+  if (ip.bits != 0) return in_block(ip, entry);
+  std::string name = lower(entry);
+  if (name.starts_with("*.")) name.erase(0, 1);
+  if (name.starts_with('.')) name.erase(0, 1);
+  if (name.ends_with('.')) name.pop_back();
+  if (name.empty()) return false;
+  return host == name || (host.size() > name.size() && host.ends_with(name) && host[host.size() - name.size() - 1] == '.');
+}
+
+}  // namespace
+
+Result<std::string> parse_proxy(std::string_view text) {
+  if (text.empty()) return std::string();
+  const bool bare = text.find("://") == std::string_view::npos;
+  const std::string whole = (bare ? "http://" : "") + std::string(text);
+  // What is wrong is told without the text: it may hold a password.
+  const auto url = Url::parse(whole);
+  if (!url.ok()) return Error(Code::kInvalid, "a proxy is http://HOST:PORT");
+  if (url->scheme != "http")
+    return Error(Code::kInvalid, "a proxy of scheme " + url->scheme + " is not spoken to; use http://HOST:PORT");
+  if (!url->user.empty()) return Error(Code::kInvalid, "a proxy's user and password come from a file (--proxy-credentials-file)");
+  if (url->target != "/") return Error(Code::kInvalid, "a proxy is http://HOST:PORT, without a path");
+  Url origin = *url;
+  const std::string authority = whole.substr(whole.find("://") + 3);
+  const bool has_port =
+      authority.find(':', authority.find(']') == std::string::npos ? 0 : authority.find(']')) != std::string::npos;
+  if (!has_port) origin.port = kProxyPort;
+  return origin.origin();
+}
+
+Result<Proxies> proxies_from_environment(const std::function<const char*(const char*)>& getenv, std::string* left_out) {
+  const auto read = [&](const char* one, const char* other, const char* fallback, const char* last) -> std::string {
+    for (const char* name : {one, other, fallback, last}) {
+      if (name == nullptr) continue;
+      const char* value = getenv(name);
+      if (value == nullptr || *value == '\0') continue;
+      const std::string_view text(value);
+      const bool for_others =
+          (name == fallback || name == last) && text.find("://") != std::string_view::npos && !text.starts_with("http://");
+      if (!for_others) return value;  // all_proxy is often of SOCKS, which is not meant for us
+    }
+    return "";
+  };
+  const auto without_user = [&](std::string text) {
+    const auto scheme = text.find("://");
+    const auto from = scheme == std::string::npos ? 0 : scheme + 3;
+    const auto at = text.rfind('@', text.find('/', from));
+    if (at == std::string::npos || at < from) return text;
+    text.erase(from, at + 1 - from);
+    if (left_out != nullptr) *left_out = text;
+    return text;
+  };
+  Proxies out;
+  TRY(out.http, parse_proxy(without_user(read("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"))).context("http_proxy"));
+  TRY(out.https, parse_proxy(without_user(read("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"))).context("https_proxy"));
+  out.none = read("no_proxy", "NO_PROXY", nullptr, nullptr);
+  return out;
+}
+
+bool bypasses_proxy(std::string_view none, std::string_view host, int port) {
+  const Ip ip = parse_ip(host);
+  std::string name = lower(host);
+  if (name.ends_with('.')) name.pop_back();
+  while (!none.empty()) {
+    const auto end = none.find_first_of(", \t");
+    const std::string_view entry = none.substr(0, end);
+    none = end == std::string_view::npos ? std::string_view() : none.substr(end + 1);
+    if (!entry.empty() && covers(entry, name, ip, port)) return true;
+  }
+  return false;
+}
+
+std::optional<std::string> proxy_for(const Proxies& proxies, std::string_view scheme, std::string_view host, int port) {
+  const std::string& proxy = scheme == "https" ? proxies.https : proxies.http;
+  if (proxy.empty() || bypasses_proxy(proxies.none, host, port)) return std::nullopt;
+  return proxy;
+}
+
+std::string proxy_authorization(const Proxies& proxies) {
+  if (proxies.credentials.empty()) return "";
+  std::string base64((proxies.credentials.size() + 2) / 3 * 4 + 1, '\0');
+  const int size = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(base64.data()),
+                                   reinterpret_cast<const unsigned char*>(proxies.credentials.data()),
+                                   static_cast<int>(proxies.credentials.size()));
+  base64.resize(static_cast<std::size_t>(size));
+  return "Proxy-Authorization: Basic " + base64 + "\r\n";
+}
+
+}  // namespace varda::net
