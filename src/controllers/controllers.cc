@@ -1,26 +1,41 @@
 #include "controllers/controllers.h"
 
+#include "controllers/dataset/reconciler.h"
 #include "controllers/edgenode/reconciler.h"
 #include "controllers/inferencemodel/reconciler.h"
+#include "controllers/model/reconciler.h"
 
 namespace varda::controllers {
 
 namespace {
 
 struct All final : Controllers {
-  All(const runtime::Caches& caches, Options options)
-      : edge_nodes(caches, options.inference_models.clock ? *options.inference_models.clock : system_clock()),
-        models(caches, std::move(options.inference_models)) {}
+  All(const runtime::Caches& caches, const Clock& clock, Options options)
+      : edge_nodes(caches, clock),
+        inference_models(caches, std::move(options.inference_models)),
+        datasets(caches, clock),
+        sedna_datasets(caches, clock),
+        models(caches, clock),
+        sedna_models(caches, clock) {}
   EdgeNodeReconciler edge_nodes;
-  InferenceModelReconciler models;
+  InferenceModelReconciler inference_models;
+  DatasetReconciler<api::Group::kEdgeai> datasets;
+  DatasetReconciler<api::Group::kSedna> sedna_datasets;
+  ModelReconciler<api::Group::kEdgeai> models;
+  ModelReconciler<api::Group::kSedna> sedna_models;
 };
 
 }  // namespace
 
 std::unique_ptr<Controllers> add_all(runtime::Manager& manager, Options options) {
-  auto all = std::make_unique<All>(manager.caches(), std::move(options));
-  manager.add<api::InferenceModel>(all->models);
+  const Clock& clock = options.inference_models.clock != nullptr ? *options.inference_models.clock : system_clock();
+  auto all = std::make_unique<All>(manager.caches(), clock, std::move(options));
+  manager.add<api::InferenceModel>(all->inference_models);
   manager.add<api::EdgeNode>(all->edge_nodes);
+  manager.add<api::Dataset>(all->datasets);
+  manager.add<api::SednaDataset>(all->sedna_datasets);
+  manager.add<api::Model>(all->models);
+  manager.add<api::SednaModel>(all->sedna_models);
   return all;
 }
 

@@ -71,6 +71,7 @@ void ModelMetric::describe(Type<ModelMetric>& t) {
 
 void ModelReporter::describe(Type<ModelReporter>& t) {
   t.doc("How far the reports of one worker have been taken over.");
+  t.field("node", &ModelReporter::node, "The worker's node.").required().length(1, 253);
   t.field("uid", &ModelReporter::uid, "metadata.uid of the worker's job.").required().length(1, 64);
   t.field("worker", &ModelReporter::worker, "NAMESPACE/NAME of the worker.").required().length(1, 317);
   t.field("sequence", &ModelReporter::sequence, "Number of its last report that was taken over.").required().format("int64");
@@ -90,7 +91,7 @@ void ModelMetricsStatus::describe(Type<ModelMetricsStatus>& t) {
   t.field("metrics", &S::metrics, "How good it was found to be, by the jobs that trained or evaluated it.").items_max(256);
   t.field("reporters", &S::reporters, "How far the reports of each worker have been taken over.")
       .items_max(S::kReportersMax)
-      .list_map({"uid", "worker"});
+      .list_map({"node", "uid", "worker"});
   t.field(
        "conditions", &S::conditions,
        "Ready: the model is known. ReportAccepted: False while a worker reports what cannot be. Reasons are listed in the guide.")

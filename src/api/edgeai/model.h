@@ -61,9 +61,10 @@ struct ModelMetric {
 
 /// How far the reports of one worker have been taken over, so that an old one that comes again changes nothing.
 struct ModelReporter {
-  std::string uid;            // of the worker's job
+  std::string node;
   std::string worker;         // NAMESPACE/NAME
-  std::int64_t sequence = 0;  // of its last report that was taken over
+  std::string uid;            // of the worker's job
+  std::int64_t sequence = 0;  // of its last report that was taken over; counted by the agent of that node
   static void describe(Type<ModelReporter>& t);
 };
 

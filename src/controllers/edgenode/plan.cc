@@ -4,7 +4,9 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
+#include "controllers/dataset/plan.h"
 #include "controllers/inferencemodel/plan.h"
 
 namespace varda::controllers {
@@ -13,20 +15,48 @@ namespace {
 
 constexpr std::size_t kModelsMax = 128;  // maxItems of spec.models
 
+/// One thing to do, and how old the wish is.
+template <typename Item>
+struct Wish {
+  std::string since;  // of the object, as RFC 3339 in UTC: sorts by time
+  Item item;
+};
+
+/// The oldest ones, in the order of keys.
+template <typename Item>
+std::vector<Item> oldest(std::vector<Wish<Item>> wishes, std::size_t max) {
+  const auto age = [](const Wish<Item>& wish) { return std::tie(wish.since, wish.item.key); };
+  std::sort(wishes.begin(), wishes.end(), [&](const auto& a, const auto& b) { return age(a) < age(b); });
+  if (wishes.size() > max) wishes.resize(max);
+  std::sort(wishes.begin(), wishes.end(), [](const auto& a, const auto& b) { return a.item.key < b.item.key; });
+  std::vector<Item> items;
+  for (auto& wish : wishes) items.push_back(std::move(wish.item));
+  return items;
+}
+
+template <typename Datasets>
+void add_wishes(const Datasets& datasets, const std::string& node, std::vector<Wish<api::EdgeDataset>>& wishes) {
+  for (const auto& dataset : datasets) {
+    if (dataset->spec.node_name != node) continue;
+    if (auto item = work_for(view(*dataset))) wishes.push_back({dataset->metadata.creation_timestamp, std::move(*item)});
+  }
+}
+
 }  // namespace
 
 api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld& world) {
-  std::vector<std::pair<const api::InferenceModel*, api::EdgeModel>> work;
+  api::EdgeNodeSpec spec;
+  std::vector<Wish<api::EdgeModel>> models;
   for (const auto& model : world.models) {
     if (!model->spec.on_edge() || place(*model, world.nodes).node != node.metadata.name) continue;
-    if (auto item = work_for(*model, node, edge_pod(*model, world.pods))) work.emplace_back(model.get(), std::move(*item));
+    if (auto item = work_for(*model, node, edge_pod(*model, world.pods)))
+      models.push_back({model->metadata.creation_timestamp, std::move(*item)});
   }
-  const auto age = [](const auto& one) { return std::tie(one.first->metadata.creation_timestamp, one.second.key); };
-  std::sort(work.begin(), work.end(), [&](const auto& a, const auto& b) { return age(a) < age(b); });
-  if (work.size() > kModelsMax) work.resize(kModelsMax);  // the rest gets the condition NodeFull
-  std::sort(work.begin(), work.end(), [](const auto& a, const auto& b) { return a.second.key < b.second.key; });
-  api::EdgeNodeSpec spec;
-  for (auto& [model, item] : work) spec.models.push_back(std::move(item));
+  spec.models = oldest(std::move(models), kModelsMax);  // the rest gets the condition NodeFull
+  std::vector<Wish<api::EdgeDataset>> datasets;
+  add_wishes(world.datasets, node.metadata.name, datasets);
+  add_wishes(world.sedna_datasets, node.metadata.name, datasets);
+  spec.datasets = oldest(std::move(datasets), kDatasetsPerNode);  // the rest gets the condition TooManyDatasets
   return spec;
 }
 

@@ -7,6 +7,7 @@
 #include "api/ai/inference_model.h"
 #include "api/core/node.h"
 #include "api/core/pod.h"
+#include "api/edgeai/dataset.h"
 #include "api/edgeai/edge_node.h"
 #include "controllers/inferencemodel/placement.h"
 
@@ -17,9 +18,12 @@ struct EdgeNodeWorld {
   NodeList nodes;
   std::vector<std::shared_ptr<const api::InferenceModel>> models;
   std::vector<std::shared_ptr<const api::Pod>> pods;  // of models
+  std::vector<std::shared_ptr<const api::Dataset>> datasets;
+  std::vector<std::shared_ptr<const api::SednaDataset>> sedna_datasets;
 };
 
-/// The whole work list of a node: pure, in the order of keys. Of more than 128 models the oldest ones are kept.
+/// The whole work list of a node: pure, in the order of keys. Of more than 128 models, and of more than 128 datasets of both groups
+/// together, the oldest ones are kept.
 api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld& world);
 
 }  // namespace varda::controllers

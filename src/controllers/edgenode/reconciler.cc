@@ -1,6 +1,7 @@
 #include "controllers/edgenode/reconciler.h"
 
 #include <chrono>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -16,8 +17,8 @@ namespace {
 using meta::ObjectKey;
 using Keys = std::vector<ObjectKey>;
 
-// Between two writes of a list, for each model in it.
-constexpr auto kPausePerModel = std::chrono::milliseconds(2);
+// Between two writes of the lists, for each item in them.
+constexpr auto kPausePerItem = std::chrono::milliseconds(2);
 
 Keys all_edge_nodes(const runtime::Caches& caches) {
   Keys keys;
@@ -47,6 +48,14 @@ Keys nodes_near(const api::Node& node, const runtime::Caches& caches) {
   return {key};
 }
 
+// Called with the new and the old version of a dataset, as with models.
+template <api::Group G>
+Keys node_of_dataset(const api::DatasetOf<G>& dataset, const runtime::Caches& caches) {
+  const ObjectKey key{"", dataset.spec.node_name};
+  if (key.name.empty() || caches.of<api::EdgeNode>().get(key) == nullptr) return {};
+  return {key};
+}
+
 Keys node_of_pod(const api::Pod& pod, const runtime::Caches& caches) {
   const ObjectKey key{"", pod.spec.node_name};
   if (key.name.empty() || !pod.metadata.labels.contains(std::string(kModelLabel))) return {};
@@ -58,6 +67,7 @@ Keys node_of_pod(const api::Pod& pod, const runtime::Caches& caches) {
 
 void EdgeNodeReconciler::watches(runtime::Watches<api::EdgeNode>& w) const {
   w.maps<api::InferenceModel>(nodes_of_model).maps<api::Node>(nodes_near).maps<api::Pod>(node_of_pod);
+  w.maps<api::Dataset>(node_of_dataset<api::Group::kEdgeai>).maps<api::SednaDataset>(node_of_dataset<api::Group::kSedna>);
 }
 
 Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const api::EdgeNode& node, runtime::Writer& writer) {
@@ -72,16 +82,30 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
     if (pod->spec.node_name == node.metadata.name && pod->metadata.labels.contains(std::string(kModelLabel)))
       world.pods.push_back(std::move(pod));
   }
-  codec::Json models = plan_edge_node(node, world).to_json()["models"];
+  for (auto& dataset : caches_.of<api::Dataset>().list()) {
+    if (dataset->spec.node_name == node.metadata.name) world.datasets.push_back(std::move(dataset));
+  }
+  for (auto& dataset : caches_.of<api::SednaDataset>().list()) {
+    if (dataset->spec.node_name == node.metadata.name) world.sedna_datasets.push_back(std::move(dataset));
+  }
+  const codec::Json plan = plan_edge_node(node, world).to_json();
   // An empty list is said too. An object without one, as an agent makes it, is one that nobody has spoken to: to that agent it
   // takes nothing away, and without a word it would go on with what an object deleted meanwhile had asked for.
-  if (models.is_null()) models = codec::Json::array();
+  std::map<std::string, codec::Json> lists;
+  std::size_t items = 0;
+  for (const char* name : {"models", "datasets"}) {
+    lists[name] = plan[name].is_null() ? codec::Json::array() : plan[name];
+    items += lists[name].size();
+  }
   bool writes = false;
   TRY_VOID(writer.edit(ctx, runtime::ObjectRef::of(node), runtime::Part::kWhole, [&](codec::Json& live) {
-    writes = std::as_const(live)["spec"]["models"] != models;
-    live["spec"].set("models", models);
+    writes = false;
+    for (const auto& [name, list] : lists) {
+      writes = writes || std::as_const(live)["spec"][name] != list;
+      live["spec"].set(name, list);
+    }
   }));
-  const auto pause = kPausePerModel * models.as_array().size();
+  const auto pause = kPausePerItem * items;
   if (writes) next_write_[node.metadata.name] = clock_.now() + pause;
   return runtime::Action::await_change();
 }

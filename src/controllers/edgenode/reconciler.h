@@ -10,11 +10,11 @@
 
 namespace varda::controllers {
 
-/// Keeps spec.models of every EdgeNode what plan_edge_node() says.
+/// Keeps spec.models and spec.datasets of every EdgeNode what plan_edge_node() says; the rest of spec is left alone.
 ///
-/// The list is one value, written whole for each change of it. A change is written at once, and what comes soon after waits to be
-/// written with what comes until then: the longer the list, the longer the pause, so that a thousand models that arrive together do
-/// not write it a thousand times. A few milliseconds where a node has a few models.
+/// The lists are one value, written whole for each change of it. A change is written at once, and what comes soon after waits to be
+/// written with what comes until then: the longer the lists, the longer the pause, so that a thousand models that arrive together
+/// do not write them a thousand times. A few milliseconds where a node has a few models.
 class EdgeNodeReconciler {
  public:
   /// `caches` and `clock` outlive it.

@@ -10,6 +10,7 @@
 #include "api/ai/inference_model.h"
 #include "api/core/node.h"
 #include "api/core/pod.h"
+#include "api/edgeai/dataset.h"
 #include "api/kind.h"
 #include "apiserver/testing/in_memory.h"
 #include "codec/yaml.h"
@@ -46,6 +47,8 @@ class EdgeNodeWrites : public testing::Test {
     manager_.watch<api::Node>();
     manager_.watch<api::InferenceModel>();
     manager_.watch<api::Pod>();
+    manager_.watch<api::Dataset>();
+    manager_.watch<api::SednaDataset>();
     thread_ = std::jthread([this](const std::stop_token& stop) { (void)manager_.run(Context(stop)); });
     wait_for([this] { return manager_.caches().synced(); });
   }

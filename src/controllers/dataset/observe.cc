@@ -1,0 +1,238 @@
+// What a Dataset's status says. A node is somebody else's machine: what it reports is looked at before it is believed.
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "controllers/dataset/plan.h"
+
+namespace varda::controllers {
+
+namespace {
+
+using api::DatasetStatus;
+using api::EdgeDatasetReport;
+
+constexpr std::string_view kTrue = "True", kFalse = "False", kUnknown = "Unknown";
+constexpr std::string_view kReady = "Ready", kReportAccepted = "ReportAccepted";
+
+struct Verdict {
+  std::string_view status = kFalse;
+  std::string reason;
+  std::string message;
+};
+
+// At most `bytes` of it, and no half characters.
+std::string clipped(const std::string& text, std::size_t bytes) {
+  if (text.size() <= bytes) return text;
+  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0) == 0x80) --bytes;
+  return text.substr(0, bytes);
+}
+
+std::int64_t sum(std::int64_t a, std::int64_t b) {
+  std::int64_t out = 0;
+  return __builtin_add_overflow(a, b, &out) ? INT64_MAX : out;
+}
+
+void clear_figures(DatasetStatus& status) {
+  DatasetStatus kept;
+  kept.conditions = std::move(status.conditions);
+  kept.unknown = std::move(status.unknown);
+  status = std::move(kept);
+}
+
+// What must be the same for the data to be the same.
+auto identity(const DatasetStatus& status) {
+  return std::tie(status.number_of_samples, status.bytes, status.fingerprint, status.malformed, status.further_classes);
+}
+
+// `told` is of a node's clock, for people: believed where it can be true, as this process's clock has it.
+std::string update_time(const std::string& told, const DatasetStatus& before, const meta::ObjectMeta& metadata,
+                        std::string_view now) {
+  const auto time = meta::parse_time(told);
+  const auto latest = meta::parse_time(now);
+  if (!time.ok() || !latest.ok() || *time > *latest) return std::string(now);
+  for (const std::string& earliest : {metadata.creation_timestamp, before.update_time}) {
+    const auto bound = meta::parse_time(earliest);
+    if (bound.ok() && *time < *bound) return std::string(now);
+  }
+  return meta::format_time(*time);
+}
+
+void take_classes(const EdgeDatasetReport& report, DatasetStatus& status, std::string& doubt) {
+  std::set<std::string> seen;
+  status.further_classes = std::max<std::int64_t>(report.further_classes, 0);
+  if (report.further_classes < 0) doubt = "furtherClasses is negative";
+  for (const api::EdgeClassCount& one : report.classes) {
+    if (one.count < 0 || one.name.empty() || one.name.size() > 256 || !seen.insert(one.name).second) {
+      doubt = "a class has no name, one that is too long or there twice, or a negative count";
+    } else if (status.classes.size() == EdgeDatasetReport::kClassesMax) {
+      doubt = "there are more than " + std::to_string(EdgeDatasetReport::kClassesMax) + " classes";
+      status.further_classes = sum(status.further_classes, one.count);
+    } else {
+      status.classes.push_back({one.name, one.count, {}});
+    }
+  }
+}
+
+// The figures of the report into `status`, and what was wrong with them: "" nothing.
+std::string take(const EdgeDatasetReport& report, const DatasetView& dataset, std::string_view now, DatasetStatus& status) {
+  if (report.samples && *report.samples < 0) return "the number of samples is negative";
+  if (!report.samples) {
+    return report.state == EdgeDatasetReport::kCounted ? "it is counted, and the number of samples is missing" : "";
+  }
+  const DatasetStatus before = status;
+  clear_figures(status);
+  std::string doubt;
+  status.number_of_samples = report.samples;
+  status.bytes = std::max<std::int64_t>(report.bytes, 0);
+  status.malformed = std::max<std::int64_t>(report.malformed, 0);
+  if (report.bytes < 0 || report.malformed < 0) doubt = "a number is negative";
+  status.inexact_because = clipped(report.inexact, 1024);
+  status.exact = report.inexact.empty();
+  if (report.first_malformed) {
+    const api::EdgeMalformed& first = *report.first_malformed;
+    status.first_malformed = {clipped(first.file, 4096),
+                              std::max<std::int64_t>(first.line, 0),
+                              std::max<std::int64_t>(first.byte, 0),
+                              clipped(first.why, 1024),
+                              {}};
+    if (first.line < 0 || first.byte < 0) doubt = "a number is negative";
+  }
+  take_classes(report, status, doubt);
+  if (report.header == "yes" || report.header == "no") status.header = report.header;
+  status.fingerprint = clipped(report.fingerprint, 128);
+  status.node = dataset.spec.node_name;
+  const bool same = identity(before) == identity(status) && !before.update_time.empty();
+  status.update_time = same ? before.update_time : update_time(report.time, before, dataset.metadata, now);
+  return doubt;
+}
+
+bool same_work(const api::EdgeDataset& a, const api::EdgeDataset& b) {
+  return std::tie(a.uid, a.path, a.format, a.header, a.recount_seconds) ==
+         std::tie(b.uid, b.path, b.format, b.header, b.recount_seconds);
+}
+
+std::string figures(const DatasetStatus& status) {
+  if (!status.number_of_samples) return "it has not been counted yet";
+  std::string text = std::to_string(*status.number_of_samples) + (*status.number_of_samples == 1 ? " sample" : " samples");
+  if (!status.inexact_because.empty()) text += ", which may not be all there is: " + status.inexact_because;
+  return text;
+}
+
+// Why nothing can be heard of the node.
+std::optional<Verdict> out_of_reach(const DatasetView& dataset, const DatasetWorld& world, const DatasetStatus& status) {
+  const std::string& name = dataset.spec.node_name;
+  if (world.edge_node == nullptr && world.node == nullptr) {
+    return Verdict{kFalse, "NodeUnknown", "there is no node " + name + ": correct nodeName (`kubectl get nodes` lists them)"};
+  }
+  if (world.edge_node == nullptr) {
+    return Verdict{kFalse, "AgentMissing", "no agent has reported from node " + name + " yet: start `varda agent` there"};
+  }
+  const meta::Condition* connected = meta::find_condition(world.edge_node->status.conditions, "Connected");
+  std::string why;
+  if (connected != nullptr) {
+    if (connected->status == kTrue) return {};
+    why = connected->message;
+  } else {
+    const api::CoreCondition* ready = world.node == nullptr ? nullptr : find_condition(world.node->status.conditions, "Ready");
+    if (ready == nullptr || ready->status != kUnknown) return {};
+    why = ready->message;
+  }
+  return Verdict{kUnknown, "NodeUnreachable",
+                 "node " + name + " is out of reach" + (why.empty() ? "" : " (" + clipped(why, 1024) + ")") + "; " +
+                     (status.number_of_samples ? "its last report: " : "") + figures(status)};
+}
+
+std::string advice(const std::string& reason) {
+  if (reason == "PathForbidden")
+    return ". The node's administrator allows directories with the agent's own flags; or put the data below one that is allowed";
+  if (reason == "PathNotFound") return ". Put the data there, or correct its path; it is looked for again";
+  if (reason == "FormatInvalid") return ". Correct the path or the format";
+  return "";
+}
+
+Verdict verdict_of(const EdgeDatasetReport& report, const DatasetView& dataset, const DatasetStatus& status) {
+  const std::string node = "node " + dataset.spec.node_name;
+  if (report.state == EdgeDatasetReport::kFailed) {
+    static constexpr std::string_view kKnown[] = {"PathForbidden", "PathNotFound", "FormatInvalid", "ReadFailed"};
+    const bool known = std::find(std::begin(kKnown), std::end(kKnown), report.reason) != std::end(kKnown);
+    const std::string reason = known ? report.reason : "ReadFailed";
+    std::string message =
+        node + ": " + (report.message.empty() ? "counting failed" : clipped(report.message, 4096)) + advice(reason);
+    if (status.number_of_samples) message += "; the last count: " + figures(status);
+    return {kFalse, reason, message};
+  }
+  // While what was counted is counted again, what was said still holds: no word of it, which would be two writes a round.
+  if (report.samples && status.number_of_samples) return {kTrue, "Counted", figures(status)};
+  if (report.samples || report.state == EdgeDatasetReport::kCounted)
+    return {kFalse, "ReportImplausible", node + " reports what cannot be; see the condition ReportAccepted"};
+  const std::string last = status.number_of_samples ? "; the last count: " + figures(status) : "";
+  if (report.state == EdgeDatasetReport::kCounting) return {kFalse, "Counting", node + " counts" + last};
+  return {kFalse, "WaitingForNode", node + " knows of it and has not begun to count" + last};
+}
+
+}  // namespace
+
+bool is_dataset_progress(std::string_view reason) { return reason == "Counting" || reason == "WaitingForNode"; }
+
+DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std::string_view now) {
+  const std::int64_t generation = dataset.metadata.generation;
+  DatasetStatus status = dataset.status;
+  if (status.observed_generation != generation) {
+    clear_figures(status);
+    std::erase_if(status.conditions, [](const meta::Condition& condition) { return condition.type == kReportAccepted; });
+  }
+  status.observed_generation = generation;
+  const auto conclude = [&](const Verdict& ready) {
+    meta::set_condition(
+        status.conditions,
+        {std::string(kReady), std::string(ready.status), ready.reason, clipped(ready.message, 8192), generation, ""}, now);
+    return std::move(status);
+  };
+
+  if (const auto problem = spec_problem(dataset)) return conclude({kFalse, problem->reason, problem->message});
+  const auto work = work_for(dataset);
+  if (!work) return status;  // It is being deleted.
+
+  const std::string node = "node " + dataset.spec.node_name;
+  const EdgeDatasetReport* report = nullptr;
+  bool is_told = false, acknowledged = false;
+  if (world.edge_node != nullptr) {
+    const api::EdgeNode& edge_node = *world.edge_node;
+    const api::EdgeDataset* told = edge_node.spec.find_dataset(work->key);
+    if (told == nullptr && edge_node.spec.datasets.size() >= kDatasetsPerNode) {
+      return conclude({kFalse, "TooManyDatasets",
+                       node + " watches " + std::to_string(edge_node.spec.datasets.size()) +
+                           " datasets already, which are older: delete one of them, or have this one on another node"});
+    }
+    is_told = told != nullptr && same_work(*told, *work);
+    acknowledged = is_told && edge_node.status.observed_generation >= edge_node.metadata.generation;
+    if (acknowledged) {
+      report = edge_node.status.find_dataset(work->key);
+      if (report != nullptr && report->uid != work->uid) report = nullptr;  // of one that had the name before
+    }
+  }
+  if (report != nullptr) {
+    const std::string doubt = take(*report, dataset, now, status);
+    if (!doubt.empty()) {
+      meta::set_condition(status.conditions,
+                          {std::string(kReportAccepted), std::string(kFalse), "ReportImplausible",
+                           node + " reports what cannot be, and that part of it is left out: " + doubt, generation, ""},
+                          now);
+    } else {
+      std::erase_if(status.conditions, [](const meta::Condition& condition) { return condition.type == kReportAccepted; });
+    }
+  }
+  if (const auto verdict = out_of_reach(dataset, world, status)) return conclude(*verdict);
+  if (report != nullptr) return conclude(verdict_of(*report, dataset, status));
+  // Between a change elsewhere in the node's list and the agent's word that it has read it, what was said still holds.
+  const meta::Condition* ready = meta::find_condition(status.conditions, kReady);
+  if (is_told && !acknowledged && ready != nullptr && ready->observed_generation == generation) return status;
+  return conclude({kFalse, "WaitingForNode",
+                   acknowledged ? node + " has read its work list and says nothing of this dataset: its agent may be of an earlier "
+                                         "version"
+                                : node + " has not read its work list yet"});
+}
+
+}  // namespace varda::controllers

@@ -1,0 +1,74 @@
+#include "controllers/dataset/plan.h"
+
+#include <algorithm>
+
+#include "net/url.h"
+
+namespace varda::controllers {
+
+namespace {
+
+std::string lower(std::string text) {
+  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return text;
+}
+
+bool begins_with_one_of(const std::string& text, std::initializer_list<std::string_view> starts) {
+  return std::any_of(starts.begin(), starts.end(), [&](std::string_view start) { return text.starts_with(start); });
+}
+
+// The path that a URL means on the node, or why none.
+std::optional<std::string> path_of(const std::string& url) {
+  std::string path = url;
+  if (url.starts_with("file://")) {
+    auto decoded = net::percent_decode(url.substr(7));
+    if (!decoded.ok()) return {};
+    path = std::move(decoded).value();
+  }
+  if (!path.starts_with("/") || path.size() > 4096 || path.find('\0') != std::string::npos) return {};
+  return path;
+}
+
+std::string known_formats() {
+  std::string out;
+  for (const std::string& name : api::known_dataset_formats()) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
+}  // namespace
+
+std::string work_key(const meta::Resource& resource, const meta::ObjectKey& key) {
+  return resource.group_resource() + "/" + key.str();
+}
+
+std::optional<Problem> spec_problem(const DatasetView& dataset) {
+  const api::DatasetSpec& spec = dataset.spec;
+  if (begins_with_one_of(spec.url, {"http://", "https://", "s3://"})) {
+    return Problem{"Unsupported", spec.url.substr(0, spec.url.find(':')) +
+                                      " URLs are not counted: nodes count what is on their own disks. Put the data onto a node and "
+                                      "give its path there"};
+  }
+  if (!path_of(spec.url)) {
+    return Problem{"InvalidSpec", "the URL must be an absolute path or a file:/// URL, at most 4096 bytes long"};
+  }
+  const auto& known = api::known_dataset_formats();
+  if (std::find(known.begin(), known.end(), lower(spec.format)) == known.end()) {
+    return Problem{"FormatUnknown", "format " + spec.format + " cannot be counted; these can: " + known_formats()};
+  }
+  if (spec.node_name.empty()) return Problem{"NodeMissing", "nodeName is empty: name the node that has the data"};
+  return {};
+}
+
+std::optional<api::EdgeDataset> work_for(const DatasetView& dataset) {
+  if (dataset.metadata.deleting() || spec_problem(dataset)) return {};
+  api::EdgeDataset work;
+  work.key = work_key(dataset.resource, dataset.metadata.key());
+  work.uid = dataset.metadata.uid;
+  work.path = *path_of(dataset.spec.url);
+  work.format = lower(dataset.spec.format);
+  work.header = dataset.spec.header;
+  work.recount_seconds = std::max<std::int64_t>(dataset.spec.recount_seconds(), 0);
+  return work;
+}
+
+}  // namespace varda::controllers

@@ -1,0 +1,61 @@
+#include "controllers/dataset/reconciler.h"
+
+#include <string>
+#include <vector>
+
+namespace varda::controllers {
+
+namespace {
+
+using Keys = std::vector<meta::ObjectKey>;
+
+template <api::Group G>
+Keys datasets_on(std::string_view node, const runtime::Caches& caches) {
+  Keys keys;
+  for (const auto& dataset : caches.of<api::DatasetOf<G>>().list()) {
+    if (dataset->spec.node_name == node) keys.push_back(dataset->metadata.key());
+  }
+  return keys;
+}
+
+// Transitions people want to read about.
+void tell(const runtime::ObjectRef& ref, const api::DatasetStatus& before, const api::DatasetStatus& now, runtime::Writer& writer) {
+  const meta::Condition* was = meta::find_condition(before.conditions, "Ready");
+  const meta::Condition* is = meta::find_condition(now.conditions, "Ready");
+  if (is == nullptr || (was != nullptr && was->status == is->status && was->reason == is->reason)) return;
+  if (is->status == "True") {
+    writer.event(ref, runtime::EventType::kNormal, is->reason, is->message);
+  } else if (!is_dataset_progress(is->reason)) {
+    writer.event(ref, runtime::EventType::kWarning, is->reason, is->message);
+  }
+}
+
+}  // namespace
+
+template <api::Group G>
+void DatasetReconciler<G>::watches(runtime::Watches<Dataset>& w) const {
+  if constexpr (G == api::Group::kSedna) w.name("sedna-datasets");
+  w.template maps<api::Node>(
+      [](const api::Node& node, const runtime::Caches& caches) { return datasets_on<G>(node.metadata.name, caches); });
+  w.template maps<api::EdgeNode>(
+      [](const api::EdgeNode& node, const runtime::Caches& caches) { return datasets_on<G>(node.metadata.name, caches); });
+}
+
+template <api::Group G>
+Result<runtime::Action> DatasetReconciler<G>::reconcile(const Context& ctx, const Dataset& dataset, runtime::Writer& writer) const {
+  if (dataset.metadata.deleting()) return runtime::Action::await_change();
+  DatasetWorld world;
+  if (const std::string& node = dataset.spec.node_name; !node.empty()) {
+    world.node = caches_.of<api::Node>().get({"", node});
+    world.edge_node = caches_.of<api::EdgeNode>().get({"", node});
+  }
+  const api::DatasetStatus status = observe(view(dataset), world, meta::format_time(clock_.wall()));
+  tell(runtime::ObjectRef::of(dataset), dataset.status, status, writer);
+  TRY_VOID(writer.status(ctx, dataset, status.to_json()));
+  return runtime::Action::await_change();
+}
+
+template class DatasetReconciler<api::Group::kEdgeai>;
+template class DatasetReconciler<api::Group::kSedna>;
+
+}  // namespace varda::controllers

@@ -1,0 +1,29 @@
+// The controller of Datasets, of either group: caches in, observe(), the status out. What a node does comes from plan_edge_node().
+#pragma once
+
+#include "controllers/dataset/plan.h"
+#include "runtime/controller.h"
+
+namespace varda::controllers {
+
+/// Keeps the status of every Dataset of group G what its node says. Holds no finalizer: a Dataset that is deleted is gone at once,
+/// and its node, if there is one, finds it gone from its list.
+template <api::Group G>
+class DatasetReconciler {
+ public:
+  using Dataset = api::DatasetOf<G>;
+  /// `caches` and `clock` outlive it.
+  DatasetReconciler(const runtime::Caches& caches, const Clock& clock) : caches_(caches), clock_(clock) {}
+
+  void watches(runtime::Watches<Dataset>& w) const;
+  Result<runtime::Action> reconcile(const Context& ctx, const Dataset& dataset, runtime::Writer& writer) const;
+
+ private:
+  const runtime::Caches& caches_;
+  const Clock& clock_;
+};
+
+extern template class DatasetReconciler<api::Group::kEdgeai>;
+extern template class DatasetReconciler<api::Group::kSedna>;
+
+}  // namespace varda::controllers

@@ -1,0 +1,153 @@
+#include <algorithm>
+#include <map>
+
+#include "controllers/dataset/plan.h"
+#include "controllers/model/plan.h"
+
+namespace varda::controllers {
+
+namespace {
+
+using api::ModelMetricsStatus;
+using codec::Json;
+
+constexpr std::size_t kReportedMax = 1024;
+constexpr std::size_t kKeyBytesMax = 253;
+
+std::string_view namespace_of(std::string_view key) { return key.substr(0, std::min(key.find('/'), key.size())); }
+
+api::ModelReporter* find_reporter(ModelMetricsStatus& status, const std::string& node, const api::EdgeWorkerReport& report) {
+  for (api::ModelReporter& one : status.reporters) {
+    if (one.node == node && one.worker == report.key && one.uid == report.uid) return &one;
+  }
+  return nullptr;
+}
+
+bool is_expected(const std::vector<std::shared_ptr<const api::EdgeNode>>& nodes, const api::ModelReporter& reporter) {
+  return std::any_of(nodes.begin(), nodes.end(), [&](const auto& node) {
+    const api::EdgeWorker* worker = node->spec.find_worker(reporter.worker);
+    return node->metadata.name == reporter.node && worker != nullptr && worker->uid == reporter.uid;
+  });
+}
+
+/// Merges what workers report into a status.
+class Merge {
+ public:
+  Merge(const ModelView& model, ModelMetricsStatus& status, const std::vector<std::shared_ptr<const api::EdgeNode>>& nodes,
+        std::string_view now)
+      : key_(work_key(model.resource, model.metadata.key())), ns_(model.metadata.ns), status_(status), nodes_(nodes), now_(now) {}
+
+  void report(const api::EdgeNode& node, const api::EdgeWorkerReport& report) {
+    const Json* model = report.report["models"].find(key_);
+    if (model == nullptr) return;
+    const api::EdgeWorker* worker = node.spec.find_worker(report.key);
+    if (worker == nullptr || worker->uid.empty() || worker->uid != report.uid) return;  // a word of yesterday
+    const std::string who = "worker " + report.key + " on node " + node.metadata.name;
+    if (namespace_of(report.key) != ns_) return doubt(who + " speaks of a Model of another namespace");
+    const Json& sequence = report.report["sequence"];
+    if (!sequence.is_integer() || sequence.as_integer() < 1) return doubt(who + " gives its report no sequence of 1 or more");
+    api::ModelReporter* reporter = find_reporter(status_, node.metadata.name, report);
+    if (reporter != nullptr && sequence.as_integer() < reporter->sequence) return;
+    const bool again = reporter != nullptr && sequence.as_integer() == reporter->sequence;
+    if (reporter == nullptr) reporter = add_reporter(node.metadata.name, report);
+    if (reporter == nullptr) return doubt(who + " is one worker too many: of more than 32, no order can be remembered");
+    reporter->sequence = sequence.as_integer();
+    const Json::Object& metrics = (*model)["metrics"].as_object();
+    for (const auto& [name, value] : metrics) {
+      if (name.empty() || name.size() > kKeyBytesMax || !value.is_number()) {
+        doubt(who + " gives a metric without a name, with one over 253 bytes, or with a value that is no number");
+      } else if (!again) {
+        put(who, name, codec::write_json(value));
+      } else if (status_.find_metric(name) == nullptr && status_.metrics.size() >= ModelMetricsStatus::kMetricsMax) {
+        doubt(too_many(who));
+      }
+    }
+  }
+
+  const std::string& doubt() const { return doubt_; }
+
+ private:
+  void doubt(const std::string& what) {
+    if (doubt_.empty()) doubt_ = what;
+  }
+  static std::string too_many(const std::string& who) {
+    return who + " gives more metrics than a Model has room for, which is " + std::to_string(ModelMetricsStatus::kMetricsMax);
+  }
+
+  void put(const std::string& who, const std::string& name, const std::string& value) {
+    for (api::ModelMetric& metric : status_.metrics) {
+      if (metric.key != name) continue;
+      if (metric.value != value) status_.update_time = now_;
+      metric.value = value;
+      return;
+    }
+    if (status_.metrics.size() >= ModelMetricsStatus::kMetricsMax) return doubt(too_many(who));
+    status_.metrics.push_back({name, value, {}});
+    status_.update_time = now_;
+  }
+
+  // Who is expected nowhere any more makes room. Nobody else does: forgotten, its last word would be taken for a new one.
+  api::ModelReporter* add_reporter(const std::string& node, const api::EdgeWorkerReport& report) {
+    auto& reporters = status_.reporters;
+    if (reporters.size() >= ModelMetricsStatus::kReportersMax) {
+      const auto idle =
+          std::find_if(reporters.begin(), reporters.end(), [&](const auto& one) { return !is_expected(nodes_, one); });
+      if (idle == reporters.end()) return nullptr;
+      reporters.erase(idle);
+    }
+    reporters.push_back({node, report.key, report.uid, 0});
+    return &reporters.back();
+  }
+
+  const std::string key_;
+  const std::string& ns_;
+  ModelMetricsStatus& status_;
+  const std::vector<std::shared_ptr<const api::EdgeNode>>& nodes_;
+  const std::string now_;
+  std::string doubt_;
+};
+
+}  // namespace
+
+std::vector<meta::ObjectKey> reported_models(const api::EdgeNode& node, const meta::Resource& resource) {
+  std::vector<meta::ObjectKey> keys;
+  const std::string start = resource.group_resource() + "/";
+  for (const api::EdgeWorkerReport& worker : node.status.workers) {
+    for (const auto& [name, model] : worker.report["models"].as_object()) {
+      if (!name.starts_with(start)) continue;
+      const std::size_t slash = name.find('/', start.size());
+      if (slash == std::string::npos) continue;
+      keys.push_back({name.substr(start.size(), slash - start.size()), name.substr(slash + 1)});
+      if (keys.size() >= kReportedMax) return keys;
+    }
+  }
+  return keys;
+}
+
+ModelMetricsStatus observe(const ModelView& model, const ModelMetricsStatus& before,
+                           const std::vector<std::shared_ptr<const api::EdgeNode>>& nodes, std::string_view now) {
+  ModelMetricsStatus status = before;
+  Merge merge(model, status, nodes, now);
+  for (const auto& node : nodes) {
+    for (const api::EdgeWorkerReport& report : node->status.workers) merge.report(*node, report);
+  }
+  const std::int64_t generation = std::max(model.metadata.generation, before.observed_generation);
+  status.observed_generation = generation;
+  const auto set = [&](std::string type, std::string value, std::string reason, std::string message) {
+    meta::set_condition(status.conditions,
+                        {std::move(type), std::move(value), std::move(reason), std::move(message), generation, ""}, now);
+  };
+  if (status.metrics.empty()) {
+    set("Ready", "True", "Registered", "known by its metadata; no job or worker has reported metrics yet");
+  } else {
+    set("Ready", "True", "Evaluated", "status.metrics tells how good it was found to be");
+  }
+  if (!merge.doubt().empty()) {
+    set("ReportAccepted", "False", "ReportImplausible", "a part of what is reported is left out: " + merge.doubt());
+  } else {
+    std::erase_if(status.conditions, [](const meta::Condition& condition) { return condition.type == "ReportAccepted"; });
+  }
+  return status;
+}
+
+}  // namespace varda::controllers

@@ -1,0 +1,37 @@
+#include "controllers/model/reconciler.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace varda::controllers {
+
+template <api::Group G>
+void ModelReconciler<G>::watches(runtime::Watches<Model>& w) const {
+  if constexpr (G == api::Group::kSedna) w.name("sedna-models");
+  w.template maps<api::EdgeNode>([](const api::EdgeNode& node) { return reported_models(node, Model::resource()); });
+}
+
+template <api::Group G>
+Result<runtime::Action> ModelReconciler<G>::reconcile(const Context& ctx, const Model& model, runtime::Writer& writer) const {
+  if (model.metadata.deleting()) return runtime::Action::await_change();
+  auto nodes = caches_.of<api::EdgeNode>().list();
+  std::erase_if(nodes, [](const auto& node) { return node->status.workers.empty() && node->spec.workers.empty(); });
+  const std::string now = meta::format_time(clock_.wall());
+  Status unreadable;
+  TRY_VOID(writer.edit(ctx, runtime::ObjectRef::of(model), runtime::Part::kStatus, [&](codec::Json& live) {
+    const auto before = api::ModelMetricsStatus::from_json(std::as_const(live)["status"]);
+    if (!before.ok()) {
+      unreadable = before.error();
+      return;
+    }
+    live.set("status", observe({Model::resource(), model.metadata}, *before, nodes, now).to_json());
+  }));
+  TRY_VOID(std::move(unreadable));
+  return runtime::Action::await_change();
+}
+
+template class ModelReconciler<api::Group::kEdgeai>;
+template class ModelReconciler<api::Group::kSedna>;
+
+}  // namespace varda::controllers

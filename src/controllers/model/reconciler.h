@@ -1,0 +1,29 @@
+// The controller of Models, of either group.
+#pragma once
+
+#include "controllers/model/plan.h"
+#include "runtime/controller.h"
+
+namespace varda::controllers {
+
+/// Merges what workers report into the status of every Model of group G. Jobs write there too, so it never writes what it has not
+/// just read. Holds no finalizer: a Model that is deleted is gone at once.
+template <api::Group G>
+class ModelReconciler {
+ public:
+  using Model = api::ModelOf<G>;
+  /// `caches` and `clock` outlive it.
+  ModelReconciler(const runtime::Caches& caches, const Clock& clock) : caches_(caches), clock_(clock) {}
+
+  void watches(runtime::Watches<Model>& w) const;
+  Result<runtime::Action> reconcile(const Context& ctx, const Model& model, runtime::Writer& writer) const;
+
+ private:
+  const runtime::Caches& caches_;
+  const Clock& clock_;
+};
+
+extern template class ModelReconciler<api::Group::kEdgeai>;
+extern template class ModelReconciler<api::Group::kSedna>;
+
+}  // namespace varda::controllers
