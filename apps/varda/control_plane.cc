@@ -16,11 +16,15 @@
 #include "base/mutex.h"
 #include "controllers/builtin/builtin.h"
 #include "controllers/controllers.h"
+#include "gateway/authority.h"
+#include "gateway/enrolment.h"
+#include "gateway/gateway.h"
 #include "kube/client.h"
 #include "net/server.h"
 #include "net/url.h"
 #include "node/log_stream.h"
 #include "runtime/manager.h"
+#include "session_sources.h"
 #include "store/store.h"
 #include "up_state.h"
 
@@ -126,7 +130,7 @@ class Running final : public ControlPlane {
     server.store = store_.get();
     server.authenticator = authenticator_.get();
     server.authorizer = authorizer_.get();
-    server.sessions = &sessions_;
+    server.sessions = &sources_;
     for (const api::NativeRule& rule : api::native_rules()) server.rules[{rule.group, rule.kind}] = rule.check;
     server.logs = logs_below(options_.data_dir);
     server.metrics = &registry_;
@@ -150,6 +154,7 @@ class Running final : public ControlPlane {
                                            "system:node:" + node));
     }
     TRY_VOID(apiserver::write_kubeconfig(fs, options_.data_dir / "kubeconfig", credentials_, url(), apiserver::kAdmin));
+    if (!options_.gateway.empty()) TRY_VOID(start_gateway());
     thread_ = std::jthread([this](const std::stop_token& stop) {
       const Status ended = manager_->run(Context(stop));
       MutexLock lock(mutex_);
@@ -161,6 +166,7 @@ class Running final : public ControlPlane {
 
   std::string address() const override { return server_->address(); }
   std::string url() const override { return apiserver::url_of(server_->address()); }
+  std::string gateway_address() const override { return gateway_server_ ? gateway_server_->address() : ""; }
 
   Status wait(const Context& ctx) override {
     // Whichever comes first: the stop of the process, or the end of the controllers.
@@ -196,6 +202,8 @@ class Running final : public ControlPlane {
       thread_.join();
     }
     builtin_.reset();  // closes the node ports
+    if (gateway_) gateway_->stop();
+    if (gateway_server_) gateway_server_->stop(std::chrono::seconds(1));
     if (api_) api_->stop();
     // Watches have ended by that. What is left are requests, which take milliseconds, and logs that are followed, which never end.
     if (server_) server_->stop(std::chrono::seconds(1));
@@ -258,6 +266,40 @@ class Running final : public ControlPlane {
     return {};
   }
 
+  /// Other nodes dial in there. It speaks to the API server of this very process.
+  Status start_gateway() {
+    auto& fs = os::real_file_system();
+    const auto pki = options_.data_dir / "pki";
+    TRY(std::string key, os::read_file(fs, pki / "ca.key"));
+    TRY(authority_, gateway::Authority::of({credentials_.ca_pem, std::move(key)}));
+    gateway_client_ =
+        std::make_unique<kube::Client>(net::loopback(api_->handler_as({"system:varda:gateway", {"system:masters"}})),
+                                       kube::Client::Options{.field_manager = "varda-gateway", .metrics = &registry_});
+    TRY_VOID(authority_->publish(Context::background().with_timeout(std::chrono::seconds(30)), *gateway_client_));
+    enrolment_ =
+        std::make_unique<gateway::Enrolment>(*gateway_client_, *authority_, gateway::Enrolment::Options{.metrics = &registry_});
+    gateway::Gateway::Options options;
+    options.client = gateway_client_.get();
+    options.sessions = &sources_;
+    options.enrolment = [this](const Context& ctx, const net::Request& request) { return enrolment_->handle(ctx, request); };
+    options.metrics = &registry_;
+    TRY(gateway_, gateway::Gateway::create(std::move(options)));
+
+    net::Server::Options listen = gateway::server_options();
+    listen.listen = options_.gateway;
+    TRY(listen.tls, authority_->server({options_.gateway.substr(0, options_.gateway.rfind(':'))}, system_clock().wall()));
+    auto server = net::Server::create(listen, gateway_->handler());
+    if (!server.ok() && options_.gateway_any_if_taken && server.error().code() == Code::kUnavailable) {
+      log::warn("the gateway's address is taken, taking a free port", {{"address", options_.gateway}});
+      listen.listen = options_.gateway.substr(0, options_.gateway.rfind(':')) + ":0";
+      server = net::Server::create(listen, gateway_->handler());
+    }
+    if (!server.ok()) return std::move(server).error().context("--gateway " + options_.gateway);
+    gateway_server_ = std::move(server).value();
+    log::info("nodes may dial in", {{"gateway", gateway_server_->address()}});
+    return {};
+  }
+
   const Options options_;
   metrics::Registry registry_;
   apiserver::Credentials credentials_;
@@ -265,6 +307,7 @@ class Running final : public ControlPlane {
   std::unique_ptr<apiserver::Authenticator> authenticator_;
   std::unique_ptr<apiserver::Authorizer> authorizer_;
   controllers::NodeSessions sessions_;
+  SessionSources sources_{sessions_};
   std::unique_ptr<apiserver::AuditLog> audit_;
   std::unique_ptr<apiserver::Server> api_;
   std::unique_ptr<kube::Client> client_;
@@ -272,6 +315,11 @@ class Running final : public ControlPlane {
   std::unique_ptr<controllers::Controllers> controllers_;
   std::unique_ptr<controllers::Builtin> builtin_;
   std::unique_ptr<net::Server> server_;
+  std::optional<gateway::Authority> authority_;
+  std::unique_ptr<kube::Client> gateway_client_;
+  std::unique_ptr<gateway::Enrolment> enrolment_;
+  std::unique_ptr<gateway::Gateway> gateway_;
+  std::unique_ptr<net::Server> gateway_server_;
   std::stop_source done_;
   Mutex mutex_;
   Status ended_ GUARDED_BY(mutex_);

@@ -21,7 +21,9 @@ class ControlPlane {
     std::filesystem::path data_dir;
     std::string listen;                // "127.0.0.1:6443"
     bool listen_any_if_taken = false;  // take a free port rather than fail
-    std::vector<std::string> nodes;    // each gets credentials in nodes/NAME/agent.kubeconfig
+    std::string gateway;               // address of the gateway for further nodes; "" none
+    bool gateway_any_if_taken = false;
+    std::vector<std::string> nodes;  // each gets credentials in nodes/NAME/agent.kubeconfig
     ApiLimits limits;
     std::optional<apiserver::AuditLog::Options> audit;
     controllers::ServerTable servers = controllers::builtin_servers();  // by framework
@@ -30,8 +32,9 @@ class ControlPlane {
   static Result<std::unique_ptr<ControlPlane>> start(Options options);
   virtual ~ControlPlane() = default;
 
-  virtual std::string address() const = 0;  // "127.0.0.1:41873"
-  virtual std::string url() const = 0;      // "https://127.0.0.1:41873"
+  virtual std::string address() const = 0;          // "127.0.0.1:41873"
+  virtual std::string url() const = 0;              // "https://127.0.0.1:41873"
+  virtual std::string gateway_address() const = 0;  // "" none
   /// Until `ctx` stops (success) or the controllers fail.
   virtual Status wait(const Context& ctx) = 0;
   /// A node of an earlier run that is declared no more and whose processes have ended: its Node and EdgeNode go, and with them what

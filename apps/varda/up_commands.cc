@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct UpFlags {
-  std::string data_dir, listen, servers, driver = "process";
+  std::string data_dir, listen, gateway, servers, driver = "process";
   std::vector<std::string> nodes, images;
   ApiLimits limits;
   AuditFlags audit;
@@ -43,6 +43,8 @@ struct Settings {
   fs::path data_dir;
   std::string listen;
   bool listen_elsewhere = false;  // on any free port, should that one be taken
+  std::string gateway;            // "" none
+  bool gateway_elsewhere = false;
   std::vector<NodeSpec> nodes;
   std::map<std::string, std::string> images;
   controllers::ServerTable servers = controllers::builtin_servers();
@@ -88,6 +90,11 @@ Result<Settings> settings_of(const UpFlags& flags) {
   const bool any = settings.listen.ends_with(":0");
   if (before && !before->address.empty() && (any || !given)) settings.listen = before->address;
   settings.listen_elsewhere = any || !given;
+  // The nodes out there know where it was.
+  const std::string gateway_before = before ? before->gateway : "";
+  settings.gateway = flags.gateway.empty() ? gateway_before : flags.gateway == "off" ? "" : flags.gateway;
+  settings.gateway_elsewhere = flags.gateway.ends_with(":0");
+  if (settings.gateway_elsewhere && !gateway_before.empty()) settings.gateway = gateway_before;
   return settings;
 }
 
@@ -171,6 +178,8 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   options.data_dir = settings.data_dir;
   options.listen = settings.listen;
   options.listen_any_if_taken = settings.listen_elsewhere;
+  options.gateway = settings.gateway;
+  options.gateway_any_if_taken = settings.gateway_elsewhere;
   for (const NodeSpec& node : settings.nodes) options.nodes.push_back(node.name);
   options.limits = settings.limits;
   options.audit = settings.audit;
@@ -180,6 +189,7 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   const auto self = os::find_process(::getpid());
   TRY_VOID(write_state(settings.data_dir, {.process = self.value_or(os::ProcessId{}),
                                            .address = control_plane->address(),
+                                           .gateway = control_plane->gateway_address(),
                                            .nodes = settings.nodes,
                                            .images = settings.images}));
   end_other_nodes(settings, *control_plane);
@@ -189,8 +199,9 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
     agents.back()->start();
   }
 
-  const std::string line = "varda is ready: " + control_plane->url() + ", nodes " + join(settings.nodes) +
-                           "; KUBECONFIG=" + (settings.data_dir / "kubeconfig").string();
+  const std::string gateway = control_plane->gateway_address();
+  const std::string line = "varda is ready: " + control_plane->url() + (gateway.empty() ? "" : ", gateway https://" + gateway) +
+                           ", nodes " + join(settings.nodes) + "; KUBECONFIG=" + (settings.data_dir / "kubeconfig").string();
   if (parent) {
     parent->ready(line);
   } else {
@@ -269,6 +280,10 @@ void add_up_commands(Program program) {
   up->add_option("--data-dir", flags->data_dir, "where everything is kept; default: $XDG_DATA_HOME/varda");
   up->add_option("--listen", flags->listen,
                  "address of the API server; port 0 takes a free one; default: 127.0.0.1:6443, or that of last time");
+  up->add_option(
+      "--gateway", flags->gateway,
+      "address where further nodes dial in, as 0.0.0.0:10443; port 0 takes a free one, \"off\" ends it; default: none, or "
+      "that of last time");
   up->add_option("--node", flags->nodes, "NAME[=cloud|edge|device], once a node; default: cloud and edge0, or those of last time");
   up->add_option("--driver", flags->driver, "how pods run: process")->default_str("process");
   up->add_option("--servers", flags->servers,

@@ -28,6 +28,7 @@ std::optional<UpState> read_state(const std::filesystem::path& data_dir) {
   UpState state;
   state.process = {static_cast<pid_t>((*json)["pid"].as_integer()), static_cast<std::uint64_t>((*json)["startTicks"].as_integer())};
   state.address = (*json)["address"].as_string();
+  state.gateway = (*json)["gateway"].as_string();
   for (const Json& node : (*json)["nodes"].as_array()) state.nodes.push_back({node["name"].as_string(), node["layer"].as_string()});
   for (const Json::Member& image : (*json)["images"].as_object()) state.images[image.first] = image.second.as_string();
   return state;
@@ -41,6 +42,7 @@ Status write_state(const std::filesystem::path& data_dir, const UpState& state) 
   const Json json = Json::object({{"pid", static_cast<std::int64_t>(state.process.pid)},
                                   {"startTicks", state.process.start_ticks},
                                   {"address", state.address},
+                                  {"gateway", state.gateway},
                                   {"nodes", nodes},
                                   {"images", images},
                                   {"version", VARDA_VERSION}});

@@ -25,6 +25,7 @@ Result<NodeSpec> parse_node(const std::string& text);
 struct UpState {
   os::ProcessId process;
   std::string address;  // "127.0.0.1:41873"
+  std::string gateway;  // the same of the gateway; "" none
   std::vector<NodeSpec> nodes;
   std::map<std::string, std::string> images;  // of --image
 };

@@ -1,0 +1,42 @@
+// One NodeSessions told by two servers: the API server and the gateway. A node counts as connected while either has a watch of it.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "apiserver/identity.h"
+#include "base/mutex.h"
+#include "controllers/builtin/sessions.h"
+#include "gateway/sessions.h"
+
+namespace varda::app {
+
+/// Thread-safe. `sessions` outlives it.
+class SessionSources final : public apiserver::SessionObserver, public gateway::Sessions {
+ public:
+  explicit SessionSources(controllers::NodeSessions& sessions) : sessions_(sessions) {}
+
+  void opened(const apiserver::Identity& who) override { change(who, 1); }
+  void closed(const apiserver::Identity& who) override { change(who, -1); }
+  void opened(const std::string& node) override { change(identity_of(node), 1); }
+  void closed(const std::string& node) override { change(identity_of(node), -1); }
+
+ private:
+  static apiserver::Identity identity_of(const std::string& node) { return {"system:node:" + node, {"system:nodes"}}; }
+  void change(const apiserver::Identity& who, int by) {
+    MutexLock lock(mutex_);  // held while telling, so that what is told is in order
+    int& open = open_[who.name];
+    open += by;
+    if (by > 0 && open == 1) sessions_.opened(who);
+    if (by < 0 && open == 0) {
+      open_.erase(who.name);
+      sessions_.closed(who);
+    }
+  }
+
+  controllers::NodeSessions& sessions_;
+  Mutex mutex_;
+  std::map<std::string, int> open_ GUARDED_BY(mutex_);
+};
+
+}  // namespace varda::app

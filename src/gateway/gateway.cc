@@ -1,0 +1,504 @@
+#include "gateway/gateway.h"
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "api/core/node.h"
+#include "api/core/pod.h"
+#include "api/edgeai/edge_node.h"
+#include "base/log.h"
+#include "gateway/caller.h"
+#include "gateway/request.h"
+#include "gateway/rules.h"
+#include "gateway/timers.h"
+#include "gateway/view.h"
+#include "gateway/watch_stream.h"
+#include "meta/status.h"
+#include "runtime/informer.h"
+
+namespace varda::gateway {
+namespace {
+
+using meta::ApiStatus;
+using meta::ObjectKey;
+using meta::Resource;
+using net::Request;
+using net::Responder;
+using net::Response;
+
+constexpr std::string_view kAllowLabel = "edgeai.io/edge-secrets";
+
+const Resource kSecrets{"", "v1", "Secret", "secrets", true};
+const Resource kConfigMaps{"", "v1", "ConfigMap", "configmaps", true};
+const Resource kEvents{"", "v1", "Event", "events", true};
+const Resource kNamespaces{"", "v1", "Namespace", "namespaces", false};
+
+Response json_response(int status, std::string body) {
+  return {.status = status, .headers = {{"Content-Type", "application/json"}}, .body = std::move(body)};
+}
+
+Response status_response(const ApiStatus& status) {
+  Response response = json_response(status.code, codec::write_json(status.to_json()) + "\n");
+  if (status.retry_after_seconds) response.headers.add("Retry-After", std::to_string(*status.retry_after_seconds));
+  return response;
+}
+
+/// Of the gateway itself.
+Response error_response(const Error& error, const Asked* asked = nullptr) {
+  ApiStatus status = ApiStatus::from_error(error);
+  if (asked) {
+    status.details = true;
+    status.group = asked->group;
+    status.kind = asked->resource;
+    status.name = asked->name;
+  }
+  return status_response(status);
+}
+
+/// Of the API server, to a request of the gateway in the name of a node.
+Response upstream_error(const Error& error) {
+  if (error.code() == Code::kUnauthenticated || error.code() == Code::kForbidden) {
+    // It is the gateway that may not: the node did nothing wrong, and should try again.
+    log::warn("the API server refuses the gateway", {{"error", error}});
+    return error_response(Error(Code::kUnavailable, "the API server refuses the gateway: " + error.message()));
+  }
+  ApiStatus status = ApiStatus::from_error(error);
+  if (error.code() == Code::kExhausted) {
+    status.code = 413;
+    status.reason = "RequestEntityTooLarge";
+    status.retry_after_seconds.reset();
+  }
+  return status_response(status);
+}
+
+Response object_response(const Result<Json>& object, int status = 200) {
+  return object.ok() ? json_response(status, codec::write_json(*object) + "\n") : upstream_error(object.error());
+}
+
+void drop_managed_fields(Json& object) {
+  if (Json* metadata = object.find("metadata"); metadata && metadata->is_object()) metadata->erase("managedFields");
+}
+
+bool same_media_type(std::string_view header, std::string_view type) {
+  header = header.substr(0, header.find(';'));
+  while (!header.empty() && header.back() == ' ') header.remove_suffix(1);
+  return header == type;
+}
+
+/// One resource in memory: its informer, on a thread of its own from start() on, and the view of it.
+class Mirror {
+ public:
+  Mirror(const kube::Client& client, runtime::Informer::Options informer, View::Options view)
+      : view_(std::move(view)), informer_(client, std::move(informer)) {
+    view_.follow(informer_);
+  }
+  void start() EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    if (thread_.joinable() || stopped_) return;
+    started_.store(true);
+    thread_ = std::jthread([this](const std::stop_token& stop) { informer_.run(Context(stop)); });
+  }
+  void stop() EXCLUDES(mutex_) {
+    std::jthread ending;
+    {
+      MutexLock lock(mutex_);
+      stopped_ = true;
+      ending = std::move(thread_);
+    }
+  }
+  /// Not started counts: nobody has asked for it.
+  bool ready() const { return !started_.load() || view_.complete(); }
+  View& view() { return view_; }
+  const View& view() const { return view_; }
+
+ private:
+  View view_;
+  runtime::Informer informer_;
+  std::atomic<bool> started_{false};
+  Mutex mutex_;
+  bool stopped_ GUARDED_BY(mutex_) = false;
+  std::jthread thread_ GUARDED_BY(mutex_);
+};
+
+runtime::Informer::Options informer_of(const Resource& resource, metrics::Registry* metrics) {
+  runtime::Informer::Options options;
+  options.resource = resource;
+  options.trim = drop_managed_fields;
+  options.metrics = metrics;
+  return options;
+}
+
+class TheGateway final : public Gateway {
+ public:
+  explicit TheGateway(Options options)
+      : options_(std::move(options)),
+        client_(*options_.client),
+        clock_(options_.clock ? *options_.clock : system_clock()),
+        rng_(options_.rng ? *options_.rng : system_rng()),
+        watches_({.sessions = options_.sessions,
+                  .linger = options_.limits.session_linger,
+                  .watches_max = options_.limits.watches_max,
+                  .watches_per_node_max = options_.limits.watches_per_node_max}),
+        edge_nodes_(client_, informer_of(api::EdgeNode::resource(), options_.metrics),
+                    {.node_of = [](const runtime::Stored& object) { return object.metadata.name; },
+                     .tombstones_max = options_.limits.tombstones_max,
+                     .one_each = true}),
+        pods_(client_, pod_informer(), {.node_of = node_of_pod, .tombstones_max = options_.limits.tombstones_max}),
+        pool_(options_.limits.upstream) {
+    edge_nodes_.start();
+    if (!options_.metrics) return;
+    options_.metrics->gauge_from("varda_gateway_nodes_connected", "Nodes with a watch open.", {},
+                                 [this] { return static_cast<double>(watches_.nodes()); });
+    options_.metrics->gauge_from("varda_gateway_watches", "Open watches of nodes.", {},
+                                 [this] { return static_cast<double>(watches_.watches()); });
+    options_.metrics->gauge_from("varda_gateway_requests_waiting", "Requests of nodes that wait for their turn to go upstream.", {},
+                                 [this] { return static_cast<double>(pool_.waiting()); });
+  }
+  ~TheGateway() override { stop(); }
+
+  net::Handler handler() override {
+    return [this](Request request, Responder respond) { serve(std::move(request), std::move(respond)); };
+  }
+
+  bool ready() const override { return edge_nodes_.ready() && pods_.ready() && !stopping_.load(); }
+
+  void stop() override {
+    stopping_.store(true);
+    timers_.all();
+    stop_.request_stop();
+    edge_nodes_.stop();
+    pods_.stop();
+  }
+
+ private:
+  /// What one request needs on its way.
+  struct Call {
+    std::string node;
+    Asked asked;
+    std::string body;
+    std::string content_type;
+    ObjectKey key() const { return {asked.ns, asked.name}; }
+  };
+
+  runtime::Informer::Options pod_informer() const {
+    auto options = informer_of(api::Pod::resource(), options_.metrics);
+    options.filter.field_selector = "spec.nodeName!=";
+    return options;
+  }
+  static std::string node_of_pod(const runtime::Stored& pod) {
+    const auto tree = codec::parse_json(pod.text);
+    return tree.ok() ? std::as_const(*tree).at("spec/nodeName").as_string() : std::string();
+  }
+
+  Context upstream() const { return Context(stop_.get_token()); }
+
+  Response too_many(std::string what) {
+    ApiStatus status = ApiStatus::from_error(Error(Code::kExhausted, std::move(what)));
+    // Not all at once again.
+    status.retry_after_seconds = 1 + static_cast<int>(rng_.below(4));
+    return status_response(status);
+  }
+  static Response not_ready() {
+    ApiStatus status = ApiStatus::from_error(Error(Code::kUnavailable, "the gateway has not read the API server's objects yet"));
+    status.retry_after_seconds = 1;
+    return status_response(status);
+  }
+
+  void count(int code) {
+    if (!options_.metrics) return;
+    options_.metrics->counter("varda_gateway_requests_total", "Requests of nodes, by the answer.", {{"code", std::to_string(code)}})
+        .add();
+  }
+  void answer(Responder& respond, Response response) {
+    count(response.status);
+    respond(std::move(response));
+  }
+
+  /// Whose request it is. Before anything was read nobody is known to be shut out, and nothing is served either.
+  Result<std::string> identify(const Request& request) const {
+    TRY(std::string node, node_of(request.peer, clock_.wall()));
+    for (const auto& [name, value] : request.headers.all()) {
+      constexpr std::string_view kImpersonate = "impersonate-";
+      const bool same = name.size() >= kImpersonate.size() &&
+                        std::equal(kImpersonate.begin(), kImpersonate.end(), name.begin(),
+                                   [](char lower, char c) { return lower == (c >= 'A' && c <= 'Z' ? c + 32 : c); });
+      if (same) return Error(Code::kForbidden, "a node does not act in the name of another");
+    }
+    if (const auto edge_node = edge_nodes_.view().get(node, {"", node})) {
+      const auto& annotations = edge_node->metadata.annotations;
+      const auto revoked = annotations.find(std::string(kRevokedAnnotation));
+      if (revoked != annotations.end() && revoked->second == "true") {
+        return Error(Code::kForbidden, "node \"" + node + "\" was shut out");
+      }
+    }
+    return node;
+  }
+
+  void serve(Request request, Responder respond) {
+    const std::string_view path = request.path();
+    if (path == "/healthz" || path == "/livez") return respond({.status = 200, .body = "ok"});
+    if (path == "/readyz") return respond({.status = ready() ? 200 : 503, .body = ready() ? "ok" : "not ready"});
+    if (request.body.size() > options_.limits.body_bytes_max) {
+      ApiStatus status;
+      status.code = 413;
+      status.reason = "RequestEntityTooLarge";
+      status.message = "the request's body is larger than " + std::to_string(options_.limits.body_bytes_max) + " bytes";
+      return answer(respond, status_response(status));
+    }
+    if (path.starts_with("/gateway/v1/")) return enrol(std::move(request), std::move(respond));
+    const auto node = identify(request);
+    if (!node.ok()) return answer(respond, error_response(node.error()));
+    if (!edge_nodes_.view().complete()) return answer(respond, not_ready());
+    auto asked = parse_request(request);
+    if (!asked.ok()) return answer(respond, error_response(asked.error()));
+    const auto way = route(*node, *asked);
+    if (!way.ok()) return answer(respond, error_response(way.error(), &*asked));
+    if (*way == Route::kListOwn) return list_or_watch(*node, *asked, std::move(respond));
+
+    Call call{*node, std::move(*asked), std::move(request.body), {}};
+    if (const auto type = request.headers.find("Content-Type")) call.content_type = *type;
+    go_upstream(*node, call.body.size(), std::move(respond),
+                [this, way = *way, call = std::move(call)] { return serve_upstream(way, call); });
+  }
+
+  void go_upstream(const std::string& key, std::size_t bytes, Responder respond, std::function<Response()> work) {
+    const auto responder = std::make_shared<Responder>(std::move(respond));
+    const bool taken = pool_.submit(key, bytes, [this, responder, work = std::move(work)] { answer(*responder, work()); });
+    if (!taken) answer(*responder, too_many("too many requests wait here"));
+  }
+
+  void enrol(Request request, Responder respond) {
+    // Who is not known yet has his turn by where he comes from.
+    std::string key = request.peer.certificate_common_name;
+    if (key.empty()) key = "from " + request.peer.address.substr(0, request.peer.address.rfind(':'));
+    const std::size_t bytes = request.body.size();
+    go_upstream(key, bytes, std::move(respond), [this, request = std::move(request)] {
+      std::optional<Response> response;
+      if (options_.enrolment) response = options_.enrolment(upstream(), request);
+      return response ? std::move(*response) : error_response(Error(Code::kNotFound, "there is nothing of that path here"));
+    });
+  }
+
+  void list_or_watch(const std::string& node, const Asked& asked, Responder respond) {
+    const bool pods = asked.resource == "pods";
+    Mirror& mirror = pods ? pods_ : edge_nodes_;
+    const Resource& resource = pods ? api::Pod::resource() : api::EdgeNode::resource();
+    mirror.start();
+    if (asked.verb == "list") {
+      const auto listing = mirror.view().list(node);
+      if (!listing) return answer(respond, not_ready());
+      std::string body = "{\"kind\":\"" + resource.kind + "List\",\"apiVersion\":\"" + resource.api_version() +
+                         "\",\"metadata\":{\"resourceVersion\":\"" + listing->resource_version + "\"},\"items\":[";
+      for (std::size_t i = 0; i < listing->items.size(); ++i) {
+        if (i > 0) body += ',';
+        body += listing->items[i]->text;
+      }
+      body += "]}\n";
+      return answer(respond, json_response(200, std::move(body)));
+    }
+    auto cursor = mirror.view().begin(node, asked.resource_version);
+    if (!cursor.ok()) {
+      return answer(respond, cursor.error().code() == Code::kUnavailable ? not_ready() : error_response(cursor.error(), &asked));
+    }
+    auto session = watches_.open(node);
+    if (!session) return answer(respond, too_many("too many watches are open"));
+    const std::chrono::seconds timeout(asked.timeout_seconds.value_or(0));
+    Response response;
+    response.headers.add("Content-Type", "application/json");
+    response.stream = std::make_unique<WatchStream>(WatchStream::Options{
+        .resource = &resource,
+        .view = &mirror.view(),
+        .timers = &timers_,
+        .stopping = &stopping_,
+        .cursor = std::move(cursor).value(),
+        .end = std::chrono::steady_clock::now() + (timeout.count() > 0 ? timeout : options_.limits.watch_timeout),
+        .bookmarks = asked.bookmarks,
+        .session = std::move(session)});
+    answer(respond, std::move(response));
+  }
+
+  // ---- On the threads that go upstream.
+
+  Response serve_upstream(Route way, const Call& call) {
+    switch (way) {
+      case Route::kListOwn:
+        break;
+      case Route::kReadSelf:
+        return object_response(client_.get(upstream(), resource_of(call.asked), call.key()));
+      case Route::kCreateSelf:
+        return create_self(call);
+      case Route::kPatchSelf:
+        return patch_status(call, resource_of(call.asked), {});
+      case Route::kReadPod:
+      case Route::kPatchPod:
+      case Route::kDeletePod:
+        return serve_pod(way, call);
+      case Route::kReadSecret:
+      case Route::kReadConfigMap:
+        return read_referred(call);
+      case Route::kCreateEvent:
+      case Route::kPatchEvent:
+        return write_event(way, call);
+    }
+    return error_response(Error(Code::kInternal, "a request came where it does not belong"), &call.asked);
+  }
+
+  static const Resource& resource_of(const Asked& asked) {
+    return asked.resource == "nodes" ? api::Node::resource() : api::EdgeNode::resource();
+  }
+
+  static Result<Json> body_of(const Call& call, std::string_view type) {
+    if (!same_media_type(call.content_type, type)) {
+      return Error(Code::kInvalid, "Content-Type: the gateway takes " + std::string(type) + " here");
+    }
+    return codec::parse_json(call.body);
+  }
+  static Result<Json> object_of(const Call& call) { return body_of(call, "application/json"); }
+  static Result<Json> patch_of(const Call& call) { return body_of(call, "application/merge-patch+json"); }
+
+  Response create_self(const Call& call) {
+    const auto make = [&]() -> Result<Json> {
+      TRY(const Json body, object_of(call));
+      return own_object(call.node, resource_of(call.asked), body);
+    };
+    const auto object = make();
+    if (!object.ok()) return error_response(object.error(), &call.asked);
+    return object_response(client_.create(upstream(), resource_of(call.asked), *object), 201);
+  }
+
+  /// `uid`: of the object that was looked at; "" any.
+  Response patch_status(const Call& call, const Resource& resource, const std::string& uid) {
+    const auto make = [&]() -> Result<Json> {
+      TRY(const Json body, patch_of(call));
+      TRY(Json patch, own_status(call.key(), body));
+      if (uid.empty()) return patch;
+      const Json* const said = std::as_const(patch)["metadata"].find("uid");
+      if (said && said->as_string() != uid) return Error(Code::kConflict, "metadata.uid: the object has another one");
+      patch.make("metadata/uid") = uid;
+      return patch;
+    };
+    const auto patch = make();
+    if (!patch.ok()) return error_response(patch.error(), &call.asked);
+    return object_response(client_.patch(upstream(), resource, call.key(), kube::PatchType::kMerge, *patch, "status"));
+  }
+
+  Response serve_pod(Route way, const Call& call) {
+    const auto pod = client_.get(upstream(), api::Pod::resource(), call.key());
+    if (!pod.ok()) return upstream_error(pod.error());  // of what is not there nothing is told but that
+    const Error refusal(Code::kForbidden, call.asked.forbidden(call.node));
+    if (pod->at("spec/nodeName").as_string() != call.node) return error_response(refusal, &call.asked);
+    if (way == Route::kReadPod) return object_response(pod);
+    const std::string& uid = pod->at("metadata/uid").as_string();
+    if (way == Route::kPatchPod) return patch_status(call, api::Pod::resource(), uid);
+
+    if (!pod->at("metadata/deletionTimestamp").is_string()) return error_response(refusal, &call.asked);
+    kube::DeleteOptions options{.uid = uid, .grace_seconds = 0};
+    if (!call.body.empty()) {
+      const auto body = object_of(call);
+      if (!body.ok()) return error_response(body.error(), &call.asked);
+      const Json& wanted = body->at("preconditions/uid");
+      if (!wanted.is_null() && wanted.as_string() != uid) {
+        return error_response(Error(Code::kConflict, "preconditions.uid: the pod is another one by now"), &call.asked);
+      }
+    }
+    return object_response(client_.remove(upstream(), api::Pod::resource(), call.key(), options));
+  }
+
+  Response read_referred(const Call& call) {
+    const bool secret = call.asked.resource == "secrets";
+    // The pods are read when the first node asks for something that has to do with them.
+    pods_.start();
+    const auto listing = pods_.view().list(call.node);
+    bool allowed = false;
+    for (const auto& pod : listing ? listing->items : std::vector<runtime::StoredPtr>()) {
+      allowed = allowed || (pod->metadata.ns == call.asked.ns && pod_uses(pod->json(), call.asked.resource, call.asked.name));
+    }
+    if (!allowed && secret) {
+      const auto may = credentials_allowed(call);
+      if (!may.ok()) return upstream_error(may.error());
+      allowed = *may;
+    }
+    if (!allowed && !listing) return not_ready();
+    if (!allowed) return error_response(Error(Code::kForbidden, call.asked.forbidden(call.node)), &call.asked);
+    return object_response(client_.get(upstream(), secret ? kSecrets : kConfigMaps, call.key()));
+  }
+
+  Result<bool> credentials_allowed(const Call& call) {
+    const auto edge_node = edge_nodes_.view().get(call.node, {"", call.node});
+    if (!edge_node || !edge_node_uses(edge_node->json(), call.key())) return false;
+    TRY(const auto ns, client_.find(upstream(), kNamespaces, {"", call.asked.ns}));
+    return ns && ns->at("metadata")["labels"][kAllowLabel].as_string() == "allow";
+  }
+
+  /// Is it the node itself, or a pod that runs on it?
+  Result<bool> own(const std::string& node, const Involved& about) {
+    if (about.ns.empty()) {
+      return about.name == node && ((about.kind == "Node" && about.api_version == "v1") ||
+                                    (about.kind == "EdgeNode" && about.api_version == api::EdgeNode::resource().api_version()));
+    }
+    if (about.kind != "Pod" || about.api_version != "v1" || !meta::check_dns_subdomain(about.name).empty()) return false;
+    if (pods_.view().get(node, {about.ns, about.name})) return true;
+    TRY(const auto pod, client_.find(upstream(), api::Pod::resource(), {about.ns, about.name}));
+    return pod && pod->at("spec/nodeName").as_string() == node;
+  }
+
+  Response write_event(Route way, const Call& call) {
+    const bool creates = way == Route::kCreateEvent;
+    const auto make = [&]() -> Result<Json> {
+      TRY(const Json body, creates ? object_of(call) : patch_of(call));
+      return creates ? own_event(call.asked.ns, body) : event_patch(body);
+    };
+    const auto body = make();
+    if (!body.ok()) return error_response(body.error(), &call.asked);
+    Involved about = Involved::of(*body);
+    if (!creates) {
+      const auto event = client_.get(upstream(), kEvents, call.key());
+      if (!event.ok()) return upstream_error(event.error());
+      about = Involved::of(*event);
+    }
+    const auto may = own(call.node, about);
+    if (!may.ok()) return upstream_error(may.error());
+    if (!*may) return error_response(Error(Code::kForbidden, call.asked.forbidden(call.node)), &call.asked);
+    if (!creates) return object_response(client_.patch(upstream(), kEvents, call.key(), kube::PatchType::kMerge, *body));
+    Json event = *body;
+    event.make("metadata/namespace") = call.asked.ns;
+    const auto created = client_.create(upstream(), kEvents, event);
+    // A namespace that is going away refuses them as forbidden: that is the node's to know.
+    if (!created.ok() && created.error().code() == Code::kForbidden) return error_response(created.error(), &call.asked);
+    return object_response(created, 201);
+  }
+
+  const Options options_;
+  const kube::Client& client_;
+  const Clock& clock_;
+  Rng& rng_;
+  std::atomic<bool> stopping_{false};
+  std::stop_source stop_;
+  Timers timers_;
+  OpenWatches watches_;
+  Mirror edge_nodes_;
+  Mirror pods_;
+  FairPool pool_;  // last: what runs there uses the rest
+};
+
+}  // namespace
+
+net::Server::Options server_options(const Limits& limits) {
+  net::Server::Options options;
+  options.connections_max = limits.connections_max;
+  options.header_bytes_max = 16u << 10;
+  // A little more, so that what is somewhat too large gets an answer in JSON.
+  options.body_bytes_max = limits.body_bytes_max + (64u << 10);
+  options.idle_timeout = std::chrono::seconds(60);
+  return options;
+}
+
+Result<std::unique_ptr<Gateway>> Gateway::create(Options options) {
+  if (!options.client) return Error(Code::kInvalid, "a gateway needs a client of its API server");
+  return std::unique_ptr<Gateway>(std::make_unique<TheGateway>(std::move(options)));
+}
+
+}  // namespace varda::gateway

@@ -1,0 +1,73 @@
+// The cloud end for nodes behind NAT: the REST dialect of the API server, cut down for each node to what is its own.
+//
+//   TRY(auto gateway, gateway::Gateway::create({.client = &client, .sessions = &liveness}));
+//   net::Server::Options listen = gateway::server_options(limits);
+//   listen.tls = net::TlsServer{..., .client_ca_pem = ca};
+//   TRY(auto server, net::Server::create(listen, gateway->handler()));
+//
+// A node is who its client certificate says (common name; organization system:nodes). What it may see and write:
+// docs/design/014-edge.md. Lists and watches are served from memory, off one upstream watch for each kind; other reads and all
+// writes are checked and then made upstream, on few threads, in turn between the nodes.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/context.h"
+#include "base/metrics.h"
+#include "base/result.h"
+#include "base/rng.h"
+#include "gateway/fair_pool.h"
+#include "gateway/sessions.h"
+#include "kube/client.h"
+#include "net/http.h"
+#include "net/server.h"
+
+namespace varda::gateway {
+
+struct Limits {
+  std::size_t body_bytes_max = 1u << 20;          // of a request: 413 beyond
+  std::size_t connections_max = 20'000;           // further ones wait
+  std::size_t watches_max = 20'000;               // 429 beyond
+  std::size_t watches_per_node_max = 8;           // 429 beyond
+  std::size_t tombstones_max = 10'000;            // deletions of one kind that a watch can still be told
+  std::chrono::seconds watch_timeout{300};        // of watches that name none
+  std::chrono::milliseconds session_linger{500};  // without any watch before a node is told closed
+  FairPool::Options upstream;                     // 429 beyond its queues
+};
+
+/// What a net::Server in front of the gateway should have; address and TLS are left to be set.
+net::Server::Options server_options(const Limits& limits = {});
+
+/// Thread-safe.
+class Gateway {
+ public:
+  struct Options {
+    const kube::Client* client = nullptr;  // upstream, with the gateway's own identity; outlives it
+    Sessions* sessions = nullptr;          // told who is connected; null: nobody; outlives it
+    /// Answers what lies below /gateway/v1/ (enrolment and renewal), on the threads that go upstream; it may block as long as its
+    /// context lets it. Nothing, or absent: 404.
+    std::function<std::optional<net::Response>(const Context&, const net::Request&)> enrolment;
+    Limits limits;
+    const Clock* clock = nullptr;          // of certificates' ends; null: the machine's
+    Rng* rng = nullptr;                    // null: the machine's
+    metrics::Registry* metrics = nullptr;  // outlives it
+  };
+  /// Follows the API server from now on. kInvalid: no client.
+  static Result<std::unique_ptr<Gateway>> create(Options options);
+  virtual ~Gateway() = default;
+
+  /// For a net::Server, or net::loopback() with a Peer. Must not be called any more once the gateway is destroyed.
+  virtual net::Handler handler() = 0;
+  /// Whether everything that watches need has been read.
+  virtual bool ready() const = 0;
+  /// Ends every watch (clients see the end of the stream); further ones end at once. Idempotent.
+  virtual void stop() = 0;
+};
+
+}  // namespace varda::gateway

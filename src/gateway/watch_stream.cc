@@ -1,0 +1,34 @@
+#include "gateway/watch_stream.h"
+
+#include "meta/status.h"
+
+namespace varda::gateway {
+
+WatchStream::~WatchStream() {
+  if (!wake_) return;
+  options_.view->remove(options_.cursor.node, *this);
+  options_.timers->remove(*this);
+}
+
+void WatchStream::on_ready(std::function<void()> wake) {
+  wake_ = std::move(wake);
+  options_.view->add(options_.cursor.node, *this);
+  options_.timers->add(options_.end, *this);
+}
+
+std::optional<std::string> WatchStream::read() {
+  if (ended_ || options_.stopping->load()) return std::nullopt;
+  auto news = options_.view->read(options_.cursor);
+  if (!news.ok()) {
+    ended_ = true;
+    return "{\"type\":\"ERROR\",\"object\":" + codec::write_json(meta::ApiStatus::from_error(news.error()).to_json()) + "}\n";
+  }
+  if (!news->empty()) return std::move(news).value();
+  if (std::chrono::steady_clock::now() < options_.end) return std::string();
+  ended_ = true;
+  // The last word says up to where nothing was missed, so that the next watch of a quiet node is not too old one day.
+  if (options_.bookmarks) return bookmark_line(*options_.resource, options_.cursor.version);
+  return std::nullopt;
+}
+
+}  // namespace varda::gateway

@@ -1,0 +1,45 @@
+// One open watch: the news of a view as a response body, until its time is over.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "gateway/sessions.h"
+#include "gateway/timers.h"
+#include "gateway/view.h"
+#include "net/http.h"
+
+namespace varda::gateway {
+
+class WatchStream final : public net::BodyStream, View::Watcher, Timers::Timed {
+ public:
+  struct Options {
+    const meta::Resource* resource = nullptr;  // these outlive the stream
+    View* view = nullptr;
+    Timers* timers = nullptr;
+    const std::atomic<bool>* stopping = nullptr;
+    View::Cursor cursor;
+    SteadyTime end;
+    bool bookmarks = false;
+    std::unique_ptr<OpenWatches::Handle> session;
+  };
+  explicit WatchStream(Options options) : options_(std::move(options)) {}
+  ~WatchStream() override;
+
+  std::optional<std::string> read() override;
+  void on_ready(std::function<void()> wake) override;
+
+ private:
+  void news() override { wake_(); }
+  void due() override { wake_(); }
+
+  Options options_;
+  std::function<void()> wake_;
+  bool ended_ = false;
+};
+
+}  // namespace varda::gateway
