@@ -37,6 +37,7 @@ std::int64_t sum(std::int64_t a, std::int64_t b) {
 void clear_figures(DatasetStatus& status) {
   DatasetStatus kept;
   kept.conditions = std::move(status.conditions);
+  kept.observed_generation = status.observed_generation;
   kept.unknown = std::move(status.unknown);
   status = std::move(kept);
 }
@@ -144,22 +145,13 @@ std::optional<Verdict> out_of_reach(const DatasetView& dataset, const DatasetWor
                      (status.number_of_samples ? "its last report: " : "") + figures(status)};
 }
 
-std::string advice(const std::string& reason) {
-  if (reason == "PathForbidden")
-    return ". The node's administrator allows directories with the agent's own flags; or put the data below one that is allowed";
-  if (reason == "PathNotFound") return ". Put the data there, or correct its path; it is looked for again";
-  if (reason == "FormatInvalid") return ". Correct the path or the format";
-  return "";
-}
-
 Verdict verdict_of(const EdgeDatasetReport& report, const DatasetView& dataset, const DatasetStatus& status) {
   const std::string node = "node " + dataset.spec.node_name;
   if (report.state == EdgeDatasetReport::kFailed) {
     static constexpr std::string_view kKnown[] = {"PathForbidden", "PathNotFound", "FormatInvalid", "ReadFailed"};
     const bool known = std::find(std::begin(kKnown), std::end(kKnown), report.reason) != std::end(kKnown);
     const std::string reason = known ? report.reason : "ReadFailed";
-    std::string message =
-        node + ": " + (report.message.empty() ? "counting failed" : clipped(report.message, 4096)) + advice(reason);
+    std::string message = node + ": " + (report.message.empty() ? "it could not be counted" : clipped(report.message, 4096));
     if (status.number_of_samples) message += "; the last count: " + figures(status);
     return {kFalse, reason, message};
   }
@@ -230,8 +222,8 @@ DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std
   const meta::Condition* ready = meta::find_condition(status.conditions, kReady);
   if (is_told && !acknowledged && ready != nullptr && ready->observed_generation == generation) return status;
   return conclude({kFalse, "WaitingForNode",
-                   acknowledged ? node + " has read its work list and says nothing of this dataset: its agent may be of an earlier "
-                                         "version"
+                   acknowledged ? node + " has read its work list and says nothing of this dataset yet; an agent of an earlier "
+                                         "version does not count"
                                 : node + " has not read its work list yet"});
 }
 

@@ -1,0 +1,156 @@
+// Golden cases: testdata/model/CASE holds a Model of either group and the EdgeNodes around it, and in status.yaml what is to come
+// of them. UPDATE_GOLDEN=1 writes the latter.
+
+#include "controllers/model/plan.h"
+
+#include <gtest/gtest.h>
+
+#include "api/kind.h"
+#include "controllers/testing/golden.h"
+
+namespace varda::controllers {
+namespace {
+
+using codec::Json;
+using testing::check_golden;
+using testing::golden_cases;
+using testing::read_documents;
+using testing::typed;
+
+const testing::Path kRoot = testing::Path(VARDA_TESTDATA) / "model";
+constexpr const char* kNow = "2024-05-01T12:00:00Z";
+
+using Nodes = std::vector<std::shared_ptr<const api::EdgeNode>>;
+
+template <typename Model>
+void run(const testing::Path& folder, const Json& object) {
+  const auto model = typed<Model>(object);
+  Nodes nodes;
+  for (const Json& node : read_documents(kRoot, folder / "world.yaml")) nodes.push_back(typed<api::EdgeNode>(node));
+  const ModelView which{Model::resource(), model->metadata};
+  const api::ModelMetricsStatus status = observe(which, model->status, nodes, kNow);
+  check_golden(folder / "status.yaml", status.to_json());
+
+  // What is written must be valid, and looking again must find nothing new.
+  for (const auto& cause : api::validate(Model::kind().schema->find("status")->schema, status.to_json(), "status")) {
+    ADD_FAILURE() << cause.field << ": " << cause.message;
+  }
+  EXPECT_EQ(codec::write_yaml(observe(which, status, nodes, "2030-01-01T00:00:00Z").to_json()),
+            codec::write_yaml(status.to_json()));
+}
+
+class ModelGolden : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(ModelGolden, StatusIsAsWritten) {
+  const testing::Path folder = kRoot / GetParam();
+  const auto objects = read_documents(kRoot, folder / "model.yaml");
+  ASSERT_EQ(objects.size(), 1u) << folder;
+  if (objects.front()["apiVersion"].as_string() == "sedna.io/v1alpha1") {
+    run<api::SednaModel>(folder, objects.front());
+  } else {
+    run<api::Model>(folder, objects.front());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Case, ModelGolden, ::testing::ValuesIn(golden_cases(kRoot)), [](const auto& test) { return test.param; });
+
+// One node whose workers, one a uid, report about default/digits.
+std::shared_ptr<api::EdgeNode> node_with(const std::vector<std::pair<std::string, std::string>>& workers) {
+  auto node = std::make_shared<api::EdgeNode>();
+  node->metadata.name = "edge0";
+  for (const auto& [uid, report] : workers) {
+    node->spec.workers.push_back({"default/" + uid, uid, "", Json(), Json()});
+    node->status.workers.push_back({"default/" + uid, uid, codec::parse_json(report).value(), Json()});
+  }
+  return node;
+}
+
+std::string accuracy(std::int64_t sequence, double value) {
+  return R"({"sequence":)" + std::to_string(sequence) + R"(,"models":{"models.edgeai.io/default/digits":{"metrics":{"accuracy":)" +
+         codec::write_json(Json(value)) + "}}}}";
+}
+
+const meta::ObjectMeta kDigits = [] {
+  meta::ObjectMeta metadata;
+  metadata.name = "digits";
+  metadata.ns = "default";
+  metadata.generation = 1;
+  return metadata;
+}();
+
+api::ModelMetricsStatus see(const api::ModelMetricsStatus& before, const std::shared_ptr<api::EdgeNode>& node) {
+  return observe({api::Model::resource(), kDigits}, before, {node}, kNow);
+}
+
+// In whatever order a worker's reports come, however often each: once the last one has come, what it says stays.
+TEST(ModelReports, AnOldOneThatComesAgainBringsNothingBack) {
+  const std::vector<double> values{0.5, 0.9, 0.7, 0.9, 0.6};
+  std::vector<std::size_t> order{0, 1, 2, 3, 4};
+  do {
+    api::ModelMetricsStatus status;
+    std::size_t latest = 0;
+    for (const std::size_t i : order) {
+      latest = std::max(latest, i);
+      status = see(status, node_with({{"w", accuracy(static_cast<std::int64_t>(i) + 1, values[i])}}));
+      ASSERT_NE(status.find_metric("accuracy"), nullptr);
+      EXPECT_EQ(status.find_metric("accuracy")->value, codec::write_json(Json(values[latest])));
+    }
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST(ModelReports, WhatAJobWroteIsReplacedByALaterReportAndNotByTheOneBefore) {
+  api::ModelMetricsStatus status = see({}, node_with({{"w", accuracy(7, 0.5)}}));
+  status.metrics.front().value = "0.99";  // by a job, or by hand
+  EXPECT_EQ(see(status, node_with({{"w", accuracy(7, 0.5)}})).metrics.front().value, "0.99");
+  EXPECT_EQ(see(status, node_with({{"w", accuracy(8, 0.6)}})).metrics.front().value, "0.6");
+}
+
+TEST(ModelReports, MoreWorkersThanCanBeRememberedAreLeftOutUntilOthersAreDone) {
+  std::vector<std::pair<std::string, std::string>> workers;
+  for (std::size_t i = 0; i <= api::ModelMetricsStatus::kReportersMax; ++i) {
+    const std::string number = std::to_string(100 + i);
+    workers.emplace_back("w" + number,
+                         R"({"sequence":1,"models":{"models.edgeai.io/default/digits":{"metrics":{"m)" + number + "\":1}}}}");
+  }
+  api::ModelMetricsStatus status = see({}, node_with(workers));
+  EXPECT_EQ(status.reporters.size(), api::ModelMetricsStatus::kReportersMax);
+  EXPECT_EQ(status.metrics.size(), api::ModelMetricsStatus::kReportersMax);
+  EXPECT_NE(meta::find_condition(status.conditions, "ReportAccepted"), nullptr);
+  EXPECT_EQ(see(status, node_with(workers)).to_json(), status.to_json()) << "nothing goes round";
+  workers.erase(workers.begin());
+  status = see(status, node_with(workers));
+  EXPECT_EQ(status.metrics.size(), api::ModelMetricsStatus::kReportersMax + 1);
+  EXPECT_EQ(meta::find_condition(status.conditions, "ReportAccepted"), nullptr);
+}
+
+TEST(ModelReports, OfAHostileNodeAreClippedToWhatAStatusHolds) {
+  Json metrics = Json::object();
+  for (int i = 0; i < 2'000; ++i) metrics.set("m" + std::to_string(i), 1e300);
+  metrics.set(std::string(10'000, 'x'), 1);
+  metrics.set("", 1);
+  metrics.set("text", "high");
+  Json report = Json::object({{"sequence", INT64_MAX}});
+  report["models"]["models.edgeai.io/default/digits"].set("metrics", metrics);
+  const auto node = node_with({{"w", codec::write_json(report)}});
+  const api::ModelMetricsStatus status = see({}, node);
+  for (const auto& cause : api::validate(api::Model::kind().schema->find("status")->schema, status.to_json(), "status")) {
+    ADD_FAILURE() << cause.field << ": " << cause.message;
+  }
+  EXPECT_EQ(status.metrics.size(), api::ModelMetricsStatus::kMetricsMax);
+  EXPECT_NE(meta::find_condition(status.conditions, "ReportAccepted"), nullptr);
+  for (const char* odd : {"[]", "7", "{}", R"({"models":[]})", R"({"models":{"models.edgeai.io/default/digits":7}})",
+                          R"({"models":{"models.edgeai.io":{}, "models.edgeai.io/x":{}, "":{}}})",
+                          R"({"sequence":1.5,"models":{"models.edgeai.io/default/digits":{"metrics":[1]}}})"}) {
+    EXPECT_TRUE(see({}, node_with({{"w", odd}})).metrics.empty()) << odd;
+  }
+}
+
+TEST(ModelReports, NameTheModelsOfTheirGroup) {
+  const auto node =
+      node_with({{"w", R"({"models":{"models.edgeai.io/default/a":{},"models.sedna.io/default/b":{},"models.edgeai.io/c":{}}})"}});
+  EXPECT_EQ(reported_models(*node, api::Model::resource()), (std::vector<meta::ObjectKey>{{"default", "a"}}));
+  EXPECT_EQ(reported_models(*node, api::SednaModel::resource()), (std::vector<meta::ObjectKey>{{"default", "b"}}));
+}
+
+}  // namespace
+}  // namespace varda::controllers
