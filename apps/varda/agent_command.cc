@@ -5,6 +5,7 @@
 
 #include "admin.h"
 #include "agent/agent.h"
+#include "agent/identity.h"
 #include "command.h"
 #include "download_flags.h"
 #include "kube/config.h"
@@ -18,15 +19,63 @@ namespace {
 
 struct Flags {
   std::string node, layer = "edge", runner = "none", data_dir, address, admin, on_stop = "leave";
+  std::string gateway, join_token_file;
   std::vector<std::string> images;
   NodeLimits limits;
   DownloadFlags download;
 };
 
+/// The token, for as long as the node has none but it. Whoever reads it can be the node.
+Result<std::string> read_join_token(const std::filesystem::path& file) {
+  auto& fs = os::real_file_system();
+  auto text = os::read_file(fs, file, 4096);
+  if (!text.ok()) return std::move(text).error().context("--join-token-file").as_terminal();
+  TRY(const auto info, fs.stat(file));
+  if (info && (info->mode & 0077) != 0) log::warn("others on this machine can read the join token", {{"file", file.string()}});
+  return std::move(*text);
+}
+
+Result<std::unique_ptr<agent::Identity>> open_identity(const Flags& flags) {
+  agent::IdentityOptions options;
+  options.node_name = flags.node;
+  options.gateway = flags.gateway;
+  options.directory = std::filesystem::absolute(flags.data_dir).lexically_normal() / "identity";
+  if (!flags.join_token_file.empty()) {
+    options.join_token = [file = std::filesystem::absolute(flags.join_token_file)] { return read_join_token(file); };
+  }
+  return agent::Identity::open(std::move(options));
+}
+
+/// How the agent reaches its API server, and as whom: through a gateway with its own certificate, or as a kubeconfig says.
+struct Upstream {
+  std::unique_ptr<agent::Identity> identity;  // null: by kubeconfig
+  std::unique_ptr<kube::Client> client;
+  std::jthread renewal;  // ends before what it renews
+};
+
+Result<Upstream> reach_upstream(const Context& ctx, const Globals& globals, const Flags& flags, metrics::Registry& registry) {
+  Upstream upstream;
+  kube::Client::Options options{.field_manager = "varda-agent", .metrics = &registry};
+  if (flags.gateway.empty()) {
+    if (!flags.join_token_file.empty()) return Error(Code::kInvalid, "--join-token-file is for a --gateway");
+    TRY(const kube::Config config, kube::find_config(globals.kubeconfig, ""));
+    upstream.client = kube::connect(config, std::move(options));
+    return upstream;
+  }
+  if (!globals.kubeconfig.empty()) return Error(Code::kInvalid, "--gateway and --kubeconfig exclude each other");
+  TRY(upstream.identity, open_identity(flags));
+  TRY_VOID(upstream.identity->enrol(ctx));
+  options.base_url = flags.gateway;
+  while (options.base_url.ends_with('/')) options.base_url.pop_back();
+  upstream.client = std::make_unique<kube::Client>(upstream.identity->transport(), std::move(options));
+  upstream.renewal =
+      std::jthread([identity = upstream.identity.get()](const std::stop_token& stop) { identity->run(Context(stop)); });
+  return upstream;
+}
+
 Status run_agent(const Context& ctx, const Globals& globals, const Flags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kInfo));
   os::prefer_small_heap();
-  TRY(const kube::Config config, kube::find_config(globals.kubeconfig, ""));
   agent::Options options;
   options.node_name = flags.node;
   options.layer = flags.layer;
@@ -42,7 +91,7 @@ Status run_agent(const Context& ctx, const Globals& globals, const Flags& flags)
     options.images.insert(std::move(image));
   }
   metrics::Registry registry;
-  const std::unique_ptr<kube::Client> api = kube::connect(config, {.field_manager = "varda-agent", .metrics = &registry});
+  TRY(const Upstream upstream, reach_upstream(ctx, globals, flags, registry));
   // Model servers are asked straight; only archives come through a proxy.
   const std::unique_ptr<net::HttpClient> http = net::make_client({});
   TRY(const net::ClientOptions download, download_client_options(flags.download));
@@ -54,7 +103,7 @@ Status run_agent(const Context& ctx, const Globals& globals, const Flags& flags)
     return net::make_client(trusting);
   };
   options.metrics = &registry;
-  TRY(const auto agent, agent::Agent::open(std::move(options), *api, *http));
+  TRY(const auto agent, agent::Agent::open(std::move(options), *upstream.client, *http));
 
   const std::string listen =
       !flags.admin.empty() ? flags.admin : "unix:" + (std::filesystem::absolute(flags.data_dir) / "admin.sock").string();
@@ -88,6 +137,9 @@ void add_agent_commands(Program program) {
       ->check(CLI::IsMember({"none", "process"}));
   command->add_option("--data-dir", flags->data_dir, "where everything of this node is kept")->required();
   command->add_option("--kubeconfig", globals.kubeconfig, "the API server and this node's credentials");
+  command->add_option("--gateway", flags->gateway, "https://HOST:PORT of the gateway, instead of a kubeconfig");
+  command->add_option("--join-token-file", flags->join_token_file,
+                      "file with the token of `varda join-token`; needed until the node has enrolled, once");
   command->add_option("--address", flags->address, "address of this node; default: one of 127.0.0.0/8, drawn once and kept");
   command->add_option("--image", flags->images, "NAME=COMMAND: pods of this image run that command (runner process)");
   add_limit_flags(*command, flags->limits);

@@ -1,0 +1,102 @@
+// join-token: lets a node in at the gateway.
+#include <charconv>
+#include <cstdio>
+#include <memory>
+
+#include "cli/printer.h"
+#include "command.h"
+#include "gateway/authority.h"
+#include "gateway/join_token.h"
+#include "kube/client.h"
+#include "meta/object.h"
+
+namespace varda::app {
+namespace {
+
+constexpr std::chrono::seconds kTtlMin{60};
+constexpr std::chrono::hours kTtlMax{24 * 30};
+
+struct Flags {
+  std::string node, ttl = "24h", revoke;
+  bool list = false;
+};
+
+/// "90m", "24h", "7d".
+Result<std::chrono::seconds> ttl_of(const std::string& text) {
+  const Error wrong(Code::kInvalid, "--ttl " + text + ": a whole number and s, m, h or d is needed, from 1m to 30d");
+  long count = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (problem != std::errc() || end + 1 != text.data() + text.size()) return wrong;
+  const long seconds_each = *end == 's' ? 1 : *end == 'm' ? 60 : *end == 'h' ? 3600 : *end == 'd' ? 86400 : 0;
+  if (seconds_each == 0 || count < 0 || count > 10'000'000) return wrong;
+  const std::chrono::seconds ttl(count * seconds_each);
+  if (ttl < kTtlMin || ttl > kTtlMax) return wrong;
+  return ttl;
+}
+
+std::string state_of(const gateway::JoinTokenRecord& record, WallTime now) {
+  if (record.revoked) return "revoked";
+  if (record.expires <= now) return record.used_by.empty() ? "expired" : "used";
+  return record.used_by.empty() ? "new" : "used";
+}
+
+Status list_tokens(const Context& ctx, const kube::Client& client) {
+  TRY(const auto records, gateway::list_join_tokens(ctx, client));
+  const WallTime now = system_clock().wall();
+  std::vector<std::vector<std::string>> rows = {{"ID", "NODE", "STATE", "EXPIRES"}};
+  for (const gateway::JoinTokenRecord& record : records) {
+    rows.push_back({record.id, record.node, state_of(record, now), meta::format_time(record.expires)});
+  }
+  if (records.empty()) {
+    std::fputs("No join tokens.\n", stderr);
+  } else {
+    std::fputs(cli::align(rows).c_str(), stdout);
+  }
+  return {};
+}
+
+Status run(const Context& ctx, const Globals& globals, const Flags& flags) {
+  TRY_VOID(set_up_logs(globals, log::Level::kWarn));
+  const int wishes = (flags.node.empty() ? 0 : 1) + (flags.list ? 1 : 0) + (flags.revoke.empty() ? 0 : 1);
+  if (wishes != 1) return Error(Code::kInvalid, "join-token needs one of --node NAME, --list and --revoke ID");
+  TRY(const kube::Config config, find_server(globals));
+  const std::unique_ptr<kube::Client> client = kube::connect(config, {.field_manager = "varda-join-token"});
+  if (flags.list) return list_tokens(ctx, *client);
+  if (!flags.revoke.empty()) {
+    TRY_VOID(gateway::revoke_join_token(ctx, *client, flags.revoke));
+    std::fprintf(stderr, "join token %s is revoked; a node that it let in already stays in\n", flags.revoke.c_str());
+    return {};
+  }
+  TRY(const std::chrono::seconds ttl, ttl_of(flags.ttl));
+  TRY(const std::string ca, gateway::published_ca(ctx, *client));
+  TRY(const net::CertificateFacts facts, net::certificate_facts(ca).context("ConfigMap varda-system/varda-gateway"));
+  const WallTime now = system_clock().wall();
+  (void)gateway::remove_old_join_tokens(ctx, *client, now);  // those of earlier days; not what was asked for
+  TRY(const gateway::JoinToken token,
+      gateway::create_join_token(ctx, *client, {.node = flags.node, .ttl = ttl, .ca_sha256 = facts.sha256}, now, system_rng()));
+  // The token alone goes to standard output: it is meant for a file.
+  std::fprintf(stdout, "%s\n", token.text().c_str());
+  std::fprintf(stderr, "lets in node %s, once, until %s; revoked with `varda join-token --revoke %s`\n", flags.node.c_str(),
+               meta::format_time(now + ttl).c_str(), token.id.c_str());
+  return {};
+}
+
+}  // namespace
+
+void add_join_token_command(Program program) {
+  const auto flags = std::make_shared<Flags>();
+  Globals& globals = program.globals;
+  Run& chosen = program.chosen;
+  CLI::App* command =
+      program.parser.add_subcommand("join-token", "let a node in at the gateway: prints a token for that node, good once");
+  command->add_option("--kubeconfig", globals.kubeconfig,
+                      "the server and who we are; default: $KUBECONFIG, then that of `varda up`");
+  command->add_option("--node", flags->node, "name of the node that may join with it");
+  command->add_option("--ttl", flags->ttl, "how long it can be used: 90m, 24h, 7d")->capture_default_str();
+  command->add_flag("--list", flags->list, "show the tokens there are: node, state, end");
+  command->add_option("--revoke", flags->revoke, "ID: that token lets nobody in from now on");
+  command->callback(
+      [&chosen, &globals, flags] { chosen = [&globals, flags](const Context& ctx) { return run(ctx, globals, *flags); }; });
+}
+
+}  // namespace varda::app

@@ -1,0 +1,788 @@
+// The agent's identity against the true enrolment over the API server in memory: through plain values, and over TLS sockets.
+#include "agent/identity.h"
+
+#include <gtest/gtest.h>
+#include <set>
+#include <thread>
+
+#include "api/edgeai/edge_node.h"
+#include "api/kind.h"
+#include "apiserver/testing/in_memory.h"
+#include "artifact/testing/manual_clock.h"
+#include "codec/yaml.h"
+#include "gateway/authority.h"
+#include "gateway/caller.h"
+#include "gateway/enrolment.h"
+#include "gateway/join_token.h"
+#include "net/client.h"
+#include "net/server.h"
+#include "os/testing/crash_campaign.h"
+#include "os/testing/memory_file_system.h"
+
+namespace varda::agent {
+namespace {
+
+using namespace std::chrono_literals;
+using artifact::testing::ManualClock;
+using codec::Json;
+using os::testing::MemoryFileSystem;
+
+constexpr const char* kUrl = "https://cloud.example:10443";
+constexpr const char* kDirectory = "/data/identity";
+
+/// The cloud end: API server, authority, enrolment, and a link to it that can break.
+class Cloud {
+ public:
+  explicit Cloud(const Clock& clock)
+      : clock_(clock), enrolment_(client_, authority_, {.failures_in_a_row = 1000, .clock = &clock}) {
+    for (const Json& crd : api::crds()) {
+      if (crd.at("spec/names/kind").as_string() == "EdgeNode") api_.install_crds(codec::write_yaml(crd));
+    }
+  }
+
+  enum class Link {
+    kUp,
+    kDown,         // nothing gets through
+    kLosesAnswer,  // requests get through
+    kServesNobody  // 503
+  };
+  void link(Link link) { link_ = link; }
+  int requests() const { return requests_; }
+  int connections() const { return connections_; }
+  const gateway::Authority& authority() const { return authority_; }
+  const kube::Client& client() const { return client_; }
+  gateway::Enrolment& enrolment() { return enrolment_; }
+
+  std::string token(const std::string& node, std::chrono::seconds ttl = 24h, std::string ca_sha256 = "") {
+    if (ca_sha256.empty()) ca_sha256 = authority_.ca_sha256();
+    return gateway::create_join_token(ctx_, client_, {.node = node, .ttl = ttl, .ca_sha256 = std::move(ca_sha256)}, clock_.wall(),
+                                      system_rng())
+        ->text();
+  }
+  void annotate(const std::string& node, Json revoked) {
+    const Json annotations = Json::object({{"annotations", Json::object({{"edgeai.io/revoked", std::move(revoked)}})}});
+    auto patched = client_.patch(ctx_, api::EdgeNode::resource(), {"", node}, kube::PatchType::kMerge,
+                                 Json::object({{"metadata", annotations}}));
+    if (patched.ok()) return;
+    Json object = Json::object({{"apiVersion", "edgeai.io/v1alpha1"}, {"kind", "EdgeNode"}, {"metadata", annotations}});
+    object["metadata"].set("name", node);
+    CHECK(client_.create(ctx_, api::EdgeNode::resource(), object).ok());
+  }
+
+  /// What the network and both ends' TLS would make of those credentials.
+  std::unique_ptr<net::HttpClient> connect(const net::TlsClient& tls) {
+    ++connections_;
+    net::Peer peer{.address = "10.0.0.7:4000", .certificate_common_name = ""};
+    if (!tls.certificate_pem.empty()) {
+      const auto facts = net::certificate_facts(tls.certificate_pem).value();
+      peer.certificate_common_name = facts.common_name;
+      peer.certificate_organizations = facts.organizations;
+      peer.certificate_not_after = facts.not_after;
+      peer.certificate_expired = facts.not_after <= clock_.wall();
+    }
+    const bool trusts = tls.ca_pem == authority_.ca_pem() || (tls.ca_pem.empty() && tls.ca_sha256 == authority_.ca_sha256());
+    return std::make_unique<Cable>(*this,
+                                   net::loopback(net::inline_handler([this](const net::Request& r) { return serve(r); }), peer),
+                                   trusts && tls.verified_name == gateway::kGatewayName);
+  }
+
+ private:
+  class Cable final : public net::HttpClient {
+   public:
+    Cable(Cloud& cloud, std::unique_ptr<net::HttpClient> through, bool trusted)
+        : cloud_(cloud), through_(std::move(through)), trusted_(trusted) {}
+    Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
+      ++cloud_.requests_;
+      if (cloud_.link_ == Link::kDown) return Error(Code::kUnavailable, "no route to host");
+      if (!trusted_) return Error(Code::kUnavailable, "certificate verify failed");
+      request.url.erase(0, std::string(kUrl).size());
+      auto response = through_->send(ctx, std::move(request));
+      if (cloud_.link_ == Link::kLosesAnswer) return Error(Code::kUnavailable, "the connection broke");
+      return response;
+    }
+
+   private:
+    Cloud& cloud_;
+    const std::unique_ptr<net::HttpClient> through_;
+    const bool trusted_;
+  };
+
+  /// Enrolment, and for the rest who is asking.
+  net::Response serve(const net::Request& request) {
+    net::Response response;
+    if (link_ == Link::kServesNobody) {
+      response.status = 503;
+      response.headers.add("Retry-After", "7");
+      return response;
+    }
+    if (auto answer = enrolment_.handle(ctx_, request)) return std::move(*answer);
+    const auto node = gateway::node_of(request.peer, clock_.wall());
+    if (!node.ok()) response.status = node.error().code() == Code::kUnauthenticated ? 401 : 403;
+    response.body = node.ok() ? *node : node.error().message();
+    return response;
+  }
+
+  const Context ctx_ = Context::background();
+  const Clock& clock_;
+  apiserver::InMemoryApiServer api_;
+  kube::Client client_{api_.transport(), {}};
+  const gateway::Authority authority_ = *gateway::Authority::of(*net::make_ca("edge-ca", 24h * 3650));
+  gateway::Enrolment enrolment_;
+  std::atomic<Link> link_{Link::kUp};
+  std::atomic<int> requests_{0}, connections_{0};
+};
+
+class IdentityTest : public testing::Test {
+ protected:
+  IdentityTest() { clock_.set_wall(std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now())); }
+
+  Result<std::unique_ptr<Identity>> open(std::string token = "", std::string node = "line7") {
+    return open_with(clock_, std::move(token), std::move(node));
+  }
+  Result<std::unique_ptr<Identity>> open_with(const Clock& clock, std::string token = "", std::string node = "line7") {
+    IdentityOptions options;
+    options.node_name = std::move(node);
+    options.gateway = kUrl;
+    options.directory = kDirectory;
+    if (!token.empty()) options.join_token = [token] { return Result<std::string>(token); };
+    options.connect = [this](const net::TlsClient& tls) { return cloud_.connect(tls); };
+    return Identity::open(std::move(options), fs_, clock, *rng_);
+  }
+  /// Who the gateway takes this node for.
+  std::string asked(Identity& identity) {
+    auto answer = identity.transport().call(ctx_, {.url = std::string(kUrl) + "/whoami"});
+    if (!answer.ok()) return answer.error().message();
+    return std::to_string(answer->status) + " " + answer->body;
+  }
+  std::string file(const std::string& name) {
+    auto text = os::read_file(fs_, os::Path(kDirectory) / name);
+    return text.ok() ? *text : "";
+  }
+  void pass_until_due(Identity& identity) { clock_.advance(std::max(Duration(0), identity.due() - clock_.now())); }
+
+  const Context ctx_ = Context().with_timeout(60s);
+  ManualClock clock_;  // of both ends, unless a test says otherwise
+  MemoryFileSystem fs_;
+  std::unique_ptr<Rng> rng_ = seeded_rng(3);
+  Cloud cloud_{clock_};
+};
+
+TEST_F(IdentityTest, FirstStartEnrolsAndLaterOnesNeedNeitherTokenNorNetwork) {
+  const std::string token = cloud_.token("line7");
+  {
+    const auto identity = open(" " + token + "\n");
+    ASSERT_TRUE(identity.ok()) << identity.error();
+    EXPECT_FALSE((*identity)->facts());
+    EXPECT_EQ(asked(**identity), "this node has not enrolled yet");
+    ASSERT_TRUE((*identity)->enrol(ctx_).ok());
+    EXPECT_EQ(asked(**identity), "200 line7");
+  }
+  for (const char* name : {"key.pem", "cert.pem", "ca.pem"}) {
+    EXPECT_EQ((*fs_.stat(os::Path(kDirectory) / name))->mode, 0600u) << name;
+    EXPECT_EQ(file(name).find(token), std::string::npos);
+  }
+  EXPECT_EQ((*fs_.stat(kDirectory))->mode, 0700u);
+  EXPECT_EQ(file("ca.pem"), cloud_.authority().ca_pem());
+
+  cloud_.link(Cloud::Link::kDown);
+  const std::string certificate = file("cert.pem");
+  // Nor is anything written: the disk may be full.
+  fs_.on_call([](std::string_view call, const os::Path& path) -> Status {
+    if (call == "open" || call == "read" || call == "stat" || call == "size" || call == "list") return {};
+    return Error(Code::kExhausted, std::string(call) + " " + path.string());
+  });
+  const auto identity = open();
+  ASSERT_TRUE(identity.ok()) << identity.error();
+  ASSERT_TRUE((*identity)->enrol(ctx_).ok());
+  EXPECT_EQ((*identity)->facts()->common_name, "line7");
+  EXPECT_EQ(file("cert.pem"), certificate);
+}
+
+TEST_F(IdentityTest, EnrolsAtLastHoweverLongThereIsNoNetwork) {
+  const auto identity = open(cloud_.token("line7"));
+  std::vector<std::chrono::milliseconds> waits;
+  for (const Cloud::Link link : {Cloud::Link::kDown, Cloud::Link::kServesNobody, Cloud::Link::kLosesAnswer}) {
+    cloud_.link(link);
+    for (int i = 0; i < 12; ++i) {
+      const Status status = (*identity)->step(ctx_);
+      ASSERT_FALSE(status.ok());
+      EXPECT_FALSE(status.error().terminal()) << status.error();
+      waits.push_back(std::chrono::duration_cast<std::chrono::milliseconds>((*identity)->due() - clock_.now()));
+      pass_until_due(**identity);
+    }
+  }
+  EXPECT_GE(waits[0], 750ms);
+  EXPECT_LE(waits[0], 1250ms);
+  EXPECT_GE(waits[3], 4 * waits[0] / 2);
+  EXPECT_LE(*std::max_element(waits.begin(), waits.end()), 375s);
+  EXPECT_GE(waits.back(), 225s);
+  cloud_.link(Cloud::Link::kUp);
+  ASSERT_TRUE((*identity)->step(ctx_).ok());  // the token was used by this very key when the answers were lost
+  EXPECT_EQ(asked(**identity), "200 line7");
+}
+
+TEST_F(IdentityTest, GatewayThatIsBusySaysWhenToAskAgain) {
+  const auto identity = open(cloud_.token("line7"));
+  cloud_.link(Cloud::Link::kServesNobody);
+  ASSERT_FALSE((*identity)->step(ctx_).ok());
+  EXPECT_GE((*identity)->due() - clock_.now(), 5s);  // 7 s, give or take a quarter
+}
+
+TEST_F(IdentityTest, RefusalEndsTheEnrolmentAndSaysWhatToDo) {
+  const std::string used = cloud_.token("line7"), expired = cloud_.token("line7", 1h);
+  const std::string other = *net::make_csr(*net::make_key(), "line7");
+  net::Request request;
+  request.method = "POST";
+  request.target = "/gateway/v1/enroll";
+  request.peer.address = "10.0.0.9:1";
+  request.body = codec::write_json(Json::object({{"token", used}, {"csr", other}}));
+  ASSERT_EQ(cloud_.enrolment().handle(ctx_, request)->status, 200);
+  clock_.advance(2h);
+  for (const std::string& token : {used, expired}) {
+    const auto identity = open(token);
+    const Status status = (*identity)->enrol(ctx_);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code(), Code::kForbidden);
+    EXPECT_NE(status.error().message().find("varda join-token --node line7"), std::string::npos) << status.error();
+    EXPECT_EQ(status.error().message().find(token.substr(0, 40)), std::string::npos);
+    EXPECT_EQ(file("cert.pem"), "");
+  }
+}
+
+TEST_F(IdentityTest, TokensThatCannotServeAreNamedAtOnce) {
+  const struct {
+    std::string token, said;
+  } cases[] = {
+      {"", "needs a join token"},
+      {"nonsense", "no join token"},
+      {cloud_.token("line7").substr(0, 100), "no join token"},
+      {cloud_.token("line8"), "is for node \"line8\""},
+  };
+  for (const auto& c : cases) {
+    const auto identity = open(c.token);
+    ASSERT_TRUE(identity.ok()) << identity.error();
+    const Status status = (*identity)->enrol(ctx_);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code(), Code::kInvalid);
+    EXPECT_NE(status.error().message().find(c.said), std::string::npos) << status.error();
+    EXPECT_EQ(file("cert.pem"), "");
+  }
+}
+
+TEST_F(IdentityTest, IdentityOfAnotherNodeIsNotTaken) {
+  ASSERT_TRUE((*open(cloud_.token("line7")))->enrol(ctx_).ok());
+  const auto other = open("", "line8");
+  ASSERT_FALSE(other.ok());
+  EXPECT_NE(other.error().message().find("is the identity of node \"line7\""), std::string::npos) << other.error();
+}
+
+TEST_F(IdentityTest, TornDirectoriesAreNamed) {
+  ASSERT_TRUE((*open(cloud_.token("line7")))->enrol(ctx_).ok());
+  const std::string key = file("key.pem"), ca = file("ca.pem"), certificate = file("cert.pem");
+  const struct {
+    const char* name;
+    std::string bytes;
+    const char* said;
+  } cases[] = {
+      {"key.pem", "nonsense", "key.pem holds no key"},
+      {"key.pem", *net::make_key(), "not of the key"},
+      {"cert.pem", "", "cert.pem holds no certificate"},
+      {"ca.pem", key, "ca.pem holds no certificate"},
+  };
+  for (const auto& c : cases) {
+    ASSERT_TRUE(os::write_file_atomically(fs_, os::Path(kDirectory) / c.name, c.bytes, 0600).ok());
+    const auto identity = open();
+    ASSERT_FALSE(identity.ok()) << c.said;
+    EXPECT_EQ(identity.error().code(), Code::kCorrupt);
+    EXPECT_NE(identity.error().message().find(c.said), std::string::npos) << identity.error();
+    ASSERT_TRUE(os::write_file_atomically(fs_, os::Path(kDirectory) / "key.pem", key, 0600).ok());
+    ASSERT_TRUE(os::write_file_atomically(fs_, os::Path(kDirectory) / "ca.pem", ca, 0600).ok());
+    ASSERT_TRUE(os::write_file_atomically(fs_, os::Path(kDirectory) / "cert.pem", certificate, 0600).ok());
+  }
+  EXPECT_TRUE(open().ok());
+}
+
+TEST_F(IdentityTest, RenewsAfterTwoThirdsOfItsLifeAndNewRequestsUseIt) {
+  const auto identity = open(cloud_.token("line7"));
+  ASSERT_TRUE((*identity)->enrol(ctx_).ok());
+  const auto first = *(*identity)->facts();
+  const Duration wait = (*identity)->due() - clock_.now();
+  EXPECT_GE(wait, 24h * 59);
+  EXPECT_LE(wait, 24h * 68);
+  pass_until_due(**identity);
+  const std::string key = file("key.pem");
+  ASSERT_TRUE((*identity)->step(ctx_).ok());
+  const auto second = *(*identity)->facts();
+  EXPECT_GT(second.not_after, first.not_after);
+  EXPECT_EQ(second.key_sha256, first.key_sha256);
+  EXPECT_EQ(file("key.pem"), key);
+  EXPECT_EQ(net::certificate_facts(file("cert.pem"))->sha256, second.sha256);
+  clock_.advance(24h * 40);  // the first one has ended
+  EXPECT_EQ(asked(**identity), "200 line7");
+  EXPECT_EQ((*open())->facts()->sha256, second.sha256);
+}
+
+TEST_F(IdentityTest, StartsOfManyNodesDoNotRenewTogether) {
+  std::set<Duration> waits;
+  ASSERT_TRUE((*open(cloud_.token("line7")))->enrol(ctx_).ok());
+  for (int i = 0; i < 20; ++i) waits.insert((*open())->due() - clock_.now());
+  EXPECT_GE(waits.size(), 15u);
+  EXPECT_GE(*waits.rbegin() - *waits.begin(), 24h);
+}
+
+TEST_F(IdentityTest, RenewalThatFailsIsTriedOnWithTheOldCertificateAndBeyondItsEnd) {
+  const auto identity = open(cloud_.token("line7"));
+  ASSERT_TRUE((*identity)->enrol(ctx_).ok());
+  cloud_.link(Cloud::Link::kDown);
+  const WallTime end = (*identity)->facts()->not_after;
+  int attempts = 0;
+  while (clock_.wall() < end + 24h * 29) {
+    pass_until_due(**identity);
+    if (++attempts < 40) {
+      ASSERT_FALSE((*identity)->step(ctx_).ok());
+      EXPECT_GT((*identity)->due(), clock_.now());
+    } else {
+      clock_.advance(24h);
+    }
+  }
+  cloud_.link(Cloud::Link::kUp);
+  EXPECT_EQ(asked(**identity).substr(0, 4), "401 ");
+  ASSERT_TRUE((*identity)->step(ctx_).ok());
+  EXPECT_EQ(asked(**identity), "200 line7");
+}
+
+TEST_F(IdentityTest, BeyondTheGraceANewTokenLetsTheSameDirectoryInAgain) {
+  ASSERT_TRUE((*open(cloud_.token("line7")))->enrol(ctx_).ok());
+  clock_.advance(24h * 200);
+  {
+    const auto identity = open();
+    EXPECT_LE((*identity)->due(), clock_.now());
+    const Status status = (*identity)->step(ctx_);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code(), Code::kForbidden);
+    EXPECT_GE((*identity)->due() - clock_.now(), 40min);
+  }
+  const auto identity = open(cloud_.token("line7"));
+  ASSERT_TRUE((*identity)->step(ctx_).ok());
+  EXPECT_EQ(asked(**identity), "200 line7");
+}
+
+TEST_F(IdentityTest, RevokedNodeIsRefusedUntilItsMarkGoes) {
+  const auto identity = open(cloud_.token("line7"));
+  ASSERT_TRUE((*identity)->enrol(ctx_).ok());
+  cloud_.annotate("line7", "true");
+  pass_until_due(**identity);
+  EXPECT_EQ((*identity)->step(ctx_).error().code(), Code::kForbidden);
+  cloud_.annotate("line7", nullptr);
+  pass_until_due(**identity);
+  EXPECT_TRUE((*identity)->step(ctx_).ok());
+}
+
+TEST_F(IdentityTest, NodeThatBelievesItIs1970EnrolsAndRenews) {
+  ManualClock wrong;
+  wrong.set_wall(WallTime());
+  {
+    const auto identity = open_with(wrong, cloud_.token("line7"));
+    ASSERT_TRUE((*identity)->enrol(ctx_).ok());
+    // It has it from now on, and can count.
+    const Duration wait = (*identity)->due() - wrong.now();
+    EXPECT_GE(wait, 24h * 59);
+    EXPECT_LE(wait, 24h * 68);
+  }
+  // After another start nobody knows how old the certificate is: it is renewed soon.
+  ManualClock again;
+  again.set_wall(WallTime());
+  const auto identity = open_with(again);
+  const Duration wait = (*identity)->due() - again.now();
+  EXPECT_GE(wait, 30s);
+  EXPECT_LE(wait, 300s);
+  again.advance(wait);
+  ASSERT_TRUE((*identity)->step(ctx_).ok());
+  EXPECT_GE((*identity)->due() - again.now(), 24h * 59);
+  // When the clock is set, it counts again.
+  again.set_wall(clock_.wall() + 24h * 80);
+  EXPECT_EQ(asked(*identity.value()), "200 line7");
+}
+
+TEST_F(IdentityTest, ClockThatIsYearsAheadDoesNotRenewWithoutPause) {
+  ManualClock wrong;
+  wrong.set_wall(clock_.wall() + 24h * 2000);
+  const auto identity = open_with(wrong, cloud_.token("line7"));
+  ASSERT_TRUE((*identity)->enrol(ctx_).ok());
+  EXPECT_GE((*identity)->due() - wrong.now(), 24h * 59);
+  const auto again = open_with(wrong);
+  EXPECT_LE((*again)->due(), wrong.now());  // it seems to have ended ...
+  ASSERT_TRUE((*again)->step(ctx_).ok());
+  EXPECT_GE((*again)->due() - wrong.now(), 24h * 59);  // ... and the answer tells that the clock is wrong
+}
+
+TEST_F(IdentityTest, CertificateThatTheGatewayNoLongerTakesIsRenewedAtOnceWhateverTheClockSays) {
+  ManualClock stopped;  // it stands still at the hour of the enrolment, as after every start of a machine without battery
+  stopped.set_wall(clock_.wall());
+  ASSERT_TRUE((*open_with(stopped, cloud_.token("line7")))->enrol(ctx_).ok());
+  clock_.advance(24h * 100);
+  const auto identity = open_with(stopped);
+  EXPECT_GT((*identity)->due(), stopped.now() + 24h * 30);
+  EXPECT_EQ(asked(**identity).substr(0, 4), "401 ");
+  EXPECT_LE((*identity)->due(), stopped.now());
+  ASSERT_TRUE((*identity)->step(ctx_).ok());
+  EXPECT_EQ(asked(**identity), "200 line7");
+  EXPECT_GT((*identity)->due(), stopped.now() + 24h * 30);
+}
+
+TEST_F(IdentityTest, GatewayThatSays401ForEverIsNotAskedForEver) {
+  const auto identity = open(cloud_.token("line7"));
+  ASSERT_TRUE((*identity)->enrol(ctx_).ok());
+  clock_.advance(24h * 91);
+  EXPECT_EQ(asked(**identity).substr(0, 4), "401 ");
+  cloud_.link(Cloud::Link::kDown);
+  ASSERT_FALSE((*identity)->step(ctx_).ok());
+  const int before = cloud_.requests();
+  const SteadyTime due = (*identity)->due();
+  EXPECT_GT(due, clock_.now());
+  cloud_.link(Cloud::Link::kUp);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(asked(**identity).substr(0, 4), "401 ");
+  EXPECT_EQ((*identity)->due(), due);
+  EXPECT_EQ(cloud_.requests(), before + 5);
+}
+
+TEST_F(IdentityTest, AnswersThatAreNotWhatWasAskedForChangeNothing) {
+  const std::string key = *net::make_key();
+  const net::KeyPair ca = *net::make_ca("edge-ca", 24h);
+  const auto certificate = [&](const std::string& node, const std::string& csr, std::vector<std::string> organizations) {
+    net::CertificateRequest request;
+    request.common_name = node;
+    request.organizations = std::move(organizations);
+    return *net::sign_csr(ca, csr, request);
+  };
+  using Make = std::function<Json(const std::string& csr)>;
+  const auto answer = [&](Json certificate_pem, Json ca_pem) {
+    return Json::object({{"certificate", std::move(certificate_pem)}, {"ca", std::move(ca_pem)}, {"node", "line7"}});
+  };
+  const std::vector<Make> makes = {
+      [&](const std::string&) { return Json("nonsense"); },
+      [&](const std::string&) { return Json::object(); },
+      [&](const std::string&) { return answer("x", ca.certificate_pem); },
+      [&](const std::string& csr) { return answer(certificate("line7", csr, {"system:nodes"}), ""); },
+      [&](const std::string& csr) { return answer(certificate("line8", csr, {"system:nodes"}), ca.certificate_pem); },
+      [&](const std::string& csr) { return answer(certificate("line7", csr, {"system:masters"}), ca.certificate_pem); },
+      [&](const std::string&) {
+        return answer(certificate("line7", *net::make_csr(key, "line7"), {"system:nodes"}), ca.certificate_pem);
+      },
+      // All in order, but of another authority than the token names.
+      [&](const std::string& csr) { return answer(certificate("line7", csr, {"system:nodes"}), ca.certificate_pem); },
+  };
+  for (std::size_t i = 0; i < makes.size(); ++i) {
+    IdentityOptions options;
+    options.node_name = "line7";
+    options.gateway = kUrl;
+    options.directory = kDirectory;
+    options.join_token = [&] { return Result<std::string>(cloud_.token("line7")); };
+    options.connect = [&](const net::TlsClient&) {
+      return net::loopback(net::inline_handler([&](const net::Request& request) {
+        net::Response response;
+        response.body = codec::write_json(makes[i]((*codec::parse_json(request.body))["csr"].as_string()));
+        return response;
+      }));
+    };
+    const auto identity = Identity::open(std::move(options), fs_, clock_, *rng_);
+    ASSERT_TRUE(identity.ok()) << identity.error();
+    EXPECT_FALSE((*identity)->step(ctx_).ok()) << i;
+    EXPECT_FALSE((*identity)->facts()) << i;
+    EXPECT_EQ(file("cert.pem"), "") << i;
+  }
+}
+
+TEST_F(IdentityTest, FullDiskDelaysTheIdentityAndLosesNoToken) {
+  const std::string token = cloud_.token("line7");
+  for (const char* call : {"open", "write", "sync", "rename", "sync_directory"}) {
+    const auto identity = open(token);
+    ASSERT_TRUE(identity.ok()) << call << identity.error();
+    fs_.on_call([&](std::string_view name, const os::Path& path) -> Status {
+      if (name != call || (name == "open" && path.filename() == "key.pem")) return {};
+      return Error(Code::kExhausted, "no space left on device");
+    });
+    const Status status = (*identity)->step(ctx_);
+    fs_.on_call({});
+    ASSERT_FALSE(status.ok()) << call;
+    EXPECT_FALSE(status.error().terminal());
+  }
+  const auto identity = open(token);
+  ASSERT_TRUE(identity.ok()) << identity.error();
+  ASSERT_TRUE((*identity)->enrol(ctx_).ok());
+}
+
+/// A gateway as a value: which key used the one token it gave out. A crash makes two worlds, and each goes on with its own.
+struct TokenState {
+  std::string used_by;
+};
+
+net::Response issue(const gateway::Authority& authority, TokenState& state, WallTime now, const net::Request& request) {
+  const Json body = *codec::parse_json(request.body);
+  net::Response response;
+  if (request.path() == "/gateway/v1/enroll") {
+    const std::string key = *net::csr_key_sha256(body["csr"].as_string());
+    if (state.used_by.empty()) state.used_by = key;
+    if (state.used_by != key) response.status = 403;
+  }
+  if (response.status == 200) {
+    response.body = codec::write_json(Json::object(
+        {{"certificate", *authority.issue("line7", body["csr"].as_string(), now)}, {"ca", authority.ca_pem()}, {"node", "line7"}}));
+  }
+  return response;
+}
+
+/// A life of a node: enrolment and renewals, while the power may go at any call.
+TEST(IdentityCrash, PowerCutLeavesNoIdentityOrAWholeOneAndTheTokenStaysGood) {
+  using os::testing::CrashCampaign;
+  using os::testing::CrashingFileSystem;
+  const auto authority = *gateway::Authority::of(*net::make_ca("edge-ca", 24h * 3650));
+  const std::string token = gateway::JoinToken::make(authority.ca_sha256(), system_rng()).text();
+  const Context ctx = Context::background();
+  CrashCampaign campaign("agent_test --gtest_filter=IdentityCrash.*", 200);
+  while (campaign.next_seed()) {
+    ManualClock clock;
+    const auto rng = seeded_rng(campaign.seed());
+    TokenState world;
+    const auto open = [&](os::FileSystem& fs, TokenState& state) {
+      IdentityOptions options;
+      options.node_name = "line7";
+      options.gateway = kUrl;
+      options.directory = "/var/lib/varda/identity";
+      options.join_token = [&] { return Result<std::string>(token); };
+      options.connect = [&](const net::TlsClient&) {
+        return net::loopback(
+            net::inline_handler([&](const net::Request& request) { return issue(authority, state, clock.wall(), request); }));
+      };
+      return Identity::open(std::move(options), fs, clock, *rng);
+    };
+    std::uint64_t promises = 0;
+    WallTime kept{};  // the end of the certificate that step() returned for
+    CrashingFileSystem fs(campaign.seed());
+    CHECK(fs.make_directories("/var", 0755).ok() && fs.sync_directory("/").ok());
+    const auto check = [&](CrashingFileSystem& left, Rng&) -> std::string {
+      TokenState after = world;
+      auto identity = open(left, after);
+      if (!identity.ok()) return "cannot open: " + identity.error().message();
+      const auto facts = (*identity)->facts();
+      if (kept != WallTime() && !facts) return "the identity is lost";
+      if (facts && facts->not_after < kept) return "an older certificate came back";
+      if (const Status status = (*identity)->enrol(ctx); !status.ok()) return "cannot enrol: " + status.error().message();
+      return "";
+    };
+    fs.on_call([&](std::string_view, const os::Path&) {
+      campaign.point(fs, promises, check);
+      return Status();
+    });
+    {
+      const auto identity = open(fs, world);
+      ASSERT_TRUE(identity.ok()) << identity.error();
+      for (int i = 0; i < 3 && !campaign.over(); ++i) {
+        ASSERT_TRUE((*identity)->step(ctx).ok());
+        kept = (*identity)->facts()->not_after;
+        ++promises;
+        clock.advance(1h);
+      }
+    }
+    fs.on_call({});
+  }
+  EXPECT_EQ(campaign.failure(), "");
+}
+
+/// The same over sockets: what TLS makes of it.
+class IdentityOverTls : public testing::Test {
+ protected:
+  IdentityOverTls() {
+    net::Server::Options options;
+    options.tls = *cloud_.authority().server({}, clock_.wall());
+    server_ = serve(options);
+  }
+  std::unique_ptr<net::Server> serve(const net::Server::Options& options) {
+    return *net::Server::create(options, pool_.wrap([this](const net::Request& request) {
+      if (auto answer = cloud_.enrolment().handle(Context::background(), request)) return std::move(*answer);
+      net::Response response;
+      const auto node = gateway::node_of(request.peer, clock_.wall());
+      if (!node.ok()) response.status = node.error().code() == Code::kUnauthenticated ? 401 : 403;
+      response.body = node.ok() ? *node : node.error().message();
+      return response;
+    }));
+  }
+  std::unique_ptr<Identity> open(const net::Server& server, std::string token, const Clock& clock = system_clock()) {
+    IdentityOptions options;
+    options.node_name = "line7";
+    options.gateway = "https://127.0.0.1:" + std::to_string(server.port());
+    options.directory = kDirectory;
+    options.backoff_first = 1ms;
+    options.backoff_max = 2ms;
+    if (!token.empty()) options.join_token = [token] { return Result<std::string>(token); };
+    return *Identity::open(std::move(options), fs_, clock, system_rng());
+  }
+  std::string asked(const net::Server& server, net::HttpClient& client) {
+    auto answer = client.call(ctx_, {.url = "https://127.0.0.1:" + std::to_string(server.port()) + "/whoami"});
+    if (!answer.ok()) return answer.error().message();
+    return std::to_string(answer->status) + " " + answer->body;
+  }
+
+  const Context ctx_ = Context().with_timeout(60s);
+  const Clock& clock_ = system_clock();
+  MemoryFileSystem fs_;
+  Cloud cloud_{clock_};
+  net::HandlerPool pool_{{.threads = 2}};
+  std::unique_ptr<net::Server> server_;
+};
+
+TEST_F(IdentityOverTls, NodeEnrolsByTheDigestInItsTokenAndIsKnownByItsCertificate) {
+  const auto identity = open(*server_, cloud_.token("line7"));
+  ASSERT_TRUE(identity->enrol(ctx_).ok());
+  EXPECT_EQ(asked(*server_, identity->transport()), "200 line7");
+  const WallTime before = identity->facts()->not_after;
+  ASSERT_TRUE(identity->step(ctx_).ok());
+  EXPECT_GE(identity->facts()->not_after, before);
+  EXPECT_EQ(asked(*server_, identity->transport()), "200 line7");
+  EXPECT_EQ(asked(*server_, open(*server_, "")->transport()), "200 line7");
+}
+
+TEST_F(IdentityOverTls, OneInTheMiddleIsNotToldTheToken) {
+  const auto other = *gateway::Authority::of(*net::make_ca("edge-ca", 24h));
+  net::Server::Options options;
+  options.tls = *other.server({}, clock_.wall());
+  std::atomic<int> heard{0};
+  const auto middle = *net::Server::create(options, net::inline_handler([&](const net::Request&) {
+                                             ++heard;
+                                             return net::Response();
+                                           }));
+  const auto identity = open(*middle, cloud_.token("line7"));
+  for (int i = 0; i < 3; ++i) {
+    const Status status = identity->step(ctx_);
+    ASSERT_FALSE(status.ok());
+    EXPECT_FALSE(status.error().terminal());  // it may be a portal that goes away
+    EXPECT_NE(status.error().message().find("certificate"), std::string::npos) << status.error();
+  }
+  EXPECT_EQ(heard, 0);
+  // Nor is an enrolled node led astray.
+  ASSERT_TRUE(open(*server_, cloud_.token("line7"))->enrol(ctx_).ok());
+  const auto enrolled = open(*middle, "");
+  EXPECT_FALSE(enrolled->step(ctx_).ok());
+  EXPECT_EQ(heard, 0);
+}
+
+TEST_F(IdentityOverTls, CertificatesOfOthersAndForOtherThingsAreNobodysNodes) {
+  const std::string& ca = cloud_.authority().ca_pem();
+  const auto as = [&](const net::KeyPair& pair) {
+    const auto client = net::make_client(
+        {.tls = {.ca_pem = ca, .certificate_pem = pair.certificate_pem, .key_pem = pair.key_pem, .server_name = ""}});
+    return asked(*server_, *client);
+  };
+  // By the same CA, which a cluster's administrator may use for more than the edge.
+  const net::KeyPair edge_ca = *net::make_ca("edge-ca", 24h);
+  const auto authority = *gateway::Authority::of(edge_ca);
+  net::Server::Options options;
+  options.tls = *authority.server({}, clock_.wall());
+  const auto server = serve(options);
+  const auto ask = [&](const std::string& name, std::vector<std::string> organizations) {
+    net::CertificateRequest request;
+    request.common_name = name;
+    request.organizations = std::move(organizations);
+    const net::KeyPair pair = *net::make_certificate(edge_ca, request);
+    const auto client = net::make_client({.tls = {.ca_pem = edge_ca.certificate_pem,
+                                                  .certificate_pem = pair.certificate_pem,
+                                                  .key_pem = pair.key_pem,
+                                                  .server_name = ""}});
+    return asked(*server, *client).substr(0, 4);
+  };
+  EXPECT_EQ(ask("line7", {"system:nodes"}), "200 ");
+  EXPECT_EQ(ask("line7", {"system:masters"}), "403 ");
+  EXPECT_EQ(ask("line7", {"system:nodes", "system:masters"}), "403 ");
+  EXPECT_EQ(ask("system:admin", {"system:nodes"}), "403 ");
+  EXPECT_EQ(ask("line7", {}), "403 ");
+  // Another CA with the same name: no connection at all.
+  net::CertificateRequest request;
+  request.common_name = "line7";
+  request.organizations = {"system:nodes"};
+  EXPECT_EQ(as(*net::make_certificate(edge_ca, request)).find("200"), std::string::npos);
+}
+
+TEST_F(IdentityOverTls, NodeWhoseClockFellBackReachesItsGateway) {
+  // The gateway's certificate begins in a year of this machine's clock: as if the node were a year behind.
+  ManualClock cloud_clock;
+  cloud_clock.set_wall(std::chrono::floor<std::chrono::seconds>(clock_.wall() + 24h * 365));
+  Cloud cloud(cloud_clock);
+  net::Server::Options options;
+  options.tls = *cloud.authority().server({}, cloud_clock.wall());
+  const auto server = *net::Server::create(
+      options, pool_.wrap([&](const net::Request& r) { return std::move(*cloud.enrolment().handle(Context::background(), r)); }));
+  const auto identity = open(*server, cloud.token("line7"));
+  const Status status = identity->enrol(ctx_);
+  ASSERT_TRUE(status.ok()) << status.error();
+  EXPECT_GT(identity->facts()->not_before, clock_.wall() + 24h * 364);
+}
+
+TEST_F(IdentityOverTls, RunRenewsWhileAStreamStaysOpen) {
+  // A watch that was opened with the first certificate goes on after the second has come.
+  struct Pipe {
+    Mutex mutex;
+    std::string bytes GUARDED_BY(mutex);
+    std::function<void()> wake GUARDED_BY(mutex);
+    void put(const std::string& more) {
+      std::function<void()> call;
+      {
+        const MutexLock lock(mutex);
+        bytes += more;
+        call = wake;
+      }
+      if (call) call();
+    }
+  };
+  struct PipeStream final : net::BodyStream {
+    explicit PipeStream(std::shared_ptr<Pipe> p) : pipe(std::move(p)) {}
+    ~PipeStream() override {
+      const MutexLock lock(pipe->mutex);
+      pipe->wake = nullptr;
+    }
+    std::optional<std::string> read() override {
+      const MutexLock lock(pipe->mutex);
+      return std::exchange(pipe->bytes, {});
+    }
+    void on_ready(std::function<void()> wake) override {
+      const MutexLock lock(pipe->mutex);
+      pipe->wake = std::move(wake);
+    }
+    std::shared_ptr<Pipe> pipe;
+  };
+  const auto pipe = std::make_shared<Pipe>();
+  std::atomic<bool> refuse{false};
+  net::Server::Options options;
+  options.tls = *cloud_.authority().server({}, clock_.wall());
+  const auto server = *net::Server::create(options, pool_.wrap([&](const net::Request& request) {
+    if (auto answer = cloud_.enrolment().handle(Context::background(), request)) {
+      refuse = false;
+      return std::move(*answer);
+    }
+    net::Response response;
+    if (request.path() == "/watch") response.stream = std::make_unique<PipeStream>(pipe);
+    if (request.path() == "/whoami" && refuse) response.status = 401;  // as if the certificate had ended
+    return response;
+  }));
+  ASSERT_TRUE(open(*server, cloud_.token("line7"))->enrol(ctx_).ok());
+  const auto identity = open(*server, "");
+  const std::string first = identity->facts()->sha256;
+  auto watch = identity->transport().send(ctx_, {.url = "https://127.0.0.1:" + std::to_string(server->port()) + "/watch"});
+  ASSERT_TRUE(watch.ok()) << watch.error();
+  pipe->put("one");
+  EXPECT_EQ(watch->body->read()->value(), "one");
+
+  std::jthread renewal([&](const std::stop_token& stop) { identity->run(Context(stop)); });
+  refuse = true;
+  EXPECT_EQ(asked(*server, identity->transport()), "401 ");
+  while (identity->facts()->sha256 == first) ASSERT_TRUE(ctx_.sleep_for(1ms).ok());
+  pipe->put("two");
+  EXPECT_EQ(watch->body->read()->value(), "two");
+  EXPECT_EQ(asked(*server, identity->transport()), "200 ");
+  renewal.request_stop();
+  renewal.join();
+  watch->body.reset();
+  server->stop(0ms);
+}
+
+}  // namespace
+}  // namespace varda::agent
