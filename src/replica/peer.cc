@@ -146,15 +146,15 @@ net::Response Shares::file(const net::Request& request, const net::Query& query,
   return out;
 }
 
-Result<Snapshot> ask_snapshot(const Context& ctx, net::HttpClient& http, const Peer& peer, const std::string& key,
-                              const std::string& id, const Limits& limits) {
+Result<Snapshot> ask_snapshot(const Context& ctx, const Peer& peer, const std::string& key, const std::string& id,
+                              const Limits& limits) {
   net::ClientRequest request;
   request.url = peer.url + std::string(kRoot) + "snapshot?key=" + net::percent_encode(key);
   if (!id.empty()) request.url += "&id=" + net::percent_encode(id);
   // As long as a snapshot at its limits would be.
   request.max_response_bytes = std::min<std::uint64_t>(
       limits.files_max * (limits.path_bytes_max + 12) + limits.blocks_max * 32 + 64, std::uint64_t{256} << 20);
-  const auto answer = http.call(ctx.with_timeout(kPatience + std::chrono::seconds(60)), std::move(request));
+  const auto answer = peer.http->call(ctx.with_timeout(kPatience + std::chrono::seconds(60)), std::move(request));
   if (!answer.ok()) return unreachable(peer, answer.error());
   if (answer->status == 404) return Error(Code::kNotFound, "peer " + peer.url + " has no such snapshot for us");
   if (answer->status != 200) return Error(Code::kUnavailable, "peer " + peer.url + " answered " + std::to_string(answer->status));
@@ -193,7 +193,7 @@ Status PeerSource::read_from(const Context& ctx, const Peer& peer, const Snapsho
     request.url =
         peer.url + std::string(kRoot) + "file?key=" + net::percent_encode(key_) + "&path=" + net::percent_encode(file.path);
     request.headers.add("Range", "bytes=" + std::to_string(offset) + "-" + std::to_string(stop - 1));
-    auto response = http_.send(one, std::move(request));
+    auto response = peer.http->send(one, std::move(request));
     if (!response.ok()) return unreachable(peer, response.error());
     if (response->status == 404) return Error(Code::kNotFound, "peer " + peer.url + " has no such file any more");
     if (response->status == 416) return Error(Code::kConflict, "peer " + peer.url + ": the file is shorter by now");

@@ -51,29 +51,28 @@ class Shares {
   std::map<std::string, Share> shares_ GUARDED_BY(mutex_);
 };
 
-/// A node that may have the files. `url` is like "https://192.168.1.7:10445".
+/// A node that may have the files. `http` knows that node by its certificate, and outlives whoever is given the peer.
 struct Peer {
-  std::string url;
+  net::HttpClient* http = nullptr;
+  std::string url;  // "https://192.168.1.7:10445"
 };
 
 /// The snapshot named `id` that the peer shares under the key; "" the newest. Its name is checked. kNotFound: it shares nothing of
 /// the kind with us, or not that one. kUnavailable: it cannot be reached, has no snapshot yet, or is no peer of ours. kInvalid,
 /// kExhausted: from Snapshot::decode().
-Result<Snapshot> ask_snapshot(const Context& ctx, net::HttpClient& http, const Peer& peer, const std::string& key,
-                              const std::string& id, const Limits& limits = {});
+Result<Snapshot> ask_snapshot(const Context& ctx, const Peer& peer, const std::string& key, const std::string& id,
+                              const Limits& limits = {});
 
-/// Reads from the first peer that answers; goes on at the next where one breaks off. `http` outlives it.
+/// Reads from the first peer that answers; goes on at the next where one breaks off.
 class PeerSource final : public BlockSource {
  public:
-  PeerSource(net::HttpClient& http, std::vector<Peer> peers, std::string key)
-      : http_(http), peers_(std::move(peers)), key_(std::move(key)) {}
+  PeerSource(std::vector<Peer> peers, std::string key) : peers_(std::move(peers)), key_(std::move(key)) {}
   Status read(const Context& ctx, const SnapshotFile& file, std::uint64_t offset, std::uint64_t length,
               const std::function<Status(std::string_view)>& sink) override;
 
  private:
   Status read_from(const Context& ctx, const Peer& peer, const SnapshotFile& file, std::uint64_t& offset, std::uint64_t end,
                    const std::function<Status(std::string_view)>& sink, bool& sink_failed);
-  net::HttpClient& http_;
   const std::vector<Peer> peers_;
   const std::string key_;
   std::size_t first_ = 0;  // who answered last

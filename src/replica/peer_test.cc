@@ -90,19 +90,19 @@ class ReplicaPeer : public ::testing::Test {
 };
 
 TEST_F(ReplicaPeer, WhatOneSharesTheOtherHas) {
-  const auto wanted = ask_snapshot(kForever, hosts_, {"http://a"}, kKey, "");
+  const auto wanted = ask_snapshot(kForever, {&hosts_, "http://a"}, kKey, "");
   ASSERT_TRUE(wanted.ok()) << wanted.error();
   EXPECT_EQ(*wanted, snapshot_of(files_, kBlock));
-  PeerSource source(hosts_, {{"http://a"}}, kKey);
+  PeerSource source({{&hosts_, "http://a"}}, kKey);
   ASSERT_TRUE(store_->bring(kForever, kKey, *wanted, source).ok());
   EXPECT_EQ(copied(), files_);
-  EXPECT_EQ(ask_snapshot(kForever, hosts_, {"http://a"}, kKey, wanted->id().hex()).value(), *wanted);
-  EXPECT_EQ(ask_snapshot(kForever, hosts_, {"http://a"}, kKey, std::string(64, 'a')).error().code(), Code::kNotFound);
+  EXPECT_EQ(ask_snapshot(kForever, {&hosts_, "http://a"}, kKey, wanted->id().hex()).value(), *wanted);
+  EXPECT_EQ(ask_snapshot(kForever, {&hosts_, "http://a"}, kKey, std::string(64, 'a')).error().code(), Code::kNotFound);
 }
 
 TEST_F(ReplicaPeer, APeerThatIsGoneIsPassedOver) {
   const Snapshot wanted = snapshot_of(files_, kBlock);
-  PeerSource source(hosts_, {{"http://gone"}, {"http://a"}}, kKey);
+  PeerSource source({{&hosts_, "http://gone"}, {&hosts_, "http://a"}}, kKey);
   ASSERT_TRUE(store_->bring(kForever, kKey, wanted, source).ok());
   EXPECT_EQ(copied(), files_);
   EXPECT_EQ(hosts_.requests["gone"], 1);  // who answered last is asked first
@@ -127,7 +127,7 @@ TEST_F(ReplicaPeer, WhereOneBreaksOffTheNextGoesOn) {
     handler(std::move(request), std::move(respond));
   });
   const SnapshotFile file = snapshot_of(files_, kBlock).files[0];
-  PeerSource source(hosts_, {{"http://b"}, {"http://a"}}, kKey);
+  PeerSource source({{&hosts_, "http://b"}, {&hosts_, "http://a"}}, kKey);
   std::string got;
   ASSERT_TRUE(source
                   .read(kForever, file, 0, 5000,
@@ -156,7 +156,7 @@ TEST_F(ReplicaPeer, WhatIsNoPeerIsNotBelieved) {
       out.body = std::string(one.bytes, '<');
       return out;
     }));
-    PeerSource source(hosts_, {{"http://portal"}}, kKey);
+    PeerSource source({{&hosts_, "http://portal"}}, kKey);
     std::uint64_t got = 0;
     const Status status = source.read(kForever, file, 0, 5000, [&](std::string_view piece) {
       got += piece.size();
@@ -164,7 +164,7 @@ TEST_F(ReplicaPeer, WhatIsNoPeerIsNotBelieved) {
     });
     EXPECT_EQ(status.error().code(), Code::kUnavailable) << one.status << " " << one.bytes;
     EXPECT_LE(got, 5000u);
-    const auto asked = ask_snapshot(kForever, hosts_, {"http://portal"}, kKey, "");
+    const auto asked = ask_snapshot(kForever, {&hosts_, "http://portal"}, kKey, "");
     EXPECT_FALSE(asked.ok());
   }
 }
@@ -175,7 +175,7 @@ TEST_F(ReplicaPeer, ASnapshotOfAnotherNameIsNotBelieved) {
     out.body = snapshot_of({{"a", "other"}}, kBlock).encode();
     return out;
   }));
-  EXPECT_EQ(ask_snapshot(kForever, hosts_, {"http://liar"}, kKey, snapshot_of(files_, kBlock).id().hex()).error().code(),
+  EXPECT_EQ(ask_snapshot(kForever, {&hosts_, "http://liar"}, kKey, snapshot_of(files_, kBlock).id().hex()).error().code(),
             Code::kUnavailable);
 }
 
@@ -218,18 +218,18 @@ TEST_F(ReplicaPeer, OtherRangesAreRefused) {
 
 TEST_F(ReplicaPeer, BeforeItsSnapshotIsTakenItSaysSo) {
   shares_->set({{kKey, {.path = root_ / "data", .nodes = {"edge1"}, .snapshots = {}}}});
-  EXPECT_EQ(ask_snapshot(kForever, hosts_, {"http://a"}, kKey, "").error().code(), Code::kUnavailable);
+  EXPECT_EQ(ask_snapshot(kForever, {&hosts_, "http://a"}, kKey, "").error().code(), Code::kUnavailable);
   shares_->set({});
-  EXPECT_EQ(ask_snapshot(kForever, hosts_, {"http://a"}, kKey, "").error().code(), Code::kNotFound);
+  EXPECT_EQ(ask_snapshot(kForever, {&hosts_, "http://a"}, kKey, "").error().code(), Code::kNotFound);
 }
 
 TEST_F(ReplicaPeer, FilesThatChangeMeanwhileAreAConflictAndTheNextSnapshotWorks) {
   const Snapshot old = snapshot_of(files_, kBlock);
   write("a", files_["a"] = std::string(4000, 'y'));
-  PeerSource source(hosts_, {{"http://a"}}, kKey);
+  PeerSource source({{&hosts_, "http://a"}}, kKey);
   EXPECT_EQ(store_->bring(kForever, kKey, old, source).error().code(), Code::kConflict);
   share();
-  const auto wanted = ask_snapshot(kForever, hosts_, {"http://a"}, kKey, "");
+  const auto wanted = ask_snapshot(kForever, {&hosts_, "http://a"}, kKey, "");
   ASSERT_TRUE(wanted.ok()) << wanted.error();
   ASSERT_TRUE(store_->bring(kForever, kKey, *wanted, source).ok());
   EXPECT_EQ(copied(), files_);

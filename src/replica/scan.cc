@@ -124,7 +124,57 @@ class Scan {
   Taken taken_;
 };
 
+// Of one file, in the order of the snapshot's files.
+constexpr std::size_t kFactsBytes = 5 * sizeof(std::uint64_t);
+
+void put(std::string& out, std::uint64_t number) {
+  for (int i = 0; i < 8; ++i) out += static_cast<char>(number >> (8 * i) & 0xff);
+}
+
+std::uint64_t take(std::string_view& text) {
+  std::uint64_t out = 0;
+  for (std::size_t i = 0; i < 8; ++i) out |= static_cast<std::uint64_t>(static_cast<unsigned char>(text[i])) << (8 * i);
+  text.remove_prefix(8);
+  return out;
+}
+
 }  // namespace
+
+std::string encode(const Taken& taken) {
+  const std::string snapshot = taken.snapshot.encode();
+  std::string out;
+  put(out, snapshot.size());
+  out += snapshot;
+  for (const SnapshotFile& file : taken.snapshot.files) {
+    const os::FileFacts& facts = taken.facts.at(file.path);
+    for (const std::uint64_t number : {facts.size_bytes, facts.device, facts.inode, static_cast<std::uint64_t>(facts.modified_ns),
+                                       static_cast<std::uint64_t>(facts.changed_ns)})
+      put(out, number);
+  }
+  return out;
+}
+
+std::optional<Taken> decode_taken(std::string_view text, const Limits& limits) {
+  if (text.size() < 8) return std::nullopt;
+  const std::uint64_t length = take(text);
+  if (length > text.size()) return std::nullopt;
+  auto snapshot = Snapshot::decode(text.substr(0, static_cast<std::size_t>(length)), limits);
+  if (!snapshot.ok()) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(length));
+  if (text.size() != snapshot->files.size() * kFactsBytes) return std::nullopt;
+  Taken out;
+  for (const SnapshotFile& file : snapshot->files) {
+    os::FileFacts facts;
+    facts.size_bytes = take(text);
+    facts.device = take(text);
+    facts.inode = take(text);
+    facts.modified_ns = static_cast<std::int64_t>(take(text));
+    facts.changed_ns = static_cast<std::int64_t>(take(text));
+    out.facts.emplace(file.path, facts);
+  }
+  out.snapshot = std::move(snapshot).value();
+  return out;
+}
 
 Result<Taken> take_snapshot(const Context& ctx, os::ReadableTree& tree, const os::Path& path, const Taken* before,
                             const Limits& limits, std::uint32_t block_bytes) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "base/context.h"
@@ -16,6 +17,11 @@ struct Taken {
   std::map<std::string, os::FileFacts> facts;  // by path in the snapshot, as they were before the file was read
   std::uint64_t bytes_read = 0;                // for this snapshot
 };
+
+/// As it is kept between two lives of a process: the encoded snapshot, its length before it, then the facts. What does not decode
+/// is nothing: all is read again.
+std::string encode(const Taken& taken);
+std::optional<Taken> decode_taken(std::string_view text, const Limits& limits = {});
 
 /// Reads the regular files below `path`, or `path` itself where it is a file. Links are not followed inside of it and are left out,
 /// as is what is no file. Blocks; memory does not grow with the files, only with their number and blocks.

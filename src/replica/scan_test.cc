@@ -96,6 +96,20 @@ TEST_F(Scan, OfWhatGrewTheEndsAndTheNewAreRead) {
   EXPECT_EQ(second->bytes_read, 2u * kBlock + 8);
 }
 
+TEST_F(Scan, WhatWasKeptIsGoneOnFrom) {
+  write("a", std::string(5000, 'x'));
+  write("b/c", "1");
+  const auto first = take();
+  const std::string kept = encode(*first);
+  const auto read = decode_taken(kept);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->snapshot, first->snapshot);
+  EXPECT_EQ(read->facts, first->facts);
+  EXPECT_EQ(take(&*read)->bytes_read, 0u);
+  for (std::size_t length = 0; length < kept.size(); ++length) EXPECT_FALSE(decode_taken(kept.substr(0, length)));
+  EXPECT_FALSE(decode_taken(kept + "x"));
+}
+
 TEST_F(Scan, WhatWasReplacedIsReadAnewThoughItIsLonger) {
   write("a", std::string(3 * kBlock, 'x'));
   const auto first = take();
