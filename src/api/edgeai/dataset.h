@@ -59,6 +59,8 @@ struct DatasetStatus {
 
 template <Group G>
 struct DatasetOf {
+  static constexpr Group kGroup = G;
+
   meta::ObjectMeta metadata;
   DatasetSpecOf<G> spec;
   DatasetStatus status;

@@ -86,6 +86,8 @@ struct ModelMetricsStatus {
 
 template <Group G>
 struct ModelOf {
+  static constexpr Group kGroup = G;
+
   meta::ObjectMeta metadata;
   ModelSpecOf<G> spec;
   ModelMetricsStatus status;

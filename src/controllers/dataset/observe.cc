@@ -218,9 +218,13 @@ DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std
   }
   if (const auto verdict = out_of_reach(dataset, world, status)) return conclude(*verdict);
   if (report != nullptr) return conclude(verdict_of(*report, dataset, status));
-  // Between a change elsewhere in the node's list and the agent's word that it has read it, what was said still holds.
+  // Between a change elsewhere in the node's list and the agent's word that it has read it, what the node said still holds.
   const meta::Condition* ready = meta::find_condition(status.conditions, kReady);
-  if (is_told && !acknowledged && ready != nullptr && ready->observed_generation == generation) return status;
+  static constexpr std::string_view kNotOfTheNode[] = {"TooManyDatasets", "NodeUnknown", "AgentMissing"};
+  if (is_told && !acknowledged && ready != nullptr && ready->observed_generation == generation &&
+      std::find(std::begin(kNotOfTheNode), std::end(kNotOfTheNode), ready->reason) == std::end(kNotOfTheNode)) {
+    return status;
+  }
   return conclude({kFalse, "WaitingForNode",
                    acknowledged ? node + " has read its work list and says nothing of this dataset yet; an agent of an earlier "
                                          "version does not count"

@@ -1,0 +1,419 @@
+// Datasets and Models of both groups over the real API server, in memory: objects in, objects out. Agents are played by the test,
+// which writes what they would report.
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <gtest/gtest.h>
+#include <thread>
+
+#include "api/edgeai/dataset.h"
+#include "api/edgeai/model.h"
+#include "api/kind.h"
+#include "apiserver/testing/in_memory.h"
+#include "codec/yaml.h"
+#include "controllers/controllers.h"
+#include "kube/client.h"
+#include "meta/patch.h"
+#include "runtime/manager.h"
+
+namespace varda::controllers {
+namespace {
+
+using api::Group;
+using codec::Json;
+
+const std::string kEdgeNodes = "/apis/edgeai.io/v1alpha1/edgenodes";
+
+Json yaml(std::string_view text) {
+  auto parsed = codec::parse_yaml(text);
+  EXPECT_TRUE(parsed.ok()) << text << (parsed.ok() ? "" : parsed.error().message());
+  return parsed.ok() ? std::move(parsed).value() : Json();
+}
+
+class Metadata : public testing::Test {
+ protected:
+  static apiserver::InMemoryApiServer::Options with_rules() {
+    apiserver::InMemoryApiServer::Options options;
+    for (const api::NativeRule& rule : api::native_rules()) options.server.rules[{rule.group, rule.kind}] = rule.check;
+    return options;
+  }
+  Metadata() : api_(with_rules()), client_(api_.transport(), {}) {
+    for (const Json& crd : api::crds()) api_.install_crds(codec::write_yaml(crd));
+    start();
+  }
+  ~Metadata() override { stop(); }
+
+  void start() {
+    manager_ = std::make_unique<runtime::Manager>(client_, runtime::Manager::Options{});
+    controllers_ = add_all(*manager_, {});
+    thread_ = std::jthread([this](std::stop_token stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
+  }
+  void stop() {
+    thread_ = {};
+    manager_.reset();
+    controllers_.reset();
+  }
+
+  // Waits for something that the controllers will do; the limit is for a test that fails.
+  static bool eventually(const std::function<bool()>& holds) {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (std::chrono::steady_clock::now() < limit) {
+      if (holds()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return holds();
+  }
+  // Everybody has read and answered everything: the revision stands still while nobody is busy.
+  bool at_rest() {
+    std::string before;
+    int quiet = 0;  // looks in a row: what a watch has yet to tell makes nobody busy
+    return eventually([&] {
+      const std::string now = revision();
+      quiet = now == before && manager_->ready() && manager_->idle() ? quiet + 1 : 0;
+      before = now;
+      return quiet >= 40;
+    });
+  }
+  std::string revision() { return api_.get("/api/v1/namespaces").body.at("metadata/resourceVersion").as_string(); }
+
+  void post(const std::string& collection, const Json& object) {
+    const auto reply = api_.post(collection, object);
+    ASSERT_EQ(reply.status, 201) << reply.text;
+  }
+  void patch(const std::string& path, std::string_view change) {
+    const auto reply = api_.merge_patch(path, yaml(change));
+    ASSERT_EQ(reply.status, 200) << reply.text;
+  }
+  void add_agent(const std::string& name) {
+    post("/api/v1/nodes", yaml("{apiVersion: v1, kind: Node, metadata: {name: " + name + "}}"));
+    post(kEdgeNodes, yaml("{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: " + name + "}, spec: {}}"));
+    patch(kEdgeNodes + "/" + name + "/status", "{status: {conditions: [{type: Connected, status: 'True'}]}}");
+  }
+  Json work(const std::string& node = "edge0") { return api_.get(kEdgeNodes + "/" + node).body.at("spec/datasets"); }
+  // What the agent of a node says once it has read its work list.
+  void report(const Json& datasets, const std::string& node = "edge0") {
+    Json status = Json::object({{"observedGeneration", api_.get(kEdgeNodes + "/" + node).body.at("metadata/generation")}});
+    status.set("datasets", datasets);
+    const auto reply = api_.merge_patch(kEdgeNodes + "/" + node + "/status", Json::object({{"status", status}}));
+    ASSERT_EQ(reply.status, 200) << reply.text;
+  }
+  static std::string condition(const Json& object, std::string_view type, std::string_view member) {
+    for (const Json& one : object.at("status/conditions").as_array()) {
+      if (one["type"].as_string() == type) return one[member].as_string();
+    }
+    return "";
+  }
+
+  apiserver::InMemoryApiServer api_;
+  kube::Client client_;
+  std::unique_ptr<runtime::Manager> manager_;
+  std::unique_ptr<Controllers> controllers_;
+  std::jthread thread_;
+};
+
+template <typename Kind>
+class Either : public Metadata {
+ protected:
+  static constexpr bool kSedna = Kind::kGroup == Group::kSedna;
+  const std::string objects_ = Kind::resource().path("default");
+
+  static Json object(const std::string& name, const std::string& spec) {
+    return yaml("{apiVersion: " + Kind::resource().api_version() + ", kind: " + Kind::resource().kind +
+                ", metadata: {name: " + name + "}, spec: " + spec + "}");
+  }
+  Json get(const std::string& name) { return api_.get(objects_ + "/" + name).body; }
+  bool ready_is(const std::string& name, const std::string& reason) { return condition(get(name), "Ready", "reason") == reason; }
+
+  // The cases of the room api, through the server: the schema's part and the rules' part of validation come together.
+  void send_cases(const std::string& file) {
+    std::ifstream in(std::filesystem::path(VARDA_TESTDATA) / "../../api/testdata/edgeai" / (file + ".yaml"));
+    const auto all = codec::parse_yaml_stream(std::string((std::istreambuf_iterator<char>(in)), {}));
+    ASSERT_TRUE(all.ok()) << all.error();
+    ASSERT_GT(all->size(), 3u);
+    post(objects_, all->front());
+    for (std::size_t i = 1; i < all->size(); ++i) {
+      const Json& test = all->at(i);
+      Json wanted = meta::apply_merge_patch(all->front(), test["change"]);
+      wanted["metadata"].set("name", "case-" + std::to_string(i));
+      const auto reply = api_.post(objects_, wanted);
+      EXPECT_EQ(reply.status, test.contains("causes") ? 422 : 201) << test["name"].as_string() << reply.text;
+      for (const Json& cause : test["causes"].as_array()) {
+        bool found = false;
+        for (const Json& told : reply.body.at("details/causes").as_array()) {
+          found = found || (told["field"] == cause["field"] && told["reason"] == cause["reason"]);
+        }
+        // Rules are asked once the schema is content.
+        const bool of_rule = cause["message"].as_string().find("must be an absolute path") != std::string::npos;
+        EXPECT_TRUE(found || (of_rule && test["causes"].size() > 1)) << test["name"].as_string() << reply.text;
+      }
+    }
+  }
+
+  // The cells of the only row of a listing, as kubectl gets it.
+  std::pair<std::vector<std::string>, std::vector<Json>> table() {
+    const auto table =
+        client_.json(Context::background(), "GET", objects_, nullptr, "", "application/json;as=Table;v=v1;g=meta.k8s.io");
+    EXPECT_TRUE(table.ok()) << table.error();
+    std::vector<std::string> heads;
+    for (const Json& column : (*table)["columnDefinitions"].as_array()) heads.push_back(column["name"].as_string());
+    EXPECT_EQ((*table)["rows"].size(), 1u);
+    return {heads, (*table).at("rows/0/cells").as_array()};
+  }
+};
+
+template <typename Kind>
+class Datasets : public Either<Kind> {
+ protected:
+  static std::string spec(const std::string& node = "edge0", const std::string& path = "/data/a.csv",
+                          const std::string& format = "csv") {
+    return std::string(Datasets::kSedna ? "{url: " : "{dataUrl: ") + path + ", format: " + format + ", nodeName: " + node + "}";
+  }
+  void add(const std::string& name, const std::string& spec_text = spec()) {
+    this->post(this->objects_, this->object(name, spec_text));
+  }
+  std::string key(const std::string& name) { return work_key(name); }
+  static std::string work_key(const std::string& name) { return Kind::resource().group_resource() + "/default/" + name; }
+  Json item(const std::string& name, std::string_view members) {
+    Json out = yaml(members);
+    out.set("key", key(name));
+    out.set("uid", this->get(name).at("metadata/uid"));
+    return out;
+  }
+  void count(const std::string& name, std::int64_t samples) {
+    ASSERT_TRUE(this->eventually([&] { return this->work().size() == 1; }));
+    this->report(Json::array({item(name, "{state: Counted, fingerprint: x, samples: " + std::to_string(samples) + "}")}));
+    ASSERT_TRUE(this->eventually([&] { return this->get(name).at("status/numberOfSamples") == Json(samples); }))
+        << codec::write_json(this->get(name));
+    EXPECT_TRUE(this->eventually([&] { return this->ready_is(name, "Counted"); }));
+  }
+};
+using DatasetKinds = testing::Types<api::Dataset, api::SednaDataset>;
+TYPED_TEST_SUITE(Datasets, DatasetKinds);
+
+TYPED_TEST(Datasets, InvalidOnesAreRefusedWhenWrittenWithTheirFieldsNamed) {
+  this->send_cases(TestFixture::kSedna ? "sedna_dataset" : "dataset");
+}
+
+TYPED_TEST(Datasets, AreCountedWhenTheirNodeWasThereFirst) {
+  this->add_agent("edge0");
+  this->add("a");
+  this->count("a", 120);
+  EXPECT_EQ(this->get("a").at("status/node").as_string(), "edge0");
+  this->count("a", 121);
+}
+
+TYPED_TEST(Datasets, AreCountedWhenTheirNodeComesLast) {
+  this->add("a");
+  ASSERT_TRUE(this->eventually([&] { return this->ready_is("a", "NodeUnknown"); }));
+  this->add_agent("edge0");
+  this->count("a", 120);
+}
+
+TYPED_TEST(Datasets, AtRestNothingIsWritten) {
+  this->add_agent("edge0");
+  this->add("a");
+  this->count("a", 120);
+  ASSERT_TRUE(this->at_rest());
+  const std::string before = this->revision();
+  this->patch("/api/v1/nodes/edge0", "{metadata: {annotations: {touched: 'yes'}}}");
+  this->patch(this->objects_ + "/a", "{metadata: {annotations: {touched: 'yes'}}}");
+  this->report(Json::array({this->item("a", "{state: Counted, fingerprint: x, samples: 120, time: '2031-01-01T00:00:00Z'}")}));
+  ASSERT_TRUE(this->at_rest());
+  this->stop();
+  EXPECT_EQ(std::stoll(this->revision()), std::stoll(before) + 3) << "the three writes of this test";
+}
+
+TYPED_TEST(Datasets, MovedOnesLeaveTheFirstNode) {
+  this->add_agent("edge0");
+  this->add_agent("edge1");
+  this->add("a");
+  this->count("a", 120);
+  this->patch(this->objects_ + "/a", "{spec: {nodeName: edge1}}");
+  EXPECT_TRUE(this->eventually([&] { return this->work("edge0").empty() && this->work("edge1").size() == 1; }));
+  EXPECT_TRUE(this->eventually([&] { return this->get("a").at("status/numberOfSamples").is_null(); })) << "of another node's data";
+}
+
+TYPED_TEST(Datasets, ReportsOfOneThatHadTheNameBeforeSayNothing) {
+  this->add_agent("edge0");
+  this->add("a");
+  this->count("a", 120);
+  const Json old = this->item("a", "{state: Counted, fingerprint: x, samples: 120}");
+  this->api_.remove(this->objects_ + "/a");
+  this->add("a");
+  ASSERT_TRUE(this->eventually([&] { return this->work().at("0/uid") == this->get("a").at("metadata/uid"); }));
+  this->report(Json::array({old}));
+  ASSERT_TRUE(this->at_rest());
+  EXPECT_TRUE(this->get("a").at("status/numberOfSamples").is_null());
+  EXPECT_TRUE(this->ready_is("a", "WaitingForNode"));
+  this->count("a", 7);
+}
+
+// Nothing of ours waits for a node when it is deleted: neither the objects of the node nor those that name it.
+TYPED_TEST(Datasets, EndAtOnceWhereTheirNodeIsGoneForEver) {
+  this->add("never");
+  this->add_agent("edge0");
+  this->add("a");
+  ASSERT_TRUE(this->eventually([&] { return this->work().size() == 2; }));
+  this->patch(kEdgeNodes + "/edge0/status",
+              "{status: {conditions: [{type: Connected, status: Unknown, reason: AgentDisconnected}]}}");
+  ASSERT_TRUE(this->eventually([&] { return this->ready_is("a", "NodeUnreachable"); }));
+  EXPECT_EQ(this->condition(this->get("a"), "Ready", "status"), "Unknown");
+  EXPECT_EQ(this->api_.remove(this->objects_ + "/a").status, 200);
+  EXPECT_EQ(this->api_.get(this->objects_ + "/a").status, 404) << "while the node is out of reach";
+
+  this->add("b");
+  ASSERT_TRUE(this->eventually([&] { return this->ready_is("b", "NodeUnreachable"); }));
+  EXPECT_EQ(this->api_.remove(kEdgeNodes + "/edge0").status, 200);
+  EXPECT_EQ(this->api_.get(kEdgeNodes + "/edge0").status, 404);
+  EXPECT_TRUE(this->eventually([&] { return this->ready_is("b", "AgentMissing"); }));
+  EXPECT_EQ(this->api_.remove("/api/v1/nodes/edge0").status, 200);
+  EXPECT_TRUE(this->eventually([&] { return this->ready_is("b", "NodeUnknown"); }));
+  for (const char* name : {"b", "never"}) {
+    EXPECT_EQ(this->api_.remove(this->objects_ + "/" + name).status, 200);
+    EXPECT_EQ(this->api_.get(this->objects_ + "/" + name).status, 404);
+  }
+}
+
+TYPED_TEST(Datasets, BeyondWhatANodeTakesTheYoungestWaitForRoom) {
+  this->add_agent("edge0");
+  for (int i = 0; i < 129; ++i) this->add("d" + std::to_string(100 + i));  // of one second: by name
+  ASSERT_TRUE(this->eventually([&] { return this->work().size() == 128; }));
+  ASSERT_TRUE(this->at_rest());
+  std::string left_out;
+  for (int i = 0; i < 129; ++i) {
+    const std::string name = "d" + std::to_string(100 + i);
+    if (this->ready_is(name, "TooManyDatasets")) left_out += name;
+  }
+  ASSERT_EQ(left_out.size(), 4u) << left_out;
+  this->api_.remove(this->objects_ + (left_out == "d110" ? "/d111" : "/d110"));
+  EXPECT_TRUE(this->eventually([&] { return this->ready_is(left_out, "WaitingForNode"); }));
+}
+
+TYPED_TEST(Datasets, KubectlShowsTheColumnsThatArePromised) {
+  this->add_agent("edge0");
+  this->add("a");
+  this->count("a", 120);
+  const auto [heads, cells] = this->table();
+  EXPECT_EQ(heads, (std::vector<std::string>{"Name", "NumberOfSamples", "Node", "Spec", "Age"}));
+  ASSERT_EQ(cells.size(), 5u);
+  EXPECT_EQ(cells[0].as_string(), "a");
+  EXPECT_EQ(cells[1], Json(120));
+  EXPECT_EQ(cells[2].as_string(), "edge0");
+  EXPECT_EQ(cells[3].as_string(), TestFixture::kSedna ? R"({"format":"csv","nodeName":"edge0","url":"/data/a.csv"})"
+                                                      : R"({"dataUrl":"/data/a.csv","format":"csv","nodeName":"edge0"})");
+  EXPECT_FALSE(cells[4].as_string().empty());
+}
+
+template <typename Kind>
+class Models : public Either<Kind> {
+ protected:
+  void add(const std::string& name) {
+    this->post(this->objects_,
+               this->object(name, Models::kSedna ? "{url: /m.onnx, format: onnx}" : "{modelUrl: /m.onnx, format: onnx}"));
+  }
+  // A node with one worker of the job `uid`, which reports about default/digits.
+  void work_and_report(const std::string& uid, std::int64_t sequence, double accuracy) {
+    this->patch(kEdgeNodes + "/edge0", "{spec: {workers: [{key: default/eval, uid: " + uid + "}]}}");
+    report(uid, sequence, accuracy);
+  }
+  void report(const std::string& uid, std::int64_t sequence, double accuracy) {
+    Json said = Json::object({{"sequence", sequence}});
+    said["models"][Kind::resource().group_resource() + "/default/digits"]["metrics"].set("accuracy", accuracy);
+    const Json worker = Json::object({{"key", "default/eval"}, {"uid", uid}, {"report", said}});
+    const Json status = Json::object({{"workers", Json::array({worker})}});
+    const auto reply = this->api_.merge_patch(kEdgeNodes + "/edge0/status", Json::object({{"status", status}}));
+    ASSERT_EQ(reply.status, 200) << reply.text;
+  }
+  std::string metric(const std::string& key) {
+    const Json model = this->get("digits");
+    for (const Json& one : model.at("status/metrics").as_array()) {
+      if (one["key"].as_string() == key) return one["value"].as_string();
+    }
+    return "";
+  }
+};
+using ModelKinds = testing::Types<api::Model, api::SednaModel>;
+TYPED_TEST_SUITE(Models, ModelKinds);
+
+TYPED_TEST(Models, InvalidOnesAreRefusedWhenWrittenWithTheirFieldsNamed) {
+  this->send_cases(TestFixture::kSedna ? "sedna_model" : "model");
+}
+
+TYPED_TEST(Models, GatherWhatWorkersReportBesideWhatJobsWrite) {
+  this->add_agent("edge0");
+  this->add("digits");
+  ASSERT_TRUE(this->eventually([&] { return this->ready_is("digits", "Registered"); }));
+  this->patch(this->objects_ + "/digits/status", "{status: {metrics: [{key: loss, value: '0.1'}]}}");
+  this->work_and_report("j-1", 1, 0.5);
+  ASSERT_TRUE(this->eventually([&] { return this->metric("accuracy") == "0.5"; }));
+  EXPECT_EQ(this->metric("loss"), "0.1");
+  EXPECT_TRUE(this->eventually([&] { return this->ready_is("digits", "Evaluated"); }));
+  EXPECT_TRUE(this->get("digits").at("status/updateTime").is_string());
+}
+
+TYPED_TEST(Models, AnOldReportBringsNothingBackAlsoAfterARestartOfTheOperator) {
+  this->add_agent("edge0");
+  this->add("digits");
+  this->work_and_report("j-1", 5, 0.9);
+  ASSERT_TRUE(this->eventually([&] { return this->metric("accuracy") == "0.9"; }));
+  this->stop();
+  this->report("j-1", 4, 0.1);
+  this->start();
+  ASSERT_TRUE(this->at_rest());
+  EXPECT_EQ(this->metric("accuracy"), "0.9");
+  this->report("j-1", 6, 0.95);
+  EXPECT_TRUE(this->eventually([&] { return this->metric("accuracy") == "0.95"; }));
+  this->report("j-0", 9, 0.2);  // the worker's job before this one
+  ASSERT_TRUE(this->at_rest());
+  EXPECT_EQ(this->metric("accuracy"), "0.95");
+}
+
+TYPED_TEST(Models, AreFoundByReportsThatWereThereBeforeThem) {
+  this->add_agent("edge0");
+  this->work_and_report("j-1", 5, 0.9);
+  this->add("digits");
+  EXPECT_TRUE(this->eventually([&] { return this->metric("accuracy") == "0.9"; }));
+}
+
+TYPED_TEST(Models, EndAtOnceWhereNodesAreGoneForEver) {
+  this->add_agent("edge0");
+  this->add("digits");
+  this->work_and_report("j-1", 5, 0.9);
+  ASSERT_TRUE(this->eventually([&] { return this->metric("accuracy") == "0.9"; }));
+  this->api_.remove(kEdgeNodes + "/edge0");
+  this->api_.remove("/api/v1/nodes/edge0");
+  ASSERT_TRUE(this->at_rest());
+  EXPECT_EQ(this->metric("accuracy"), "0.9");
+  EXPECT_EQ(this->api_.remove(this->objects_ + "/digits").status, 200);
+  EXPECT_EQ(this->api_.get(this->objects_ + "/digits").status, 404);
+}
+
+TYPED_TEST(Models, AtRestNothingIsWritten) {
+  this->add_agent("edge0");
+  this->add("digits");
+  this->work_and_report("j-1", 5, 0.9);
+  ASSERT_TRUE(this->eventually([&] { return this->metric("accuracy") == "0.9"; }));
+  ASSERT_TRUE(this->at_rest());
+  const std::string before = this->revision();
+  this->patch(kEdgeNodes + "/edge0", "{metadata: {annotations: {touched: 'yes'}}}");
+  this->patch(this->objects_ + "/digits", "{metadata: {annotations: {touched: 'yes'}}}");
+  ASSERT_TRUE(this->at_rest());
+  this->stop();
+  EXPECT_EQ(std::stoll(this->revision()), std::stoll(before) + 2) << "the two writes of this test";
+}
+
+TYPED_TEST(Models, KubectlShowsTheColumnsThatArePromised) {
+  this->add("digits");
+  this->patch(this->objects_ + "/digits/status",
+              "{status: {updateTime: '2024-05-01T12:00:00Z', metrics: [{key: accuracy, value: '0.93'}]}}");
+  const auto [heads, cells] = this->table();
+  EXPECT_EQ(heads, (std::vector<std::string>{"Name", "updateAGE", "metrics"}));
+  ASSERT_EQ(cells.size(), 3u);
+  EXPECT_TRUE(cells[1].as_string().ends_with("d") || cells[1].as_string().ends_with("y")) << cells[1].as_string();
+  EXPECT_EQ(cells[2].as_string(), R"([{"key":"accuracy","value":"0.93"}])");
+}
+
+}  // namespace
+}  // namespace varda::controllers
