@@ -95,6 +95,8 @@ class Mirror {
       : view_(std::move(view)), informer_(client, std::move(informer)) {
     view_.follow(informer_);
   }
+  /// Before start().
+  void on_change(runtime::Informer::Handler handler) { informer_.on_change(std::move(handler)); }
   void start() EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     if (thread_.joinable() || stopped_) return;
@@ -148,6 +150,7 @@ class TheGateway final : public Gateway {
                      .one_each = true}),
         pods_(client_, pod_informer(), {.node_of = node_of_pod, .tombstones_max = options_.limits.tombstones_max}),
         pool_(options_.limits.upstream) {
+    if (options_.edge_node_changed) edge_nodes_.on_change(options_.edge_node_changed);
     edge_nodes_.start();
     if (!options_.metrics) return;
     options_.metrics->gauge_from("varda_gateway_nodes_connected", "Nodes with a watch open.", {},

@@ -27,6 +27,7 @@
 #include "kube/client.h"
 #include "net/http.h"
 #include "net/server.h"
+#include "runtime/informer.h"
 
 namespace varda::gateway {
 
@@ -53,6 +54,8 @@ class Gateway {
     /// Answers what lies below /gateway/v1/ (enrolment and renewal), on the threads that go upstream; it may block as long as its
     /// context lets it. Nothing, or absent: 404.
     std::function<std::optional<net::Response>(const Context&, const net::Request&)> enrolment;
+    /// Told of every change of an EdgeNode, on the thread that follows them; quick.
+    std::function<void(const runtime::Change&)> edge_node_changed;
     Limits limits;
     const Clock* clock = nullptr;          // of certificates' ends; null: the machine's
     Rng* rng = nullptr;                    // null: the machine's

@@ -1,0 +1,135 @@
+// gateway: the cloud end for nodes behind NAT, in front of any API server.
+#include <filesystem>
+#include <memory>
+
+#include "admin.h"
+#include "base/log.h"
+#include "command.h"
+#include "gateway/authority.h"
+#include "gateway/enrolment.h"
+#include "gateway/gateway.h"
+#include "gateway/liveness.h"
+#include "kube/config.h"
+#include "net/server.h"
+#include "os/file_system.h"
+
+namespace varda::app {
+namespace {
+
+struct Flags {
+  std::string listen = "0.0.0.0:10443", admin = "127.0.0.1:8086";
+  std::string ca_cert, ca_key, tls_cert, tls_key;
+  std::vector<std::string> hosts;
+  gateway::Limits limits;
+};
+
+constexpr std::chrono::milliseconds kSessionLinger{2000};
+constexpr std::chrono::seconds kDrain{5};
+
+Result<std::string> read(const std::string& file, const char* flag) {
+  return os::read_file(os::real_file_system(), file).context(flag);
+}
+
+/// From files, or the cluster's own. An API server that does not answer yet is waited for.
+Result<gateway::Authority> authority_of(const Context& ctx, const Flags& flags, const kube::Client& client) {
+  if (flags.ca_cert.empty() != flags.ca_key.empty()) return Error(Code::kInvalid, "--ca-cert and --ca-key go together");
+  if (!flags.ca_cert.empty()) {
+    TRY(std::string certificate, read(flags.ca_cert, "--ca-cert"));
+    TRY(std::string key, read(flags.ca_key, "--ca-key"));
+    return gateway::Authority::of({std::move(certificate), std::move(key)});
+  }
+  return gateway::Authority::open(ctx, client);
+}
+
+Result<gateway::Authority> prepare(const Context& ctx, const Flags& flags, const kube::Client& client) {
+  Duration pause = std::chrono::milliseconds(200);
+  while (true) {
+    auto authority = authority_of(ctx, flags, client);
+    if (authority.ok()) {
+      const Status published = authority->publish(ctx, client);
+      if (published.ok()) return authority;
+      authority = published.error();
+    }
+    const Code code = authority.error().code();
+    if ((code != Code::kUnavailable && code != Code::kTimeout) || ctx.done()) return authority;
+    log::warn("the API server does not answer yet; trying on", {{"error", authority.error()}});
+    TRY_VOID(ctx.sleep_for(pause));
+    pause = std::min<Duration>(pause * 2, std::chrono::seconds(5));
+  }
+}
+
+Status serve(const Context& ctx, const Globals& globals, const Flags& flags) {
+  TRY_VOID(set_up_logs(globals, log::Level::kInfo));
+  TRY(const kube::Config config, kube::find_config(globals.kubeconfig, default_data_dir() / "kubeconfig"));
+  metrics::Registry registry;
+  const std::unique_ptr<kube::Client> client = kube::connect(config, {.field_manager = "varda-gateway", .metrics = &registry});
+  TRY(const gateway::Authority authority, prepare(ctx, flags, *client));
+  gateway::Enrolment enrolment(*client, authority, {.metrics = &registry});
+  gateway::Liveness liveness(*client, {});
+
+  gateway::Gateway::Options options;
+  options.client = client.get();
+  options.sessions = &liveness;
+  options.edge_node_changed = [&liveness](const runtime::Change& change) { liveness.changed(change); };
+  options.enrolment = [&enrolment](const Context& request_ctx, const net::Request& request) {
+    return enrolment.handle(request_ctx, request);
+  };
+  options.limits = flags.limits;
+  options.limits.session_linger = kSessionLinger;
+  options.metrics = &registry;
+  TRY(const std::unique_ptr<gateway::Gateway> gateway, gateway::Gateway::create(std::move(options)));
+  TRY(const auto admin, serve_admin(flags.admin, registry, [&gateway] { return gateway->ready(); }));
+
+  net::Server::Options listen = gateway::server_options(flags.limits);
+  listen.listen = flags.listen;
+  std::vector<std::string> hosts = flags.hosts;
+  hosts.push_back(flags.listen.substr(0, flags.listen.rfind(':')));
+  TRY(listen.tls, authority.server(hosts, system_clock().wall()));
+  if (flags.tls_cert.empty() != flags.tls_key.empty()) return Error(Code::kInvalid, "--tls-cert and --tls-key go together");
+  if (!flags.tls_cert.empty()) {
+    TRY(listen.tls->certificate_pem, read(flags.tls_cert, "--tls-cert"));
+    TRY(listen.tls->key_pem, read(flags.tls_key, "--tls-key"));
+  }
+  TRY(const auto server, net::Server::create(std::move(listen), gateway->handler()).context("--listen " + flags.listen));
+  log::info("nodes may dial in", {{"gateway", server->address()}});
+  while (ctx.sleep_for(std::chrono::hours(24)).ok()) {
+  }
+  log::info("stopping");
+  // Watches end at once, and the nodes come back to whoever listens then; what they have written is still taken upstream.
+  server->drain();
+  gateway->stop();
+  server->stop(kDrain);
+  return {};
+}
+
+}  // namespace
+
+void add_gateway_command(Program program) {
+  Globals& globals = program.globals;
+  Run& chosen = program.chosen;
+  const auto flags = std::make_shared<Flags>();
+  CLI::App* command = program.daemon("gateway", "let nodes behind NAT dial in: each sees what is its own, and nothing else");
+  command->add_option("--kubeconfig", globals.kubeconfig, "the server; default: $KUBECONFIG, then the pod's service account");
+  command->add_option("--listen", flags->listen, "address and port for the nodes")->default_str("0.0.0.0:10443");
+  command->add_option("--host", flags->hosts, "name or address by which nodes reach it, for its certificate; once each");
+  command->add_option("--ca-cert", flags->ca_cert,
+                      "PEM of the authority of the edge; default: the Secret varda-system/varda-gateway-ca, "
+                      "made if there is none");
+  command->add_option("--ca-key", flags->ca_key, "its key");
+  command->add_option("--tls-cert", flags->tls_cert, "PEM of another certificate, then its chain; default: one of the authority");
+  command->add_option("--tls-key", flags->tls_key, "its key");
+  command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics")->default_str("127.0.0.1:8086");
+  command->add_option("--max-connections", flags->limits.connections_max, "of nodes; further ones wait")
+      ->default_str(std::to_string(flags->limits.connections_max))
+      ->check(CLI::PositiveNumber);
+  command->add_option("--max-body-bytes", flags->limits.body_bytes_max, "of a node's request, as its status; 413 beyond")
+      ->default_str(std::to_string(flags->limits.body_bytes_max))
+      ->check(CLI::PositiveNumber);
+  command->add_option("--upstream-threads", flags->limits.upstream.threads, "requests made to the API server at once")
+      ->default_str(std::to_string(flags->limits.upstream.threads))
+      ->check(CLI::Range(1, 256));
+  command->callback(
+      [&chosen, &globals, flags] { chosen = [&globals, flags](const Context& ctx) { return serve(ctx, globals, *flags); }; });
+}
+
+}  // namespace varda::app

@@ -1,0 +1,151 @@
+#include "gateway/liveness.h"
+
+#include <gtest/gtest.h>
+#include <thread>
+
+#include "codec/yaml.h"
+#include "gateway/gateway.h"
+#include "gateway/testing/cloud.h"
+
+namespace varda::gateway {
+namespace {
+
+using codec::Json;
+using testing::Cloud;
+
+const WallTime kSeen = meta::parse_time("2024-05-01T09:59:00Z").value();
+const WallTime kNow = meta::parse_time("2024-05-01T10:00:00Z").value();
+
+TEST(ConnectedPatch, SaysTransitionsAndNothingElse) {
+  struct Case {
+    const char* name;
+    const char* status;
+    bool connected;
+    const char* patch;  // of status; "" none
+  };
+  const Case cases[] = {
+      {"new", "{}", true,
+       R"({conditions: [{type: Connected, lastTransitionTime: "2024-05-01T10:00:00Z", status: "True", reason: AgentConnected,
+           message: the node's agent is connected}]})"},
+      {"never seen", "{}", false,
+       R"({conditions: [{type: Connected, lastTransitionTime: "2024-05-01T10:00:00Z", status: Unknown, reason: AgentDisconnected,
+           message: the node's agent has no connection to the gateway; what runs on the node goes on}]})"},
+      {"connected still", R"({conditions: [{type: Connected, status: "True", reason: AgentConnected, message: other words}]})",
+       true, ""},
+      {"cut off still",
+       R"({lastSeen: "2024-05-01T08:00:00Z", conditions: [{type: Connected, status: Unknown, reason: AgentDisconnected}]})", false,
+       ""},
+      {"cut off now",
+       R"({conditions: [{type: Other, status: "True"}, {type: Connected, status: "True", reason: AgentConnected, lastTransitionTime: x}]})",
+       false,
+       R"({lastSeen: "2024-05-01T09:59:00Z", conditions: [{type: Other, status: "True"}, {type: Connected, status: Unknown,
+           lastTransitionTime: "2024-05-01T10:00:00Z", reason: AgentDisconnected,
+           message: the node's agent has no connection to the gateway; what runs on the node goes on}]})"},
+      {"back", R"({lastSeen: "2024-05-01T08:00:00Z", conditions: [{type: Connected, status: Unknown, reason: AgentDisconnected}]})",
+       true,
+       R"({lastSeen: null, conditions: [{type: Connected, status: "True", lastTransitionTime: "2024-05-01T10:00:00Z", reason: AgentConnected,
+           message: the node's agent is connected}]})"},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.name);
+    const Json object = Json::object({{"metadata", Json::object({{"uid", "u"}, {"resourceVersion", "7"}, {"name", "n"}})},
+                                      {"status", codec::parse_yaml(one.status).value()}});
+    const auto patch = connected_patch(object, one.connected, kSeen, kNow);
+    if (std::string(one.patch).empty()) {
+      EXPECT_FALSE(patch) << codec::write_json(*patch);
+      continue;
+    }
+    ASSERT_TRUE(patch);
+    EXPECT_EQ((*patch)["metadata"], Json::object({{"uid", "u"}, {"resourceVersion", "7"}}));
+    EXPECT_EQ((*patch)["status"], codec::parse_yaml(one.patch).value()) << codec::write_json(*patch);
+  }
+}
+
+/// A gateway that is a process of its own, over a cloud.
+class LivenessTest : public ::testing::Test {
+ protected:
+  void start(std::chrono::milliseconds start_grace) {
+    liveness_ = std::make_unique<Liveness>(cloud_.client(),
+                                           Liveness::Options{.start_grace = start_grace, .retry = std::chrono::milliseconds(1)});
+    Gateway::Options options;
+    options.sessions = liveness_.get();
+    options.edge_node_changed = [this](const runtime::Change& change) { liveness_->changed(change); };
+    options.limits.session_linger = std::chrono::milliseconds(1);
+    cloud_.start_gateway(std::move(options));
+  }
+  ~LivenessTest() override { cloud_.stop_gateway(); }
+  void make(const std::string& name) {
+    cloud_.apply("{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: " + name + "}, spec: {}}");
+  }
+  std::string connected(const std::string& name) {
+    const Json node = cloud_.edge_node(name);
+    for (const Json& condition : node.at("status/conditions").as_array()) {
+      if (condition["type"].as_string() == "Connected") return condition["status"].as_string();
+    }
+    return "";
+  }
+  void wait(const std::string& name, const std::string& status) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (connected(name) != status && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(connected(name), status);
+  }
+  net::ClientResponse watch(net::HttpClient& http, const std::string& name) {
+    return http
+        .send(Context::background(), {.url = "/apis/edgeai.io/v1alpha1/edgenodes?watch=1&fieldSelector=metadata.name%3D" + name})
+        .value();
+  }
+
+  Cloud cloud_;
+  std::unique_ptr<Liveness> liveness_;
+};
+
+TEST_F(LivenessTest, AnEdgeNodeSaysWhetherItsAgentHasAWatchOpen) {
+  start(std::chrono::hours(1));
+  auto http = cloud_.transport("edge0");
+  {
+    const auto open = watch(*http, "edge0");
+    make("edge0");  // the object comes after its node
+    wait("edge0", "True");
+    EXPECT_TRUE(cloud_.edge_node("edge0").at("status/lastSeen").is_null());
+  }
+  wait("edge0", "Unknown");
+  EXPECT_TRUE(meta::parse_time(cloud_.edge_node("edge0").at("status/lastSeen").as_string()).ok());
+  const auto open = watch(*http, "edge0");
+  wait("edge0", "True");
+  EXPECT_TRUE(cloud_.edge_node("edge0").at("status/lastSeen").is_null());
+}
+
+TEST_F(LivenessTest, WhoDoesNotComeBackAfterTheStartIsCutOff) {
+  make("edge0");
+  const Json told =
+      codec::parse_yaml(R"({status: {conditions: [{type: Connected, status: "True", reason: AgentConnected}]}})").value();
+  cloud_.api().merge_patch("/apis/edgeai.io/v1alpha1/edgenodes/edge0/status", told);
+  start(std::chrono::milliseconds(1));
+  wait("edge0", "Unknown");
+  EXPECT_FALSE(cloud_.edge_node("edge0").at("status/lastSeen").is_null());
+}
+
+TEST_F(LivenessTest, BeforeThatTimeNobodyIsCalledCutOff) {
+  make("edge0");
+  make("edge1");
+  start(std::chrono::hours(1));
+  auto http = cloud_.transport("edge1");
+  const auto open = watch(*http, "edge1");
+  wait("edge1", "True");
+  EXPECT_EQ(connected("edge0"), "");
+}
+
+TEST_F(LivenessTest, AReportThatTakesTheConditionAwayHasItBackAtOnce) {
+  make("edge0");
+  start(std::chrono::hours(1));
+  auto http = cloud_.transport("edge0");
+  const auto open = watch(*http, "edge0");
+  wait("edge0", "True");
+  cloud_.api().merge_patch("/apis/edgeai.io/v1alpha1/edgenodes/edge0/status",
+                           codec::parse_yaml("{status: {conditions: []}}").value());
+  wait("edge0", "True");
+}
+
+}  // namespace
+}  // namespace varda::gateway
