@@ -22,6 +22,8 @@ Status check(const Options& options) {
     return Error(Code::kInvalid, "layer \"" + options.layer + "\": must be cloud, edge or device");
   for (const os::Path& root : options.file_roots)
     if (!root.is_absolute()) return Error(Code::kInvalid, "allowed file root \"" + root.string() + "\": must be absolute");
+  for (const os::Path& root : options.dataset_roots)
+    if (!root.is_absolute()) return Error(Code::kInvalid, "dataset root \"" + root.string() + "\": must be absolute");
   return {};
 }
 

@@ -4,7 +4,7 @@
 //   TRY(auto agent, agent::Agent::open(std::move(options), *client, *download));
 //   TRY_VOID(agent->run(ctx));
 //
-// Below the data directory: agent.db, artifacts/, models/, pods/.
+// Below the data directory: agent.db, artifacts/, datasets/, models/, pods/.
 #pragma once
 
 #include <chrono>
@@ -44,6 +44,8 @@ struct Options {
   std::map<std::string, std::string> container_environment;
   std::string node_address;                   // empty: drawn at the first start and kept
   std::vector<os::Path> file_roots;           // file URLs are read below these only
+  std::vector<os::Path> dataset_roots;        // datasets are read below these only
+  std::chrono::milliseconds dataset_recount{std::chrono::hours(24)};  // every byte of a dataset is read again after so long
   std::uint64_t artifact_capacity_bytes = 0;  // 0: the disk's
   artifact::Limits artifact_limits;
   std::size_t install_threads = 2;

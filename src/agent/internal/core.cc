@@ -1,5 +1,6 @@
 #include "agent/internal/core.h"
 
+#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -18,6 +19,16 @@ runtime::Informer::Options pod_informer(const Options& options, const Clock& clo
   informer.rng = &rng;
   informer.metrics = options.metrics;
   return informer;
+}
+
+/// Those of the roots that are there now: a disk that is not mounted yet takes nothing from the others.
+DatasetKeeper::OpenTree below(const std::vector<os::Path>& roots) {
+  return [roots]() {
+    std::vector<os::Path> there;
+    for (const os::Path& root : roots)
+      if (os::open_readable_tree({root}).ok()) there.push_back(root);
+    return os::open_readable_tree(there);
+  };
 }
 
 }  // namespace
@@ -91,13 +102,17 @@ void Pods::feed_loop(const Context& ctx) {
 Core::Core(Parts parts, Pods* pods)
     : parts_(std::move(parts)),
       pods_(pods),
+      watch_(parts_.watch == nullptr ? os::make_file_watch() : nullptr),
       link_(parts_.api,
             {.node_name = parts_.options.node_name,
              .backoff_max = parts_.options.link_backoff_max,
              .clock = &parts_.clock,
              .rng = &parts_.rng,
              .metrics = parts_.options.metrics},
-            [this](const api::EdgeNode& node) { models_.set_desired(node); }),
+            [this](const api::EdgeNode& node) {
+              models_.set_desired(node);
+              datasets_.set_desired(node);
+            }),
       models_({.install_threads = parts_.options.install_threads,
                .retry = {.first = parts_.options.retry_first},
                .serving = {.busy = parts_.options.poll_busy, .steady = parts_.options.poll_steady},
@@ -105,19 +120,48 @@ Core::Core(Parts parts, Pods* pods)
                .clock = &parts_.clock,
                .metrics = parts_.options.metrics},
               parts_.store, parts_.tree, parts_.fs, parts_.http, parts_.journal, parts_.rng,
-              [this](const api::EdgeNodeStatus& status, const std::string& uid) { report(status, uid); }) {}
+              [this](const api::EdgeNodeStatus& status, const std::string& uid) {
+                {
+                  const MutexLock lock(mutex_);
+                  of_models_ = Said{status, uid};
+                }
+                report();
+              }),
+      datasets_({.roots = parts_.options.dataset_roots,
+                 .directory = parts_.options.data_directory / "datasets",
+                 .times = {.recount = parts_.options.dataset_recount},
+                 .clock = &parts_.clock,
+                 .metrics = parts_.options.metrics},
+                parts_.fs, parts_.open_tree ? parts_.open_tree : below(parts_.options.dataset_roots),
+                parts_.watch != nullptr ? *parts_.watch : *watch_, parts_.journal,
+                [this](std::vector<api::EdgeDatasetReport> datasets, const std::string& uid, std::int64_t generation) {
+                  {
+                    const MutexLock lock(mutex_);
+                    of_datasets_ = Said{{.observed_generation = generation, .datasets = std::move(datasets)}, uid};
+                  }
+                  report();
+                }) {}
 
-void Core::report(api::EdgeNodeStatus status, const std::string& observed_uid) {
+void Core::report() {
+  const MutexLock lock(mutex_);  // held until it is told, so that an older one never comes after a newer; the link only notes it
+  if (!of_models_ || !of_datasets_) return;
+  api::EdgeNodeStatus status = of_models_->status;
+  status.datasets = of_datasets_->status.datasets;
+  // Both have seen that much of the list; of two lists that are not of one object nobody has seen all.
+  status.observed_generation =
+      of_models_->uid == of_datasets_->uid ? std::min(status.observed_generation, of_datasets_->status.observed_generation) : 0;
   status.agent_version = VARDA_VERSION;
   status.model_root = parts_.tree.root().string();
   status.address = parts_.address;
-  link_.report(std::move(status), observed_uid);
+  link_.report(std::move(status), of_models_->uid);
 }
 
 std::vector<runtime::Strand> Core::strands() {
   models_.load();
+  datasets_.load();
   std::vector<runtime::Strand> out = link_.strands();
   for (runtime::Strand& strand : models_.strands()) out.push_back(std::move(strand));
+  for (runtime::Strand& strand : datasets_.strands()) out.push_back(std::move(strand));
   if (pods_ != nullptr)
     for (runtime::Strand& strand : pods_->strands()) out.push_back(std::move(strand));
   return out;
@@ -126,6 +170,7 @@ std::vector<runtime::Strand> Core::strands() {
 void Core::run(const Context& ctx) {
   std::vector<std::jthread> threads;
   threads.emplace_back([&] { link_.run(ctx); });
+  threads.emplace_back([&] { datasets_.run(ctx); });
   if (pods_ != nullptr) threads.emplace_back([&] { pods_->run(ctx); });
   models_.run(ctx);
 }

@@ -4,16 +4,19 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "agent/agent.h"
+#include "agent/dataset_keeper.h"
 #include "agent/journal.h"
 #include "agent/link.h"
 #include "agent/model_keeper.h"
 #include "agent/node_registration.h"
 #include "agent/pod_host.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "node/pod_runner.h"
 #include "runtime/event.h"
 #include "runtime/informer.h"
@@ -66,6 +69,8 @@ class Core {
     const Clock& clock;
     Rng& rng;
     std::string address;
+    os::FileWatch* watch = nullptr;          // null: the machine's
+    DatasetKeeper::OpenTree open_tree = {};  // empty: the machine's files below options.dataset_roots
   };
   /// `pods` null: this agent has no runner.
   Core(Parts parts, Pods* pods);
@@ -75,12 +80,23 @@ class Core {
   std::vector<runtime::Strand> strands();
 
  private:
-  void report(api::EdgeNodeStatus status, const std::string& observed_uid);
+  /// What one of the keepers says, and which work list it answers.
+  struct Said {
+    api::EdgeNodeStatus status;
+    std::string uid;
+  };
+  /// Puts together what the keepers said last. Nothing is told before each has said something: what the server knows from an
+  /// earlier life stays until then.
+  void report();
 
   const Parts parts_;
   Pods* const pods_;
+  Mutex mutex_;
+  std::optional<Said> of_models_ GUARDED_BY(mutex_), of_datasets_ GUARDED_BY(mutex_);
+  const std::unique_ptr<os::FileWatch> watch_;  // where none is given
   Link link_;
   ModelKeeper models_;
+  DatasetKeeper datasets_;
 };
 
 }  // namespace varda::agent

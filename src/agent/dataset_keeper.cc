@@ -1,0 +1,551 @@
+#include "agent/dataset_keeper.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+#include <thread>
+
+#include "base/log.h"
+#include "os/background.h"
+
+namespace varda::agent {
+namespace {
+
+using Report = api::EdgeDatasetReport;
+using Work = DatasetSchedule::Work;
+using Result = DatasetSchedule::Done::Result;
+
+// Whoever writes to a file all the time costs so many looks at the list of changes, not more.
+constexpr std::chrono::milliseconds kNoticePause{20};
+constexpr std::chrono::seconds kSaveRetry{30};
+constexpr int kAgeNotes = 8;  // so often in a period is noted how much of it is over
+
+std::string gigabytes(std::uint64_t bytes) {
+  char text[32];
+  (void)std::snprintf(text, sizeof(text), "%.1f GB", static_cast<double>(bytes) / 1e9);
+  return text;
+}
+
+/// Of a file that has not grown: bytes of it were replaced.
+bool rewritten(const os::FileFacts& before, const os::FileFacts& now) {
+  return before.device == now.device && before.inode == now.inode && before.size_bytes == now.size_bytes &&
+         before.modified_ns != now.modified_ns;
+}
+
+std::string_view state_of(const Report& report) {
+  if (!report.reason.empty()) return Report::kFailed;
+  return report.samples ? Report::kCounted : Report::kPending;
+}
+
+}  // namespace
+
+DatasetKeeper::DatasetKeeper(Options options, os::FileSystem& fs, OpenTree tree, os::FileWatch& watch, Journal& journal, Tell tell)
+    : options_(std::move(options)),
+      clock_(options_.clock != nullptr ? *options_.clock : system_clock()),
+      tree_(std::move(tree)),
+      watch_(watch),
+      journal_(journal),
+      tell_(std::move(tell)),
+      records_(fs, options_.directory),
+      schedule_(options_.times) {}
+
+void DatasetKeeper::wake() {
+  ++wakes_;
+  woken_.notify_all();
+}
+
+void DatasetKeeper::set_desired(const api::EdgeNode& node) {
+  const MutexLock lock(mutex_);
+  if (says_nothing(node) && (known_ || desired_)) return;
+  desired_ = Desired{node.metadata.uid, node.metadata.generation, node.spec};
+  wake();
+}
+
+void DatasetKeeper::load() {
+  {
+    const MutexLock lock(mutex_);
+    desired_ = read_desired(journal_);
+  }
+  take_up();
+}
+
+void DatasetKeeper::drop(Id id) {
+  if (counting_ && counting_->first == id) counting_->second.request_stop();
+  schedule_.remove(id);
+  entries_.erase(id);
+  unwatch_.push_back(id);
+  sweep_ = true;
+}
+
+void DatasetKeeper::take_up() {
+  std::optional<Desired> desired;
+  std::vector<api::EdgeDataset> unknown;
+  {
+    const MutexLock lock(mutex_);
+    desired.swap(desired_);
+    if (!desired) return;
+    for (const api::EdgeDataset& spec : desired->spec.datasets)
+      if (std::none_of(entries_.begin(), entries_.end(), [&](const auto& entry) { return same_dataset(entry.second.spec, spec); }))
+        unknown.push_back(spec);
+  }
+  std::map<std::string, DatasetRecord> records;
+  for (const api::EdgeDataset& spec : unknown)
+    if (auto record = records_.read(spec)) records.emplace(spec.key, std::move(*record));
+
+  const MutexLock lock(mutex_);
+  const SteadyTime now = clock_.now();
+  if (!known_ || !unknown.empty()) sweep_ = true;  // of a former life, or of another dataset of that name
+  known_ = true;
+  uid_ = desired->uid;
+  generation_ = desired->generation;
+  std::vector<Id> order;
+  for (api::EdgeDataset& spec : desired->spec.datasets) {
+    const auto known =
+        std::find_if(entries_.begin(), entries_.end(), [&](const auto& e) { return same_dataset(e.second.spec, spec); });
+    if (known != entries_.end()) {
+      schedule_.set_recount(known->first, std::chrono::seconds(spec.recount_seconds));
+      known->second.spec = std::move(spec);
+      order.push_back(known->first);
+      continue;
+    }
+    const Id id = ++ids_;
+    Entry entry;
+    std::optional<Duration> age;
+    if (const auto kept = records.find(spec.key); kept != records.end()) {
+      DatasetRecord& record = kept->second;
+      entry.report = std::move(record.report);
+      entry.facts = record.facts;
+      if (!record.state.empty()) age = record.age.value_or(std::chrono::seconds(0));
+      entry.state_on_disk = record.state.size() > options_.state_bytes_max;
+      if (!entry.state_on_disk) entry.state = std::move(record.state);
+    }
+    entry.report.key = spec.key;
+    entry.report.uid = spec.uid;
+    entry.report.state = state_of(entry.report);
+    if (entry.report.reason.empty()) entry.report.message.clear();  // how far a count was
+    entry.fresh = entry.saved = entry.save_due = now;
+    schedule_.add(id, std::chrono::seconds(spec.recount_seconds), age, now);
+    entry.spec = std::move(spec);
+    entries_.emplace(id, std::move(entry));
+    order.push_back(id);
+  }
+  const std::set<Id> wanted(order.begin(), order.end());
+  std::vector<Id> gone;
+  for (const auto& [id, entry] : entries_)
+    if (!wanted.contains(id)) gone.push_back(id);
+  for (const Id id : gone) drop(id);
+  order_ = std::move(order);
+  news_ = other_list_ = true;
+  if (options_.metrics != nullptr)
+    options_.metrics->gauge("varda_agent_datasets", "Datasets of the work list.").set(static_cast<double>(entries_.size()));
+  wake();
+}
+
+// ---- telling
+
+std::optional<SteadyTime> DatasetKeeper::tell_due() const {
+  if (desired_) return SteadyTime::min();
+  std::optional<SteadyTime> due;
+  const auto at = [&due](SteadyTime time) {
+    if (!due || time < *due) due = time;
+  };
+  if (news_) {
+    SteadyTime time = other_list_ ? SteadyTime::min() : tell_after_;
+    for (const auto& [id, entry] : entries_)
+      if (entry.fresh) time = std::max(time, *entry.fresh + options_.fresh);
+    at(time);
+  }
+  for (const auto& [id, entry] : entries_) {
+    if (!entry.running) continue;
+    at(entry.told_progress ? *entry.told_progress + options_.progress_period : *entry.running + options_.long_count);
+  }
+  return due;
+}
+
+void DatasetKeeper::tell_running(SteadyTime now) {
+  for (auto& [id, entry] : entries_) {
+    if (!entry.running) continue;
+    if (now < (entry.told_progress ? *entry.told_progress + options_.progress_period : *entry.running + options_.long_count))
+      continue;
+    entry.told_progress = now;
+    Report& report = entry.report;
+    std::string message;
+    if (entry.bytes_done > 0) {
+      message =
+          entry.bytes_total > 0 ? gigabytes(entry.bytes_done) + " of " + gigabytes(entry.bytes_total) : gigabytes(entry.bytes_done);
+      message += " read";
+    }
+    news_ = news_ || report.state != Report::kCounting || report.message != message;
+    report.state = Report::kCounting;
+    report.reason.clear();
+    report.message = std::move(message);
+  }
+}
+
+void DatasetKeeper::tell() {
+  take_up();
+  std::vector<Report> reports;
+  std::string uid;
+  std::int64_t generation = 0;
+  {
+    const MutexLock lock(mutex_);
+    const SteadyTime now = clock_.now();
+    tell_running(now);
+    for (auto& [id, entry] : entries_)
+      if (entry.fresh && *entry.fresh + options_.fresh <= now) entry.fresh.reset();
+    const bool waits =
+        std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) { return entry.second.fresh.has_value(); });
+    if (!news_ || waits || (!other_list_ && now < tell_after_)) return;
+    news_ = other_list_ = false;
+    tell_after_ = now + options_.report_period;
+    for (const Id id : order_) reports.push_back(entries_.at(id).report);
+    uid = uid_;
+    generation = generation_;
+  }
+  tell_(std::move(reports), uid, generation);
+}
+
+// ---- counting
+
+std::optional<SteadyTime> DatasetKeeper::work_due() const {
+  if (sweep_ || !unwatch_.empty()) return SteadyTime::min();
+  std::optional<SteadyTime> due = schedule_.next();
+  for (const auto& [id, entry] : entries_)
+    if (entry.unsaved && (!due || entry.save_due < *due)) due = entry.save_due;
+  return due;
+}
+
+std::optional<DatasetKeeper::Task> DatasetKeeper::take() {
+  const MutexLock lock(mutex_);
+  const SteadyTime now = clock_.now();
+  const auto job = schedule_.take(now);
+  if (!job) return std::nullopt;
+  Entry& entry = entries_.at(job->id);
+  if (!entry.running) {
+    entry.running = now;
+    entry.told_progress.reset();
+    entry.bytes_done = entry.bytes_total = 0;
+    wake();  // whoever tells of counts that take long
+  }
+  counting_.emplace(job->id, std::stop_source());
+  Task task;
+  task.id = job->id;
+  task.work = job->work;
+  task.spec = entry.spec;
+  task.portion = !entry.portion_state.empty();
+  task.state = task.portion ? entry.portion_state : entry.state;
+  task.state_on_disk = entry.state_on_disk;
+  task.failed = !entry.report.reason.empty();
+  task.facts = entry.facts;
+  task.stop = counting_->second.get_token();
+  return task;
+}
+
+std::string DatasetKeeper::state_for(const Task& task, const os::FileFacts& facts) {
+  if (task.portion) return task.state;
+  if (task.work == Work::kRecount) return "";
+  // As long as it was and written to: what growth looks like is not what happened.
+  if (task.facts && rewritten(*task.facts, facts)) return "";
+  if (!task.state_on_disk) return task.state;
+  const auto record = records_.read(task.spec);
+  return record ? record->state : "";
+}
+
+DatasetKeeper::Outcome DatasetKeeper::count(const Context& ctx, const Task& task) {
+  const os::Path path = task.spec.path;
+  Outcome out;
+  out.done.watched = true;  // where nothing is read, only a change of the work list helps
+  out.failure = refusal_of(path, options_.roots);
+  if (!out.failure.reason.empty()) return out;
+  const auto format = dataset::find_format(task.spec.format);
+  const auto header = dataset::parse_header(task.spec.header.empty() ? "auto" : task.spec.header);
+  if (!format.ok() || !header.ok()) {
+    out.failure = failure_of(format.ok() ? header.error() : format.error(), path, options_.roots);
+    return out;
+  }
+  const auto fail = [&](const Error& error) {
+    out.failure = failure_of(error, path, options_.roots);
+    if (out.failure.reason == "ReadFailed") out.done.result = Result::kUnreadable;
+  };
+  const auto tree = tree_();
+  if (!tree.ok()) {
+    fail(tree.error());
+    return out;
+  }
+  auto facts = (*tree)->facts(path);
+  const bool there = facts.ok(), folder = there && facts->kind == os::FileKind::kDirectory;
+  const bool walked = folder && (*format)->tree != nullptr;
+  // Before it is counted, so that what changes from here on is told.
+  const auto scope = walked             ? os::FileWatch::Scope::kFolder
+                     : there && !folder ? os::FileWatch::Scope::kFile
+                                        : os::FileWatch::Scope::kNames;
+  const Status watched = watch_.watch(task.id, path, scope);
+  out.done.watched = watched.ok();
+  out.done.folder = walked;
+  if (!watched.ok()) log::debug("changes are looked for", {{"path", path.string()}, {"because", watched.error()}});
+  if (!there) {
+    fail(facts.error());
+    return out;
+  }
+  if (task.work == Work::kLook && !walked && !task.failed && task.facts && *task.facts == *facts) {
+    out.done.result = Result::kNothing;
+    return out;
+  }
+  auto counted = dataset::count(ctx, **tree,
+                                {.path = path,
+                                 .format = *format,
+                                 .options = {.header = *header},
+                                 .state = state_for(task, *facts),
+                                 .bytes_max = options_.portion_bytes,
+                                 .progress = [this, id = task.id](std::uint64_t done, std::uint64_t total) {
+                                   const MutexLock lock(mutex_);
+                                   const auto found = entries_.find(id);
+                                   if (found == entries_.end()) return;
+                                   found->second.bytes_done = done;
+                                   found->second.bytes_total = total;
+                                 }});
+  if (!counted.ok()) {
+    out.dropped = ctx.done();
+    fail(counted.error());
+    return out;
+  }
+  out.done.result = counted->complete ? Result::kCounted : Result::kPortion;
+  facts = (*tree)->facts(path);
+  out.changed_meanwhile = !facts.ok() || !(*facts == counted->facts);
+  out.counted = std::move(*counted);
+  return out;
+}
+
+void DatasetKeeper::settle_portion(Entry& entry, Outcome& outcome) {
+  dataset::Counted& counted = *outcome.counted;
+  if (counted.state.empty()) {
+    // It was changed under our hands: from the beginning, when it is quiet.
+    entry.portion_state.clear();
+    outcome.done.result = Result::kCounted;
+    outcome.changed_meanwhile = true;
+    return;
+  }
+  outcome.changed_meanwhile = false;  // the portions to come see it
+  if (entry.portion_state.empty() || counted.from_byte == 0) {
+    entry.portion_facts = counted.facts;
+    entry.portion_whole = counted.from_byte == 0;
+  }
+  entry.portion_state = std::move(counted.state);
+  entry.unsaved = entry.unsaved || !entry.report.samples;  // as long as there is nothing better to go on from
+}
+
+void DatasetKeeper::settle_counted(Entry& entry, Outcome& outcome) {
+  dataset::Counted& counted = *outcome.counted;
+  outcome.done.whole = counted.from_byte == 0;
+  if (!entry.portion_state.empty() && counted.from_byte > 0) {
+    outcome.done.whole = entry.portion_whole;
+    if (rewritten(*entry.portion_facts, counted.facts)) {
+      counted.tally.inexact = "the file was written to while it was read";
+      counted.state.clear();
+      outcome.changed_meanwhile = true;
+    }
+  }
+  entry.portion_state.clear();
+  Report& report = entry.report;
+  const Report before = report;
+  report.reason.clear();
+  report.message.clear();
+  put_figures(counted, classes_max(entries_.size()), clock_.wall(), report);
+  report.state = Report::kCounted;
+  news_ = news_ || before.state != report.state || before.reason != report.reason || before.message != report.message ||
+          before.inexact != report.inexact || !same_figures(before, report);
+  entry.unsaved = entry.unsaved || entry.state != counted.state || entry.facts != counted.facts || !same_figures(before, report) ||
+                  before.inexact != report.inexact || before.reason != report.reason;
+  entry.state = std::move(counted.state);
+  entry.state_on_disk = false;
+  entry.facts = counted.facts;
+}
+
+void DatasetKeeper::settle(Id id, Outcome outcome) {
+  const MutexLock lock(mutex_);
+  counting_.reset();
+  const auto found = entries_.find(id);
+  if (found == entries_.end() || outcome.dropped) return;
+  Entry& entry = found->second;
+  Report& report = entry.report;
+  const SteadyTime now = clock_.now();
+  note_metrics(outcome);
+  if (!outcome.failure.reason.empty()) {
+    const bool news =
+        report.state != Report::kFailed || report.reason != outcome.failure.reason || report.message != outcome.failure.message;
+    if (report.reason != outcome.failure.reason)
+      log::warn("dataset not counted",
+                {{"dataset", entry.spec.key}, {"reason", outcome.failure.reason}, {"why", outcome.failure.message}});
+    report.state = Report::kFailed;
+    report.reason = std::move(outcome.failure.reason);
+    report.message = std::move(outcome.failure.message);
+    entry.portion_state.clear();
+    entry.facts.reset();
+    news_ = news_ || news;
+    entry.unsaved = entry.unsaved || news;
+  } else if (outcome.done.result == Result::kPortion) {
+    settle_portion(entry, outcome);
+  } else if (outcome.counted) {
+    const bool first = !report.samples;
+    settle_counted(entry, outcome);
+    if (first) log::info("dataset counted", {{"dataset", entry.spec.key}, {"samples", *report.samples}, {"bytes", report.bytes}});
+  } else if (report.state == Report::kCounting) {  // a look that took long
+    report.state = state_of(report);
+    report.message.clear();
+    news_ = true;
+  }
+  const Duration period =
+      entry.spec.recount_seconds > 0 ? Duration(std::chrono::seconds(entry.spec.recount_seconds)) : options_.times.recount;
+  if (now - entry.saved >= period / kAgeNotes && (!entry.state.empty() || entry.state_on_disk)) entry.unsaved = true;
+  schedule_.done(id, outcome.done, now);
+  if (outcome.done.result != Result::kPortion) {
+    entry.running.reset();
+    entry.fresh.reset();
+  }
+  if (outcome.changed_meanwhile) schedule_.changed(id, now);
+  wake();
+}
+
+void DatasetKeeper::note_metrics(const Outcome& outcome) {
+  if (options_.metrics == nullptr || outcome.done.result == Result::kPortion) return;
+  const std::string result = !outcome.failure.reason.empty() ? outcome.failure.reason : outcome.counted ? "Counted" : "Unchanged";
+  options_.metrics->counter("varda_agent_dataset_counts_total", "Looks at datasets, by result.", {{"result", result}}).add();
+}
+
+void DatasetKeeper::clear_up() {
+  std::vector<Id> unwatch;
+  std::optional<std::set<std::string>> keys;
+  {
+    const MutexLock lock(mutex_);
+    unwatch.swap(unwatch_);
+    if (sweep_) {
+      keys.emplace();
+      for (const auto& [id, entry] : entries_) keys->insert(entry.spec.key);
+    }
+    sweep_ = false;
+  }
+  for (const Id id : unwatch) watch_.unwatch(id);
+  if (!keys) return;
+  if (const Status cleared = records_.keep_only(*keys); !cleared.ok())
+    log::warn("what was kept of former datasets stays on the disk", {{"error", cleared.error()}});
+}
+
+void DatasetKeeper::save(bool all) {
+  struct Due {
+    Id id;
+    DatasetRecord record;
+    bool state_on_disk;
+  };
+  std::vector<Due> due;
+  {
+    const MutexLock lock(mutex_);
+    const SteadyTime now = clock_.now();
+    for (auto& [id, entry] : entries_) {
+      if (!entry.unsaved || (!all && entry.save_due > now)) continue;
+      entry.unsaved = false;
+      entry.saved = now;
+      entry.save_due = now + options_.save_period;
+      DatasetRecord record;
+      record.spec = entry.spec;
+      record.report = entry.report;
+      record.state = entry.report.samples || entry.portion_state.empty() ? entry.state : entry.portion_state;
+      record.facts = entry.facts;
+      if (const auto age = schedule_.age(id, now)) record.age = std::chrono::duration_cast<std::chrono::seconds>(*age);
+      due.push_back({id, std::move(record), entry.state_on_disk});
+    }
+  }
+  for (Due& one : due) {
+    if (one.state_on_disk)
+      if (auto before = records_.read(one.record.spec)) one.record.state = std::move(before->state);
+    const Status written = records_.write(one.record);
+    const MutexLock lock(mutex_);
+    const auto found = entries_.find(one.id);
+    if (found == entries_.end()) {
+      sweep_ = true;  // it went meanwhile
+    } else if (!written.ok()) {
+      log::warn("cannot keep what was counted; a restart would count anew",
+                {{"dataset", one.record.spec.key}, {"error", written.error()}});
+      found->second.unsaved = true;
+      found->second.save_due = clock_.now() + kSaveRetry;
+    } else if (found->second.state.size() > options_.state_bytes_max) {
+      found->second.state = std::string();
+      found->second.state_on_disk = true;
+    }
+  }
+}
+
+void DatasetKeeper::work(const Context& ctx) {
+  clear_up();
+  if (const auto task = take()) {
+    std::stop_source stop;
+    const std::stop_callback ended(ctx.stop_token(), [&stop] { stop.request_stop(); });
+    const std::stop_callback dropped(task->stop, [&stop] { stop.request_stop(); });
+    const SteadyTime began = clock_.now();
+    Outcome outcome = count(ctx.with_stop(stop.get_token()), *task);
+    outcome.done.took = clock_.now() - began;
+    settle(task->id, std::move(outcome));
+  }
+  save(false);
+}
+
+void DatasetKeeper::notice() {
+  const std::vector<os::FileWatch::Id> changed = watch_.take();
+  const MutexLock lock(mutex_);
+  for (const os::FileWatch::Id id : changed) schedule_.changed(id, clock_.now());
+  wake();
+}
+
+// ---- driving
+
+std::vector<runtime::Strand> DatasetKeeper::strands() {
+  std::vector<runtime::Strand> out;
+  const auto locked = [this](auto due) {
+    return [this, due]() {
+      const MutexLock lock(mutex_);
+      return due();
+    };
+  };
+  out.push_back(
+      {"datasets", locked([this]() NO_THREAD_SAFETY_ANALYSIS { return tell_due(); }), [this](const Context&) { tell(); }});
+  out.push_back({"dataset counts", locked([this]() NO_THREAD_SAFETY_ANALYSIS { return work_due(); }),
+                 [this](const Context& ctx) { work(ctx); }});
+  out.push_back({"dataset changes", [this] { return watch_.pending() ? std::optional(SteadyTime::min()) : std::nullopt; },
+                 [this](const Context&) { notice(); }});
+  return out;
+}
+
+void DatasetKeeper::loop(const Context& ctx, const std::function<std::optional<SteadyTime>()>& due,
+                         const std::function<void()>& step) {
+  while (!ctx.done()) {
+    {
+      std::unique_lock<Mutex> lock(mutex_);
+      [&]() NO_THREAD_SAFETY_ANALYSIS {
+        const SteadyTime until = due().value_or(clock_.now() + std::chrono::hours(1));
+        if (until <= clock_.now()) return;
+        woken_.wait_until(lock, ctx.stop_token(), until,
+                          [this, seen = wakes_]() NO_THREAD_SAFETY_ANALYSIS { return wakes_ != seen; });
+      }();
+    }
+    if (!ctx.done()) step();
+  }
+}
+
+void DatasetKeeper::run(const Context& ctx) {
+  load();
+  const std::jthread noticing([this, &ctx] {
+    while (watch_.wait(ctx).ok()) {
+      notice();
+      (void)ctx.sleep_for(kNoticePause);
+    }
+  });
+  const std::jthread counting([this, &ctx] {
+    os::lower_thread_priority();
+    loop(
+        ctx, [this]() NO_THREAD_SAFETY_ANALYSIS { return work_due(); }, [&] { work(ctx); });
+    save(/*all=*/true);
+  });
+  loop(
+      ctx, [this]() NO_THREAD_SAFETY_ANALYSIS { return tell_due(); }, [this] { tell(); });
+}
+
+}  // namespace varda::agent

@@ -1,0 +1,114 @@
+#include "agent/dataset_schedule.h"
+
+#include <algorithm>
+
+namespace varda::agent {
+
+Duration DatasetSchedule::recount_of(std::chrono::seconds recount) const {
+  // No more than the clock can add to any time: a century.
+  return recount.count() > 0 ? Duration(std::min(recount, std::chrono::seconds(std::chrono::hours(24 * 36525)))) : times_.recount;
+}
+
+void DatasetSchedule::add(Id id, std::chrono::seconds recount, std::optional<Duration> age, SteadyTime now) {
+  Entry entry;
+  entry.recount = recount_of(recount);
+  if (age) entry.whole = now - std::min(*age, entry.recount);
+  entry.first_change = entry.last_change =
+      now - std::max<Duration>(times_.quiet, times_.busy_max);  // there is no quiet to wait for
+  entry.look = entry.rest = now;
+  entries_.insert_or_assign(id, entry);
+}
+
+void DatasetSchedule::set_recount(Id id, std::chrono::seconds recount) {
+  if (const auto found = entries_.find(id); found != entries_.end()) found->second.recount = recount_of(recount);
+}
+
+void DatasetSchedule::changed(Id id, SteadyTime now) {
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) return;
+  Entry& entry = found->second;
+  entry.last_change = now;
+  if (!entry.first_change) entry.first_change = now;
+}
+
+std::optional<DatasetSchedule::Due> DatasetSchedule::due(const Entry& entry) const {
+  if (entry.busy) return std::nullopt;
+  if (entry.unfinished) return Due{entry.rest, entry.working};
+  Due out{entry.look, Work::kLook};
+  if (entry.first_change) {
+    const SteadyTime at = std::max(entry.rest, std::min(*entry.last_change + times_.quiet, *entry.first_change + times_.busy_max));
+    if (at <= out.at) out = {at, Work::kCount};
+  }
+  if (entry.whole) {
+    const SteadyTime at = std::max(entry.rest, *entry.whole + entry.recount);
+    if (at <= out.at) out = {at, Work::kRecount};
+  }
+  return out;
+}
+
+std::optional<DatasetSchedule::Job> DatasetSchedule::take(SteadyTime now) {
+  Entry* best = nullptr;
+  Job job;
+  Due first{SteadyTime::max(), Work::kLook};
+  for (auto& [id, entry] : entries_) {
+    const auto at = due(entry);
+    if (!at || at->at > now || (best != nullptr && at->at >= first.at)) continue;
+    best = &entry;
+    first = *at;
+    job.id = id;
+  }
+  if (best == nullptr) return std::nullopt;
+  job.work = first.work;
+  // A change that comes when it is time anyway needs no count of its own.
+  if (!best->unfinished && (!best->whole || *best->whole + best->recount <= now)) job.work = Work::kRecount;
+  best->working = job.work;
+  best->busy = true;
+  best->first_change.reset();  // what happens from here on is for the next time
+  best->last_change.reset();
+  return job;
+}
+
+std::optional<SteadyTime> DatasetSchedule::next() const {
+  std::optional<SteadyTime> earliest;
+  for (const auto& [id, entry] : entries_)
+    if (const auto at = due(entry); at && (!earliest || at->at < *earliest)) earliest = at->at;
+  return earliest;
+}
+
+void DatasetSchedule::done(Id id, const Done& done, SteadyTime now) {
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) return;
+  Entry& entry = found->second;
+  entry.busy = false;
+  entry.unfinished = done.result == Done::Result::kPortion;
+  if (entry.unfinished) {
+    if (entry.working == Work::kLook) entry.working = Work::kCount;
+    entry.rest = now;
+    return;
+  }
+  if (done.whole) {
+    entry.whole = now;
+  } else if (entry.working == Work::kRecount) {
+    entry.whole.reset();
+  }
+  // A tenth of a second is nothing to rest from; what takes ten minutes at a time would otherwise go on for ever while its files
+  // change.
+  const bool long_one = done.took > std::chrono::milliseconds(100);
+  entry.rest = long_one ? now + std::min<Duration>(done.took * 2, std::chrono::minutes(10)) : now;
+  const Duration period =
+      done.folder ? (done.watched ? times_.look_folder : times_.poll_folder) : (done.watched ? times_.look : times_.poll);
+  entry.look = now + std::max(period, done.took * 10);
+  entry.failures = done.result == Done::Result::kUnreadable ? entry.failures + 1 : 0;
+  if (entry.failures > 0) {
+    const Duration wait = std::min<Duration>(times_.retry_first * (1 << std::min(entry.failures - 1, 12)), times_.retry_max);
+    entry.look = std::min(entry.look, now + wait);
+  }
+}
+
+std::optional<Duration> DatasetSchedule::age(Id id, SteadyTime now) const {
+  const auto found = entries_.find(id);
+  if (found == entries_.end() || !found->second.whole) return std::nullopt;
+  return now - *found->second.whole;
+}
+
+}  // namespace varda::agent
