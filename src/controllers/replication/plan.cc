@@ -1,0 +1,169 @@
+#include "controllers/replication/plan.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace varda::controllers {
+namespace {
+
+constexpr std::size_t kListMax = 128;   // maxItems of EdgeNode.spec.shares and replicas
+constexpr std::size_t kNodesMax = 512;  // of a share
+constexpr std::size_t kHelpersMax = 3;  // nodes asked before the one that has the files
+
+const api::EdgeNode* edge_node(const ReplicationWorld& world, std::string_view name) {
+  const auto at = world.edge_nodes.find(name);
+  return at == world.edge_nodes.end() ? nullptr : at->second.get();
+}
+
+template <typename T>
+const T* find(const std::vector<T>& list, std::string_view key) {
+  const auto at = std::find_if(list.begin(), list.end(), [&](const T& item) { return item.key == key; });
+  return at == list.end() ? nullptr : &*at;
+}
+
+bool connected(const api::EdgeNode& node) {
+  return std::any_of(node.status.conditions.begin(), node.status.conditions.end(),
+                     [](const meta::Condition& c) { return c.type == "Connected" && c.status == "True"; });
+}
+
+/// What there is to have, as the node with the files says; null: it has not said.
+const api::EdgeShareReport* offer_of(const ReplicationClaim& claim, const ReplicationWorld& world) {
+  const api::EdgeNode* node = edge_node(world, claim.node);
+  return node == nullptr ? nullptr : find(node->status.shares, claim.key);
+}
+
+const api::EdgeReplicaReport* report_of(const ReplicationClaim& claim, const api::EdgeNode& node) {
+  const api::EdgeReplicaReport* report = find(node.status.replicas, claim.key);
+  return report != nullptr && report->uid == claim.uid ? report : nullptr;
+}
+
+bool is_current(const ReplicationClaim& claim, const api::EdgeNode& node, std::string_view snapshot) {
+  const api::EdgeReplicaReport* report = report_of(claim, node);
+  return !snapshot.empty() && report != nullptr && report->snapshot == snapshot;
+}
+
+std::string snapshot_of(const ReplicationClaim& claim, const ReplicationWorld& world) {
+  const api::EdgeShareReport* offer = offer_of(claim, world);
+  return offer == nullptr ? "" : offer->snapshot;
+}
+
+/// Begins elsewhere for every node, so that not all of them ask the same ones first.
+std::vector<std::string> helpers_for(std::string_view node, std::vector<std::string> current) {
+  std::erase(current, node);
+  if (current.size() <= 1) return current;
+  const std::size_t begin = std::hash<std::string_view>()(node) % current.size();
+  std::rotate(current.begin(), current.begin() + static_cast<std::ptrdiff_t>(begin), current.end());
+  if (current.size() > kHelpersMax) current.resize(kHelpersMax);
+  return current;
+}
+
+}  // namespace
+
+std::vector<std::string> replica_nodes(const ReplicationClaim& claim, const ReplicationWorld& world) {
+  std::vector<std::string> out;
+  for (const auto& node : world.nodes) {
+    const auto& labels = node->metadata.labels;
+    const bool selected = std::all_of(claim.spec.node_selector.begin(), claim.spec.node_selector.end(), [&](const auto& wanted) {
+      const auto at = labels.find(wanted.first);
+      return at != labels.end() && at->second == wanted.second;
+    });
+    if (selected && node->metadata.name != claim.node && edge_node(world, node->metadata.name) != nullptr)
+      out.push_back(node->metadata.name);
+  }
+  std::sort(out.begin(), out.end());
+  if (out.size() > kNodesMax) out.resize(kNodesMax);
+  return out;
+}
+
+ReplicationWork replication_for(std::string_view node, const std::vector<ReplicationClaim>& claims, const ReplicationWorld& world) {
+  ReplicationWork out;
+  for (const ReplicationClaim& claim : claims) {
+    const std::vector<std::string> wanted = replica_nodes(claim, world);
+    const bool has_files = claim.node == node;
+    const bool wants = std::binary_search(wanted.begin(), wanted.end(), node);
+    if (!has_files && !wants) continue;
+    if (has_files) {
+      if (!wanted.empty()) out.shares.push_back({.key = claim.key, .path = claim.path, .nodes = wanted, .unknown = {}});
+      continue;
+    }
+    const std::string snapshot = snapshot_of(claim, world);
+    std::vector<std::string> current, behind;
+    for (const std::string& name : wanted) {
+      const api::EdgeNode& other = *edge_node(world, name);
+      if (!is_current(claim, other, snapshot)) {
+        behind.push_back(name);
+      } else if (!other.status.peer_url.empty() && connected(other)) {
+        current.push_back(name);
+      }
+    }
+    api::EdgeReplica replica{.key = claim.key, .uid = claim.uid, .snapshot = snapshot, .sources = {}, .unknown = {}};
+    const bool is_behind = std::binary_search(behind.begin(), behind.end(), node);
+    std::vector<std::string> sources = is_behind ? helpers_for(node, current) : std::vector<std::string>();
+    sources.push_back(claim.node);
+    for (const std::string& name : sources) {
+      const api::EdgeNode* source = edge_node(world, name);
+      if (source != nullptr && !source->status.peer_url.empty())
+        replica.sources.push_back({.node = name, .url = source->status.peer_url, .unknown = {}});
+    }
+    out.replicas.push_back(std::move(replica));
+    if (!is_behind && !behind.empty()) out.shares.push_back({.key = claim.key, .path = "", .nodes = behind, .unknown = {}});
+  }
+  const auto by_key = [](const auto& a, const auto& b) { return a.key < b.key; };
+  std::sort(out.shares.begin(), out.shares.end(), by_key);
+  std::sort(out.replicas.begin(), out.replicas.end(), by_key);
+  if (out.shares.size() > kListMax) out.shares.resize(kListMax);
+  if (out.replicas.size() > kListMax) out.replicas.resize(kListMax);
+  return out;
+}
+
+api::ReplicationStatus observe_replication(const ReplicationClaim& claim, const ReplicationWorld& world,
+                                           const api::ReplicationStatus& before, std::string_view now) {
+  api::ReplicationStatus out;
+  out.unknown = before.unknown;
+  if (const api::EdgeShareReport* offer = offer_of(claim, world)) {
+    out.snapshot = offer->snapshot;
+    out.bytes = std::max<std::int64_t>(offer->bytes, 0);
+    out.files = std::max<std::int64_t>(offer->files, 0);
+    if (offer->state == api::EdgeShareReport::kFailed) {
+      out.reason = offer->reason;
+      out.message = offer->message;
+    }
+  }
+  const std::vector<std::string> wanted = replica_nodes(claim, world);
+  out.wanted = static_cast<std::int64_t>(wanted.size());
+  for (const std::string& name : wanted) {
+    const api::EdgeNode& node = *edge_node(world, name);
+    api::NodeReplica& one = out.nodes.emplace_back();
+    one.node = name;
+    one.state = api::NodeReplica::kPending;
+    if (const api::EdgeReplicaReport* report = report_of(claim, node)) {
+      one.state = report->state;
+      one.snapshot = report->snapshot;
+      one.path = report->path;
+      one.reason = report->reason;
+      one.message = report->message;
+      one.bytes_done = std::max<std::int64_t>(report->bytes_done, 0);
+      one.bytes_total = std::max<std::int64_t>(report->bytes_total, 0);
+    }
+    const bool current = is_current(claim, node, out.snapshot);
+    // What the node says of itself is of the wish it knew; whether that is today's is said here.
+    if (current) {
+      one.state = api::NodeReplica::kCurrent;
+      ++out.current;
+    } else if (one.state == api::NodeReplica::kCurrent) {
+      one.state = api::NodeReplica::kPending;
+    }
+    if (!current && !connected(node)) one.state = api::NodeReplica::kUnreachable;
+    if (!current) {
+      const api::NodeReplica* was = before.find_node(name);
+      one.behind_since = was != nullptr && !was->behind_since.empty() ? was->behind_since : std::string(now);
+    }
+  }
+  std::stable_sort(out.nodes.begin(), out.nodes.end(), [](const api::NodeReplica& a, const api::NodeReplica& b) {
+    return a.behind_since.empty() < b.behind_since.empty();
+  });
+  if (out.nodes.size() > api::ReplicationStatus::kNodesMax) out.nodes.resize(api::ReplicationStatus::kNodesMax);
+  return out;
+}
+
+}  // namespace varda::controllers

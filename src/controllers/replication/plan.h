@@ -1,0 +1,50 @@
+// What nodes do so that files get from one to others, and what is told of it. Pure, and the same for every kind that has files.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/edgeai/edge_node.h"
+#include "api/edgeai/replication.h"
+#include "controllers/inferencemodel/placement.h"
+
+namespace varda::controllers {
+
+/// Files of one object that others shall have.
+struct ReplicationClaim {
+  std::string key;   // as in work lists: RESOURCE.GROUP/NAMESPACE/NAME
+  std::string uid;   // of the object
+  std::string node;  // who has them
+  std::string path;  // where
+  api::Replication spec;
+};
+
+/// By name.
+using EdgeNodeMap = std::map<std::string, std::shared_ptr<const api::EdgeNode>, std::less<>>;
+
+struct ReplicationWorld {
+  const NodeList& nodes;
+  const EdgeNodeMap& edge_nodes;
+};
+
+/// Who shall have a copy, by name: Nodes with the labels that run an agent, but for the one that has the files.
+std::vector<std::string> replica_nodes(const ReplicationClaim& claim, const ReplicationWorld& world);
+
+struct ReplicationWork {
+  std::vector<api::EdgeShare> shares;
+  std::vector<api::EdgeReplica> replicas;
+};
+/// What `node` has to do for all claims together, in the order of keys; at most 128 of each, the first ones.
+///
+/// A node that is behind is given up to three nodes that have what it shall have, and the one with the files last; one that is not
+/// behind is given the latter alone, so that nothing is written while nothing changes.
+ReplicationWork replication_for(std::string_view node, const std::vector<ReplicationClaim>& claims, const ReplicationWorld& world);
+
+/// How far it is. `before`: what the status said; `now`: RFC 3339, for how long nodes are behind.
+api::ReplicationStatus observe_replication(const ReplicationClaim& claim, const ReplicationWorld& world,
+                                           const api::ReplicationStatus& before, std::string_view now);
+
+}  // namespace varda::controllers

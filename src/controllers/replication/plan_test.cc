@@ -1,0 +1,189 @@
+#include "controllers/replication/plan.h"
+
+#include <gtest/gtest.h>
+
+namespace varda::controllers {
+namespace {
+
+constexpr const char* kKey = "datasets.edgeai.io/default/faces";
+constexpr const char* kNow = "2026-01-02T00:00:00Z";
+
+class Replication : public ::testing::Test {
+ protected:
+  api::EdgeNode& add(const std::string& name, const std::string& line) {
+    auto node = std::make_shared<api::Node>();
+    node->metadata.name = name;
+    node->metadata.labels["line"] = line;
+    nodes_.push_back(node);
+    auto edge_node = std::make_shared<api::EdgeNode>();
+    edge_node->metadata.name = name;
+    edge_node->status.peer_url = "https://" + name + ":10445";
+    edge_node->status.conditions.push_back({.type = "Connected", .status = "True"});
+    edge_nodes_[name] = edge_node;
+    mutable_[name] = edge_node;
+    return *edge_node;
+  }
+  void offer(const std::string& snapshot) {
+    mutable_.at("edge0")->status.shares = {{.key = kKey, .state = "Ready", .snapshot = snapshot, .bytes = 7, .files = 2}};
+  }
+  void has(const std::string& node, const std::string& snapshot, const std::string& uid = "u") {
+    mutable_.at(node)->status.replicas = {
+        {.key = kKey, .uid = uid, .state = "Current", .snapshot = snapshot, .path = "/copies/" + node}};
+  }
+  ReplicationWork work(const std::string& node) const { return replication_for(node, {claim_}, world_); }
+  static std::vector<std::string> names(const std::vector<api::EdgeReplicaSource>& sources) {
+    std::vector<std::string> out;
+    for (const auto& source : sources) out.push_back(source.node);
+    return out;
+  }
+  api::ReplicationStatus status(const api::ReplicationStatus& before = {}) const {
+    return observe_replication(claim_, world_, before, kNow);
+  }
+
+  NodeList nodes_;
+  EdgeNodeMap edge_nodes_;
+  std::map<std::string, std::shared_ptr<api::EdgeNode>> mutable_;
+  ReplicationWorld world_{nodes_, edge_nodes_};
+  ReplicationClaim claim_{.key = kKey, .uid = "u", .node = "edge0", .path = "/data/faces", .spec = {{{"line", "a"}}, {}}};
+
+  void SetUp() override {
+    add("edge0", "a");
+    add("edge1", "a");
+    add("edge2", "a");
+    add("edge3", "b");
+    offer("s1");
+  }
+};
+
+TEST_F(Replication, WhoHasTheFilesSharesThemWithThoseThatShallHaveThem) {
+  const ReplicationWork a = work("edge0"), b = work("edge1"), other = work("edge3");
+  ASSERT_EQ(a.shares.size(), 1u);
+  EXPECT_EQ(a.shares[0].path, "/data/faces");
+  EXPECT_EQ(a.shares[0].nodes, (std::vector<std::string>{"edge1", "edge2"}));
+  EXPECT_TRUE(a.replicas.empty());
+  ASSERT_EQ(b.replicas.size(), 1u);
+  EXPECT_EQ(b.replicas[0].snapshot, "s1");
+  EXPECT_EQ(names(b.replicas[0].sources), std::vector<std::string>{"edge0"});
+  EXPECT_EQ(b.replicas[0].sources[0].url, "https://edge0:10445");
+  EXPECT_TRUE(b.shares.empty());
+  EXPECT_TRUE(other.shares.empty() && other.replicas.empty());
+}
+
+TEST_F(Replication, WhoHasACopyHelpsThoseBehind) {
+  has("edge1", "s1");
+  EXPECT_EQ(names(work("edge2").replicas[0].sources), (std::vector<std::string>{"edge1", "edge0"}));
+  ASSERT_EQ(work("edge1").shares.size(), 1u);
+  EXPECT_EQ(work("edge1").shares[0].path, "");
+  EXPECT_EQ(work("edge1").shares[0].nodes, std::vector<std::string>{"edge2"});
+}
+
+TEST_F(Replication, OfManyHelpersAFewAreAskedAndNotAllTheSame) {
+  for (int i = 10; i < 30; ++i) {
+    add("n" + std::to_string(i), "a");
+    has("n" + std::to_string(i), "s1");
+  }
+  const auto one = names(work("edge1").replicas[0].sources), two = names(work("edge2").replicas[0].sources);
+  EXPECT_EQ(one.size(), 4u);
+  EXPECT_EQ(one.back(), "edge0");
+  EXPECT_NE(one, two);
+}
+
+TEST_F(Replication, AtRestNobodyIsToldOfAnybodyElse) {
+  has("edge1", "s1");
+  has("edge2", "s1");
+  for (const char* node : {"edge1", "edge2"}) {
+    EXPECT_EQ(names(work(node).replicas[0].sources), std::vector<std::string>{"edge0"});
+    EXPECT_TRUE(work(node).shares.empty());
+  }
+}
+
+TEST_F(Replication, AHelperThatIsGoneOrHasNoPortIsNotAsked) {
+  has("edge1", "s1");
+  mutable_.at("edge1")->status.conditions[0].status = "Unknown";
+  EXPECT_EQ(names(work("edge2").replicas[0].sources), std::vector<std::string>{"edge0"});
+  mutable_.at("edge1")->status.conditions[0].status = "True";
+  mutable_.at("edge1")->status.peer_url.clear();
+  EXPECT_EQ(names(work("edge2").replicas[0].sources), std::vector<std::string>{"edge0"});
+}
+
+TEST_F(Replication, ACopyOfAnObjectOfTheSameNameThatIsNoMoreCountsForNothing) {
+  has("edge1", "s1", "former");
+  EXPECT_EQ(names(work("edge2").replicas[0].sources), std::vector<std::string>{"edge0"});
+  EXPECT_EQ(status().current, 0);
+}
+
+TEST_F(Replication, BeforeTheFilesAreKnownCopiesWait) {
+  mutable_.at("edge0")->status.shares.clear();
+  EXPECT_EQ(work("edge1").replicas[0].snapshot, "");
+  EXPECT_EQ(status().snapshot, "");
+  EXPECT_EQ(status().wanted, 2);
+}
+
+TEST_F(Replication, AnEmptySelectorIsEveryNodeWithAnAgent) {
+  claim_.spec.node_selector.clear();
+  auto lonely = std::make_shared<api::Node>();
+  lonely->metadata.name = "no-agent";
+  nodes_.push_back(lonely);
+  EXPECT_EQ(replica_nodes(claim_, world_), (std::vector<std::string>{"edge1", "edge2", "edge3"}));
+}
+
+TEST_F(Replication, StatusSaysWhoIsBehindAndSinceWhen) {
+  has("edge1", "s1");
+  const api::ReplicationStatus first = status();
+  EXPECT_EQ(first.wanted, 2);
+  EXPECT_EQ(first.current, 1);
+  EXPECT_EQ(first.snapshot, "s1");
+  EXPECT_EQ(first.bytes, 7);
+  EXPECT_EQ(first.nodes[0].node, "edge2");  // those behind come first
+  EXPECT_EQ(first.nodes[0].state, "Pending");
+  EXPECT_EQ(first.nodes[0].behind_since, kNow);
+  EXPECT_EQ(first.nodes[1].state, "Current");
+  EXPECT_EQ(first.nodes[1].path, "/copies/edge1");
+  EXPECT_EQ(first.nodes[1].behind_since, "");
+  const api::ReplicationStatus later = observe_replication(claim_, world_, first, "2026-01-03T00:00:00Z");
+  EXPECT_EQ(later.nodes[0].behind_since, kNow);
+}
+
+TEST_F(Replication, WhenTheFilesChangeEveryCopyIsBehindAtOnce) {
+  has("edge1", "s1");
+  has("edge2", "s1");
+  offer("s2");
+  const api::ReplicationStatus now = status();
+  EXPECT_EQ(now.current, 0);
+  EXPECT_EQ(now.nodes[0].state, "Pending");
+  EXPECT_EQ(now.nodes[0].snapshot, "s1");
+}
+
+TEST_F(Replication, AnUnreachableNodeIsSaidToBe) {
+  mutable_.at("edge2")->status.conditions[0].status = "Unknown";
+  EXPECT_EQ(status().find_node("edge2")->state, "Unreachable");
+}
+
+TEST_F(Replication, WhyThereIsNothingToHaveIsPassedOn) {
+  mutable_.at("edge0")->status.shares = {
+      {.key = kKey, .state = "Failed", .reason = "PathForbidden", .message = "/data/faces: not allowed"}};
+  EXPECT_EQ(status().reason, "PathForbidden");
+  EXPECT_EQ(status().message, "/data/faces: not allowed");
+}
+
+TEST_F(Replication, NumbersThatCannotBeAreNone) {
+  mutable_.at("edge0")->status.shares[0].bytes = -5;
+  EXPECT_EQ(status().bytes, 0);
+}
+
+TEST_F(Replication, ListsStayWithinTheirBounds) {
+  claim_.spec.node_selector.clear();
+  for (int i = 0; i < 700; ++i) add("n" + std::to_string(1000 + i), "c");
+  EXPECT_EQ(work("edge0").shares[0].nodes.size(), 512u);
+  EXPECT_EQ(status().nodes.size(), api::ReplicationStatus::kNodesMax);
+  EXPECT_EQ(status().wanted, 512);
+  std::vector<ReplicationClaim> many;
+  for (int i = 0; i < 200; ++i) {
+    many.push_back(claim_);
+    many.back().key = "k" + std::to_string(1000 + i);
+  }
+  EXPECT_EQ(replication_for("edge0", many, world_).shares.size(), 128u);
+}
+
+}  // namespace
+}  // namespace varda::controllers
