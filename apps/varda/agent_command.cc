@@ -20,7 +20,7 @@ namespace {
 struct Flags {
   std::string node, layer = "edge", runner = "none", data_dir, address, admin, on_stop = "leave";
   std::string gateway, join_token_file;
-  std::vector<std::string> images;
+  std::vector<std::string> images, dataset_roots;
   NodeLimits limits;
   DownloadFlags download;
 };
@@ -86,6 +86,8 @@ Status run_agent(const Context& ctx, const Globals& globals, const Flags& flags)
   options.artifact_capacity_bytes = flags.limits.artifact_bytes_max;
   options.artifact_limits = flags.limits.archives;
   for (const std::string& root : flags.limits.file_roots) options.file_roots.emplace_back(root);
+  for (const std::string& root : flags.dataset_roots)
+    options.dataset_roots.push_back(std::filesystem::absolute(root).lexically_normal());
   for (const std::string& text : flags.images) {
     TRY(auto image, node::parse_image_flag(text).context("--image"));
     options.images.insert(std::move(image));
@@ -142,6 +144,7 @@ void add_agent_commands(Program program) {
                       "file with the token of `varda join-token`; needed until the node has enrolled, once");
   command->add_option("--address", flags->address, "address of this node; default: one of 127.0.0.0/8, drawn once and kept");
   command->add_option("--image", flags->images, "NAME=COMMAND: pods of this image run that command (runner process)");
+  command->add_option("--dataset-root", flags->dataset_roots, "datasets below this directory may be read; default: none");
   add_limit_flags(*command, flags->limits);
   add_download_flags(*command, flags->download);
   command->add_option("--on-stop", flags->on_stop, "leave the containers running for the next agent, or end them")

@@ -1,4 +1,5 @@
 // up: control plane in this process, one supervised `varda agent` for each node. down: ends all of it.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -26,6 +27,7 @@ struct UpFlags {
   ApiLimits limits;
   AuditFlags audit;
   NodeLimits node_limits;
+  std::vector<std::string> dataset_roots;
   bool detach = false;
 };
 
@@ -37,6 +39,11 @@ std::string join(const std::vector<NodeSpec>& nodes) {
   for (const NodeSpec& node : nodes) out += (out.empty() ? "" : ", ") + node.name;
   return out;
 }
+
+struct DatasetRoot {
+  std::string node;  // "": every node
+  fs::path directory;
+};
 
 /// Flags, and for what they leave open what an earlier run remembered.
 struct Settings {
@@ -51,7 +58,24 @@ struct Settings {
   ApiLimits limits;
   std::optional<apiserver::AuditLog::Options> audit;
   NodeLimits node_limits;
+  std::vector<DatasetRoot> dataset_roots;
 };
+
+/// [NODE=]DIR. What begins with '/' or '.' is a directory, whatever else is in it.
+Result<DatasetRoot> parse_dataset_root(const std::string& text, const std::vector<NodeSpec>& nodes) {
+  DatasetRoot out;
+  std::string directory = text;
+  const std::size_t equals = text.find('=');
+  if (equals != std::string::npos && !text.starts_with("/") && !text.starts_with(".")) {
+    out.node = text.substr(0, equals);
+    directory = text.substr(equals + 1);
+    const bool declared = std::any_of(nodes.begin(), nodes.end(), [&](const NodeSpec& node) { return node.name == out.node; });
+    if (!declared) return Error(Code::kInvalid, "\"" + text + "\": there is no node \"" + out.node + "\"");
+  }
+  if (directory.empty()) return Error(Code::kInvalid, "\"" + text + "\": names no directory; it is [NODE=]DIR");
+  out.directory = fs::absolute(directory).lexically_normal();
+  return out;
+}
 
 Result<Settings> settings_of(const UpFlags& flags) {
   Settings settings;
@@ -84,6 +108,10 @@ Result<Settings> settings_of(const UpFlags& flags) {
   TRY(settings.audit, audit_options(flags.audit));
   settings.node_limits = flags.node_limits;
   for (std::string& root : settings.node_limits.file_roots) root = fs::absolute(root).lexically_normal().string();
+  for (const std::string& text : flags.dataset_roots) {
+    TRY(DatasetRoot root, parse_dataset_root(text, settings.nodes).context("--dataset-root"));
+    settings.dataset_roots.push_back(std::move(root));
+  }
   const bool given = !flags.listen.empty();
   settings.listen = given ? flags.listen : "127.0.0.1:6443";
   // "Any free port" means: the same as last time where it still is free, so that clients find us again.
@@ -121,6 +149,11 @@ Supervisor::Options agent_options(const Settings& settings, const NodeSpec& node
     options.process.arguments.push_back(name + "=" + command);
   }
   for (std::string& argument : arguments_of(settings.node_limits)) options.process.arguments.push_back(std::move(argument));
+  for (const DatasetRoot& root : settings.dataset_roots) {
+    if (!root.node.empty() && root.node != node.name) continue;
+    options.process.arguments.push_back("--dataset-root");
+    options.process.arguments.push_back(root.directory.string());
+  }
   options.process.environment = {{"PATH", "/usr/local/bin:/usr/bin:/bin"}, {"HOME", directory.string()}, {"LANG", "C.UTF-8"}};
   options.process.working_directory = directory;
   options.process.standard_output = directory / "agent.log";
@@ -291,6 +324,8 @@ void add_up_commands(Program program) {
   up->add_option("--image", flags->images, "NAME=COMMAND: pods of this image run that command; kept for later starts");
   add_audit_flags(*up, flags->audit);
   add_limit_flags(*up, flags->limits);
+  up->add_option("--dataset-root", flags->dataset_roots,
+                 "[NODE=]DIR: that node, or every one, may read datasets below this directory; default: none");
   add_limit_flags(*up, flags->node_limits);
   up->add_flag("--detach,-d", flags->detach, "go to the background when it is ready");
   const auto parent = std::make_shared<std::optional<Detached>>();
