@@ -62,6 +62,7 @@ int run(int argc, char** argv) {
   add_client_commands(program);
   add_model_commands(program);
   add_dataset_commands(program);
+  add_artifact_commands(program);
   add_backup_commands(program);
   add_server_commands(program);
   add_gateway_command(program);

@@ -41,6 +41,15 @@ void InstallSchedule::set_failed(const JobKey& key, artifact::Reason reason, std
   job->second.due = retry_of(reason) == artifact::Retry::kOnChange ? std::nullopt : std::optional(now);
 }
 
+void InstallSchedule::again(const codec::Sha256& digest, SteadyTime now) {
+  for (auto& [key, job] : jobs_) {
+    if (key.digest != digest || job.report.state != JobReport::State::kReady || running_.contains(key)) continue;
+    job.report = {};
+    job.failures = 0;
+    job.due = now;
+  }
+}
+
 std::optional<JobKey> InstallSchedule::take(SteadyTime now) {
   auto best = jobs_.end();
   for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {

@@ -30,6 +30,9 @@ class InstallSchedule {
   /// How it failed in a former life of the agent. What only a change can heal is not tried again, the rest is at once.
   void set_failed(const JobKey& job, artifact::Reason reason, std::string message, SteadyTime now);
 
+  /// What was ready is not what it should be: it is installed once more.
+  void again(const codec::Sha256& digest, SteadyTime now);
+
   /// The next job to run now; it then counts as running until finished().
   std::optional<JobKey> take(SteadyTime now);
   /// `random` in [0, 1) spreads the back-off.

@@ -102,6 +102,20 @@ TEST_F(InstallScheduleTest, JobNoLongerWantedIsStoppedAndMayComeBack) {
   EXPECT_EQ(schedule.take(now), job("a"));
 }
 
+TEST_F(InstallScheduleTest, WhatWasReadyAndIsDamagedIsInstalledOnceMore) {
+  (void)schedule.set_wanted({job("a"), job("b")}, now);
+  for (const char* name : {"a", "b"}) {
+    (void)schedule.take(now);
+    schedule.finished(job(name), std::uint64_t{5}, now, 0);
+  }
+  EXPECT_EQ(schedule.next(), std::nullopt);
+  schedule.again(job("b").digest, now);
+  EXPECT_EQ(schedule.reports().at(job("b")).state, JobReport::State::kPending);
+  EXPECT_EQ(schedule.take(now), job("b"));
+  schedule.again(job("b").digest, now);
+  EXPECT_EQ(schedule.take(now), std::nullopt) << "it runs already";
+}
+
 TEST_F(InstallScheduleTest, FormerLifeIsRemembered) {
   (void)schedule.set_wanted({job("unsafe"), job("offline"), job("there")}, now);
   schedule.set_failed(job("unsafe"), Reason::kUnsafeArchive, "bomb", now);

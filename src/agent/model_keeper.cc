@@ -140,7 +140,9 @@ std::optional<SteadyTime> ModelKeeper::due() const {
   return dirty_ ? SteadyTime::min() : next_look();
 }
 
-SteadyTime ModelKeeper::next_look() const { return std::min(disk_due_, progress_.due().value_or(SteadyTime::max())); }
+SteadyTime ModelKeeper::next_look() const {
+  return std::min({disk_due_, marks_due_, progress_.due().value_or(SteadyTime::max())});
+}
 
 std::map<JobKey, JobReport> ModelKeeper::jobs() const {
   std::map<JobKey, JobReport> out = schedule_.reports();
@@ -306,7 +308,26 @@ void ModelKeeper::act(const Plan& plan) {
     const auto shown = shown_.find(key);
     const bool surplus = shown != shown_.end() &&
                          std::any_of(shown->second.versions.begin(), shown->second.versions.end(), [&](const std::string& version) {
+bool ModelKeeper::read_marks() {
+  marks_due_ = clock_.now() + options_.marks_period;
+  const std::vector<codec::Sha256> damaged = store_.read_marks();
+  if (damaged.empty()) return false;
+  const MutexLock lock(mutex_);
+  for (const codec::Sha256& digest : damaged) {
+    schedule_.again(digest, clock_.now());
+    // What models show of it is shown anew once it is whole.
+    for (auto& [key, versions] : exposed_)
+      std::erase_if(versions, [&digest](const auto& version) { return version.second.digest == digest; });
+  }
+  woken_.notify_all();
+  return true;
+}
+
                            return !keep.contains(version) && shown->second.target != version;
+  if (clock_.now() >= marks_due_ && !read_marks()) {
+    const MutexLock lock(mutex_);
+    if (!dirty_ && clock_.now() < next_look()) return;  // there was nothing else to look at
+  }
                          });
     if (surplus) complain(key, tree_.prune(key, keep));
   }

@@ -34,6 +34,7 @@ class ModelKeeper {
     ServingPoller::Options serving;
     std::chrono::seconds disk_period{60};
     std::chrono::milliseconds progress_period{10000};  // between figures of downloads, and before the first of one
+    std::chrono::milliseconds marks_period{2000};      // between looks at what people ask of the store (artifact/marks.h)
     const Clock* clock = nullptr;                      // null: the machine's; of `serving` too
     metrics::Registry* metrics = nullptr;
   };
@@ -69,6 +70,8 @@ class ModelKeeper {
   void install(const Context& ctx);
   /// One round: look, plan, act, report.
   void step();
+  /// Whether something is to be installed anew.
+  bool read_marks();
   void note_ready_artifacts(const std::vector<JobKey>& jobs);
   void look_at_tree();
   void act(const Plan& plan);
@@ -96,6 +99,7 @@ class ModelKeeper {
   std::optional<std::pair<std::string, codec::Json>> last_report_;  // with uid_
   api::EdgeDisk disk_;
   SteadyTime disk_due_;
+  SteadyTime marks_due_;
 
   mutable Mutex mutex_;
   std::condition_variable_any woken_;

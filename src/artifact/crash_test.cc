@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "artifact/fetch.h"
+#include "artifact/inspect.h"
 #include "artifact/internal/tree.h"
 #include "artifact/model_tree.h"
 #include "artifact/store.h"
@@ -155,9 +156,11 @@ class Life {
     Model& model = owed_.models[key];
     std::set<int>& shown = model.versions[version];
     if (shown.empty()) shown = {kAbsent};
-    switch (draw(9)) {
+    switch (draw(10)) {
       case 0:
         return reopen();
+      case 9:
+        return replace_damaged(archive);
       case 1:
         return remove(archive);
       case 2:
@@ -196,6 +199,20 @@ class Life {
     CHECK(store_->ensure(kForever, request_of(archive)).ok());
     owed_.artifacts[archive] = true;
     ++promises_;
+  }
+
+  // Somebody found it damaged; it is installed anew beside whatever models show.
+  void replace_damaged(int archive) {
+    const codec::Sha256 digest = request_of(archive).digest;
+    if (!store_->find(digest)) return;
+    owed_.artifacts.erase(archive);
+    CHECK(set_mark(fs_, kArtifacts, digest, Mark::kDamaged).ok());
+    store_->keep({digest});
+    const auto damaged = store_->read_marks();
+    CHECK(damaged == std::vector<codec::Sha256>{digest});
+    CHECK(!store_->find(digest));
+    install(archive);
+    CHECK(store_->read_marks().empty());
   }
 
   // A download that ends in the middle and leaves its part.
@@ -318,6 +335,9 @@ class Life {
       const auto found = store.find(request_of(i).digest);
       if (found) {
         if (std::string wrong = compare(left, found->directory, i); !wrong.empty()) return wrong;
+        const auto verdict = verify(kForever, left, kArtifacts, request_of(i).digest);
+        if (!verdict.ok() || verdict->kind != Verdict::Kind::kWhole)
+          return "artifact " + std::to_string(i) + " is whole, and its record says otherwise";
       }
       const auto owed = owed_.artifacts.find(i);
       if (owed == owed_.artifacts.end() || owed->second == found.has_value()) continue;

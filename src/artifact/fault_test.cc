@@ -3,6 +3,7 @@
 #include <latch>
 #include <thread>
 
+#include "artifact/marks.h"
 #include "artifact/model_tree.h"
 #include "artifact/store.h"
 #include "artifact/testing/archives.h"
@@ -64,6 +65,13 @@ class ArtifactFaults : public ::testing::Test {
       TRY_VOID(tree.set_target(kKey, version));
       done.targets = {version};
     }
+    // The second turns out to be damaged, and is installed anew beside what is shown of it.
+    store->keep({request(1).digest});
+    done.installed[1] = false;
+    TRY_VOID(set_mark(fs, "/data/artifacts", request(1).digest, Mark::kDamaged));
+    (void)store->read_marks();
+    if (const auto anew = store->ensure(kForever, request(1)); !anew.ok()) return anew.failure().error;
+    done.installed[1] = true;
     TRY_VOID(tree.unexpose(kKey, "1"));
     done.installed[0] = false;
     TRY_VOID(store->remove(request(0).digest));

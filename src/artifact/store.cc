@@ -5,22 +5,23 @@
 #include <map>
 
 #include "artifact/internal/install.h"
+#include "artifact/internal/names.h"
 #include "artifact/internal/tree.h"
 #include "artifact/layout.h"
+#include "artifact/marks.h"
 #include "base/log.h"
 #include "base/mutex.h"
 
 namespace varda::artifact {
 namespace {
 
-constexpr std::string_view kScratch = ".scratch", kTree = ".tree";
-const std::string kPart = ".part", kNotes = ".notes";
+const std::string kPart(kPartSuffix), kNotes(kNotesSuffix);
 
 class DiskStore final : public Store {
  public:
   DiskStore(Options options, os::FileSystem& fs, net::HttpClient& http)
       : options_(std::move(options)),
-        scratch_(options_.root / kScratch),
+        scratch_(options_.root / kScratchName),
         fs_(fs),
         http_(http),
         book_(options_.transport.clock != nullptr ? *options_.transport.clock : system_clock()) {}
@@ -33,7 +34,11 @@ class DiskStore final : public Store {
     // What a process that was killed renamed into place may not be on the disk yet, and is about to be shown.
     TRY_VOID(fs_.sync_directory(options_.root));
     TRY_VOID(fs_.sync_directory(options_.root.parent_path()));
+    TRY_VOID(fs_.make_directories(options_.root / kRecordsName, 0700));
+    TRY_VOID(os::remove_leftovers(fs_, options_.root));
     TRY(const auto names, fs_.list(options_.root));
+    TRY(const auto damaged, marked(fs_, options_.root, Mark::kDamaged));
+    std::multimap<std::chrono::system_clock::time_point, codec::Sha256> by_age;
     const MutexLock lock(mutex_);
     for (const std::string& name : names) {
       const auto digest = codec::Sha256::parse(name);
@@ -42,8 +47,13 @@ class DiskStore final : public Store {
       if (!info || info->kind != os::FileKind::kDirectory) continue;
       TRY(const TreeUse use, tree_use(fs_, options_.root / name));
       artifacts_.emplace(*digest, Artifact{use.bytes, 0});
+      by_age.emplace(info->modified, *digest);
     }
-    return {};
+    // What nobody has used since is as old as it was made. A clock that jumped makes a worse order, no more.
+    for (const auto& [made, digest] : by_age) artifacts_[digest].last_use = ++uses_;
+    for (const codec::Sha256& digest : damaged)
+      if (artifacts_.contains(digest)) damaged_.insert(digest);
+    return drop_records();
   }
 
   Outcome<Installed> ensure(const Context& ctx, const Request& request, const ProgressSink& progress) override {
@@ -87,7 +97,7 @@ class DiskStore final : public Store {
   std::optional<Installed> find(const codec::Sha256& digest) override {
     const MutexLock lock(mutex_);
     const auto found = artifacts_.find(digest);
-    if (found == artifacts_.end()) return std::nullopt;
+    if (found == artifacts_.end() || damaged_.contains(digest)) return std::nullopt;
     found->second.last_use = ++uses_;
     return Installed{path_of(digest), found->second.bytes};
   }
@@ -105,15 +115,28 @@ class DiskStore final : public Store {
     for (const auto& [digest, artifact] : artifacts_) sum += artifact.bytes;
     return sum;
   }
+  /// Without a damaged one that is about to be replaced.
+  std::uint64_t bytes_besides(const codec::Sha256& replaced) const {
+    const std::uint64_t all = bytes();
+    const MutexLock lock(mutex_);
+    const auto found = artifacts_.find(replaced);
+    return found == artifacts_.end() ? all : all - std::min(all, found->second.bytes);
+  }
 
   void keep(std::set<codec::Sha256> wanted) override {
     std::set<codec::Sha256> busy;
+    bool changed = false;
     {
       const MutexLock lock(mutex_);
+      changed = !told_ || kept_ != wanted;
+      for (const codec::Sha256& digest : kept_)
+        if (const auto found = artifacts_.find(digest); !wanted.contains(digest) && found != artifacts_.end())
+          found->second.last_use = ++uses_;
       kept_ = std::move(wanted);
       busy = kept_;
       for (const auto& [digest, flight] : flights_) busy.insert(digest);
     }
+    if (changed) tell_kept();
     const auto names = fs_.list(scratch_);
     if (!names.ok()) return;
     for (const std::string& name : *names) {
@@ -125,10 +148,38 @@ class DiskStore final : public Store {
     }
   }
 
+  std::vector<codec::Sha256> read_marks() override {
+    std::vector<codec::Sha256> again;
+    const auto damaged = marked(fs_, options_.root, Mark::kDamaged);
+    if (!damaged.ok()) return again;
+    for (const codec::Sha256& digest : *damaged) {
+      bool there = false, kept = false;
+      {
+        const MutexLock lock(mutex_);
+        there = artifacts_.contains(digest);
+        kept = kept_.contains(digest);
+        if (there && damaged_.insert(digest).second) {
+          log::warn("artifact is damaged", {{"digest", digest.hex()}});
+          if (kept) again.push_back(digest);
+        }
+      }
+      // Of no use to anybody; what a model still shows of it goes with the model.
+      const auto dropped = there && !kept ? drop(digest) : Result<std::uint64_t>(std::uint64_t{0});
+      if (!there || (dropped.ok() && *dropped > 0)) (void)clear_mark(fs_, options_.root, digest, Mark::kDamaged);
+    }
+    if (const auto collect = take_request_to_collect(fs_, options_.root); collect.ok() && *collect) {
+      const auto freed = evict(UINT64_MAX);
+      log::info("unused artifacts collected", {{"bytes", freed.value_or(0)}});
+    }
+    return again;
+  }
+
   Result<std::uint64_t> evict(std::uint64_t wanted) override {
     std::uint64_t freed = 0;
+    TRY(const auto pinned, marked(fs_, options_.root, Mark::kPinned));
     for (const codec::Sha256& digest : by_last_use()) {
       if (freed >= wanted) break;
+      if (pinned.contains(digest)) continue;
       TRY(const std::uint64_t bytes, drop(digest));
       freed += bytes;
     }
@@ -182,10 +233,12 @@ class DiskStore final : public Store {
 
   std::optional<Failure> bring(const Context& ctx, const Request& request, const ProgressSink& progress) {
     const std::string hex = request.digest.hex();
-    const os::Path into = scratch_ / (hex + std::string(kTree));
+    const os::Path into = scratch_ / (hex + std::string(kTreeSuffix));
+    const os::Path record = scratch_ / (hex + std::string(kRecordSuffix));
     SourceOptions source;
     source.request = request;
     source.spool = scratch_ / (hex + kPart);
+    source.record = record;
     source.file_roots = options_.file_roots;
     source.limits = options_.limits;
     source.progress = progress;
@@ -197,16 +250,19 @@ class DiskStore final : public Store {
       const auto freed = evict(UINT64_MAX);
       if (freed.ok() && *freed > 0) tree = install(ctx, fs_, http_, source, into);
     }
-    if (!tree.ok()) return tree.failure();
-    std::optional<Failure> failure = publish(request.digest, *tree);
+    if (!tree.ok()) {
+      (void)fs_.remove(record);
+      return tree.failure();
+    }
+    std::optional<Failure> failure = publish(request.digest, *tree, record);
     if (Status status = fs_.remove_all(into); !status.ok() && !failure)
       log::warn("cannot clear scratch", {{"error", status.error()}});
     return failure;
   }
 
-  std::optional<Failure> publish(const codec::Sha256& digest, const Tree& tree) {
+  std::optional<Failure> publish(const codec::Sha256& digest, const Tree& tree, const os::Path& record) {
     if (options_.capacity_bytes != 0) {
-      const std::uint64_t used = bytes();
+      const std::uint64_t used = bytes_besides(digest);
       if (used + tree.bytes > options_.capacity_bytes) {
         const auto freed = evict(used + tree.bytes - options_.capacity_bytes);
         if (!freed.ok()) return disk_failure(freed.error());
@@ -217,11 +273,46 @@ class DiskStore final : public Store {
                                                      std::to_string(tree.bytes) + " more are needed")};
       }
     }
-    if (Status status = fs_.rename(tree.root, path_of(digest)); !status.ok()) return disk_failure(status.error());
-    if (Status status = fs_.sync_directory(options_.root); !status.ok()) return disk_failure(status.error());
+    if (Status status = put_in_place(digest, tree.root, record); !status.ok()) return disk_failure(status.error());
     const MutexLock lock(mutex_);
     artifacts_[digest] = Artifact{tree.bytes, ++uses_};
+    damaged_.erase(digest);
     return std::nullopt;
+  }
+
+  // The record first: a tree without one could never be looked over. A record without its tree goes at the next start.
+  Status put_in_place(const codec::Sha256& digest, const os::Path& root, const os::Path& record) {
+    TRY_VOID(fs_.rename(record, options_.root / kRecordsName / digest.hex()));
+    TRY_VOID(fs_.sync_directory(options_.root / kRecordsName));
+    TRY_VOID(move_away(digest));  // a damaged one
+    TRY_VOID(fs_.rename(root, path_of(digest)));
+    TRY_VOID(fs_.sync_directory(options_.root));
+    return clear_mark(fs_, options_.root, digest, Mark::kDamaged);
+  }
+
+  /// Records without a tree, as a crash leaves them.
+  Status drop_records() REQUIRES(mutex_) {
+    TRY(const auto names, fs_.list(options_.root / kRecordsName));
+    for (const std::string& name : names) {
+      const auto digest = codec::Sha256::parse(name);
+      if (digest.ok() && artifacts_.contains(*digest)) continue;
+      TRY_VOID(fs_.remove(options_.root / kRecordsName / name));
+    }
+    return {};
+  }
+
+  void tell_kept() {
+    std::set<codec::Sha256> kept;
+    {
+      const MutexLock lock(mutex_);
+      kept = kept_;
+      told_ = true;
+    }
+    if (Status status = write_kept(fs_, options_.root, kept); !status.ok()) {
+      log::warn("cannot write down which artifacts are wanted", {{"error", status.error()}});
+      const MutexLock lock(mutex_);
+      told_ = false;
+    }
   }
 
   std::vector<codec::Sha256> by_last_use() const {
@@ -254,10 +345,16 @@ class DiskStore final : public Store {
     {
       const MutexLock lock(mutex_);
       artifacts_.erase(digest);
+      damaged_.erase(digest);
     }
+    TRY_VOID(move_away(digest));
+    return fs_.remove(options_.root / kRecordsName / digest.hex());
+  }
+
+  Status move_away(const codec::Sha256& digest) {
     TRY(const auto info, fs_.stat(path_of(digest)));
     if (!info) return {};
-    const os::Path doomed = scratch_ / ("gone-" + digest.hex() + std::string(kTree));
+    const os::Path doomed = scratch_ / ("gone-" + digest.hex() + std::string(kTreeSuffix));
     TRY_VOID(fs_.remove_all(doomed));
     TRY_VOID(fs_.rename(path_of(digest), doomed));
     TRY_VOID(fs_.sync_directory(options_.root));
@@ -274,6 +371,8 @@ class DiskStore final : public Store {
   std::map<codec::Sha256, Artifact> artifacts_ GUARDED_BY(mutex_);
   std::map<codec::Sha256, std::shared_ptr<Flight>> flights_ GUARDED_BY(mutex_);
   std::set<codec::Sha256> kept_ GUARDED_BY(mutex_);
+  std::set<codec::Sha256> damaged_ GUARDED_BY(mutex_);  // there, and not fit for use
+  bool told_ GUARDED_BY(mutex_) = false;                // kept_ stands in the file
   std::uint64_t uses_ GUARDED_BY(mutex_) = 0;
 };
 

@@ -6,6 +6,8 @@
 //
 //   root/HEX/…               the artifacts
 //   root/.scratch/HEX.part   a download that can go on; HEX.tree: an extraction, cleared when the store is opened
+//   root/.trees/HEX          what the tree held when it was unpacked, to look it over by (inspect.h)
+//   root/.marks, .kept       what people and the store tell each other (marks.h)
 #pragma once
 
 #include <cstdint>
@@ -48,15 +50,19 @@ class Store {
   /// the context is; a partial download is kept and continued next time. Concurrent calls for one digest share one download.
   virtual Outcome<Installed> ensure(const Context& ctx, const Request& request, const ProgressSink& progress = {}) = 0;
 
-  /// The artifact, if it is there; counts as a use of it.
+  /// The artifact, if it is there and not known to be damaged; counts as a use of it.
   virtual std::optional<Installed> find(const codec::Sha256& digest) = 0;
   virtual std::vector<codec::Sha256> list() const = 0;
   virtual std::uint64_t bytes() const = 0;
 
-  /// What must not be evicted, besides what is exposed (has a second name on the disk). Partial downloads of anything else go.
+  /// What must not be evicted, besides what is exposed (has a second name on the disk) or pinned. Partial downloads of anything
+  /// else go. What was kept before is the last to be evicted: it is the way back.
   virtual void keep(std::set<codec::Sha256> wanted) = 0;
-  /// Removes least recently used artifacts that are neither exposed nor kept until `bytes` are freed or none is left. Returns
-  /// what was freed.
+  /// Does what people asked for with marks. Returns the kept artifacts that are newly known to be damaged: ensure() installs them
+  /// anew, beside what models show of them. Cheap; every few seconds.
+  virtual std::vector<codec::Sha256> read_marks() { return {}; }
+  /// Removes least recently used artifacts that are neither exposed nor kept nor pinned until `bytes` are freed or none is left.
+  /// Returns what was freed.
   virtual Result<std::uint64_t> evict(std::uint64_t bytes) = 0;
   /// Removes one artifact, fine if missing. kConflict: it is exposed.
   virtual Status remove(const codec::Sha256& digest) = 0;

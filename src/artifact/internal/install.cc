@@ -6,6 +6,7 @@
 
 #include "artifact/internal/ahead_source.h"
 #include "artifact/internal/entry_rules.h"
+#include "artifact/internal/tree_record.h"
 #include "base/log.h"
 
 namespace varda::artifact {
@@ -17,8 +18,9 @@ Failure unsafe(Error error) { return {Reason::kUnsafeArchive, std::move(error)};
 // archive, and the disk.
 class Extraction {
  public:
-  Extraction(os::FileSystem& fs, Source& source, const os::Path& into, const Limits& limits, const ProgressSink& progress)
-      : fs_(fs), source_(source), into_(into), room_(fs, into), rules_(limits), progress_(progress) {}
+  Extraction(os::FileSystem& fs, Source& source, const os::Path& into, const Limits& limits, const ProgressSink& progress,
+             TreeRecordWriter* record)
+      : fs_(fs), source_(source), into_(into), room_(fs, into), rules_(limits), progress_(progress), record_(record) {}
 
   Outcome<Tree> run() {
     if (Status made = fs_.make_directories(into_, 0755); !made.ok()) return disk_failure(made.error());
@@ -39,6 +41,8 @@ class Extraction {
     for (auto directory = rules_.directories().rbegin(); directory != rules_.directories().rend(); ++directory)
       if (Status status = fs_.sync_directory(into_ / *directory); !status.ok()) return disk_failure(status.error());
     if (Status status = fs_.sync_directory(into_); !status.ok()) return disk_failure(status.error());
+    if (record_ != nullptr)
+      if (Status status = record_->end(rules_.single_top()); !status.ok()) return disk_failure(status.error());
     if (progress_) progress_({Phase::kExtract, rules_.bytes(), rules_.bytes()});
     return Tree{rules_.single_top().empty() ? into_ : into_ / rules_.single_top(), rules_.bytes(), rules_.files()};
   }
@@ -50,20 +54,30 @@ class Extraction {
     const std::size_t known = rules_.directories().size();
     const auto admitted = rules_.admit(entry);
     if (!admitted.ok()) return unsafe(admitted.error());
-    for (std::size_t i = known; i < rules_.directories().size(); ++i)
-      if (Status status = fs_.make_directories(into_ / rules_.directories()[i], 0755); !status.ok())
+    for (std::size_t i = known; i < rules_.directories().size(); ++i) {
+      const std::string& directory = rules_.directories()[i];
+      if (Status status = fs_.make_directories(into_ / directory, 0755); !status.ok()) return disk_failure(status.error());
+      if (Status status = record_ != nullptr ? record_->directory(directory) : Status(); !status.ok())
         return disk_failure(status.error());
+    }
     if (admitted->path.empty() || entry.kind == codec::EntryKind::kDirectory) return std::nullopt;
     const os::Path path = into_ / admitted->path;
     if (entry.kind == codec::EntryKind::kSymlink) {
       if (Status status = fs_.symlink(entry.link_target, path); !status.ok()) return disk_failure(status.error());
+      if (Status status = record_ != nullptr ? record_->link(admitted->path, entry.link_target) : Status(); !status.ok())
+        return disk_failure(status.error());
       return std::nullopt;
     }
     auto file = fs_.open(path, os::Open::kExclusive, (entry.mode & 0111) != 0 ? 0755 : 0644);
     if (!file.ok()) return disk_failure(file.error());
+    const std::uint64_t before = rules_.bytes();
+    if (record_ != nullptr) hash_.emplace();
     if (auto failure = admitted->link_source.empty() ? copy(**file, [&] { return reader.read(); }) : repeat(**file, *admitted))
       return failure;
     if (Status status = (*file)->sync(); !status.ok()) return disk_failure(status.error());
+    if (record_ == nullptr) return std::nullopt;
+    if (Status status = record_->file(admitted->path, hash_->finish(), rules_.bytes() - before); !status.ok())
+      return disk_failure(status.error());
     return std::nullopt;
   }
 
@@ -83,6 +97,7 @@ class Extraction {
       if (Status status = rules_.count(bytes->size(), source_.bytes()); !status.ok()) return unsafe(status.error());
       if (Status status = room_.take(bytes->size()); !status.ok()) return disk_failure(status.error());
       if (Status status = file.write(*bytes); !status.ok()) return disk_failure(status.error());
+      if (hash_) hash_->update(*bytes);
       if (progress_ && rules_.bytes() >= reported_ + (256 << 10)) {
         reported_ = rules_.bytes();
         progress_({Phase::kExtract, reported_, 0});
@@ -96,6 +111,8 @@ class Extraction {
   DiskRoom room_;
   EntryRules rules_;
   const ProgressSink& progress_;
+  TreeRecordWriter* const record_;           // null: none is kept
+  std::optional<codec::Sha256Stream> hash_;  // of the file under way
   std::optional<Failure> source_failure_;
   std::uint64_t reported_ = 0;
 };
@@ -108,7 +125,13 @@ struct Attempt {
 Attempt attempt(os::FileSystem& fs, Source& source, const SourceOptions& options, const os::Path& into) {
   Limits limits = options.limits;
   if (options.request.max_bytes != 0) limits.extracted_bytes_max = options.request.max_bytes;
-  Outcome<Tree> tree = extract(fs, source, into, limits, options.progress);
+  std::unique_ptr<TreeRecordWriter> record;
+  if (!options.record.empty()) {
+    auto made = TreeRecordWriter::create(fs, options.record);
+    if (!made.ok()) return {disk_failure(made.error())};
+    record = std::move(*made);
+  }
+  Outcome<Tree> tree = extract(fs, source, into, limits, options.progress, record.get());
   if (!tree.ok() && tree.failure().reason != Reason::kUnsafeArchive) return {std::move(tree)};
   // The digest is over every byte, also what follows the archive's end. It goes before what the archive looked like: a refused
   // archive with a wrong digest is not the one that was asked for.
@@ -222,9 +245,9 @@ Failure sum_up(const std::vector<Failure>& failures) {
 
 }  // namespace
 
-Outcome<Tree> extract(os::FileSystem& fs, Source& source, const os::Path& into, const Limits& limits,
-                      const ProgressSink& progress) {
-  return Extraction(fs, source, into, limits, progress).run();
+Outcome<Tree> extract(os::FileSystem& fs, Source& source, const os::Path& into, const Limits& limits, const ProgressSink& progress,
+                      TreeRecordWriter* record) {
+  return Extraction(fs, source, into, limits, progress, record).run();
 }
 
 Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, const SourceOptions& given,

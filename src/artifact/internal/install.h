@@ -12,9 +12,12 @@ struct Tree {
   std::size_t files = 0;
 };
 
-/// Extracts into the empty directory `into`, made here. Nothing is written outside of it. Every file is synced when it is whole;
-/// sync_tree() does the directories.
-Outcome<Tree> extract(os::FileSystem& fs, Source& source, const os::Path& into, const Limits& limits, const ProgressSink& progress);
+class TreeRecordWriter;
+
+/// Extracts into the empty directory `into`, made here. Nothing is written outside of it. Every file is synced when it is whole,
+/// and the directories at the end. `record` null: what was unpacked is not recorded.
+Outcome<Tree> extract(os::FileSystem& fs, Source& source, const os::Path& into, const Limits& limits, const ProgressSink& progress,
+                      TreeRecordWriter* record = nullptr);
 
 /// Downloads to `options.spool`, extracts to `into` and checks the digest over every byte: from the first source of the request
 /// that gives it, in the order of `options.book`, all of them going on with the same spool. When none does, one message says why of

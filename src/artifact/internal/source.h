@@ -55,6 +55,7 @@ struct SourceOptions {
   std::string url;                   // the one of the request's sources that is meant; "" the first
   os::Path spool;                    // the part on disk; "<spool>.notes" holds its validator
   bool spooled = true;               // false: nothing is kept on disk, so a kill starts over; a connection that breaks goes on
+  os::Path record;                   // what the tree holds is written there (tree_record.h); empty: nowhere
   std::vector<os::Path> file_roots;  // file URLs are read below these only
   Limits limits;
   Duration stall = std::chrono::seconds(60);  // a connection that brings less than kStallBytes in so long is given up

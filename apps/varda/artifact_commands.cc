@@ -1,0 +1,227 @@
+// artifacts: what a node's disk holds of models, looked at and tidied by hand, also beside a running agent.
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "artifact/inspect.h"
+#include "artifact/store.h"
+#include "codec/json.h"
+#include "command.h"
+#include "progress.h"
+
+namespace varda::app {
+namespace {
+
+using artifact::Found;
+using artifact::Mark;
+using artifact::Verdict;
+using codec::Json;
+
+struct Flags {
+  std::string data_dir, output = "table";
+  std::vector<std::string> digests;
+  bool dry_run = false;
+};
+
+struct Place {
+  os::Path artifacts, models, agent_lock;
+};
+
+Result<Place> place_of(const Flags& flags) {
+  const os::Path data = std::filesystem::absolute(flags.data_dir).lexically_normal();
+  Place place{data / "artifacts", data / "models", data / "agent.db.lock"};
+  TRY(const auto there, os::real_file_system().stat(place.artifacts));
+  if (there && there->kind == os::FileKind::kDirectory) return place;
+  std::string hint;
+  if (const auto nodes = os::real_file_system().list(data / "nodes"); nodes.ok() && !nodes->empty())
+    hint = "; the nodes of `varda up` have theirs in " + (data / "nodes").string() + "/NAME/data";
+  return Error(Code::kNotFound, data.string() + " is no data directory of an agent: it has no artifacts" + hint);
+}
+
+std::string state_of(const Found& found) {
+  if (!found.complete) return "Partial";
+  if (found.damaged) return "Damaged";
+  return "Complete";
+}
+
+std::string use_of(const Found& found) {
+  std::string use;
+  const auto add = [&use](bool is, const char* word) {
+    if (is) use += (use.empty() ? "" : ",") + std::string(word);
+  };
+  add(found.exposed, "exposed");
+  add(found.wanted, "wanted");
+  add(found.pinned, "pinned");
+  return use.empty() && found.complete ? "unused" : use;
+}
+
+void print_json(const Json& json) { std::printf("%s\n", codec::write_json_pretty(json).c_str()); }
+
+/// By a digest, or the beginning of one that is the only one to begin so.
+Result<std::vector<codec::Sha256>> choose(const std::vector<Found>& all, const std::vector<std::string>& wanted) {
+  std::vector<codec::Sha256> out;
+  for (const std::string& text : wanted) {
+    std::vector<codec::Sha256> fits;
+    for (const Found& found : all)
+      if (found.complete && found.digest.hex().starts_with(text)) fits.push_back(found.digest);
+    if (fits.empty()) return Error(Code::kNotFound, "there is no artifact " + text + "; `varda artifacts ls` shows what there is");
+    if (fits.size() > 1)
+      return Error(Code::kInvalid, text + " may be " + std::to_string(fits.size()) + " artifacts; name more of it");
+    out.push_back(fits.front());
+  }
+  return out;
+}
+
+Status list(const Flags& flags) {
+  TRY(const Place place, place_of(flags));
+  TRY(const auto all, artifact::inspect(os::real_file_system(), place.artifacts, place.models));
+  if (flags.output == "json") {
+    Json items = Json::array();
+    for (const Found& found : all) {
+      Json models = Json::array();
+      for (const std::string& model : found.models) models.push_back(model);
+      items.push_back(Json::object({{"sha256", found.digest.hex()},
+                                    {"state", state_of(found)},
+                                    {"bytes", static_cast<std::int64_t>(found.bytes)},
+                                    {"exposed", found.exposed},
+                                    {"wanted", found.wanted},
+                                    {"pinned", found.pinned},
+                                    {"models", std::move(models)}}));
+    }
+    print_json(Json::object({{"artifacts", std::move(items)}}));
+    return {};
+  }
+  std::printf("%-16s %-9s %10s  %-22s %s\n", "DIGEST", "STATE", "SIZE", "USE", "MODELS");
+  for (const Found& found : all) {
+    std::string models;
+    for (const std::string& model : found.models) models += (models.empty() ? "" : ", ") + model;
+    std::printf("%-16s %-9s %10s  %-22s %s\n", found.digest.hex().substr(0, 16).c_str(), state_of(found).c_str(),
+                human_bytes(found.bytes).c_str(), use_of(found).c_str(), models.c_str());
+  }
+  return {};
+}
+
+Status look_over(const Context& ctx, const Flags& flags) {
+  TRY(const Place place, place_of(flags));
+  TRY(const auto all, artifact::inspect(os::real_file_system(), place.artifacts, place.models));
+  TRY(std::vector<codec::Sha256> chosen, choose(all, flags.digests));
+  if (flags.digests.empty())
+    for (const Found& found : all)
+      if (found.complete) chosen.push_back(found.digest);
+  std::size_t damaged = 0;
+  Json items = Json::array();
+  for (const codec::Sha256& digest : chosen) {
+    TRY(const Verdict verdict, artifact::verify(ctx, os::real_file_system(), place.artifacts, digest));
+    if (verdict.kind == Verdict::Kind::kNotThere) continue;
+    const char* word = verdict.kind == Verdict::Kind::kWhole     ? "whole"
+                       : verdict.kind == Verdict::Kind::kDamaged ? "damaged"
+                                                                 : "unknown";
+    damaged += verdict.kind == Verdict::Kind::kDamaged ? 1 : 0;
+    if (flags.output == "json") {
+      Json differences = Json::array();
+      for (const std::string& one : verdict.differences) differences.push_back(one);
+      items.push_back(Json::object({{"sha256", digest.hex()}, {"verdict", word}, {"differences", std::move(differences)}}));
+      continue;
+    }
+    std::printf("%s %s\n", digest.hex().substr(0, 16).c_str(), word);
+    for (const std::string& one : verdict.differences) std::printf("  %s\n", one.c_str());
+  }
+  if (flags.output == "json") print_json(Json::object({{"artifacts", std::move(items)}}));
+  if (damaged == 0) return {};
+  return Error(Code::kCorrupt, std::to_string(damaged) + " damaged: installed anew by the agent as soon as it can download");
+}
+
+Status pin(const Flags& flags, bool on) {
+  TRY(const Place place, place_of(flags));
+  os::FileSystem& fs = os::real_file_system();
+  TRY(const auto all, artifact::inspect(fs, place.artifacts, place.models));
+  TRY(const auto chosen, choose(all, flags.digests));
+  for (const codec::Sha256& digest : chosen) {
+    TRY_VOID(on ? artifact::set_mark(fs, place.artifacts, digest, Mark::kPinned)
+                : artifact::clear_mark(fs, place.artifacts, digest, Mark::kPinned));
+    std::printf("%s %s\n", digest.hex().substr(0, 16).c_str(), on ? "pinned" : "unpinned");
+  }
+  return {};
+}
+
+class NoDownloads final : public net::HttpClient {
+ public:
+  Result<net::ClientResponse> send(const Context&, net::ClientRequest) override {
+    return Error(Code::kUnavailable, "nothing is downloaded here");
+  }
+};
+
+Status collect(const Flags& flags) {
+  TRY(const Place place, place_of(flags));
+  os::FileSystem& fs = os::real_file_system();
+  TRY(const auto all, artifact::inspect(fs, place.artifacts, place.models));
+  std::uint64_t bytes = 0;
+  for (const Found& found : all) {
+    if (!found.unused()) continue;
+    bytes += found.bytes;
+    std::printf("%s %s\n", found.digest.hex().substr(0, 16).c_str(), human_bytes(found.bytes).c_str());
+  }
+  if (flags.dry_run || bytes == 0) {
+    std::fprintf(stderr, bytes == 0 ? "nothing is unused\n" : "%s would be freed\n", human_bytes(bytes).c_str());
+    return {};
+  }
+  // Whoever holds the lock owns the store: a running agent does it itself, since it alone knows what it is about to show.
+  const auto lock = os::FileLock::acquire(place.agent_lock);
+  if (!lock.ok()) {
+    if (lock.error().code() != Code::kUnavailable) return lock.error();
+    TRY_VOID(artifact::ask_to_collect(fs, place.artifacts));
+    std::fprintf(stderr, "the agent that runs here was asked to free %s; it does so within seconds\n", human_bytes(bytes).c_str());
+    return {};
+  }
+  NoDownloads http;
+  TRY(const auto store, artifact::Store::open({.root = place.artifacts}, fs, http));
+  TRY(auto kept, artifact::read_kept(fs, place.artifacts));
+  store->keep(std::move(kept));
+  TRY(const std::uint64_t freed, store->evict(UINT64_MAX));
+  std::fprintf(stderr, "%s freed\n", human_bytes(freed).c_str());
+  return {};
+}
+
+}  // namespace
+
+void add_artifact_commands(Program program) {
+  Globals& globals = program.globals;
+  Run& chosen = program.chosen;
+  CLI::App* artifacts = program.parser.add_subcommand("artifacts", "what a node's disk holds of models: list, look over, tidy up");
+  artifacts->require_subcommand(1);
+  const auto add = [&](const char* name, const char* what, std::function<Status(const Context&, const Flags&)> run) {
+    const auto flags = std::make_shared<Flags>();
+    CLI::App* command = artifacts->add_subcommand(name, what);
+    command->add_option("--data-dir", flags->data_dir, "of the agent; of a node of `varda up`: DATA-DIR/nodes/NAME/data")->required();
+    command->callback([&chosen, &globals, flags, run = std::move(run)] {
+      chosen = [&globals, flags, run](const Context& ctx) -> Status {
+        TRY_VOID(set_up_logs(globals, log::Level::kWarn));
+        return run(ctx, *flags);
+      };
+    });
+    return std::pair(command, flags);
+  };
+  const auto output = [](const std::pair<CLI::App*, std::shared_ptr<Flags>>& added) {
+    added.first->add_option("-o,--output", added.second->output, "table or json")->check(CLI::IsMember({"table", "json"}));
+  };
+  output(add("ls", "list artifacts, downloads under way, and who uses them",
+             [](const Context&, const Flags& flags) { return list(flags); }));
+
+  const auto verify = add("verify", "read every byte and compare with what the archive held; exit code 1 if something is damaged",
+                          [](const Context& ctx, const Flags& flags) { return look_over(ctx, flags); });
+  output(verify);
+  verify.first->add_option("digest", verify.second->digests, "SHA-256 of the archive, or its beginning; none: all");
+
+  const auto gc = add("gc", "remove what no model shows, no work list wants and nobody pinned",
+                      [](const Context&, const Flags& flags) { return collect(flags); });
+  gc.first->add_flag("--dry-run", gc.second->dry_run, "only say what would go");
+
+  for (const bool on : {true, false}) {
+    const auto command =
+        add(on ? "pin" : "unpin", on ? "keep an artifact whether it is used or not" : "let go of a pinned artifact",
+            [on](const Context&, const Flags& flags) { return pin(flags, on); });
+    command.first->add_option("digest", command.second->digests, "SHA-256 of the archive, or its beginning")->required();
+  }
+}
+
+}  // namespace varda::app

@@ -1,0 +1,165 @@
+// Against the worked examples that are published with the specifications.
+#include "artifact/internal/aws_signature.h"
+
+#include <gtest/gtest.h>
+
+#include "artifact/internal/authorization.h"
+#include "artifact/internal/http_date.h"
+#include "artifact/testing/manual_clock.h"
+#include "codec/digest.h"
+
+namespace varda::artifact {
+namespace {
+
+const WallTime kThen = std::chrono::sys_days(std::chrono::year(2013) / 5 / 24);
+const AwsKey kKey{"AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "", "us-east-1"};
+
+// RFC 4231, cases 1, 2 and 6.
+TEST(HmacSha256, TestCasesOfTheRfc) {
+  EXPECT_EQ(codec::hex(hmac_sha256(std::string(20, '\x0b'), "Hi There")),
+            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  EXPECT_EQ(codec::hex(hmac_sha256("Jefe", "what do ya want for nothing?")),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(codec::hex(hmac_sha256(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
+// "Example: GET Object" of the Amazon S3 API Reference, Signature Calculations for the Authorization Header.
+TEST(AwsSignature, GetObjectOfTheReference) {
+  net::ClientRequest request;
+  request.headers.add("Range", "bytes=0-9");
+  aws_sign(request, "examplebucket.s3.amazonaws.com", "/test.txt", kKey, kThen);
+  EXPECT_EQ(request.headers.find("Authorization"),
+            "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request,"
+            "SignedHeaders=host;range;x-amz-content-sha256;x-amz-date,"
+            "Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41");
+  EXPECT_EQ(request.headers.find("X-Amz-Date"), "20130524T000000Z");
+}
+
+TEST(AwsSignature, EverythingThatMayBeChangedIsSigned) {
+  const auto signature = [](auto change) {
+    net::ClientRequest request;
+    request.headers.add("Range", "bytes=7-");
+    AwsKey key = kKey;
+    std::string host = "h:9000", path = "/b/k";
+    WallTime now = kThen;
+    change(request, key, host, path, now);
+    aws_sign(request, host, path, key, now);
+    const std::string text(request.headers.find("Authorization").value());
+    return text.substr(text.rfind('='));
+  };
+  const std::string plain = signature([](auto&...) {});
+  EXPECT_NE(plain, signature([](auto& r, auto&, auto&, auto&, auto&) { r.headers.set("Range", "bytes=8-"); }));
+  EXPECT_NE(plain, signature([](auto& r, auto&, auto&, auto&, auto&) { r.headers.set("If-Range", "\"a\""); }));
+  EXPECT_NE(plain, signature([](auto& r, auto&, auto&, auto&, auto&) { r.method = "HEAD"; }));
+  EXPECT_NE(plain, signature([](auto&, auto& key, auto&, auto&, auto&) { key.session_token = "t"; }));
+  EXPECT_NE(plain, signature([](auto&, auto& key, auto&, auto&, auto&) { key.region = "eu-central-1"; }));
+  EXPECT_NE(plain, signature([](auto&, auto& key, auto&, auto&, auto&) { key.secret += "x"; }));
+  EXPECT_NE(plain, signature([](auto&, auto&, auto& host, auto&, auto&) { host = "h:9001"; }));
+  EXPECT_NE(plain, signature([](auto&, auto&, auto&, auto& path, auto&) { path = "/b/l"; }));
+  EXPECT_NE(plain, signature([](auto&, auto&, auto&, auto&, auto& now) { now += std::chrono::seconds(1); }));
+}
+
+TEST(S3Address, IsThatOfTheBucketOrOfTheEndpoint) {
+  struct Case {
+    const char* url;
+    const char* region;
+    const char* endpoint;
+    const char* address;  // "" refused
+  };
+  for (const Case& c : {
+           Case{"s3://models/a/b c", "", "", ""},
+           Case{"s3://models/a/b%20c+d%25", "", "", "https://models.s3.us-east-1.amazonaws.com/a/b%20c%2Bd%25"},
+           Case{"s3://models/x", "eu-central-1", "", "https://models.s3.eu-central-1.amazonaws.com/x"},
+           Case{"s3://my.models/x", "", "", "https://s3.us-east-1.amazonaws.com/my.models/x"},
+           Case{"s3://models/x", "", "http://10.0.0.1:9000", "http://10.0.0.1:9000/models/x"},
+           Case{"s3://models/x", "", "https://minio.example/", "https://minio.example/models/x"},
+           Case{"s3://models/x", "", "ftp://minio.example", ""},
+           Case{"s3://models/x", "", "nonsense", ""},
+           Case{"s3://models/", "", "", ""},
+           Case{"s3://models/x?versionId=3", "", "", ""},
+           Case{"s3://user@models/x", "", "", ""},
+           Case{"s3://models:80/x", "", "", ""},
+       }) {
+    SCOPED_TRACE(c.url);
+    const auto url = net::Url::parse(c.url);
+    std::string found;
+    if (url.ok()) {
+      Credentials credentials;
+      credentials.region = c.region;
+      credentials.endpoint = c.endpoint;
+      if (const auto address = s3_address(*url, credentials); address.ok()) found = address->origin() + address->target;
+    }
+    EXPECT_EQ(found, c.address);
+  }
+}
+
+TEST(S3Authorization, AMachineWhoseClockIsWrongTakesTheTimeFromThePeerOnce) {
+  testing::ManualClock clock;
+  clock.set_wall(std::chrono::sys_days(std::chrono::year(1970) / 1 / 2));
+  Credentials credentials;
+  credentials.access_key_id = "id";
+  credentials.secret_access_key = "secret";
+  const net::Url address = net::Url::parse("http://h:9000/b/k").value();
+  const auto authorization = s3_authorization(address, credentials, clock);
+  net::ClientRequest request;
+  authorization->add(request);
+  EXPECT_EQ(request.headers.find("X-Amz-Date"), "19700102T000000Z");
+  EXPECT_EQ(request.headers.find("Host"), "h:9000");
+  const net::Headers answer{{"Date", "Fri, 24 May 2013 00:00:00 GMT"}};
+  EXPECT_TRUE(authorization->refused(answer));
+  authorization->add(request);
+  EXPECT_EQ(request.headers.find("X-Amz-Date"), "20130524T000000Z");
+  EXPECT_FALSE(authorization->refused(answer)) << "it is not the time, then";
+  clock.set_wall(kThen + std::chrono::minutes(2));
+  EXPECT_FALSE(s3_authorization(address, credentials, clock)->refused(answer)) << "two minutes are not why";
+  EXPECT_EQ(s3_authorization(address, {}, clock), nullptr) << "public buckets are not signed for";
+}
+
+TEST(HttpDate, IsReadOrRefused) {
+  EXPECT_EQ(parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT"), WallTime(std::chrono::seconds(784111777)));
+  for (const char* bad : {"", "Sun, 06 Nov 1994 08:49:37 UTC", "Sun, 31 Feb 1994 08:49:37 GMT", "Sun, 06 Nov 1994 25:49:37 GMT",
+                          "Sunday, 06-Nov-94 08:49:37 GMT", "Sun, 06 Xxx 1994 08:49:37 GMT", "Sun, 0x Nov 1994 08:49:37 GMT"})
+    EXPECT_EQ(parse_http_date(bad), std::nullopt) << bad;
+}
+
+TEST(RetryAfter, IsSecondsOrADateOfThePeersOwnClock) {
+  using std::chrono::seconds;
+  const auto of = [](const char* value, const char* date) {
+    return retry_after_of(net::Headers{{"Retry-After", value}, {"Date", date}});
+  };
+  EXPECT_EQ(of("120", ""), seconds(120));
+  EXPECT_EQ(of("999999999", ""), seconds(3600));
+  EXPECT_EQ(of("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:07 GMT"), seconds(30));
+  EXPECT_EQ(of("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:50:00 GMT"), std::nullopt);
+  EXPECT_EQ(of("Sun, 06 Nov 1994 08:49:37 GMT", ""), std::nullopt);
+  EXPECT_EQ(of("-5", ""), std::nullopt);
+  EXPECT_EQ(of("soon", ""), std::nullopt);
+  EXPECT_EQ(retry_after_of({}), std::nullopt);
+}
+
+TEST(Credentials, KeysAreReadAndWhatIsMissingIsNamed) {
+  const auto parse = [](std::map<std::string, std::string> keys) { return parse_credentials(keys); };
+  EXPECT_EQ(parse({{"token", "t\n"}})->token, "t");
+  EXPECT_EQ(parse({{"username", "u"}, {"password", "p\r\n"}})->password, "p");
+  const auto s3 =
+      parse({{"AWS_ACCESS_KEY_ID", "i"}, {"AWS_SECRET_ACCESS_KEY", "s"}, {"AWS_DEFAULT_REGION", "r"}, {"AWS_ENDPOINT_URL", "e"}});
+  ASSERT_TRUE(s3.ok());
+  EXPECT_EQ(s3->region + s3->endpoint, "re");
+  EXPECT_TRUE(parse({{"ca.crt", "pem"}}).ok());
+  for (const auto& [keys, says] : std::vector<std::pair<std::map<std::string, std::string>, std::string>>{
+           {{}, "none of the keys"},
+           {{{"other", "hush"}}, "none of the keys"},
+           {{{"username", "hush"}}, "username and no password"},
+           {{{"AWS_SECRET_ACCESS_KEY", "hush"}}, "AWS_SECRET_ACCESS_KEY and no AWS_ACCESS_KEY_ID"},
+           {{{"token", "hush\r\nX-Injected: 1"}}, "line break"},
+           {{{"username", "hu:sh"}, {"password", "p"}}, "colon"}}) {
+    const auto refused = parse_credentials(keys);
+    ASSERT_FALSE(refused.ok()) << says;
+    EXPECT_NE(refused.error().message().find(says), std::string::npos) << refused.error();
+    EXPECT_EQ(refused.error().message().find("hush"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace varda::artifact

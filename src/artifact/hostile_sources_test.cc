@@ -1,0 +1,312 @@
+// File servers that are broken or mean harm: each is refused for the right reason, in bounded room and time.
+#include <gtest/gtest.h>
+
+#include "artifact/internal/source.h"
+#include "artifact/store.h"
+#include "artifact/testing/archives.h"
+#include "artifact/testing/manual_clock.h"
+#include "artifact/testing/origin.h"
+#include "net/client.h"
+#include "net/server.h"
+#include "os/testing/memory_file_system.h"
+
+namespace varda::artifact {
+namespace {
+
+using testing::Origin;
+
+const Context kForever = Context::background();
+constexpr const char* kUrl = "http://files/m.tar";
+
+std::string noise(std::size_t size) {
+  std::string bytes(size, '\0');
+  std::uint32_t seed = 1;
+  for (char& c : bytes) c = static_cast<char>((seed = seed * 1664525 + 1013904223) >> 24);
+  return bytes;
+}
+
+class HostileSources : public ::testing::Test {
+ protected:
+  HostileSources() { CHECK(fs.make_directories("/data", 0755).ok()); }
+  std::unique_ptr<Store> open(net::HttpClient& http, Limits limits = {}, CredentialReader* credentials = nullptr) {
+    auto store = Store::open({.root = "/data/artifacts", .limits = limits, .transport = {.credentials = credentials}}, fs, http);
+    CHECK(store.ok());
+    return std::move(*store);
+  }
+  Request request(std::string url = kUrl) const {
+    return {.url = std::move(url), .digest = codec::Sha256::of(archive), .framework = "onnx"};
+  }
+  std::uint64_t scratch_bytes() {
+    std::uint64_t sum = 0;
+    for (const std::string& name : *fs.list("/data/artifacts/.scratch"))
+      sum += fs.stat("/data/artifacts/.scratch/" + name)->value().size_bytes;
+    return sum;
+  }
+  /// A real server that answers as `answer` says, and a real client.
+  Failure against(net::SyncHandler answer, Limits limits = {}) {
+    auto server = *net::Server::create({}, net::inline_handler(std::move(answer)));
+    const auto client = net::make_client({.redirects_max = 10});
+    const auto store = open(*client, limits);
+    const auto outcome =
+        store->ensure(kForever.with_timeout(std::chrono::seconds(60)), request("http://" + server->address() + "/m.tar"));
+    EXPECT_FALSE(outcome.ok());
+    return outcome.failure();
+  }
+  static net::Response redirect(std::string to) {
+    net::Response response;
+    response.status = 302;
+    response.headers.add("Location", std::move(to));
+    return response;
+  }
+
+  os::testing::MemoryFileSystem fs;
+  Origin origin;
+  const std::string archive = testing::model_archive(noise(50'000));
+};
+
+TEST_F(HostileSources, EndlessBodyEndsAtTheLimitAndLeavesNothing) {
+  Limits limits;
+  limits.archive_bytes_max = 200'000;
+  origin.put(kUrl, Origin::File{.bytes = std::string(2'000'000, 'x'), .length = false});
+  const auto outcome = open(origin, limits)->ensure(kForever, request());
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.failure().reason, Reason::kUnsafeArchive);
+  EXPECT_LT(origin.bytes_served(), 300'000u);
+  EXPECT_EQ(scratch_bytes(), 0u);
+}
+
+TEST_F(HostileSources, AnnouncedLengthBeyondTheLimitIsNotEvenBegun) {
+  Limits limits;
+  limits.archive_bytes_max = 200'000;
+  origin.put(kUrl, Origin::File{.bytes = std::string(2'000'000, 'x')});
+  EXPECT_EQ(open(origin, limits)->ensure(kForever, request()).failure().reason, Reason::kUnsafeArchive);
+  EXPECT_EQ(origin.bytes_served(), 0u);
+}
+
+TEST_F(HostileSources, RedirectLoopsAndOtherSchemesAreFailedDownloads) {
+  struct Case {
+    const char* to;
+    const char* says;
+  };
+  for (const Case& c : {Case{"/m.tar?again", "redirects"}, Case{"file:///etc/passwd", "only http and https"},
+                        Case{"ftp://files/m.tar", "only http and https"}, Case{"http://127.0.0.1:1/m.tar?hush", "127.0.0.1:1"}}) {
+    int asked = 0;
+    const Failure failure = against([&](const net::Request&) {
+      ++asked;
+      return redirect(c.to);
+    });
+    EXPECT_EQ(failure.reason, Reason::kDownloadFailed) << c.to;
+    EXPECT_NE(failure.error.message().find(c.says), std::string::npos) << failure.error;
+    EXPECT_EQ(failure.error.message().find("hush"), std::string::npos) << failure.error;
+    EXPECT_LE(asked, 11);
+  }
+}
+
+TEST_F(HostileSources, ContentThatChangesBetweenRangesIsNeverMixed) {
+  const std::string other = testing::model_archive(noise(50'001));
+  for (const bool tells : {true, false}) {
+    SCOPED_TRACE(tells ? "with validators" : "without");
+    Origin server;
+    int requests = 0;
+    server.put(kUrl, Origin::File{.bytes = other, .etag = tells ? "\"1\"" : "", .break_after = 20'000});
+    server.on_request([&] {
+      if (++requests == 1) return;
+      server.on_request({});
+      server.put(kUrl, Origin::File{.bytes = archive, .etag = tells ? "\"2\"" : ""});
+    });
+    // The second connection still gets the first content: the file is looked up before the hook.
+    const auto store = open(server);
+    auto outcome = store->ensure(kForever, request());
+    if (!outcome.ok()) outcome = store->ensure(kForever, request());
+    ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+    EXPECT_EQ(*os::read_file(fs, outcome->directory / "model.onnx"), noise(50'000));
+    ASSERT_TRUE(store->remove(codec::Sha256::of(archive)).ok());
+  }
+}
+
+TEST_F(HostileSources, ARangeThatIsNotTheOneAskedForIsNotUsed) {
+  int requests = 0;
+  origin.put(kUrl, Origin::File{.bytes = archive, .break_after = 20'000});
+  origin.on_request([&] {
+    if (++requests == 1) origin.put(kUrl, Origin::File{.bytes = archive, .range_shift = 100});
+  });
+  const auto outcome = open(origin)->ensure(kForever, request());
+  ASSERT_TRUE(outcome.ok()) << outcome.failure().error << ": it starts over, from a whole answer";
+  EXPECT_EQ(*os::read_file(fs, outcome->directory / "model.onnx"), noise(50'000));
+  EXPECT_EQ(origin.seen().back().range, "");
+}
+
+TEST_F(HostileSources, EncodingNobodyAskedForIsNamedWhenTheDigestIsWrong) {
+  origin.put(kUrl, Origin::File{.bytes = "\x1f\x8b not the archive", .headers = {{"Content-Encoding", "gzip"}}});
+  const auto outcome = open(origin)->ensure(kForever, request());
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.failure().reason, Reason::kDigestMismatch);
+  EXPECT_NE(outcome.failure().error.message().find("encoded them as gzip"), std::string::npos) << outcome.failure().error;
+  // Servers that call every .tar.gz so, and send it as it lies there, do no harm.
+  origin.put(kUrl, Origin::File{.bytes = archive, .headers = {{"Content-Encoding", "gzip"}}});
+  EXPECT_TRUE(open(origin)->ensure(kForever, request()).ok());
+}
+
+TEST_F(HostileSources, ALoginPageIsATransientFailureThatLeavesNothing) {
+  origin.put(kUrl, Origin::File{.bytes = "<html>log in</html>", .content_type = "text/html"});
+  const auto outcome = open(origin)->ensure(kForever, request());
+  EXPECT_EQ(outcome.failure().reason, Reason::kDownloadFailed);
+  EXPECT_EQ(scratch_bytes(), 0u);
+}
+
+TEST_F(HostileSources, AConnectionThatDripsIsGivenUpAndWhatCameIsKept) {
+  // Ten bytes now and then: never silent, and never done.
+  class Drip final : public net::HttpClient {
+   public:
+    Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest) override {
+      class Body final : public net::BodyReader {
+       public:
+        explicit Body(Context ctx) : ctx_(std::move(ctx)) {}
+        Result<std::optional<std::string>> read() override {
+          TRY_VOID(ctx_.sleep_for(std::chrono::milliseconds(2)));
+          return std::optional<std::string>("0123456789");
+        }
+
+       private:
+        const Context ctx_;
+      };
+      ++connections;
+      net::ClientResponse response;
+      response.status = 200;
+      response.body = std::make_unique<Body>(ctx);
+      return response;
+    }
+    int connections = 0;
+  } drip;
+  ASSERT_TRUE(fs.make_directories("/s", 0755).ok());
+  auto source =
+      open_source(kForever, fs, drip, {.request = request(), .spool = "/s/a.part", .stall = std::chrono::milliseconds(50)});
+  ASSERT_TRUE(source.ok());
+  std::uint64_t bytes = 0;
+  while (true) {
+    const auto piece = source.value()->next();
+    if (!piece.ok()) {
+      EXPECT_EQ(piece.failure().reason, Reason::kDownloadFailed);
+      EXPECT_NE(piece.failure().error.message().find("next to nothing"), std::string::npos) << piece.failure().error;
+      break;
+    }
+    bytes += piece->size();
+  }
+  EXPECT_EQ(drip.connections, 1) << "it is for the back-off to ask again";
+  EXPECT_EQ(fs.stat("/s/a.part")->value().size_bytes, bytes);
+}
+
+TEST_F(HostileSources, APeerThatBreaksAfterEachByteIsNotAskedForEver) {
+  origin.put(kUrl, Origin::File{.bytes = archive, .break_after = 1});
+  const auto outcome = open(origin)->ensure(kForever, request());
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.failure().reason, Reason::kDownloadFailed);
+  EXPECT_LE(origin.seen().size(), 100u);
+  EXPECT_GT(scratch_bytes(), 0u);
+}
+
+class FixedCredentials final : public CredentialReader {
+ public:
+  explicit FixedCredentials(Outcome<Credentials> answer) : answer_(std::move(answer)) {}
+  Outcome<Credentials> read(const Context&, const std::string&) override { return answer_; }
+
+ private:
+  Outcome<Credentials> answer_;
+};
+
+TEST_F(HostileSources, CredentialsGoToTheSourceAndNotWhereItRedirectsTo) {
+  std::string first, second;
+  auto target = *net::Server::create({}, net::inline_handler([&](const net::Request& seen) {
+                                       second = std::string(seen.headers.find("Authorization").value_or("none"));
+                                       net::Response response;
+                                       response.body = archive;
+                                       return response;
+                                     }));
+  auto source = *net::Server::create({}, net::inline_handler([&](const net::Request& seen) {
+                                       first = std::string(seen.headers.find("Authorization").value_or("none"));
+                                       return redirect("http://" + target->address() + "/elsewhere");
+                                     }));
+  struct Case {
+    Credentials credentials;
+    const char* sent;
+  };
+  Credentials basic, token, both;
+  basic.username = "jane";
+  basic.password = "a:b";
+  token.token = both.token = "t0k";
+  both.username = both.password = "x";
+  for (const Case& c : {Case{basic, "Basic amFuZTphOmI="}, Case{token, "Bearer t0k"}, Case{both, "Bearer t0k"}}) {
+    const auto client = net::make_client({.redirects_max = 3});
+    FixedCredentials reader(c.credentials);
+    const auto store = open(*client, {}, &reader);
+    Request asked = request("http://" + source->address() + "/m.tar");
+    asked.credentials = "default/files";
+    const auto outcome = store->ensure(kForever.with_timeout(std::chrono::seconds(60)), asked);
+    ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+    EXPECT_EQ(first, c.sent);
+    EXPECT_EQ(second, "none");
+    ASSERT_TRUE(store->remove(asked.digest).ok());
+  }
+}
+
+TEST_F(HostileSources, RefusalNamesTheSecretAndNeverItsValues) {
+  Credentials credentials;
+  credentials.token = "hush";
+  FixedCredentials reader(credentials);
+  for (const int status : {401, 403}) {
+    origin.put(kUrl, Origin::File{.bytes = "no", .status = status});
+    Request asked = request();
+    EXPECT_NE(open(origin)->ensure(kForever, asked).failure().error.message().find("none are named"), std::string::npos);
+    asked.credentials = "default/files";
+    const auto outcome = open(origin, {}, &reader)->ensure(kForever, asked);
+    const std::string& text = outcome.failure().error.message();
+    EXPECT_EQ(outcome.failure().reason, Reason::kDownloadFailed);
+    EXPECT_NE(text.find("HTTP " + std::to_string(status)), std::string::npos) << text;
+    EXPECT_NE(text.find("asked with default/files"), std::string::npos) << text;
+    EXPECT_EQ(text.find("hush"), std::string::npos) << text;
+  }
+  EXPECT_EQ(origin.seen().back().authorization, "Bearer hush");
+}
+
+TEST_F(HostileSources, WithoutItsCredentialsNoSourceIsAsked) {
+  FixedCredentials reader(Failure{Reason::kCredentialsForbidden, Error(Code::kForbidden, "label the namespace")});
+  Request asked = request();
+  asked.credentials = "default/files";
+  origin.put(kUrl, archive);
+  EXPECT_EQ(open(origin, {}, &reader)->ensure(kForever, asked).failure().reason, Reason::kCredentialsForbidden);
+  EXPECT_EQ(open(origin)->ensure(kForever, asked).failure().reason, Reason::kCredentialsMissing);
+  EXPECT_TRUE(origin.seen().empty());
+  Credentials ca;
+  ca.ca_pem = "pem";
+  FixedCredentials with_ca(ca);
+  EXPECT_EQ(open(origin, {}, &with_ca)->ensure(kForever, asked).failure().reason, Reason::kCredentialsMissing)
+      << "a CA that cannot be trusted here is not left out in silence";
+}
+
+TEST_F(HostileSources, S3RequestsAreSignedForEachRange) {
+  Credentials credentials;
+  credentials.access_key_id = "id";
+  credentials.secret_access_key = "secret";
+  credentials.endpoint = "http://minio:9000";
+  FixedCredentials reader(credentials);
+  const std::string url = "http://minio:9000/models/m.tar";
+  origin.put(url, Origin::File{.bytes = archive, .etag = "\"e\"", .break_after = 20'000});
+  Request asked = request("s3://models/m.tar");
+  asked.credentials = "default/minio";
+  ASSERT_TRUE(open(origin, {}, &reader)->ensure(kForever, asked).ok());
+  const auto seen = origin.seen();
+  ASSERT_EQ(seen.size(), 3u);
+  EXPECT_NE(seen[0].authorization.find("SignedHeaders=host;x-amz-content-sha256;x-amz-date,"), std::string::npos);
+  EXPECT_NE(seen[1].authorization.find("SignedHeaders=host;if-range;range;x-amz"), std::string::npos) << seen[1].authorization;
+  EXPECT_NE(seen[1].authorization, seen[2].authorization);
+  EXPECT_EQ(seen[2].range, "bytes=40000-");
+
+  origin.put(url, Origin::File{.bytes = "<Error><Code>NoSuchKey</Code></Error>", .status = 404});
+  asked.digest = codec::Sha256::of("another");
+  const auto missing = open(origin, {}, &reader)->ensure(kForever, asked);
+  EXPECT_NE(missing.failure().error.message().find("s3://models/m.tar: HTTP 404 (NoSuchKey)"), std::string::npos)
+      << missing.failure().error;
+}
+
+}  // namespace
+}  // namespace varda::artifact
