@@ -1,0 +1,228 @@
+"""Datasets on a node of `varda up`: counted exactly, again while they grow, with and without a control plane, and only where the node allows."""
+import contextlib, json, os, pathlib, shutil, signal, subprocess, sys, tempfile, unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+import machine as m  # noqa: E402
+
+PICTURE = b'\xff\xd8 no picture, but nobody looks'
+
+
+def dataset(name, path, form, node='edge0', **more):
+    return {'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'Dataset', 'metadata': {'name': name},
+            'spec': {'dataUrl': str(path), 'format': form, 'nodeName': node, **more}}
+
+
+def gone(pid):
+    return not os.path.exists('/proc/%d' % pid) or 'Z' in pathlib.Path('/proc/%d/stat' % pid).read_text().rsplit(')', 1)[1]
+
+
+class Datasets(unittest.TestCase):
+    def setUp(self):
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
+        self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
+        self.data = self.work / 'data'
+        self.data.mkdir()
+        self.varda = m.Machine(self.work / 'varda', nodes=['cloud=cloud', 'edge0=edge'])
+        self.addCleanup(self.varda.close)
+        self.started = []
+
+    def up(self):
+        self.varda.up('--dataset-root', 'edge0=%s' % self.data)
+        self.varda.nodes_ready()
+
+    def apply(self, *objects):
+        for one in objects:
+            self.varda.kubectl('apply', '-f', '-', input=json.dumps(one))
+
+    def status(self, name):
+        return self.varda.get('dataset.edgeai.io', name).get('status', {})
+
+    def report(self, name, node='edge0'):
+        for one in self.varda.get('edgenode', node).get('status', {}).get('datasets', []):
+            if one['key'] == 'datasets.edgeai.io/default/' + name:
+                return one
+        return {}
+
+    def counted(self, name, samples, **more):
+        """Waits until the Dataset says so; returns its status."""
+        def probe():
+            status = self.status(name)
+            return status if status.get('numberOfSamples') == samples and status.get('exact') is True else None
+        status = m.wait_until('%d samples of %s' % (samples, name), probe)
+        for key, value in more.items():
+            self.assertEqual(status.get(key), value, '%s of %s' % (key, name))
+        return status
+
+    def failed(self, name, reason, node='edge0'):
+        report = m.wait_until('%s of %s' % (reason, name), lambda: (lambda r: r if r.get('reason') == reason else None)(self.report(name, node)))
+        self.assertEqual(report['state'], 'Failed')
+        condition = m.wait_until('a condition of %s that says %s' % (name, reason), lambda: next(
+            (c for c in self.status(name).get('conditions', []) if c['reason'] == reason), None))
+        self.assertEqual(condition['status'], 'False')
+        return report['message']
+
+    def voc(self, name, *objects):
+        folder = self.data / 'voc/Annotations'
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text('<annotation>%s</annotation>' % ''.join('<object><name>%s</name></object>' % o for o in objects))
+
+    # ---- what is there
+    def test_formats_are_counted_exactly_and_by_class(self):
+        (self.data / 'rows.csv').write_bytes(b'text,label\r\n' + b'"two\nlines and a "" quote",1\r\n' * 1000 + b'broken\r\nplain,2')
+        (self.data / 'lines.jsonl').write_text('{"a": 1}\n\n[2]\nno json\n"three"')
+        self.voc('1.xml', 'dog', 'cat', 'dog')
+        self.voc('2.xml', 'bird')
+        for name in ('cats/1.jpg', 'cats/old/2.PNG', 'dogs/1.webp', 'dogs/notes.txt'):
+            path = self.data / 'photos' / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(PICTURE)
+        (self.data / 'coco.json').write_text(json.dumps({
+            'images': [{'id': 1}, {'id': 2}, {'id': 3}], 'categories': [{'id': 7, 'name': 'dog'}, {'id': 8, 'name': 'cat'}],
+            'annotations': [{'id': i, 'category_id': 7 + i % 2} for i in range(5)]}))
+        self.up()
+        self.apply(dataset('rows', self.data / 'rows.csv', 'csv'), dataset('lines', self.data / 'lines.jsonl', 'jsonl'),
+                   dataset('voc', self.data / 'voc', 'voc'), dataset('photos', self.data / 'photos', 'imagefolder'),
+                   dataset('coco', 'file://%s' % (self.data / 'coco.json'), 'coco'))
+        rows = self.counted('rows', 1001, malformed=1, header='yes', node='edge0', bytes=(self.data / 'rows.csv').stat().st_size)
+        self.assertEqual(rows['firstMalformed']['line'], 2002)
+        self.counted('lines', 3, malformed=1)
+
+        def classes(status):
+            return {c['name']: c['count'] for c in status['classes']}
+        self.assertEqual(classes(self.counted('voc', 2)), {'bird': 1, 'cat': 1, 'dog': 2})
+        self.assertEqual(classes(self.counted('photos', 3)), {'cats': 2, 'dogs': 1})
+        self.assertEqual(classes(self.counted('coco', 3)), {'cat': 2, 'dog': 3})
+
+        # Folders too are noticed to change, and to get folders of their own.
+        self.voc('3.xml', 'cat')
+        (self.data / 'photos/birds').mkdir()
+        (self.data / 'photos/birds/1.jpg').write_bytes(PICTURE)
+        self.assertEqual(classes(self.counted('voc', 3)), {'bird': 1, 'cat': 2, 'dog': 2})
+        self.assertEqual(classes(self.counted('photos', 4)), {'birds': 1, 'cats': 2, 'dogs': 1})
+
+        # What is deleted is watched no more and leaves no trace on the node.
+        kept = self.varda.dir / 'nodes/edge0/data/datasets'
+        m.wait_until('five records', lambda: len(list(kept.iterdir())) == 5)
+        self.varda.kubectl('delete', 'dataset.edgeai.io', '--all')
+        m.wait_until('no report', lambda: not self.varda.get('edgenode', 'edge0')['status'].get('datasets'))
+        m.wait_until('no record', lambda: not list(kept.iterdir()))
+
+    def test_growth_rotation_and_replacement_are_followed(self):
+        log = self.data / 'log.txt'
+        log.write_text('0\n')
+        self.up()
+        self.apply(dataset('log', log, 'txt'))
+        first = self.counted('log', 1)
+        with open(log, 'a') as f:
+            seen = []
+            for i in range(1, 3000):
+                f.write('%d\n' % i)
+                f.flush()
+                if i % 100 == 0:
+                    seen.append((self.status('log')['numberOfSamples'], i + 1))
+        grown = self.counted('log', 3000)
+        self.assertEqual(seen, sorted(seen))  # it never goes back
+        self.assertTrue(all(told <= written for told, written in seen), seen)
+        self.assertNotEqual(grown['fingerprint'], first['fingerprint'])
+        os.rename(log, self.data / 'log.txt.1')
+        log.write_text('new\n')
+        self.counted('log', 1)
+        os.truncate(log, 0)
+        self.counted('log', 0)
+        (self.data / 'other').write_text('1\n2\n')
+        os.rename(self.data / 'other', log)
+        self.counted('log', 2)
+        log.unlink()
+        self.failed('log', 'PathNotFound')
+        self.assertEqual(self.status('log')['numberOfSamples'], 2)  # what was known last
+        log.write_text('1\n2\n3\n')
+        self.counted('log', 3)
+
+    def test_nothing_outside_of_the_allowed_directories_is_read_or_told(self):
+        outside = self.work / 'outside'
+        outside.mkdir()
+        (outside / 'secret.txt').write_text('1\n2\n')
+        (self.data / 'link.txt').symlink_to(outside / 'secret.txt')
+        (self.data / 'good.txt').write_text('1\n')
+        self.up()
+        self.apply(dataset('outside', outside / 'secret.txt', 'txt'), dataset('missing', outside / 'no such', 'txt'),
+                   dataset('link', self.data / 'link.txt', 'txt'), dataset('up', '%s/../outside/secret.txt' % self.data, 'txt'),
+                   dataset('cloud', self.data / 'good.txt', 'txt', node='cloud'), dataset('wrong', self.data / 'nothing.txt', 'txt'),
+                   dataset('kind', self.data, 'csv'))
+        self.assertIn('below %s' % self.data, self.failed('outside', 'PathForbidden'))
+        self.assertEqual(self.failed('missing', 'PathForbidden').replace('no such', 'secret.txt'), self.report('outside')['message'])
+        self.failed('link', 'PathForbidden')
+        self.failed('up', 'PathForbidden')
+        self.assertIn('--dataset-root', self.failed('cloud', 'PathForbidden', node='cloud'))
+        self.assertIn('nothing.txt', self.failed('wrong', 'PathNotFound'))
+        self.assertIn('folder', self.failed('kind', 'FormatInvalid'))
+        # A link that leads back in is fine, and is followed when it is made to.
+        (self.data / 'new').symlink_to('good.txt')
+        os.rename(self.data / 'new', self.data / 'link.txt')
+        self.counted('link', 1)
+
+    # ---- cut off
+    def agent(self, node='edge0'):
+        found = [pid for pid, command in self.varda.processes().items() if ' agent ' in command and '--node %s ' % node in command]
+        self.assertEqual(len(found), 1, self.varda.processes())
+        return found[0]
+
+    def kill(self, pid):
+        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+        m.wait_until('the end of %d' % pid, lambda: gone(pid))
+
+    def start_again(self, command):
+        """An agent, as a node's init would after a reboot."""
+        with open(self.varda.dir / 'nodes/edge0/agent.log', 'ab') as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, cwd=str(self.varda.dir / 'nodes/edge0'))
+        self.addCleanup(lambda: (process.kill(), process.wait()))
+        return process.pid
+
+    def test_truth_comes_back_with_the_link_after_days_without_one(self):
+        for name in ('grows', 'goes', 'same', 'turns'):
+            (self.data / name).write_text('1\n2\n3\n')
+        self.up()
+        self.apply(*[dataset(name, self.data / name, 'txt') for name in ('grows', 'goes', 'same', 'turns')])
+        before = {name: self.counted(name, 3) for name in ('grows', 'goes', 'same', 'turns')}
+
+        # The control plane dies, then the agent; what happens meanwhile nobody sees.
+        self.kill(json.loads((self.varda.dir / 'up.json').read_text())['pid'])
+        agent = self.agent()
+        command = pathlib.Path('/proc/%d/cmdline' % agent).read_text().split('\0')[:-1]
+        self.kill(agent)
+        with open(self.data / 'grows', 'a') as f:
+            f.write('4\n')
+        agent = self.start_again(command)
+
+        def on_disk(name):
+            for path in (self.varda.dir / 'nodes/edge0/data/datasets').glob('*.json'):
+                record = json.loads(path.read_text())
+                if record['dataset']['key'].endswith('/' + name):
+                    return record['report']
+            return {}
+        m.wait_until('the count without a link', lambda: on_disk('grows').get('samples') == 4)
+        self.kill(agent)
+        with open(self.data / 'grows', 'a') as f:
+            f.write('5\n')
+        (self.data / 'goes').unlink()
+        (self.data / 'turns').unlink()
+        (self.data / 'turns').write_text('other\n')
+        agent = self.start_again(command)
+        m.wait_until('more counts without a link', lambda: (on_disk('grows').get('samples'), on_disk('turns').get('samples'),
+                                                            on_disk('goes').get('reason')) == (5, 1, 'PathNotFound'))
+        self.assertEqual(on_disk('same')['time'], before['same']['updateTime'])
+
+        self.up()
+        self.counted('grows', 5)
+        self.counted('turns', 1)
+        self.failed('goes', 'PathNotFound')
+        self.assertEqual(self.counted('same', 3)['updateTime'], before['same']['updateTime'])  # it has not changed
+        with open(self.data / 'grows', 'a') as f:
+            f.write('6\n')
+        self.counted('grows', 6)
+
+
+if __name__ == '__main__':
+    unittest.main()
