@@ -56,6 +56,7 @@ struct FetchFlags {
   bool no_spool = false;
 };
 
+  int attempts = artifact::FetchOptions{}.attempts_max;
 Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kInfo));
   TRY(const codec::Sha256 digest, codec::Sha256::parse(flags.sha256).context("--sha256"));
@@ -82,6 +83,7 @@ Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags
   options.spooled = !flags.no_spool;
   for (const std::string& root : flags.file_roots) options.file_roots.emplace_back(root);
   ProgressBar bar(os::Path(flags.to).filename().string());
+  options.attempts_max = flags.attempts;
   const auto installed = artifact::fetch(ctx, os::real_file_system(), *http, options, [&](const artifact::Progress& progress) {
     // Both phases run at once; the download is the one whose end is known.
     if (progress.phase == artifact::Phase::kDownload) bar.update("downloading and unpacking", progress.done, progress.total);
@@ -140,3 +142,7 @@ void add_model_commands(Program program) {
 }
 
 }  // namespace varda::app
+  fetch_command
+      ->add_option("--attempts", fetch_flags->attempts,
+                   "how often all sources are asked while trouble lasts; pauses of 1 s to 30 s between")
+      ->check(CLI::PositiveNumber);

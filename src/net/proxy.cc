@@ -143,7 +143,8 @@ bool bypasses_proxy(std::string_view none, std::string_view host, int port) {
 
 std::optional<std::string> proxy_for(const Proxies& proxies, std::string_view scheme, std::string_view host, int port) {
   const std::string& proxy = scheme == "https" ? proxies.https : proxies.http;
-  if (proxy.empty() || bypasses_proxy(proxies.none, host, port)) return std::nullopt;
+  if (proxy.empty() || bypasses_proxy("localhost,127.0.0.0/8,::1", host, port) || bypasses_proxy(proxies.none, host, port))
+    return std::nullopt;
   return proxy;
 }
 

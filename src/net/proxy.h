@@ -29,7 +29,8 @@ Result<Proxies> proxies_from_environment(const std::function<const char*(const c
 /// those below it; an address means itself, "10.0.0.0/8" a block of them. An entry may end with ":PORT".
 bool bypasses_proxy(std::string_view none, std::string_view host, int port);
 
-/// The proxy's origin for a URL; nothing: straight.
+/// The proxy's origin for a URL; nothing: straight. This machine itself (localhost, 127.0.0.0/8, ::1) is always reached straight,
+/// unlike with curl: a proxy elsewhere would look for the server on its own machine.
 std::optional<std::string> proxy_for(const Proxies& proxies, std::string_view scheme, std::string_view host, int port);
 
 /// The header line with which a proxy is asked, its line break included; "" without credentials.

@@ -87,6 +87,8 @@ TEST(Proxy, EachSchemeHasItsOwn) {
   EXPECT_EQ(proxy_for(proxies, "http", "files.example", 80), "http://a:1");
   EXPECT_EQ(proxy_for(proxies, "http", "inside.example", 80), std::nullopt);
   EXPECT_EQ(proxy_for(proxies, "https", "files.example", 443), std::nullopt);
+  for (const char* here : {"localhost", "127.0.0.1", "127.8.9.10", "::1"})
+    EXPECT_EQ(proxy_for(proxies, "http", here, 80), std::nullopt);
 }
 
 }  // namespace
