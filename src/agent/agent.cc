@@ -99,9 +99,9 @@ class EdgeAgent final : public Agent {
   net::HttpClient& http_;
   os::FileSystem& fs_;
   Rng& rng_;
+  SecretCredentials credentials_;
   std::unique_ptr<Journal> journal_;
   std::string address_;
-  SecretCredentials credentials_;
   std::unique_ptr<artifact::Store> store_;
   std::unique_ptr<artifact::ModelTree> tree_;
   std::unique_ptr<Pods> pods_;

@@ -48,11 +48,11 @@ struct Options {
   std::chrono::milliseconds dataset_recount{std::chrono::hours(24)};  // every byte of a dataset is read again after so long
   std::uint64_t artifact_capacity_bytes = 0;  // 0: the disk's
   artifact::Limits artifact_limits;
-  std::size_t install_threads = 2;
-  std::chrono::milliseconds retry_first{1000};  // of failed downloads, doubling up to five minutes
   net::HttpClient* downloads = nullptr;  // fetches archives, as through a proxy; null: as all else. Outlives the agent
   /// A client like `downloads` that trusts these certificates too; empty: Secrets with a ca.crt are refused.
   std::function<std::unique_ptr<net::HttpClient>(const std::string& ca_pem)> trusting_client;
+  std::size_t install_threads = 2;
+  std::chrono::milliseconds retry_first{1000};  // of failed downloads, doubling up to five minutes
   std::chrono::milliseconds poll_busy{300};     // of model servers that do not serve what they should yet
   std::chrono::milliseconds poll_steady{2000};
   std::chrono::milliseconds link_backoff_max{5000};  // between attempts to reach the API server

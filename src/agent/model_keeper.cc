@@ -10,7 +10,7 @@
 namespace varda::agent {
 namespace {
 
-constexpr std::string_view kDesired = "desired", kFailures = "failures";
+constexpr std::string_view kFailures = "failures";
 
 std::optional<artifact::Reason> reason_of(std::string_view text) {
   for (int i = 0; i <= static_cast<int>(artifact::Reason::kCancelled); ++i)
@@ -49,29 +49,18 @@ void ModelKeeper::wake() {
 
 void ModelKeeper::set_desired(const api::EdgeNode& node) {
   const MutexLock lock(mutex_);
-  if (node.metadata.generation <= 1 && node.spec.models.empty() && (desired_ || spec_)) return;
+  if (says_nothing(node) && (desired_ || spec_)) return;
   desired_ = {node.metadata.uid, node.metadata.generation, node.spec};
   dirty_ = true;
   woken_.notify_all();
 }
 
 void ModelKeeper::load() {
-  const auto desired = journal_.get(kDesired);
-  if (desired.ok() && desired->is_object()) {
-    codec::Json object = codec::Json::object({{"apiVersion", api::EdgeNode::resource().api_version()},
-                                              {"kind", api::EdgeNode::resource().kind},
-                                              {"metadata", codec::Json::object({{"name", "self"}})},
-                                              {"spec", (*desired)["spec"]}});
-    if (auto node = api::EdgeNode::from_json(object); node.ok()) {
-      const MutexLock lock(mutex_);
-      spec_ = std::move(node->spec);
-      uid_ = (*desired)["uid"].as_string();
-      generation_ = (*desired)["generation"].as_integer();
-    } else {
-      log::error("the kept work list cannot be read", {{"error", node.error()}});
-    }
-  } else if (!desired.ok()) {
-    log::error("the kept work list cannot be read", {{"error", desired.error()}});
+  if (auto desired = read_desired(journal_)) {
+    const MutexLock lock(mutex_);
+    spec_ = std::move(desired->spec);
+    uid_ = std::move(desired->uid);
+    generation_ = desired->generation;
   }
   const auto failures = journal_.get(kFailures);
   if (!failures.ok()) return;
@@ -85,13 +74,9 @@ void ModelKeeper::load() {
                  one["credentials"].as_string()}] = {
         .state = JobReport::State::kFailed, .reason = *reason, .message = one["message"].as_string(), .bytes = 0};
   }
-    codec::Json mirrors = codec::Json::array();
-    for (const std::string& mirror : key.mirrors) mirrors.push_back(mirror);
 }
 
 void ModelKeeper::save_failures() {
-                                        {"mirrors", std::move(mirrors)},
-                                        {"credentials", key.credentials},
   std::map<JobKey, JobReport> reports;
   {
     const MutexLock lock(mutex_);
@@ -100,9 +85,13 @@ void ModelKeeper::save_failures() {
   codec::Json list = codec::Json::array();
   for (const auto& [key, report] : reports) {
     if (report.state != JobReport::State::kFailed) continue;
+    codec::Json mirrors = codec::Json::array();
+    for (const std::string& mirror : key.mirrors) mirrors.push_back(mirror);
     list.push_back(codec::Json::object({{"sha256", key.digest.hex()},
                                         {"url", key.url},
                                         {"framework", key.framework},
+                                        {"mirrors", std::move(mirrors)},
+                                        {"credentials", key.credentials},
                                         {"reason", to_string(report.reason)},
                                         {"message", report.message}}));
   }
@@ -308,6 +297,17 @@ void ModelKeeper::act(const Plan& plan) {
     const auto shown = shown_.find(key);
     const bool surplus = shown != shown_.end() &&
                          std::any_of(shown->second.versions.begin(), shown->second.versions.end(), [&](const std::string& version) {
+                           return !keep.contains(version) && shown->second.target != version;
+                         });
+    if (surplus) complain(key, tree_.prune(key, keep));
+  }
+  for (const std::string& key : plan.remove) {
+    complain(key, tree_.remove(key));
+    exposed_.erase(key);
+    log::info("model removed", {{"model", key}});
+  }
+}
+
 bool ModelKeeper::read_marks() {
   marks_due_ = clock_.now() + options_.marks_period;
   const std::vector<codec::Sha256> damaged = store_.read_marks();
@@ -323,22 +323,11 @@ bool ModelKeeper::read_marks() {
   return true;
 }
 
-                           return !keep.contains(version) && shown->second.target != version;
+void ModelKeeper::step() {
   if (clock_.now() >= marks_due_ && !read_marks()) {
     const MutexLock lock(mutex_);
     if (!dirty_ && clock_.now() < next_look()) return;  // there was nothing else to look at
   }
-                         });
-    if (surplus) complain(key, tree_.prune(key, keep));
-  }
-  for (const std::string& key : plan.remove) {
-    complain(key, tree_.remove(key));
-    exposed_.erase(key);
-    log::info("model removed", {{"model", key}});
-  }
-}
-
-void ModelKeeper::step() {
   std::optional<Desired> fresh;
   {
     const MutexLock lock(mutex_);
@@ -350,8 +339,7 @@ void ModelKeeper::step() {
   if (fresh) {
     uid_ = fresh->uid;
     generation_ = fresh->generation;
-    const Status kept =
-        journal_.put(kDesired, codec::Json::object({{"uid", uid_}, {"generation", generation_}, {"spec", spec_->to_json()}}));
+    const Status kept = keep_desired(journal_, *fresh);
     if (!kept.ok()) log::error("cannot keep the work list; a restart without network would not know it", {{"error", kept.error()}});
   }
   if (clock_.now() >= disk_due_) {

@@ -12,6 +12,7 @@
 #include <stop_token>
 #include <string>
 
+#include "agent/desired.h"
 #include "agent/download_progress.h"
 #include "agent/install_schedule.h"
 #include "agent/journal.h"
@@ -33,8 +34,8 @@ class ModelKeeper {
     RetryPolicy retry;
     ServingPoller::Options serving;
     std::chrono::seconds disk_period{60};
-    std::chrono::milliseconds progress_period{10000};  // between figures of downloads, and before the first of one
     std::chrono::milliseconds marks_period{2000};      // between looks at what people ask of the store (artifact/marks.h)
+    std::chrono::milliseconds progress_period{10000};  // between figures of downloads, and before the first of one
     const Clock* clock = nullptr;                      // null: the machine's; of `serving` too
     metrics::Registry* metrics = nullptr;
   };
@@ -47,8 +48,7 @@ class ModelKeeper {
               Journal& journal, Rng& rng, Report report);
   ~ModelKeeper();
 
-  /// A version of the EdgeNode; kept on disk before it is acted on. One that nobody has written a spec into yet (generation 1, no
-  /// models) says nothing: it is the object this node just made, not the wish to hold no model. Thread-safe.
+  /// A version of the EdgeNode; kept on disk before it is acted on. One that says nothing (desired.h) is left out. Thread-safe.
   void set_desired(const api::EdgeNode& node);
 
   /// load(), then every strand on a thread of its own until the context is done.
@@ -104,11 +104,6 @@ class ModelKeeper {
   mutable Mutex mutex_;
   std::condition_variable_any woken_;
   bool dirty_ GUARDED_BY(mutex_) = false;
-  struct Desired {
-    std::string uid;
-    std::int64_t generation = 0;
-    api::EdgeNodeSpec spec;
-  };
   std::optional<Desired> desired_ GUARDED_BY(mutex_);
   InstallSchedule schedule_ GUARDED_BY(mutex_);
   DownloadProgress progress_ GUARDED_BY(mutex_);
