@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/verbs.h"
+#include "client_session.h"
 #include "command.h"
 #include "kube/config.h"
 
@@ -46,7 +47,10 @@ Result<std::string> read_all_input() {
 
 using Verb = std::function<Status(const Context&, cli::Session&, const ClientFlags&)>;
 
-Status with_session(const Context& ctx, const Globals& globals, const ClientFlags& flags, const Verb& verb) {
+}  // namespace
+
+Status with_session(const Context& ctx, const Globals& globals, const SessionFlags& flags,
+                    const std::function<Status(const Context&, cli::Session&)>& work) {
   TRY_VOID(set_up_logs(globals, log::Level::kWarn));
   TRY(const kube::Config config, find_server(globals));
   const std::unique_ptr<kube::Client> client = kube::connect(config);
@@ -60,15 +64,13 @@ Status with_session(const Context& ctx, const Globals& globals, const ClientFlag
   session.terminal = isatty(STDERR_FILENO) != 0;
   session.ns = !flags.ns.empty() ? flags.ns : config.ns;
   session.all_namespaces = flags.all_namespaces;
-  Status status = verb(ctx, session, flags);
+  Status status = work(ctx, session);
   if (!status.ok() && status.error().code() == Code::kUnavailable &&
       status.error().message().find("connect") != std::string::npos) {
     return std::move(status).error().context("the server at " + config.server + " does not answer (is `varda up` running?)");
   }
   return status;
 }
-
-}  // namespace
 
 Result<kube::Config> find_server(const Globals& globals) {
   auto config = kube::find_config(globals.kubeconfig, default_data_dir() / "kubeconfig");
@@ -87,7 +89,10 @@ void add_client_commands(Program program) {
                         "the server and who we are; default: $KUBECONFIG, then that of `varda up`");
     command->add_option("-n,--namespace", flags->ns, "namespace; default: the kubeconfig's, else \"default\"");
     command->callback([&globals, &chosen, flags, verb = std::move(verb)] {
-      chosen = [&globals, flags, verb](const Context& ctx) { return with_session(ctx, globals, *flags, verb); };
+      chosen = [&globals, flags, verb](const Context& ctx) {
+        return with_session(ctx, globals, {.ns = flags->ns, .all_namespaces = flags->all_namespaces},
+                            [&](const Context& c, cli::Session& session) { return verb(c, session, *flags); });
+      };
     });
     return command;
   };

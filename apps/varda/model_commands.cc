@@ -1,10 +1,12 @@
-// pack, fetch and predict: what people do with models by hand.
+// pack, fetch, predict and models: what people do with models by hand.
 #include <cstdio>
 #include <memory>
 
 #include "artifact/fetch.h"
 #include "artifact/pack.h"
 #include "base/rng.h"
+#include "cli/models.h"
+#include "client_session.h"
 #include "command.h"
 #include "download_flags.h"
 #include "limit_flags.h"
@@ -54,9 +56,9 @@ struct FetchFlags {
   artifact::Limits limits;
   bool insecure = false;
   bool no_spool = false;
+  int attempts = artifact::FetchOptions{}.attempts_max;
 };
 
-  int attempts = artifact::FetchOptions{}.attempts_max;
 Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kInfo));
   TRY(const codec::Sha256 digest, codec::Sha256::parse(flags.sha256).context("--sha256"));
@@ -81,9 +83,9 @@ Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags
   options.to = flags.to;
   options.limits = flags.limits;
   options.spooled = !flags.no_spool;
+  options.attempts_max = flags.attempts;
   for (const std::string& root : flags.file_roots) options.file_roots.emplace_back(root);
   ProgressBar bar(os::Path(flags.to).filename().string());
-  options.attempts_max = flags.attempts;
   const auto installed = artifact::fetch(ctx, os::real_file_system(), *http, options, [&](const artifact::Progress& progress) {
     // Both phases run at once; the download is the one whose end is known.
     if (progress.phase == artifact::Phase::kDownload) bar.update("downloading and unpacking", progress.done, progress.total);
@@ -95,6 +97,44 @@ Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags
   }
   log::info("version is in place", {{"directory", flags.to}, {"sha256", flags.sha256}});
   return {};
+}
+
+struct ListFlags {
+  SessionFlags session;
+  std::string output;
+  cli::ListModelsOptions options;
+  bool no_headers = false;
+};
+
+void add_models_command(Program program) {
+  Globals& globals = program.globals;
+  Run& chosen = program.chosen;
+  CLI::App* models = program.parser.add_subcommand("models", "choose among the Models that the server knows");
+  models->require_subcommand(1);
+
+  const auto flags = std::make_shared<ListFlags>();
+  CLI::App* command = models->add_subcommand("ls", "list Models of both groups by task, labels and metrics");
+  command->add_option("--kubeconfig", globals.kubeconfig,
+                      "the server and who we are; default: $KUBECONFIG, then that of `varda up`");
+  command->add_option("-n,--namespace", flags->session.ns, "namespace; default: the kubeconfig's, else \"default\"");
+  command->add_flag("-A,--all-namespaces", flags->session.all_namespaces, "in every namespace");
+  command
+      ->add_option("--where", flags->options.where,
+                   "only those for which NAME OPERATOR VALUE holds, such as accuracy>=0.9 or task=classification; again: all must "
+                   "hold. NAME is a metric, or name, namespace, group, task, format, version, url, sourceJob, size, label, parent")
+      ->allow_extra_args(false);
+  command->add_option("--sort-by", flags->options.sort_by, "NAME, NAME:asc or NAME:desc, such as accuracy:desc");
+  command->add_option("-l,--selector", flags->options.label_selector, "label selector");
+  command->add_option("-o,--output", flags->output, "table (default), wide, yaml, json, name or jsonpath=TEMPLATE");
+  command->add_flag("--no-headers", flags->no_headers, "only the rows");
+  command->callback([&chosen, &globals, flags] {
+    chosen = [&globals, flags](const Context& ctx) -> Status {
+      TRY(flags->options.output, cli::Output::parse(flags->output == "table" ? "" : flags->output));
+      flags->options.headers = !flags->no_headers;
+      return with_session(ctx, globals, flags->session,
+                          [&](const Context& c, cli::Session& session) { return cli::list_models(c, session, flags->options); });
+    };
+  });
 }
 
 }  // namespace
@@ -131,6 +171,10 @@ void add_model_commands(Program program) {
   add_limit_flags(*fetch_command, fetch_flags->limits);
   fetch_command->add_flag("--insecure-skip-tls-verify", fetch_flags->insecure,
                           "do not check the server's certificate (the digest is checked always)");
+  fetch_command
+      ->add_option("--attempts", fetch_flags->attempts,
+                   "how often all sources are asked while trouble lasts; pauses of 1 s to 30 s between")
+      ->check(CLI::PositiveNumber);
   fetch_command->add_flag("--no-spool", fetch_flags->no_spool,
                           "keep nothing of an unfinished download: half the bytes to write, and a kill starts over (a connection "
                           "that breaks is continued all the same)");
@@ -139,10 +183,7 @@ void add_model_commands(Program program) {
   });
 
   add_predict_command(program);
+  add_models_command(program);
 }
 
 }  // namespace varda::app
-  fetch_command
-      ->add_option("--attempts", fetch_flags->attempts,
-                   "how often all sources are asked while trouble lasts; pauses of 1 s to 30 s between")
-      ->check(CLI::PositiveNumber);
