@@ -5,7 +5,7 @@ JOBS ?= $(shell nproc)
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: help deps deps-if-missing build dev asan tsan demo test unit sanitize conformance e2e bench fuzz soak format format-check crds clean
+.PHONY: help deps deps-if-missing build dev asan tsan demo demo-edge test unit sanitize conformance e2e bench fuzz soak format format-check crds clean
 
 help:            ## what there is
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+: *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -20,8 +20,12 @@ build: deps-if-missing  ## release binaries in build/release/bin
 	@[ -f build/release/build.ninja ] || cmake --preset release >/dev/null
 	@ninja -C build/release -j $(JOBS) --quiet
 
-demo: build      ## the main job on this machine, narrated
+demo: build      ## the main job on this machine, and an edge node on a link that fails, narrated
 	@python3 scripts/demo.py
+	@python3 scripts/demo_edge.py
+
+demo-edge: build  ## an edge node on a link that fails: datasets, cut off, killed, back again
+	@python3 scripts/demo_edge.py
 
 test: build      ## everything: unit tests, sanitizers, conformance, end to end
 	@bash scripts/test.sh

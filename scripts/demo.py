@@ -3,54 +3,13 @@
 
 Exits 0 only if every step held. Uses free ports and a data directory of its own, and leaves nothing behind.
 """
-import json, os, pathlib, signal, sys, tempfile, time
+import json, os, pathlib, signal, tempfile, time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'tests/support'))
-import machine as m  # noqa: E402
-
-BOLD, DIM, GREEN, RED, END = ('\033[1m', '\033[2m', '\033[32m', '\033[31m', '\033[0m') if sys.stdout.isatty() else ('',) * 5
-
-
-class Step:
-    number = 0
-
-    def __init__(self, title):
-        Step.number += 1
-        self.title = title
-
-    def __enter__(self):
-        print('\n%s%d. %s%s' % (BOLD, Step.number, self.title, END), flush=True)
-        self.begin = time.monotonic()
-        return self
-
-    def __exit__(self, kind, error, trace):
-        took = time.monotonic() - self.begin
-        if error is None:
-            print('   %sheld%s in %.2f s' % (GREEN, END, took), flush=True)
-        else:
-            print('   %sFAILED%s after %.2f s' % (RED, END, took), flush=True)
-
-    @staticmethod
-    def say(text):
-        for line in str(text).rstrip().splitlines():
-            print('   ' + line, flush=True)
-
-
-def check(condition, what):
-    if not condition:
-        raise m.Failed(what)
-
-
-def answered(url, model, images):
-    """The version that answers one request, or Failed."""
-    c = m.Client(url, model, images)
-    c.prepare()
-    check(c.one(), 'no answer: %s' % c.samples)
-    return c.samples[0][3]
+from narrate import Step, answered, check, run
+import machine as m
 
 
 def main():
-    begin = time.monotonic()
     work = pathlib.Path(tempfile.mkdtemp(prefix='varda-demo-'))
     (work / 'www').mkdir()
     shape, pixels = m.read_idx(m.DIGITS / 'test-images.idx3-ubyte')
@@ -196,8 +155,6 @@ def main():
             s.say(varda.down())
             check(not varda.processes(), 'still running: %s' % varda.processes())
 
-    print('\n%sAll %d steps held%s in %.1f s.' % (GREEN, Step.number, END, time.monotonic() - begin))
-
 
 def requests_answered(pod):
     """How many inference requests a pod says it answered (its own metrics)."""
@@ -209,8 +166,4 @@ def requests_answered(pod):
 
 
 if __name__ == '__main__':
-    try:
-        main()
-    except m.Failed as e:
-        print('\n%sthe demo did not hold: %s%s' % (RED, e, END), file=sys.stderr)
-        sys.exit(1)
+    run(main)

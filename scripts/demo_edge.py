@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""An edge node on a link that fails, narrated: it joins with a token, serves a model, counts datasets, is cut off, killed, and comes back.
+
+Exits 0 only if every step held. Uses free ports and a data directory of its own, and leaves nothing behind.
+"""
+import contextlib, json, os, pathlib, shutil, signal, struct, subprocess, tempfile, time, zlib
+
+from narrate import Step, answered, check, run
+import machine as m
+from faulty_link import FaultyLink
+
+NODE = 'line7'
+
+
+def png(shade):
+    """A grey image of one pixel."""
+    def chunk(kind, data):
+        return struct.pack('>I', len(data)) + kind + data + struct.pack('>I', zlib.crc32(kind + data))
+    return b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', struct.pack('>IIBBBBB', 1, 1, 8, 0, 0, 0, 0)) + chunk(b'IDAT', zlib.compress(bytes([0, shade]))) + \
+        chunk(b'IEND', b'')
+
+
+def make_datasets(root):
+    """Four datasets of four formats, with what must be found in them: samples, and annotations by class where the format knows classes."""
+    (root / 'measurements.csv').write_text('time,value,note\n' + ''.join('%d,%.1f,"line one\nline ""two"""\n' % (i, i / 7) for i in range(5000)))
+    (root / 'events.jsonl').write_text(''.join(json.dumps({'id': i, 'text': 'ä%d' % i}) + '\n' for i in range(1234)))
+    coco = {'images': [{'id': i, 'file_name': '%d.jpg' % i} for i in range(40)], 'categories': [{'id': 1, 'name': 'bolt'}, {'id': 2, 'name': 'nut'}],
+            'annotations': [{'id': i, 'image_id': i % 40, 'category_id': 1 + i % 3 // 2} for i in range(90)]}
+    (root / 'parts.json').write_text(json.dumps(coco))
+    for folder, count in (('good', 12), ('scratched', 5)):
+        (root / 'surfaces' / folder).mkdir(parents=True)
+        for i in range(count):
+            (root / 'surfaces' / folder / ('%d.png' % i)).write_bytes(png(i))
+    return {'measurements': ('measurements.csv', 'csv', 5000, {}), 'events': ('events.jsonl', 'jsonl', 1234, {}),
+            'parts': ('parts.json', 'coco', 40, {'bolt': 60, 'nut': 30}), 'surfaces': ('surfaces', 'imagefolder', 17, {'good': 12, 'scratched': 5})}
+
+
+class EdgeNode:
+    """A machine of its own, as far as one machine can be two: an agent with a data directory and a way to its gateway that can be cut."""
+
+    def __init__(self, work, gateway, datasets):
+        self.work, self.gateway, self.datasets, self.agent = work, gateway, datasets, None
+
+    def start(self, token=None):
+        command = [m.VARDA, 'agent', '--node', NODE, '--gateway', self.gateway, '--data-dir', str(self.work / NODE), '--runner', 'process',
+                   '--dataset-root', str(self.datasets)]
+        if token:
+            command += ['--join-token-file', str(token)]
+        with open(self.work / 'agent.log', 'ab') as log:
+            environment = {k: v for k, v in os.environ.items() if k != 'KUBECONFIG'}
+            self.agent = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+
+    def kill(self):
+        """SIGKILL to the agent and all it runs, as when the power goes."""
+        victims = m.processes_below(self.work / NODE)
+        for pid in victims:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.agent.wait()
+        m.wait_until('the node dead', lambda: not m.processes_below(self.work / NODE), 60)
+        return victims
+
+
+def main():
+    work = pathlib.Path(tempfile.mkdtemp(prefix='varda-demo-edge-'))
+    (work / 'www').mkdir()
+    (work / 'datasets').mkdir()
+    shape, pixels = m.read_idx(m.DIGITS / 'test-images.idx3-ubyte')
+    size = shape[1] * shape[2]
+    images = [pixels[i * size:(i + 1) * size] for i in range(shape[0])]
+    files = m.FileServer(work / 'www')
+    edge = link = None
+    try:
+        with m.Machine(work / 'data', nodes=['cloud=cloud']) as varda:
+            with Step('varda up with a gateway: the control plane, and the door through which edge nodes come in') as s:
+                line = varda.up('--gateway', '127.0.0.1:0')
+                s.say(line)
+                gateway = line.split('gateway ')[1].split(',')[0].strip()
+                link = FaultyLink(int(gateway.rsplit(':', 1)[1]))
+                edge = EdgeNode(work, 'https://127.0.0.1:%d' % link.port, work / 'datasets')
+
+            with Step('varda join-token, varda agent: the node makes its key, enrols and is connected') as s:
+                token = work / 'token'
+                with open(os.open(token, os.O_WRONLY | os.O_CREAT, 0o600), 'w') as f:
+                    f.write(varda.varda('join-token', '--node', NODE))
+                edge.start(token)
+                m.wait_until('the node connected', lambda: connected(varda), 60)
+                os.unlink(token)
+                s.say(varda.kubectl('get', 'edgenodes'))
+
+            with Step('an InferenceModel on the node') as s:
+                sha = m.pack(varda, '4', work / 'www/digits-4.tar.gz')
+                model = m.inference_model('digits', 'edge', [('4', files.url('digits-4.tar.gz'), sha)], '4', node=NODE)
+                varda.kubectl('apply', '-f', '-', input=json.dumps(model))
+                url = varda.ready('digits', '4')['status']['url']
+                check(answered(url, 'digits', images) == '4', 'the server answers with another version')
+                s.say(varda.kubectl('get', 'inferencemodels'))
+
+            with Step('four datasets of four formats: the node counts them') as s:
+                wanted = make_datasets(work / 'datasets')
+                for name, (path, kind, _, _) in wanted.items():
+                    varda.kubectl('apply', '-f', '-', input=json.dumps({
+                        'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'Dataset', 'metadata': {'name': name},
+                        'spec': {'dataUrl': str(work / 'datasets' / path), 'format': kind, 'nodeName': NODE}}))
+                for name, (_, _, samples, classes) in wanted.items():
+                    status = m.wait_until('%s counted' % name, lambda: counted(varda, name), 60)
+                    check(status['numberOfSamples'] == samples and status['exact'], '%s: %s' % (name, status))
+                    check({c['name']: c['count'] for c in status.get('classes', [])} == classes, '%s: %s' % (name, status.get('classes')))
+                s.say(varda.kubectl('get', 'datasets'))
+                s.say('classes of parts: bolt 60, nut 30; of surfaces: good 12, scratched 5')
+
+            with Step('they grow while the node looks on: counted again within a second') as s:
+                slowest = 0
+                for round in range(3):
+                    with open(work / 'datasets/measurements.csv', 'a') as f:
+                        f.write(''.join('%d,0.5,"more\nlines"\n' % i for i in range(100)))
+                    slowest = max(slowest, took('measurements', varda, 5000 + 100 * (round + 1)))
+                (work / 'datasets/surfaces/good/new.png').write_bytes(png(200))
+                slowest = max(slowest, took('surfaces', varda, 18))
+                s.say('slowest of 4 changes: %.2f s from the write to the status' % slowest)
+                check(slowest < 1, 'a change took %.2f s' % slowest)
+
+            with Step('the link is cut, then the node loses power: no process of it is left') as s:
+                link.set('down')
+                m.wait_until('the cloud to notice', lambda: not connected(varda), 60)
+                victims = edge.kill()
+                s.say('killed %d processes' % len(victims))
+                s.say(varda.kubectl('get', 'edgenodes'))
+                with open(work / 'datasets/events.jsonl', 'a') as f:
+                    f.write('{"id": "while it was dead"}\n')
+
+            with Step('it starts again with no network: predictions are answered, datasets counted') as s:
+                begin = time.monotonic()
+                edge.start()
+                m.wait_until('an answer', lambda: answered(url, 'digits', images[:1]) == '4', 60, every=0.02)
+                first = time.monotonic() - begin
+                s.say('first prediction %.2f s after the start' % first)
+                check(first < 2, 'the first prediction took %.2f s' % first)
+                with open(work / 'datasets/events.jsonl', 'a') as f:
+                    f.write('{"id": "while it was cut off"}\n')
+                check(not connected(varda) and counted(varda, 'events')['numberOfSamples'] == 1234, 'the cloud knows what it cannot know')
+
+            with Step('the link returns: the status tells the truth within five seconds') as s:
+                link.set('none')
+                begin = time.monotonic()
+                m.wait_until('events counted', lambda: counted(varda, 'events')['numberOfSamples'] == 1236, 60)
+                m.wait_until('the node connected', lambda: connected(varda), 60)
+                varda.ready('digits', '4')
+                back = time.monotonic() - begin
+                s.say('true %.2f s after the link came back' % back)
+                check(back < 5, 'it took %.2f s' % back)
+                s.say(varda.kubectl('get', 'edgenodes,datasets,inferencemodels'))
+    finally:
+        if edge and edge.agent and edge.agent.poll() is None:
+            edge.kill()
+        if link:
+            link.close()
+        files.stop()
+        if edge and edge.agent and os.environ.get('VARDA_DEMO_KEEP'):
+            print((work / 'agent.log').read_text(errors='replace'))
+        else:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def connected(varda):
+    conditions = varda.get('edgenode', NODE).get('status', {}).get('conditions', [])
+    return any(c['type'] == 'Connected' and c['status'] == 'True' for c in conditions)
+
+
+def counted(varda, name):
+    status = varda.get('dataset', name).get('status', {})
+    return status if 'numberOfSamples' in status else None
+
+
+def took(name, varda, samples):
+    """Seconds until the status says so many samples. Looks by the API itself: a kubectl takes as long as the count."""
+    begin = time.monotonic()
+    varda.varda('wait', 'dataset/' + name, '--for=jsonpath={.status.numberOfSamples}=%d' % samples, '--timeout', '60s')
+    return time.monotonic() - begin
+
+
+if __name__ == '__main__':
+    run(main)
