@@ -223,6 +223,57 @@ class Datasets(unittest.TestCase):
             f.write('6\n')
         self.counted('grows', 6)
 
+    # ---- the kinds
+    def table(self, *words):
+        """Rows of `kubectl get`, by column."""
+        out = self.varda.kubectl('get', *words).rstrip('\n').split('\n')
+        return [[cell for cell in line.split('  ') if cell.strip()] for line in out]
+
+    def test_both_groups_show_their_columns_their_conditions_and_models(self):
+        (self.data / 'a.csv').write_text('name,age\nx,1\ny,2\n')
+        self.up()
+        sedna = {'apiVersion': 'sedna.io/v1alpha1', 'kind': 'Dataset', 'metadata': {'name': 'a'},
+                 'spec': {'url': str(self.data / 'a.csv'), 'format': 'CSV', 'nodeName': 'edge0'}}
+        self.apply(dataset('a', self.data / 'a.csv', 'csv'), sedna, dataset('records', '/x.tfrecord', 'tfrecord'), dataset('far', 's3://bucket/a', 'csv'),
+                   dataset('nowhere', '/x', 'csv', node='line9'), dataset('homeless', '/x', 'csv', node=''))
+        self.counted('a', 2)
+        m.wait_until('2 samples in sedna.io', lambda: self.varda.get('dataset.sedna.io', 'a').get('status', {}).get('numberOfSamples') == 2)
+        for kind in ('dataset.edgeai.io', 'dataset.sedna.io'):
+            head, row = self.table(kind, 'a')
+            self.assertEqual([cell.strip() for cell in head], ['NAME', 'NUMBEROFSAMPLES', 'NODE', 'SPEC', 'AGE'])
+            self.assertEqual([cell.strip() for cell in row[:3]], ['a', '2', 'edge0'])
+            self.assertIn(str(self.data / 'a.csv'), row[3])
+        for name, reason in (('records', 'FormatUnknown'), ('far', 'Unsupported'), ('nowhere', 'NodeUnknown'), ('homeless', 'NodeMissing')):
+            condition = m.wait_until(reason, lambda: next((c for c in self.status(name).get('conditions', []) if c['reason'] == reason), None))
+            self.assertEqual((condition['type'], condition['status']), ('Ready', 'False'))
+        head, row = self.table('edgenode', 'edge0')
+        self.assertEqual([cell.strip() for cell in head], ['NAME', 'CONNECTED', 'AGENT', 'MODELS', 'DATASETS', 'DISK', 'LASTSEEN', 'AGE'])
+        self.assertEqual([cell.strip() for cell in (row[1], row[3], row[4])], ['True', '0/0', '2/2'])
+
+        def model(group, url, name, accuracy):
+            one = {'apiVersion': group + '/v1alpha1', 'kind': 'Model', 'metadata': {'name': name}, 'spec': {url: '/models/' + name, 'format': 'pb', 'task': 'detection'}}
+            self.apply(one)
+            path = '/apis/%s/v1alpha1/namespaces/default/models/%s' % (group, name)
+
+            def put():  # as a job does; the operator writes there too
+                live = json.loads(self.varda.kubectl('get', '--raw', path))
+                live['status'] = dict(live.get('status', {}), updateTime='2024-05-01T12:00:00Z', metrics=[{'key': 'accuracy', 'value': accuracy}])
+                return self.varda.kubectl('replace', '--raw', path + '/status', '-f', '-', input=json.dumps(live), check=False).returncode == 0
+            m.wait_until('metrics of ' + name, put)
+        model('edgeai.io', 'modelUrl', 'ours', '0.91')
+        model('sedna.io', 'url', 'theirs', '0.95')
+        head, row = self.table('model.sedna.io', 'theirs')
+        self.assertEqual([cell.strip() for cell in head], ['NAME', 'UPDATEAGE', 'METRICS'])
+        self.assertEqual(json.loads(row[2]), [{'key': 'accuracy', 'value': '0.95'}])
+        names = self.varda.varda('models', 'ls', '--where', 'accuracy>=0.9', '--where', 'task=detection', '--sort-by', 'accuracy:desc', '-o', 'name')
+        self.assertEqual(names.split(), ['model.sedna.io/theirs', 'model.edgeai.io/ours'])
+        refused = self.varda.varda('models', 'ls', '--where', 'accuracy=>0.9', check=False)
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn('is no operator', refused.stderr)
+
+        # Nothing waits for a node that never was.
+        self.varda.kubectl('delete', 'dataset.edgeai.io', 'nowhere', '--timeout=30s')
+
 
 if __name__ == '__main__':
     unittest.main()
