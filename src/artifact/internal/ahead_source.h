@@ -18,7 +18,7 @@ class AheadSource final : public Source {
  public:
   struct Options {
     std::uint64_t begin_after_bytes = 4 << 20;
-    std::size_t queue_bytes_max = 2 << 20;  // what the other thread is ahead; one piece may always wait, however large
+    std::size_t queue_bytes_max = 1 << 20;  // what the other thread is ahead; one piece may always wait, however large
   };
   /// `stop` ends what `source` is waiting for; its context must listen to it.
   AheadSource(std::unique_ptr<Source> source, std::stop_source stop, Options options)
