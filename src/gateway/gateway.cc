@@ -496,6 +496,8 @@ net::Server::Options server_options(const Limits& limits) {
   // A little more, so that what is somewhat too large gets an answer in JSON.
   options.body_bytes_max = limits.body_bytes_max + (64u << 10);
   options.idle_timeout = std::chrono::seconds(60);
+  // Handshakes are what costs when everybody comes back at once.
+  options.io_threads = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 4);
   return options;
 }
 

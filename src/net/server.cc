@@ -33,14 +33,20 @@ class Acceptor final : public Reactor::Listener {
     // A few at a time: connections already here have their turn in between.
     for (int i = 0; i < 64; ++i) {
       if (state_.connections.load() >= state_.options.connections_max) return;  // a closing connection resumes
+      if (state_.handshakes.load() >= state_.options.handshakes_max) return;    // the end of a handshake does
       Address peer;
       Fd fd = internal::accept_one(watch_->fd(), peer);
       if (!fd) {
         if (errno != EAGAIN && errno != EWOULDBLOCK) return wait_for_descriptors();
         break;
       }
-      if (!peer.is_unix()) internal::set_no_delay(fd.get());
+      if (!peer.is_unix()) {
+        internal::set_no_delay(fd.get());
+        // A peer that lost its power closes nothing, and an open stream with no news has nothing to write.
+        internal::set_keepalive(fd.get());
+      }
       state_.connections.fetch_add(1);
+      if (state_.tls) state_.handshakes.fetch_add(1);
       Loop& loop = *loops_[next_++ % loops_.size()];
       loop.adopt(std::move(fd), peer.str());
     }
@@ -70,6 +76,9 @@ class SocketServer final : public Server {
     state_.handler = std::move(handler);
     state_.tls = std::move(tls);
     state_.on_closed = [this] { connection_closed(); };
+    state_.on_shaken = [this] {
+      if (!state_.stopping.load()) loops_.front()->reactor().post([this] { acceptor_->resume(); });
+    };
     for (std::size_t i = 0; i < state_.options.io_threads; ++i) loops_.push_back(std::make_unique<Loop>(state_));
     acceptor_.emplace(state_, loops_, std::move(listener));
     loops_.front()->reactor().post([this] { acceptor_->resume(); });
@@ -126,6 +135,7 @@ class SocketServer final : public Server {
 Result<std::unique_ptr<Server>> Server::create(Options options, Handler handler) {
   if (!handler) return Error(Code::kInvalid, "a server needs a handler");
   if (options.io_threads == 0 || options.io_threads > 256) return Error(Code::kInvalid, "io_threads must be 1 to 256");
+  if (options.handshakes_max == 0) return Error(Code::kInvalid, "handshakes_max must be at least 1");
   if (options.connections_max == 0) return Error(Code::kInvalid, "connections_max must be at least 1");
   internal::TlsContext tls;
   if (options.tls) {

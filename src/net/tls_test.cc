@@ -1,9 +1,14 @@
 #include "net/tls.h"
 
+#include <atomic>
 #include <gtest/gtest.h>
+#include <memory>
+#include <thread>
+#include <vector>
 
 #include "net/client.h"
 #include "net/server.h"
+#include "net/testing/raw_socket.h"
 
 namespace varda::net {
 namespace {
@@ -48,6 +53,27 @@ TEST(Tls, VerifiedServerAnswersByAddressAndByName) {
     ASSERT_TRUE(answer.ok()) << answer.error();
     EXPECT_EQ(answer->body, "|0");
   }
+}
+
+TEST(Tls, HandshakesBeyondTheLimitWaitForAPlaceAndWhoNeverFinishesHisLosesIt) {
+  Server::Options options;
+  options.tls =
+      TlsServer{.certificate_pem = authority().server.certificate_pem, .key_pem = authority().server.key_pem, .client_ca_pem = ""};
+  options.handshakes_max = 2;
+  options.io_threads = 2;
+  auto server = *Server::create(options, inline_handler([](const Request&) { return Response{.body = "here"}; }));
+  auto first = std::make_unique<varda::net::testing::RawSocket>(server->port());
+  varda::net::testing::RawSocket second(server->port());
+  std::atomic<int> answered = 0;
+  {
+    std::vector<std::jthread> clients;
+    for (int i = 0; i < 20; ++i) {
+      clients.emplace_back([&] { answered += get(*server, {.ca_pem = authority().ca.certificate_pem}).ok() ? 1 : 0; });
+    }
+    first.reset();  // its place is enough for all of them, one after the other
+  }
+  EXPECT_EQ(answered, 20);
+  EXPECT_FALSE(second.closed());
 }
 
 TEST(Tls, ServerNameOverridesTheHost) {

@@ -85,6 +85,7 @@ void Connection::handshake() {
     case IoResult::Kind::kBytes:
       stream_->describe_certificate(peer_);
       phase_ = Phase::kIdle;
+      loop_.state().handshake_over();
       expire_in(loop_.state().options.idle_timeout);
       on_readable();
       return;
@@ -506,6 +507,7 @@ void Connection::on_deadline() {
 void Connection::close() {
   if (phase_ == Phase::kClosed) return;
   if (phase_ == Phase::kIdle) stream_->finish();
+  if (phase_ == Phase::kHandshake) loop_.state().handshake_over();
   phase_ = Phase::kClosed;
   deadline_ = SteadyTime::max();
   body_stream_.reset();

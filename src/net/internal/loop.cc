@@ -47,6 +47,7 @@ void Loop::adopt(Fd fd, std::string peer) {
   auto shared = std::make_shared<Fd>(std::move(fd));
   reactor_->post([this, shared, peer = std::move(peer)] {
     if (closing_ || state_.stopping.load()) {
+      state_.handshake_over();
       state_.connections.fetch_sub(1);
       state_.on_closed();
       return;

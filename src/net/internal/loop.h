@@ -25,7 +25,12 @@ struct ServerState {
   std::atomic<bool> draining{false};
   std::atomic<bool> stopping{false};
   std::atomic<std::size_t> connections{0};
-  std::function<void()> on_closed;  // after each connection, from its loop's thread
+  std::atomic<std::size_t> handshakes{0};  // of TLS, counted from accept() on
+  std::function<void()> on_closed;         // after each connection, from its loop's thread
+  std::function<void()> on_shaken;         // a handshake was one of too many, and is over
+  void handshake_over() {
+    if (tls && handshakes.fetch_sub(1) >= options.handshakes_max) on_shaken();
+  }
 };
 
 /// Everything but start(), stop() and adopt() belongs to its thread.

@@ -13,6 +13,10 @@
 namespace varda::net::internal {
 namespace {
 
+// Thousands of nodes come back at the same moment; whom the kernel turns away tries again a second later, then after three. The
+// kernel's own limit (net.core.somaxconn, 4096) is as high.
+constexpr int kBacklog = 4096;
+
 void set_option(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof(value)); }
 
 Error failed(const Address& address, const char* what, int error) {
@@ -102,7 +106,7 @@ Result<Fd> listen_on(const Address& address) {
     set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
     if (address.storage.ss_family == AF_INET6) set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
   }
-  if (::bind(fd.get(), address.get(), address.size) != 0 || ::listen(fd.get(), 1024) != 0) {
+  if (::bind(fd.get(), address.get(), address.size) != 0 || ::listen(fd.get(), kBacklog) != 0) {
     return failed(address, "cannot listen on", errno);
   }
   return fd;

@@ -1,0 +1,49 @@
+// Thousands of agents on one thread: each watches its EdgeNode over a TLS connection of its own, comes back with the back-off of
+// real ones (runtime::Informer as agent::Link sets it), and reports what it was told on a second connection.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "net/certificates.h"
+#include "net/tls.h"
+
+namespace varda::bench {
+
+class Swarm {
+ public:
+  struct Options {
+    std::size_t agents = 0;
+    std::string address;  // of the gateway
+    net::KeyPair ca;
+    std::chrono::seconds watch_timeout{10};  // jittered upwards by half
+  };
+  explicit Swarm(Options options);
+  ~Swarm();
+  static std::string name(std::size_t agent) { return "node-" + std::to_string(agent); }
+
+  void start();
+  struct Counts {
+    std::size_t watching = 0;   // with a watch that was answered
+    std::size_t reported = 0;   // whose last report was taken and says what was last told
+    std::size_t refused = 0;    // answers other than 200, so far
+    std::size_t broken = 0;     // connections that failed or ended in the middle, so far
+    std::size_t watches = 0;    // watches answered, so far
+    std::size_t strangers = 0;  // objects of others seen: none
+  };
+  /// Of those told `target`; "" of any.
+  Counts counts(const std::string& target) const;
+  /// Waits until `done` holds; seconds it took. Dies after `limit`.
+  double wait(const char* what, std::chrono::seconds limit, const std::function<bool()>& done) const;
+  double cpu_seconds() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace varda::bench
