@@ -1,0 +1,150 @@
+"""Nodes that reach the cloud through the gateway alone, over links that go wrong, with real processes."""
+import contextlib, http.client, json, os, pathlib, shutil, signal, ssl, subprocess, sys, tempfile, unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+import machine as m  # noqa: E402
+from faulty_link import FaultyLink  # noqa: E402
+
+
+def sleeper(name, node):
+    return {'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {'name': name},
+            'spec': {'nodeName': node, 'terminationGracePeriodSeconds': 1, 'containers': [{'name': 'c', 'image': 'sleeper'}]}}
+
+
+class Gateway(unittest.TestCase):
+    def setUp(self):
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
+        self.varda = m.Machine(self.work / 'data', nodes=['cloud=cloud'])
+        self.agents, self.links = {}, {}
+        self.addCleanup(self.clean_up)
+        line = self.varda.up('--gateway', '127.0.0.1:0')
+        self.port = int(line.split('gateway https://127.0.0.1:')[1].split(',')[0])
+
+    def clean_up(self):
+        failed = not self._outcome.success
+        for node, agent in self.agents.items():
+            with contextlib.suppress(ProcessLookupError):
+                agent.send_signal(signal.SIGTERM)
+        for node, agent in self.agents.items():
+            try:
+                agent.wait(60)
+            except subprocess.TimeoutExpired:
+                agent.kill()
+                agent.wait()
+            if failed:
+                print('--- last lines of the agent of %s' % node, *(self.work / (node + '.log')).read_text().splitlines()[-30:], sep='\n', file=sys.stderr)
+        if failed:
+            self.varda.show_logs()
+        self.varda.close()
+        for link in self.links.values():
+            link.close()
+        for pid in m.processes_below(self.work):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self.work, ignore_errors=True)
+
+    def join(self, node):
+        """A node behind a link of its own."""
+        link = self.links[node] = FaultyLink(self.port)
+        token = self.work / (node + '.token')
+        token.write_text(self.varda.varda('join-token', '--node', node))
+        token.chmod(0o600)
+        environment = {k: v for k, v in os.environ.items() if k != 'KUBECONFIG'}
+        with open(self.work / (node + '.log'), 'ab') as log:
+            self.agents[node] = subprocess.Popen(
+                [m.VARDA, 'agent', '--node', node, '--gateway', 'https://127.0.0.1:%d' % link.port, '--join-token-file', str(token), '--runner', 'process',
+                 '--on-stop', 'end', '--image', 'sleeper=sleep 100000', '--data-dir', str(self.work / node)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+
+    def conditions(self, kind, name):
+        return {c['type']: c['status'] for c in self.varda.get(kind, name).get('status', {}).get('conditions', [])}
+
+    def connected(self, node):
+        return self.conditions('edgenode', node).get('Connected') == 'True' and self.conditions('node', node).get('Ready') == 'True'
+
+    def cut_off(self, node):
+        return self.conditions('edgenode', node).get('Connected') == 'Unknown' and self.conditions('node', node).get('Ready') == 'Unknown'
+
+    def wait_connected(self, *nodes):
+        m.wait_until('%s connected' % ', '.join(nodes), lambda: all(self.connected(node) for node in nodes))
+
+    def phases(self):
+        return {p['metadata']['name']: p.get('status', {}).get('phase') for p in self.varda.pods()}
+
+    def apply(self, *objects):
+        self.varda.kubectl('apply', '-f', '-', input=json.dumps({'apiVersion': 'v1', 'kind': 'List', 'items': list(objects)}))
+
+    def ask(self, node, method, path, body=None):
+        """As the node, past its agent."""
+        context = ssl.create_default_context(cafile=str(self.varda.dir / 'pki/ca.crt'))
+        identity = self.work / node / 'identity'
+        context.load_cert_chain(str(identity / 'cert.pem'), str(identity / 'key.pem'))
+        connection = http.client.HTTPSConnection('127.0.0.1', self.port, timeout=60, context=context)
+        connection.request(method, path, body=body, headers={'Content-Type': 'application/merge-patch+json'})
+        response = connection.getresponse()
+        with contextlib.closing(connection):
+            return response.status, response.read().decode(errors='replace')
+
+    def test_a_model_is_served_on_a_node_that_reaches_the_gateway_alone_through_a_kill_of_the_control_plane(self):
+        www = self.work / 'www'
+        www.mkdir()
+        files = m.FileServer(www)
+        self.addCleanup(files.stop)
+        entries = [(v, files.url('digits-%s.tar.gz' % v), m.pack(self.varda, v, www / ('digits-%s.tar.gz' % v))) for v in ('3', '4')]
+        self.join('line7')
+        self.wait_connected('line7')
+        self.apply(m.inference_model('digits', 'edge', entries, '3', node='line7'))
+        url = self.varda.ready('digits', '3')['status']['url']
+        shape, pixels = m.read_idx(m.DIGITS / 'test-images.idx3-ubyte')
+        client = m.Client(url, 'digits', [pixels[:shape[1] * shape[2]]])
+        client.prepare()
+        self.assertTrue(client.one(), client.samples)
+
+        # A node that is not itself: what it gets of others, and what its certificate is worth in other hands.
+        for method, path in (('GET', '/apis/edgeai.io/v1alpha1/edgenodes/cloud'), ('GET', '/apis/edgeai.io/v1alpha1/edgenodes'), ('GET', '/api/v1/secrets'),
+                             ('PATCH', '/api/v1/nodes/cloud/status'), ('GET', '/api/v1/namespaces/varda-system/secrets/varda-gateway-ca')):
+            status, text = self.ask('line7', method, path, '{"status":{}}' if method == 'PATCH' else None)
+            self.assertEqual(status, 403, path + ' ' + text)
+            self.assertIn('is forbidden: User "system:node:line7" cannot', json.loads(text)['message'])
+        huge = json.dumps({'status': {'agentVersion': 'x' * (1 << 20)}})
+        status, text = self.ask('line7', 'PATCH', '/apis/edgeai.io/v1alpha1/edgenodes/line7/status', huge)
+        self.assertEqual((status, json.loads(text)['reason']), (413, 'RequestEntityTooLarge'))
+
+        # Killed and started again with no flags: the gateway is where it was, the node comes back and does what is asked of it since.
+        os.kill(json.loads((self.varda.dir / 'up.json').read_text())['pid'], signal.SIGKILL)
+        self.assertTrue(client.one(), client.samples)
+        line = self.varda.up()
+        self.assertIn('gateway https://127.0.0.1:%d,' % self.port, line)
+        self.apply(m.inference_model('digits', 'edge', entries, '4', node='line7'))
+        self.varda.ready('digits', '4')
+        self.wait_connected('line7')
+        self.assertTrue(client.one(), client.samples)
+        self.assertEqual(client.samples[-1][3], '4')
+
+    def test_nodes_behind_links_that_go_wrong_do_what_is_asked_and_say_so(self):
+        through = ['slow', 'cut', 'flip']  # work gets through all the same
+        not_through = ['stall', 'portal', 'down']
+        everybody = through + not_through
+        for fault in everybody:
+            self.join('n-' + fault)
+        self.wait_connected(*('n-' + fault for fault in everybody))
+        for fault in everybody:
+            self.links['n-' + fault].set(fault)
+        self.apply(*(sleeper('p-' + fault, 'n-' + fault) for fault in everybody))
+        m.wait_until('pods behind %s run' % ', '.join(through), lambda: all(self.phases()['p-' + f] == 'Running' for f in through))
+        # The connection that was open is open still, and a half-open one does not count.
+        for fault in not_through:
+            m.wait_until('n-%s cut off' % fault, lambda: self.cut_off('n-' + fault))
+            self.assertEqual(self.phases()['p-' + fault], 'Pending')
+        m.wait_until('somebody met the login page', lambda: self.links['n-portal'].hits > 1)
+
+        for fault in everybody:
+            self.links['n-' + fault].set('none')
+        m.wait_until('all pods run', lambda: all(self.phases()['p-' + f] == 'Running' for f in everybody))
+        self.wait_connected(*('n-' + fault for fault in everybody))
+        self.varda.kubectl('delete', 'pods', '--wait=false', *('p-' + f for f in everybody))
+        m.wait_until('no pods', lambda: not self.phases())
+
+
+if __name__ == '__main__':
+    unittest.main()
