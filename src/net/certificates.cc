@@ -106,7 +106,10 @@ Result<std::string> certify(const KeyPair& ca, EVP_PKEY* key, const CertificateR
   X509_set_issuer_name(certificate.get(), X509_get_subject_name(issuer.get()));
   TRY_VOID(add_extension(certificate.get(), issuer.get(), NID_basic_constraints, "critical,CA:FALSE"));
   TRY_VOID(add_extension(certificate.get(), issuer.get(), NID_key_usage, "critical,digitalSignature"));
-  TRY_VOID(add_extension(certificate.get(), issuer.get(), NID_ext_key_usage, request.server ? "serverAuth" : "clientAuth"));
+  TRY_VOID(add_extension(certificate.get(), issuer.get(), NID_ext_key_usage,
+                         request.peer     ? "serverAuth,clientAuth"
+                         : request.server ? "serverAuth"
+                                          : "clientAuth"));
   if (X509_get0_subject_key_id(issuer.get()) != nullptr) {  // a CA that was made elsewhere may have none
     TRY_VOID(add_extension(certificate.get(), issuer.get(), NID_authority_key_identifier, "keyid"));
   }

@@ -27,6 +27,7 @@ struct CertificateRequest {
   std::vector<std::string> hosts;  // DNS names and IP addresses for subjectAltName
   std::chrono::hours valid{24 * 365};
   bool server = false;                  // else a client certificate
+  bool peer = false;                    // both
   std::optional<WallTime> issued = {};  // valid from five minutes before; absent: by the machine's clock
 };
 /// With a key of its own, signed by `ca`.

@@ -1,0 +1,120 @@
+#include "agent/peers.h"
+
+#include <utility>
+
+#include "base/log.h"
+#include "net/client.h"
+
+namespace varda::agent {
+namespace {
+
+constexpr std::size_t kConnectionsMax = 64;
+constexpr std::chrono::milliseconds kGrace{500};
+
+}  // namespace
+
+std::string peer_name(const std::string& node) { return node + ".node.varda"; }
+
+/// Sends with the credentials of the moment.
+class Peers::Client final : public net::HttpClient {
+ public:
+  Client(std::string node, const Peers& peers) : node_(std::move(node)), peers_(peers) {}
+
+  Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
+    TRY(const std::shared_ptr<net::HttpClient> inner, current());
+    auto response = inner->send(ctx, std::move(request));
+    if (response.ok()) response->body = std::make_unique<Body>(inner, std::move(response->body));
+    return response;
+  }
+
+ private:
+  /// The connection belongs to its client, which a renewal replaces.
+  class Body final : public net::BodyReader {
+   public:
+    Body(std::shared_ptr<net::HttpClient> client, std::unique_ptr<net::BodyReader> inner)
+        : client_(std::move(client)), inner_(std::move(inner)) {}
+    Result<std::optional<std::string>> read() override { return inner_->read(); }
+
+   private:
+    const std::shared_ptr<net::HttpClient> client_;
+    const std::unique_ptr<net::BodyReader> inner_;  // goes first
+  };
+
+  Result<std::shared_ptr<net::HttpClient>> current() {
+    auto now = peers_.options_.credentials ? peers_.options_.credentials() : std::nullopt;
+    if (!now) return Error(Code::kUnavailable, "this node has no identity for its peers");
+    const MutexLock lock(mutex_);
+    if (inner_ && in_use_ == now) return inner_;
+    net::ClientOptions options;
+    options.tls.ca_pem = now->ca_pem;
+    options.tls.certificate_pem = now->certificate_pem;
+    options.tls.key_pem = now->key_pem;
+    options.tls.verified_name = peer_name(node_);
+    options.tls.not_earlier_than = now->issued;
+    options.idle_connections_max = 2;
+    inner_ = net::make_client(std::move(options));
+    in_use_ = std::move(now);
+    return inner_;
+  }
+
+  const std::string node_;
+  const Peers& peers_;
+  Mutex mutex_;
+  std::optional<PeerCredentials> in_use_ GUARDED_BY(mutex_);
+  std::shared_ptr<net::HttpClient> inner_ GUARDED_BY(mutex_);
+};
+
+Peers::Peers(Options options) : options_(std::move(options)) {}
+
+Peers::~Peers() {
+  if (server_) server_->stop(kGrace);
+}
+
+Status Peers::open(const PeerCredentials& credentials) {
+  net::Server::Options options;
+  options.listen = bound_.empty() ? options_.listen : bound_;
+  options.tls = net::TlsServer{
+      .certificate_pem = credentials.certificate_pem, .key_pem = credentials.key_pem, .client_ca_pem = credentials.ca_pem};
+  options.connections_max = kConnectionsMax;
+  options.header_bytes_max = 8 << 10;
+  options.body_bytes_max = 0;
+  TRY(server_, net::Server::create(std::move(options), handler_));
+  bound_ = server_->address();
+  in_use_ = credentials;
+  return {};
+}
+
+Status Peers::serve(net::Handler handler) {
+  if (options_.listen.empty()) return {};
+  const auto credentials = options_.credentials ? options_.credentials() : std::nullopt;
+  if (!credentials) return Error(Code::kInvalid, "--peer-listen needs an identity: join the node through a gateway");
+  const MutexLock lock(mutex_);
+  handler_ = std::move(handler);
+  return open(*credentials).context("--peer-listen " + options_.listen);
+}
+
+void Peers::refresh() {
+  const auto credentials = options_.credentials ? options_.credentials() : std::nullopt;
+  const MutexLock lock(mutex_);
+  if (!handler_ || !credentials || in_use_ == credentials) return;
+  if (server_) server_->stop(kGrace);
+  server_.reset();
+  if (const Status opened = open(*credentials); !opened.ok())
+    log::warn("the port for peers cannot be opened anew, trying again", {{"address", bound_}, {"error", opened.error()}});
+}
+
+std::string Peers::url() const {
+  const MutexLock lock(mutex_);
+  if (bound_.empty()) return "";
+  return options_.url.empty() ? "https://" + bound_ : options_.url;
+}
+
+net::HttpClient* Peers::client_of(const std::string& node) {
+  if (!options_.credentials || !options_.credentials()) return nullptr;
+  const MutexLock lock(mutex_);
+  std::unique_ptr<Client>& client = clients_[node];
+  if (!client) client = std::make_unique<Client>(node, *this);
+  return client.get();
+}
+
+}  // namespace varda::agent
