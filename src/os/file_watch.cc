@@ -104,7 +104,7 @@ class InotifyWatch final : public FileWatch {
 
   bool pending() override {
     pollfd descriptor{inotify(), POLLIN, 0};
-    return ::poll(&descriptor, 1, 0) == 1;
+    return descriptor.fd >= 0 && ::poll(&descriptor, 1, 0) == 1;
   }
 
   std::vector<Id> take() override {

@@ -1,0 +1,141 @@
+// The keeper of datasets with threads, on the machine's disk, with the machine's word of what changes.
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <thread>
+#include <unistd.h>
+
+#include "agent/dataset_keeper.h"
+
+namespace varda::agent {
+namespace {
+
+namespace fs = std::filesystem;
+using Report = api::EdgeDatasetReport;
+
+class DatasetMachine : public ::testing::Test {
+ protected:
+  DatasetMachine() {
+    std::string pattern = ::testing::TempDir() + "varda-datasets-XXXXXX";
+    CHECK(::mkdtemp(pattern.data()) != nullptr);
+    root_ = fs::canonical(pattern);
+    fs::create_directory(root_ / "data");
+    fs::create_directory(root_ / "agent");
+  }
+  ~DatasetMachine() override {
+    stop();
+    std::error_code ignored;
+    fs::remove_all(root_, ignored);
+  }
+
+  void start() {
+    keeper_ = std::make_unique<DatasetKeeper>(
+        DatasetKeeper::Options{.roots = {root_ / "data"}, .directory = root_ / "agent/datasets"}, os::real_file_system(),
+        [this] { return os::open_readable_tree({root_ / "data"}); }, *watch_, *journal_,
+        [this](const std::vector<Report>& reports, const std::string&, std::int64_t) {
+          const MutexLock lock(mutex_);
+          reports_ = reports;
+          told_.notify_all();
+        });
+    thread_ = std::jthread([this](const std::stop_token& stop) { keeper_->run(Context(stop)); });
+  }
+  void stop() {
+    thread_ = {};  // stops and joins
+    keeper_.reset();
+  }
+  void want(const std::vector<std::pair<std::string, std::string>>& path_and_format) {
+    api::EdgeNode node;
+    node.metadata.name = "edge0";
+    node.metadata.uid = "node";
+    node.metadata.generation = ++generation_;
+    for (const auto& [path, format] : path_and_format) {
+      api::EdgeDataset dataset;
+      dataset.key = "datasets.edgeai.io/default/" + path;
+      dataset.uid = "u";
+      dataset.path = root_ / "data" / path;
+      dataset.format = format;
+      node.spec.datasets.push_back(dataset);
+    }
+    ASSERT_TRUE(keep_desired(*journal_, {node.metadata.uid, node.metadata.generation, node.spec}).ok());
+    keeper_->set_desired(node);
+  }
+  /// Waits until it is told. Only what hangs takes as long as this would.
+  void expect(const std::string& path, std::optional<std::int64_t> samples, const std::string& state = "Counted") {
+    const SteadyTime end = system_clock().now() + std::chrono::seconds(60);
+    std::unique_lock<Mutex> lock(mutex_);
+    const auto found = [&]() NO_THREAD_SAFETY_ANALYSIS {
+      return std::any_of(reports_.begin(), reports_.end(), [&](const Report& one) {
+        return one.key.ends_with("/" + path) && one.samples == samples && one.state == state && one.inexact.empty();
+      });
+    };
+    EXPECT_TRUE(told_.wait_until(lock, end, found)) << path << ": " << samples.value_or(-1) << " " << state;
+  }
+  void append(const std::string& path, const std::string& text) { std::ofstream(root_ / "data" / path, std::ios::app) << text; }
+
+  fs::path root_;
+  std::unique_ptr<os::FileWatch> watch_ = os::make_file_watch();
+  std::unique_ptr<Journal> journal_ = Journal::in_memory();
+  std::int64_t generation_ = 1;
+  Mutex mutex_;
+  std::condition_variable_any told_;
+  std::vector<Report> reports_ GUARDED_BY(mutex_);
+  std::unique_ptr<DatasetKeeper> keeper_;
+  std::jthread thread_;
+};
+
+TEST_F(DatasetMachine, FilesAndFoldersAreFollowedAcrossRestarts) {
+  append("rows.csv", "1,2\n3,4\n");
+  fs::create_directories(root_ / "data/photos/cats");
+  append("photos/cats/1.jpg", "x");
+  start();
+  want({{"rows.csv", "csv"}, {"photos", "imagefolder"}, {"late/lines", "txt"}});
+  expect("rows.csv", 2);
+  expect("photos", 1);
+  expect("late/lines", std::nullopt, "Failed");
+
+  append("rows.csv", "5,6\n");
+  expect("rows.csv", 3);
+  fs::create_directories(root_ / "data/photos/dogs/old");
+  append("photos/dogs/old/1.png", "x");
+  expect("photos", 2);
+  append("photos/dogs/old/2.png", "x");  // in a folder that came while it was watched
+  expect("photos", 3);
+  fs::create_directory(root_ / "data/late");
+  append("late/lines", "a\nb\n");
+  expect("late/lines", 2);
+  fs::rename(root_ / "data/rows.csv", root_ / "data/rows.csv.1");
+  append("rows.csv", "7,8\n");
+  expect("rows.csv", 1);
+
+  stop();
+  append("rows.csv", "9,10\n");
+  {
+    const MutexLock lock(mutex_);
+    reports_.clear();
+  }
+  start();  // it knows its work list from its disk
+  expect("rows.csv", 2);
+  expect("photos", 3);
+  fs::remove_all(root_ / "data/late");
+  expect("late/lines", 2, "Failed");
+}
+
+TEST_F(DatasetMachine, EndsInTheMiddleOfACount) {
+  std::ofstream big(root_ / "data/big", std::ios::binary);
+  big.seekp(std::int64_t{40} << 30);  // a hole takes no room, and minutes to read
+  big << "end\n";
+  big.close();
+  start();
+  want({{"big", "txt"}});
+  expect("big", std::nullopt, "Counting");
+  want({});  // it is stopped, and the next is not kept waiting
+  append("small", "1\n");
+  want({{"small", "txt"}});
+  expect("small", 1);
+  want({{"big", "txt"}});
+  expect("big", std::nullopt, "Counting");
+  stop();
+}
+
+}  // namespace
+}  // namespace varda::agent
