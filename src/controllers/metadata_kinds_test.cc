@@ -113,6 +113,26 @@ class Metadata : public testing::Test {
   std::jthread thread_;
 };
 
+// With a pod that nobody ends, as that of a node which burnt down.
+TEST_F(Metadata, AnInferenceModelEndsAtOnceWhereItsNodeIsGoneForEver) {
+  const std::string models = "/apis/ai.kubeedge.io/v1alpha1/namespaces/default/inferencemodels";
+  add_agent("edge0");
+  post(models, yaml(R"({apiVersion: ai.kubeedge.io/v1alpha1, kind: InferenceModel, metadata: {name: digits},
+      spec: {modelName: digits, deployToLayer: edge, nodeName: edge0, image: varda-serve}})"));
+  const std::string pod = "/api/v1/namespaces/default/pods/digits";
+  ASSERT_TRUE(eventually([&] { return api_.get(pod).status == 200; }));
+  const auto bound =
+      api_.post(pod + "/binding", yaml("{apiVersion: v1, kind: Binding, metadata: {name: digits}, target: {name: edge0}}"));
+  ASSERT_EQ(bound.status, 201) << bound.text;
+  patch(pod + "/status", "{status: {phase: Running}}");
+  EXPECT_EQ(api_.remove(kEdgeNodes + "/edge0").status, 200);
+  EXPECT_EQ(api_.get(kEdgeNodes + "/edge0").status, 404);
+  EXPECT_EQ(api_.remove("/api/v1/nodes/edge0").status, 200);
+  EXPECT_EQ(api_.get("/api/v1/nodes/edge0").status, 404);
+  EXPECT_EQ(api_.remove(models + "/digits").status, 200);
+  EXPECT_EQ(api_.get(models + "/digits").status, 404);
+}
+
 template <typename Kind>
 class Either : public Metadata {
  protected:

@@ -8,6 +8,7 @@
 #include "api/kind.h"
 #include "controllers/edgenode/plan.h"
 #include "controllers/testing/golden.h"
+#include "dataset/format.h"
 
 namespace varda::controllers {
 namespace {
@@ -89,6 +90,12 @@ api::Dataset dataset(const std::string& name, const std::string& created) {
   out.spec.format = "csv";
   out.spec.node_name = "edge0";
   return out;
+}
+
+TEST(DatasetFormats, ThoseThatAreKnownAreThoseThatAreCounted) {
+  std::vector<std::string> counted;
+  for (const dataset::Format* format : dataset::formats()) counted.emplace_back(format->name);
+  EXPECT_EQ(api::known_dataset_formats(), counted);
 }
 
 TEST(DatasetLimit, TheOldestStayAndTheOthersAreToldWhy) {
