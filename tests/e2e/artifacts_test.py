@@ -33,6 +33,12 @@ class Origin(http.server.BaseHTTPRequestHandler):
         origin = self.server.origin
         origin.requests.append((self.path, dict(self.headers)))
         refusal = origin.check(self) if origin.check else None
+        if self.path in origin.redirects:
+            self.send_response(302)
+            self.send_header('Location', origin.redirects[self.path])
+            self.send_header('Content-Length', '0')
+            self.end_headers()
+            return
         data = origin.content.get(urllib.parse.urlsplit(self.path).path)
         if refusal or data is None:
             text = ('<Error><Code>%s</Code></Error>' % (refusal or 'NoSuchKey')).encode()
@@ -70,7 +76,7 @@ class Origin(http.server.BaseHTTPRequestHandler):
 
 class FileServer:
     def __init__(self, check=None, tls=None):
-        self.content, self.requests, self.sent, self.check = {}, [], 0, check
+        self.content, self.redirects, self.requests, self.sent, self.check = {}, {}, [], 0, check
         self.hold_at, self.holding, self.release = None, threading.Event(), threading.Event()
         self.server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Origin)
         self.server.origin = self
@@ -306,6 +312,11 @@ class Fetch(unittest.TestCase):
         self.fetch(straight, digest, '--ca-file', ca)
         self.fetch(straight, digest, '--credentials-dir', self.secret(ca_crt=(self.work / 'ca.pem').read_text()))
         self.assertIn('TLS handshake failed', self.fetch(straight, digest, check=False).stderr)
+        plain, _ = self.serve()
+        files.redirects['/down.tar'] = plain.url('/m.tar')
+        down = self.fetch(files.url('/down.tar', 'https'), digest, '--ca-file', ca, check=False)
+        self.assertIn('which is not https', down.stderr)
+        self.assertEqual(plain.requests, [])
         proxy = self.proxy()
         self.fetch(files.url('/m.tar', 'https', 'files.invalid'), digest, '--ca-file', ca, '--https-proxy', proxy.url)
         self.assertEqual(proxy.seen, [('CONNECT', 'files.invalid:%d' % files.port)])
