@@ -256,7 +256,8 @@ TEST_F(AgentTest, AtRestItWritesNothing) {
   set_model(Json::array({version("3", files.url("/3"), three)}), "3", files.url());
   eventually([this] { return serving_version() == "3"; });
   eventually([this] { return status()["observedGeneration"].as_integer() == generation; });
-  // What is on its way may still come; from then on the revision stays the same over many polls. An agent that goes on writing is never quiet.
+  // What is on its way may still come; from then on the revision stays the same over many polls. An agent that goes on writing is
+  // never quiet.
   eventually([this] {
     const auto before = api->store().revision();
     std::this_thread::sleep_for(std::chrono::milliseconds(300));  // absence needs a while to be seen
@@ -317,6 +318,35 @@ TEST_F(AgentTest, RestartedWithoutNetworkItWorksFromItsDiskAndReportsLater) {
   eventually([this] { return exposed() == "4"; });
   EXPECT_EQ(status()["address"].as_string(), address);
   EXPECT_EQ(files.requests() >= 3, true);
+}
+
+TEST_F(AgentTest, RestartedWithoutNetworkItTellsWhatServesAndWhatFailedWhenTheLinkReturns) {
+  const std::string evil = TarBuilder().file("model.onnx").file("../../evil").tar();
+  files.put("/e", evil);
+  files.put("/3", three);
+  files.put("/v2/repository/index", R"([{"name":"digits","version":"3","state":"READY"}])");
+  start_agent();
+  set_model(Json::array({version("3", files.url("/3"), three), version("e", files.url("/e"), evil)}), "3", files.url());
+  eventually([this] { return serving_version() == "3" && version_report("e")["reason"].as_string() == "UnsafeArchive"; });
+  const auto before = status();
+  const int requests = files.requests();
+
+  // What the server says while nobody can be told, and after another restart.
+  link_up = false;
+  files.put("/v2/repository/index", R"([{"name":"digits","version":"3","state":"UNAVAILABLE","reason":"out of memory"}])");
+  stop_agent();
+  start_agent();
+  stop_agent();
+  start_agent();
+  EXPECT_EQ(status(), before) << "it cannot have been told";
+  link_up = true;
+  eventually([this] { return status()["models"].as_array()[0]["serving"]["state"].as_string() != "Ready"; });
+  EXPECT_EQ(status()["models"].as_array()[0]["serving"]["message"].as_string(), "out of memory");
+  EXPECT_EQ(exposed(), "3");
+  EXPECT_EQ(version_report("3")["state"].as_string(), "Ready");
+  EXPECT_EQ(version_report("e")["reason"].as_string(), "UnsafeArchive");
+  EXPECT_EQ(version_report("e")["message"], before["models"].as_array()[0]["versions"].as_array()[1]["message"]);
+  EXPECT_EQ(files.requests(), requests) << "nothing is fetched again, not even what was refused";
 }
 
 TEST_F(AgentTest, FailureIsNotForgottenByARestart) {

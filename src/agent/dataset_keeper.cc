@@ -12,7 +12,6 @@ namespace varda::agent {
 namespace {
 
 using Report = api::EdgeDatasetReport;
-using Work = DatasetSchedule::Work;
 using Result = DatasetSchedule::Done::Result;
 
 // Whoever writes to a file all the time costs so many looks at the list of changes, not more.
@@ -26,12 +25,6 @@ std::string gigabytes(std::uint64_t bytes) {
   return text;
 }
 
-/// Of a file that has not grown: bytes of it were replaced.
-bool rewritten(const os::FileFacts& before, const os::FileFacts& now) {
-  return before.device == now.device && before.inode == now.inode && before.size_bytes == now.size_bytes &&
-         before.modified_ns != now.modified_ns;
-}
-
 std::string_view state_of(const Report& report) {
   if (!report.reason.empty()) return Report::kFailed;
   return report.samples ? Report::kCounted : Report::kPending;
@@ -42,10 +35,10 @@ std::string_view state_of(const Report& report) {
 DatasetKeeper::DatasetKeeper(Options options, os::FileSystem& fs, OpenTree tree, os::FileWatch& watch, Journal& journal, Tell tell)
     : options_(std::move(options)),
       clock_(options_.clock != nullptr ? *options_.clock : system_clock()),
-      tree_(std::move(tree)),
       watch_(watch),
       journal_(journal),
       tell_(std::move(tell)),
+      counter_({.roots = options_.roots, .portion_bytes = options_.portion_bytes}, std::move(tree), watch),
       records_(fs, options_.directory),
       schedule_(options_.times) {}
 
@@ -215,7 +208,7 @@ std::optional<SteadyTime> DatasetKeeper::work_due() const {
   return due;
 }
 
-std::optional<DatasetKeeper::Task> DatasetKeeper::take() {
+std::optional<CountTask> DatasetKeeper::take() {
   const MutexLock lock(mutex_);
   const SteadyTime now = clock_.now();
   const auto job = schedule_.take(now);
@@ -228,7 +221,7 @@ std::optional<DatasetKeeper::Task> DatasetKeeper::take() {
     wake();  // whoever tells of counts that take long
   }
   counting_.emplace(job->id, std::stop_source());
-  Task task;
+  CountTask task;
   task.id = job->id;
   task.work = job->work;
   task.spec = entry.spec;
@@ -241,82 +234,7 @@ std::optional<DatasetKeeper::Task> DatasetKeeper::take() {
   return task;
 }
 
-std::string DatasetKeeper::state_for(const Task& task, const os::FileFacts& facts) {
-  if (task.portion) return task.state;
-  if (task.work == Work::kRecount) return "";
-  // As long as it was and written to: what growth looks like is not what happened.
-  if (task.facts && rewritten(*task.facts, facts)) return "";
-  if (!task.state_on_disk) return task.state;
-  const auto record = records_.read(task.spec);
-  return record ? record->state : "";
-}
-
-DatasetKeeper::Outcome DatasetKeeper::count(const Context& ctx, const Task& task) {
-  const os::Path path = task.spec.path;
-  Outcome out;
-  out.done.watched = true;  // where nothing is read, only a change of the work list helps
-  out.failure = refusal_of(path, options_.roots);
-  if (!out.failure.reason.empty()) return out;
-  const auto format = dataset::find_format(task.spec.format);
-  const auto header = dataset::parse_header(task.spec.header.empty() ? "auto" : task.spec.header);
-  if (!format.ok() || !header.ok()) {
-    out.failure = failure_of(format.ok() ? header.error() : format.error(), path, options_.roots);
-    return out;
-  }
-  const auto fail = [&](const Error& error) {
-    out.failure = failure_of(error, path, options_.roots);
-    if (out.failure.reason == "ReadFailed") out.done.result = Result::kUnreadable;
-  };
-  const auto tree = tree_();
-  if (!tree.ok()) {
-    fail(tree.error());
-    return out;
-  }
-  auto facts = (*tree)->facts(path);
-  const bool there = facts.ok(), folder = there && facts->kind == os::FileKind::kDirectory;
-  const bool walked = folder && (*format)->tree != nullptr;
-  // Before it is counted, so that what changes from here on is told.
-  const auto scope = walked             ? os::FileWatch::Scope::kFolder
-                     : there && !folder ? os::FileWatch::Scope::kFile
-                                        : os::FileWatch::Scope::kNames;
-  const Status watched = watch_.watch(task.id, path, scope);
-  out.done.watched = watched.ok();
-  out.done.folder = walked;
-  if (!watched.ok()) log::debug("changes are looked for", {{"path", path.string()}, {"because", watched.error()}});
-  if (!there) {
-    fail(facts.error());
-    return out;
-  }
-  if (task.work == Work::kLook && !walked && !task.failed && task.facts && *task.facts == *facts) {
-    out.done.result = Result::kNothing;
-    return out;
-  }
-  auto counted = dataset::count(ctx, **tree,
-                                {.path = path,
-                                 .format = *format,
-                                 .options = {.header = *header},
-                                 .state = state_for(task, *facts),
-                                 .bytes_max = options_.portion_bytes,
-                                 .progress = [this, id = task.id](std::uint64_t done, std::uint64_t total) {
-                                   const MutexLock lock(mutex_);
-                                   const auto found = entries_.find(id);
-                                   if (found == entries_.end()) return;
-                                   found->second.bytes_done = done;
-                                   found->second.bytes_total = total;
-                                 }});
-  if (!counted.ok()) {
-    out.dropped = ctx.done();
-    fail(counted.error());
-    return out;
-  }
-  out.done.result = counted->complete ? Result::kCounted : Result::kPortion;
-  facts = (*tree)->facts(path);
-  out.changed_meanwhile = !facts.ok() || !(*facts == counted->facts);
-  out.counted = std::move(*counted);
-  return out;
-}
-
-void DatasetKeeper::settle_portion(Entry& entry, Outcome& outcome) {
+void DatasetKeeper::settle_portion(Entry& entry, CountOutcome& outcome) {
   dataset::Counted& counted = *outcome.counted;
   if (counted.state.empty()) {
     // It was changed under our hands: from the beginning, when it is quiet.
@@ -334,7 +252,7 @@ void DatasetKeeper::settle_portion(Entry& entry, Outcome& outcome) {
   entry.unsaved = entry.unsaved || !entry.report.samples;  // as long as there is nothing better to go on from
 }
 
-void DatasetKeeper::settle_counted(Entry& entry, Outcome& outcome) {
+void DatasetKeeper::settle_counted(Entry& entry, CountOutcome& outcome) {
   dataset::Counted& counted = *outcome.counted;
   outcome.done.whole = counted.from_byte == 0;
   if (!entry.portion_state.empty() && counted.from_byte > 0) {
@@ -361,7 +279,7 @@ void DatasetKeeper::settle_counted(Entry& entry, Outcome& outcome) {
   entry.facts = counted.facts;
 }
 
-void DatasetKeeper::settle(Id id, Outcome outcome) {
+void DatasetKeeper::settle(Id id, CountOutcome outcome) {
   const MutexLock lock(mutex_);
   counting_.reset();
   const auto found = entries_.find(id);
@@ -406,7 +324,7 @@ void DatasetKeeper::settle(Id id, Outcome outcome) {
   wake();
 }
 
-void DatasetKeeper::note_metrics(const Outcome& outcome) {
+void DatasetKeeper::note_metrics(const CountOutcome& outcome) {
   if (options_.metrics == nullptr || outcome.done.result == Result::kPortion) return;
   const std::string result = !outcome.failure.reason.empty() ? outcome.failure.reason : outcome.counted ? "Counted" : "Unchanged";
   options_.metrics->counter("varda_agent_dataset_counts_total", "Looks at datasets, by result.", {{"result", result}}).add();
@@ -481,7 +399,18 @@ void DatasetKeeper::work(const Context& ctx) {
     const std::stop_callback ended(ctx.stop_token(), [&stop] { stop.request_stop(); });
     const std::stop_callback dropped(task->stop, [&stop] { stop.request_stop(); });
     const SteadyTime began = clock_.now();
-    Outcome outcome = count(ctx.with_stop(stop.get_token()), *task);
+    const auto kept = [&] {
+      const auto record = records_.read(task->spec);
+      return record ? record->state : "";
+    };
+    const auto progress = [this, id = task->id](std::uint64_t done, std::uint64_t total) {
+      const MutexLock lock(mutex_);
+      const auto found = entries_.find(id);
+      if (found == entries_.end()) return;
+      found->second.bytes_done = done;
+      found->second.bytes_total = total;
+    };
+    CountOutcome outcome = counter_.count(ctx.with_stop(stop.get_token()), *task, kept, progress);
     outcome.done.took = clock_.now() - began;
     settle(task->id, std::move(outcome));
   }

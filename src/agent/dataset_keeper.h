@@ -14,15 +14,14 @@
 #include <string>
 #include <vector>
 
+#include "agent/dataset_counter.h"
 #include "agent/dataset_record.h"
 #include "agent/dataset_report.h"
 #include "agent/dataset_schedule.h"
 #include "agent/desired.h"
 #include "base/metrics.h"
 #include "base/mutex.h"
-#include "dataset/count.h"
 #include "os/file_watch.h"
-#include "os/readable_tree.h"
 #include "runtime/strand.h"
 
 namespace varda::agent {
@@ -46,8 +45,7 @@ class DatasetKeeper {
   /// Called on a thread of run(), when something is other than before: what to say of the datasets, and which work list that
   /// answers.
   using Tell = std::function<void(std::vector<api::EdgeDatasetReport>, const std::string& uid, std::int64_t generation)>;
-  /// What may be read. Asked before each count: a disk may be mounted later.
-  using OpenTree = std::function<Result<std::unique_ptr<os::ReadableTree>>()>;
+  using OpenTree = DatasetCounter::OpenTree;
 
   /// `fs` is for the records alone. Everything given outlives it.
   DatasetKeeper(Options options, os::FileSystem& fs, OpenTree tree, os::FileWatch& watch, Journal& journal, Tell tell);
@@ -83,24 +81,6 @@ class DatasetKeeper {
     bool unsaved = false;
     SteadyTime saved, save_due;
   };
-  /// What the counting strand takes out of an entry.
-  struct Task {
-    Id id = 0;
-    DatasetSchedule::Work work = DatasetSchedule::Work::kLook;
-    api::EdgeDataset spec;
-    std::string state;
-    bool state_on_disk = false, portion = false, failed = false;
-    std::optional<os::FileFacts> facts;
-    std::stop_token stop;
-  };
-  struct Outcome {
-    DatasetSchedule::Done done;
-    std::optional<dataset::Counted> counted;
-    DatasetFailure failure;  // its reason is "" if there is none
-    bool changed_meanwhile = false;
-    bool dropped = false;  // it was stopped
-  };
-
   // Of the telling strand.
   void tell();
   void take_up();
@@ -109,15 +89,13 @@ class DatasetKeeper {
   // Of the counting strand.
   void work(const Context& ctx);
   std::optional<SteadyTime> work_due() const REQUIRES(mutex_);
-  std::optional<Task> take();
-  Outcome count(const Context& ctx, const Task& task);
-  std::string state_for(const Task& task, const os::FileFacts& facts);
-  void settle(Id id, Outcome outcome);
-  void settle_counted(Entry& entry, Outcome& outcome) REQUIRES(mutex_);
-  void settle_portion(Entry& entry, Outcome& outcome) REQUIRES(mutex_);
+  std::optional<CountTask> take();
+  void settle(Id id, CountOutcome outcome);
+  void settle_counted(Entry& entry, CountOutcome& outcome) REQUIRES(mutex_);
+  void settle_portion(Entry& entry, CountOutcome& outcome) REQUIRES(mutex_);
   void save(bool all);
   void clear_up();
-  void note_metrics(const Outcome& outcome);
+  void note_metrics(const CountOutcome& outcome);
   // Of the noticing strand.
   void notice();
 
@@ -128,10 +106,10 @@ class DatasetKeeper {
 
   const Options options_;
   const Clock& clock_;
-  const OpenTree tree_;
   os::FileWatch& watch_;
   Journal& journal_;
   const Tell tell_;
+  DatasetCounter counter_;  // of the counting strand
   DatasetRecords records_;  // of load(), then of the counting strand
 
   mutable Mutex mutex_;

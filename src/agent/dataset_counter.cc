@@ -1,0 +1,86 @@
+#include "agent/dataset_counter.h"
+
+#include "base/log.h"
+
+namespace varda::agent {
+namespace {
+
+using Work = DatasetSchedule::Work;
+using Result = DatasetSchedule::Done::Result;
+
+std::string state_for(const CountTask& task, const os::FileFacts& facts, const std::function<std::string()>& kept) {
+  if (task.portion) return task.state;
+  if (task.work == Work::kRecount) return "";
+  // What growth looks like is not what happened.
+  if (task.facts && rewritten(*task.facts, facts)) return "";
+  return task.state_on_disk ? kept() : task.state;
+}
+
+}  // namespace
+
+bool rewritten(const os::FileFacts& before, const os::FileFacts& now) {
+  return before.device == now.device && before.inode == now.inode && before.size_bytes == now.size_bytes &&
+         before.modified_ns != now.modified_ns;
+}
+
+CountOutcome DatasetCounter::count(const Context& ctx, const CountTask& task, const std::function<std::string()>& kept,
+                                   Progress progress) {
+  const os::Path path = task.spec.path;
+  CountOutcome out;
+  out.done.watched = true;  // where nothing is read, only a change of the work list helps
+  out.failure = refusal_of(path, options_.roots);
+  if (!out.failure.reason.empty()) return out;
+  const auto format = dataset::find_format(task.spec.format);
+  const auto header = dataset::parse_header(task.spec.header.empty() ? "auto" : task.spec.header);
+  if (!format.ok() || !header.ok()) {
+    out.failure = failure_of(format.ok() ? header.error() : format.error(), path, options_.roots);
+    return out;
+  }
+  const auto fail = [&](const Error& error) {
+    out.failure = failure_of(error, path, options_.roots);
+    if (out.failure.reason == "ReadFailed") out.done.result = Result::kUnreadable;
+  };
+  const auto tree = tree_();
+  if (!tree.ok()) {
+    fail(tree.error());
+    return out;
+  }
+  auto facts = (*tree)->facts(path);
+  const bool there = facts.ok(), folder = there && facts->kind == os::FileKind::kDirectory;
+  const bool walked = folder && (*format)->tree != nullptr;
+  // Before it is counted, so that what changes from here on is told.
+  const auto scope = walked             ? os::FileWatch::Scope::kFolder
+                     : there && !folder ? os::FileWatch::Scope::kFile
+                                        : os::FileWatch::Scope::kNames;
+  const Status watched = watch_.watch(task.id, path, scope);
+  out.done.watched = watched.ok();
+  out.done.folder = walked;
+  if (!watched.ok()) log::debug("changes are looked for", {{"path", path.string()}, {"because", watched.error()}});
+  if (!there) {
+    fail(facts.error());
+    return out;
+  }
+  if (task.work == Work::kLook && !walked && !task.failed && task.facts && *task.facts == *facts) {
+    out.done.result = Result::kNothing;
+    return out;
+  }
+  auto counted = dataset::count(ctx, **tree,
+                                {.path = path,
+                                 .format = *format,
+                                 .options = {.header = *header},
+                                 .state = state_for(task, *facts, kept),
+                                 .bytes_max = options_.portion_bytes,
+                                 .progress = std::move(progress)});
+  if (!counted.ok()) {
+    out.dropped = ctx.done();
+    fail(counted.error());
+    return out;
+  }
+  out.done.result = counted->complete ? Result::kCounted : Result::kPortion;
+  facts = (*tree)->facts(path);
+  out.changed_meanwhile = !facts.ok() || !(*facts == counted->facts);
+  out.counted = std::move(*counted);
+  return out;
+}
+
+}  // namespace varda::agent
