@@ -93,7 +93,8 @@ Status run_agent(const Context& ctx, const Globals& globals, const Flags& flags)
     options.images.insert(std::move(image));
   }
   metrics::Registry registry;
-  TRY(const Upstream upstream, reach_upstream(ctx, globals, flags, registry));
+  const Result<Upstream> upstream = reach_upstream(ctx, globals, flags, registry);
+  if (!upstream.ok()) return ctx.stopped() ? Status() : upstream.error();  // it may wait long for its first certificate
   // Model servers are asked straight; only archives come through a proxy.
   const std::unique_ptr<net::HttpClient> http = net::make_client({});
   TRY(const net::ClientOptions download, download_client_options(flags.download));
@@ -105,7 +106,7 @@ Status run_agent(const Context& ctx, const Globals& globals, const Flags& flags)
     return net::make_client(trusting);
   };
   options.metrics = &registry;
-  TRY(const auto agent, agent::Agent::open(std::move(options), *upstream.client, *http));
+  TRY(const auto agent, agent::Agent::open(std::move(options), *upstream->client, *http));
 
   const std::string listen =
       !flags.admin.empty() ? flags.admin : "unix:" + (std::filesystem::absolute(flags.data_dir) / "admin.sock").string();

@@ -155,6 +155,7 @@ class NodeIdentity final : public Identity {
     // Never all nodes of a site at once.
     wait = milliseconds(static_cast<std::int64_t>(static_cast<double>(wait.count()) * (0.75 + 0.5 * rng_.unit())));
     retry_ = clock_.now() + wait;
+    if (!certificate_ && status.error().terminal()) return status;  // nobody tries on: whoever asked tells it
     log::warn(certificate_ ? "cannot renew this node's certificate; trying on" : "cannot enrol; trying on",
               {{"gateway", options_.gateway}, {"error", status.error()}, {"next_ms", wait.count()}});
     return status;

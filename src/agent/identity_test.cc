@@ -34,7 +34,7 @@ constexpr const char* kDirectory = "/data/identity";
 class Cloud {
  public:
   explicit Cloud(const Clock& clock)
-      : clock_(clock), enrolment_(client_, authority_, {.failures_in_a_row = 1000, .clock = &clock}) {
+      : clock_(clock), enrolment_(client_, authority_, {.upstream_timeout = 300s, .failures_in_a_row = 1000, .clock = &clock}) {
     for (const Json& crd : api::crds()) {
       if (crd.at("spec/names/kind").as_string() == "EdgeNode") api_.install_crds(codec::write_yaml(crd));
     }
@@ -160,7 +160,7 @@ class IdentityTest : public testing::Test {
   }
   void pass_until_due(Identity& identity) { clock_.advance(std::max(Duration(0), identity.due() - clock_.now())); }
 
-  const Context ctx_ = Context().with_timeout(60s);
+  const Context ctx_ = Context().with_timeout(300s);
   ManualClock clock_;  // of both ends, unless a test says otherwise
   MemoryFileSystem fs_;
   std::unique_ptr<Rng> rng_ = seeded_rng(3);
@@ -612,6 +612,7 @@ class IdentityOverTls : public testing::Test {
     options.node_name = "line7";
     options.gateway = "https://127.0.0.1:" + std::to_string(server.port());
     options.directory = kDirectory;
+    options.request_timeout = 300s;
     options.backoff_first = 1ms;
     options.backoff_max = 2ms;
     if (!token.empty()) options.join_token = [token] { return Result<std::string>(token); };
@@ -623,7 +624,7 @@ class IdentityOverTls : public testing::Test {
     return std::to_string(answer->status) + " " + answer->body;
   }
 
-  const Context ctx_ = Context().with_timeout(60s);
+  const Context ctx_ = Context().with_timeout(300s);
   const Clock& clock_ = system_clock();
   MemoryFileSystem fs_;
   Cloud cloud_{clock_};

@@ -16,7 +16,7 @@ using codec::Json;
 
 class AuthorityTest : public testing::Test {
  protected:
-  const Context ctx_ = Context().with_timeout(30s);
+  const Context ctx_ = Context().with_timeout(300s);
   apiserver::InMemoryApiServer api_;
   kube::Client client_{api_.transport(), {}};
 };

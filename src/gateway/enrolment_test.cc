@@ -45,6 +45,7 @@ class EnrolmentTest : public testing::Test {
   }
   Result<Enrolment*> started(Enrolment::Options options = {}) {
     options.clock = &clock_;
+    options.upstream_timeout = 300s;
     options.metrics = &registry_;
     enrolment_.emplace(client_, authority_, options);
     return &*enrolment_;
@@ -98,7 +99,7 @@ class EnrolmentTest : public testing::Test {
     ASSERT_TRUE(client_.create(ctx_, api::EdgeNode::resource(), edge_node).ok());
   }
 
-  const Context ctx_ = Context().with_timeout(60s);
+  const Context ctx_ = Context().with_timeout(300s);
   apiserver::InMemoryApiServer api_;
   kube::Client client_{api_.transport(), {}};
   const Authority authority_ = *Authority::of(*net::make_ca("edge-ca", 24h * 3650));
@@ -223,7 +224,7 @@ TEST_F(EnrolmentTest, OfManyKeysAtTwoGatewaysOneGetsIn) {
   for (int round = 0; round < 4; ++round) {
     const std::string text = token("line7");
     (void)started({.failures_in_a_row = 100});
-    Enrolment other(client_, authority_, {.failures_in_a_row = 100, .clock = &clock_});
+    Enrolment other(client_, authority_, {.upstream_timeout = 300s, .failures_in_a_row = 100, .clock = &clock_});
     std::vector<std::string> csrs;
     for (int i = 0; i < 8; ++i) csrs.push_back(*net::make_csr(*net::make_key(), "line7"));
     std::vector<int> status(csrs.size());

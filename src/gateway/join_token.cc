@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codec/digest.h"
+#include "gateway/authority.h"
 #include "gateway/caller.h"
 #include "meta/object.h"
 
@@ -156,6 +157,9 @@ Result<JoinToken> create_join_token(const Context& ctx, const kube::Client& clie
   if (wanted.node.size() > kNodeNameBytesMax) {
     return Error(Code::kInvalid, "node \"" + wanted.node + "\": a certificate has no room for a name of more than " +
                                      std::to_string(kNodeNameBytesMax) + " characters");
+  }
+  if (wanted.node == kGatewayName) {
+    return Error(Code::kInvalid, "node \"" + wanted.node + "\": so the gateways are called");
   }
   TRY_VOID(make_system_namespace(ctx, client));
   const JoinToken token = JoinToken::make(wanted.ca_sha256, rng);

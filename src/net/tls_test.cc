@@ -225,6 +225,15 @@ TEST(Tls, VerifiedNameStandsForTheHostItIsReachedAt) {
   EXPECT_FALSE(get(*server, {.ca_pem = ca, .server_name = "", .verified_name = "far.example"}).ok());
 }
 
+TEST(Tls, CommonNameIsNoVerifiedName) {
+  CertificateRequest request;
+  request.common_name = "edge.example";
+  request.server = true;
+  const KeyPair pair = *make_certificate(authority().ca, request);
+  auto server = serve_facts(TlsServer::Expired::kRefuse, pair.certificate_pem, pair.key_pem);
+  EXPECT_FALSE(get(*server, {.ca_pem = authority().ca.certificate_pem, .server_name = "", .verified_name = "edge.example"}).ok());
+}
+
 TEST(Tls, ClockThatFellBackReachesItsOwnServers) {
   const auto now = std::chrono::system_clock::now();
   const std::string& ca = authority().ca.certificate_pem;

@@ -231,7 +231,9 @@ Result<std::unique_ptr<Stream>> tls_connect(int fd, const TlsContext& ctx, const
   if (is_address(verified)) {
     ok = ok && X509_VERIFY_PARAM_set1_ip_asc(param, verified.c_str()) == 1;
   } else {
-    X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    // A name that is a role stands where only the authority writes; a common name may be anybody's.
+    const unsigned subject = names.verified_name.empty() ? 0 : X509_CHECK_FLAG_NEVER_CHECK_SUBJECT;
+    X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | subject);
     ok = ok && X509_VERIFY_PARAM_set1_host(param, verified.data(), verified.size()) == 1;
   }
   if (!ok) return Error(Code::kInvalid, "bad TLS server name \"" + names.server_name + "\"");
