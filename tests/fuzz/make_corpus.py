@@ -331,9 +331,29 @@ def snapshots():
     put('snapshot', 'up', b'\0' + snapshot((b'../a', b'')))
 
 
+def enrolment():
+    ident, secret, digest = '0123456789ab', 'a' * 64, 'c' * 64
+    token = 'varda-join.%s.%s.%s' % (ident, secret, digest)
+    csrs = {f.stem: f.read_text() for f in sorted((ROOT / 'src/net/testdata/csr').glob('*.pem')) if f.stem != 'rsa-8192'}
+    for name in ('ec-prime256v1', 'ed25519', 'rsa-2048', 'asks-for-everything', 'signature-altered', 'encrypted'):
+        put('enrolment', 'body-' + name, b'\0' + lines(token, {'token': token, 'csr': csrs[name]}).encode())
+        put('enrolment', 'csr-' + name, b'\0' + lines('line7', csrs[name]).encode())
+    put('enrolment', 'certificate', b'\0' + lines(token, csrs['a-certificate']).encode())
+
+    def stored(**data):
+        return {'apiVersion': 'v1', 'kind': 'Secret', 'type': 'edgeai.io/join-token', 'metadata': {'name': 'join-token-' + ident, 'resourceVersion': '7'},
+                'data': {k.replace('_', '-'): base64.b64encode(v.encode()).decode() for k, v in data.items()}}
+    known = {'node': 'line7', 'secret_sha256': hashlib.sha256(secret.encode()).hexdigest(), 'expires': '2999-01-01T00:00:00Z'}
+    put('enrolment', 'fresh', b'\1' + lines(token, stored(**known)).encode())
+    put('enrolment', 'used', b'\1' + lines(token, stored(**known, used_by='b' * 64)).encode())
+    put('enrolment', 'expired', b'\1' + lines(token, stored(**dict(known, expires='2001-01-01T00:00:00Z'))).encode())
+    put('enrolment', 'revoked', b'\1' + lines(token, stored(**known, revoked='true')).encode())
+    put('enrolment', 'shut-out', b'\1' + lines(token, dict(stored(**known), metadata={'name': 'join-token-' + ident, 'annotations': {'edgeai.io/revoked': 'true'}})).encode())
+
+
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
-    for make in (texts, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots):
+    for make in (texts, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment):
         make()
     files = [p for p in CORPUS.rglob('*') if p.is_file()]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))

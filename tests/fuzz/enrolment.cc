@@ -1,0 +1,136 @@
+// What reaches a gateway before it knows who asks: join tokens, certificate requests, the bodies of enrolment and renewal; and the
+// Secrets behind them.
+//
+// A token up to the first line break, then either the body of a request (first byte even) or the Secret that the API server has.
+#include "gateway/enrolment.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "codec/json.h"
+#include "gateway/caller.h"
+#include "gateway/join_token.h"
+#include "input.h"
+#include "kube/client.h"
+#include "net/certificates.h"
+
+namespace {
+
+using namespace varda;  // NOLINT: a program of one file
+
+/// Answers every read with the same text, and takes every write.
+class Upstream final : public net::HttpClient {
+ public:
+  Upstream(int status, std::string_view text) : status_(status), text_(text) {}
+  Result<net::ClientResponse> send(const Context&, net::ClientRequest request) override {
+    class Body final : public net::BodyReader {
+     public:
+      explicit Body(std::string text) : text_(std::move(text)) {}
+      Result<std::optional<std::string>> read() override {
+        if (text_.empty()) return std::optional<std::string>();
+        return std::optional(std::exchange(text_, {}));
+      }
+
+     private:
+      std::string text_;
+    };
+    net::ClientResponse out;
+    out.status = status_;
+    out.body = std::make_unique<Body>(request.method == "PUT" ? request.body : std::string(text_));
+    return out;
+  }
+
+ private:
+  const int status_;
+  const std::string_view text_;
+};
+
+const gateway::Authority& authority() {
+  static const gateway::Authority made = gateway::Authority::of(net::make_ca("edge", std::chrono::hours(24)).value()).value();
+  return made;
+}
+
+const std::string& csr() {
+  static const std::string made = net::make_csr(net::make_key().value(), "line7").value();
+  return made;
+}
+
+void check_token(std::string_view text) {
+  const auto token = gateway::JoinToken::parse(text);
+  if (!token.ok()) {
+    if (text.size() > 20) CHECK(token.error().message().find(text) == std::string::npos);
+    return;
+  }
+  CHECK(text.find(token->text()) != std::string_view::npos);
+  CHECK(gateway::JoinToken::parse(token->text()).value().secret == token->secret);
+}
+
+void check_secret(std::string_view text) {
+  const auto json = codec::parse_json(text);
+  if (!json.ok()) return;
+  const auto record = gateway::JoinTokenRecord::from_secret(*json);
+  if (!record.ok()) return;
+  const auto again = gateway::JoinTokenRecord::from_secret(record->to_secret()).value();
+  CHECK(again.id == record->id && again.node == record->node && again.secret_sha256 == record->secret_sha256);
+  CHECK(again.expires == record->expires && again.used_by == record->used_by && again.revoked == record->revoked);
+  CHECK(record->node.size() <= gateway::kNodeNameBytesMax);
+}
+
+/// 200 names a node; anything else is a Status.
+int ask(gateway::Enrolment& enrolment, std::string path, std::string body, net::Peer peer) {
+  net::Request request;
+  request.method = "POST";
+  request.target = std::move(path);
+  request.body = std::move(body);
+  request.peer = std::move(peer);
+  const auto answer = enrolment.handle(Context(), request);
+  CHECK(answer.has_value());
+  const auto json = codec::parse_json(answer->body).value();
+  if (answer->status == 200) {
+    const auto facts = net::certificate_facts(json["certificate"].as_string()).value();
+    CHECK(facts.common_name == json["node"].as_string());
+    CHECK(facts.organizations == std::vector<std::string>{std::string(gateway::kNodesOrganization)});
+  } else {
+    CHECK(answer->status >= 400 && json["kind"].as_string() == "Status");
+    CHECK(json["code"].as_integer() == answer->status);
+  }
+  return answer->status;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const bool quiet = [] {
+    log::configure(log::Format::kText, log::Level::kError);
+    return true;
+  }();
+  (void)quiet;
+  fuzz::Input input(data, size);
+  const bool has_secret = (input.byte() & 1) != 0;
+  const std::string token(input.line());
+  const std::string rest(input.rest());
+  check_token(token);
+  check_secret(rest);
+  (void)net::certificate_facts(rest);
+  if (const auto key = net::csr_key_sha256(rest); key.ok()) CHECK(key->size() == 64);
+
+  Upstream transport(has_secret ? 200 : 404, has_secret ? std::string_view(rest) : std::string_view("{}"));
+  const kube::Client client(transport, {});
+  gateway::Enrolment enrolment(client, authority(), {.failures_in_a_row = 1000});
+  const net::Peer node{.address = "10.0.0.7:1",
+                       .certificate_common_name = "line7",
+                       .certificate_organizations = {"system:nodes"},
+                       .certificate_not_after = system_clock().wall() + std::chrono::hours(1)};
+  if (has_secret) {
+    (void)ask(enrolment, "/gateway/v1/enroll", codec::write_json(codec::Json::object({{"token", token}, {"csr", csr()}})),
+              {.address = "10.0.0.7:1"});
+  } else {
+    // Nobody comes in without a Secret.
+    CHECK(ask(enrolment, "/gateway/v1/enroll", rest, {.address = "10.0.0.7:1"}) != 200);
+    CHECK(ask(enrolment, "/gateway/v1/renew", rest, {.address = "10.0.0.7:1", .certificate_common_name = token}) != 200);
+    (void)ask(enrolment, "/gateway/v1/renew", rest, node);
+  }
+  return 0;
+}
