@@ -1,6 +1,7 @@
 // gateway: the cloud end for nodes behind NAT, in front of any API server.
 #include <filesystem>
 #include <memory>
+#include <sys/resource.h>
 
 #include "admin.h"
 #include "base/log.h"
@@ -58,8 +59,17 @@ Result<gateway::Authority> prepare(const Context& ctx, const Flags& flags, const
   }
 }
 
+/// Each node is a connection. Nothing is started from here that would inherit it.
+void take_all_descriptors() {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  (void)::setrlimit(RLIMIT_NOFILE, &files);
+}
+
 Status serve(const Context& ctx, const Globals& globals, const Flags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kInfo));
+  take_all_descriptors();
   TRY(const kube::Config config, kube::find_config(globals.kubeconfig, default_data_dir() / "kubeconfig"));
   metrics::Registry registry;
   const std::unique_ptr<kube::Client> client = kube::connect(config, {.field_manager = "varda-gateway", .metrics = &registry});

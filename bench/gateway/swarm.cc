@@ -34,7 +34,9 @@ class Exchange final : public Reactor::Listener {
   struct Told {
     std::function<void(int status)> header;
     std::function<void(std::string_view line)> line;
-    std::function<void(bool whole)> end;  // the last call
+    /// What to ask next on the same connection; "" nothing, and this was the last call. Not whole: it broke, which is the last
+    /// call.
+    std::function<std::string(bool whole)> end;
   };
   Exchange(Reactor& reactor, const net::internal::Address& address, const TlsContext& tls, std::string request, Told told)
       : told_(std::move(told)), out_(std::move(request)), parser_(Parser::create(Parser::Kind::kResponse, {})) {
@@ -106,17 +108,23 @@ class Exchange final : public Reactor::Listener {
       for (std::size_t line; (line = lines_.find('\n')) != std::string::npos; lines_.erase(0, line + 1)) {
         told_.line(std::string_view(lines_).substr(0, line));
       }
-      if (parser_->done()) return end(true), false;
+      if (parser_->done()) {
+        std::string next = told_.end(true);
+        if (next.empty()) return false;
+        // As real clients do: a watch that ended in peace leaves its connection to the next one.
+        out_ = std::move(next);
+        told_header_ = false;
+        parser_->reset();
+        phase_ = Phase::kSend;
+        return true;
+      }
       if (used == 0) break;
     }
     if (in_.empty()) in_ = std::string();
     if (lines_.empty()) lines_ = std::string();
     return true;
   }
-  void end(bool whole) {
-    const auto told = std::move(told_.end);
-    told(whole);  // destroys this
-  }
+  void end(bool whole) { (void)told_.end(whole); }
 
   Told told_;
   std::string out_, in_, lines_;
@@ -190,14 +198,17 @@ struct Swarm::Impl {
     return pause;
   }
 
-  void watch(Agent& agent) {
+  std::string watch_request(Agent& agent) {
     const auto seconds = static_cast<std::uint64_t>(options.watch_timeout.count());
     std::string target = "/apis/edgeai.io/v1alpha1/edgenodes?watch=true&allowWatchBookmarks=true&timeoutSeconds=" +
                          std::to_string(seconds + rng->below(seconds / 2 + 1)) + "&fieldSelector=metadata.name%3D" + agent.name;
     if (!agent.version.empty()) target += "&resourceVersion=" + agent.version;
     agent.began = system_clock().now();
     agent.status = 0;
-    agent.watch = std::make_unique<Exchange>(*reactor, address, agent.tls, head("GET", agent, target) + "\r\n",
+    return head("GET", agent, target) + "\r\n";
+  }
+  void watch(Agent& agent) {
+    agent.watch = std::make_unique<Exchange>(*reactor, address, agent.tls, watch_request(agent),
                                              Exchange::Told{[this, &agent](int status) {
                                                               agent.status = status;
                                                               agent.watching = status == 200;
@@ -205,8 +216,8 @@ struct Swarm::Impl {
                                                               if (status == 410) agent.version.clear();
                                                             },
                                                             [this, &agent](std::string_view line) { event(agent, line); },
-                                                            [this, &agent](bool whole) { watch_ended(agent, whole); }});
-    if (agent.watch->failed()) watch_ended(agent, false);
+                                                            [this, &agent](bool whole) { return watch_ended(agent, whole); }});
+    if (agent.watch->failed()) (void)watch_ended(agent, false);
   }
   void event(Agent& agent, std::string_view line) {
     if (agent.status != 200) return;
@@ -224,15 +235,16 @@ struct Swarm::Impl {
     for (const codec::Json& model : object.at("spec/models").as_array()) agent.told = model["target"].as_string();
     report(agent);
   }
-  void watch_ended(Agent& agent, bool whole) {
-    if (!whole) ++now_.broken;
-    dead.push_back(std::move(agent.watch));
+  std::string watch_ended(Agent& agent, bool whole) {
     // A watch that lived ends in peace, and the next one follows at once.
     const bool lived = system_clock().now() - agent.began > std::chrono::seconds(5);
     if (lived) agent.backoff = milliseconds(200);
-    if (whole && lived) return watch(agent);
+    if (whole && lived) return watch_request(agent);
+    if (!whole) ++now_.broken;
+    dead.push_back(std::move(agent.watch));
     agent.watching = false;
     after(jittered(agent.backoff), [this, &agent] { watch(agent); });
+    return "";
   }
 
   // Real agents are processes of their own; here their sockets share one table of descriptors.
@@ -274,9 +286,11 @@ struct Swarm::Impl {
                          if (taken) {
                            agent.reported = said;
                            agent.report_backoff = milliseconds(200);
-                           return report(agent);
+                           report(agent);
+                         } else {
+                           after(jittered(agent.report_backoff), [this, &agent] { report(agent); });
                          }
-                         after(jittered(agent.report_backoff), [this, &agent] { report(agent); });
+                         return std::string();
                        }});
     if (agent.report->failed()) {
       dead.push_back(std::move(agent.report));

@@ -28,9 +28,10 @@ class Reporters {
   Reporters() {
     for (int i = 0; i < 8; ++i) threads_.emplace_back([this](const std::stop_token& stop) { run(stop); });
   }
-  ~Reporters() {
+  /// What waits is never tried again: whom it reports for may go.
+  void end() {
     for (std::jthread& thread : threads_) thread.request_stop();
-    changed_.notify_all();
+    threads_.clear();
   }
   void add(std::function<bool(const Context&)> report) {
     MutexLock lock(mutex_);
@@ -133,6 +134,7 @@ class Fleet : public ::testing::Test {
     listen_.tls = net::TlsServer{server.certificate_pem, server.key_pem, ca_.certificate_pem};
   }
   ~Fleet() override {
+    reporters_.end();
     nodes_.clear();
     stop();
   }

@@ -308,18 +308,18 @@ class TheGateway final : public Gateway {
     }
     auto session = watches_.open(node);
     if (!session) return answer(respond, too_many("too many watches are open"));
-    const std::chrono::seconds timeout(asked.timeout_seconds.value_or(0));
+    std::chrono::seconds timeout = options_.limits.watch_timeout_max;
+    if (asked.timeout_seconds.value_or(0) > 0) timeout = std::min(timeout, std::chrono::seconds(*asked.timeout_seconds));
     Response response;
     response.headers.add("Content-Type", "application/json");
-    response.stream = std::make_unique<WatchStream>(WatchStream::Options{
-        .resource = &resource,
-        .view = &mirror.view(),
-        .timers = &timers_,
-        .stopping = &stopping_,
-        .cursor = std::move(cursor).value(),
-        .end = std::chrono::steady_clock::now() + (timeout.count() > 0 ? timeout : options_.limits.watch_timeout),
-        .bookmarks = asked.bookmarks,
-        .session = std::move(session)});
+    response.stream = std::make_unique<WatchStream>(WatchStream::Options{.resource = &resource,
+                                                                         .view = &mirror.view(),
+                                                                         .timers = &timers_,
+                                                                         .stopping = &stopping_,
+                                                                         .cursor = std::move(cursor).value(),
+                                                                         .end = std::chrono::steady_clock::now() + timeout,
+                                                                         .bookmarks = asked.bookmarks,
+                                                                         .session = std::move(session)});
     answer(respond, std::move(response));
   }
 

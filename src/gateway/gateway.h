@@ -32,12 +32,13 @@
 namespace varda::gateway {
 
 struct Limits {
-  std::size_t body_bytes_max = 1u << 20;          // of a request: 413 beyond
-  std::size_t connections_max = 20'000;           // further ones wait
-  std::size_t watches_max = 20'000;               // 429 beyond
-  std::size_t watches_per_node_max = 8;           // 429 beyond
-  std::size_t tombstones_max = 10'000;            // deletions of one kind that a watch can still be told
-  std::chrono::seconds watch_timeout{300};        // of watches that name none
+  std::size_t body_bytes_max = 1u << 20;  // of a request: 413 beyond
+  std::size_t connections_max = 20'000;   // further ones wait
+  std::size_t watches_max = 20'000;       // 429 beyond
+  std::size_t watches_per_node_max = 8;   // 429 beyond
+  std::size_t tombstones_max = 10'000;    // deletions of one kind that a watch can still be told
+  /// However long a watch asks for: when it comes again is seen who is still there, and still may.
+  std::chrono::seconds watch_timeout_max{15};
   std::chrono::milliseconds session_linger{500};  // without any watch before a node is told closed
   FairPool::Options upstream;                     // 429 beyond its queues
 };

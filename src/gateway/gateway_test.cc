@@ -215,6 +215,18 @@ TEST(Gateway, AWatchEndsInItsTimeAndItsLastWordIsABookmark) {
   EXPECT_FALSE(last.at("object/metadata/resourceVersion").as_string().empty());
 }
 
+TEST(Gateway, AWatchThatAsksForAnHourEndsWhenTheGatewaySaysSo) {
+  Cloud cloud;
+  Gateway::Options options;
+  options.limits.watch_timeout_max = std::chrono::seconds(1);
+  cloud.start_gateway(std::move(options));
+  auto http = cloud.transport("edge0");
+  for (const char* timeout : {"", "&timeoutSeconds=3600", "&timeoutSeconds=0"}) {
+    const std::string target = std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3Dedge0" + timeout;
+    EXPECT_EQ(ask(*http, "GET", target).body, "");
+  }
+}
+
 TEST(Gateway, WatchesOfAStoppedGatewayEnd) {
   Cloud cloud;
   cloud.start_gateway();
