@@ -5,54 +5,22 @@
 
 #include "controllers/inferencemodel/plan.h"
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
 
 #include "codec/yaml.h"
 #include "controllers/edgenode/plan.h"
-#include "meta/patch.h"
+#include "controllers/testing/golden.h"
 
 namespace varda::controllers {
 namespace {
 
-namespace fs = std::filesystem;
+using testing::check_golden;
+using testing::golden_cases;
+using testing::typed;
 
-const fs::path kRoot = fs::path(VARDA_TESTDATA) / "inferencemodel";
+const testing::Path kRoot = testing::Path(VARDA_TESTDATA) / "inferencemodel";
 
-std::string read(const fs::path& path) {
-  std::ifstream in(path);
-  return std::string((std::istreambuf_iterator<char>(in)), {});
-}
-
-std::vector<Json> documents(const fs::path& path) {
-  if (!fs::exists(path)) return {};
-  auto parsed = codec::parse_yaml_stream(read(path));
-  EXPECT_TRUE(parsed.ok()) << path << ": " << (parsed.ok() ? "" : parsed.error().message());
-  std::vector<Json> out;
-  if (!parsed.ok()) return out;
-  for (Json& document : parsed.value()) {
-    const std::string file = document["include"].as_string();
-    if (file.empty()) {
-      out.push_back(std::move(document));
-      continue;
-    }
-    auto base = codec::parse_yaml(read(kRoot / "common" / file));
-    EXPECT_TRUE(base.ok()) << path << " includes " << file;
-    if (base.ok())
-      out.push_back(
-          meta::apply_merge_patch(std::move(base).value(), document["change"].is_null() ? Json::object() : document["change"]));
-  }
-  return out;
-}
-
-template <typename T>
-std::shared_ptr<const T> typed(const Json& object) {
-  auto read = T::from_json(object);
-  EXPECT_TRUE(read.ok()) << (read.ok() ? "" : read.error().message());
-  return read.ok() ? std::make_shared<const T>(std::move(read).value()) : std::make_shared<const T>();
-}
+std::vector<Json> documents(const testing::Path& path) { return testing::read_documents(kRoot, path); }
 
 struct Case {
   api::InferenceModel model;
@@ -62,7 +30,7 @@ struct Case {
   InferenceModelOptions options;
 };
 
-Case load(const fs::path& folder) {
+Case load(const testing::Path& folder) {
   Case test;
   const auto models = documents(folder / "model.yaml");
   EXPECT_EQ(models.size(), 1u) << folder;
@@ -102,23 +70,17 @@ Json to_json(const Plan& plan, const Case& test) {
   return out;
 }
 
-void check(const fs::path& path, const Json& actual) {
-  const std::string text = codec::write_yaml(actual);
-  if (std::getenv("UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
-  EXPECT_EQ(text, read(path)) << path << ": UPDATE_GOLDEN=1 rewrites it";
-}
-
 constexpr const char* kNow = "2024-05-01T12:00:00Z";
 
-class InferenceModelGolden : public testing::TestWithParam<std::string> {};
+class InferenceModelGolden : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(InferenceModelGolden, PlanWorkAndStatusAreAsWritten) {
-  const fs::path folder = kRoot / GetParam();
+  const testing::Path folder = kRoot / GetParam();
   const Case test = load(folder);
   const Plan wanted = plan(test.model, test.world, test.options);
-  check(folder / "objects.yaml", to_json(wanted, test));
+  check_golden(folder / "objects.yaml", to_json(wanted, test));
   const api::InferenceModelStatus status = observe(test.model, wanted, test.world, test.options, kNow);
-  check(folder / "status.yaml", status.to_json());
+  check_golden(folder / "status.yaml", status.to_json());
 
   // What is written must be valid, and looking again must find nothing new.
   api::InferenceModel after = test.model;
@@ -134,16 +96,8 @@ TEST_P(InferenceModelGolden, PlanWorkAndStatusAreAsWritten) {
   EXPECT_EQ(second.objects, wanted.objects);
 }
 
-std::vector<std::string> cases() {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(kRoot)) {
-    if (entry.is_directory() && entry.path().filename() != "common") names.push_back(entry.path().filename());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(Case, InferenceModelGolden, testing::ValuesIn(cases()), [](const auto& test) { return test.param; });
+INSTANTIATE_TEST_SUITE_P(Case, InferenceModelGolden, ::testing::ValuesIn(golden_cases(kRoot)),
+                         [](const auto& test) { return test.param; });
 
 TEST(ServerTable, EntriesOfTheOperatorReplaceTheBuiltInOnes) {
   auto table =
