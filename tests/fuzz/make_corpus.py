@@ -351,9 +351,15 @@ def enrolment():
     put('enrolment', 'shut-out', b'\1' + lines(token, dict(stored(**known), metadata={'name': 'join-token-' + ident, 'annotations': {'edgeai.io/revoked': 'true'}})).encode())
 
 
+def gateway_requests():
+    for number, case in enumerate(json.loads((ROOT / 'src/gateway/testdata/requests.json').read_text())):
+        body = compact(case['body']) if 'body' in case else case.get('raw', '')
+        put('gateway_requests', '%03d' % number, ('%s %s\n%s' % (case['method'], case['target'], body)).encode())
+
+
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
-    for make in (texts, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment):
+    for make in (texts, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests):
         make()
     files = [p for p in CORPUS.rglob('*') if p.is_file()]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))

@@ -1,0 +1,93 @@
+// What a node asks of the gateway: the first line of the input is "METHOD TARGET", the rest a body. Whatever it is, what comes through
+// is the node's own: its name in the path and in the body, its selector and no other, and of a write nothing but what nodes write.
+#include <string>
+#include <string_view>
+
+#include "base/check.h"
+#include "codec/json.h"
+#include "gateway/request.h"
+#include "gateway/rules.h"
+#include "input.h"
+#include "meta/object.h"
+#include "net/http.h"
+#include "net/url.h"
+
+namespace {
+
+using varda::codec::Json;
+using namespace varda::gateway;
+
+const std::string kNode = "edge0";
+const varda::meta::Resource kEdgeNode{"edgeai.io", "v1alpha1", "EdgeNode", "edgenodes", false};
+
+bool only(const Json& object, std::initializer_list<std::string_view> names) {
+  for (const auto& [name, value] : object.as_object()) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) return false;
+  }
+  return object.is_object();
+}
+
+void check_asked(const varda::net::Request& request, const Asked& asked) {
+  // The path is read in one way only: put together again, it is what was sent.
+  std::string path = asked.group.empty() ? "/api/" + asked.version : "/apis/" + asked.group + "/" + asked.version;
+  if (!asked.ns.empty()) path += "/namespaces/" + asked.ns;
+  path += "/" + asked.resource;
+  if (!asked.name.empty()) path += "/" + asked.name;
+  if (!asked.subresource.empty()) path += "/" + asked.subresource;
+  CHECK(varda::net::percent_decode(request.path()).value() == path);
+  CHECK(path.find("..") == std::string::npos || asked.name.find("..") == std::string::npos);
+
+  const auto way = route(kNode, asked);
+  if (!way.ok()) {
+    CHECK(way.error().code() == varda::Code::kForbidden);
+    return;
+  }
+  switch (*way) {
+    case Route::kListOwn:
+      CHECK(asked.name.empty() && asked.ns.empty() && asked.label_selector.empty());
+      CHECK(asked.field_selector.ends_with("=" + kNode) && asked.field_selector.find(',') == std::string::npos);
+      CHECK(asked.field_selector.find('!') == std::string::npos);
+      break;
+    case Route::kReadSelf:
+    case Route::kPatchSelf:
+      CHECK(asked.name == kNode);
+      break;
+    case Route::kCreateSelf:
+      CHECK(asked.name.empty() && asked.ns.empty());
+      break;
+    default:
+      CHECK(!asked.ns.empty());
+      break;
+  }
+}
+
+void check_bodies(const Json& body) {
+  if (const auto object = own_object(kNode, kEdgeNode, body); object.ok()) {
+    CHECK(only(*object, {"apiVersion", "kind", "metadata", "spec"}) && (*object)["spec"].empty());
+    CHECK(only((*object)["metadata"], {"name", "labels", "annotations"}) && (*object)["metadata"]["name"].as_string() == kNode);
+    CHECK(own_object(kNode, kEdgeNode, *object).value() == *object);
+  }
+  const varda::meta::ObjectKey key{"default", "web"};
+  if (const auto patch = own_status(key, body); patch.ok()) {
+    CHECK(only(*patch, {"metadata", "status"}) && (*patch)["status"].is_object());
+    CHECK(!patch->contains("metadata") || only((*patch)["metadata"], {"uid", "resourceVersion"}));
+    CHECK(own_status(key, *patch).value() == *patch);
+  }
+  if (const auto event = own_event("default", body); event.ok()) {
+    const Involved about = Involved::of(*event);
+    CHECK(about.ns.empty() || about.ns == "default");
+  }
+  if (const auto patch = event_patch(body); patch.ok()) CHECK(!patch->contains("involvedObject") && !patch->contains("metadata"));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  varda::fuzz::Input input(data, size);
+  varda::net::Request request;
+  request.method = input.until(' ');
+  request.target = input.line();
+  if (const auto asked = parse_request(request); asked.ok()) check_asked(request, *asked);
+  if (const auto body = varda::codec::parse_json(input.rest()); body.ok()) check_bodies(*body);
+  return 0;
+}
