@@ -176,9 +176,8 @@ Result<View::Cursor> View::begin(const std::string& node, std::string_view resou
   if (resource_version.empty() || resource_version == "0") return cursor;
   const auto version = number(resource_version);
   if (!version) return Error(Code::kInvalid, "resourceVersion \"" + std::string(resource_version.substr(0, 40)) + "\": no version");
-  const auto gone = [&](const char* why) {
-    return Error(Code::kGone,
-                 "resourceVersion " + std::string(resource_version) + " " + why + " (" + std::to_string(version_) + ")");
+  const auto gone = [&, newest = version_](const char* why) {
+    return Error(Code::kGone, "resourceVersion " + std::string(resource_version) + " " + why + " (" + std::to_string(newest) + ")");
   };
   if (*version > version_) return gone("is later than anything known here");
   if (*version < floor_version_) {

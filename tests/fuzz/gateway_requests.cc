@@ -1,5 +1,6 @@
-// What a node asks of the gateway: the first line of the input is "METHOD TARGET", the rest a body. Whatever it is, what comes through
-// is the node's own: its name in the path and in the body, its selector and no other, and of a write nothing but what nodes write.
+// What a node asks of the gateway: the first line of the input is "METHOD TARGET", the rest a body. Whatever it is, what comes
+// through is the node's own: its name in the path and in the body, its selector and no other, and of a write nothing but what nodes
+// write.
 #include <string>
 #include <string_view>
 
