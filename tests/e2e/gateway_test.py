@@ -1,5 +1,5 @@
 """Nodes that reach the cloud through the gateway alone, over links that go wrong, with real processes."""
-import contextlib, http.client, json, os, pathlib, shutil, signal, ssl, subprocess, sys, tempfile, unittest
+import contextlib, http.client, json, os, pathlib, shutil, signal, socket, ssl, subprocess, sys, tempfile, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -144,6 +144,69 @@ class Gateway(unittest.TestCase):
         self.wait_connected(*('n-' + fault for fault in everybody))
         self.varda.kubectl('delete', 'pods', '--wait=false', *('p-' + f for f in everybody))
         m.wait_until('no pods', lambda: not self.phases())
+
+
+class GatewayAlone(unittest.TestCase):
+    """`varda gateway` in front of an API server that knows nothing of it."""
+
+    def start(self, name, *command):
+        with open(self.work / (name + '.log'), 'ab') as log:
+            environment = {k: v for k, v in os.environ.items() if k != 'KUBECONFIG'}
+            process = subprocess.Popen([m.VARDA, *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+        self.addCleanup(self.end, process)
+        return process
+
+    def end(self, process, how=signal.SIGTERM):
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(how)
+        return process.wait(60)
+
+    def log(self, name, text):
+        """What follows `text` in a log, up to a blank."""
+        def probe():
+            log = (self.work / (name + '.log')).read_text()
+            return log.split(text, 1)[1].split()[0] if text in log else None
+        return m.wait_until('"%s" in the log of %s' % (text, name), probe)
+
+    def edge_node(self):
+        status = self.cluster.get('edgenode', 'line7').get('status', {})
+        return {c['type']: c['status'] for c in status.get('conditions', [])}.get('Connected'), 'lastSeen' in status
+
+    def metrics(self):
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect(str(self.work / 'admin.sock'))
+            s.sendall(b'GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n')
+            return b''.join(iter(lambda: s.recv(1 << 16), b'')).decode()
+
+    def test_it_lets_a_node_in_says_whether_it_is_there_and_ends_in_peace(self):
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
+        self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
+        self.cluster = m.Machine(self.work / 'cluster')
+        self.start('apiserver', 'apiserver', '--data-dir', str(self.cluster.dir), '--listen', '127.0.0.1:0')
+        m.wait_until('the API server', lambda: self.cluster.get('namespaces'))
+        self.cluster.kubectl('apply', '-f', str(m.ROOT / 'deploy/crds'))
+        gateway = ['gateway', '--kubeconfig', self.cluster.kubeconfig, '--admin', 'unix:' + str(self.work / 'admin.sock'), '--listen']
+        first = self.start('gateway', *gateway, '127.0.0.1:0')
+        address = self.log('gateway', 'gateway=')
+        token = self.work / 'token'
+        token.write_text(self.cluster.varda('join-token', '--node', 'line7'))
+        token.chmod(0o600)
+        agent = ['agent', '--node', 'line7', '--gateway', 'https://' + address, '--join-token-file', str(token), '--data-dir', str(self.work / 'line7')]
+        node = self.start('agent', *agent)
+        m.wait_until('line7 connected', lambda: self.edge_node() == ('True', False))
+
+        self.end(node, signal.SIGKILL)
+        m.wait_until('line7 cut off', lambda: self.edge_node() == ('Unknown', True))
+        self.start('agent', *agent)
+        m.wait_until('line7 back', lambda: self.edge_node() == ('True', False))
+
+        # Another one in its place: nobody is called cut off who comes back.
+        before = self.cluster.get('edgenode', 'line7')['status']['conditions']
+        self.assertEqual(self.end(first), 0)
+        self.start('gateway2', *gateway, address)
+        self.log('gateway2', 'gateway=')
+        m.wait_until('the agent through it', lambda: 'varda_gateway_nodes_connected 1\n' in self.metrics())
+        self.assertEqual(self.cluster.get('edgenode', 'line7')['status']['conditions'], before)
 
 
 if __name__ == '__main__':
