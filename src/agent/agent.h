@@ -57,6 +57,7 @@ struct Options {
   std::chrono::milliseconds poll_steady{2000};
   std::chrono::milliseconds link_backoff_max{5000};  // between attempts to reach the API server
   std::chrono::milliseconds progress_period{10000};  // between figures of downloads, and before the first of one
+  std::chrono::milliseconds marks_period{2000};      // between looks at what `varda artifacts` asks for
   std::chrono::milliseconds node_period{10000};      // between looks whether the Node is still there (with a runner)
   metrics::Registry* metrics =
       nullptr;  // varda_agent_installs_total, varda_agent_artifact_bytes, varda_agent_models; outlives the agent

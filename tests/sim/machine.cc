@@ -282,6 +282,7 @@ struct Machine::Life {
   }
   static agent::Options options_of(const Machine& m) {
     agent::Options options;
+    options.marks_period = std::chrono::hours(24);  // nobody asks here, and a look would be a step of many schedules
     options.node_name = m.name_;
     options.data_directory = kData;
     options.runner = agent::Runner::kProcess;

@@ -116,6 +116,7 @@ Core::Core(Parts parts, Pods* pods)
       models_({.install_threads = parts_.options.install_threads,
                .retry = {.first = parts_.options.retry_first},
                .serving = {.busy = parts_.options.poll_busy, .steady = parts_.options.poll_steady},
+               .marks_period = parts_.options.marks_period,
                .progress_period = parts_.options.progress_period,
                .clock = &parts_.clock,
                .metrics = parts_.options.metrics},
