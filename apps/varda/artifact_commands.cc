@@ -192,7 +192,8 @@ void add_artifact_commands(Program program) {
   const auto add = [&](const char* name, const char* what, std::function<Status(const Context&, const Flags&)> run) {
     const auto flags = std::make_shared<Flags>();
     CLI::App* command = artifacts->add_subcommand(name, what);
-    command->add_option("--data-dir", flags->data_dir, "of the agent; of a node of `varda up`: DATA-DIR/nodes/NAME/data")->required();
+    command->add_option("--data-dir", flags->data_dir, "of the agent; of a node of `varda up`: DATA-DIR/nodes/NAME/data")
+        ->required();
     command->callback([&chosen, &globals, flags, run = std::move(run)] {
       chosen = [&globals, flags, run](const Context& ctx) -> Status {
         TRY_VOID(set_up_logs(globals, log::Level::kWarn));

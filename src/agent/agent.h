@@ -42,11 +42,11 @@ struct Options {
   std::map<std::string, std::string> images;   // of the process driver: name -> command line
   os::Path programs;                           // where varda-serve and the others stand; empty: beside the running program
   std::map<std::string, std::string> container_environment;
-  std::string node_address;                   // empty: drawn at the first start and kept
-  std::vector<os::Path> file_roots;           // file URLs are read below these only
-  std::vector<os::Path> dataset_roots;        // datasets are read below these only
+  std::string node_address;                                           // empty: drawn at the first start and kept
+  std::vector<os::Path> file_roots;                                   // file URLs are read below these only
+  std::vector<os::Path> dataset_roots;                                // datasets are read below these only
   std::chrono::milliseconds dataset_recount{std::chrono::hours(24)};  // every byte of a dataset is read again after so long
-  std::uint64_t artifact_capacity_bytes = 0;  // 0: the disk's
+  std::uint64_t artifact_capacity_bytes = 0;                          // 0: the disk's
   artifact::Limits artifact_limits;
   net::HttpClient* downloads = nullptr;  // fetches archives, as through a proxy; null: as all else. Outlives the agent
   /// A client like `downloads` that trusts these certificates too; empty: Secrets with a ca.crt are refused.

@@ -129,9 +129,7 @@ std::optional<SteadyTime> ModelKeeper::due() const {
   return dirty_ ? SteadyTime::min() : next_look();
 }
 
-SteadyTime ModelKeeper::next_look() const {
-  return std::min({disk_due_, marks_due_, progress_.due().value_or(SteadyTime::max())});
-}
+SteadyTime ModelKeeper::next_look() const { return std::min({disk_due_, marks_due_, progress_.due().value_or(SteadyTime::max())}); }
 
 std::map<JobKey, JobReport> ModelKeeper::jobs() const {
   std::map<JobKey, JobReport> out = schedule_.reports();

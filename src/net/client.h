@@ -17,7 +17,7 @@ struct ClientOptions {
   TlsClient tls;
   std::string extra_ca_pem;  // trusted besides tls.ca_pem or the system's roots
   Proxies proxies;           // not for Unix sockets
-  std::string unix_socket;  // if set, every request goes there; the URL only names the Host
+  std::string unix_socket;   // if set, every request goes there; the URL only names the Host
   std::chrono::milliseconds connect_timeout{10000};
   std::chrono::milliseconds idle_timeout{60000};  // pooled connections older than this are not used again
   std::size_t idle_connections_max = 16;          // per origin
