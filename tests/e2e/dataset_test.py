@@ -1,5 +1,5 @@
 """Datasets on a node of `varda up`: counted exactly, again while they grow, with and without a control plane, and only where the node allows."""
-import contextlib, json, os, pathlib, shutil, signal, subprocess, sys, tempfile, unittest
+import contextlib, json, os, pathlib, shutil, signal, subprocess, sys, tempfile, threading, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -14,6 +14,33 @@ def dataset(name, path, form, node='edge0', **more):
 
 def gone(pid):
     return not os.path.exists('/proc/%d' % pid) or 'Z' in pathlib.Path('/proc/%d/stat' % pid).read_text().rsplit(')', 1)[1]
+
+
+class Init:
+    def __init__(self, command, directory):
+        self.command, self.directory, self.over, self.process = command, str(directory), threading.Event(), None
+        self.lock, self.thread = threading.Lock(), threading.Thread(target=self.keep, daemon=True)
+        self.thread.start()
+
+    def keep(self):
+        while True:
+            with self.lock:
+                if self.over.is_set():
+                    return
+                with open(self.directory + '/agent.log', 'ab') as log:
+                    self.process = subprocess.Popen(self.command, stdout=log, stderr=log, cwd=self.directory)
+            self.process.wait()
+            self.over.wait(0.2)
+
+    def leave(self):
+        """It is somebody else's from here on."""
+        with self.lock:
+            self.over.set()
+
+    def kill(self):
+        self.leave()
+        self.process.kill()
+        self.thread.join()
 
 
 class Datasets(unittest.TestCase):
@@ -174,11 +201,10 @@ class Datasets(unittest.TestCase):
         m.wait_until('the end of %d' % pid, lambda: gone(pid))
 
     def start_again(self, command):
-        """An agent, as a node's init would after a reboot."""
-        with open(self.varda.dir / 'nodes/edge0/agent.log', 'ab') as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, cwd=str(self.varda.dir / 'nodes/edge0'))
-        self.addCleanup(lambda: (process.kill(), process.wait()))
-        return process.pid
+        """An agent, as a node's init would after a reboot: one that finds its directory still held by a dying one is started again."""
+        init = Init(command, self.varda.dir / 'nodes/edge0')
+        self.addCleanup(init.kill)
+        return init
 
     def test_truth_comes_back_with_the_link_after_days_without_one(self):
         for name in ('grows', 'goes', 'same', 'turns'):
@@ -203,7 +229,7 @@ class Datasets(unittest.TestCase):
                     return record['report']
             return {}
         m.wait_until('the count without a link', lambda: on_disk('grows').get('samples') == 4)
-        self.kill(agent)
+        agent.kill()
         with open(self.data / 'grows', 'a') as f:
             f.write('5\n')
         (self.data / 'goes').unlink()
@@ -214,6 +240,7 @@ class Datasets(unittest.TestCase):
                                                             on_disk('goes').get('reason')) == (5, 1, 'PathNotFound'))
         self.assertEqual(on_disk('same')['time'], before['same']['updateTime'])
 
+        agent.leave()
         self.up()
         self.counted('grows', 5)
         self.counted('turns', 1)
