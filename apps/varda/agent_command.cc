@@ -20,6 +20,7 @@ namespace {
 struct Flags {
   std::string node, layer = "edge", runner = "none", data_dir, address, admin, on_stop = "leave";
   std::string gateway, join_token_file;
+  std::string peer_listen, peer_url;
   std::vector<std::string> images, dataset_roots;
   NodeLimits limits;
   DownloadFlags download;
@@ -105,6 +106,13 @@ Status run_agent(const Context& ctx, const Globals& globals, const Flags& flags)
     trusting.extra_ca_pem += "\n" + ca_pem;
     return net::make_client(trusting);
   };
+  if (const agent::Identity* identity = upstream->identity.get()) {
+    options.peer_listen = flags.peer_listen;
+    options.peer_url = flags.peer_url;
+    options.peer_credentials = [identity] { return identity->credentials(); };
+  } else if (!flags.peer_listen.empty()) {
+    return Error(Code::kInvalid, "--peer-listen needs the identity that a node gets from a --gateway");
+  }
   options.metrics = &registry;
   TRY(const auto agent, agent::Agent::open(std::move(options), *upstream->client, *http));
 
@@ -146,6 +154,9 @@ void add_agent_commands(Program program) {
   command->add_option("--address", flags->address, "address of this node; default: one of 127.0.0.0/8, drawn once and kept");
   command->add_option("--image", flags->images, "NAME=COMMAND: pods of this image run that command (runner process)");
   command->add_option("--dataset-root", flags->dataset_roots, "datasets below this directory may be read; default: none");
+  command->add_option("--peer-listen", flags->peer_listen,
+                      "address where other nodes get files that are shared with them, as 0.0.0.0:10445; default: none");
+  command->add_option("--peer-url", flags->peer_url, "https://HOST:PORT where they reach that; default: the address itself");
   add_limit_flags(*command, flags->limits);
   add_download_flags(*command, flags->download);
   command->add_option("--on-stop", flags->on_stop, "leave the containers running for the next agent, or end them")

@@ -45,6 +45,7 @@ class EdgeAgent final : public Agent {
                               fs_, options_.downloads != nullptr ? *options_.downloads : http_));
     TRY(auto tree, artifact::ModelTree::open(fs_, options_.data_directory / "models"));
     tree_ = std::make_unique<artifact::ModelTree>(std::move(tree));
+    if (options_.peer_credentials) TRY_VOID(start_peers());
     if (options_.runner != Runner::kProcess) return {};
     pods_ = std::make_unique<Pods>(options_, api_, read_facts(options_.node_name, options_.layer, address_), system_clock(), rng_);
     driver_ = node::make_process_driver({.root = options_.data_directory,
@@ -74,11 +75,18 @@ class EdgeAgent final : public Agent {
                .tree = *tree_,
                .clock = system_clock(),
                .rng = rng_,
-               .address = address_},
+               .address = address_,
+               .replicas = replicas_.get(),
+               .peer_url = peers_ ? peers_->url() : ""},
               pods_.get());
     log::info("agent started", {{"node", options_.node_name}, {"address", address_}, {"data", options_.data_directory.string()}});
     std::vector<std::jthread> threads;
     threads.emplace_back([&] { core.run(ctx); });
+    if (peers_) {
+      threads.emplace_back([this, &ctx] {
+        while (ctx.sleep_for(std::chrono::minutes(1)).ok()) peers_->refresh();
+      });
+    }
     if (runner_) {
       threads.emplace_back([this, &ctx] {
         if (Status status = runner_->run(ctx); !status.ok() && !ctx.done())
@@ -94,6 +102,27 @@ class EdgeAgent final : public Agent {
   }
 
  private:
+  Status start_peers() {
+    const os::Path copies = options_.data_directory / "replicas";
+    TRY_VOID(fs_.make_directories(copies, 0700));
+    // A copy may be given on, so both are read; what of it is shared, the work list says.
+    const auto tree = [roots = options_.dataset_roots, copies] {
+      std::vector<os::Path> there{copies};
+      for (const os::Path& root : roots)
+        if (os::open_readable_tree({root}).ok()) there.push_back(root);  // a disk may be mounted later
+      return os::open_readable_tree(there);
+    };
+    shares_ = std::make_unique<replica::Shares>(tree);
+    peers_ = std::make_unique<Peers>(
+        Peers::Options{.listen = options_.peer_listen, .url = options_.peer_url, .credentials = options_.peer_credentials});
+    TRY(replicas_, ReplicaKeeper::open(
+                       {.roots = options_.dataset_roots, .copies = copies, .records = options_.data_directory / "shares"}, fs_,
+                       tree, *shares_, [this](const std::string& node) { return peers_->client_of(node); }, *journal_, rng_));
+    TRY_VOID(peers_->serve(shares_->handler()));
+    if (!peers_->url().empty()) log::info("files are shared with other nodes", {{"url", peers_->url()}});
+    return {};
+  }
+
   const Options options_;
   const kube::Client& api_;
   net::HttpClient& http_;
@@ -104,6 +133,9 @@ class EdgeAgent final : public Agent {
   std::string address_;
   std::unique_ptr<artifact::Store> store_;
   std::unique_ptr<artifact::ModelTree> tree_;
+  std::unique_ptr<replica::Shares> shares_;  // outlives who serves it
+  std::unique_ptr<Peers> peers_;
+  std::unique_ptr<ReplicaKeeper> replicas_;
   std::unique_ptr<Pods> pods_;
   std::unique_ptr<node::Driver> driver_;
   std::unique_ptr<node::PodRunner> runner_;

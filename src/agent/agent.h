@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/peers.h"
 #include "artifact/limits.h"
 #include "base/context.h"
 #include "base/metrics.h"
@@ -46,7 +47,11 @@ struct Options {
   std::vector<os::Path> file_roots;                                   // file URLs are read below these only
   std::vector<os::Path> dataset_roots;                                // datasets are read below these only
   std::chrono::milliseconds dataset_recount{std::chrono::hours(24)};  // every byte of a dataset is read again after so long
-  std::uint64_t artifact_capacity_bytes = 0;                          // 0: the disk's
+  std::string peer_listen;  // other nodes get files that are shared with them here; "": they do not
+  std::string peer_url;     // where they reach that; "": https:// and what was bound
+  /// The node's certificate, for other nodes; empty: it has none, and neither shares files nor copies them.
+  std::function<std::optional<PeerCredentials>()> peer_credentials;
+  std::uint64_t artifact_capacity_bytes = 0;  // 0: the disk's
   artifact::Limits artifact_limits;
   net::HttpClient* downloads = nullptr;  // fetches archives, as through a proxy; null: as all else. Outlives the agent
   /// A client like `downloads` that trusts these certificates too; empty: Secrets with a ca.crt are refused.

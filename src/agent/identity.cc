@@ -130,6 +130,15 @@ class NodeIdentity final : public Identity {
     return certificate_->facts;
   }
 
+  std::optional<PeerCredentials> credentials() const override {
+    const MutexLock lock(mutex_);
+    if (!certificate_) return std::nullopt;
+    return PeerCredentials{.certificate_pem = certificate_->certificate_pem,
+                           .key_pem = key_,
+                           .ca_pem = certificate_->ca_pem,
+                           .issued = certificate_->facts.not_before};
+  }
+
   SteadyTime due() const override {
     const MutexLock lock(mutex_);
     return due_locked();

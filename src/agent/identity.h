@@ -19,6 +19,7 @@
 #include <optional>
 #include <string>
 
+#include "agent/peers.h"
 #include "base/clock.h"
 #include "base/context.h"
 #include "base/result.h"
@@ -61,6 +62,8 @@ class Identity {
   /// Requests as this node. New connections use the newest certificate; those that are open, such as watches, stay. Before
   /// enrolment every request fails. Lives as long as this object.
   virtual net::HttpClient& transport() = 0;
+  /// What this node shows to other nodes now, and trusts of them; nothing before enrolment.
+  virtual std::optional<PeerCredentials> credentials() const = 0;
   /// Of the certificate in use; nothing before enrolment.
   virtual std::optional<net::CertificateFacts> facts() const = 0;
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "api/edgeai/edge_node.h"
 #include "base/log.h"
 #include "net/client.h"
 
@@ -12,8 +13,6 @@ constexpr std::size_t kConnectionsMax = 64;
 constexpr std::chrono::milliseconds kGrace{500};
 
 }  // namespace
-
-std::string peer_name(const std::string& node) { return node + ".node.varda"; }
 
 /// Sends with the credentials of the moment.
 class Peers::Client final : public net::HttpClient {
@@ -49,7 +48,7 @@ class Peers::Client final : public net::HttpClient {
     options.tls.ca_pem = now->ca_pem;
     options.tls.certificate_pem = now->certificate_pem;
     options.tls.key_pem = now->key_pem;
-    options.tls.verified_name = peer_name(node_);
+    options.tls.verified_name = api::peer_name(node_);
     options.tls.not_earlier_than = now->issued;
     options.idle_connections_max = 2;
     inner_ = net::make_client(std::move(options));

@@ -17,9 +17,6 @@
 
 namespace varda::agent {
 
-/// What a node's certificate says for its peers: no gateway has such a name, and no host.
-std::string peer_name(const std::string& node);
-
 struct PeerCredentials {
   std::string certificate_pem, key_pem, ca_pem;
   WallTime issued;  // it is surely later than that

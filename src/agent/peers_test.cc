@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "api/edgeai/edge_node.h"
 #include "net/certificates.h"
 
 namespace varda::agent {
@@ -13,7 +14,7 @@ class PeersTest : public ::testing::Test {
  protected:
   PeerCredentials credentials_of(const std::string& node, const net::KeyPair& ca) const {
     const auto pair = net::make_certificate(
-        ca, {.common_name = node, .organizations = {"system:nodes"}, .hosts = {peer_name(node)}, .peer = true});
+        ca, {.common_name = node, .organizations = {"system:nodes"}, .hosts = {api::peer_name(node)}, .peer = true});
     CHECK(pair.ok());
     return {.certificate_pem = pair->certificate_pem,
             .key_pem = pair->key_pem,

@@ -57,16 +57,16 @@ struct ReplicaKeeper::Copying {
 };
 
 Result<std::unique_ptr<ReplicaKeeper>> ReplicaKeeper::open(Options options, os::FileSystem& fs, OpenTree tree,
-                                                           replica::Shares& shares, ClientOf client_of, Journal& journal, Rng& rng,
-                                                           Tell tell) {
+                                                           replica::Shares& shares, ClientOf client_of, Journal& journal,
+                                                           Rng& rng) {
   TRY(auto store, replica::Store::open({.root = options.copies, .limits = options.limits}, fs));
   TRY_VOID(fs.make_directories(options.records, 0700));
-  return std::unique_ptr<ReplicaKeeper>(new ReplicaKeeper(std::move(options), fs, std::move(tree), shares, std::move(client_of),
-                                                          journal, rng, std::move(tell), std::move(store)));
+  return std::unique_ptr<ReplicaKeeper>(
+      new ReplicaKeeper(std::move(options), fs, std::move(tree), shares, std::move(client_of), journal, rng, std::move(store)));
 }
 
 ReplicaKeeper::ReplicaKeeper(Options options, os::FileSystem& fs, OpenTree tree, replica::Shares& shares, ClientOf client_of,
-                             Journal& journal, Rng& rng, Tell tell, std::unique_ptr<replica::Store> store)
+                             Journal& journal, Rng& rng, std::unique_ptr<replica::Store> store)
     : options_(std::move(options)),
       clock_(options_.clock != nullptr ? *options_.clock : system_clock()),
       fs_(fs),
@@ -75,7 +75,6 @@ ReplicaKeeper::ReplicaKeeper(Options options, os::FileSystem& fs, OpenTree tree,
       client_of_(std::move(client_of)),
       journal_(journal),
       rng_(rng),
-      tell_(std::move(tell)),
       store_(std::move(store)) {}
 
 ReplicaKeeper::~ReplicaKeeper() = default;
@@ -420,8 +419,7 @@ void ReplicaKeeper::tell() {
   std::pair<std::string, std::int64_t> list;
   {
     const MutexLock lock(mutex_);
-    if (!list_) return;
-    list = *list_;
+    list = list_.value_or(std::pair<std::string, std::int64_t>());  // before there is one, that there is nothing
     for (const std::string& key : share_order_) shares.push_back(shares_.at(key).report);
     for (const std::string& key : replica_order_) replicas.push_back(replicas_.at(key).report);
   }
@@ -432,7 +430,7 @@ void ReplicaKeeper::tell() {
   std::string said = list.first + codec::write_json(status.to_json());
   if (said_ == said) return;
   said_ = std::move(said);
-  tell_(std::move(shares), std::move(replicas), list.first, list.second);
+  if (tell_) tell_(std::move(shares), std::move(replicas), list.first, list.second);
 }
 
 std::vector<runtime::Strand> ReplicaKeeper::strands() {

@@ -50,8 +50,11 @@ class ReplicaKeeper {
   /// `tree` is for taking snapshots, `shares` is what a server answers from. Everything given outlives it. kInvalid, and errors of
   /// the disk: the store cannot be opened.
   static Result<std::unique_ptr<ReplicaKeeper>> open(Options options, os::FileSystem& fs, OpenTree tree, replica::Shares& shares,
-                                                     ClientOf client_of, Journal& journal, Rng& rng, Tell tell);
+                                                     ClientOf client_of, Journal& journal, Rng& rng);
   ~ReplicaKeeper();
+
+  /// Who is told. Before load() and run().
+  void on_news(Tell tell) { tell_ = std::move(tell); }
 
   /// A version of the EdgeNode. One that says nothing (desired.h) is left out. Thread-safe.
   void set_desired(const api::EdgeNode& node);
@@ -69,7 +72,7 @@ class ReplicaKeeper {
   struct Copying;
 
   ReplicaKeeper(Options options, os::FileSystem& fs, OpenTree tree, replica::Shares& shares, ClientOf client_of, Journal& journal,
-                Rng& rng, Tell tell, std::unique_ptr<replica::Store> store);
+                Rng& rng, std::unique_ptr<replica::Store> store);
 
   void take_up(Desired desired);
   void look(const Context& ctx);
@@ -95,7 +98,7 @@ class ReplicaKeeper {
   const ClientOf client_of_;
   Journal& journal_;
   Rng& rng_;
-  const Tell tell_;
+  Tell tell_;
   const std::unique_ptr<replica::Store> store_;
 
   Mutex telling_;  // held over tell_(), so that what was said last is what is so

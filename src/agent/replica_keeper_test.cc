@@ -20,10 +20,7 @@ class Node {
  public:
   Node(std::string name, os::Path root, ManualClock& clock) : name_(std::move(name)), root_(std::move(root)), clock_(clock) {
     std::filesystem::create_directories(root_ / "data");
-    auto tree = os::open_readable_tree({root_});
-    CHECK(tree.ok());
-    tree_ = std::move(tree).value();
-    shares_ = std::make_unique<replica::Shares>(*tree_);
+    shares_ = std::make_unique<replica::Shares>([this] { return os::open_readable_tree({root_}); });
     restart();
   }
 
@@ -33,16 +30,16 @@ class Node {
         .roots = {root_ / "data"}, .copies = root_ / "copies", .records = root_ / "shares", .clock = &clock_};
     auto opened = ReplicaKeeper::open(
         std::move(options), os::real_file_system(), [this] { return os::open_readable_tree({root_ / "data"}); }, *shares_,
-        [this](const std::string& node) { return client_of(node); }, *journal_, *rng_,
-        [this](auto shares, auto replicas, const std::string& uid, std::int64_t generation) {
-          shares_said = std::move(shares);
-          replicas_said = std::move(replicas);
-          uid_said = uid;
-          generation_said = generation;
-          ++times_said;
-        });
+        [this](const std::string& node) { return client_of(node); }, *journal_, *rng_);
     CHECK(opened.ok());
     keeper_ = std::move(opened).value();
+    keeper_->on_news([this](auto shares, auto replicas, const std::string& uid, std::int64_t generation) {
+      shares_said = std::move(shares);
+      replicas_said = std::move(replicas);
+      uid_said = uid;
+      generation_said = generation;
+      ++times_said;
+    });
     keeper_->load();
   }
 
@@ -103,7 +100,6 @@ class Node {
   const std::string name_;
   const os::Path root_;
   ManualClock& clock_;
-  std::unique_ptr<os::ReadableTree> tree_;
   std::unique_ptr<replica::Shares> shares_;
   std::unique_ptr<Journal> journal_ = Journal::in_memory();
   std::unique_ptr<Rng> rng_ = seeded_rng(1);

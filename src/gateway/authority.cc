@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/edgeai/edge_node.h"
 #include "base/log.h"
 #include "codec/digest.h"
 #include "gateway/caller.h"
@@ -111,6 +112,8 @@ Result<std::string> Authority::issue(const std::string& node, std::string_view c
   net::CertificateRequest request;
   request.common_name = node;
   request.organizations = {std::string(kNodesOrganization)};
+  request.hosts = {api::peer_name(node)};
+  request.peer = true;
   request.valid = std::min(kNodeCertificateValid, until_end(now));
   request.issued = now;
   return net::sign_csr(ca_, csr_pem, request);

@@ -133,7 +133,9 @@ net::Response Shares::file(const net::Request& request, const net::Query& query,
   if (!range) return refuse(416, "expected Range: bytes=FIRST-LAST");
   if (range->last - range->first >= kRangeBytesMax)
     return refuse(416, "a range is at most " + std::to_string(kRangeBytesMax) + " bytes");
-  auto opened = open_below(tree_, share.path, path);
+  const auto tree = tree_();
+  if (!tree.ok()) return refuse(404, "it cannot be read here");
+  auto opened = open_below(**tree, share.path, path);
   if (!opened.ok()) return refuse(404, "it cannot be read here");
   const auto facts = (*opened)->facts();
   if (!facts.ok() || range->last >= facts->size_bytes) return refuse(416, "the file is shorter");

@@ -28,14 +28,15 @@ inline constexpr std::uint64_t kRangeBytesMax = 64u << 20;
 class Shares {
  public:
   struct Share {
-    os::Path path;                // a file or a folder that `tree` may read
+    os::Path path;                // a file or a folder that may be read
     std::set<std::string> nodes;  // who may have it; names as in certificates
     /// Encoded, with their names, the newest first; empty: none is taken yet (503). A few, since who was told of one asks for it a
     /// moment later, when there may be a newer one.
     std::vector<std::pair<std::string, std::shared_ptr<const std::string>>> snapshots;
   };
-  /// `tree` outlives it and every stream of the handler.
-  explicit Shares(os::ReadableTree& tree) : tree_(tree) {}
+  /// What may be read, asked for each request: a disk may be mounted later.
+  using OpenTree = std::function<Result<std::unique_ptr<os::ReadableTree>>()>;
+  explicit Shares(OpenTree tree) : tree_(std::move(tree)) {}
 
   void set(std::map<std::string, Share> shares);
   /// Opens and reads files on the caller's thread, 64 KiB at a time: a server of its own, with a thread of its own.
@@ -46,7 +47,7 @@ class Shares {
   net::Response snapshot(const net::Query& query, const Share& share) const;
   net::Response file(const net::Request& request, const net::Query& query, const Share& share) const;
 
-  os::ReadableTree& tree_;
+  const OpenTree tree_;
   mutable Mutex mutex_;
   std::map<std::string, Share> shares_ GUARDED_BY(mutex_);
 };

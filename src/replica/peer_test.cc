@@ -45,7 +45,7 @@ class ReplicaPeer : public ::testing::Test {
     auto tree = os::open_readable_tree({root_});
     ASSERT_TRUE(tree.ok()) << tree.error();
     tree_ = std::move(tree).value();
-    shares_ = std::make_unique<Shares>(*tree_);
+    shares_ = std::make_unique<Shares>([this] { return os::open_readable_tree({root_}); });
     share();
     hosts_.hosts["a"] = net::loopback(shares_->handler(), {.address = "1.2.3.4:5", .certificate_common_name = "edge1"});
   }

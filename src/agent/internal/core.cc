@@ -112,6 +112,7 @@ Core::Core(Parts parts, Pods* pods)
             [this](const api::EdgeNode& node) {
               models_.set_desired(node);
               datasets_.set_desired(node);
+              if (parts_.replicas != nullptr) parts_.replicas->set_desired(node);
             }),
       models_({.install_threads = parts_.options.install_threads,
                .retry = {.first = parts_.options.retry_first},
@@ -141,16 +142,35 @@ Core::Core(Parts parts, Pods* pods)
                     of_datasets_ = Said{{.observed_generation = generation, .datasets = std::move(datasets)}, uid};
                   }
                   report();
-                }) {}
+                }) {
+  if (parts_.replicas == nullptr) return;
+  parts_.replicas->on_news([this](std::vector<api::EdgeShareReport> shares, std::vector<api::EdgeReplicaReport> replicas,
+                                  const std::string& uid, std::int64_t generation) {
+    {
+      const MutexLock lock(mutex_);
+      of_replicas_ = Said{{.observed_generation = generation, .shares = std::move(shares), .replicas = std::move(replicas)}, uid};
+    }
+    report();
+  });
+}
 
 void Core::report() {
   const MutexLock lock(mutex_);  // held until it is told, so that an older one never comes after a newer; the link only notes it
-  if (!of_models_ || !of_datasets_) return;
+  if (!of_models_ || !of_datasets_ || (parts_.replicas != nullptr && !of_replicas_)) return;
   api::EdgeNodeStatus status = of_models_->status;
   status.datasets = of_datasets_->status.datasets;
-  // Both have seen that much of the list; of two lists that are not of one object nobody has seen all.
-  status.observed_generation =
-      of_models_->uid == of_datasets_->uid ? std::min(status.observed_generation, of_datasets_->status.observed_generation) : 0;
+  std::vector<const Said*> others{&*of_datasets_};
+  if (of_replicas_) {
+    status.shares = of_replicas_->status.shares;
+    status.replicas = of_replicas_->status.replicas;
+    status.peer_url = parts_.peer_url;
+    others.push_back(&*of_replicas_);
+  }
+  // All have seen that much of the list; of lists that are not of one object nobody has seen all.
+  for (const Said* other : others) {
+    status.observed_generation =
+        of_models_->uid == other->uid ? std::min(status.observed_generation, other->status.observed_generation) : 0;
+  }
   status.agent_version = VARDA_VERSION;
   status.model_root = parts_.tree.root().string();
   status.address = parts_.address;
@@ -160,9 +180,12 @@ void Core::report() {
 std::vector<runtime::Strand> Core::strands() {
   models_.load();
   datasets_.load();
+  if (parts_.replicas != nullptr) parts_.replicas->load();
   std::vector<runtime::Strand> out = link_.strands();
   for (runtime::Strand& strand : models_.strands()) out.push_back(std::move(strand));
   for (runtime::Strand& strand : datasets_.strands()) out.push_back(std::move(strand));
+  if (parts_.replicas != nullptr)
+    for (runtime::Strand& strand : parts_.replicas->strands()) out.push_back(std::move(strand));
   if (pods_ != nullptr)
     for (runtime::Strand& strand : pods_->strands()) out.push_back(std::move(strand));
   return out;
@@ -172,6 +195,7 @@ void Core::run(const Context& ctx) {
   std::vector<std::jthread> threads;
   threads.emplace_back([&] { link_.run(ctx); });
   threads.emplace_back([&] { datasets_.run(ctx); });
+  if (parts_.replicas != nullptr) threads.emplace_back([&] { parts_.replicas->run(ctx); });
   if (pods_ != nullptr) threads.emplace_back([&] { pods_->run(ctx); });
   models_.run(ctx);
 }

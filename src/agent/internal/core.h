@@ -15,6 +15,7 @@
 #include "agent/model_keeper.h"
 #include "agent/node_registration.h"
 #include "agent/pod_host.h"
+#include "agent/replica_keeper.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "node/pod_runner.h"
@@ -71,6 +72,8 @@ class Core {
     std::string address;
     os::FileWatch* watch = nullptr;          // null: the machine's
     DatasetKeeper::OpenTree open_tree = {};  // empty: the machine's files below options.dataset_roots
+    ReplicaKeeper* replicas = nullptr;       // null: this node neither shares files nor has copies
+    std::string peer_url = {};               // where others ask for what it shares
   };
   /// `pods` null: this agent has no runner.
   Core(Parts parts, Pods* pods);
@@ -92,7 +95,7 @@ class Core {
   const Parts parts_;
   Pods* const pods_;
   Mutex mutex_;
-  std::optional<Said> of_models_ GUARDED_BY(mutex_), of_datasets_ GUARDED_BY(mutex_);
+  std::optional<Said> of_models_ GUARDED_BY(mutex_), of_datasets_ GUARDED_BY(mutex_), of_replicas_ GUARDED_BY(mutex_);
   const std::unique_ptr<os::FileWatch> watch_;  // where none is given
   Link link_;
   ModelKeeper models_;

@@ -74,6 +74,8 @@ void DatasetSpecOf<G>::describe(Type<DatasetSpecOf>& t) {
       .range(0, 999'999'999)
       .pattern(kPeriodPattern)
       .length(0, 32);
+  t.template field<std::optional<Replication>>(
+      "replication", &S::replication, "Extension: nodes that shall have a copy of the data. Absent: it stays where it is.");
   t.keep_unknown(&S::unknown);
   t.rule(rules::matches(kUrl<G>, kUrlPattern, "must be an absolute path, a file:/// URL, or an http, https or s3 URL"));
 }
@@ -96,6 +98,7 @@ void DatasetStatus::describe(Type<DatasetStatus>& t) {
       .length(0, 8);
   t.field("fingerprint", &S::fingerprint, "Tells one state of the data from another.").length(0, 128);
   t.field("node", &S::node, "The node that counted.").length(0, 253);
+  t.field("replication", &S::replication, "How far the copies of other nodes are.");
   t.field(
        "conditions", &S::conditions,
        "Ready: the data is counted. ReportAccepted: False while the node reports what cannot be. Reasons are listed in the guide.")

@@ -11,6 +11,7 @@
 
 #include "api/edgeai/edge_node.h"
 #include "api/edgeai/group.h"
+#include "api/edgeai/replication.h"
 #include "api/kind.h"
 #include "meta/object.h"
 
@@ -26,6 +27,7 @@ struct DatasetSpec {
   std::string credential_name;  // sedna.io only
   std::string header;           // auto, yes, no; "" auto
   Json recount_period;          // 3600, "90m", "1h30m"; null: the agent's own
+  std::optional<Replication> replication;
   Json unknown;
 
   /// recount_period; 0: none was given.
@@ -50,6 +52,7 @@ struct DatasetStatus {
   std::string header;  // yes, no; "" the format has none
   std::string fingerprint;
   std::string node;  // where that was counted
+  std::optional<ReplicationStatus> replication;
   std::vector<meta::Condition> conditions;
   std::int64_t observed_generation = 0;
   Json unknown;

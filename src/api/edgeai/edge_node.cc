@@ -29,6 +29,8 @@ const EdgeVersionReport* EdgeModelReport::find_version(std::string_view version)
   return find_key(versions, &EdgeVersionReport::version, version);
 }
 
+std::string peer_name(std::string_view node) { return std::string(node) + ".node.varda"; }
+
 void EdgeModelVersion::describe(Type<EdgeModelVersion>& t) {
   t.doc("A version to hold on disk.");
   t.field("version", &EdgeModelVersion::version, "Name of the version.").required().length(1, 63);

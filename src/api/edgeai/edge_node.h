@@ -17,6 +17,9 @@ namespace varda::api {
 template <typename T>
 class Type;
 
+/// The name under which other nodes ask a node for files, and that its certificate says: no gateway has such a name, and no host.
+std::string peer_name(std::string_view node);
+
 struct EdgeModelVersion {
   std::string version;
   std::string url;

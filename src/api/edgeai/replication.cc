@@ -13,7 +13,9 @@ const NodeReplica* ReplicationStatus::find_node(std::string_view node) const {
 
 void Replication::describe(Type<Replication>& t) {
   t.doc("Which other nodes shall have a copy of the files. Copies go from node to node.");
-  t.field("nodeSelector", &Replication::node_selector, "Labels of the nodes. Empty: every node that runs an agent.").items_max(64);
+  t.field("nodeSelector", &Replication::node_selector, "Labels of the nodes. Empty: every node that runs an agent.")
+      .items_max(64)
+      .each_length(0, 63);
   t.keep_unknown(&Replication::unknown);
 }
 

@@ -71,4 +71,12 @@ std::optional<api::EdgeDataset> work_for(const DatasetView& dataset) {
   return work;
 }
 
+std::optional<ReplicationClaim> claim_of(const DatasetView& dataset) {
+  if (!dataset.spec.replication) return std::nullopt;
+  const auto work = work_for(dataset);
+  if (!work) return std::nullopt;
+  return ReplicationClaim{
+      .key = work->key, .uid = work->uid, .node = dataset.spec.node_name, .path = work->path, .spec = *dataset.spec.replication};
+}
+
 }  // namespace varda::controllers

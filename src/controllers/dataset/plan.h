@@ -10,6 +10,7 @@
 #include "api/edgeai/dataset.h"
 #include "api/edgeai/edge_node.h"
 #include "controllers/inferencemodel/placement.h"
+#include "controllers/replication/plan.h"
 
 namespace varda::controllers {
 
@@ -36,6 +37,9 @@ std::optional<Problem> spec_problem(const DatasetView& dataset);
 
 /// What the agent of spec.nodeName has to watch; nothing: there is a problem, or the dataset is being deleted.
 std::optional<api::EdgeDataset> work_for(const DatasetView& dataset);
+
+/// What other nodes shall have of it; nothing: no node shall, or there is a problem.
+std::optional<ReplicationClaim> claim_of(const DatasetView& dataset);
 
 /// What is around one Dataset: both of spec.nodeName, and null where there is none.
 struct DatasetWorld {

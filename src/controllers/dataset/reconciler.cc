@@ -9,13 +9,20 @@ namespace {
 
 using Keys = std::vector<meta::ObjectKey>;
 
+/// Those whose copies the node has or shall have, and those on it.
 template <api::Group G>
-Keys datasets_on(std::string_view node, const runtime::Caches& caches) {
+Keys datasets_near(std::string_view node, const runtime::Caches& caches) {
   Keys keys;
   for (const auto& dataset : caches.of<api::DatasetOf<G>>().list()) {
-    if (dataset->spec.node_name == node) keys.push_back(dataset->metadata.key());
+    if (dataset->spec.node_name == node || dataset->spec.replication) keys.push_back(dataset->metadata.key());
   }
   return keys;
+}
+
+EdgeNodeMap edge_nodes(const runtime::Caches& caches) {
+  EdgeNodeMap out;
+  for (auto& node : caches.of<api::EdgeNode>().list()) out.emplace(node->metadata.name, node);
+  return out;
 }
 
 // Transitions people want to read about.
@@ -36,9 +43,9 @@ template <api::Group G>
 void DatasetReconciler<G>::watches(runtime::Watches<Dataset>& w) const {
   if constexpr (G == api::Group::kSedna) w.name("sedna-datasets");
   w.template maps<api::Node>(
-      [](const api::Node& node, const runtime::Caches& caches) { return datasets_on<G>(node.metadata.name, caches); });
+      [](const api::Node& node, const runtime::Caches& caches) { return datasets_near<G>(node.metadata.name, caches); });
   w.template maps<api::EdgeNode>(
-      [](const api::EdgeNode& node, const runtime::Caches& caches) { return datasets_on<G>(node.metadata.name, caches); });
+      [](const api::EdgeNode& node, const runtime::Caches& caches) { return datasets_near<G>(node.metadata.name, caches); });
 }
 
 template <api::Group G>
@@ -49,7 +56,12 @@ Result<runtime::Action> DatasetReconciler<G>::reconcile(const Context& ctx, cons
     world.node = caches_.of<api::Node>().get({"", node});
     world.edge_node = caches_.of<api::EdgeNode>().get({"", node});
   }
-  const api::DatasetStatus status = observe(view(dataset), world, meta::format_time(clock_.wall()));
+  const std::string now = meta::format_time(clock_.wall());
+  api::DatasetStatus status = observe(view(dataset), world, now);
+  status.replication.reset();
+  if (const auto claim = claim_of(view(dataset)))
+    status.replication = observe_replication(*claim, {caches_.of<api::Node>().list(), edge_nodes(caches_)},
+                                             dataset.status.replication.value_or(api::ReplicationStatus()), now);
   tell(runtime::ObjectRef::of(dataset), dataset.status, status, writer);
   TRY_VOID(writer.status(ctx, dataset, status.to_json()));
   return runtime::Action::await_change();

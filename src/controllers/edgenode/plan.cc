@@ -42,6 +42,13 @@ void add_wishes(const Datasets& datasets, const std::string& node, std::vector<W
   }
 }
 
+template <typename Datasets>
+void add_claims(const Datasets& datasets, std::vector<ReplicationClaim>& claims) {
+  for (const auto& dataset : datasets) {
+    if (auto claim = claim_of(view(*dataset))) claims.push_back(std::move(*claim));
+  }
+}
+
 }  // namespace
 
 api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld& world) {
@@ -57,6 +64,14 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
   add_wishes(world.datasets, node.metadata.name, datasets);
   add_wishes(world.sedna_datasets, node.metadata.name, datasets);
   spec.datasets = oldest(std::move(datasets), kDatasetsPerNode);  // the rest gets the condition TooManyDatasets
+  std::vector<ReplicationClaim> claims;
+  add_claims(world.datasets, claims);
+  add_claims(world.sedna_datasets, claims);
+  if (!claims.empty()) {
+    ReplicationWork work = replication_for(node.metadata.name, claims, {world.nodes, world.edge_nodes});
+    spec.shares = std::move(work.shares);
+    spec.replicas = std::move(work.replicas);
+  }
   return spec;
 }
 

@@ -10,6 +10,7 @@
 #include "api/edgeai/dataset.h"
 #include "api/edgeai/edge_node.h"
 #include "controllers/inferencemodel/placement.h"
+#include "controllers/replication/plan.h"
 
 namespace varda::controllers {
 
@@ -20,6 +21,7 @@ struct EdgeNodeWorld {
   std::vector<std::shared_ptr<const api::Pod>> pods;  // of models
   std::vector<std::shared_ptr<const api::Dataset>> datasets;
   std::vector<std::shared_ptr<const api::SednaDataset>> sedna_datasets;
+  EdgeNodeMap edge_nodes;  // where files are to be copied; else it may be empty
 };
 
 /// The whole work list of a node: pure, in the order of keys. Of more than 128 models, and of more than 128 datasets of both groups

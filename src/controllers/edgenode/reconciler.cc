@@ -38,11 +38,34 @@ Keys nodes_of_model(const api::InferenceModel& model, const runtime::Caches& cac
   return keys;
 }
 
+template <api::Group G>
+bool copies_datasets(const runtime::Caches& caches) {
+  for (const auto& dataset : caches.of<api::DatasetOf<G>>().list()) {
+    if (dataset->spec.replication) return true;
+  }
+  return false;
+}
+
+bool copies_any(const runtime::Caches& caches) {
+  return copies_datasets<api::Group::kEdgeai>(caches) || copies_datasets<api::Group::kSedna>(caches);
+}
+
+// What a node reports of the files it has and copied is what others are told to copy.
+Keys nodes_beside(const api::EdgeNode& node, const runtime::Caches& caches) {
+  const bool takes_part =
+      !node.status.shares.empty() || !node.status.replicas.empty() || !node.spec.shares.empty() || !node.spec.replicas.empty();
+  if (!takes_part || !copies_any(caches)) return {};
+  Keys keys = all_edge_nodes(caches);
+  std::erase(keys, node.metadata.key());
+  return keys;
+}
+
 // A label of one node can move a model that selects by labels from another.
 Keys nodes_near(const api::Node& node, const runtime::Caches& caches) {
   for (const auto& model : caches.of<api::InferenceModel>().list()) {
     if (model->spec.on_edge() && model->spec.node_name.empty()) return all_edge_nodes(caches);
   }
+  if (copies_any(caches)) return all_edge_nodes(caches);
   const ObjectKey key{"", node.metadata.name};
   if (caches.of<api::EdgeNode>().get(key) == nullptr) return {};
   return {key};
@@ -51,6 +74,7 @@ Keys nodes_near(const api::Node& node, const runtime::Caches& caches) {
 // Called with the new and the old version of a dataset, as with models.
 template <api::Group G>
 Keys node_of_dataset(const api::DatasetOf<G>& dataset, const runtime::Caches& caches) {
+  if (dataset.spec.replication) return all_edge_nodes(caches);
   const ObjectKey key{"", dataset.spec.node_name};
   if (key.name.empty() || caches.of<api::EdgeNode>().get(key) == nullptr) return {};
   return {key};
@@ -67,6 +91,7 @@ Keys node_of_pod(const api::Pod& pod, const runtime::Caches& caches) {
 
 void EdgeNodeReconciler::watches(runtime::Watches<api::EdgeNode>& w) const {
   w.maps<api::InferenceModel>(nodes_of_model).maps<api::Node>(nodes_near).maps<api::Pod>(node_of_pod);
+  w.maps<api::EdgeNode>(nodes_beside);
   w.maps<api::Dataset>(node_of_dataset<api::Group::kEdgeai>).maps<api::SednaDataset>(node_of_dataset<api::Group::kSedna>);
 }
 
@@ -83,17 +108,21 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
       world.pods.push_back(std::move(pod));
   }
   for (auto& dataset : caches_.of<api::Dataset>().list()) {
-    if (dataset->spec.node_name == node.metadata.name) world.datasets.push_back(std::move(dataset));
+    if (dataset->spec.node_name == node.metadata.name || dataset->spec.replication) world.datasets.push_back(std::move(dataset));
   }
   for (auto& dataset : caches_.of<api::SednaDataset>().list()) {
-    if (dataset->spec.node_name == node.metadata.name) world.sedna_datasets.push_back(std::move(dataset));
+    if (dataset->spec.node_name == node.metadata.name || dataset->spec.replication)
+      world.sedna_datasets.push_back(std::move(dataset));
+  }
+  if (copies_any(caches_)) {
+    for (auto& other : caches_.of<api::EdgeNode>().list()) world.edge_nodes.emplace(other->metadata.name, other);
   }
   const codec::Json plan = plan_edge_node(node, world).to_json();
   // An empty list is said too. An object without one, as an agent makes it, is one that nobody has spoken to: to that agent it
   // takes nothing away, and without a word it would go on with what an object deleted meanwhile had asked for.
   std::map<std::string, codec::Json> lists;
   std::size_t items = 0;
-  for (const char* name : {"models", "datasets"}) {
+  for (const char* name : {"models", "datasets", "shares", "replicas"}) {
     lists[name] = plan[name].is_null() ? codec::Json::array() : plan[name];
     items += lists[name].size();
   }
@@ -101,7 +130,10 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
   TRY_VOID(writer.edit(ctx, runtime::ObjectRef::of(node), runtime::Part::kWhole, [&](codec::Json& live) {
     writes = false;
     for (const auto& [name, list] : lists) {
-      writes = writes || std::as_const(live)["spec"][name] != list;
+      const codec::Json& there = std::as_const(live)["spec"][name];
+      // Few nodes copy files: where none were and none are, nothing is said.
+      if (there == list || (there.is_null() && list.empty() && name != "models" && name != "datasets")) continue;
+      writes = true;
       live["spec"].set(name, list);
     }
   }));

@@ -26,8 +26,8 @@ struct ReplicationClaim {
 using EdgeNodeMap = std::map<std::string, std::shared_ptr<const api::EdgeNode>, std::less<>>;
 
 struct ReplicationWorld {
-  const NodeList& nodes;
-  const EdgeNodeMap& edge_nodes;
+  NodeList nodes;
+  EdgeNodeMap edge_nodes;
 };
 
 /// Who shall have a copy, by name: Nodes with the labels that run an agent, but for the one that has the files.

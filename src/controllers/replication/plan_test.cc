@@ -14,12 +14,12 @@ class Replication : public ::testing::Test {
     auto node = std::make_shared<api::Node>();
     node->metadata.name = name;
     node->metadata.labels["line"] = line;
-    nodes_.push_back(node);
+    world_.nodes.push_back(node);
     auto edge_node = std::make_shared<api::EdgeNode>();
     edge_node->metadata.name = name;
     edge_node->status.peer_url = "https://" + name + ":10445";
     edge_node->status.conditions.push_back({.type = "Connected", .status = "True"});
-    edge_nodes_[name] = edge_node;
+    world_.edge_nodes[name] = edge_node;
     mutable_[name] = edge_node;
     return *edge_node;
   }
@@ -40,10 +40,8 @@ class Replication : public ::testing::Test {
     return observe_replication(claim_, world_, before, kNow);
   }
 
-  NodeList nodes_;
-  EdgeNodeMap edge_nodes_;
   std::map<std::string, std::shared_ptr<api::EdgeNode>> mutable_;
-  ReplicationWorld world_{nodes_, edge_nodes_};
+  ReplicationWorld world_;
   ReplicationClaim claim_{.key = kKey, .uid = "u", .node = "edge0", .path = "/data/faces", .spec = {{{"line", "a"}}, {}}};
 
   void SetUp() override {
@@ -123,7 +121,7 @@ TEST_F(Replication, AnEmptySelectorIsEveryNodeWithAnAgent) {
   claim_.spec.node_selector.clear();
   auto lonely = std::make_shared<api::Node>();
   lonely->metadata.name = "no-agent";
-  nodes_.push_back(lonely);
+  world_.nodes.push_back(lonely);
   EXPECT_EQ(replica_nodes(claim_, world_), (std::vector<std::string>{"edge1", "edge2", "edge3"}));
 }
 
