@@ -9,7 +9,7 @@ from narrate import Step, answered, check, run
 import machine as m
 from faulty_link import FaultyLink
 
-NODE = 'line7'
+NODE, BESIDE = 'line7', 'line8'
 
 
 def png(shade):
@@ -38,26 +38,34 @@ def make_datasets(root):
 class EdgeNode:
     """A machine of its own, as far as one machine can be two: an agent with a data directory and a way to its gateway that can be cut."""
 
-    def __init__(self, work, gateway, datasets):
-        self.work, self.gateway, self.datasets, self.agent = work, gateway, datasets, None
+    def __init__(self, name, work, gateway, datasets):
+        self.name, self.work, self.gateway, self.datasets, self.agent = name, work, gateway, datasets, None
+
+    def join(self, varda):
+        token = self.work / ('token-' + self.name)
+        with open(os.open(token, os.O_WRONLY | os.O_CREAT, 0o600), 'w') as f:
+            f.write(varda.varda('join-token', '--node', self.name))
+        self.start(token)
+        m.wait_until('the node connected', lambda: connected(varda, self.name), 60)
+        os.unlink(token)
 
     def start(self, token=None):
-        command = [m.VARDA, 'agent', '--node', NODE, '--gateway', self.gateway, '--data-dir', str(self.work / NODE), '--runner', 'process',
-                   '--dataset-root', str(self.datasets)]
+        command = [m.VARDA, 'agent', '--node', self.name, '--gateway', self.gateway, '--data-dir', str(self.work / self.name), '--runner', 'process',
+                   '--dataset-root', str(self.datasets), '--peer-listen', '127.0.0.1:0']
         if token:
             command += ['--join-token-file', str(token)]
-        with open(self.work / 'agent.log', 'ab') as log:
+        with open(self.work / (self.name + '.log'), 'ab') as log:
             environment = {k: v for k, v in os.environ.items() if k != 'KUBECONFIG'}
             self.agent = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
 
     def kill(self):
         """SIGKILL to the agent and all it runs, as when the power goes."""
-        victims = m.processes_below(self.work / NODE)
+        victims = m.processes_below(self.work / self.name)
         for pid in victims:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.agent.wait()
-        m.wait_until('the node dead', lambda: not m.processes_below(self.work / NODE), 60)
+        m.wait_until('the node dead', lambda: not m.processes_below(self.work / self.name), 60)
         return victims
 
 
@@ -69,7 +77,7 @@ def main():
     size = shape[1] * shape[2]
     images = [pixels[i * size:(i + 1) * size] for i in range(shape[0])]
     files = m.FileServer(work / 'www')
-    edge = link = None
+    edge = beside = link = None
     try:
         with m.Machine(work / 'data', nodes=['cloud=cloud']) as varda:
             with Step('varda up with a gateway: the control plane, and the door through which edge nodes come in') as s:
@@ -77,15 +85,10 @@ def main():
                 s.say(line)
                 gateway = line.split('gateway ')[1].split(',')[0].strip()
                 link = FaultyLink(int(gateway.rsplit(':', 1)[1]))
-                edge = EdgeNode(work, 'https://127.0.0.1:%d' % link.port, work / 'datasets')
+                edge = EdgeNode(NODE, work, 'https://127.0.0.1:%d' % link.port, work / 'datasets')
 
             with Step('varda join-token, varda agent: the node makes its key, enrols and is connected') as s:
-                token = work / 'token'
-                with open(os.open(token, os.O_WRONLY | os.O_CREAT, 0o600), 'w') as f:
-                    f.write(varda.varda('join-token', '--node', NODE))
-                edge.start(token)
-                m.wait_until('the node connected', lambda: connected(varda), 60)
-                os.unlink(token)
+                edge.join(varda)
                 s.say(varda.kubectl('get', 'edgenodes'))
 
             with Step('an InferenceModel on the node') as s:
@@ -150,20 +153,39 @@ def main():
                 s.say('true %.2f s after the link came back' % back)
                 check(back < 5, 'it took %.2f s' % back)
                 s.say(varda.kubectl('get', 'edgenodes,datasets,inferencemodels'))
+
+            with Step('a second node gets a model archive from the first one: the file server is gone') as s:
+                shutil.copy(work / 'www/digits-4.tar.gz', work / 'datasets/digits-4.tar.gz')
+                files.stop()
+                (work / 'nothing').mkdir()
+                beside = EdgeNode(BESIDE, work, gateway, work / 'nothing')
+                beside.join(varda)
+                begin = time.monotonic()
+                varda.kubectl('apply', '-f', '-', input=json.dumps({
+                    'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'Model', 'metadata': {'name': 'digits-archive'},
+                    'spec': {'modelUrl': str(work / 'datasets/digits-4.tar.gz'), 'format': 'onnx', 'nodeName': NODE,
+                             'replication': {'nodeSelector': {'kubernetes.io/hostname': BESIDE}}}}))
+                copy = m.wait_until('the copy', lambda: [n for n in varda.get('model', 'digits-archive')['status']['replication']['nodes'] if n['state'] == 'Current'], 60)[0]
+                s.say('%s has it %.2f s after kubectl apply: %s' % (copy['node'], time.monotonic() - begin, copy['path']))
+                model = m.inference_model('digits-beside', 'edge', [('4', 'file://' + copy['path'], sha)], '4', node=BESIDE)
+                varda.kubectl('apply', '-f', '-', input=json.dumps(model))
+                check(answered(varda.ready('digits-beside', '4')['status']['url'], 'digits-beside', images) == '4', 'another version answers')
+                s.say(varda.kubectl('get', 'edgenodes,inferencemodels'))
     finally:
-        if edge and edge.agent and edge.agent.poll() is None:
-            edge.kill()
+        for node in (edge, beside):
+            if node and node.agent and node.agent.poll() is None:
+                node.kill()
         if link:
             link.close()
         files.stop()
         if edge and edge.agent and os.environ.get('VARDA_DEMO_KEEP'):
-            print((work / 'agent.log').read_text(errors='replace'))
+            print((work / (NODE + '.log')).read_text(errors='replace'))
         else:
             shutil.rmtree(work, ignore_errors=True)
 
 
-def connected(varda):
-    conditions = varda.get('edgenode', NODE).get('status', {}).get('conditions', [])
+def connected(varda, node=NODE):
+    conditions = varda.get('edgenode', node).get('status', {}).get('conditions', [])
     return any(c['type'] == 'Connected' and c['status'] == 'True' for c in conditions)
 
 

@@ -36,9 +36,12 @@ class EdgeAgent final : public Agent {
     TRY_VOID(fs_.make_directories(options_.data_directory, 0700));
     TRY(journal_, Journal::open(options_.data_directory / "agent.db"));
     TRY(address_, agent::node_address(options_.node_address, *journal_, rng_, fs_));
+    // What this node was told to copy, archives among it, may be installed from here.
+    std::vector<os::Path> file_roots = options_.file_roots;
+    if (options_.peer_credentials) file_roots.push_back(options_.data_directory / "replicas");
     TRY(store_,
         artifact::Store::open({.root = options_.data_directory / "artifacts",
-                               .file_roots = options_.file_roots,
+                               .file_roots = std::move(file_roots),
                                .limits = options_.artifact_limits,
                                .capacity_bytes = options_.artifact_capacity_bytes,
                                .transport = {.credentials = &credentials_, .trusting = options_.trusting_client, .rng = &rng_}},

@@ -235,6 +235,34 @@ TEST_F(StoreTest, SchemesAndPathsThatAreNotAllowedAreForbidden) {
   EXPECT_TRUE(read.ok()) << read.failure().error;
 }
 
+TEST_F(StoreTest, ALinkToANameBesideItIsFollowedAndNoOther) {
+  ASSERT_TRUE(fs.make_directories("/srv/models/v4", 0755).ok());
+  ASSERT_TRUE(fs.make_directories("/srv/private", 0755).ok());
+  for (const char* path : {"/srv/models/v4/m.tar", "/srv/private/m.tar", "/srv/m.tar"})
+    ASSERT_TRUE(os::write_file_atomically(fs, path, archive).ok());
+  ASSERT_TRUE(fs.symlink("v4", "/srv/models/current").ok());
+  ASSERT_TRUE(fs.symlink("m.tar", "/srv/models/v4/newest").ok());
+  ASSERT_TRUE(fs.symlink("current", "/srv/models/twice").ok());
+  ASSERT_TRUE(fs.symlink("..", "/srv/models/up").ok());
+  ASSERT_TRUE(fs.symlink(".", "/srv/models/here").ok());
+  ASSERT_TRUE(fs.symlink("../private", "/srv/models/out").ok());
+  ASSERT_TRUE(fs.symlink("none", "/srv/models/dangling").ok());
+  const auto reason = [&](const std::string& below) {
+    const auto store = open({.file_roots = {"/srv/models"}});
+    const auto outcome = store->ensure(kForever, request(archive, "onnx", "file:///srv/models/" + below));
+    const auto removed = store->remove(codec::Sha256::of(archive));
+    CHECK(removed.ok());
+    return outcome.ok() ? "" : std::string(to_string(outcome.failure().reason));
+  };
+  EXPECT_EQ(reason("current/m.tar"), "");
+  EXPECT_EQ(reason("current/newest"), "");
+  EXPECT_EQ(reason("twice/m.tar"), "SourceForbidden");
+  EXPECT_EQ(reason("up/m.tar"), "SourceForbidden");
+  EXPECT_EQ(reason("here/v4/m.tar"), "SourceForbidden");
+  EXPECT_EQ(reason("out/m.tar"), "SourceForbidden");
+  EXPECT_EQ(reason("dangling/m.tar"), "DownloadFailed");
+}
+
 TEST_F(StoreTest, LayoutIsCheckedForEachFrameworkAndKeepsTheArtifact) {
   struct Case {
     std::string archive;

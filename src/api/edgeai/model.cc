@@ -28,7 +28,7 @@ template <Group G>
 void ModelSpecOf<G>::describe(Type<ModelSpecOf>& t) {
   using S = ModelSpec;
   t.doc("What the model is.");
-  t.template field<std::string>(kUrl<G>, &S::url, "Where the model is: a path, or a URL. Metadata: nothing is fetched for it.")
+  t.template field<std::string>(kUrl<G>, &S::url, "Where the model is: a path, or a URL. Metadata: nothing is fetched from a URL.")
       .required()
       .length(1, 4096);
   t.template field<std::string>("format", &S::format, "What kind of file that is: onnx, pb, pt, tflite, tar.gz ...")
@@ -52,6 +52,11 @@ void ModelSpecOf<G>::describe(Type<ModelSpecOf>& t) {
   t.template field<std::vector<std::string>>("parents", &S::parents, "Extension: names of the Models that it was made from.")
       .items_max(16)
       .each_length(1, 253);
+  t.template field<std::string>("nodeName", &S::node_name, "Extension: the node that has it, where the URL is a path.")
+      .length(0, 253);
+  t.template field<std::optional<Replication>>(
+      "replication", &S::replication,
+      "Extension: nodes that shall have a copy of what is at the path on nodeName. Absent: it stays where it is.");
   t.template field<std::string>("preprocessing", &S::preprocessing,
                                 "Extension: what makes its inputs of what devices send: a reference, such as a path in the model's "
                                 "archive, a URL or configmap/NAME.")
@@ -92,6 +97,7 @@ void ModelMetricsStatus::describe(Type<ModelMetricsStatus>& t) {
   t.field("reporters", &S::reporters, "How far the reports of each worker have been taken over.")
       .items_max(S::kReportersMax)
       .list_map({"node", "uid", "worker"});
+  t.field("replication", &S::replication, "How far the copies of other nodes are.");
   t.field(
        "conditions", &S::conditions,
        "Ready: the model is known. ReportAccepted: False while a worker reports what cannot be. Reasons are listed in the guide.")

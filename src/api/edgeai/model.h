@@ -5,11 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "api/edgeai/group.h"
+#include "api/edgeai/replication.h"
 #include "api/kind.h"
 #include "meta/object.h"
 
@@ -40,6 +42,8 @@ struct ModelSpec {
   std::string version;               // as an InferenceModel's manifest would call it
   std::string source_job;            // KIND/NAME
   std::vector<std::string> parents;  // names of Models
+  std::string node_name;             // who has it, where the URL is a path
+  std::optional<Replication> replication;
   std::string preprocessing;
   std::string postprocessing;
   Json unknown;
@@ -75,6 +79,7 @@ struct ModelMetricsStatus {
   std::string update_time;  // when a metric last changed
   std::vector<ModelMetric> metrics;
   std::vector<ModelReporter> reporters;
+  std::optional<ReplicationStatus> replication;
   std::vector<meta::Condition> conditions;
   std::int64_t observed_generation = 0;
   Json unknown;

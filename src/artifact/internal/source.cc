@@ -93,8 +93,8 @@ Failure forbidden(std::string message) {
   return {Reason::kSourceForbidden, Error(Code::kForbidden, std::move(message)).as_terminal()};
 }
 
-// The file must be below a root by its text, and nothing on the way from the root to it may be a link: else a link below an
-// allowed root would open the rest of the machine.
+// The file must be below a root by its text, and nothing on the way from the root to it may be a link, but one to a name beside it:
+// else a link below an allowed root would open the rest of the machine.
 Outcome<os::Path> allowed_file(os::FileSystem& fs, const std::vector<os::Path>& roots, const std::string& target,
                                const std::string& url) {
   const auto decoded = net::percent_decode(target);
@@ -111,9 +111,19 @@ Outcome<os::Path> allowed_file(os::FileSystem& fs, const std::vector<os::Path>& 
       const auto info = fs.stat(at);
       if (!info.ok()) return Failure{Reason::kDownloadFailed, info.error()};
       if (!*info) return Failure{Reason::kDownloadFailed, Error(Code::kNotFound, url + ": no such file")};
-      if ((*info)->kind == os::FileKind::kSymlink) return forbidden(url + ": \"" + at.string() + "\" is a link");
+      if ((*info)->kind != os::FileKind::kSymlink) continue;
+      // A name beside it is below the root as well: so "current" of a copy leads to the newest one.
+      const auto leads_to = fs.read_link(at);
+      const bool beside =
+          leads_to.ok() && !leads_to->empty() && *leads_to != "." && *leads_to != ".." && leads_to->find('/') == std::string::npos;
+      if (!beside) return forbidden(url + ": \"" + at.string() + "\" is a link");
+      at.replace_filename(*leads_to);
+      const auto there = fs.stat(at);
+      if (!there.ok()) return Failure{Reason::kDownloadFailed, there.error()};
+      if (!*there) return Failure{Reason::kDownloadFailed, Error(Code::kNotFound, url + ": no such file")};
+      if ((*there)->kind == os::FileKind::kSymlink) return forbidden(url + ": \"" + at.string() + "\" is a link");
     }
-    return path;
+    return at;
   }
   return forbidden(url + ": file URLs are read only below directories this node allows" +
                    (roots.empty() ? std::string(" (it allows none)") : std::string()));

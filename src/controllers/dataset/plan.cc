@@ -17,18 +17,6 @@ bool begins_with_one_of(const std::string& text, std::initializer_list<std::stri
   return std::any_of(starts.begin(), starts.end(), [&](std::string_view start) { return text.starts_with(start); });
 }
 
-// The path that a URL means on the node, or why none.
-std::optional<std::string> path_of(const std::string& url) {
-  std::string path = url;
-  if (url.starts_with("file://")) {
-    auto decoded = net::percent_decode(url.substr(7));
-    if (!decoded.ok()) return {};
-    path = std::move(decoded).value();
-  }
-  if (!path.starts_with("/") || path.size() > 4096 || path.find('\0') != std::string::npos) return {};
-  return path;
-}
-
 std::string known_formats() {
   std::string out;
   for (const std::string& name : api::known_dataset_formats()) out += (out.empty() ? "" : ", ") + name;
@@ -48,7 +36,7 @@ std::optional<Problem> spec_problem(const DatasetView& dataset) {
                                       " URLs are not counted: nodes count what is on their own disks. Put the data onto a node and "
                                       "give its path there"};
   }
-  if (!path_of(spec.url)) {
+  if (!local_path(spec.url)) {
     return Problem{"InvalidSpec", "the URL must be an absolute path or a file:/// URL, at most 4096 bytes long"};
   }
   const auto& known = api::known_dataset_formats();
@@ -64,7 +52,7 @@ std::optional<api::EdgeDataset> work_for(const DatasetView& dataset) {
   api::EdgeDataset work;
   work.key = work_key(dataset.resource, dataset.metadata.key());
   work.uid = dataset.metadata.uid;
-  work.path = *path_of(dataset.spec.url);
+  work.path = *local_path(dataset.spec.url);
   work.format = lower(dataset.spec.format);
   work.header = dataset.spec.header;
   work.recount_seconds = std::max<std::int64_t>(dataset.spec.recount_seconds(), 0);

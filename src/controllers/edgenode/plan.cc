@@ -64,7 +64,7 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
   add_wishes(world.datasets, node.metadata.name, datasets);
   add_wishes(world.sedna_datasets, node.metadata.name, datasets);
   spec.datasets = oldest(std::move(datasets), kDatasetsPerNode);  // the rest gets the condition TooManyDatasets
-  std::vector<ReplicationClaim> claims;
+  std::vector<ReplicationClaim> claims = world.claims;
   add_claims(world.datasets, claims);
   add_claims(world.sedna_datasets, claims);
   if (!claims.empty()) {

@@ -21,7 +21,8 @@ struct EdgeNodeWorld {
   std::vector<std::shared_ptr<const api::Pod>> pods;  // of models
   std::vector<std::shared_ptr<const api::Dataset>> datasets;
   std::vector<std::shared_ptr<const api::SednaDataset>> sedna_datasets;
-  EdgeNodeMap edge_nodes;  // where files are to be copied; else it may be empty
+  std::vector<ReplicationClaim> claims;  // of other kinds than datasets
+  EdgeNodeMap edge_nodes;                // where files are to be copied; else it may be empty
 };
 
 /// The whole work list of a node: pure, in the order of keys. Of more than 128 models, and of more than 128 datasets of both groups

@@ -1,5 +1,6 @@
 #include "controllers/edgenode/reconciler.h"
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <set>
@@ -9,6 +10,7 @@
 
 #include "controllers/edgenode/plan.h"
 #include "controllers/inferencemodel/plan.h"
+#include "controllers/model/plan.h"
 
 namespace varda::controllers {
 
@@ -38,16 +40,28 @@ Keys nodes_of_model(const api::InferenceModel& model, const runtime::Caches& cac
   return keys;
 }
 
-template <api::Group G>
-bool copies_datasets(const runtime::Caches& caches) {
-  for (const auto& dataset : caches.of<api::DatasetOf<G>>().list()) {
-    if (dataset->spec.replication) return true;
-  }
-  return false;
+template <runtime::Object T>
+bool copies(const runtime::Caches& caches) {
+  const auto all = caches.of<T>().list();
+  return std::any_of(all.begin(), all.end(), [](const auto& object) { return object->spec.replication.has_value(); });
 }
 
 bool copies_any(const runtime::Caches& caches) {
-  return copies_datasets<api::Group::kEdgeai>(caches) || copies_datasets<api::Group::kSedna>(caches);
+  return copies<api::Dataset>(caches) || copies<api::SednaDataset>(caches) || copies<api::Model>(caches) ||
+         copies<api::SednaModel>(caches);
+}
+
+// Called with the new and the old version of a Model: nothing else of it is a node's business.
+template <api::Group G>
+Keys nodes_of_copies(const api::ModelOf<G>& model, const runtime::Caches& caches) {
+  return model.spec.replication ? all_edge_nodes(caches) : Keys();
+}
+
+template <api::Group G>
+void add_model_claims(const runtime::Caches& caches, std::vector<ReplicationClaim>& claims) {
+  for (const auto& model : caches.of<api::ModelOf<G>>().list()) {
+    if (auto claim = claim_of({api::ModelOf<G>::resource(), model->metadata}, model->spec)) claims.push_back(std::move(*claim));
+  }
 }
 
 // What a node reports of the files it has and copied is what others are told to copy.
@@ -92,6 +106,7 @@ Keys node_of_pod(const api::Pod& pod, const runtime::Caches& caches) {
 void EdgeNodeReconciler::watches(runtime::Watches<api::EdgeNode>& w) const {
   w.maps<api::InferenceModel>(nodes_of_model).maps<api::Node>(nodes_near).maps<api::Pod>(node_of_pod);
   w.maps<api::EdgeNode>(nodes_beside);
+  w.maps<api::Model>(nodes_of_copies<api::Group::kEdgeai>).maps<api::SednaModel>(nodes_of_copies<api::Group::kSedna>);
   w.maps<api::Dataset>(node_of_dataset<api::Group::kEdgeai>).maps<api::SednaDataset>(node_of_dataset<api::Group::kSedna>);
 }
 
@@ -115,6 +130,8 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
       world.sedna_datasets.push_back(std::move(dataset));
   }
   if (copies_any(caches_)) {
+    add_model_claims<api::Group::kEdgeai>(caches_, world.claims);
+    add_model_claims<api::Group::kSedna>(caches_, world.claims);
     for (auto& other : caches_.of<api::EdgeNode>().list()) world.edge_nodes.emplace(other->metadata.name, other);
   }
   const codec::Json plan = plan_edge_node(node, world).to_json();

@@ -150,4 +150,29 @@ ModelMetricsStatus observe(const ModelView& model, const ModelMetricsStatus& bef
   return status;
 }
 
+std::optional<ReplicationClaim> claim_of(const ModelView& model, const api::ModelSpec& spec) {
+  if (!spec.replication || spec.node_name.empty() || model.metadata.deleting()) return std::nullopt;
+  auto path = local_path(spec.url);
+  if (!path) return std::nullopt;
+  return ReplicationClaim{.key = work_key(model.resource, model.metadata.key()),
+                          .uid = model.metadata.uid,
+                          .node = spec.node_name,
+                          .path = std::move(*path),
+                          .spec = *spec.replication};
+}
+
+std::optional<api::ReplicationStatus> observe_copies(const ModelView& model, const api::ModelSpec& spec,
+                                                     const ReplicationWorld& world, const api::ModelMetricsStatus& before,
+                                                     std::string_view now) {
+  if (!spec.replication) return std::nullopt;
+  if (const auto claim = claim_of(model, spec))
+    return observe_replication(*claim, world, before.replication.value_or(api::ReplicationStatus()), now);
+  api::ReplicationStatus out;
+  out.reason = spec.node_name.empty() ? "NodeMissing" : "Unsupported";
+  out.message = spec.node_name.empty() ? "copies come from the node that has the model: name it in nodeName"
+                                       : "only what is at an absolute path on nodeName is copied, and the URL is none; archives "
+                                         "behind other URLs are fetched for an InferenceModel";
+  return out;
+}
+
 }  // namespace varda::controllers

@@ -12,12 +12,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "api/edgeai/edge_node.h"
 #include "api/edgeai/model.h"
+#include "controllers/replication/plan.h"
 
 namespace varda::controllers {
 
@@ -26,6 +28,13 @@ struct ModelView {
   const meta::Resource& resource;
   const meta::ObjectMeta& metadata;
 };
+
+/// What other nodes shall have of it; nothing: no node shall, or it is no path on a node.
+std::optional<ReplicationClaim> claim_of(const ModelView& model, const api::ModelSpec& spec);
+/// How far that is; nothing: no node shall have a copy.
+std::optional<api::ReplicationStatus> observe_copies(const ModelView& model, const api::ModelSpec& spec,
+                                                     const ReplicationWorld& world, const api::ModelMetricsStatus& before,
+                                                     std::string_view now);
 
 /// Models that the workers' reports of a node name, if they are of `resource`: keys of existing and other objects. At most 1,024.
 std::vector<meta::ObjectKey> reported_models(const api::EdgeNode& node, const meta::Resource& resource);

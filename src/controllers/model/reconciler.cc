@@ -9,13 +9,31 @@ namespace varda::controllers {
 template <api::Group G>
 void ModelReconciler<G>::watches(runtime::Watches<Model>& w) const {
   if constexpr (G == api::Group::kSedna) w.name("sedna-models");
-  w.template maps<api::EdgeNode>([](const api::EdgeNode& node) { return reported_models(node, Model::resource()); });
+  w.template maps<api::EdgeNode>([](const api::EdgeNode& node, const runtime::Caches& caches) {
+    std::vector<meta::ObjectKey> keys = reported_models(node, Model::resource());
+    for (const auto& model : caches.of<Model>().list()) {
+      if (model->spec.replication) keys.push_back(model->metadata.key());
+    }
+    return keys;
+  });
+  w.template maps<api::Node>([](const api::Node&, const runtime::Caches& caches) {
+    std::vector<meta::ObjectKey> keys;
+    for (const auto& model : caches.of<Model>().list()) {
+      if (model->spec.replication) keys.push_back(model->metadata.key());
+    }
+    return keys;
+  });
 }
 
 template <api::Group G>
 Result<runtime::Action> ModelReconciler<G>::reconcile(const Context& ctx, const Model& model, runtime::Writer& writer) const {
   if (model.metadata.deleting()) return runtime::Action::await_change();
   auto nodes = caches_.of<api::EdgeNode>().list();
+  ReplicationWorld world;
+  if (model.spec.replication) {
+    world.nodes = caches_.of<api::Node>().list();
+    for (const auto& node : nodes) world.edge_nodes.emplace(node->metadata.name, node);
+  }
   std::erase_if(nodes, [](const auto& node) { return node->status.workers.empty() && node->spec.workers.empty(); });
   const std::string now = meta::format_time(clock_.wall());
   Status unreadable;
@@ -25,7 +43,10 @@ Result<runtime::Action> ModelReconciler<G>::reconcile(const Context& ctx, const 
       unreadable = before.error();
       return;
     }
-    live.set("status", observe({Model::resource(), model.metadata}, *before, nodes, now).to_json());
+    const ModelView which{Model::resource(), model.metadata};
+    api::ModelMetricsStatus status = observe(which, *before, nodes, now);
+    status.replication = observe_copies(which, model.spec, world, *before, now);
+    live.set("status", status.to_json());
   }));
   TRY_VOID(std::move(unreadable));
   return runtime::Action::await_change();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "net/url.h"
+
 namespace varda::controllers {
 namespace {
 
@@ -58,6 +60,17 @@ std::vector<std::string> helpers_for(std::string_view node, std::vector<std::str
 }
 
 }  // namespace
+
+std::optional<std::string> local_path(const std::string& url) {
+  std::string path = url;
+  if (url.starts_with("file://")) {
+    auto decoded = net::percent_decode(url.substr(7));
+    if (!decoded.ok()) return {};
+    path = std::move(decoded).value();
+  }
+  if (!path.starts_with("/") || path.size() > 4096 || path.find('\0') != std::string::npos) return {};
+  return path;
+}
 
 std::vector<std::string> replica_nodes(const ReplicationClaim& claim, const ReplicationWorld& world) {
   std::vector<std::string> out;

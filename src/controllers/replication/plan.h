@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,9 @@
 #include "controllers/inferencemodel/placement.h"
 
 namespace varda::controllers {
+
+/// The path on a node that a URL means: an absolute path, or a file:/// URL. Nothing: it means none.
+std::optional<std::string> local_path(const std::string& url);
 
 /// Files of one object that others shall have.
 struct ReplicationClaim {
