@@ -1,6 +1,7 @@
 // The three-way merge, and the list maps of the core kinds.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "meta/patch.h"
 
@@ -55,6 +56,9 @@ std::optional<std::vector<std::string>> identities(const Json& list, const Keys&
   }
   return out;
 }
+
+/// What an item and its twins have in common.
+std::string_view family(std::string_view identity) { return identity.substr(0, identity.rfind('\0') + 1); }
 
 /// Everything in `wanted` stands in `live`, which may have more members (the server's defaults).
 bool contains(const Json& live, const Json& wanted) {
@@ -142,6 +146,10 @@ class Merger {
       const auto found = at.find(id);
       return found == at.end() ? kNothing : list.as_array()[found->second];
     };
+    std::set<std::string_view> families;  // whose items are ours alone: a twin somebody added would hide or undo what we want
+    for (const Ids* ids : {&before, &ours}) {
+      for (const std::string& id : *ids) families.insert(family(id));
+    }
     std::size_t next = 0;
     Json out = Json::array();
     const auto push_ours = [&] {
@@ -152,7 +160,7 @@ class Merger {
     for (std::size_t i = 0; i < there.size(); ++i) {
       if (wanted_at.contains(there[i])) {
         push_ours();
-      } else if (!last_at.contains(there[i])) {
+      } else if (!families.contains(family(there[i]))) {
         out.push_back(live.as_array()[i]);
       }
     }

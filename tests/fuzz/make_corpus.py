@@ -55,6 +55,10 @@ def texts():
                                    {'name': 'b', 'image': 'y'}], 'volumes': [{'name': 'v', 'emptyDir': {}}]}, 'metadata': {'finalizers': ['a/b']}}
     other = json.loads(json.dumps(pod).replace('"x"', '"z"').replace('"E"', '"F"'))
     put('patches', 'three_way', lines(pod, other, pod))
+    env = lambda *names: {'spec': {'containers': [{'name': 'a', 'env': [{'name': n, 'value': str(i)} for i, n in enumerate(names)]}]}}
+    images = lambda *pairs: {'spec': {'containers': [{'name': n, **({'image': i} if i else {})} for n, i in pairs]}}
+    put('patches', 'twins', lines({'spec': {}}, images(('a', ''), ('b', 'z')), images(('b', 'x'), ('b', 'y'))))
+    put('patches', 'twins_last', lines(env('B', 'C'), env('A', 'A'), env('B', 'A', 'B', 'D', 'D')))
     put('patches', 'strategic', lines(pod, {'spec': {'$setElementOrder/containers': [{'name': 'b'}, {'name': 'a'}], 'containers': [
         {'name': 'b', '$patch': 'delete'}, {'name': 'a', 'ports': [{'containerPort': 1, '$patch': 'replace'}]}],
         'volumes': [{'$patch': 'replace'}, {'name': 'v', '$retainKeys': ['name'], 'emptyDir': None}]},
