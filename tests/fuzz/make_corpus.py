@@ -65,7 +65,8 @@ def texts():
         'metadata': {'$deleteFromPrimitiveList/finalizers': ['a/b'], 'finalizers': ['c/d']}}, {}))
 
     for i, text in enumerate(['1.5Gi', '100m', '1e3', '0.5', '-1Ki', '2024-02-29T12:00:00Z', '1999-12-31T23:59:59.999999+05:30', 'YQ==',
-                              'ab' * 32, 'a.b-c.example', 'app.kubernetes.io/name', '127.0.0.1:8080', '[::1]:443', 'localhost:0']):
+                              'ab' * 32, 'a.b-c.example', 'app.kubernetes.io/name', '127.0.0.1:8080', '[::1]:443', 'localhost:0',
+                              '10008921904464218.8921Gi', '1234567890123456789012345678.91', '15.625Ki', '1Ei']):
         put('scalars', 'word_%02d' % i, text)
 
 
