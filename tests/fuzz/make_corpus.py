@@ -178,6 +178,8 @@ def protobuf():
     template = bytes_field(1, meta) + bytes_field(2, bytes_field(2, container) + bytes_field(3, 'Always') + int_field(4, 30))
     put('protobuf', 'config_map', envelope('v1', 'ConfigMap', bytes_field(1, meta) + bytes_field(2, bytes_field(1, 'k') + bytes_field(2, 'v')) +
                                            bytes_field(3, bytes_field(1, 'b') + bytes_field(2, b'\xff\0')) + int_field(4, 1)))
+    labels = b''.join(bytes_field(11, bytes_field(1, key) + bytes_field(2, 'x')) for key in (b'a\xfb', b'a\xff'))
+    put('protobuf', 'text_of_other_bytes', envelope('v1', 'ConfigMap', bytes_field(1, labels)))
     put('protobuf', 'service', envelope('v1', 'Service', bytes_field(1, meta) + bytes_field(2, bytes_field(
         1, bytes_field(1, 'p') + int_field(3, 80) + bytes_field(4, int_field(1, 0) + int_field(2, 8080) + bytes_field(3, ''))))))
     put('protobuf', 'pod', envelope('v1', 'Pod', template))
