@@ -45,6 +45,7 @@ def texts():
     put('selectors', 'object', lines('', {'a': 'x'}, 'a=x,a!=y', {'matchLabels': {'a': 'x'}, 'matchExpressions': [
         {'key': 'a', 'operator': 'In', 'values': ['x', 'y']}, {'key': 'b', 'operator': 'DoesNotExist'},
         {'key': 'c', 'operator': 'NotIn', 'values': ['']}, {'key': 'd', 'operator': 'Gt', 'values': ['1']}]}))
+    put('selectors', 'set', lines('', {'a': ''}, '', {'matchExpressions': [{'key': 'a', 'operator': 'In', 'values': ['x', '', 'x']}]}))
 
     document = {'a': [1, {'name': 'x'}], 'b': {'c': None, 'd': 'e'}}
     put('patches', 'json_and_merge', lines(document, [{'op': 'add', 'path': '/a/-', 'value': 1}, {'op': 'move', 'from': '/a/0', 'path': '/f'},
