@@ -317,8 +317,11 @@ void write_block(const Json& value, int level, std::string& out) {
   const std::string margin(static_cast<std::size_t>(level) * 2, ' ');
   if (value.is_object()) {
     for (const Json::Member& member : value.as_object()) {
-      out += margin + scalar_text(Json(member.first)) + ":";
-      write_inline_or_block(member.second, level + 1, false, out);
+      const std::string key = scalar_text(Json(member.first));
+      // A reader looks no further for the colon; a longer key is marked as one, and the value stands behind a colon of its own.
+      const bool marked = key.size() > 1024;
+      out += marked ? margin + "? " + key + "\n" + margin + ":" : margin + key + ":";
+      write_inline_or_block(member.second, level + 1, marked, out);
     }
   } else {
     for (const Json& item : value.as_array()) {

@@ -82,5 +82,25 @@ TEST(Yaml, WhatIsWrittenReadsBackTheSame) {
   EXPECT_EQ(write_yaml(*parse_json(R"({"a":[{"b":1,"c":[2]}],"d":"x\ny\n"})")), "a:\n- b: 1\n  c:\n  - 2\nd: |\n  x\n  y\n");
 }
 
+// YAML 1.2.2, 8.2.2: a key without a mark has 1024 characters at most.
+TEST(Yaml, LongKeysReadBackTheSame) {
+  for (const std::size_t size : {1022, 1023, 1024, 1025, 5000}) {
+    for (const std::string& key : {std::string(size, 'k'), std::string(size, '"'), std::string(size, '-'),
+                                   std::string(size, '\x12'), "? " + std::string(size, ':')}) {
+      for (const char* text : {"1", R"("a")", "null", R"("a\nb\n")", "[]", "{}", "[1,[2,{\"a\":3}]]", R"([{"a":1,"b":[2]},3])",
+                               R"({"a":{"b":1},"c":[1,2]})", R"({"a":[{"b":1}],"c":2})"}) {
+        const Json value = *parse_json(text);
+        for (const Json& whole : {Json::object({{key, value}}), Json::object({{"a", 1}, {key, value}, {"b", 2}}),
+                                  Json::array({Json::object({{key, value}, {"b", Json::object({{key + "x", value}})}})})}) {
+          const std::string yaml = write_yaml(whole);
+          const auto back = parse_yaml(yaml);
+          ASSERT_TRUE(back.ok()) << size << " " << text << back.error();
+          EXPECT_EQ(write_json(*back), write_json(whole)) << size << " " << text;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace varda::codec
