@@ -38,6 +38,8 @@ def texts():
     put('yaml', 'documents', '%YAML 1.1\n---\na: 1\n...\n---\n- b\n- c: >-\n    folded\n    text\n--- # nothing\n')
     put('yaml', 'keys', '? a\n: b\n"c: d": e\n1: f\ntrue: g\n? |\n  long\n: h\n')
     put('yaml', 'json', compact({'k': 'yes', 'n': '1', 'e': '', 's': ' lead', 'm': 'a\nb\n', 'c': ': #', 'l': [[], {}], 't': '\t'}))
+    put('yaml', 'marks', '? \ufeff\n: "a\\u2028"\n')
+    put('yaml', 'merge_name', '"<<": 1\nb: {\'<<\': [], <<: {c: 1}}\n')
     put('yaml', 'long_key', compact({'k' * 1025: {'a': [1]}, '"' * 513: 'b'}))
 
     put('selectors', 'labels', lines('app in (a,b),!old,weight>3,x=y', {'app': 'a', 'weight': '4', 'x': 'y'}, 'metadata.name=a', {}))
