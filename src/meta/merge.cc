@@ -33,9 +33,10 @@ std::optional<std::string> identity(const Json& item, const Keys& keys) {
   bool any = false;
   for (const std::string& key : keys) {
     const Json* value = item.find(key);
-    any |= value && !value->is_null();
+    const bool has = value && !value->is_null();
+    any |= has;
     // The API server fills in TCP, so that a port written without a protocol is that port.
-    out += value ? codec::write_json(*value) : key == "protocol" ? "\"TCP\"" : "null";
+    out += has ? codec::write_json(*value) : key == "protocol" ? "\"TCP\"" : "null";
     out += '\0';
   }
   if (!any) return std::nullopt;
@@ -122,11 +123,14 @@ class Merger {
   }
 
   Json merge_list(const Json& last, const Json& wanted, const Json& live, const std::string& path) const {
-    if (!live.is_array()) return wanted;
-    if (const auto keys = keys_ ? keys_(path) : std::nullopt) {
-      const auto ours = identities(wanted, *keys), there = identities(live, *keys), before = identities(last, *keys);
-      if (ours && there && before) return merge_items(last, *before, wanted, *ours, live, *there, path);
+    const auto keys = keys_ ? keys_(path) : std::nullopt;
+    if (const auto ours = keys ? identities(wanted, *keys) : std::nullopt) {
+      const auto there = identities(live, *keys), before = identities(last, *keys);
+      if (there && before) return merge_items(last, *before, wanted, *ours, live, *there, path);
+      // Ours replaces it, item by item: null in them is as if absent now, as it will be at the next merge.
+      return merge_items(kNothing, {}, wanted, *ours, kNothing, {}, path);
     }
+    if (!live.is_array()) return wanted;
     // As long as our wish stands in the list, what the server added to its items is no difference.
     if (wanted == last && contains(live, wanted)) return live;
     return wanted;

@@ -62,6 +62,8 @@ def texts():
     env = lambda *names: {'spec': {'containers': [{'name': 'a', 'env': [{'name': n, 'value': str(i)} for i, n in enumerate(names)]}]}}
     images = lambda *pairs: {'spec': {'containers': [{'name': n, **({'image': i} if i else {})} for n, i in pairs]}}
     put('patches', 'twins', lines({'spec': {}}, images(('a', ''), ('b', 'z')), images(('b', 'x'), ('b', 'y'))))
+    put('patches', 'null_in_a_list', lines(env('A'), {'spec': {'containers': [{'name': 'a', 'env': None}]}}, {}))
+    put('patches', 'null_protocol', lines({}, {'spec': {'ports': [{'port': 1, 'protocol': None}]}}, {}))
     put('patches', 'twins_last', lines(env('B', 'C'), env('A', 'A'), env('B', 'A', 'B', 'D', 'D')))
     put('patches', 'strategic', lines(pod, {'spec': {'$setElementOrder/containers': [{'name': 'b'}, {'name': 'a'}], 'containers': [
         {'name': 'b', '$patch': 'delete'}, {'name': 'a', 'ports': [{'containerPort': 1, '$patch': 'replace'}]}],
