@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <simdjson.h>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "apiserver/kinds/types.h"
 #include "base/clock.h"
 #include "codec/digest.h"
+#include "codec/text.h"
 #include "meta/object.h"
 
 namespace varda::apiserver {
@@ -71,7 +71,7 @@ Error misplaced(const Type& type, const Item& item) {
 
 // Text of protobuf is UTF-8. Other bytes would be replaced when the object is written as JSON, and two names become one.
 Result<std::string> text_of(std::string_view bytes) {
-  if (!simdjson::validate_utf8(bytes)) return Error(Code::kInvalid, "protobuf: a text is not UTF-8");
+  if (!codec::is_utf8(bytes)) return Error(Code::kInvalid, "protobuf: a text is not UTF-8");
   return std::string(bytes);
 }
 
