@@ -90,6 +90,7 @@ def http():
     message('interim', 'HTTP/1.1 100 Continue\n\nHTTP/1.1 404 Not Found\nContent-Length: 0\n\n')
     put('http', 'url', b'\x03https://user:pw@[::1]:8443/a%2Fb?x=1+2&y#frag\n')
     message('chunk_quote', 'PUT /c HTTP/1.1\nHost: h\nTransfer-Encoding: chunked\n\n180;x="y\n' + 'z' * 64 + '"\n')
+    message('long_and_wrong', 'HTTP/9.1 200 OK\nX: ' + 'x' * 2040, b'\0')
     put('http', 'host_in_brackets', b'\x03https://[AD0]\n')
     put('http', 'user_with_slash', b'\x03https://us%2Fer:pw@3#a\n')
 
