@@ -113,7 +113,7 @@ TEST(Yaml, WhatReadersTakeForSomethingElseIsEscaped) {
 
 // YAML 1.2.2, 8.2.2: a key without a mark has 1024 characters at most.
 TEST(Yaml, LongKeysReadBackTheSame) {
-  for (const std::size_t size : {1022, 1023, 1024, 1025, 5000}) {
+  for (const std::size_t size : {1022, 1023, 1024, 1025}) {
     for (const std::string& key : {std::string(size, 'k'), std::string(size, '"'), std::string(size, '-'),
                                    std::string(size, '\x12'), "? " + std::string(size, ':')}) {
       for (const char* text : {"1", R"("a")", "null", R"("a\nb\n")", "[]", "{}", "[1,[2,{\"a\":3}]]", R"([{"a":1,"b":[2]},3])",
