@@ -121,7 +121,7 @@ class TreeBuilder final : public YAML::EventHandler {
       throw Stop{mark, "tag " + tag + " is not supported"};
     if (expects_key()) {
       count(mark, 1);
-      set_key(mark, text);
+      set_key(mark, text, !text_tag && text == "<<");
       return;
     }
     add(mark, anchor, text_tag ? Json(text) : resolve(text));
@@ -141,6 +141,7 @@ class TreeBuilder final : public YAML::EventHandler {
     YAML::Mark mark;
     YAML::anchor_t anchor = 0;
     std::optional<std::string> key;          // of a map: whose value comes next
+    bool merging = false;                    // ... and whether it is a merge key; "<<" in quotes is a name
     std::unordered_set<std::string> names;   // of all members: looking through them would take quadratic time
     std::unordered_set<std::string> merged;  // members that came by a merge key: what stands here explicitly wins
     std::size_t nodes_before = 0;
@@ -157,11 +158,12 @@ class TreeBuilder final : public YAML::EventHandler {
     if (nodes_ > limits_.nodes_max) throw Stop{mark, "more than " + std::to_string(limits_.nodes_max) + " values"};
   }
 
-  void set_key(const YAML::Mark& mark, const std::string& name) {
+  void set_key(const YAML::Mark& mark, const std::string& name, bool merging) {
     Level& level = levels_.back();
-    if (name != "<<" && level.names.contains(name) && !level.merged.contains(name))
+    if (!merging && level.names.contains(name) && !level.merged.contains(name))
       throw Stop{mark, "key \"" + name + "\" stands twice"};
     level.key = name;
+    level.merging = merging;
   }
 
   void open(const YAML::Mark& mark, YAML::anchor_t anchor, Json empty) {
@@ -183,7 +185,7 @@ class TreeBuilder final : public YAML::EventHandler {
     count(mark, 1);
     if (expects_key()) {
       if (value.is_array() || value.is_object()) throw Stop{mark, "a key must be a scalar"};
-      set_key(mark, value.is_null() ? "null" : value.is_string() ? value.as_string() : write_json(value));
+      set_key(mark, value.is_null() ? "null" : value.is_string() ? value.as_string() : write_json(value), false);
       return;
     }
     if (anchor != 0) anchors_[anchor] = {value, 1};
@@ -202,7 +204,7 @@ class TreeBuilder final : public YAML::EventHandler {
     }
     const std::string key = std::move(*level.key);
     level.key.reset();
-    if (key != "<<") {
+    if (!level.merging) {
       if (level.names.insert(key).second) {
         level.value.object_members().emplace_back(key, std::move(value));
       } else {
@@ -237,6 +239,50 @@ Error located(const YAML::Mark& mark, const std::string& what) {
 
 void write_block(const Json& value, int level, std::string& out);
 
+/// The bytes of the character at `at` if it has to be escaped, else 0: what YAML does not allow as it is, what some readers take
+/// for a line's end (U+0085, U+2028, U+2029: YAML 1.1), and the mark of a stream's start (U+FEFF). Control characters below U+0020,
+/// which may be line ends of the text's own, are not among them.
+std::size_t hidden(std::string_view text, std::size_t at) {
+  const std::string_view rest = text.substr(at);
+  const auto byte = [&](std::size_t i) { return i < rest.size() ? static_cast<unsigned char>(rest[i]) : 0; };
+  if (byte(0) < 0x7f) return 0;
+  if (byte(0) == 0x7f) return 1;
+  if (byte(0) == 0xc2 && byte(1) < 0xa0) return 2;
+  for (const std::string_view mark : {"\xE2\x80\xA8", "\xE2\x80\xA9", "\xEF\xBB\xBF", "\xEF\xBF\xBE", "\xEF\xBF\xBF"}) {
+    if (rest.starts_with(mark)) return mark.size();
+  }
+  return 0;
+}
+
+bool has_hidden(std::string_view text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (hidden(text, i) > 0) return true;
+  }
+  return false;
+}
+
+/// In double quotes, with the escapes of JSON.
+std::string quoted(const std::string& text) {
+  const std::string json = write_json(Json(text));
+  if (!has_hidden(json)) return json;
+  std::string out;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const std::size_t size = hidden(json, i);
+    if (size == 0) {
+      out += json[i];
+      continue;
+    }
+    // One to three bytes of UTF-8, and so at most four digits.
+    unsigned code = static_cast<unsigned char>(json[i]) & (size == 1 ? 0x7f : size == 2 ? 0x1f : 0x0f);
+    for (std::size_t next = 1; next < size; ++next) code = code << 6 | (static_cast<unsigned char>(json[i + next]) & 0x3f);
+    static constexpr char kHex[] = "0123456789abcdef";
+    out += "\\u";
+    for (int shift = 12; shift >= 0; shift -= 4) out += kHex[code >> shift & 15];
+    i += size - 1;
+  }
+  return out;
+}
+
 bool must_quote(const std::string& text) {
   if (text.empty() || !resolve(text).is_string()) return true;
   if (one_of(text, {"=", "<<"}) || text.starts_with("---") || text.starts_with("...")) return true;
@@ -251,8 +297,9 @@ bool must_quote(const std::string& text) {
   if (text.size() >= 10 && text[4] == '-' && text[7] == '-' && text.find_first_not_of("0123456789-TtZz:.+ ") == std::string::npos)
     return true;
   for (const char c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return true;
+    if (static_cast<unsigned char>(c) < 0x20) return true;
   }
+  if (has_hidden(text)) return true;
   // Digits with separators: sexagesimal numbers of YAML 1.1 ("12:30") and the like.
   return text.find_first_not_of("0123456789:._+-eExXoO") == std::string::npos &&
          text.find_first_of("0123456789") != std::string::npos;
@@ -260,15 +307,15 @@ bool must_quote(const std::string& text) {
 
 std::string scalar_text(const Json& value) {
   if (!value.is_string()) return write_json(value);
-  return must_quote(value.as_string()) ? write_json(value) : value.as_string();
+  return must_quote(value.as_string()) ? quoted(value.as_string()) : value.as_string();
 }
 
 bool literal_block(const std::string& text) {
   if (text.find('\n') == std::string::npos || text.front() == ' ' || text.front() == '\n' || text.front() == '\t') return false;
   for (const char c : text) {
-    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f) return false;
+    if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') return false;
   }
-  return text.find(" \n") == std::string::npos;
+  return !has_hidden(text) && text.find(" \n") == std::string::npos;
 }
 
 /// The value after "key:" or "-", with the line's end.
@@ -317,8 +364,11 @@ void write_block(const Json& value, int level, std::string& out) {
   const std::string margin(static_cast<std::size_t>(level) * 2, ' ');
   if (value.is_object()) {
     for (const Json::Member& member : value.as_object()) {
-      out += margin + scalar_text(Json(member.first)) + ":";
-      write_inline_or_block(member.second, level + 1, false, out);
+      const std::string key = scalar_text(Json(member.first));
+      // A reader looks no further for the colon; a longer key is marked as one, and the value stands behind a colon of its own.
+      const bool marked = key.size() > 1024;
+      out += marked ? margin + "? " + key + "\n" + margin + ":" : margin + key + ":";
+      write_inline_or_block(member.second, level + 1, marked, out);
     }
   } else {
     for (const Json& item : value.as_array()) {

@@ -82,5 +82,54 @@ TEST(Yaml, WhatIsWrittenReadsBackTheSame) {
   EXPECT_EQ(write_yaml(*parse_json(R"({"a":[{"b":1,"c":[2]}],"d":"x\ny\n"})")), "a:\n- b: 1\n  c:\n  - 2\nd: |\n  x\n  y\n");
 }
 
+TEST(Yaml, AMergeKeyInQuotesIsAName) {
+  for (const char* text : {R"({"<<":1.5})", R"({"<<":{"a":1},"b":"<<"})", R"({"a":{"<<":[{"x":1}]}})"}) {
+    const Json value = *parse_json(text);
+    const auto back = parse_yaml(write_yaml(value));
+    ASSERT_TRUE(back.ok()) << text << back.error();
+    EXPECT_EQ(write_json(*back), text);
+  }
+  EXPECT_EQ(write_json(*parse_yaml("a: &m {x: 1}\n<<: *m\n\"<<\": 2\n")), R"({"a":{"x":1},"x":1,"<<":2})");
+  EXPECT_FALSE(parse_yaml("'<<': 1\n\"<<\": 2\n").ok()) << "twice";
+}
+
+TEST(Yaml, WhatReadersTakeForSomethingElseIsEscaped) {
+  for (const auto& [code, escape] :
+       {std::pair("\x7f", "\\u007f"), std::pair("\u0080", "\\u0080"), std::pair("\u0085", "\\u0085"),
+        std::pair("\u009f", "\\u009f"), std::pair("\u2028", "\\u2028"), std::pair("\u2029", "\\u2029"),
+        std::pair("\ufeff", "\\ufeff"), std::pair("\ufffe", "\\ufffe"), std::pair("\uffff", "\\uffff")}) {
+    for (const char* before : {"", "a", "a\nb", "\u00e4\u20ac"}) {
+      const std::string text = std::string(before) + code + "z";
+      EXPECT_NE(write_yaml(text).find(escape), std::string::npos) << escape;
+      for (const Json& value : {Json(text), Json::object({{text, text}}), Json::array({text})}) {
+        const auto back = parse_yaml(write_yaml(value));
+        ASSERT_TRUE(back.ok()) << escape << back.error();
+        EXPECT_EQ(*back, value) << escape;
+      }
+    }
+  }
+  EXPECT_EQ(write_yaml("\u00a0\u00e4\u20ac\U0001f600"), "\u00a0\u00e4\u20ac\U0001f600\n") << "letters are as they are";
+}
+
+// YAML 1.2.2, 8.2.2: a key without a mark has 1024 characters at most.
+TEST(Yaml, LongKeysReadBackTheSame) {
+  for (const std::size_t size : {1022, 1023, 1024, 1025}) {
+    for (const std::string& key : {std::string(size, 'k'), std::string(size, '"'), std::string(size, '-'),
+                                   std::string(size, '\x12'), "? " + std::string(size, ':')}) {
+      for (const char* text : {"1", R"("a")", "null", R"("a\nb\n")", "[]", "{}", "[1,[2,{\"a\":3}]]", R"([{"a":1,"b":[2]},3])",
+                               R"({"a":{"b":1},"c":[1,2]})", R"({"a":[{"b":1}],"c":2})"}) {
+        const Json value = *parse_json(text);
+        for (const Json& whole : {Json::object({{key, value}}), Json::object({{"a", 1}, {key, value}, {"b", 2}}),
+                                  Json::array({Json::object({{key, value}, {"b", Json::object({{key + "x", value}})}})})}) {
+          const std::string yaml = write_yaml(whole);
+          const auto back = parse_yaml(yaml);
+          ASSERT_TRUE(back.ok()) << size << " " << text << back.error();
+          EXPECT_EQ(write_json(*back), write_json(whole)) << size << " " << text;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace varda::codec

@@ -87,8 +87,12 @@ Result<Config> parse_kubeconfig(std::string_view yaml, const std::filesystem::pa
 
   Config out;
   out.server = (*cluster)["server"].as_string();
-  if (out.server.ends_with('/')) out.server.pop_back();
-  if (const auto url = net::Url::parse(out.server); !url.ok()) return bad("cluster.server: " + url.error().message());
+  while (out.server.ends_with('/')) out.server.pop_back();
+  const auto url = net::Url::parse(out.server);
+  if (!url.ok()) return bad("cluster.server: " + url.error().message());
+  if (url->scheme != "https" && url->scheme != "http") {
+    return bad("cluster.server: must begin with https:// or http://, not " + url->scheme + "://");
+  }
   TRY(out.tls.ca_pem, pem(*cluster, "certificate-authority", directory));
   out.tls.verify = !(*cluster)["insecure-skip-tls-verify"].as_bool();
   out.tls.server_name = (*cluster)["tls-server-name"].as_string();

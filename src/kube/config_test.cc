@@ -94,6 +94,26 @@ TEST_F(ConfigTest, ErrorsSayWhatIsWrong) {
   EXPECT_EQ(parse_kubeconfig("{}", dir_).error().message(), "current-context: is not set; name a context");
 }
 
+TEST_F(ConfigTest, AServerIsAWebAddress) {
+  const auto read = [&](const std::string& server) {
+    return parse_kubeconfig("current-context: a\nclusters: [{name: c, cluster: {server: \"" + server +
+                                "\"}}]\ncontexts: [{name: a, context: {cluster: c}}]\n",
+                            dir_);
+  };
+  for (const auto& [server, kept] : {std::pair("https://h:6443/", "https://h:6443"), std::pair("http://h", "http://h"),
+                                     std::pair("https://h/proxy//", "https://h/proxy"), std::pair("HTTPS://h", "HTTPS://h")}) {
+    const auto config = read(server);
+    ASSERT_TRUE(config.ok()) << config.error().message();
+    EXPECT_EQ(config->server, kept);
+    const auto again = parse_kubeconfig(write_kubeconfig(*config), dir_);
+    ASSERT_TRUE(again.ok()) << again.error().message();
+    EXPECT_EQ(again->server, kept);
+  }
+  EXPECT_EQ(read("ftp://h").error().message(), "cluster.server: must begin with https:// or http://, not ftp://");
+  for (const char* server : {"h:///", "unix:///run/socket", "https://", "https:///", "//h", "h:6443", ""})
+    EXPECT_EQ(read(server).error().code(), Code::kInvalid) << server;
+}
+
 TEST_F(ConfigTest, WhatIsWrittenReadsTheSame) {
   Config config;
   config.server = "https://127.0.0.1:6443";

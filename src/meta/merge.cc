@@ -1,6 +1,7 @@
 // The three-way merge, and the list maps of the core kinds.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "meta/patch.h"
 
@@ -32,9 +33,10 @@ std::optional<std::string> identity(const Json& item, const Keys& keys) {
   bool any = false;
   for (const std::string& key : keys) {
     const Json* value = item.find(key);
-    any |= value && !value->is_null();
+    const bool has = value && !value->is_null();
+    any |= has;
     // The API server fills in TCP, so that a port written without a protocol is that port.
-    out += value ? codec::write_json(*value) : key == "protocol" ? "\"TCP\"" : "null";
+    out += has ? codec::write_json(*value) : key == "protocol" ? "\"TCP\"" : "null";
     out += '\0';
   }
   if (!any) return std::nullopt;
@@ -55,6 +57,9 @@ std::optional<std::vector<std::string>> identities(const Json& list, const Keys&
   }
   return out;
 }
+
+/// What an item and its twins have in common.
+std::string_view family(std::string_view identity) { return identity.substr(0, identity.rfind('\0') + 1); }
 
 /// Everything in `wanted` stands in `live`, which may have more members (the server's defaults).
 bool contains(const Json& live, const Json& wanted) {
@@ -118,11 +123,14 @@ class Merger {
   }
 
   Json merge_list(const Json& last, const Json& wanted, const Json& live, const std::string& path) const {
-    if (!live.is_array()) return wanted;
-    if (const auto keys = keys_ ? keys_(path) : std::nullopt) {
-      const auto ours = identities(wanted, *keys), there = identities(live, *keys), before = identities(last, *keys);
-      if (ours && there && before) return merge_items(last, *before, wanted, *ours, live, *there, path);
+    const auto keys = keys_ ? keys_(path) : std::nullopt;
+    if (const auto ours = keys ? identities(wanted, *keys) : std::nullopt) {
+      const auto there = identities(live, *keys), before = identities(last, *keys);
+      if (there && before) return merge_items(last, *before, wanted, *ours, live, *there, path);
+      // Ours replaces it, item by item: null in them is as if absent now, as it will be at the next merge.
+      return merge_items(kNothing, {}, wanted, *ours, kNothing, {}, path);
     }
+    if (!live.is_array()) return wanted;
     // As long as our wish stands in the list, what the server added to its items is no difference.
     if (wanted == last && contains(live, wanted)) return live;
     return wanted;
@@ -142,6 +150,10 @@ class Merger {
       const auto found = at.find(id);
       return found == at.end() ? kNothing : list.as_array()[found->second];
     };
+    std::set<std::string_view> families;  // whose items are ours alone: a twin somebody added would hide or undo what we want
+    for (const Ids* ids : {&before, &ours}) {
+      for (const std::string& id : *ids) families.insert(family(id));
+    }
     std::size_t next = 0;
     Json out = Json::array();
     const auto push_ours = [&] {
@@ -152,7 +164,7 @@ class Merger {
     for (std::size_t i = 0; i < there.size(); ++i) {
       if (wanted_at.contains(there[i])) {
         push_ours();
-      } else if (!last_at.contains(there[i])) {
+      } else if (!families.contains(family(there[i]))) {
         out.push_back(live.as_array()[i]);
       }
     }

@@ -32,7 +32,7 @@ using ListKeys = std::function<std::optional<std::vector<std::string>>(std::stri
 std::optional<std::vector<std::string>> core_list_keys(std::string_view path);
 
 /// What `live` becomes when its writer's last wish was `last` and is now `wanted`: members that were in `last` and are not in
-/// `wanted` go away, members of `wanted` are set, everything else stays. Lists merge by `keys`. Pure.
+/// `wanted` go away, members of `wanted` are set, everything else stays. Lists merge by `keys`; items of our keys are ours. Pure.
 Json three_way_merge(const Json& last, const Json& wanted, const Json& live, const ListKeys& keys);
 
 }  // namespace varda::meta

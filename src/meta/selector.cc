@@ -37,6 +37,12 @@ std::optional<std::int64_t> to_integer(std::string_view text) {
   return out;
 }
 
+/// Values are a set, in the text of a query and in objects: one order, nothing twice.
+void as_set(std::vector<std::string>& values) {
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+}
+
 class Lexer {
  public:
   explicit Lexer(std::string_view text) : text_(text) { advance(); }
@@ -137,8 +143,7 @@ Result<std::vector<std::string>> parse_values(Lexer& lexer) {
       return expected(word, wants_value ? "',', or identifier" : "',' or ')'");
     }
   }
-  std::sort(values.begin(), values.end());
-  values.erase(std::unique(values.begin(), values.end()), values.end());
+  as_set(values);
   return values;
 }
 
@@ -326,6 +331,7 @@ Result<LabelSelector> LabelSelector::from_json(const Json& selector) {
       requirement.values.push_back(value.as_string());
     }
     TRY_VOID(check(requirement).context(here));
+    as_set(requirement.values);
     out.requirements_.push_back(std::move(requirement));
   }
   return out;

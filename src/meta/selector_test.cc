@@ -102,6 +102,12 @@ TEST(LabelSelector, ObjectsAndTermsReadTheSame) {
   EXPECT_TRUE(selector->matches(kLabels[0]));
   EXPECT_FALSE(selector->matches(kLabels[1]));
   EXPECT_EQ(selector->str(), "app=web,tier in (a,b),!old,weight>3");
+  const auto set = LabelSelector::from_json(parse_json(R"({"matchExpressions": [
+      {"key": "a", "operator": "In", "values": ["x", "", "b", "x"]}, {"key": "b", "operator": "NotIn", "values": ["y", "y"]}]})")
+                                                .value());
+  ASSERT_TRUE(set.ok()) << set.error().message();
+  EXPECT_EQ(set->str(), "a in (,b,x),b!=y") << "values are a set";
+  EXPECT_EQ(LabelSelector::parse(set->str())->str(), set->str());
   EXPECT_TRUE(LabelSelector::from_json(Json::object())->matches({}));
   EXPECT_TRUE(LabelSelector::equals({{"app", "db"}}).matches(kLabels[2]));
 

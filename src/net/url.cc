@@ -1,5 +1,6 @@
 #include "net/url.h"
 
+#include <arpa/inet.h>
 #include <charconv>
 
 namespace varda::net {
@@ -77,9 +78,10 @@ Result<Url> Url::parse(std::string_view text) {
     const auto close = authority.find(']');
     if (close == std::string_view::npos) return fail("no ] after the IPv6 address");
     url.host = authority.substr(1, close - 1);
-    for (const char c : url.host) {
-      if (hex(c) < 0 && c != ':' && c != '.') return fail("bad IPv6 address");
-    }
+    in6_addr address;
+    // What the system's function reads ends at a zero byte.
+    if (url.host.find('\0') != std::string::npos || inet_pton(AF_INET6, url.host.c_str(), &address) != 1)
+      return fail("bad IPv6 address");
     port = authority.substr(close + 1);
     if (!port.empty() && port[0] != ':') return fail("expected :port after ]");
   } else {

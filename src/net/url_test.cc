@@ -34,6 +34,12 @@ TEST(Url, CasesOfTheFile) {
   EXPECT_GT(cases, 15);
 }
 
+TEST(Url, NothingHidesBehindAZeroByte) {
+  using namespace std::literals;
+  EXPECT_FALSE(Url::parse("http://[::1\0x]/"sv).ok());
+  EXPECT_FALSE(Url::parse("http://a\0b/"sv).ok());
+}
+
 TEST(Url, PercentEncodingRoundTripsEveryByte) {
   std::string all;
   for (int i = 0; i < 256; ++i) all += static_cast<char>(i);

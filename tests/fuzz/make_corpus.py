@@ -38,6 +38,9 @@ def texts():
     put('yaml', 'documents', '%YAML 1.1\n---\na: 1\n...\n---\n- b\n- c: >-\n    folded\n    text\n--- # nothing\n')
     put('yaml', 'keys', '? a\n: b\n"c: d": e\n1: f\ntrue: g\n? |\n  long\n: h\n')
     put('yaml', 'json', compact({'k': 'yes', 'n': '1', 'e': '', 's': ' lead', 'm': 'a\nb\n', 'c': ': #', 'l': [[], {}], 't': '\t'}))
+    put('yaml', 'marks', '? \ufeff\n: "a\\u2028"\n')
+    put('yaml', 'merge_name', '"<<": 1\nb: {\'<<\': [], <<: {c: 1}}\n')
+    put('yaml', 'long_key', compact({'k' * 1025: {'a': [1]}, '"' * 513: 'b'}))
 
     put('selectors', 'labels', lines('app in (a,b),!old,weight>3,x=y', {'app': 'a', 'weight': '4', 'x': 'y'}, 'metadata.name=a', {}))
     put('selectors', 'more', lines('a.b/c!=d, e notin (f,,g) ,h,in,notin=notin,i<5,j==', {'h': '', 'in': '', 'notin': 'notin', 'i': '-1'},
@@ -45,6 +48,7 @@ def texts():
     put('selectors', 'object', lines('', {'a': 'x'}, 'a=x,a!=y', {'matchLabels': {'a': 'x'}, 'matchExpressions': [
         {'key': 'a', 'operator': 'In', 'values': ['x', 'y']}, {'key': 'b', 'operator': 'DoesNotExist'},
         {'key': 'c', 'operator': 'NotIn', 'values': ['']}, {'key': 'd', 'operator': 'Gt', 'values': ['1']}]}))
+    put('selectors', 'set', lines('', {'a': ''}, '', {'matchExpressions': [{'key': 'a', 'operator': 'In', 'values': ['x', '', 'x']}]}))
 
     document = {'a': [1, {'name': 'x'}], 'b': {'c': None, 'd': 'e'}}
     put('patches', 'json_and_merge', lines(document, [{'op': 'add', 'path': '/a/-', 'value': 1}, {'op': 'move', 'from': '/a/0', 'path': '/f'},
@@ -55,13 +59,20 @@ def texts():
                                    {'name': 'b', 'image': 'y'}], 'volumes': [{'name': 'v', 'emptyDir': {}}]}, 'metadata': {'finalizers': ['a/b']}}
     other = json.loads(json.dumps(pod).replace('"x"', '"z"').replace('"E"', '"F"'))
     put('patches', 'three_way', lines(pod, other, pod))
+    env = lambda *names: {'spec': {'containers': [{'name': 'a', 'env': [{'name': n, 'value': str(i)} for i, n in enumerate(names)]}]}}
+    images = lambda *pairs: {'spec': {'containers': [{'name': n, **({'image': i} if i else {})} for n, i in pairs]}}
+    put('patches', 'twins', lines({'spec': {}}, images(('a', ''), ('b', 'z')), images(('b', 'x'), ('b', 'y'))))
+    put('patches', 'null_in_a_list', lines(env('A'), {'spec': {'containers': [{'name': 'a', 'env': None}]}}, {}))
+    put('patches', 'null_protocol', lines({}, {'spec': {'ports': [{'port': 1, 'protocol': None}]}}, {}))
+    put('patches', 'twins_last', lines(env('B', 'C'), env('A', 'A'), env('B', 'A', 'B', 'D', 'D')))
     put('patches', 'strategic', lines(pod, {'spec': {'$setElementOrder/containers': [{'name': 'b'}, {'name': 'a'}], 'containers': [
         {'name': 'b', '$patch': 'delete'}, {'name': 'a', 'ports': [{'containerPort': 1, '$patch': 'replace'}]}],
         'volumes': [{'$patch': 'replace'}, {'name': 'v', '$retainKeys': ['name'], 'emptyDir': None}]},
         'metadata': {'$deleteFromPrimitiveList/finalizers': ['a/b'], 'finalizers': ['c/d']}}, {}))
 
     for i, text in enumerate(['1.5Gi', '100m', '1e3', '0.5', '-1Ki', '2024-02-29T12:00:00Z', '1999-12-31T23:59:59.999999+05:30', 'YQ==',
-                              'ab' * 32, 'a.b-c.example', 'app.kubernetes.io/name', '127.0.0.1:8080', '[::1]:443', 'localhost:0']):
+                              'ab' * 32, 'a.b-c.example', 'app.kubernetes.io/name', '127.0.0.1:8080', '[::1]:443', 'localhost:0',
+                              '10008921904464218.8921Gi', '1234567890123456789012345678.91', '15.625Ki', '1Ei']):
         put('scalars', 'word_%02d' % i, text)
 
 
@@ -78,6 +89,9 @@ def http():
     message('to_the_end', 'HTTP/1.0 500 Internal Server Error\nConnection: close\n\nall that comes', b'\x1f')
     message('interim', 'HTTP/1.1 100 Continue\n\nHTTP/1.1 404 Not Found\nContent-Length: 0\n\n')
     put('http', 'url', b'\x03https://user:pw@[::1]:8443/a%2Fb?x=1+2&y#frag\n')
+    message('chunk_quote', 'PUT /c HTTP/1.1\nHost: h\nTransfer-Encoding: chunked\n\n180;x="y\n' + 'z' * 64 + '"\n')
+    message('long_and_wrong', 'HTTP/9.1 200 OK\nX: ' + 'x' * 2040, b'\0')
+    put('http', 'host_in_brackets', b'\x03https://[AD0]\n')
     put('http', 'user_with_slash', b'\x03https://us%2Fer:pw@3#a\n')
 
     def frames(name, *events):
@@ -94,6 +108,8 @@ def http():
         'current-context: a', 'clusters: [{name: c, cluster: {server: "https://127.0.0.1:6443/", certificate-authority-data: %s}}]' % b64(b'ca'),
         'users: [{name: u, user: {token: t, client-certificate-data: %s, client-key-data: %s}}]' % (b64(b'c'), b64(b'k')),
         'contexts: [{name: a, context: {cluster: c, user: u, namespace: n}}]').encode())
+    put('kube', 'kubeconfig_server', b'\x05' + lines('current-context: a', 'clusters: [{name: c, cluster: {server: "h:///"}}]',
+                                                     'contexts: [{name: a, context: {cluster: c}}]').encode())
 
     def request(name, method, target, kind='', body=''):
         body = body if isinstance(body, (bytes, str)) else compact(body)
@@ -170,6 +186,8 @@ def protobuf():
     template = bytes_field(1, meta) + bytes_field(2, bytes_field(2, container) + bytes_field(3, 'Always') + int_field(4, 30))
     put('protobuf', 'config_map', envelope('v1', 'ConfigMap', bytes_field(1, meta) + bytes_field(2, bytes_field(1, 'k') + bytes_field(2, 'v')) +
                                            bytes_field(3, bytes_field(1, 'b') + bytes_field(2, b'\xff\0')) + int_field(4, 1)))
+    labels = b''.join(bytes_field(11, bytes_field(1, key) + bytes_field(2, 'x')) for key in (b'a\xfb', b'a\xff'))
+    put('protobuf', 'text_of_other_bytes', envelope('v1', 'ConfigMap', bytes_field(1, labels)))
     put('protobuf', 'service', envelope('v1', 'Service', bytes_field(1, meta) + bytes_field(2, bytes_field(
         1, bytes_field(1, 'p') + int_field(3, 80) + bytes_field(4, int_field(1, 0) + int_field(2, 8080) + bytes_field(3, ''))))))
     put('protobuf', 'pod', envelope('v1', 'Pod', template))

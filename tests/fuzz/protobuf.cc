@@ -151,9 +151,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   CHECK(bytes.starts_with(kMagic) && object->is_object() && (*object)["kind"].is_string());
   CHECK(*apiserver::parse_kubernetes_protobuf(bytes) == *object);
-  // Stored as JSON it is the same object again, but for bytes that are no text.
+  // Stored as JSON it is the same object again.
   const std::string text = codec::write_json(*object);
   const auto stored = codec::parse_json(text);
-  CHECK(stored.ok() && codec::write_json(*stored) == text);
+  CHECK(stored.ok() && *stored == *object && codec::write_json(*stored) == text);
   return 0;
 }

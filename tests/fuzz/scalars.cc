@@ -20,7 +20,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   if (const auto quantity = apiserver::canonical_quantity(text); quantity.ok()) {
     const auto again = apiserver::canonical_quantity(*quantity);
-    CHECK(again.ok() && *again == *quantity);
+    CHECK(again.ok());
+    // Once more because of "15.625Ki": as in Kubernetes that is "16000", and "16000" is "16k".
+    CHECK(*apiserver::canonical_quantity(*again) == *again);
   }
   if (const auto digest = codec::Sha256::parse(text); digest.ok()) CHECK(digest->hex() == text);
   CHECK(codec::unbase64(codec::base64(text)).value() == text);

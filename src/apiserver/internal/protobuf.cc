@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apiserver/kinds/types.h"
 #include "base/clock.h"
 #include "codec/digest.h"
+#include "codec/text.h"
 #include "meta/object.h"
 
 namespace varda::apiserver {
@@ -67,6 +69,12 @@ Error misplaced(const Type& type, const Item& item) {
                "protobuf: field " + std::to_string(item.number) + " of " + type.name + " is not of the type it should be");
 }
 
+// Text of protobuf is UTF-8. Other bytes would be replaced when the object is written as JSON, and two names become one.
+Result<std::string> text_of(std::string_view bytes) {
+  if (!codec::is_utf8(bytes)) return Error(Code::kInvalid, "protobuf: a text is not UTF-8");
+  return std::string(bytes);
+}
+
 struct Entry {
   std::string key;
   Item value;
@@ -77,7 +85,7 @@ Result<Entry> decode_entry(std::string_view bytes) {
   for (Reader reader(bytes); !reader.done();) {
     TRY(const Item item, reader.next());
     if (item.number == 1) {
-      entry.key = item.bytes;
+      TRY(entry.key, text_of(item.bytes));
     } else {
       entry.value = item;
     }
@@ -113,7 +121,9 @@ Result<Json> decode_int_or_string(std::string_view bytes, bool pointer) {
     TRY(const Item item, reader.next());
     if (item.number == 1) which = item.value;
     if (item.number == 2) number = static_cast<std::int64_t>(item.value);
-    if (item.number == 3) text = item.bytes;
+    if (item.number == 3) {
+      TRY(text, text_of(item.bytes));
+    }
   }
   if (which == 1) return Json(text);
   return number == 0 && !pointer ? Json(nullptr) : Json(number);
@@ -124,7 +134,9 @@ Result<Json> decode_quantity(std::string_view bytes) {
   std::string text;
   for (Reader reader(bytes); !reader.done();) {
     TRY(const Item item, reader.next());
-    if (item.number == 1) text = item.bytes;
+    if (item.number == 1) {
+      TRY(text, text_of(item.bytes));
+    }
   }
   return text.empty() ? Json(nullptr) : Json(text);
 }
@@ -141,8 +153,10 @@ Result<Json> decode_value(const Type& type, const Field& field, const Item& item
     case Basic::kInt32:
     case Basic::kInt64:
       return Json(static_cast<std::int64_t>(item.value));
-    case Basic::kString:
-      return Json(item.bytes);
+    case Basic::kString: {
+      TRY(std::string text, text_of(item.bytes));
+      return Json(std::move(text));
+    }
     case Basic::kBytes:
       return Json(codec::base64(item.bytes));
     case Basic::kTime:
@@ -251,7 +265,7 @@ Result<Json> parse_kubernetes_protobuf(std::string_view bytes) {
     if (item.number == 1) {
       for (Reader type(item.bytes); !type.done();) {
         TRY(const Item part, type.next());
-        (part.number == 1 ? api_version : kind) = part.bytes;
+        TRY((part.number == 1 ? api_version : kind), text_of(part.bytes));
       }
     } else if (item.number == 2) {
       raw = item.bytes;

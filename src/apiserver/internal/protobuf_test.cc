@@ -64,6 +64,25 @@ TEST(ProtobufBody, UnknownFieldsAreRefusedAndNeverDropped) {
   EXPECT_THAT(object.error().message(), testing::HasSubstr("field 9 of ConfigMap"));
 }
 
+TEST(ProtobufBody, TextIsUtf8) {
+  const auto meta = [](std::string_view bytes) { return field(1, bytes); };
+  const auto entry = [](std::string_view key, std::string_view value) { return field(11, field(1, key) + field(2, value)); };
+  for (const auto& [kind, raw] : {std::pair<std::string, std::string>("ConfigMap", meta(field(1, "a\xff"))),
+                                  {"ConfigMap", meta(entry("k\xff", "v") + entry("k\xfe", "w"))},
+                                  {"ConfigMap", meta(entry("k", "\xc3"))},
+                                  {"Service", field(2, field(1, field(4, number(1, 1) + field(3, "\xff"))))},
+                                  {"Kind\xff", ""}}) {
+    const auto object = parse_kubernetes_protobuf(envelope("v1", kind, raw));
+    ASSERT_FALSE(object.ok()) << kind;
+    EXPECT_EQ(object.error().code(), Code::kInvalid) << kind;
+    EXPECT_EQ(object.error().message(), "protobuf: a text is not UTF-8");
+  }
+  EXPECT_FALSE(parse_kubernetes_protobuf(envelope("v\xff", "ConfigMap", "")).ok());
+  EXPECT_TRUE(parse_kubernetes_protobuf(envelope("v1", "ConfigMap", meta(entry("k", "\xc3\xa4")))).ok());
+  // Bytes are bytes: they are base64 in JSON.
+  EXPECT_TRUE(parse_kubernetes_protobuf(envelope("v1", "ConfigMap", field(3, field(1, "b") + field(2, "\xff")))).ok());
+}
+
 TEST(ProtobufBody, BrokenBytesAreRefused) {
   const std::string whole = envelope("v1", "ConfigMap", field(1, field(1, "abc")));
   EXPECT_TRUE(parse_kubernetes_protobuf(whole).ok());

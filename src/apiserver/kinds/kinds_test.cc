@@ -127,14 +127,36 @@ TEST(Types, MergeKeysFollowThePath) {
 
 TEST(Quantity, HasOneCanonicalForm) {
   const std::vector<std::pair<std::string, std::string>> forms = {
-      {"0.5", "500m"},     {"1000m", "1"},   {"1024Mi", "1Gi"}, {"1500Mi", "1500Mi"}, {"8Gi", "8Gi"}, {"0", "0"},
-      {"1.5Gi", "1536Mi"}, {"100k", "100k"}, {"-2", "-2"},      {"1e3", "1e3"},       {"2000", "2k"}, {"4", "4"}};
+      {"0.5", "500m"},
+      {"1000m", "1"},
+      {"1024Mi", "1Gi"},
+      {"1500Mi", "1500Mi"},
+      {"8Gi", "8Gi"},
+      {"0", "0"},
+      {"1.5Gi", "1536Mi"},
+      {"100k", "100k"},
+      {"-2", "-2"},
+      {"1e3", "1e3"},
+      {"2000", "2k"},
+      {"4", "4"},
+      // What is long to write, and what is capped: amounts in powers of 1024 end at 64 bits.
+      {"1234567890123456789012345678.91", "1234567890123456789012345678910m"},
+      {"10008921904464218.8921Gi", "9223372036854775807"},
+      {"-99999999999999999999Ei", "-9223372036854775807"},
+      {"7.5Ei", "7680Pi"},
+      {"1Ei", "1Ei"},
+      {"0.0000000001", "1n"}};
   for (const auto& [given, wanted] : forms) {
     auto got = canonical_quantity(given);
     ASSERT_TRUE(got.ok()) << given;
     EXPECT_EQ(*got, wanted) << given;
+    EXPECT_EQ(*canonical_quantity(wanted), wanted);
   }
-  for (const char* wrong : {"", "x", "1.2.3", "1ki", "1e", "99999999999999999999999999999999999999999"})
+  // As the API has it, powers of 1024 are kept in mind where they cannot be written.
+  EXPECT_EQ(*canonical_quantity("15.625Ki"), "16000");
+  EXPECT_EQ(*canonical_quantity("16000"), "16k");
+  for (const char* wrong :
+       {"", ".", "x", "1.2.3", "1ki", "1e", "1Ee3", "99999999999999999999999999999999999999999", "99999999999999999999999E"})
     EXPECT_FALSE(canonical_quantity(wrong).ok()) << wrong;
 }
 

@@ -1,5 +1,7 @@
 #include <array>
 #include <cctype>
+#include <cstdint>
+#include <limits>
 
 #include "apiserver/kinds/types.h"
 
@@ -10,6 +12,7 @@ namespace {
 using Wide = __int128;
 
 constexpr Wide kNano = 1'000'000'000;
+constexpr Wide kBinaryMax = kNano * std::numeric_limits<std::int64_t>::max();
 
 struct Suffix {
   std::string_view name;
@@ -58,36 +61,40 @@ Result<std::string> canonical_quantity(std::string_view text) {
   Wide fraction = 0;
   Wide unit = 1;  // of the fraction
   bool point = false;
-  std::size_t digits = 0;
+  bool digits = false;
   for (; !rest.empty() && (std::isdigit(static_cast<unsigned char>(rest[0])) != 0 || (rest[0] == '.' && !point));
        rest.remove_prefix(1)) {
     if (rest[0] == '.') {
       point = true;
       continue;
     }
-    if (++digits > 30) return bad;
+    digits = true;
     Wide& part = point ? fraction : whole;
-    part = part * 10 + (rest[0] - '0');
-    if (point) unit *= 10;
+    if (__builtin_mul_overflow(part, 10, &part) || __builtin_add_overflow(part, rest[0] - '0', &part)) return bad;
+    if (point && __builtin_mul_overflow(unit, 10, &unit)) return bad;
   }
-  if (digits == 0) return bad;
+  if (!digits) return bad;
+  const Suffix* suffix = nullptr;
+  for (const Suffix& known : kSuffixes) {
+    if (known.name == rest) suffix = &known;
+  }
   // Scientific notation is kept as it was written; it is rare.
-  if (rest.size() > 1 && (rest[0] == 'e' || rest[0] == 'E')) {
+  if (suffix == nullptr && rest.size() > 1 && (rest[0] == 'e' || rest[0] == 'E')) {
     std::string_view exponent = rest.substr(1);
     if (exponent[0] == '-' || exponent[0] == '+') exponent.remove_prefix(1);
     if (exponent.empty() || exponent.find_first_not_of("0123456789") != std::string_view::npos) return bad;
     return std::string(text);
   }
-  const Suffix* suffix = nullptr;
-  for (const Suffix& known : kSuffixes) {
-    if (known.name == rest) suffix = &known;
-  }
   if (suffix == nullptr) return bad;
-  // Rounded up, as the API does for what is finer than a billionth. Nobody has amounts beyond 128 bits.
+  // Rounded up, as the API does for what is finer than a billionth; and capped, as it does for what is written in powers of 1024.
+  // Nobody has other amounts beyond 128 bits.
   Wide nano = 0;
   Wide rest_nano = 0;
-  if (__builtin_mul_overflow(whole, suffix->nano, &nano) || __builtin_mul_overflow(fraction, suffix->nano, &rest_nano)) return bad;
-  if (__builtin_add_overflow(rest_nano, unit - 1, &rest_nano) || __builtin_add_overflow(nano, rest_nano / unit, &nano)) return bad;
+  if (__builtin_mul_overflow(fraction, suffix->nano, &rest_nano) || __builtin_add_overflow(rest_nano, unit - 1, &rest_nano))
+    return bad;
+  const bool beyond = __builtin_mul_overflow(whole, suffix->nano, &nano) || __builtin_add_overflow(nano, rest_nano / unit, &nano);
+  if (beyond && !suffix->binary) return bad;
+  if (suffix->binary && (beyond || nano > kBinaryMax)) nano = kBinaryMax;
   const std::string sign = negative && nano != 0 ? "-" : "";
   const bool binary = suffix->binary && nano >= 1024 * kNano && nano % kNano == 0;
   for (const Suffix& wanted : kSuffixes) {

@@ -5,6 +5,7 @@
 #include <boost/beast/http/basic_parser.hpp>
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/status.hpp>
+#include <cctype>
 #include <optional>
 
 namespace varda::net::internal {
@@ -27,9 +28,7 @@ template <bool kIsRequest>
 class Sink final : public http::basic_parser<kIsRequest> {
  public:
   explicit Sink(Message& message) : message_(message) {}
-  /// How many bytes put() must have at least. Between chunks there are five more at any rate ("0", two line ends), and Beast ends
-  /// the process when a chunked body that is empty comes in smaller pieces.
-  std::size_t least() const { return header_done_ && chunk_left_ == 0 && this->chunked() ? 5 : 1; }
+  bool between_chunks() const { return header_done_ && chunk_left_ == 0 && this->chunked(); }
 
  private:
   void on_request_impl(http::verb, string_view method, string_view target, int version, ErrorCode&) override {
@@ -67,6 +66,21 @@ class Sink final : public http::basic_parser<kIsRequest> {
   std::uint64_t chunk_left_ = 0;  // 0: between chunks
 };
 
+/// What stands between two chunks: the end of the one, and the line of the next; after the last one the trailers, too. Beast keeps
+/// no limit here, counts the same chunk twice where it stops in a quoted extension, and ends the process when an empty body comes
+/// in pieces: it gets these bytes together.
+enum class Between { kPartial, kWhole, kTooLong };
+
+Between look_between(std::string_view bytes, std::size_t limit) {
+  const std::size_t begin = bytes.starts_with("\r\n") ? 2 : 0;
+  std::size_t end = bytes.find("\r\n", begin);
+  const std::size_t digits = bytes.find_first_not_of('0', begin);
+  if (end != std::string_view::npos && digits > begin && std::isxdigit(static_cast<unsigned char>(bytes[digits])) == 0)
+    end = bytes.find("\r\n\r\n", end);
+  if (std::min(end, bytes.size()) - begin > limit) return Between::kTooLong;
+  return end == std::string_view::npos ? Between::kPartial : Between::kWhole;
+}
+
 template <bool kIsRequest>
 class BeastParser final : public Parser {
  public:
@@ -81,11 +95,20 @@ class BeastParser final : public Parser {
         // Empty lines ahead of a request are ignored (RFC 9112, 2.2).
         while (kIsRequest && used < bytes.size() && (bytes[used] == '\r' || bytes[used] == '\n')) ++used;
       }
-      if (bytes.size() - used < sink_->least()) break;
+      if (used == bytes.size()) break;
+      const bool between = sink_->between_chunks();
+      if (between) {
+        const Between found = look_between(bytes.substr(used), limits_.header_bytes);
+        if (found == Between::kTooLong) error_ = http::error::header_limit;
+        if (found != Between::kWhole) break;
+      }
       ErrorCode error;
       const std::size_t count = sink_->put(boost::asio::const_buffer(bytes.data() + used, bytes.size() - used), error);
       used += count;
-      if (error == http::error::need_more) break;
+      if (error == http::error::need_more) {
+        if (!between) break;
+        error = http::error::bad_chunk_extension;  // a quote that does not end on its line
+      }
       if (error) error_ = error;
     }
     return used;

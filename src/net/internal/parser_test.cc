@@ -97,5 +97,29 @@ TEST(Parser, DamagedMessagesEndTheSameWayInAnyPieces) {
   EXPECT_GT(refused, 1000);
 }
 
+TEST(Parser, WhatStandsBetweenChunksIsOneLineOfLimitedLength) {
+  const std::string begin = "PUT /d HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n";
+  const std::pair<std::string, std::string> cases[] = {
+      // The quote ends in another line; and the chunk, looked at twice, would be more than a body may have.
+      {"28;x=\"y\r\n" + std::string(200, 'z') + "\"\r\n", "!400"},
+      {"0;x=\"y\r\n\r\nGET / HTTP/1.1\r\n\r\n", "!400"},
+      {"28;x=" + std::string(5000, 'y'), "!431"},
+      {"28;x=" + std::string(5000, 'y') + "\r\n", "!431"},
+      {std::string(5000, '0'), "!431"},
+      {"0\r\n" + std::string(5000, 'x'), "!431"},
+      {"0\r\nX: " + std::string(5000, 'x') + "\r\n\r\n", "!431"},
+      {"0;x=\"" + std::string(4000, 'y') + "\"\r\nX: y\r\n\r\n", "PUT /d 2 abc;"},
+      {"0000\r\n\r\n", "PUT /d 2 abc;"},
+      {"0a;x\r\n0123456789\r\n00\r\nX: y\r\n\r\n", "PUT /d 2 abc0123456789;"},
+  };
+  auto rng = seeded_rng(3);
+  for (const auto& [text, expected] : cases) {
+    for (int i = 0; i < 20; ++i) {
+      auto parser = make();
+      EXPECT_EQ(run(*parser, begin + text, *rng, i == 0), expected) << text.substr(0, 30);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace varda::net::internal
