@@ -11,6 +11,7 @@
 #include "api/core/node.h"
 #include "api/core/pod.h"
 #include "api/edgeai/dataset.h"
+#include "api/edgeai/model.h"
 #include "api/kind.h"
 #include "apiserver/testing/in_memory.h"
 #include "codec/yaml.h"
@@ -49,6 +50,8 @@ class EdgeNodeWrites : public testing::Test {
     manager_.watch<api::Pod>();
     manager_.watch<api::Dataset>();
     manager_.watch<api::SednaDataset>();
+    manager_.watch<api::Model>();
+    manager_.watch<api::SednaModel>();
     thread_ = std::jthread([this](const std::stop_token& stop) { (void)manager_.run(Context(stop)); });
     wait_for([this] { return manager_.caches().synced(); });
   }
