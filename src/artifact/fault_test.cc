@@ -69,9 +69,9 @@ class ArtifactFaults : public ::testing::Test {
     store->keep({request(1).digest});
     done.installed[1] = false;
     TRY_VOID(set_mark(fs, "/data/artifacts", request(1).digest, Mark::kDamaged));
-    (void)store->read_marks();
+    const bool known = !store->read_marks().empty();
     if (const auto anew = store->ensure(kForever, request(1)); !anew.ok()) return anew.failure().error;
-    done.installed[1] = true;
+    done.installed[1] = known;  // a store that could not read the mark goes on with what it has, and the next one will know
     TRY_VOID(tree.unexpose(kKey, "1"));
     done.installed[0] = false;
     TRY_VOID(store->remove(request(0).digest));

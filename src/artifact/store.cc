@@ -28,13 +28,14 @@ class DiskStore final : public Store {
 
   Status start() {
     TRY_VOID(fs_.make_directories(scratch_, 0700));
+    TRY_VOID(fs_.make_directories(options_.root / kRecordsName, 0700));
     TRY(const auto leftovers, fs_.list(scratch_));
     for (const std::string& name : leftovers)
       if (!resumable(name, leftovers)) TRY_VOID(fs_.remove_all(scratch_ / name));
-    // What a process that was killed renamed into place may not be on the disk yet, and is about to be shown.
+    // What a process that was killed renamed into place may not be on the disk yet, and is about to be shown. And an artifact must
+    // not outlast a crash that takes the name of the directory its record is in.
     TRY_VOID(fs_.sync_directory(options_.root));
     TRY_VOID(fs_.sync_directory(options_.root.parent_path()));
-    TRY_VOID(fs_.make_directories(options_.root / kRecordsName, 0700));
     TRY_VOID(os::remove_leftovers(fs_, options_.root));
     TRY(const auto names, fs_.list(options_.root));
     TRY(const auto damaged, marked(fs_, options_.root, Mark::kDamaged));
