@@ -3,14 +3,18 @@
 
 Exits 0 only if every step held. Uses free ports and a data directory of its own, and leaves nothing behind.
 """
-import json, os, pathlib, signal, tempfile, time
+import json, os, signal, time
 
-from narrate import Step, answered, check, run
+from narrate import Step, answered, check, run, workplace
 import machine as m
 
 
 def main():
-    work = pathlib.Path(tempfile.mkdtemp(prefix='varda-demo-'))
+    with workplace('varda-demo-') as work:
+        story(work)
+
+
+def story(work):
     (work / 'www').mkdir()
     shape, pixels = m.read_idx(m.DIGITS / 'test-images.idx3-ubyte')
     size = shape[1] * shape[2]

@@ -3,9 +3,9 @@
 
 Exits 0 only if every step held. Uses free ports and a data directory of its own, and leaves nothing behind.
 """
-import contextlib, json, os, pathlib, shutil, signal, struct, subprocess, tempfile, time, zlib
+import json, os, shutil, struct, subprocess, time, zlib
 
-from narrate import Step, answered, check, run
+from narrate import Step, answered, check, run, workplace
 import machine as m
 from faulty_link import FaultyLink
 
@@ -60,128 +60,115 @@ class EdgeNode:
 
     def kill(self):
         """SIGKILL to the agent and all it runs, as when the power goes."""
-        victims = m.processes_below(self.work / self.name)
-        for pid in victims:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        victims = m.kill_below(self.work / self.name)
         self.agent.wait()
-        m.wait_until('the node dead', lambda: not m.processes_below(self.work / self.name), 60)
         return victims
 
 
 def main():
-    work = pathlib.Path(tempfile.mkdtemp(prefix='varda-demo-edge-'))
+    with workplace('varda-demo-edge-') as work:
+        story(work)
+
+
+def story(work):
     (work / 'www').mkdir()
     (work / 'datasets').mkdir()
     shape, pixels = m.read_idx(m.DIGITS / 'test-images.idx3-ubyte')
     size = shape[1] * shape[2]
     images = [pixels[i * size:(i + 1) * size] for i in range(shape[0])]
     files = m.FileServer(work / 'www')
-    edge = beside = link = None
-    try:
-        with m.Machine(work / 'data', nodes=['cloud=cloud']) as varda:
-            with Step('varda up with a gateway: the control plane, and the door through which edge nodes come in') as s:
-                line = varda.up('--gateway', '127.0.0.1:0')
-                s.say(line)
-                gateway = line.split('gateway ')[1].split(',')[0].strip()
-                link = FaultyLink(int(gateway.rsplit(':', 1)[1]))
-                edge = EdgeNode(NODE, work, 'https://127.0.0.1:%d' % link.port, work / 'datasets')
+    with m.Machine(work / 'data', nodes=['cloud=cloud']) as varda:
+        with Step('varda up with a gateway: the control plane, and the door through which edge nodes come in') as s:
+            line = varda.up('--gateway', '127.0.0.1:0')
+            s.say(line)
+            gateway = line.split('gateway ')[1].split(',')[0].strip()
+            link = FaultyLink(int(gateway.rsplit(':', 1)[1]))
+            edge = EdgeNode(NODE, work, 'https://127.0.0.1:%d' % link.port, work / 'datasets')
 
-            with Step('varda join-token, varda agent: the node makes its key, enrols and is connected') as s:
-                edge.join(varda)
-                s.say(varda.kubectl('get', 'edgenodes'))
+        with Step('varda join-token, varda agent: the node makes its key, enrols and is connected') as s:
+            edge.join(varda)
+            s.say(varda.kubectl('get', 'edgenodes'))
 
-            with Step('an InferenceModel on the node') as s:
-                sha = m.pack(varda, '4', work / 'www/digits-4.tar.gz')
-                model = m.inference_model('digits', 'edge', [('4', files.url('digits-4.tar.gz'), sha)], '4', node=NODE)
-                varda.kubectl('apply', '-f', '-', input=json.dumps(model))
-                url = varda.ready('digits', '4')['status']['url']
-                check(answered(url, 'digits', images) == '4', 'the server answers with another version')
-                s.say(varda.kubectl('get', 'inferencemodels'))
+        with Step('an InferenceModel on the node') as s:
+            sha = m.pack(varda, '4', work / 'www/digits-4.tar.gz')
+            model = m.inference_model('digits', 'edge', [('4', files.url('digits-4.tar.gz'), sha)], '4', node=NODE)
+            varda.kubectl('apply', '-f', '-', input=json.dumps(model))
+            url = varda.ready('digits', '4')['status']['url']
+            check(answered(url, 'digits', images) == '4', 'the server answers with another version')
+            s.say(varda.kubectl('get', 'inferencemodels'))
 
-            with Step('four datasets of four formats: the node counts them') as s:
-                wanted = make_datasets(work / 'datasets')
-                for name, (path, kind, _, _) in wanted.items():
-                    varda.kubectl('apply', '-f', '-', input=json.dumps({
-                        'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'Dataset', 'metadata': {'name': name},
-                        'spec': {'dataUrl': str(work / 'datasets' / path), 'format': kind, 'nodeName': NODE}}))
-                for name, (_, _, samples, classes) in wanted.items():
-                    status = m.wait_until('%s counted' % name, lambda: counted(varda, name), 60)
-                    check(status['numberOfSamples'] == samples and status['exact'], '%s: %s' % (name, status))
-                    check({c['name']: c['count'] for c in status.get('classes', [])} == classes, '%s: %s' % (name, status.get('classes')))
-                s.say(varda.kubectl('get', 'datasets'))
-                s.say('classes of parts: bolt 60, nut 30; of surfaces: good 12, scratched 5')
-
-            with Step('they grow while the node looks on: counted again within a second') as s:
-                slowest = 0
-                for round in range(3):
-                    with open(work / 'datasets/measurements.csv', 'a') as f:
-                        f.write(''.join('%d,0.5,"more\nlines"\n' % i for i in range(100)))
-                    slowest = max(slowest, took('measurements', varda, 5000 + 100 * (round + 1)))
-                (work / 'datasets/surfaces/good/new.png').write_bytes(png(200))
-                slowest = max(slowest, took('surfaces', varda, 18))
-                s.say('slowest of 4 changes: %.2f s from the write to the status' % slowest)
-                check(slowest < 1, 'a change took %.2f s' % slowest)
-
-            with Step('the link is cut, then the node loses power: no process of it is left') as s:
-                link.set('down')
-                m.wait_until('the cloud to notice', lambda: not connected(varda), 60)
-                victims = edge.kill()
-                s.say('killed %d processes' % len(victims))
-                s.say(varda.kubectl('get', 'edgenodes'))
-                with open(work / 'datasets/events.jsonl', 'a') as f:
-                    f.write('{"id": "while it was dead"}\n')
-
-            with Step('it starts again with no network: predictions are answered, datasets counted') as s:
-                begin = time.monotonic()
-                edge.start()
-                m.wait_until('an answer', lambda: answered(url, 'digits', images[:1]) == '4', 60, every=0.02)
-                first = time.monotonic() - begin
-                s.say('first prediction %.2f s after the start' % first)
-                check(first < 2, 'the first prediction took %.2f s' % first)
-                with open(work / 'datasets/events.jsonl', 'a') as f:
-                    f.write('{"id": "while it was cut off"}\n')
-                check(not connected(varda) and counted(varda, 'events')['numberOfSamples'] == 1234, 'the cloud knows what it cannot know')
-
-            with Step('the link returns: the status tells the truth within five seconds') as s:
-                link.set('none')
-                begin = time.monotonic()
-                m.wait_until('events counted', lambda: counted(varda, 'events')['numberOfSamples'] == 1236, 60)
-                m.wait_until('the node connected', lambda: connected(varda), 60)
-                varda.ready('digits', '4')
-                back = time.monotonic() - begin
-                s.say('true %.2f s after the link came back' % back)
-                check(back < 5, 'it took %.2f s' % back)
-                s.say(varda.kubectl('get', 'edgenodes,datasets,inferencemodels'))
-
-            with Step('a second node gets a model archive from the first one: the file server is gone') as s:
-                shutil.copy(work / 'www/digits-4.tar.gz', work / 'datasets/digits-4.tar.gz')
-                files.stop()
-                (work / 'nothing').mkdir()
-                beside = EdgeNode(BESIDE, work, gateway, work / 'nothing')
-                beside.join(varda)
-                begin = time.monotonic()
+        with Step('four datasets of four formats: the node counts them') as s:
+            wanted = make_datasets(work / 'datasets')
+            for name, (path, kind, _, _) in wanted.items():
                 varda.kubectl('apply', '-f', '-', input=json.dumps({
-                    'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'Model', 'metadata': {'name': 'digits-archive'},
-                    'spec': {'modelUrl': str(work / 'datasets/digits-4.tar.gz'), 'format': 'onnx', 'nodeName': NODE,
-                             'replication': {'nodeSelector': {'kubernetes.io/hostname': BESIDE}}}}))
-                copy = m.wait_until('the copy', lambda: [n for n in varda.get('model', 'digits-archive')['status']['replication']['nodes'] if n['state'] == 'Current'], 60)[0]
-                s.say('%s has it %.2f s after kubectl apply: %s' % (copy['node'], time.monotonic() - begin, copy['path']))
-                model = m.inference_model('digits-beside', 'edge', [('4', 'file://' + copy['path'], sha)], '4', node=BESIDE)
-                varda.kubectl('apply', '-f', '-', input=json.dumps(model))
-                check(answered(varda.ready('digits-beside', '4')['status']['url'], 'digits-beside', images) == '4', 'another version answers')
-                s.say(varda.kubectl('get', 'edgenodes,inferencemodels'))
-    finally:
-        for node in (edge, beside):
-            if node and node.agent and node.agent.poll() is None:
-                node.kill()
-        if link:
-            link.close()
-        files.stop()
-        if edge and edge.agent and os.environ.get('VARDA_DEMO_KEEP'):
-            print((work / (NODE + '.log')).read_text(errors='replace'))
-        else:
-            shutil.rmtree(work, ignore_errors=True)
+                    'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'Dataset', 'metadata': {'name': name},
+                    'spec': {'dataUrl': str(work / 'datasets' / path), 'format': kind, 'nodeName': NODE}}))
+            for name, (_, _, samples, classes) in wanted.items():
+                status = m.wait_until('%s counted' % name, lambda: counted(varda, name), 60)
+                check(status['numberOfSamples'] == samples and status['exact'], '%s: %s' % (name, status))
+                check({c['name']: c['count'] for c in status.get('classes', [])} == classes, '%s: %s' % (name, status.get('classes')))
+            s.say(varda.kubectl('get', 'datasets'))
+            s.say('classes of parts: bolt 60, nut 30; of surfaces: good 12, scratched 5')
+
+        with Step('they grow while the node looks on: counted again within a second') as s:
+            slowest = 0
+            for round in range(3):
+                with open(work / 'datasets/measurements.csv', 'a') as f:
+                    f.write(''.join('%d,0.5,"more\nlines"\n' % i for i in range(100)))
+                slowest = max(slowest, took('measurements', varda, 5000 + 100 * (round + 1)))
+            (work / 'datasets/surfaces/good/new.png').write_bytes(png(200))
+            slowest = max(slowest, took('surfaces', varda, 18))
+            s.say('slowest of 4 changes: %.2f s from the write to the status' % slowest)
+            check(slowest < 1, 'a change took %.2f s' % slowest)
+
+        with Step('the link is cut, then the node loses power: no process of it is left') as s:
+            link.set('down')
+            m.wait_until('the cloud to notice', lambda: not connected(varda), 60)
+            victims = edge.kill()
+            s.say('killed %d processes' % len(victims))
+            s.say(varda.kubectl('get', 'edgenodes'))
+            with open(work / 'datasets/events.jsonl', 'a') as f:
+                f.write('{"id": "while it was dead"}\n')
+
+        with Step('it starts again with no network: predictions are answered, datasets counted') as s:
+            begin = time.monotonic()
+            edge.start()
+            m.wait_until('an answer', lambda: answered(url, 'digits', images[:1]) == '4', 60, every=0.02)
+            first = time.monotonic() - begin
+            s.say('first prediction %.2f s after the start' % first)
+            check(first < 2, 'the first prediction took %.2f s' % first)
+            with open(work / 'datasets/events.jsonl', 'a') as f:
+                f.write('{"id": "while it was cut off"}\n')
+            check(not connected(varda) and counted(varda, 'events')['numberOfSamples'] == 1234, 'the cloud knows what it cannot know')
+
+        with Step('the link returns: the status tells the truth within five seconds') as s:
+            link.set('none')
+            begin = time.monotonic()
+            m.wait_until('events counted', lambda: counted(varda, 'events')['numberOfSamples'] == 1236, 60)
+            m.wait_until('the node connected', lambda: connected(varda), 60)
+            varda.ready('digits', '4')
+            back = time.monotonic() - begin
+            s.say('true %.2f s after the link came back' % back)
+            check(back < 5, 'it took %.2f s' % back)
+            s.say(varda.kubectl('get', 'edgenodes,datasets,inferencemodels'))
+
+        with Step('a second node gets a model archive from the first one: the file server is gone') as s:
+            shutil.copy(work / 'www/digits-4.tar.gz', work / 'datasets/digits-4.tar.gz')
+            files.stop()
+            (work / 'nothing').mkdir()
+            beside = EdgeNode(BESIDE, work, gateway, work / 'nothing')
+            beside.join(varda)
+            begin = time.monotonic()
+            varda.kubectl('apply', '-f', '-', input=json.dumps({
+                'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'Model', 'metadata': {'name': 'digits-archive'},
+                'spec': {'modelUrl': str(work / 'datasets/digits-4.tar.gz'), 'format': 'onnx', 'nodeName': NODE,
+                         'replication': {'nodeSelector': {'kubernetes.io/hostname': BESIDE}}}}))
+            copy = m.wait_until('the copy', lambda: [n for n in varda.get('model', 'digits-archive')['status']['replication']['nodes'] if n['state'] == 'Current'], 60)[0]
+            s.say('%s has it %.2f s after kubectl apply: %s' % (copy['node'], time.monotonic() - begin, copy['path']))
+            model = m.inference_model('digits-beside', 'edge', [('4', 'file://' + copy['path'], sha)], '4', node=BESIDE)
+            varda.kubectl('apply', '-f', '-', input=json.dumps(model))
+            check(answered(varda.ready('digits-beside', '4')['status']['url'], 'digits-beside', images) == '4', 'another version answers')
+            s.say(varda.kubectl('get', 'edgenodes,inferencemodels'))
 
 
 def connected(varda, node=NODE):

@@ -1,5 +1,5 @@
 """How the demos tell their story: numbered steps, each with what it printed and how long it took."""
-import pathlib, sys, time
+import contextlib, os, pathlib, shutil, signal, sys, tempfile, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'tests/support'))
 import machine as m  # noqa: E402
@@ -45,11 +45,40 @@ def answered(url, model, images):
     return c.samples[0][3]
 
 
+@contextlib.contextmanager
+def workplace(prefix):
+    """A directory for all that a demo makes. However the demo ends, nothing stays of it: no file, and no process that works below it. Pods
+    outlive their agents, so those are looked for by the directory and not by who started them. VARDA_DEMO_KEEP keeps the files."""
+    work = pathlib.Path(tempfile.mkdtemp(prefix=prefix))
+    try:
+        yield work
+    finally:
+        for number in STOPS:
+            signal.signal(number, signal.SIG_IGN)  # whoever is in a hurry waits for this moment
+        m.kill_below(work)
+        if os.environ.get('VARDA_DEMO_KEEP'):
+            print('files are in %s' % work, file=sys.stderr)
+        else:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+STOPS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+
+
+def stop(number, frame):
+    raise KeyboardInterrupt(signal.Signals(number).name)
+
+
 def run(main):
-    """The demo as a program: 0 only if every step held."""
+    """The demo as a program: 0 only if every step held. It can be stopped at any time, and then clears up too."""
     begin = time.monotonic()
+    for number in STOPS:
+        signal.signal(number, stop)
     try:
         main()
+    except KeyboardInterrupt as e:
+        print('\nstopped by %s' % e, file=sys.stderr)
+        sys.exit(130)
     except m.Failed as e:
         print('\n%sthe demo did not hold: %s%s' % (RED, e, END), file=sys.stderr)
         sys.exit(1)

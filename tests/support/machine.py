@@ -2,7 +2,7 @@
 
 Only the Python standard library, the built programs and a real kubectl. Every Machine has its own data directory and free ports.
 """
-import contextlib, functools, http.client, http.server, json, os, pathlib, signal, subprocess, sys, tempfile, threading, time, urllib.parse
+import contextlib, functools, http.client, http.server, json, os, pathlib, re, signal, subprocess, sys, tempfile, threading, time, urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get('VARDA_BIN', ROOT / 'build/release/bin'))
@@ -33,7 +33,7 @@ def wait_until(what, probe, timeout=180, every=0.05):
 
 def processes_below(directory):
     """{pid: command} of every running process that works for a data directory: by working directory or by its command line."""
-    directory = str(directory)
+    within = re.compile(re.escape(str(directory)) + r'(?![^/\s:=,])').search  # /a/data is not at work in /a/datasets
     found = {}
     for entry in os.listdir('/proc'):
         if not entry.isdigit() or int(entry) == os.getpid():
@@ -45,10 +45,25 @@ def processes_below(directory):
             command = open('/proc/%s/cmdline' % entry, 'rb').read().replace(b'\0', b' ').decode(errors='replace').strip()
             environment = open('/proc/%s/environ' % entry, 'rb').read().decode(errors='replace').split('\0')
             cwd = os.readlink('/proc/%s/cwd' % entry)
-            ours = cwd.startswith(directory + '/') or any(e.startswith('VARDA_') and directory in e for e in environment)
-            if ours or ('varda' in command.split(' ')[0] and directory in command):
+            ours = cwd.startswith(str(directory) + '/') or any(e.startswith('VARDA_') and within(e) for e in environment)
+            if ours or ('varda' in command.split(' ')[0] and within(command)):
                 found[int(entry)] = command
     return found
+
+
+def kill_below(directory):
+    """SIGKILL to every process that works for a data directory, and to what those started meanwhile; returns them."""
+    victims = {}
+
+    def gone():
+        rest = processes_below(directory)
+        for pid in rest:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        victims.update(rest)
+        return not rest
+    wait_until('all processes below %s gone' % directory, gone, 120)
+    return victims
 
 
 class FileServer:
@@ -159,12 +174,7 @@ class Machine:
 
     def kill_everything(self):
         """SIGKILL to every process that works for this machine, at once."""
-        victims = self.processes()
-        for pid in victims:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        wait_until('all processes gone', lambda: not self.processes(), 120)
-        return victims
+        return kill_below(self.dir)
 
     def close(self):
         with contextlib.suppress(Exception):
