@@ -111,6 +111,7 @@ int archive_at(os::FileSystem& fs, const os::Path& root) {
 // What the disk may hold: one thing where something was acknowledged, several while a call is under way.
 struct Model {
   std::map<std::string, std::set<int>> versions;  // allowed archives, kAbsent among them
+  std::set<std::string> outdated;                 // shows the files of an artifact that was installed anew since
   std::set<std::string> targets{""};              // "": none
 };
 struct Owed {
@@ -212,6 +213,9 @@ class Life {
     CHECK(damaged == std::vector<codec::Sha256>{digest});
     CHECK(!store_->find(digest));
     install(archive);
+    for (auto& [key, model] : owed_.models)
+      for (const auto& [version, shown] : model.versions)
+        if (shown.contains(archive)) model.outdated.insert(version);
     CHECK(store_->read_marks().empty());
   }
 
@@ -246,7 +250,8 @@ class Life {
   void expose(const std::string& key, const std::string& version, int archive) {
     Model& model = owed_.models[key];
     std::set<int>& shown = model.versions[version];
-    if (!shown.contains(archive)) shown.insert({archive, kAbsent});
+    const bool outdated = model.outdated.erase(version) > 0;
+    if (!shown.contains(archive) || outdated) shown.insert({archive, kAbsent});
     CHECK(tree_->expose(key, version, os::Path(kArtifacts) / request_of(archive).digest.hex()).ok());
     shown = {archive};
     ++promises_;
