@@ -121,7 +121,10 @@ Status events(const Context& ctx, Session& session, const EventsOptions& options
   std::string selector;
   if (!options.for_word.empty()) {
     TRY(const std::vector<Named> named, parse_names(ctx, session, {options.for_word}));
-    selector = "involvedObject.name=" + named[0].key.name + ",involvedObject.kind=" + named[0].resource.resource.kind;
+    const meta::Resource& resource = named[0].resource.resource;
+    selector = "involvedObject.name=" + named[0].key.name + ",involvedObject.kind=" + resource.kind;
+    // Two groups may have a kind of one name; kubelets leave the version of core kinds out.
+    if (!resource.group.empty()) selector += ",involvedObject.apiVersion=" + resource.api_version();
   }
   const std::string ns = session.namespace_of(kEvents);
   TRY(kube::List list, session.client.list_all(ctx, kEvents, {.ns = ns, .field_selector = selector}));

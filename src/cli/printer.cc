@@ -138,6 +138,29 @@ Result<std::string> print_object(const Json& object, const Output& output) {
   return out;
 }
 
+namespace {
+
+std::string_view group_of(std::string_view api_version) {
+  const std::size_t slash = api_version.find('/');
+  return slash == std::string_view::npos ? std::string_view() : api_version.substr(0, slash);
+}
+
+/// Two groups may have a kind of one name, and an object may have been made anew under its name. Kubelets say a Node's name for its
+/// uid, so a Node is known by its name.
+bool speaks_of(const Json& reference, const Json& object) {
+  const std::string& version = reference["apiVersion"].as_string();
+  const std::string& uid = reference["uid"].as_string();
+  const std::string& own_uid = object.at("metadata/uid").as_string();
+  const bool same_group = version.empty() || group_of(version) == group_of(object["apiVersion"].as_string());
+  return same_group && (uid.empty() || own_uid.empty() || uid == own_uid || object["kind"].as_string() == "Node");
+}
+
+const Json& last_seen(const Json& event) {
+  return event["lastTimestamp"].is_null() ? event.at("metadata/creationTimestamp") : event["lastTimestamp"];
+}
+
+}  // namespace
+
 std::string describe(const Json& object, const std::vector<Json>& events, WallTime now) {
   const Json& metadata = object["metadata"];
   std::vector<std::vector<std::string>> head = {{"Name:", metadata["name"].as_string()}};
@@ -183,13 +206,19 @@ std::string describe(const Json& object, const std::vector<Json>& events, WallTi
     }
     out += "Conditions:\n" + indent(align(rows), "  ");
   }
-  if (events.empty()) return out + "Events: <none>\n";
-  std::vector<std::vector<std::string>> rows = {{"TYPE", "REASON", "AGE", "FROM", "MESSAGE"}};
+  std::vector<const Json*> own;
   for (const Json& e : events) {
-    const Json& last = e["lastTimestamp"].is_null() ? e.at("metadata/creationTimestamp") : e["lastTimestamp"];
-    std::string when = age(last, now);
-    if (e["count"].as_integer() > 1) when += " (x" + std::to_string(e["count"].as_integer()) + ")";
-    rows.push_back({shown(e["type"]), shown(e["reason"]), when, e.at("source/component").as_string(), shown(e["message"])});
+    if (speaks_of(e["involvedObject"], object)) own.push_back(&e);
+  }
+  if (own.empty()) return out + "Events: <none>\n";
+  std::stable_sort(own.begin(), own.end(),
+                   [](const Json* a, const Json* b) { return last_seen(*a).as_string() < last_seen(*b).as_string(); });
+  std::vector<std::vector<std::string>> rows = {{"TYPE", "REASON", "AGE", "FROM", "MESSAGE"}};
+  for (const Json* e : own) {
+    std::string when = age(last_seen(*e), now);
+    if ((*e)["count"].as_integer() > 1) when += " (x" + std::to_string((*e)["count"].as_integer()) + ")";
+    rows.push_back(
+        {shown((*e)["type"]), shown((*e)["reason"]), when, e->at("source/component").as_string(), shown((*e)["message"])});
   }
   return out + "Events:\n" + indent(align(rows), "  ");
 }

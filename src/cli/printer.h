@@ -49,7 +49,8 @@ Result<std::string> print_object(const Json& object, const Output& output);
 /// text around braces, {"\n"} and {range}…{end}. Missing fields print nothing. kInvalid: what is not understood, with its position.
 Result<std::string> evaluate_jsonpath(std::string_view path_template, const Json& object);
 
-/// Human view of one object: metadata, spec and status as indented text, conditions as a table, then its events.
+/// Human view of one object: metadata, spec and status as indented text, conditions as a table, then those of `events` that speak of
+/// this very object (its group and uid), oldest first.
 std::string describe(const Json& object, const std::vector<Json>& events, WallTime now);
 
 }  // namespace varda::cli

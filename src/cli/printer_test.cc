@@ -64,6 +64,31 @@ TEST(Describe, ShowsConditionsAndEventsInWords) {
   EXPECT_NE(text.find("Warning   Bad      30s (x3)   c      why"), std::string::npos) << text;
 }
 
+TEST(Describe, ShowsEventsOfThisVeryObjectOldestFirst) {
+  const auto event = [](const std::string& reason, const std::string& last, const std::string& api_version,
+                        const std::string& uid) {
+    return Json::object({{"reason", reason},
+                         {"lastTimestamp", last},
+                         {"involvedObject", Json::object({{"apiVersion", api_version}, {"uid", uid}})}});
+  };
+  const auto object = [](const std::string& api_version, const std::string& kind) {
+    return Json::object(
+        {{"apiVersion", api_version}, {"kind", kind}, {"metadata", Json::object({{"name", "train"}, {"uid", "u1"}})}});
+  };
+  const std::vector<Json> events = {event("Later", "2024-01-01T00:00:30Z", "edgeai.io/v1alpha1", "u1"),
+                                    event("Earlier", "2024-01-01T00:00:10Z", "edgeai.io/v1beta1", "u1"),
+                                    event("OtherGroup", "2024-01-01T00:00:20Z", "sedna.io/v1alpha1", "u1"),
+                                    event("OneBefore", "2024-01-01T00:00:20Z", "edgeai.io/v1alpha1", "u0")};
+  const WallTime now = *meta::parse_time("2024-01-01T00:01:00Z");
+  const std::string text = describe(object("edgeai.io/v1alpha1", "Dataset"), events, now);
+  EXPECT_LT(text.find("Earlier"), text.find("Later")) << text;
+  EXPECT_EQ(text.find("OtherGroup"), std::string::npos) << text;
+  EXPECT_EQ(text.find("OneBefore"), std::string::npos) << text;
+  EXPECT_NE(describe(object("apps/v1", "Dataset"), events, now).find("Events: <none>"), std::string::npos);
+  EXPECT_NE(describe(object("v1", "Node"), {event("Ready", "2024-01-01T00:00:10Z", "v1", "train")}, now).find("Ready"),
+            std::string::npos);
+}
+
 TEST(Output, UnknownFormsAreRefused) {
   EXPECT_TRUE(Output::parse("jsonpath={.a}").ok());
   EXPECT_FALSE(Output::parse("xml").ok());
