@@ -93,16 +93,18 @@ Result<Verdict> verify(const Context& ctx, os::FileSystem& fs, const os::Path& r
   if (!before) return Verdict{Verdict::Kind::kNotThere, {}};
   auto differences = compare_with_record(ctx, fs, tree, root / kRecordsName / digest.hex());
   if (!differences.ok()) {
-    if (differences.error().code() == Code::kCancelled || differences.error().code() == Code::kTimeout) return differences.error();
     TRY(const auto still, fs.stat(tree));
     if (!still || still->inode != before->inode) return Verdict{Verdict::Kind::kNotThere, {}};
+    // Who may not read it, or was stopped, knows nothing of it, which is not what a record that is none says.
+    const Code code = differences.error().code();
+    if (code != Code::kNotFound && code != Code::kCorrupt) return differences.error();
     return Verdict{Verdict::Kind::kUnknown, {differences.error().message()}};
   }
   if (differences->empty()) return Verdict{};
   // What went, or was installed anew, while we looked has no differences that mean anything.
   TRY(const auto after, fs.stat(tree));
   if (!after || after->inode != before->inode) return Verdict{Verdict::Kind::kNotThere, {}};
-  TRY_VOID(set_mark(fs, root, digest, Mark::kDamaged));
+  TRY_VOID(set_mark(fs, root, digest, Mark::kDamaged).context(digest.hex() + " is damaged, which cannot be noted"));
   return Verdict{Verdict::Kind::kDamaged, std::move(*differences)};
 }
 

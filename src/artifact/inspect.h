@@ -36,7 +36,8 @@ struct Verdict {
 };
 
 /// Reads every byte of an artifact and compares it with what the archive held. A damaged one is marked: the agent installs it anew
-/// as soon as it looks, which it does every few seconds, and a model keeps what it shows until then.
+/// as soon as it looks, which it does every few seconds, and a model keeps what it shows until then. kForbidden: it may not be
+/// read.
 Result<Verdict> verify(const Context& ctx, os::FileSystem& fs, const os::Path& root, const codec::Sha256& digest);
 
 }  // namespace varda::artifact

@@ -145,6 +145,86 @@ TEST_F(InspectTest, WhatHasNoRecordIsUnknownAndStaysAsItIs) {
   EXPECT_TRUE(open()->find(digest)) << "it is served all the same";
 }
 
+TEST_F(InspectTest, ATreeIsWholeWhateverItsTopDirectoryIsCalled) {
+  const auto store = open();
+  for (const std::string top : {"-", "end", "a b%2D", "model.onnx", "."}) {
+    SCOPED_TRACE(top);
+    const std::string archive = TarBuilder().directory(top + "/").file(top + "/model.onnx", "weights").file(top + "/-", top).tar();
+    const codec::Sha256 digest = codec::Sha256::of(archive);
+    origin.put("http://files/m", archive);
+    ASSERT_TRUE(store->ensure(kForever, {.url = "http://files/m", .digest = digest, .framework = "onnx"}).ok());
+    EXPECT_EQ(look(digest).kind, Verdict::Kind::kWhole);
+    overwrite(kRoot / digest.hex() / "-", "+++++++++++++");
+    EXPECT_EQ(look(digest).differences.size(), 1u);
+  }
+}
+
+TEST_F(InspectTest, WhoMayNotReadItIsToldSoAndNotThatNothingIsKnown) {
+  const auto store = open();
+  const auto digest = install(*store, "a");
+  for (const std::string_view call : {"stat", "open", "read"}) {
+    fs.on_call([&](std::string_view now, const os::Path& path) -> Status {
+      if (now == call && path.parent_path().filename() == ".trees") return Error(Code::kForbidden, "Permission denied");
+      return {};
+    });
+    const auto verdict = verify(kForever, fs, kRoot, digest);
+    ASSERT_FALSE(verdict.ok()) << call;
+    EXPECT_EQ(verdict.error().code(), Code::kForbidden);
+  }
+  fs.on_call([&](std::string_view now, const os::Path& path) -> Status {
+    if (now == "open" && path.parent_path().filename() == ".marks") return Error(Code::kForbidden, "Permission denied");
+    return {};
+  });
+  EXPECT_EQ(look(digest).kind, Verdict::Kind::kWhole);
+  overwrite(kRoot / digest.hex() / "model.onnx", "W");
+  const auto verdict = verify(kForever, fs, kRoot, digest);
+  ASSERT_FALSE(verdict.ok());
+  EXPECT_NE(verdict.error().message().find(digest.hex() + " is damaged, which cannot be noted"), std::string::npos)
+      << verdict.error();
+}
+
+TEST_F(InspectTest, TheStoreMakesThePlaceOfMarksSoThatAnybodysMarksAreItsToRemove) {
+  const auto store = open();
+  ASSERT_TRUE(fs.stat(kRoot / ".marks")->has_value());
+}
+
+TEST_F(InspectTest, AnArtifactIsPinnedAlsoWhileOthersAreBeingEvicted) {
+  const auto store = open();
+  const auto first = install(*store, "1"), second = install(*store, "2");
+  fs.on_call([&](std::string_view call, const os::Path& path) -> Status {
+    if (call == "rename" && path.filename() == first.hex()) {
+      fs.on_call({});
+      EXPECT_TRUE(set_mark(fs, kRoot, second, Mark::kPinned).ok());
+    }
+    return {};
+  });
+  ASSERT_TRUE(store->evict(UINT64_MAX).ok());
+  EXPECT_FALSE(store->find(first));
+  EXPECT_TRUE(store->find(second));
+}
+
+TEST_F(InspectTest, WhatWasInstalledAnewHasNotTheBadNameOfWhatWasThereBefore) {
+  auto store = open();
+  const auto digest = install(*store, "a");
+  store->keep({digest});
+  ASSERT_TRUE(set_mark(fs, kRoot, digest, Mark::kDamaged).ok());
+  ASSERT_EQ(store->read_marks().size(), 1u);
+  // The process ends as soon as the new tree stands in its place.
+  bool there = false;
+  fs.on_call([&](std::string_view call, const os::Path& path) -> Status {
+    if (there) return Error(Code::kInternal, "killed");
+    there = call == "rename" && path.parent_path().parent_path().filename() == ".scratch";
+    return {};
+  });
+  const std::string archive = archive_of("a");
+  origin.put("http://files/a", archive);
+  (void)store->ensure(kForever, {.url = "http://files/a", .digest = digest, .framework = "onnx"}).ok();
+  fs.on_call({});
+  ASSERT_TRUE(there);
+  store = open();
+  EXPECT_TRUE(store->find(digest));
+}
+
 TEST_F(InspectTest, ADamagedArtifactIsInstalledAnewBesideWhatAModelShows) {
   auto store = open();
   const auto digest = install(*store, "a");

@@ -26,12 +26,19 @@ Status unmake(os::FileSystem& fs, const os::Path& root, const std::string& name)
 
 }  // namespace
 
+Status make_room_for_marks(os::FileSystem& fs, const os::Path& root) { return fs.make_directories(root / kMarks, 0700); }
+
 Status set_mark(os::FileSystem& fs, const os::Path& root, const codec::Sha256& digest, Mark mark) {
   return make(fs, root, digest.hex() + suffix(mark));
 }
 
 Status clear_mark(os::FileSystem& fs, const os::Path& root, const codec::Sha256& digest, Mark mark) {
   return unmake(fs, root, digest.hex() + suffix(mark));
+}
+
+Result<bool> is_marked(os::FileSystem& fs, const os::Path& root, const codec::Sha256& digest, Mark mark) {
+  TRY(const auto there, fs.stat(root / kMarks / (digest.hex() + suffix(mark))));
+  return there.has_value();
 }
 
 Result<std::set<codec::Sha256>> marked(os::FileSystem& fs, const os::Path& root, Mark mark) {

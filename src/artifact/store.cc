@@ -29,6 +29,7 @@ class DiskStore final : public Store {
   Status start() {
     TRY_VOID(fs_.make_directories(scratch_, 0700));
     TRY_VOID(fs_.make_directories(options_.root / kRecordsName, 0700));
+    TRY_VOID(make_room_for_marks(fs_, options_.root));  // by us: what root leaves in a directory of ours, we can read and remove
     TRY(const auto leftovers, fs_.list(scratch_));
     for (const std::string& name : leftovers)
       if (!resumable(name, leftovers)) TRY_VOID(fs_.remove_all(scratch_ / name));
@@ -177,10 +178,11 @@ class DiskStore final : public Store {
 
   Result<std::uint64_t> evict(std::uint64_t wanted) override {
     std::uint64_t freed = 0;
-    TRY(const auto pinned, marked(fs_, options_.root, Mark::kPinned));
     for (const codec::Sha256& digest : by_last_use()) {
       if (freed >= wanted) break;
-      if (pinned.contains(digest)) continue;
+      // Looked at for each anew: removing the one before may have taken a while.
+      TRY(const bool pinned, is_marked(fs_, options_.root, digest, Mark::kPinned));
+      if (pinned) continue;
       TRY(const std::uint64_t bytes, drop(digest));
       freed += bytes;
     }
@@ -281,14 +283,15 @@ class DiskStore final : public Store {
     return std::nullopt;
   }
 
-  // The record first: a tree without one could never be looked over. A record without its tree goes at the next start.
+  // The record first: a tree without one could never be looked over. A record without its tree goes at the next start. The mark
+  // goes while nothing stands there: a crash must not leave the new tree with the bad name of the one before.
   Status put_in_place(const codec::Sha256& digest, const os::Path& root, const os::Path& record) {
     TRY_VOID(fs_.rename(record, options_.root / kRecordsName / digest.hex()));
     TRY_VOID(fs_.sync_directory(options_.root / kRecordsName));
     TRY_VOID(move_away(digest));  // a damaged one
+    TRY_VOID(clear_mark(fs_, options_.root, digest, Mark::kDamaged));
     TRY_VOID(fs_.rename(root, path_of(digest)));
-    TRY_VOID(fs_.sync_directory(options_.root));
-    return clear_mark(fs_, options_.root, digest, Mark::kDamaged);
+    return fs_.sync_directory(options_.root);
   }
 
   /// Records without a tree, as a crash leaves them.

@@ -56,6 +56,7 @@ Result<Entry> parse(const std::string& line) {
   entry.kind = words.front();
   const std::size_t wanted = entry.kind == "file" ? 4 : entry.kind == "link" ? 3 : 2;
   if (words.size() != wanted) return wrong;
+  if (entry.kind == "end" && words.back() == "-") return entry;
   TRY(entry.path, net::percent_decode(words.back()));
   if (entry.kind == "link") {
     TRY(entry.target, net::percent_decode(words[1]));
@@ -136,7 +137,7 @@ Status TreeRecordWriter::link(const std::string& path, const std::string& target
 Status TreeRecordWriter::directory(const std::string& path) { return line("directory " + net::percent_encode(path)); }
 
 Status TreeRecordWriter::end(const std::string& top) {
-  TRY_VOID(line("end " + (top.empty() ? "-" : net::percent_encode(top))));
+  TRY_VOID(line("end " + (top.empty() ? "-" : top == "-" ? "%2D" : net::percent_encode(top))));
   TRY_VOID(out_->write(buffer_));
   buffer_.clear();
   return out_->sync();
@@ -146,7 +147,7 @@ Result<std::vector<std::string>> compare_with_record(const Context& ctx, os::Fil
                                                      const os::Path& record) {
   std::string top;
   TRY_VOID(each(fs, record, [&](const Entry& entry) -> Status {
-    if (entry.kind == "end" && entry.path != "-") top = entry.path;
+    top = entry.path;  // the last one's stays
     return {};
   }));
   std::vector<std::string> differences;

@@ -4,7 +4,7 @@
 //   file SHA256 SIZE PATH
 //   link TARGET PATH
 //   directory PATH
-//   end TOP          the last line; TOP is the single top-level directory that was stripped, or "-"
+//   end TOP          the last line; TOP is the single top-level directory that was stripped, or "-"; "%2D" if that is its name
 #pragma once
 
 #include <memory>
