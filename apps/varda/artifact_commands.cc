@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <set>
 
 #include "artifact/inspect.h"
 #include "artifact/store.h"
@@ -28,6 +29,7 @@ struct Place {
 };
 
 Result<Place> place_of(const Flags& flags) {
+  if (flags.data_dir.empty()) return Error(Code::kInvalid, "--data-dir: an empty name is no directory");
   const os::Path data = std::filesystem::absolute(flags.data_dir).lexically_normal();
   Place place{data / "artifacts", data / "models", data / "agent.db.lock"};
   TRY(const auto there, os::real_file_system().stat(place.artifacts));
@@ -57,13 +59,26 @@ std::string use_of(const Found& found) {
 
 void print_json(const Json& json) { std::printf("%s\n", codec::write_json_pretty(json).c_str()); }
 
-/// By a digest, or the beginning of one that is the only one to begin so.
-Result<std::vector<codec::Sha256>> choose(const std::vector<Found>& all, const std::vector<std::string>& wanted) {
+std::set<codec::Sha256> complete(const std::vector<Found>& all) {
+  std::set<codec::Sha256> out;
+  for (const Found& found : all)
+    if (found.complete) out.insert(found.digest);
+  return out;
+}
+
+/// By a digest, or the beginning of one that is the only one to begin so. "sha256:" may stand before it, as other tools write it.
+Result<std::vector<codec::Sha256>> choose(const std::set<codec::Sha256>& all, const std::vector<std::string>& wanted) {
+  constexpr std::string_view kAlgorithm = "sha256:";
   std::vector<codec::Sha256> out;
   for (const std::string& text : wanted) {
+    std::string digits = text.starts_with(kAlgorithm) ? text.substr(kAlgorithm.size()) : text;
+    for (char& c : digits)
+      if (c >= 'A' && c <= 'F') c = static_cast<char>(c + ('a' - 'A'));
+    if (digits.empty() || digits.size() > 64 || digits.find_first_not_of("0123456789abcdef") != std::string::npos)
+      return Error(Code::kInvalid, "\"" + text + "\" is no digest: write its 64 hexadecimal digits, or the first few of them");
     std::vector<codec::Sha256> fits;
-    for (const Found& found : all)
-      if (found.complete && found.digest.hex().starts_with(text)) fits.push_back(found.digest);
+    for (const codec::Sha256& digest : all)
+      if (digest.hex().starts_with(digits)) fits.push_back(digest);
     if (fits.empty()) return Error(Code::kNotFound, "there is no artifact " + text + "; `varda artifacts ls` shows what there is");
     if (fits.size() > 1)
       return Error(Code::kInvalid, text + " may be " + std::to_string(fits.size()) + " artifacts; name more of it");
@@ -104,10 +119,9 @@ Status list(const Flags& flags) {
 Status look_over(const Context& ctx, const Flags& flags) {
   TRY(const Place place, place_of(flags));
   TRY(const auto all, artifact::inspect(os::real_file_system(), place.artifacts, place.models));
-  TRY(std::vector<codec::Sha256> chosen, choose(all, flags.digests));
-  if (flags.digests.empty())
-    for (const Found& found : all)
-      if (found.complete) chosen.push_back(found.digest);
+  const std::set<codec::Sha256> there = complete(all);
+  TRY(std::vector<codec::Sha256> chosen, choose(there, flags.digests));
+  if (flags.digests.empty()) chosen.assign(there.begin(), there.end());
   std::size_t damaged = 0;
   Json items = Json::array();
   for (const codec::Sha256& digest : chosen) {
@@ -135,7 +149,13 @@ Status pin(const Flags& flags, bool on) {
   TRY(const Place place, place_of(flags));
   os::FileSystem& fs = os::real_file_system();
   TRY(const auto all, artifact::inspect(fs, place.artifacts, place.models));
-  TRY(const auto chosen, choose(all, flags.digests));
+  std::set<codec::Sha256> there = complete(all);
+  // A pin outlasts the artifact, as when that was removed for damage, and is to be found all the same.
+  if (!on) {
+    TRY(const auto pinned, artifact::marked(fs, place.artifacts, Mark::kPinned));
+    there.insert(pinned.begin(), pinned.end());
+  }
+  TRY(const auto chosen, choose(there, flags.digests));
   for (const codec::Sha256& digest : chosen) {
     TRY_VOID(on ? artifact::set_mark(fs, place.artifacts, digest, Mark::kPinned)
                 : artifact::clear_mark(fs, place.artifacts, digest, Mark::kPinned));
@@ -156,13 +176,15 @@ Status collect(const Flags& flags) {
   os::FileSystem& fs = os::real_file_system();
   TRY(const auto all, artifact::inspect(fs, place.artifacts, place.models));
   std::uint64_t bytes = 0;
+  std::size_t unused = 0;  // which may be of empty files
   for (const Found& found : all) {
     if (!found.unused()) continue;
+    ++unused;
     bytes += found.bytes;
     std::printf("%s %s\n", found.digest.hex().substr(0, 16).c_str(), human_bytes(found.bytes).c_str());
   }
-  if (flags.dry_run || bytes == 0) {
-    std::fprintf(stderr, bytes == 0 ? "nothing is unused\n" : "%s would be freed\n", human_bytes(bytes).c_str());
+  if (flags.dry_run || unused == 0) {
+    std::fprintf(stderr, unused == 0 ? "nothing is unused\n" : "%s would be freed\n", human_bytes(bytes).c_str());
     return {};
   }
   // Whoever holds the lock owns the store: a running agent does it itself, since it alone knows what it is about to show.

@@ -9,6 +9,7 @@
 #include "client_session.h"
 #include "command.h"
 #include "download_flags.h"
+#include "fetch_turn.h"
 #include "limit_flags.h"
 #include "net/client.h"
 #include "predict.h"
@@ -62,6 +63,7 @@ struct FetchFlags {
 Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kInfo));
   TRY(const codec::Sha256 digest, codec::Sha256::parse(flags.sha256).context("--sha256"));
+  if (flags.to.empty()) return Error(Code::kInvalid, "--to: an empty name is no directory");
   TRY(net::ClientOptions client_options, download_client_options(flags.download));
   client_options.tls.verify = !flags.insecure;
   const std::unique_ptr<net::HttpClient> http = net::make_client(client_options);
@@ -85,6 +87,7 @@ Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags
   options.spooled = !flags.no_spool;
   options.attempts_max = flags.attempts;
   for (const std::string& root : flags.file_roots) options.file_roots.emplace_back(root);
+  TRY(const FetchTurn turn, FetchTurn::wait(ctx, flags.to));
   ProgressBar bar(os::Path(flags.to).filename().string());
   const auto installed = artifact::fetch(ctx, os::real_file_system(), *http, options, [&](const artifact::Progress& progress) {
     // Both phases run at once; the download is the one whose end is known.

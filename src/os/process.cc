@@ -115,6 +115,7 @@ std::stop_token stop_on_signals() {
   static std::stop_source source;
   static const bool started = [] {
     ::signal(SIGPIPE, SIG_IGN);
+    ::signal(SIGXFSZ, SIG_IGN);  // beyond `ulimit -f` a write fails with EFBIG then, and is told like that of a full disk
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);

@@ -79,7 +79,7 @@ class ExitWatch {
 /// Path of the running program.
 Path self_path();
 
-/// SIGINT and SIGTERM become a stop request; call before threads start. SIGPIPE is ignored.
+/// SIGINT and SIGTERM become a stop request; call before threads start. SIGPIPE and SIGXFSZ are ignored.
 std::stop_token stop_on_signals();
 
 }  // namespace varda::os

@@ -1,5 +1,5 @@
 """Archives on their way to a node and on its disk, with real processes: kills, mirrors, credentials, proxies, s3, `varda artifacts`."""
-import base64, contextlib, hashlib, hmac, http.server, io, json, os, pathlib, random, select, shutil, signal, socket, ssl, subprocess, sys, tarfile, tempfile, threading
+import base64, contextlib, hashlib, hmac, http.server, io, json, os, pathlib, random, resource, select, shutil, signal, socket, ssl, subprocess, sys, tarfile, tempfile, threading
 import unittest, urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -358,6 +358,114 @@ class Fetch(unittest.TestCase):
             done = self.fetch(url, digest, '--credentials-dir', self.secret(**dict(keys, **change)), check=False)
             self.assertIn(says, done.stderr)
             self.assertNotIn('s3cret', done.stderr)
+
+
+    def test_two_at_once_take_turns_and_both_find_it_in_place(self):
+        files, digest = self.serve()
+        files.hold_at = 3 << 20
+        to = self.work / 'parent/two'
+        command = [m.VARDA, 'fetch', '--url', files.url('/m.tar'), '--sha256', digest, '--to', str(to)]
+        both = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)]
+        files.holding.wait(120)
+        both.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+        self.assertIn('waiting for it', both[1].stderr.readline())
+        files.hold_at = None
+        files.release.set()
+        for process in both:
+            said = process.communicate(timeout=300)[1]
+            self.assertEqual(process.returncode, 0, said)
+        self.assertEqual((to / 'labels.txt').read_text(), '0\n1\n')
+        self.assertEqual(os.listdir(to.parent), ['two'])
+        self.assertLessEqual(files.sent, len(self.data) + LOSS_MAX)
+
+    def test_a_limit_of_file_sizes_is_a_full_disk_and_the_download_goes_on_without_it(self):
+        files, digest = self.serve()
+        to = self.work / 'limited'
+        command = [m.VARDA, 'fetch', '--url', files.url('/m.tar'), '--sha256', digest, '--to', str(to), '--attempts', '1']
+        limit = 5 << 20
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn('DiskFull', done.stderr)
+        self.assertFalse(to.exists())
+        subprocess.run(command, check=True, capture_output=True, timeout=300)
+        self.assertEqual(files.requests[-1][1]['Range'], 'bytes=%d-' % limit)
+        self.assertEqual((to / 'labels.txt').read_text(), '0\n1\n')
+
+
+class ByHand(unittest.TestCase):
+    """`varda artifacts` on a directory that no agent runs in."""
+
+    def setUp(self):
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
+        self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
+        self.digests = [hashlib.sha256(b'%d' % i).hexdigest() for i in range(3)]
+        for i, digest in enumerate(self.digests):
+            tree = self.work / 'artifacts' / digest
+            tree.mkdir(parents=True)
+            content = b'' if i == 0 else b'weights %d' % i
+            (tree / 'model.onnx').write_bytes(content)
+            record = self.work / 'artifacts/.trees' / digest
+            record.parent.mkdir(exist_ok=True)
+            record.write_text('file %s %d model.onnx\nend -\n' % (hashlib.sha256(content).hexdigest(), len(content)))
+
+    def artifacts(self, *args, data_dir=None, **how):
+        return subprocess.run([how.pop('program', m.VARDA), 'artifacts', args[0], '--data-dir', str(self.work) if data_dir is None else data_dir, *args[1:]],
+                              capture_output=True, text=True, timeout=120, **how)
+
+    def pinned(self):
+        return sorted(a['sha256'] for a in json.loads(self.artifacts('ls', '-o', 'json').stdout)['artifacts'] if a['pinned'])
+
+    def test_a_word_that_is_no_digest_means_none(self):
+        for word in ('', 'zz', '../..', 'sha256:', 'sha512:' + self.digests[0], self.digests[0] + '00', self.digests[0] + ' '):
+            for command in ('pin', 'unpin', 'verify'):
+                done = self.artifacts(command, word)
+                self.assertEqual((done.returncode, 'is no digest' in done.stderr), (1, True), (command, word, done.stderr))
+        done = self.artifacts('pin', self.digests[0], 'abcdef012345')
+        self.assertIn('there is no artifact abcdef012345', done.stderr)
+        self.assertEqual(self.pinned(), [], 'all of them, or none')
+        self.assertEqual(self.artifacts('pin', 'sha256:' + self.digests[0].upper(), self.digests[1][:9]).returncode, 0)
+        self.assertEqual(self.pinned(), sorted(self.digests[:2]))
+        for data_dir, says in (('', 'an empty name'), ('/nonexistent', 'no data directory of an agent'), (m.VARDA, 'no data directory of an agent')):
+            done = self.artifacts('ls', data_dir=data_dir)
+            self.assertEqual((done.returncode, says in done.stderr), (1, True), done.stderr)
+
+    def test_a_pin_can_be_taken_back_when_what_it_kept_is_gone(self):
+        self.artifacts('pin', self.digests[1])
+        shutil.rmtree(self.work / 'artifacts' / self.digests[1])
+        self.assertIn('unpinned', self.artifacts('unpin', self.digests[1][:10]).stdout)
+        self.assertEqual(self.artifacts('unpin', self.digests[1][:10]).returncode, 1)
+        self.assertEqual(os.listdir(self.work / 'artifacts/.marks'), [])
+
+    def test_collecting_takes_what_is_unused_empty_or_not(self):
+        self.artifacts('pin', self.digests[1])
+        shutil.rmtree(self.work / 'artifacts' / self.digests[2])
+        self.assertIn(self.digests[0][:16], self.artifacts('gc', '--dry-run').stdout)
+        self.assertIn('freed', self.artifacts('gc').stderr)
+        self.assertEqual([d for d in self.digests if (self.work / 'artifacts' / d).exists()], [self.digests[1]])
+        self.assertIn('nothing is unused', self.artifacts('gc').stderr)
+
+    @unittest.skipUnless(os.geteuid() == 0, 'needs a second user')
+    def test_another_user_is_told_that_he_may_not_look(self):
+        def nobody():
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+        program = self.work / 'varda'  # where he can read it
+        shutil.copy(m.VARDA, program)
+        for path in (self.work, program, self.work / 'artifacts'):
+            path.chmod(0o755)
+        (self.work / 'artifacts/.trees').chmod(0o700)
+        how = dict(program=str(program), preexec_fn=nobody, cwd='/')
+        self.assertEqual(self.artifacts('ls', **how).returncode, 0)
+        for command in (['verify'], ['pin', self.digests[0]], ['gc']):
+            done = self.artifacts(*command, **how)
+            self.assertEqual((done.returncode, 'Permission denied' in done.stderr), (1, True), (command, done.stdout, done.stderr))
+            self.assertEqual(done.stdout if command != ['gc'] else '', '')
+        self.assertEqual(self.artifacts('verify').stdout.count('whole'), 3)
+        (self.work / 'artifacts' / self.digests[2] / 'model.onnx').write_bytes(b'other')
+        done = self.artifacts('verify')
+        self.assertEqual((done.returncode, done.stdout.count('damaged')), (1, 1), done.stdout + done.stderr)
 
 
 class OnANode(unittest.TestCase):

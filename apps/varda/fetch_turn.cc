@@ -1,0 +1,57 @@
+#include "fetch_turn.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+#include "base/log.h"
+
+namespace varda::app {
+namespace {
+
+/// Whoever had the lock before removed the file with it: then what we locked is nobody's any more.
+bool still_there(const std::filesystem::path& file, int fd) {
+  struct stat ours {
+  }, named{};
+  return ::fstat(fd, &ours) == 0 && ::lstat(file.c_str(), &named) == 0 && ours.st_dev == named.st_dev &&
+         ours.st_ino == named.st_ino;
+}
+
+}  // namespace
+
+FetchTurn::FetchTurn(std::filesystem::path file, int fd) : file_(std::move(file)), fd_(fd) {}
+FetchTurn::FetchTurn(FetchTurn&& other) noexcept : file_(std::move(other.file_)), fd_(std::exchange(other.fd_, -1)) {}
+
+FetchTurn::~FetchTurn() {
+  if (fd_ < 0) return;
+  ::unlink(file_.c_str());  // before it is let go, so that it is ours
+  ::close(fd_);
+}
+
+Result<FetchTurn> FetchTurn::wait(const Context& ctx, const std::filesystem::path& to) {
+  std::filesystem::path directory = std::filesystem::absolute(to).lexically_normal();
+  if (!directory.has_filename()) directory = directory.parent_path();
+  std::error_code error;
+  std::filesystem::create_directories(directory.parent_path(), error);
+  const std::filesystem::path file = directory.parent_path() / ("." + directory.filename().string() + ".fetch.lock");
+  bool told = false;
+  while (true) {
+    const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) return FetchTurn(file, -1);
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) {
+      if (still_there(file, fd)) return FetchTurn(file, fd);
+    } else if (errno != EWOULDBLOCK && errno != EINTR) {
+      ::close(fd);
+      return FetchTurn(file, -1);
+    } else if (!std::exchange(told, true)) {
+      log::info("another fetch works on this directory; waiting for it", {{"directory", directory.string()}});
+    }
+    ::close(fd);
+    TRY_VOID(ctx.sleep_for(std::chrono::milliseconds(100)));
+  }
+}
+
+}  // namespace varda::app
