@@ -247,8 +247,11 @@ class DiskStore final : public Store {
     source.progress = progress;
     source.transport = options_.transport;
     source.book = &book_;
+    const auto room = room_for(request.digest);
+    if (!room.ok()) return disk_failure(room.error());
+    source.tree_bytes_max = *room;
     Outcome<Tree> tree = install(ctx, fs_, http_, source, into);
-    if (!tree.ok() && tree.failure().reason == Reason::kDiskFull) {
+    if (!tree.ok() && tree.failure().reason == Reason::kDiskFull && !tree.failure().error.terminal()) {
       // Whatever nobody uses has had its time.
       const auto freed = evict(UINT64_MAX);
       if (freed.ok() && *freed > 0) tree = install(ctx, fs_, http_, source, into);
@@ -267,12 +270,16 @@ class DiskStore final : public Store {
     if (options_.capacity_bytes != 0) {
       const std::uint64_t used = bytes_besides(digest);
       if (used + tree.bytes > options_.capacity_bytes) {
-        const auto freed = evict(used + tree.bytes - options_.capacity_bytes);
+        // Another download may have taken the room since it was counted. Nothing goes in vain.
+        const auto room = room_for(digest);
+        if (!room.ok()) return disk_failure(room.error());
+        const auto freed =
+            tree.bytes <= *room ? evict(used + tree.bytes - options_.capacity_bytes) : Result<std::uint64_t>(std::uint64_t{0});
         if (!freed.ok()) return disk_failure(freed.error());
         if (used - *freed + tree.bytes > options_.capacity_bytes)
           return Failure{Reason::kDiskFull,
                          Error(Code::kExhausted, "artifacts may use " + std::to_string(options_.capacity_bytes) + " bytes; " +
-                                                     std::to_string(used - *freed) + " are in use and " +
+                                                     std::to_string(options_.capacity_bytes - *room) + " are in use and " +
                                                      std::to_string(tree.bytes) + " more are needed")};
       }
     }
@@ -281,6 +288,19 @@ class DiskStore final : public Store {
     artifacts_[digest] = Artifact{tree.bytes, ++uses_};
     damaged_.erase(digest);
     return std::nullopt;
+  }
+
+  /// For a tree of that digest, by the limit of all artifacts together, if everything went that may go.
+  Result<std::uint64_t> room_for(const codec::Sha256& digest) {
+    if (options_.capacity_bytes == 0) return UINT64_MAX;
+    std::uint64_t staying = bytes_besides(digest);
+    for (const codec::Sha256& other : by_last_use()) {
+      if (other == digest) continue;
+      TRY(const bool pinned, is_marked(fs_, options_.root, other, Mark::kPinned));
+      TRY(const TreeUse use, tree_use_or_none(other));
+      if (!pinned && !use.linked) staying -= std::min(staying, use.bytes);
+    }
+    return options_.capacity_bytes - std::min(options_.capacity_bytes, staying);
   }
 
   // The record first: a tree without one could never be looked over. A record without its tree goes at the next start. The mark

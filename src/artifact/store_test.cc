@@ -379,6 +379,36 @@ TEST_F(StoreTest, EvictionTakesTheLeastRecentlyUsedButNothingExposedOrKept) {
   EXPECT_EQ(store->bytes(), 4 * 50'004u);
 }
 
+TEST_F(StoreTest, WhatCannotFitTheLimitEvictsNothingAndIsNotDownloadedAgain) {
+  const auto store = open({.capacity_bytes = 200'000});
+  const auto install = [&](std::size_t size, std::uint32_t seed) {
+    const std::string bytes = testing::model_archive(noise(size, seed));
+    origin.put(kUrl, Origin::File{.bytes = bytes, .etag = "\"e\""});
+    auto outcome = store->ensure(kForever, request(bytes));
+    return std::pair(codec::Sha256::of(bytes), std::move(outcome));
+  };
+  const auto [kept, kept_at] = install(50'000, 1);
+  const auto [idle, idle_at] = install(50'000, 2);
+  ASSERT_TRUE(kept_at.ok() && idle_at.ok());
+  const std::string large = testing::model_archive(noise(170'000, 3));
+  store->keep({kept, codec::Sha256::of(large)});
+  std::uint64_t served = 0;
+  for (int i = 0; i < 3; ++i) {
+    const auto [wanted, outcome] = install(170'000, 3);
+    ASSERT_FALSE(outcome.ok());
+    EXPECT_EQ(outcome.failure().reason, Reason::kDiskFull);
+    EXPECT_NE(outcome.failure().error.message().find("149996 bytes that artifacts may use"), std::string::npos)
+        << outcome.failure().error;
+    EXPECT_TRUE(store->find(idle)) << "it would not have helped";
+    if (i == 0) served = origin.bytes_served();
+  }
+  EXPECT_EQ(origin.bytes_served(), served) << "what came is on the disk";
+  store->keep({codec::Sha256::of(large)});
+  const auto [wanted, outcome] = install(170'000, 3);
+  ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+  EXPECT_EQ(store->list(), std::vector<codec::Sha256>{wanted});
+}
+
 TEST_F(StoreTest, FullDiskEvictsWhatNobodyUsesAndTriesAgain) {
   const auto store = open();
   origin.put(kUrl, archive);

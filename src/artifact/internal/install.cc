@@ -14,13 +14,27 @@ namespace {
 
 Failure unsafe(Error error) { return {Reason::kUnsafeArchive, std::move(error)}; }
 
+// Found while unpacking, not after it: so the download stays, and the next try reads it from the disk.
+Failure no_room_for_tree(std::uint64_t max) {
+  return {Reason::kDiskFull, Error(Code::kExhausted, "it unpacks to more than the " + std::to_string(max) +
+                                                         " bytes that artifacts may use besides those in use")
+                                 .as_terminal()};
+}
+
 // One archive being extracted. Failures come from three sides, which the caller must be able to tell apart: the source, the
 // archive, and the disk.
 class Extraction {
  public:
   Extraction(os::FileSystem& fs, Source& source, const os::Path& into, const Limits& limits, const ProgressSink& progress,
-             TreeRecordWriter* record)
-      : fs_(fs), source_(source), into_(into), room_(fs, into), rules_(limits), progress_(progress), record_(record) {}
+             TreeRecordWriter* record, std::uint64_t bytes_max)
+      : fs_(fs),
+        source_(source),
+        into_(into),
+        room_(fs, into),
+        rules_(limits),
+        progress_(progress),
+        record_(record),
+        bytes_max_(bytes_max) {}
 
   Outcome<Tree> run() {
     if (Status made = fs_.make_directories(into_, 0755); !made.ok()) return disk_failure(made.error());
@@ -95,6 +109,7 @@ class Extraction {
       if (!bytes.ok()) return archive_failure(bytes.error());
       if (bytes->empty()) return std::nullopt;
       if (Status status = rules_.count(bytes->size(), source_.bytes()); !status.ok()) return unsafe(status.error());
+      if (rules_.bytes() > bytes_max_) return no_room_for_tree(bytes_max_);
       if (Status status = room_.take(bytes->size()); !status.ok()) return disk_failure(status.error());
       if (Status status = file.write(*bytes); !status.ok()) return disk_failure(status.error());
       if (hash_) hash_->update(*bytes);
@@ -112,6 +127,7 @@ class Extraction {
   EntryRules rules_;
   const ProgressSink& progress_;
   TreeRecordWriter* const record_;           // null: none is kept
+  const std::uint64_t bytes_max_;            // that there is room for
   std::optional<codec::Sha256Stream> hash_;  // of the file under way
   std::optional<Failure> source_failure_;
   std::uint64_t reported_ = 0;
@@ -131,7 +147,7 @@ Attempt attempt(os::FileSystem& fs, Source& source, const SourceOptions& options
     if (!made.ok()) return {disk_failure(made.error())};
     record = std::move(*made);
   }
-  Outcome<Tree> tree = extract(fs, source, into, limits, options.progress, record.get());
+  Outcome<Tree> tree = extract(fs, source, into, limits, options.progress, record.get(), options.tree_bytes_max);
   if (!tree.ok() && tree.failure().reason != Reason::kUnsafeArchive) return {std::move(tree)};
   // The digest is over every byte, also what follows the archive's end. It goes before what the archive looked like: a refused
   // archive with a wrong digest is not the one that was asked for.
@@ -246,8 +262,8 @@ Failure sum_up(const std::vector<Failure>& failures) {
 }  // namespace
 
 Outcome<Tree> extract(os::FileSystem& fs, Source& source, const os::Path& into, const Limits& limits, const ProgressSink& progress,
-                      TreeRecordWriter* record) {
-  return Extraction(fs, source, into, limits, progress, record).run();
+                      TreeRecordWriter* record, std::uint64_t bytes_max) {
+  return Extraction(fs, source, into, limits, progress, record, bytes_max).run();
 }
 
 Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, const SourceOptions& given,

@@ -16,8 +16,9 @@ class TreeRecordWriter;
 
 /// Extracts into the empty directory `into`, made here. Nothing is written outside of it. Every file is synced when it is whole,
 /// and the directories at the end. `record` null: what was unpacked is not recorded.
+/// kDiskFull, terminal: it has more bytes than `bytes_max`; evicting does not help.
 Outcome<Tree> extract(os::FileSystem& fs, Source& source, const os::Path& into, const Limits& limits, const ProgressSink& progress,
-                      TreeRecordWriter* record = nullptr);
+                      TreeRecordWriter* record = nullptr, std::uint64_t bytes_max = UINT64_MAX);
 
 /// Downloads to `options.spool`, extracts to `into` and checks the digest over every byte: from the first source of the request
 /// that gives it, in the order of `options.book`, all of them going on with the same spool. When none does, one message says why of

@@ -58,6 +58,7 @@ struct SourceOptions {
   os::Path record;                   // what the tree holds is written there (tree_record.h); empty: nowhere
   std::vector<os::Path> file_roots;  // file URLs are read below these only
   Limits limits;
+  std::uint64_t tree_bytes_max = UINT64_MAX;  // what the store has room for by its own limit, whatever may still be evicted gone
   Duration stall = std::chrono::seconds(60);  // a connection that brings less than kStallBytes in so long is given up
   ProgressSink progress;
   Transport transport;
