@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "codec/json.h"
+#include "dataset/internal/delimited.h"
 #include "dataset/internal/scanner.h"
 #include "dataset/testing/reference.h"
 #include "input.h"
@@ -36,10 +37,14 @@ bool has_great_number(std::string_view text) {
 
 void check_reference(const Format& format, std::string_view text) {
   if (format.name == "csv" || format.name == "tsv") {
-    const auto scanner = format.stream({.header = Header::kNo});
-    scanner->feed(text);
     const bool csv = format.name == "csv";
-    check_same(scanner->end(), testing::reference_csv(text, csv ? ',' : '\t', csv ? '"' : '\0'));
+    const Dialect dialect{.delimiter = csv ? ',' : '\t', .quote = csv ? '"' : '\0'};
+    const testing::ReferenceCount wanted = testing::reference_csv(text, dialect.delimiter, dialect.quote);
+    for (const Instructions& instructions : Instructions::all()) {
+      DelimitedScanner scanner(dialect, {.header = Header::kNo}, instructions);
+      scanner.feed(text);
+      check_same(scanner.end(), wanted);
+    }
   } else if (format.name == "jsonl") {
     const testing::ReferenceCount wanted = testing::reference_lines(
         text, [](std::string_view line) { return line.find_first_not_of(" \t\r") == line.npos; },

@@ -1,7 +1,6 @@
 #include "dataset/internal/delimited.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <set>
 #include <vector>
@@ -13,8 +12,6 @@ namespace {
 
 constexpr std::size_t kFirstRecordBytesMax = 64 << 10;
 constexpr std::size_t kNameBytesMax = 64;
-
-std::uint64_t below(unsigned bit) { return (std::uint64_t{1} << bit) - 1; }
 
 bool is_number(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
@@ -94,21 +91,6 @@ void DelimitedScanner::end_odd_record(std::uint64_t length) {
   first_.shrink_to_fit();
 }
 
-/// `at`: of the line feed, or where the bytes end.
-inline void DelimitedScanner::end_record(std::uint64_t at, bool after_cr) {
-  const std::uint64_t length = at - record_at_;
-  if (length == 0 || (length == 1 && after_cr)) {
-    first_.clear();
-  } else if (has_header_ && defect_ == Defect::kNone && delimiters_ == expected_ && length <= kRecordBytesMax) {
-    ++tally_.samples;
-  } else {
-    end_odd_record(length);
-  }
-  record_at_ = at + 1;
-  delimiters_ = 0;
-  defect_ = Defect::kNone;
-}
-
 void DelimitedScanner::step(char c, std::uint64_t at) {
   if (!has_header_ && first_.size() <= kFirstRecordBytesMax) first_ += c;
   const bool after_cr = std::exchange(last_cr_, c == '\r');
@@ -161,72 +143,6 @@ void DelimitedScanner::step(char c, std::uint64_t at) {
   }
 }
 
-/// False if the block is not as it should be: then nothing has changed.
-__attribute__((always_inline)) inline bool DelimitedScanner::block(const Masks& masks, std::uint64_t at) {
-  const auto count = [](std::uint64_t bits) { return static_cast<std::uint64_t>(__builtin_popcountll(bits)); };
-  const std::uint64_t inside = prefix_xor(masks.quote) ^ (state_ == State::kQuoted ? ~std::uint64_t{0} : 0);
-  const std::uint64_t opening = masks.quote & inside, closing = masks.quote & ~inside;
-  const std::uint64_t delimiters = masks.delimiter & ~inside, ends = masks.line_feed & ~inside;
-  const std::uint64_t behind_quote = closing << 1 | std::uint64_t{state_ == State::kQuoteSeen};
-  const std::uint64_t may_open = (delimiters | ends) << 1 | behind_quote | std::uint64_t{state_ == State::kFieldStart};
-  const std::uint64_t behind_cr = (behind_quote & masks.carriage_return) << 1 | std::uint64_t{state_ == State::kQuoteSeenCr};
-  const std::uint64_t odd = (opening & ~may_open) |
-                            (behind_quote & ~(masks.quote | masks.delimiter | masks.line_feed | masks.carriage_return)) |
-                            (behind_cr & ~masks.line_feed) | masks.nul;
-  if (odd != 0) [[unlikely]]
-    return false;
-
-  const std::uint64_t behind_any_cr = masks.carriage_return << 1 | std::uint64_t{last_cr_};
-  std::uint64_t left = delimiters;
-  for (std::uint64_t rest = ends; rest != 0; rest &= rest - 1) {
-    const auto bit = static_cast<unsigned>(__builtin_ctzll(rest));
-    const std::uint64_t before = below(bit);
-    delimiters_ += count(left & before);
-    left &= ~before;
-    end_record(at + bit, (behind_any_cr >> bit & 1) != 0);
-    record_line_ = lines_ + count(masks.line_feed & before) + 1;
-  }
-  delimiters_ += count(left);
-  lines_ += count(masks.line_feed);
-
-  constexpr unsigned kLast = kBlockBytes - 1;
-  last_cr_ = masks.carriage_return >> kLast != 0;
-  if (inside >> kLast != 0) {
-    state_ = State::kQuoted;
-  } else if (closing >> kLast != 0) {
-    state_ = State::kQuoteSeen;
-  } else if ((delimiters | ends) >> kLast != 0) {
-    state_ = State::kFieldStart;
-  } else if ((behind_quote & masks.carriage_return) >> kLast != 0) {
-    state_ = State::kQuoteSeenCr;
-  } else {
-    state_ = State::kPlain;
-  }
-  return true;
-}
-
-/// Whole blocks.
-__attribute__((always_inline)) inline void DelimitedScanner::blocks(std::string_view bytes, std::uint64_t at) {
-  std::array<Masks, 64> masks;
-  while (!bytes.empty()) {
-    const std::size_t count = std::min(bytes.size() / kBlockBytes, masks.size());
-    find_masks(bytes.data(), count, dialect_.delimiter, dialect_.quote, masks.data());
-    for (std::size_t i = 0; i < count; ++i, at += kBlockBytes) {
-      if (block(masks[i], at)) continue;
-      for (std::size_t byte = 0; byte < kBlockBytes; ++byte) step(bytes[i * kBlockBytes + byte], at + byte);
-    }
-    bytes.remove_prefix(count * kBlockBytes);
-  }
-}
-
-// Bits are counted all the time; x86-64 as such has no instruction for it, nearly every processor of it does.
-#if defined(__x86_64__)
-__attribute__((target("popcnt")))
-#endif
-void DelimitedScanner::blocks_by_popcnt(std::string_view bytes, std::uint64_t at) {
-  blocks(bytes, at);
-}
-
 void DelimitedScanner::scan(std::string_view bytes) {
   std::uint64_t at = offset();
   if (!started_ && !bytes.empty()) {
@@ -239,16 +155,7 @@ void DelimitedScanner::scan(std::string_view bytes) {
     bytes.remove_prefix(1);
   }
   const std::size_t whole = bytes.size() / kBlockBytes * kBlockBytes;
-#if defined(__x86_64__)
-  static const bool popcnt = __builtin_cpu_supports("popcnt") != 0;
-#else
-  constexpr bool popcnt = false;
-#endif
-  if (popcnt) {
-    blocks_by_popcnt(bytes.substr(0, whole), at);
-  } else {
-    blocks(bytes.substr(0, whole), at);
-  }
+  blocks(bytes.substr(0, whole), at);
   at += whole;
   bytes.remove_prefix(whole);
   for (const char c : bytes) step(c, at++);

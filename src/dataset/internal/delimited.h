@@ -1,12 +1,14 @@
 // Records of fields between delimiters: csv with quotes, tsv without.
 //
 // Where quotes stand as RFC 4180 has them, every quote toggles between inside and outside of a field, and 64 bytes are judged with
-// a few instructions on bit masks. A block in which one stands elsewhere (or a NUL) is gone through byte by byte, by rules that
-// agree with the toggling wherever that is right: a quote inside of a field that began without one is a character; so is what
-// follows a closing quote. Both make the record malformed, and it ends with its line.
+// a few instructions on bit masks (delimited_blocks.cc). A block in which one stands elsewhere (or a NUL) is gone through byte by
+// byte, by rules that agree with the toggling wherever that is right: a quote inside of a field that began without one is a
+// character; so is what follows a closing quote. Both make the record malformed, and it ends with its line.
 #pragma once
 
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "dataset/internal/masks.h"
 #include "dataset/internal/scanner.h"
@@ -18,9 +20,20 @@ struct Dialect {
   char quote = '"';  // '\0': none
 };
 
+/// What a machine has for blocks of bytes. Which one is taken cannot be seen in a result.
+struct Instructions {
+  FindMasks find_masks = nullptr;
+  bool bit_manipulation = false;  // counts, finds and gathers bits in one instruction each
+
+  /// The plain ones first, the quickest last.
+  static const std::vector<Instructions>& all();
+};
+
 class DelimitedScanner final : public StreamScanner {
  public:
-  DelimitedScanner(const Dialect& dialect, const FormatOptions& options) : dialect_(dialect), header_(options.header) {}
+  DelimitedScanner(const Dialect& dialect, const FormatOptions& options,
+                   const Instructions& instructions = Instructions::all().back())
+      : dialect_(dialect), instructions_(instructions), header_(options.header) {}
   DelimitedScanner(const DelimitedScanner&) = default;
 
  private:
@@ -41,14 +54,19 @@ class DelimitedScanner final : public StreamScanner {
   Status restore_own(const Json& saved) override;
 
   void step(char c, std::uint64_t at);
-  bool block(const Masks& masks, std::uint64_t at);
   void blocks(std::string_view bytes, std::uint64_t at);
-  void blocks_by_popcnt(std::string_view bytes, std::uint64_t at);
-  void end_record(std::uint64_t at, bool after_cr);
+  template <typename Bits>
+  void blocks_with(std::string_view bytes, std::uint64_t at);
+  void blocks_with_bit_manipulation(std::string_view bytes, std::uint64_t at);
+  template <typename Bits>
+  std::size_t regular(const Masks* masks, std::size_t count, std::uint64_t at);
+  bool block(const Masks& masks, std::uint64_t at);
+  void end_record(std::uint64_t at, bool after_cr);  // `at`: of the line feed, or where the bytes end
   void end_odd_record(std::uint64_t length);
   bool names_columns() const;
 
   const Dialect dialect_;
+  const Instructions instructions_;
   const Header header_;
   State state_ = State::kFieldStart;
   Defect defect_ = Defect::kNone;   // of this record
@@ -63,5 +81,19 @@ class DelimitedScanner final : public StreamScanner {
   std::string first_;               // the first record, while it is read; of a long one its beginning
   Tally tally_;
 };
+
+inline void DelimitedScanner::end_record(std::uint64_t at, bool after_cr) {
+  const std::uint64_t length = at - record_at_;
+  if (length == 0 || (length == 1 && after_cr)) {
+    first_.clear();
+  } else if (has_header_ && defect_ == Defect::kNone && delimiters_ == expected_ && length <= kRecordBytesMax) {
+    ++tally_.samples;
+  } else {
+    end_odd_record(length);
+  }
+  record_at_ = at + 1;
+  delimiters_ = 0;
+  defect_ = Defect::kNone;
+}
 
 }  // namespace varda::dataset

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <xxhash.h>
+#if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
+#include <xxh_x86dispatch.h>  // the same functions with the widest instructions of this machine
+#endif
 
 #include "base/check.h"
 #include "codec/digest.h"

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
+#include <vector>
 
 namespace varda::dataset {
 
@@ -11,13 +13,22 @@ inline constexpr std::size_t kBlockBytes = 64;
 /// Bit i tells about byte i of a block.
 struct Masks {
   std::uint64_t quote, delimiter, line_feed, carriage_return, nul;
+  std::uint64_t quoted;  // whether an odd number of quotes stand at it and before it in the block
+  friend bool operator==(const Masks&, const Masks&) = default;
 };
 
 /// Of `blocks` blocks from `bytes` on. A quote of '\0' is never found.
-void find_masks(const char* bytes, std::size_t blocks, char delimiter, char quote, Masks* out);
+using FindMasks = void (*)(const char* bytes, std::size_t blocks, char delimiter, char quote, Masks* out);
 
-/// The same, the plain way: what the others are checked against.
+/// The plain way, on any machine: what the others are checked against.
 void find_masks_plain(const char* bytes, std::size_t blocks, char delimiter, char quote, Masks* out);
+
+struct NamedFindMasks {
+  std::string_view name;
+  FindMasks find;
+};
+/// What this machine can run, the plain one first and the quickest last.
+const std::vector<NamedFindMasks>& all_find_masks();
 
 /// Bit i: whether an odd number of the bits 0 to i are set.
 inline std::uint64_t prefix_xor(std::uint64_t bits) {
