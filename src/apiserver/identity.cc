@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codec/digest.h"
+#include "meta/references.h"
 
 namespace varda::apiserver {
 
@@ -62,8 +63,6 @@ bool asks_about_itself(const Attributes& what) {
           (what.group == "authorization.k8s.io" &&
            (what.resource == "selfsubjectaccessreviews" || what.resource == "selfsubjectrulesreviews")));
 }
-
-constexpr const char* kEdgeSecretsLabel = "edgeai.io/edge-secrets";
 
 class NodeAuthorizer : public Authorizer {
  public:
@@ -140,11 +139,10 @@ class NodeAuthorizer : public Authorizer {
 
   // Does a pod of the node use that Secret or ConfigMap?
   static bool refers(const std::string& node, const Attributes& what, const Objects& objects) {
-    const bool secret = what.resource == "secrets";
     bool found = false;
     objects.each("", "pods", [&](const codec::Json& pod) {
       if (found || pod.at("spec/nodeName").as_string() != node || pod.at("metadata/namespace").as_string() != what.ns) return;
-      found = uses(pod["spec"], secret, what.name);
+      found = meta::pod_uses(pod, what.resource, what.name);
     });
     return found;
   }
@@ -153,38 +151,9 @@ class NodeAuthorizer : public Authorizer {
   // nodes?
   static bool downloads_with(const std::string& node, const Attributes& what, const Objects& objects) {
     const auto ns = objects.get("", "namespaces", "", what.ns);
-    if (!ns || ns->at("metadata/labels")[kEdgeSecretsLabel].as_string() != "allow") return false;
+    if (!ns || ns->at("metadata/labels")[meta::kEdgeSecretsLabel].as_string() != meta::kEdgeSecretsAllow) return false;
     const auto edge_node = objects.get("edgeai.io", "edgenodes", "", node);
-    if (!edge_node) return false;
-    const std::string wanted = what.ns + "/" + what.name;
-    for (const codec::Json& model : edge_node->at("spec/models").as_array())
-      for (const codec::Json& version : model["versions"].as_array())
-        if (version["credentials"].as_string() == wanted) return true;
-    return false;
-  }
-
-  static bool uses(const codec::Json& spec, bool secret, const std::string& name) {
-    for (const codec::Json& volume : spec["volumes"].as_array()) {
-      if (secret && volume.at("secret/secretName").as_string() == name) return true;
-      if (!secret && volume.at("configMap/name").as_string() == name) return true;
-      for (const codec::Json& source : volume.at("projected/sources").as_array()) {
-        if (source.at(secret ? "secret/name" : "configMap/name").as_string() == name) return true;
-      }
-    }
-    for (const codec::Json& item : spec["imagePullSecrets"].as_array()) {
-      if (secret && item["name"].as_string() == name) return true;
-    }
-    for (const char* list : {"containers", "initContainers"}) {
-      for (const codec::Json& container : spec[list].as_array()) {
-        for (const codec::Json& from : container["envFrom"].as_array()) {
-          if (from.at(secret ? "secretRef/name" : "configMapRef/name").as_string() == name) return true;
-        }
-        for (const codec::Json& env : container["env"].as_array()) {
-          if (env.at(secret ? "valueFrom/secretKeyRef/name" : "valueFrom/configMapKeyRef/name").as_string() == name) return true;
-        }
-      }
-    }
-    return false;
+    return edge_node && meta::edge_node_uses(*edge_node, {what.ns, what.name});
   }
 };
 

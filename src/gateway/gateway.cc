@@ -16,6 +16,7 @@
 #include "gateway/timers.h"
 #include "gateway/view.h"
 #include "gateway/watch_stream.h"
+#include "meta/references.h"
 #include "meta/status.h"
 #include "runtime/informer.h"
 
@@ -28,8 +29,6 @@ using meta::Resource;
 using net::Request;
 using net::Responder;
 using net::Response;
-
-constexpr std::string_view kAllowLabel = "edgeai.io/edge-secrets";
 
 const Resource kSecrets{"", "v1", "Secret", "secrets", true};
 const Resource kConfigMaps{"", "v1", "ConfigMap", "configmaps", true};
@@ -417,7 +416,7 @@ class TheGateway final : public Gateway {
     const auto listing = pods_.view().list(call.node);
     bool allowed = false;
     for (const auto& pod : listing ? listing->items : std::vector<runtime::StoredPtr>()) {
-      allowed = allowed || (pod->metadata.ns == call.asked.ns && pod_uses(pod->json(), call.asked.resource, call.asked.name));
+      allowed = allowed || (pod->metadata.ns == call.asked.ns && meta::pod_uses(pod->json(), call.asked.resource, call.asked.name));
     }
     if (!allowed && secret) {
       const auto may = credentials_allowed(call);
@@ -431,9 +430,9 @@ class TheGateway final : public Gateway {
 
   Result<bool> credentials_allowed(const Call& call) {
     const auto edge_node = edge_nodes_.view().get(call.node, {"", call.node});
-    if (!edge_node || !edge_node_uses(edge_node->json(), call.key())) return false;
+    if (!edge_node || !meta::edge_node_uses(edge_node->json(), call.key())) return false;
     TRY(const auto ns, client_.find(upstream(), kNamespaces, {"", call.asked.ns}));
-    return ns && ns->at("metadata")["labels"][kAllowLabel].as_string() == "allow";
+    return ns && ns->at("metadata")["labels"][meta::kEdgeSecretsLabel].as_string() == meta::kEdgeSecretsAllow;
   }
 
   /// Is it the node itself, or a pod that runs on it?

@@ -50,9 +50,4 @@ struct Involved {
   static Involved of(const Json& event);
 };
 
-/// Does the pod's spec name that Secret or ConfigMap?
-bool pod_uses(const Json& pod, std::string_view resource, std::string_view name);
-/// Does an EdgeNode's spec name the Secret NAMESPACE/NAME as credentials of a version?
-bool edge_node_uses(const Json& edge_node, const meta::ObjectKey& secret);
-
 }  // namespace varda::gateway
