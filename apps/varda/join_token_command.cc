@@ -2,6 +2,7 @@
 #include <charconv>
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "cli/printer.h"
 #include "command.h"
@@ -9,6 +10,7 @@
 #include "gateway/join_token.h"
 #include "kube/client.h"
 #include "meta/object.h"
+#include "new_file.h"
 
 namespace varda::app {
 namespace {
@@ -17,7 +19,7 @@ constexpr std::chrono::seconds kTtlMin{60};
 constexpr std::chrono::hours kTtlMax{24 * 30};
 
 struct Flags {
-  std::string node, ttl = "24h", revoke;
+  std::string node, ttl = "24h", revoke, output;
   bool list = false;
 };
 
@@ -59,6 +61,7 @@ Status run(const Context& ctx, const Globals& globals, const Flags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kWarn));
   const int wishes = (flags.node.empty() ? 0 : 1) + (flags.list ? 1 : 0) + (flags.revoke.empty() ? 0 : 1);
   if (wishes != 1) return Error(Code::kInvalid, "join-token needs one of --node NAME, --list and --revoke ID");
+  if (!flags.output.empty() && flags.node.empty()) return Error(Code::kInvalid, "--output goes with --node");
   TRY(const kube::Config config, find_server(globals));
   const std::unique_ptr<kube::Client> client = kube::connect(config, {.field_manager = "varda-join-token"});
   if (flags.list) return list_tokens(ctx, *client);
@@ -70,12 +73,21 @@ Status run(const Context& ctx, const Globals& globals, const Flags& flags) {
   TRY(const std::chrono::seconds ttl, ttl_of(flags.ttl));
   TRY(const std::string ca, gateway::published_ca(ctx, *client));
   TRY(const net::CertificateFacts facts, net::certificate_facts(ca).context("ConfigMap varda-system/varda-gateway"));
+  std::optional<NewFile> file;  // before the token: one that cannot be written down is of no use
+  if (!flags.output.empty()) {
+    TRY(NewFile created, NewFile::create(flags.output));
+    file.emplace(std::move(created));
+  }
   const WallTime now = system_clock().wall();
   (void)gateway::remove_old_join_tokens(ctx, *client, now);  // those of earlier days; not what was asked for
   TRY(const gateway::JoinToken token,
       gateway::create_join_token(ctx, *client, {.node = flags.node, .ttl = ttl, .ca_sha256 = facts.sha256}, now, system_rng()));
-  // The token alone goes to standard output: it is meant for a file.
-  std::fprintf(stdout, "%s\n", token.text().c_str());
+  if (file) {
+    TRY_VOID(file->write(token.text() + "\n"));
+    TRY_VOID(file->keep());
+  } else {
+    std::fprintf(stdout, "%s\n", token.text().c_str());  // it alone: it is meant for a file
+  }
   std::fprintf(stderr, "lets in node %s, once, until %s; revoked with `varda join-token --revoke %s`\n", flags.node.c_str(),
                meta::format_time(now + ttl).c_str(), token.id.c_str());
   return {};
@@ -92,6 +104,8 @@ void add_join_token_command(Program program) {
   command->add_option("--kubeconfig", globals.kubeconfig,
                       "the server and who we are; default: $KUBECONFIG, then that of `varda up`");
   command->add_option("--node", flags->node, "name of the node that may join with it");
+  command->add_option("--output,-o", flags->output,
+                      "write the token to this new file, which its owner alone may read; default: standard output");
   command->add_option("--ttl", flags->ttl, "how long it can be used: 90m, 24h, 7d")->capture_default_str();
   command->add_flag("--list", flags->list, "show the tokens there are: node, state, end");
   command->add_option("--revoke", flags->revoke, "ID: that token lets nobody in from now on");

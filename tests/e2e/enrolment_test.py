@@ -25,10 +25,9 @@ class Enrolment(unittest.TestCase):
 
     def token(self, node, *flags):
         path = self.work / ('token-%s-%d' % (node, random.getrandbits(40)))
-        text = self.varda.varda('join-token', '--node', node, *flags)
-        path.write_text(text)
-        path.chmod(0o600)
-        return path, text.strip()
+        self.assertEqual(self.varda.varda('join-token', '--node', node, '-o', str(path), *flags), '')
+        self.assertEqual(path.stat().st_mode & 0o777, 0o600)
+        return path, path.read_text().strip()
 
     def agent(self, node, token=None, gateway=None, data=None):
         data = data or self.work / node
@@ -132,8 +131,12 @@ class Enrolment(unittest.TestCase):
         self.wait_connected('line8')
 
     def test_who_must_not_get_in_does_not(self):
-        # A token that was taken back.
+        # A token that was taken back; and none is made for a file that is there already.
         path, token = self.token('line7')
+        refused = self.varda.varda('join-token', '--node', 'line7', '-o', str(path), check=False)
+        self.assertIn('is there already', refused.stderr)
+        self.assertEqual(path.read_text().strip(), token)
+        self.assertEqual(self.varda.varda('join-token', '--list').count('line7'), 1)
         self.varda.varda('join-token', '--revoke', token.split('.')[1])
         self.assertIn('revoked', self.varda.varda('join-token', '--list'))
         self.assertNotEqual(self.agent('line7', path).wait(120), 0)
