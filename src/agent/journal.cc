@@ -1,5 +1,8 @@
 #include "agent/journal.h"
 
+#include <utility>
+#include <vector>
+
 #include "base/log.h"
 
 namespace varda::agent {
@@ -31,6 +34,10 @@ std::unique_ptr<Journal> Journal::in_memory() {
   return std::unique_ptr<Journal>(new Journal(store::open_memory(small())));  // NOLINT: private constructor
 }
 
+std::unique_ptr<Journal> Journal::over(std::unique_ptr<store::Store> store) {
+  return std::unique_ptr<Journal>(new Journal(std::move(store)));  // NOLINT: private constructor
+}
+
 Result<codec::Json> Journal::get(std::string_view key) {
   TRY(const auto entry, store_->get(key));
   if (!entry) return codec::Json();
@@ -42,6 +49,29 @@ Status Journal::put(std::string_view key, const codec::Json& value) {
   TRY(const auto entry, store_->get(key));
   if (entry && *entry->value == text) return {};
   TRY([[maybe_unused]] const auto revision, store_->put(std::string(key), text));
+  return {};
+}
+
+Result<std::map<std::string, codec::Json>> Journal::entries(const std::string& prefix) {
+  TRY(const store::Page page, store_->list({.prefix = prefix}));
+  std::map<std::string, codec::Json> out;
+  for (const store::Entry& entry : page.entries) {
+    TRY(out[entry.key], codec::parse_json(*entry.value).context(entry.key));
+  }
+  return out;
+}
+
+Status Journal::put_all(const std::map<std::string, codec::Json>& values) {
+  std::vector<store::Op> ops;
+  for (const auto& [key, value] : values) {
+    if (value.is_null()) {
+      ops.emplace_back(store::Delete{key, std::nullopt});
+    } else {
+      ops.emplace_back(store::Put{key, codec::write_json(value), std::nullopt});
+    }
+  }
+  if (ops.empty()) return {};
+  TRY([[maybe_unused]] const auto revision, store_->commit(std::move(ops)));
   return {};
 }
 

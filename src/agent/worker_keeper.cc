@@ -1,0 +1,564 @@
+#include "agent/worker_keeper.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "codec/digest.h"
+#include "meta/object.h"
+
+namespace varda::agent {
+namespace {
+
+using codec::Json;
+
+constexpr std::string_view kRecords = "workers/";
+constexpr std::size_t kRevisionDigits = 16;
+
+Error not_expected(const std::string& key) {
+  return {Code::kUnauthenticated, "this node does not expect worker " + key + " any more, or a token made anew is in its file"};
+}
+Error stopping() { return {Code::kUnavailable, "the agent stops"}; }
+
+Json sorted(const Json& value) {
+  if (value.is_array()) {
+    Json out = Json::array();
+    for (const Json& one : value.as_array()) out.push_back(sorted(one));
+    return out;
+  }
+  if (!value.is_object()) return value;
+  std::map<std::string, const Json*> members;
+  for (const auto& [name, one] : value.as_object()) members.emplace(name, &one);
+  Json out = Json::object();
+  for (const auto& [name, one] : members) out.set(name, sorted(*one));
+  return out;
+}
+
+/// The same for the same assignment, whatever order its members came in, also after a restart.
+std::string revision_of(const api::EdgeWorker& spec) {
+  return codec::Sha256::of(spec.uid + "\n" + spec.owner + "\n" + codec::write_json(sorted(spec.assignment)))
+      .hex()
+      .substr(0, kRevisionDigits);
+}
+
+}  // namespace
+
+WorkerKeeper::WorkerKeeper(Options options, os::FileSystem& fs, Journal& journal, Rng& rng)
+    : options_(std::move(options)),
+      clock_(options_.clock != nullptr ? *options_.clock : system_clock()),
+      journal_(journal),
+      tokens_(fs, options_.directory, rng) {}
+
+void WorkerKeeper::wake() {
+  ++wakes_;
+  woken_.notify_all();
+}
+
+WorkerKeeper::Worker* WorkerKeeper::find(const Who& who) {
+  const auto at = workers_.find(who.name.key());
+  return at != workers_.end() && at->second.spec.uid == who.uid ? &at->second : nullptr;
+}
+
+void WorkerKeeper::note_news() {
+  if (std::exchange(news_, true)) return;
+  wake();
+}
+
+void WorkerKeeper::changed(Worker& worker) {
+  if (worker.changes++ == worker.saved) wake();
+  note_news();
+}
+
+// ---- the work list
+
+void WorkerKeeper::set_desired(const api::EdgeNode& node) {
+  std::map<std::string, api::EdgeWorkerReport> live;
+  for (const api::EdgeWorkerReport& report : node.status.workers) live.emplace(report.key, report);
+  const MutexLock lock(mutex_);
+  live_ = std::move(live);
+  seen_live_ = true;
+  if (!says_nothing(node) || (!list_ && !desired_)) {
+    desired_ = Desired{node.metadata.uid, node.metadata.generation, {}};
+    desired_->spec.workers = node.spec.workers;
+  }
+  wake();
+}
+
+void WorkerKeeper::load() {
+  {
+    const MutexLock lock(mutex_);
+    if (loaded_) return;
+  }
+  auto desired = read_desired(journal_);
+  {
+    const MutexLock lock(mutex_);
+    if (desired && !desired_) {
+      desired_ = Desired{desired->uid, desired->generation, {}};
+      desired_->spec.workers = std::move(desired->spec.workers);
+    }
+    loaded_ = true;
+  }
+  take_up();
+  make_tokens();
+}
+
+void WorkerKeeper::take_up() {
+  std::optional<Desired> desired;
+  std::optional<std::map<std::string, api::EdgeWorkerReport>> live;
+  bool seen_live = false;
+  std::map<std::string, WorkerState> records;
+  std::vector<std::string> unknown;
+  {
+    const MutexLock lock(mutex_);
+    desired.swap(desired_);
+    live.swap(live_);
+    seen_live = seen_live_;
+    if (!desired && !live) return;
+    if (desired) {
+      auto& workers = desired->spec.workers;
+      if (workers.size() > kWorkersMax) workers.resize(kWorkersMax);
+      for (const api::EdgeWorker& spec : workers) {
+        const auto at = workers_.find(spec.key);
+        if (at == workers_.end() || at->second.spec.uid != spec.uid) unknown.push_back(spec.key);
+      }
+    }
+  }
+  for (const std::string& key : unknown) {
+    auto kept = journal_.get(std::string(kRecords) + key);
+    if (!kept.ok()) log::error("what a worker said cannot be read", {{"worker", key}, {"error", kept.error()}});
+    if (!kept.ok()) continue;
+    if (auto state = WorkerState::from_json(*kept)) records.emplace(key, std::move(*state));
+  }
+
+  std::vector<Call> calls;
+  {
+    const MutexLock lock(mutex_);
+    if (desired) {
+      std::map<std::string, Worker> next;
+      for (api::EdgeWorker& spec : desired->spec.workers) {
+        Worker& worker = next[spec.key];
+        const auto at = workers_.find(spec.key);
+        if (at != workers_.end() && at->second.spec.uid == spec.uid) {
+          worker = std::move(at->second);
+          at->second.waiters.clear();
+        } else {
+          if (auto name = WorkerName::parse(spec.key); name.ok()) {
+            worker.name = std::move(*name);
+          } else {
+            worker.problem = name.error().message();
+          }
+          worker.state = WorkerState(spec.uid);
+          const auto record = records.find(spec.key);
+          if (record != records.end() && record->second.uid() == spec.uid) worker.state = std::move(record->second);
+        }
+        worker.spec = std::move(spec);
+        worker.revision = revision_of(worker.spec);
+      }
+      for (auto& [key, gone] : workers_) {
+        for (Waiter& waiter : gone.waiters)
+          calls.emplace_back([then = std::move(waiter.then), error = not_expected(key)] { then(error); });
+        const auto still = next.find(key);
+        if (still == next.end()) swept_ = false;
+      }
+      if (!list_) swept_ = false;  // of former lives
+      workers_ = std::move(next);
+      desired->spec.workers.clear();
+      list_ = std::move(desired);
+      news_ = true;
+    }
+    for (auto& [key, worker] : workers_) {
+      const bool known = worker.state.sequence().has_value();
+      if (!seen_live || (known && !live)) continue;
+      Json report;
+      if (live) {
+        const auto at = live->find(key);
+        if (at != live->end() && at->second.uid == worker.spec.uid) report = at->second.report;
+      }
+      const auto before = worker.state.sequence();
+      worker.state.adopt(report);
+      if (worker.state.sequence() != before) changed(worker);
+    }
+  }
+  for (const Call& call : calls) call();
+}
+
+void WorkerKeeper::make_tokens() {
+  std::vector<Who> without;
+  std::set<std::string> keys;
+  {
+    const MutexLock lock(mutex_);
+    token_retry_.reset();
+    if (!list_) return;
+    for (const auto& [key, worker] : workers_) {
+      if (worker.name.name.empty()) continue;
+      keys.insert(key);
+      if (worker.token_sha256.empty()) without.push_back({worker.name, worker.spec.uid});
+    }
+  }
+  Status cleared;
+  if (!swept_) {
+    cleared = tokens_.keep_only(keys);
+    auto records = journal_.entries(std::string(kRecords));
+    std::map<std::string, Json> gone;
+    if (records.ok()) {
+      for (const auto& [key, record] : *records)
+        if (!keys.contains(key.substr(kRecords.size()))) gone.emplace(key, Json());
+    }
+    if (cleared.ok()) cleared = records.ok() ? journal_.put_all(gone) : Status(records.error());
+    swept_ = cleared.ok();
+    if (!cleared.ok()) log::warn("what was kept of former workers stays for now", {{"error", cleared.error()}});
+  }
+  bool failed = !cleared.ok();
+  for (const Who& who : without) {
+    auto token = tokens_.ensure(who.name, who.uid);
+    if (!token.ok()) log::warn("a worker has no token", {{"worker", who.name.key()}, {"error", token.error()}});
+    failed = failed || !token.ok();
+    const MutexLock lock(mutex_);
+    Worker* worker = find(who);
+    worker->problem = token.ok() ? "" : "it has no token: " + token.error().message();
+    if (token.ok()) worker->token_sha256 = codec::Sha256::of(*token).hex();
+    note_news();
+  }
+  const MutexLock lock(mutex_);
+  if (failed) token_retry_ = clock_.now() + options_.retry;
+}
+
+// ---- the API
+
+std::optional<WorkerKeeper::Who> WorkerKeeper::who_has(std::string_view token) const {
+  const std::string digest = codec::Sha256::of(token).hex();
+  const MutexLock lock(mutex_);
+  const Worker* found = nullptr;
+  for (const auto& [key, worker] : workers_)
+    if (codec::same_secret(worker.token_sha256, digest)) found = &worker;
+  if (found == nullptr) return std::nullopt;
+  return Who{found->name, found->spec.uid};
+}
+
+WorkerKeeper::Assignment WorkerKeeper::assignment_of(const Worker& worker) {
+  return {worker.spec.key, worker.spec.uid, worker.spec.owner, worker.revision, worker.spec.assignment};
+}
+
+void WorkerKeeper::assignment(const Who& who, const std::string& after, Duration patience, OnAssignment then) {
+  std::vector<Call> calls;
+  {
+    const MutexLock lock(mutex_);
+    Worker* worker = find(who);
+    if (worker == nullptr) {
+      calls.emplace_back([&] { then(not_expected(who.name.key())); });
+    } else if (ended_) {
+      calls.emplace_back([&] { then(stopping()); });
+    } else if (worker->revision != after || patience <= Duration::zero()) {
+      calls.emplace_back([&, now = assignment_of(*worker)] { then(now); });
+    } else {
+      if (worker->waiters.size() >= kWaitingMax) {
+        calls.emplace_back([oldest = std::move(worker->waiters.front().then), now = assignment_of(*worker)] { oldest(now); });
+        worker->waiters.pop_front();
+      }
+      worker->waiters.push_back({after, clock_.now() + patience, std::move(then)});
+      wake();
+    }
+  }
+  for (const Call& call : calls) call();
+}
+
+Status WorkerKeeper::put_progress(const Who& who, Json said) {
+  const MutexLock lock(mutex_);
+  if (ended_) return stopping();
+  Worker* worker = find(who);
+  if (worker == nullptr) return not_expected(who.name.key());
+  TRY(const bool news, worker->state.set_progress(std::move(said), meta::format_time(clock_.wall())));
+  if (news) changed(*worker);
+  return {};
+}
+
+Status WorkerKeeper::put_metrics(const Who& who, Json said) {
+  const MutexLock lock(mutex_);
+  if (ended_) return stopping();
+  Worker* worker = find(who);
+  if (worker == nullptr) return not_expected(who.name.key());
+  TRY(const bool news, worker->state.set_metrics(std::move(said)));
+  if (news) changed(*worker);
+  return {};
+}
+
+void WorkerKeeper::put_registration(const Who& who, Json said, OnKept then) { submit({who, "", std::move(said), std::move(then)}); }
+
+void WorkerKeeper::put_result(const Who& who, const std::string& name, Json said, OnKept then) {
+  submit({who, name, std::move(said), std::move(then)});
+}
+
+void WorkerKeeper::submit(Unwritten one) {
+  Status refused;
+  {
+    const MutexLock lock(mutex_);
+    if (ended_) {
+      refused = stopping();
+    } else if (unwritten_.size() >= kUnwrittenMax) {
+      refused = Error(Code::kUnavailable, "too much waits for the disk; try again");
+    } else {
+      unwritten_.push_back(std::move(one));
+      wake();
+      return;
+    }
+  }
+  one.then(std::move(refused));
+}
+
+// ---- the disk
+
+Status WorkerKeeper::keep(const std::map<std::string, WorkerState>& states) {
+  std::map<std::string, Json> records;
+  for (const auto& [key, state] : states) records.emplace(std::string(kRecords) + key, state.to_json());
+  return journal_.put_all(records);
+}
+
+Status WorkerKeeper::apply(const Unwritten& one, const std::string& time, WorkerState& state, bool& news) {
+  if (one.result.empty()) {
+    TRY(news, state.set_registered(one.said, time));
+  } else {
+    TRY(news, state.set_result(one.result, one.said, time));
+  }
+  return {};
+}
+
+void WorkerKeeper::write() {
+  std::deque<Unwritten> batch;
+  std::vector<Status> answers;
+  std::map<std::string, WorkerState> next, to_write;
+  std::map<std::string, std::uint64_t> changes;
+  const std::string time = meta::format_time(clock_.wall());
+  {
+    const MutexLock lock(mutex_);
+    if (unwritten_.empty() || write_after_ > clock_.now()) return;
+    batch.swap(unwritten_);
+    for (const Unwritten& one : batch) {
+      const std::string key = one.who.name.key();
+      Worker* worker = find(one.who);
+      if (worker == nullptr) {
+        answers.emplace_back(not_expected(key));
+        continue;
+      }
+      changes[key] = worker->changes;
+      WorkerState& state = next.try_emplace(key, worker->state).first->second;
+      bool news = false;
+      answers.push_back(apply(one, time, state, news));
+      if (news) to_write[key] = {};
+    }
+  }
+  for (auto& [key, state] : to_write) state = next.at(key);
+  Status kept = keep(to_write);
+  if (!kept.ok()) {
+    log::warn("what workers say cannot be kept", {{"error", kept.error()}});
+    kept = Error(Code::kUnavailable, "it cannot be kept on this node's disk now: " + kept.error().message());
+  }
+  {
+    const MutexLock lock(mutex_);
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      if (!answers[i].ok() || !to_write.contains(batch[i].who.name.key())) continue;
+      if (!kept.ok()) {
+        answers[i] = kept;
+        continue;
+      }
+      // What else was said meanwhile is newer than what was written, and stays.
+      Worker* worker = find(batch[i].who);
+      bool news = false;
+      answers[i] = apply(batch[i], time, worker->state, news);
+      worker->saved = changes.at(batch[i].who.name.key());
+      note_news();
+    }
+    if (!to_write.empty()) write_after_ = clock_.now() + options_.sync_pause;
+  }
+  for (std::size_t i = 0; i < batch.size(); ++i) batch[i].then(std::move(answers[i]));
+}
+
+void WorkerKeeper::save() {
+  std::map<std::string, WorkerState> states;
+  std::map<std::string, std::uint64_t> changes;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [key, worker] : workers_) {
+      if (worker.changes == worker.saved) continue;
+      states.emplace(key, worker.state);
+      changes.emplace(key, worker.changes);
+    }
+  }
+  if (states.empty()) return;
+  const Status kept = keep(states);
+  if (!kept.ok()) log::warn("the progress of workers cannot be kept", {{"error", kept.error()}});
+  const MutexLock lock(mutex_);
+  save_after_ = clock_.now() + (kept.ok() ? options_.save_period : options_.retry);
+  if (!kept.ok()) return;
+  for (const auto& [key, change] : changes) workers_.at(key).saved = change;
+}
+
+// ---- upstream
+
+void WorkerKeeper::tell() {
+  struct One {
+    api::EdgeWorkerReport report;
+    WorkerState state;
+    std::string problem;
+    std::uint64_t changes = 0;
+  };
+  std::vector<One> all;
+  std::string uid;
+  std::int64_t generation = 0;
+  {
+    const MutexLock lock(mutex_);
+    news_ = false;
+    if (list_) {
+      uid = list_->uid;
+      generation = list_->generation;
+    }
+    for (const auto& [key, worker] : workers_)
+      all.push_back({{.key = key, .uid = worker.spec.uid}, worker.state, worker.problem, worker.changes});
+  }
+  std::vector<std::size_t> needs;
+  for (One& one : all) {
+    one.report.report = one.state.report(2 * WorkerState::kBytesMax);
+    needs.push_back(codec::write_json(one.report.report).size() + 256);  // the most that report() leaves free
+  }
+  const std::vector<std::size_t> rooms = share_out(needs, kReportBytesMax);
+  std::map<std::string, WorkerState> numbered;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    One& one = all[i];
+    if (rooms[i] < needs[i]) one.report.report = one.state.report(rooms[i]);
+    // Of whom it is not known how far it was passed on, Models are not told.
+    if (!one.state.sequence()) one.report.report.erase("models");
+    if (one.state.pass_on(one.report.report)) numbered.emplace(one.report.key, one.state);
+  }
+  const Status kept = keep(numbered);
+  if (!kept.ok()) {
+    log::warn("reports of workers wait for the disk", {{"error", kept.error()}});
+    const MutexLock lock(mutex_);
+    news_ = true;
+    tell_after_ = clock_.now() + options_.retry;
+    return;
+  }
+  std::vector<api::EdgeWorkerReport> reports;
+  std::string text = uid + " " + std::to_string(generation);
+  {
+    const MutexLock lock(mutex_);
+    for (One& one : all) {
+      Json& report = one.report.report;
+      if (numbered.contains(one.report.key)) {
+        Worker& worker = workers_.at(one.report.key);
+        worker.state.pass_on(report);
+        worker.saved = std::max(worker.saved, one.changes);
+      }
+      if (std::as_const(report).contains("models")) report.set("sequence", *one.state.sequence());
+      if (!one.problem.empty()) report.set("problem", one.problem);
+      text += "\n" + one.report.key + " " + one.report.uid + " " + codec::write_json(report);
+      reports.push_back(std::move(one.report));
+    }
+    const auto cost = std::chrono::milliseconds(1000 * text.size() / options_.report_bytes_per_second);
+    tell_after_ = clock_.now() + std::max(options_.report_period, cost);
+  }
+  if (told_ == text) return;
+  told_ = std::move(text);
+  tell_(std::move(reports), uid, generation);
+}
+
+void WorkerKeeper::answer_waiters() {
+  std::vector<Call> calls;
+  {
+    const MutexLock lock(mutex_);
+    const SteadyTime now = clock_.now();
+    for (auto& [key, worker] : workers_) {
+      for (auto at = worker.waiters.begin(); at != worker.waiters.end();) {
+        if (at->after == worker.revision && at->until > now) {
+          ++at;
+          continue;
+        }
+        calls.emplace_back([then = std::move(at->then), answer = assignment_of(worker)] { then(answer); });
+        at = worker.waiters.erase(at);
+      }
+    }
+  }
+  for (const Call& call : calls) call();
+}
+
+// ---- driving
+
+std::optional<SteadyTime> WorkerKeeper::due() const {
+  if (!loaded_ || ended_) return std::nullopt;
+  if (desired_ || live_) return SteadyTime::min();
+  std::optional<SteadyTime> first = token_retry_;
+  const auto at = [&](SteadyTime time) { first = std::min(first.value_or(time), time); };
+  if (!unwritten_.empty()) at(write_after_);
+  if (news_) at(tell_after_);
+  for (const auto& [key, worker] : workers_) {
+    if (worker.changes != worker.saved) at(save_after_);
+    for (const Waiter& waiter : worker.waiters) at(waiter.until);
+  }
+  return first;
+}
+
+void WorkerKeeper::step() {
+  bool list = false, save_now = false, tell_now = false;
+  {
+    const MutexLock lock(mutex_);
+    const SteadyTime now = clock_.now();
+    list = desired_ || live_ || (token_retry_ && *token_retry_ <= now);
+    save_now = save_after_ <= now;
+    tell_now = news_ && tell_after_ <= now;
+  }
+  if (list) {
+    take_up();
+    make_tokens();
+  }
+  write();
+  if (save_now) save();
+  if (tell_now) tell();
+  answer_waiters();
+}
+
+void WorkerKeeper::end() {
+  {
+    const MutexLock lock(mutex_);
+    write_after_ = SteadyTime::min();
+  }
+  write();
+  save();
+  std::vector<Call> calls;
+  {
+    const MutexLock lock(mutex_);
+    ended_ = true;
+    for (Unwritten& one : unwritten_) calls.emplace_back([then = std::move(one.then)] { then(stopping()); });
+    unwritten_.clear();
+    for (auto& [key, worker] : workers_) {
+      for (Waiter& waiter : worker.waiters) calls.emplace_back([then = std::move(waiter.then)] { then(stopping()); });
+      worker.waiters.clear();
+    }
+  }
+  for (const Call& call : calls) call();
+}
+
+std::vector<runtime::Strand> WorkerKeeper::strands() {
+  return {{"workers",
+           [this] {
+             const MutexLock lock(mutex_);
+             return due();
+           },
+           [this](const Context&) { step(); }}};
+}
+
+void WorkerKeeper::run(const Context& ctx) {
+  load();
+  while (!ctx.done()) {
+    {
+      std::unique_lock<Mutex> lock(mutex_);
+      [&]() NO_THREAD_SAFETY_ANALYSIS {
+        const SteadyTime until = due().value_or(clock_.now() + std::chrono::hours(1));
+        if (until <= clock_.now()) return;
+        woken_.wait_until(lock, ctx.stop_token(), until,
+                          [this, seen = wakes_]() NO_THREAD_SAFETY_ANALYSIS { return wakes_ != seen; });
+      }();
+    }
+    if (!ctx.done()) step();
+  }
+  end();
+}
+
+}  // namespace varda::agent
