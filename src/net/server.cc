@@ -75,6 +75,9 @@ class SocketServer final : public Server {
     state_.options = std::move(options);
     state_.handler = std::move(handler);
     state_.tls = std::move(tls);
+    state_.asks_names = state_.options.tls && !state_.options.tls->client_ca_pem.empty();
+    state_.clients.limit(
+        {.per_name = state_.options.connections_per_name_max, .nameless = state_.options.nameless_connections_max});
     state_.on_closed = [this] { connection_closed(); };
     state_.on_shaken = [this] {
       if (!state_.stopping.load()) loops_.front()->reactor().post([this] { acceptor_->resume(); });

@@ -38,6 +38,7 @@ class Server {
     std::size_t io_threads = 1;
     std::size_t connections_max = 4096;               // further ones wait in the kernel's backlog
     std::size_t handshakes_max = 512;                 // TLS handshakes at once: of too many none would be done in time
+    std::chrono::milliseconds handshake_turn{2000};   // one whose client says nothing for so long counts no more among them
     std::size_t header_bytes_max = 64 << 10;          // 431 beyond
     std::size_t body_bytes_max = 16 << 20;            // 413 beyond
     std::size_t stream_buffer_bytes_max = 1 << 20;    // unsent bytes of one stream before reading of it pauses
@@ -45,6 +46,11 @@ class Server {
     std::chrono::milliseconds idle_timeout{120000};   // between requests of one connection
     std::chrono::milliseconds write_timeout{30000};   // without progress: the connection is closed
     std::size_t body_bytes_per_second_min = 1024;     // of a request body, beyond its first write_timeout: 408. 0: none
+    // Where client certificates are asked for. A client is known by the name in its certificate; without one it is nameless. Of
+    // too many connections the oldest is closed for the newest. 0: no limit.
+    std::size_t connections_per_name_max = 0;
+    std::size_t nameless_connections_max = 0;  // of all of them; if set, each may lie idle for header_timeout only
+    std::size_t nameless_body_bytes_max = 0;   // 413 beyond
   };
   /// kUnavailable: the address is in use or not ours. kInvalid: bad options. `handler` outlives stop().
   static Result<std::unique_ptr<Server>> create(Options options, Handler handler);

@@ -8,6 +8,7 @@
 
 #include "net/client.h"
 #include "net/server.h"
+#include "net/testing/feed.h"
 #include "net/testing/raw_socket.h"
 
 namespace varda::net {
@@ -74,6 +75,127 @@ TEST(Tls, HandshakesBeyondTheLimitWaitForAPlaceAndWhoNeverFinishesHisLosesIt) {
   }
   EXPECT_EQ(answered, 20);
   EXPECT_FALSE(second.closed());
+}
+
+TEST(Tls, WhoSaysNothingInItsHandshakeKeepsNobodyOut) {
+  Server::Options options;
+  options.tls =
+      TlsServer{.certificate_pem = authority().server.certificate_pem, .key_pem = authority().server.key_pem, .client_ca_pem = ""};
+  options.handshakes_max = 3;
+  options.handshake_turn = 20ms;
+  options.header_timeout = 1h;  // their end does not come before that
+  auto server = *Server::create(options, inline_handler([](const Request&) { return Response{.body = "here"}; }));
+  std::vector<std::unique_ptr<varda::net::testing::RawSocket>> silent;
+  for (int i = 0; i < 12; ++i) {
+    silent.push_back(std::make_unique<varda::net::testing::RawSocket>(server->port()));
+    if (i % 2 == 0) silent.back()->write("\x16\x03\x01");  // the beginning of a ClientHello
+  }
+  EXPECT_TRUE(get(*server, {.ca_pem = authority().ca.certificate_pem}).ok());
+  for (const auto& socket : silent) {
+    EXPECT_EQ(socket->read_until("x", 0ms), "");
+    EXPECT_FALSE(socket->closed());
+  }
+}
+
+/// Answers every request with a stream of its own that stays open.
+class OpenStreams {
+ public:
+  explicit OpenStreams(Server::Options options) {
+    options.tls = TlsServer{.certificate_pem = authority().server.certificate_pem,
+                            .key_pem = authority().server.key_pem,
+                            .client_ca_pem = authority().ca.certificate_pem};
+    server_ = *Server::create(options, [this](const Request&, Responder respond) {
+      Response response;
+      response.stream = feed_->stream();
+      respond(std::move(response));
+    });
+  }
+  ClientResponse open(HttpClient& client) {
+    return std::move(client.send(Context().with_timeout(60s), {.url = "https://" + server_->address() + "/"})).value();
+  }
+  int port() const { return server_->port(); }
+
+ private:
+  struct Each {
+    std::unique_ptr<BodyStream> stream() {
+      auto feed = std::make_shared<varda::net::testing::Feed>();
+      feed->write("open");
+      auto out = feed->stream();
+      MutexLock lock(mutex);
+      all.push_back(std::move(feed));
+      return out;
+    }
+    Mutex mutex;
+    std::vector<std::shared_ptr<varda::net::testing::Feed>> all GUARDED_BY(mutex);
+  };
+  std::unique_ptr<Each> feed_ = std::make_unique<Each>();
+  std::unique_ptr<Server> server_;
+};
+
+TlsClient named(const char* name) {
+  const KeyPair pair = *make_certificate(authority().ca, {.common_name = name, .organizations = {"system:nodes"}});
+  return {.ca_pem = authority().ca.certificate_pem, .certificate_pem = pair.certificate_pem, .key_pem = pair.key_pem};
+}
+
+TEST(Tls, OfTooManyConnectionsOfOneClientTheOldestGivesWay) {
+  OpenStreams streams({.io_threads = 2, .connections_per_name_max = 2, .nameless_connections_max = 1});
+  const auto greedy = make_client({.tls = named("greedy")});
+  const auto modest = make_client({.tls = named("modest")});
+  const auto nobody = make_client({.tls = {.ca_pem = authority().ca.certificate_pem}});
+  ClientResponse kept = streams.open(*modest);
+  ClientResponse kept_too = streams.open(*nobody);
+  std::vector<ClientResponse> greedy_ones;
+  for (int i = 0; i < 4; ++i) greedy_ones.push_back(streams.open(*greedy));
+  for (int i = 0; i < 2; ++i) {
+    auto& body = *greedy_ones[static_cast<std::size_t>(i)].body;
+    auto more = body.read();
+    if (more.ok()) more = body.read();  // what was under way
+    ASSERT_FALSE(more.ok());
+    EXPECT_EQ(more.error().code(), Code::kUnavailable);
+  }
+  for (auto* response : {&greedy_ones[2], &greedy_ones[3], &kept, &kept_too}) EXPECT_EQ(**response->body->read(), "open");
+  ClientResponse newer = streams.open(*nobody);
+  EXPECT_FALSE(kept_too.body->read().ok());
+  EXPECT_EQ(**newer.body->read(), "open");
+}
+
+TEST(Tls, NamelessConnectionsLieIdleForAMomentOnly) {
+  Server::Options options;
+  options.tls = TlsServer{.certificate_pem = authority().server.certificate_pem,
+                          .key_pem = authority().server.key_pem,
+                          .client_ca_pem = authority().ca.certificate_pem};
+  options.connections_max = 1;
+  options.nameless_connections_max = 1;
+  options.header_timeout = 300ms;
+  options.idle_timeout = 1h;
+  auto server = *Server::create(
+      options, inline_handler([](const Request& request) { return Response{.body = request.peer.certificate_common_name}; }));
+  const std::string url = "https://" + server->address() + "/";
+  // A busy machine may not get through a handshake in that time: then again.
+  const auto served = [&](HttpClient& client) {
+    const Context until = Context().with_timeout(60s);
+    auto answer = client.call(until, {.url = url});
+    while (!answer.ok() && !until.done()) answer = client.call(until, {.url = url});
+    return answer.ok() ? answer->body : answer.error().message();
+  };
+  const auto nobody = make_client({.tls = {.ca_pem = authority().ca.certificate_pem}});
+  const auto somebody = make_client({.tls = named("line7"), .connect_timeout = 60s});
+  EXPECT_EQ(served(*nobody), "");
+  EXPECT_EQ(served(*somebody), "line7");  // the one place there is was given back
+}
+
+TEST(Tls, NamelessClientsHaveALimitOfTheirOwnForBodies) {
+  Server::Options options;
+  options.tls = TlsServer{.certificate_pem = authority().server.certificate_pem,
+                          .key_pem = authority().server.key_pem,
+                          .client_ca_pem = authority().ca.certificate_pem};
+  options.nameless_body_bytes_max = 1000;
+  auto server = *Server::create(
+      options, inline_handler([](const Request& request) { return Response{.body = std::to_string(request.body.size())}; }));
+  const TlsClient nobody{.ca_pem = authority().ca.certificate_pem};
+  EXPECT_EQ(get(*server, nobody, "127.0.0.1", std::string(1000, 'x'))->body, "1000");
+  EXPECT_EQ(get(*server, nobody, "127.0.0.1", std::string(1001, 'x'))->status, 413);
+  EXPECT_EQ(get(*server, named("line7"), "127.0.0.1", std::string(100'000, 'x'))->body, "100000");
 }
 
 TEST(Tls, ServerNameOverridesTheHost) {

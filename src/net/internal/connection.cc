@@ -69,6 +69,15 @@ std::string Connection::refusal() const {
   }
 }
 
+bool Connection::nameless() const { return loop_.state().asks_names && peer_.certificate_common_name.empty(); }
+
+// Anybody can have such a connection, and what it is good for takes a moment.
+void Connection::expire_idle() {
+  const auto& options = loop_.state().options;
+  const bool hurry = options.nameless_connections_max > 0 && nameless();
+  expire_in(hurry ? std::min(options.header_timeout, options.idle_timeout) : options.idle_timeout);
+}
+
 void Connection::start() {
   if (loop_.state().tls) {
     expire_in(loop_.state().options.header_timeout);
@@ -80,13 +89,31 @@ void Connection::start() {
   }
 }
 
+void Connection::handshake_over() {
+  if (std::exchange(shaking_, false)) loop_.state().handshake_over();
+}
+
+void Connection::yield_handshake(SteadyTime quiet_since) {
+  // What it said and this thread has not read yet is this thread's delay, not the peer's.
+  if (phase_ == Phase::kHandshake && shaken_at_ <= quiet_since && bytes_waiting(watch_->fd()) == 0) handshake_over();
+}
+
+void Connection::handshake_done() {
+  stream_->describe_certificate(peer_);
+  phase_ = Phase::kIdle;
+  handshake_over();
+  if (loop_.state().asks_names) {
+    has_place_ = true;
+    loop_.state().clients.add(peer_.certificate_common_name, loop_, id_);
+  }
+  expire_idle();
+}
+
 void Connection::handshake() {
+  shaken_at_ = system_clock().now();
   switch (stream_->handshake().kind) {
     case IoResult::Kind::kBytes:
-      stream_->describe_certificate(peer_);
-      phase_ = Phase::kIdle;
-      loop_.state().handshake_over();
-      expire_in(loop_.state().options.idle_timeout);
+      handshake_done();
       on_readable();
       return;
     case IoResult::Kind::kWantRead:
@@ -181,6 +208,11 @@ std::size_t Connection::consume(std::string_view bytes) {
       if (parser_->header_done()) header_arrived();
     } else if (phase_ == Phase::kBody) {
       expect_body_bytes();
+    }
+    if (phase_ == Phase::kBody && options.nameless_body_bytes_max > 0 && nameless() &&
+        parser_->message().body.size() > options.nameless_body_bytes_max) {
+      refuse(413, "the request body is larger than " + std::to_string(options.nameless_body_bytes_max) +
+                      " bytes, and no client certificate was shown");
     }
     if (phase_ == Phase::kClosed || phase_ == Phase::kLingering || phase_ == Phase::kWriting) return bytes.size();
     if (parser_->done()) {
@@ -449,7 +481,7 @@ void Connection::response_done() {
   if (close_after_) return linger();
   phase_ = Phase::kIdle;
   if (loop_.state().stopping.load(std::memory_order_relaxed)) return close();
-  expire_in(loop_.state().options.idle_timeout);
+  expire_idle();
 }
 
 void Connection::serve_rest() {
@@ -507,7 +539,8 @@ void Connection::on_deadline() {
 void Connection::close() {
   if (phase_ == Phase::kClosed) return;
   if (phase_ == Phase::kIdle) stream_->finish();
-  if (phase_ == Phase::kHandshake) loop_.state().handshake_over();
+  handshake_over();
+  if (has_place_) loop_.state().clients.remove(peer_.certificate_common_name, loop_, id_);
   phase_ = Phase::kClosed;
   deadline_ = SteadyTime::max();
   body_stream_.reset();

@@ -29,6 +29,9 @@ class Connection final : public Reactor::Listener {
   void answer(std::uint64_t request, Response response);
   void wake(std::uint64_t request);
   void close_if_idle();
+  /// While the peer says nothing, others may shake hands.
+  void yield_handshake(SteadyTime quiet_since);
+  bool shaking() const { return shaking_; }
   void close();
 
   SteadyTime deadline() const { return deadline_; }
@@ -51,6 +54,10 @@ class Connection final : public Reactor::Listener {
   };
 
   void handshake();
+  void handshake_done();
+  void handshake_over();
+  bool nameless() const;
+  void expire_idle();
   /// Parses and serves what is there as far as that goes; returns how much was used.
   std::size_t consume(std::string_view bytes);
   void header_arrived();
@@ -77,6 +84,9 @@ class Connection final : public Reactor::Listener {
   Peer peer_;
   Phase phase_ = Phase::kHandshake;
   SteadyTime deadline_ = SteadyTime::max();
+  SteadyTime shaken_at_;    // when the handshake last had something to do
+  bool shaking_ = true;     // counts among the handshakes
+  bool has_place_ = false;  // among those of its name
 
   std::string in_;             // bytes read and not used yet
   std::uint64_t request_ = 0;  // number of the current request

@@ -57,8 +57,37 @@ void Loop::adopt(Fd fd, std::string peer) {
     Connection& started = *connection;
     connections_.emplace(id, std::move(connection));
     if (!std::exchange(ticking_, true)) reactor_->tick(tick_period_, [this] { return on_tick(); });
+    if (state_.tls) {
+      const bool first = handshakes_.empty();
+      handshakes_.emplace_back(system_clock().now() + state_.options.handshake_turn, id);
+      if (first) {
+        const auto period = std::clamp<std::chrono::milliseconds>(state_.options.handshake_turn / 8, std::chrono::milliseconds(5),
+                                                                  std::chrono::milliseconds(250));
+        reactor_->tick(period, [this] { return on_handshake_tick(); });
+      }
+    }
     started.start();
   });
+}
+
+void Loop::close_later(std::uint64_t id) {
+  reactor_->post([this, id] {
+    const auto found = connections_.find(id);
+    if (found != connections_.end()) found->second->close();
+  });
+}
+
+bool Loop::on_handshake_tick() {
+  const SteadyTime now = system_clock().now();
+  while (!handshakes_.empty() && handshakes_.front().first <= now) {
+    const std::uint64_t id = handshakes_.front().second;
+    handshakes_.pop_front();
+    const auto found = connections_.find(id);
+    if (found == connections_.end() || !found->second->shaking()) continue;
+    found->second->yield_handshake(now - state_.options.handshake_turn);
+    if (found->second->shaking()) handshakes_.emplace_back(now + state_.options.handshake_turn, id);
+  }
+  return !handshakes_.empty();
 }
 
 void Loop::close_idle() {

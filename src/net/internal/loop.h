@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <string>
 #include <thread>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "net/internal/clients.h"
 #include "net/internal/connection.h"
 #include "net/internal/mailbox.h"
 #include "net/internal/reactor.h"
@@ -21,7 +23,9 @@ namespace varda::net::internal {
 struct ServerState {
   Server::Options options;
   Handler handler;
-  TlsContext tls;  // null: plain
+  TlsContext tls;           // null: plain
+  bool asks_names = false;  // clients are asked for certificates
+  Clients clients;
   std::atomic<bool> draining{false};
   std::atomic<bool> stopping{false};
   std::atomic<std::size_t> connections{0};
@@ -43,6 +47,8 @@ class Loop {
   /// Ends the thread; connections still there are closed.
   void stop();
   void adopt(Fd fd, std::string peer);
+  /// From any thread: that connection, if it is still there.
+  void close_later(std::uint64_t id);
   /// Closes connections that serve no request now; the others close after theirs.
   void close_idle();
   void close_all();
@@ -68,6 +74,7 @@ class Loop {
  private:
   void deliver();
   bool on_tick();
+  bool on_handshake_tick();
 
   ServerState& state_;
   std::unique_ptr<Reactor> reactor_;
@@ -77,6 +84,7 @@ class Loop {
   std::vector<char> scratch_;
   std::chrono::milliseconds tick_period_;
   std::uint64_t next_id_ = 1;
+  std::deque<std::pair<SteadyTime, std::uint64_t>> handshakes_;  // when to look whether the peer is quiet; the next one first
   bool ticking_ = false;
   bool closing_ = false;
   std::string date_;

@@ -56,5 +56,7 @@ Fd accept_one(int listener, Address& peer);
 void set_no_delay(int fd);
 /// Finds a dead peer within 30 s.
 void set_keepalive(int fd);
+/// Received and not read yet.
+int bytes_waiting(int fd);
 
 }  // namespace varda::net::internal

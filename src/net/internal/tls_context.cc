@@ -4,6 +4,7 @@
 #include <chrono>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 #include <string_view>
 
 #include "net/internal/x509.h"
@@ -38,6 +39,8 @@ Status trust(SSL_CTX* ctx, const std::string& ca_pem) {
   int count = 0;
   while (X509* raw = PEM_read_bio_X509(bio.get(), nullptr, no_password, nullptr)) {
     const Owned<X509> certificate(raw);
+    // What OpenSSL keeps of its extensions is made here, and not by whichever thread of the server is the first to need it.
+    (void)X509_check_purpose(raw, -1, 0);
     X509_STORE_add_cert(store, certificate.get());
     ++count;
   }
