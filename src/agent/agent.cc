@@ -6,6 +6,8 @@
 #include "agent/internal/core.h"
 #include "agent/journal.h"
 #include "agent/secret_credentials.h"
+#include "agent/worker_api.h"
+#include "agent/worker_ports.h"
 #include "base/log.h"
 #include "node/end_containers.h"
 #include "node/process_driver.h"
@@ -49,6 +51,7 @@ class EdgeAgent final : public Agent {
     TRY(auto tree, artifact::ModelTree::open(fs_, options_.data_directory / "models"));
     tree_ = std::make_unique<artifact::ModelTree>(std::move(tree));
     if (options_.peer_credentials) TRY_VOID(start_peers());
+    TRY_VOID(start_workers());
     if (options_.runner != Runner::kProcess) return {};
     pods_ = std::make_unique<Pods>(options_, api_, read_facts(options_.node_name, options_.layer, address_), system_clock(), rng_);
     driver_ = node::make_process_driver({.root = options_.data_directory,
@@ -80,7 +83,8 @@ class EdgeAgent final : public Agent {
                .rng = rng_,
                .address = address_,
                .replicas = replicas_.get(),
-               .peer_url = peers_ ? peers_->url() : ""},
+               .peer_url = peers_ ? peers_->url() : "",
+               .workers = workers_.get()},
               pods_.get());
     log::info("agent started", {{"node", options_.node_name}, {"address", address_}, {"data", options_.data_directory.string()}});
     std::vector<std::jthread> threads;
@@ -99,6 +103,7 @@ class EdgeAgent final : public Agent {
     (void)given.sleep_until(SteadyTime::max());  // its end is what we wait for
     stop.request_stop();
     threads.clear();
+    worker_ports_.reset();  // nobody waits there any more
     if (runner_ && options_.on_stop == OnStop::kEndContainers) node::end_containers(options_.data_directory, options_.stop_grace);
     log::info("agent stopped", {{"node", options_.node_name}});
     return {};
@@ -126,6 +131,20 @@ class EdgeAgent final : public Agent {
     return {};
   }
 
+  Status start_workers() {
+    workers_ = std::make_unique<WorkerKeeper>(WorkerKeeper::Options{.directory = options_.data_directory / "workers"}, fs_, *journal_,
+                                              rng_);
+    workers_->load();  // who asks at once is known
+    worker_api_ = std::make_unique<WorkerApi>(
+        WorkerApi::Options{.node_name = options_.node_name, .metrics = options_.metrics}, *workers_);
+    TRY(worker_ports_, WorkerPorts::open({.socket = options_.worker_socket,
+                                          .listen = options_.worker_listen,
+                                          .url_file = options_.data_directory / "worker.url"},
+                                         worker_api_->handler(), fs_));
+    if (!worker_ports_->url().empty()) log::info("workers may ask at a port too", {{"url", worker_ports_->url()}});
+    return {};
+  }
+
   const Options options_;
   const kube::Client& api_;
   net::HttpClient& http_;
@@ -139,6 +158,9 @@ class EdgeAgent final : public Agent {
   std::unique_ptr<replica::Shares> shares_;  // outlives who serves it
   std::unique_ptr<Peers> peers_;
   std::unique_ptr<ReplicaKeeper> replicas_;
+  std::unique_ptr<WorkerKeeper> workers_;
+  std::unique_ptr<WorkerApi> worker_api_;
+  std::unique_ptr<WorkerPorts> worker_ports_;  // goes before what it asks
   std::unique_ptr<Pods> pods_;
   std::unique_ptr<node::Driver> driver_;
   std::unique_ptr<node::PodRunner> runner_;

@@ -113,6 +113,7 @@ Core::Core(Parts parts, Pods* pods)
               models_.set_desired(node);
               datasets_.set_desired(node);
               if (parts_.replicas != nullptr) parts_.replicas->set_desired(node);
+              if (parts_.workers != nullptr) parts_.workers->set_desired(node);
             }),
       models_({.install_threads = parts_.options.install_threads,
                .retry = {.first = parts_.options.retry_first},
@@ -143,6 +144,15 @@ Core::Core(Parts parts, Pods* pods)
                   }
                   report();
                 }) {
+  if (parts_.workers != nullptr) {
+    parts_.workers->on_news([this](std::vector<api::EdgeWorkerReport> workers, const std::string& uid, std::int64_t generation) {
+      {
+        const MutexLock lock(mutex_);
+        of_workers_ = Said{{.observed_generation = generation, .workers = std::move(workers)}, uid};
+      }
+      report();
+    });
+  }
   if (parts_.replicas == nullptr) return;
   parts_.replicas->on_news([this](std::vector<api::EdgeShareReport> shares, std::vector<api::EdgeReplicaReport> replicas,
                                   const std::string& uid, std::int64_t generation) {
@@ -157,6 +167,7 @@ Core::Core(Parts parts, Pods* pods)
 void Core::report() {
   const MutexLock lock(mutex_);  // held until it is told, so that an older one never comes after a newer; the link only notes it
   if (!of_models_ || !of_datasets_ || (parts_.replicas != nullptr && !of_replicas_)) return;
+  if (parts_.workers != nullptr && !of_workers_) return;
   api::EdgeNodeStatus status = of_models_->status;
   status.datasets = of_datasets_->status.datasets;
   std::vector<const Said*> others{&*of_datasets_};
@@ -165,6 +176,10 @@ void Core::report() {
     status.replicas = of_replicas_->status.replicas;
     status.peer_url = parts_.peer_url;
     others.push_back(&*of_replicas_);
+  }
+  if (of_workers_) {
+    status.workers = of_workers_->status.workers;
+    others.push_back(&*of_workers_);
   }
   // All have seen that much of the list; of lists that are not of one object nobody has seen all.
   for (const Said* other : others) {
@@ -181,11 +196,14 @@ std::vector<runtime::Strand> Core::strands() {
   models_.load();
   datasets_.load();
   if (parts_.replicas != nullptr) parts_.replicas->load();
+  if (parts_.workers != nullptr) parts_.workers->load();
   std::vector<runtime::Strand> out = link_.strands();
   for (runtime::Strand& strand : models_.strands()) out.push_back(std::move(strand));
   for (runtime::Strand& strand : datasets_.strands()) out.push_back(std::move(strand));
   if (parts_.replicas != nullptr)
     for (runtime::Strand& strand : parts_.replicas->strands()) out.push_back(std::move(strand));
+  if (parts_.workers != nullptr)
+    for (runtime::Strand& strand : parts_.workers->strands()) out.push_back(std::move(strand));
   if (pods_ != nullptr)
     for (runtime::Strand& strand : pods_->strands()) out.push_back(std::move(strand));
   return out;
@@ -196,6 +214,7 @@ void Core::run(const Context& ctx) {
   threads.emplace_back([&] { link_.run(ctx); });
   threads.emplace_back([&] { datasets_.run(ctx); });
   if (parts_.replicas != nullptr) threads.emplace_back([&] { parts_.replicas->run(ctx); });
+  if (parts_.workers != nullptr) threads.emplace_back([&] { parts_.workers->run(ctx); });
   if (pods_ != nullptr) threads.emplace_back([&] { pods_->run(ctx); });
   models_.run(ctx);
 }

@@ -16,6 +16,7 @@
 #include "agent/node_registration.h"
 #include "agent/pod_host.h"
 #include "agent/replica_keeper.h"
+#include "agent/worker_keeper.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "node/pod_runner.h"
@@ -74,6 +75,7 @@ class Core {
     DatasetKeeper::OpenTree open_tree = {};  // empty: the machine's files below options.dataset_roots
     ReplicaKeeper* replicas = nullptr;       // null: this node neither shares files nor has copies
     std::string peer_url = {};               // where others ask for what it shares
+    WorkerKeeper* workers = nullptr;         // null: this node expects no workers of jobs
   };
   /// `pods` null: this agent has no runner.
   Core(Parts parts, Pods* pods);
@@ -95,7 +97,8 @@ class Core {
   const Parts parts_;
   Pods* const pods_;
   Mutex mutex_;
-  std::optional<Said> of_models_ GUARDED_BY(mutex_), of_datasets_ GUARDED_BY(mutex_), of_replicas_ GUARDED_BY(mutex_);
+  std::optional<Said> of_models_ GUARDED_BY(mutex_), of_datasets_ GUARDED_BY(mutex_), of_replicas_ GUARDED_BY(mutex_),
+      of_workers_ GUARDED_BY(mutex_);
   const std::unique_ptr<os::FileWatch> watch_;  // where none is given
   Link link_;
   ModelKeeper models_;
