@@ -11,6 +11,7 @@
 #include "api/edgeai/edge_node.h"
 #include "base/log.h"
 #include "gateway/caller.h"
+#include "gateway/internal/failure_limit.h"
 #include "gateway/request.h"
 #include "gateway/rules.h"
 #include "gateway/timers.h"
@@ -132,7 +133,7 @@ runtime::Informer::Options informer_of(const Resource& resource, metrics::Regist
   return options;
 }
 
-class TheGateway final : public Gateway {
+class TheGateway final : public Gateway, Admission {
  public:
   explicit TheGateway(Options options)
       : options_(std::move(options)),
@@ -146,8 +147,10 @@ class TheGateway final : public Gateway {
         edge_nodes_(client_, informer_of(api::EdgeNode::resource(), options_.metrics),
                     {.node_of = [](const runtime::Stored& object) { return object.metadata.name; },
                      .tombstones_max = options_.limits.tombstones_max,
-                     .one_each = true}),
+                     .one_each = true,
+                     .on_news = [this](const std::string& node) { end_if_shut_out(node); }}),
         pods_(client_, pod_informer(), {.node_of = node_of_pod, .tombstones_max = options_.limits.tombstones_max}),
+        strangers_(options_.limits.strangers),
         pool_(options_.limits.upstream) {
     if (options_.edge_node_changed) edge_nodes_.on_change(options_.edge_node_changed);
     edge_nodes_.start();
@@ -158,6 +161,8 @@ class TheGateway final : public Gateway {
                                  [this] { return static_cast<double>(watches_.watches()); });
     options_.metrics->gauge_from("varda_gateway_requests_waiting", "Requests of nodes that wait for their turn to go upstream.", {},
                                  [this] { return static_cast<double>(pool_.waiting()); });
+    options_.metrics->gauge_from("varda_gateway_strangers_waiting", "Requests of who has no certificate that wait for their turn.",
+                                 {}, [this] { return static_cast<double>(strangers_.waiting()); });
   }
   ~TheGateway() override { stop(); }
 
@@ -229,14 +234,21 @@ class TheGateway final : public Gateway {
                                    [](char lower, char c) { return lower == (c >= 'A' && c <= 'Z' ? c + 32 : c); });
       if (same) return Error(Code::kForbidden, "a node does not act in the name of another");
     }
-    if (const auto edge_node = edge_nodes_.view().get(node, {"", node})) {
-      const auto& annotations = edge_node->metadata.annotations;
-      const auto revoked = annotations.find(std::string(kRevokedAnnotation));
-      if (revoked != annotations.end() && revoked->second == "true") {
-        return Error(Code::kForbidden, "node \"" + node + "\" was shut out");
-      }
-    }
+    if (shut_out(node)) return Error(Code::kForbidden, "node \"" + node + "\" was shut out");
     return node;
+  }
+
+  bool shut_out(const std::string& node) const override {
+    const auto edge_node = edge_nodes_.view().get(node, {"", node});
+    if (!edge_node) return false;
+    const auto& annotations = edge_node->metadata.annotations;
+    const auto revoked = annotations.find(std::string(kRevokedAnnotation));
+    return revoked != annotations.end() && revoked->second == "true";
+  }
+
+  /// Its watch of the EdgeNode hears the news by itself, and ends; that of its pods has none.
+  void end_if_shut_out(const std::string& node) {
+    if (shut_out(node)) pods_.view().wake(node);
   }
 
   void serve(Request request, Responder respond) {
@@ -267,17 +279,20 @@ class TheGateway final : public Gateway {
   }
 
   void go_upstream(const std::string& key, std::size_t bytes, Responder respond, std::function<Response()> work) {
+    submit(pool_, key, bytes, std::move(respond), std::move(work));
+  }
+  void submit(FairPool& pool, const std::string& key, std::size_t bytes, Responder respond, std::function<Response()> work) {
     const auto responder = std::make_shared<Responder>(std::move(respond));
-    const bool taken = pool_.submit(key, bytes, [this, responder, work = std::move(work)] { answer(*responder, work()); });
+    const bool taken = pool.submit(key, bytes, [this, responder, work = std::move(work)] { answer(*responder, work()); });
     if (!taken) answer(*responder, too_many("too many requests wait here"));
   }
 
   void enrol(Request request, Responder respond) {
-    // Who is not known yet has his turn by where he comes from.
-    std::string key = request.peer.certificate_common_name;
-    if (key.empty()) key = "from " + request.peer.address.substr(0, request.peer.address.rfind(':'));
+    // Who is not known yet has his turn among his kind, by where he comes from.
+    const bool stranger = request.peer.certificate_common_name.empty();
+    const std::string key = stranger ? internal::address_of(request.peer.address) : request.peer.certificate_common_name;
     const std::size_t bytes = request.body.size();
-    go_upstream(key, bytes, std::move(respond), [this, request = std::move(request)] {
+    submit(stranger ? strangers_ : pool_, key, bytes, std::move(respond), [this, request = std::move(request)] {
       std::optional<Response> response;
       if (options_.enrolment) response = options_.enrolment(upstream(), request);
       return response ? std::move(*response) : error_response(Error(Code::kNotFound, "there is nothing of that path here"));
@@ -314,6 +329,7 @@ class TheGateway final : public Gateway {
     response.stream = std::make_unique<WatchStream>(WatchStream::Options{.resource = &resource,
                                                                          .view = &mirror.view(),
                                                                          .timers = &timers_,
+                                                                         .admission = this,
                                                                          .stopping = &stopping_,
                                                                          .cursor = std::move(cursor).value(),
                                                                          .end = std::chrono::steady_clock::now() + timeout,
@@ -382,8 +398,13 @@ class TheGateway final : public Gateway {
       patch.make("metadata/uid") = uid;
       return patch;
     };
-    const auto patch = make();
+    auto patch = make();
     if (!patch.ok()) return error_response(patch.error(), &call.asked);
+    if (resource.kind == api::EdgeNode::resource().kind) {
+      // Whether the node is there is not the node's to say.
+      patch->make("status").erase("conditions");
+      patch->make("status").erase("lastSeen");
+    }
     return object_response(client_.patch(upstream(), resource, call.key(), kube::PatchType::kMerge, *patch, "status"));
   }
 
@@ -483,7 +504,7 @@ class TheGateway final : public Gateway {
   OpenWatches watches_;
   Mirror edge_nodes_;
   Mirror pods_;
-  FairPool pool_;  // last: what runs there uses the rest
+  FairPool strangers_, pool_;  // last: what runs there uses the rest
 };
 
 }  // namespace
@@ -495,6 +516,10 @@ net::Server::Options server_options(const Limits& limits) {
   // A little more, so that what is somewhat too large gets an answer in JSON.
   options.body_bytes_max = limits.body_bytes_max + (64u << 10);
   options.idle_timeout = std::chrono::seconds(60);
+  // An agent has one connection, and a few more while its link comes and goes. Strangers are there to enrol.
+  options.connections_per_name_max = 16;
+  options.nameless_connections_max = std::max<std::size_t>(limits.connections_max / 8, 1);
+  options.nameless_body_bytes_max = 64u << 10;
   // Handshakes are what costs when everybody comes back at once.
   options.io_threads = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 4);
   return options;

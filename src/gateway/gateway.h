@@ -41,6 +41,9 @@ struct Limits {
   std::chrono::seconds watch_timeout_max{15};
   std::chrono::milliseconds session_linger{500};  // without any watch before a node is told closed
   FairPool::Options upstream;                     // 429 beyond its queues
+  /// Of those who show no certificate, apart from the nodes: however many they are, no node waits for them.
+  FairPool::Options strangers{
+      .threads = 2, .in_flight_per_key_max = 1, .waiting_per_key_max = 64, .waiting_max = 2048, .bytes_max = 8u << 20};
 };
 
 /// What a net::Server in front of the gateway should have; address and TLS are left to be set.

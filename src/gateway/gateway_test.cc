@@ -3,6 +3,7 @@
 
 #include <fstream>
 #include <gtest/gtest.h>
+#include <semaphore>
 #include <sstream>
 #include <thread>
 
@@ -238,6 +239,159 @@ TEST(Gateway, WatchesOfAStoppedGatewayEnd) {
   cloud.gateway().stop();
   watching.join();
   EXPECT_EQ(ask(*http, "GET", "/readyz").status, 503);
+}
+
+TEST(Gateway, ANodeThatIsShutOutLosesItsWatchesAtOnce) {
+  Cloud cloud;
+  cloud.apply(read_file("world.yaml"));
+  Gateway::Options options;
+  options.limits.watch_timeout_max = std::chrono::hours(1);
+  cloud.start_gateway(std::move(options));
+  std::vector<net::ClientResponse> watches;
+  std::vector<std::unique_ptr<net::HttpClient>> clients;
+  for (const std::string& target : {std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3Dedge0",
+                                    std::string("/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3Dedge0")}) {
+    clients.push_back(cloud.transport("edge0"));
+    auto watch = clients.back()->send(Context::background().with_timeout(std::chrono::minutes(1)), {.url = target}).value();
+    while (watch.status == 503) {  // the pods are being read
+      watch = clients.back()->send(Context::background().with_timeout(std::chrono::minutes(1)), {.url = target}).value();
+    }
+    ASSERT_EQ(watch.status, 200);
+    watches.push_back(std::move(watch));
+  }
+  cloud.api().merge_patch(std::string(kEdgeNodes) + "/edge0",
+                          codec::parse_yaml("{metadata: {annotations: {edgeai.io/revoked: 'true'}}}").value());
+  for (net::ClientResponse& watch : watches) {
+    auto piece = watch.body->read();
+    while (piece.ok() && *piece) piece = watch.body->read();
+    EXPECT_TRUE(piece.ok()) << piece.error();  // the end, and not the client's patience
+  }
+  EXPECT_EQ(ask(*clients[0], "GET", std::string(kEdgeNodes) + "/edge0").status, 403);
+}
+
+TEST(Gateway, NodesDoNotWaitForStrangersWhoEnrol) {
+  Cloud cloud;
+  cloud.apply(read_file("world.yaml"));
+  std::binary_semaphore working(0), let_go(0);
+  Gateway::Options options;
+  options.limits.upstream.threads = 1;
+  options.limits.strangers.threads = 1;
+  options.enrolment = [&](const Context&, const net::Request&) {
+    working.release();
+    let_go.acquire();
+    return net::Response{.status = 418};
+  };
+  cloud.start_gateway(std::move(options));
+  std::jthread stranger([&] {
+    auto http = cloud.transport(net::Peer{.address = "10.0.0.7:4711", .certificate_common_name = ""});
+    EXPECT_EQ(ask(*http, "POST", "/gateway/v1/enroll").status, 418);
+  });
+  working.acquire();
+  auto node = cloud.transport("edge0");
+  EXPECT_EQ(ask(*node, "GET", std::string(kEdgeNodes) + "/edge0").status, 200);
+  let_go.release();
+}
+
+TEST(Gateway, WhetherANodeIsThereIsNotItsToSay) {
+  Cloud cloud;
+  cloud.apply(read_file("world.yaml"));
+  cloud.start_gateway();
+  auto node = cloud.transport("edge0");
+  const auto answer = ask(*node, "PATCH", std::string(kEdgeNodes) + "/edge0/status",
+                          R"({"status": {"agentVersion": "7", "lastSeen": "2024-05-01T10:00:00Z",
+                                         "conditions": [{"type": "Connected", "status": "True", "reason": "Mine"}]}})",
+                          {{"Content-Type", "application/merge-patch+json"}});
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  const Json status = cloud.edge_node("edge0")["status"];
+  EXPECT_EQ(status["agentVersion"].as_string(), "7");
+  EXPECT_TRUE(status["conditions"].is_null() && status["lastSeen"].is_null()) << codec::write_json(status);
+}
+
+/// The way to an API server, on which somebody else may answer.
+class Way final : public net::HttpClient {
+ public:
+  explicit Way(net::HttpClient& to) : to_(to) {}
+  Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
+    std::optional<net::Response> instead;
+    {
+      MutexLock lock(mutex_);
+      if (status_ < 0) return Error(Code::kUnavailable, "no route");
+      if (status_ > 0) instead = net::Response{.status = status_, .body = body_};
+    }
+    if (!instead) return to_.send(ctx, std::move(request));
+    auto somebody = net::loopback(net::inline_handler([&](const net::Request&) {
+      return net::Response{.status = instead->status, .headers = {{"Content-Type", "text/html"}}, .body = instead->body};
+    }));
+    TRY(Answer answer, somebody->call(ctx, std::move(request)));
+    net::ClientResponse out;
+    out.status = answer.status;
+    out.headers = answer.headers;
+    out.body = std::make_unique<Once>(std::move(answer.body));
+    return out;
+  }
+  /// 0: the server itself; below: nobody.
+  void answers(int status, std::string body) {
+    MutexLock lock(mutex_);
+    status_ = status;
+    body_ = std::move(body);
+  }
+
+ private:
+  class Once final : public net::BodyReader {
+   public:
+    explicit Once(std::string text) : text_(std::move(text)) {}
+    Result<std::optional<std::string>> read() override {
+      if (text_.empty()) return std::optional<std::string>();
+      return std::optional<std::string>(std::exchange(text_, {}));
+    }
+
+   private:
+    std::string text_;
+  };
+  net::HttpClient& to_;
+  Mutex mutex_;
+  int status_ GUARDED_BY(mutex_) = 0;
+  std::string body_ GUARDED_BY(mutex_);
+};
+
+TEST(Gateway, WhateverHappensUpstreamIsNotTheNodesFault) {
+  Cloud cloud;
+  cloud.apply(read_file("world.yaml"));
+  Way way(cloud.api().transport());
+  const kube::Client client(way, {});
+  auto gateway = Gateway::create({.client = &client}).value();
+  while (!gateway->ready()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  auto node = net::loopback(gateway->handler(), peer_of("edge0"));
+  const std::string mine = std::string(kEdgeNodes) + "/edge0";
+  struct Case {
+    int status;
+    const char* body;
+  };
+  for (const Case& one : {Case{200, "<html>Please log in</html>"},
+                          {200, ""},
+                          {302, ""},
+                          {401, "{}"},
+                          {403, "no"},
+
+                          {429, ""},
+                          {500, "oops"},
+                          {502, "<html>"},
+                          {503, ""},
+                          {-1, ""}}) {
+    SCOPED_TRACE(std::to_string(one.status) + " " + one.body);
+    way.answers(one.status, one.body);
+    for (const char* method : {"GET", "PATCH"}) {
+      const bool patch = method == std::string("PATCH");
+      const auto answer = ask(*node, method, mine + (patch ? "/status" : ""), patch ? R"({"status": {"agentVersion": "9"}})" : "",
+                              {{"Content-Type", "application/merge-patch+json"}});
+      EXPECT_TRUE(answer.status == 429 || answer.status / 100 == 5) << method << " " << answer.status << " " << answer.body;
+    }
+    // What is in memory is served all the same.
+    EXPECT_EQ(ask(*node, "GET", std::string(kEdgeNodes) + "?fieldSelector=metadata.name%3Dedge0").status, 200);
+  }
+  way.answers(0, "");
+  EXPECT_EQ(ask(*node, "GET", mine).status, 200);
+  gateway->stop();
 }
 
 TEST(Gateway, OnePodWatchUpstreamHoweverManyNodesAsk) {

@@ -1,5 +1,6 @@
 #include "gateway/liveness.h"
 
+#include <algorithm>
 #include <stop_token>
 
 #include "api/edgeai/edge_node.h"
@@ -9,6 +10,28 @@
 namespace varda::gateway {
 
 using codec::Json;
+
+namespace {
+
+constexpr std::chrono::minutes kWarnPeriod{10};
+
+/// "" nobody has said anything yet.
+std::string connected_status(const Json& edge_node) {
+  for (const Json& condition : edge_node.at("status/conditions").as_array()) {
+    if (condition["type"].as_string() == "Connected") return condition["status"].as_string();
+  }
+  return {};
+}
+
+runtime::StoredPtr stored(const Json& object) {
+  auto out = std::make_shared<runtime::Stored>();
+  auto metadata = meta::ObjectMeta::from_json(object["metadata"]);
+  if (metadata.ok()) out->metadata = std::move(*metadata);
+  out->text = codec::write_json(object);
+  return out;
+}
+
+}  // namespace
 
 std::optional<Json> connected_patch(const Json& edge_node, bool connected, WallTime seen, WallTime now) {
   const std::string wanted = connected ? "True" : "Unknown";
@@ -65,6 +88,8 @@ void Liveness::set(const std::string& name, bool connected) {
   Node& node = nodes_[name];
   node.seen = true;
   node.connected = connected;
+  node.call_it_cut = !connected;
+  node.said_connected = false;
   node.since = std::chrono::steady_clock::now();
   schedule(name, node, node.since);
 }
@@ -74,6 +99,10 @@ void Liveness::changed(const runtime::Change& change) {
   const std::string& name = change.key.name;
   if (!change.now && !nodes_.contains(name)) return;
   Node& node = nodes_[name];
+  if (!node.object || !change.now || node.object->metadata.uid != change.now->metadata.uid) {
+    node.call_it_cut = true;  // of this object nobody has said anything
+    node.said_connected = false;
+  }
   node.object = change.now;
   if (change.now) {
     schedule(name, node, std::chrono::steady_clock::now());
@@ -81,6 +110,11 @@ void Liveness::changed(const runtime::Change& change) {
     if (node.due) due_.erase({*node.due, name});
     nodes_.erase(name);
   }
+}
+
+bool Liveness::idle() const {
+  MutexLock lock(mutex_);
+  return due_.empty() && std::none_of(nodes_.begin(), nodes_.end(), [](const auto& entry) { return entry.second.working; });
 }
 
 void Liveness::schedule(const std::string& name, Node& node, SteadyTime when) {
@@ -125,10 +159,16 @@ void Liveness::run(const std::stop_token& stop) {
       node.again = false;
       before = node;
     }
-    const auto next = step(Context(stop), name, before);
+    const auto [next, said, written] = step(Context(stop), name, before);
     MutexLock lock(mutex_);
     Node& node = nodes_[name];
     node.working = false;
+    if (said && node.object == before.object && node.connected == before.connected && node.since == before.since) {
+      node.call_it_cut = false;
+      node.said_connected = node.connected;
+    }
+    // Known before the watch tells it: else what is decided meanwhile is decided by what was there before.
+    if (written && node.object == before.object) node.object = written;
     if (node.again) {
       schedule(name, node, std::chrono::steady_clock::now());
     } else if (next) {
@@ -139,23 +179,42 @@ void Liveness::run(const std::stop_token& stop) {
   }
 }
 
-std::optional<SteadyTime> Liveness::step(const Context& ctx, const std::string& name, const Node& node) const {
-  if (!node.object) return std::nullopt;
+void Liveness::warn_of_another(const std::string& node) {
+  {
+    MutexLock lock(mutex_);
+    const SteadyTime now = std::chrono::steady_clock::now();
+    if (warned_ && now < *warned_ + kWarnPeriod) return;
+    warned_ = now;
+  }
+  log::warn(
+      "another gateway before the same API server says that a node is cut off, and it is connected here; with more than one "
+      "gateway a node that goes from one to the other is told as cut off for a moment",
+      {{"node", node}});
+}
+
+Liveness::Outcome Liveness::step(const Context& ctx, const std::string& name, const Node& node) {
+  if (!node.object) return {};
   const SteadyTime now = std::chrono::steady_clock::now();
-  if (!node.seen && now < started_ + options_.start_grace) return started_ + options_.start_grace;
+  if (!node.seen && now < started_ + options_.start_grace) return {.again = started_ + options_.start_grace};
+  const Json object = node.object->json();
+  const std::string status = connected_status(object);
+  // Another gateway has it: it will say so when that ends.
+  if (!node.connected && !node.call_it_cut && status == "True") return {};
+  if (node.connected && node.said_connected && !status.empty() && status != "True") warn_of_another(name);
   const SteadyTime since = node.seen ? node.since : started_;
   const WallTime wall = clock_.wall();
   const WallTime seen = wall - std::chrono::duration_cast<WallTime::duration>(now - since);
-  const auto patch = connected_patch(node.object->json(), node.connected, seen, wall);
-  if (!patch) return std::nullopt;
+  const auto patch = connected_patch(object, node.connected, seen, wall);
+  if (!patch) return {.said = true};
   const auto written = client_.patch(ctx, api::EdgeNode::resource(), {"", name}, kube::PatchType::kMerge, *patch, "status");
-  if (written.ok() || ctx.done()) return std::nullopt;
+  if (written.ok()) return {.said = true, .written = stored(*written)};
+  if (ctx.done()) return {};
   // What was written meanwhile comes by itself, and this is then tried again at once.
   const Code code = written.error().code();
   if (code != Code::kConflict && code != Code::kNotFound) {
     log::warn("cannot write whether a node is connected; trying on", {{"node", name}, {"error", written.error()}});
   }
-  return now + options_.retry;
+  return {.again = now + options_.retry};
 }
 
 }  // namespace varda::gateway

@@ -22,7 +22,12 @@ namespace varda::gateway {
 /// The merge patch by which the EdgeNode says that; nothing if it says so already. `seen`: since when it is as it is. Pure.
 std::optional<codec::Json> connected_patch(const codec::Json& edge_node, bool connected, WallTime seen, WallTime now);
 
-/// Writes transitions only. Thread-safe. One gateway at a time may do it: of two, each would call the other's nodes cut off.
+/// Writes transitions only. Thread-safe.
+///
+/// Of several gateways before one API server, whoever has a watch of a node says so whenever the object does not; that a node is
+/// cut off each says but once: when the node's last watch here ended, and after its own start. So they do not go on contradicting
+/// each other, a node that somebody has is connected in the end, and one that left its last gateway is not. What none can know is
+/// whom the others have: a node that goes from one to another, or a gateway's start, may be told as a cut of a moment.
 class Liveness final : public Sessions {
  public:
   struct Options {
@@ -42,13 +47,17 @@ class Liveness final : public Sessions {
   void closed(const std::string& node) override;
   /// EdgeNodes as they change: Gateway::Options.edge_node_changed.
   void changed(const runtime::Change& change) EXCLUDES(mutex_);
+  /// Nothing is left to do now; for tests.
+  bool idle() const EXCLUDES(mutex_);
 
  private:
   struct Node {
     bool seen = false;  // by this process, so that what follows is the truth
     bool connected = false;
-    SteadyTime since;           // of that
-    runtime::StoredPtr object;  // null: there is none
+    SteadyTime since;             // of that
+    bool call_it_cut = true;      // that nobody is there was not said since it became so
+    bool said_connected = false;  // the object said so since the watch opened
+    runtime::StoredPtr object;    // the newest known; null: there is none
     std::optional<SteadyTime> due;
     bool working = false;
     bool again = false;  // something happened meanwhile
@@ -56,17 +65,24 @@ class Liveness final : public Sessions {
   void set(const std::string& node, bool connected) EXCLUDES(mutex_);
   void schedule(const std::string& name, Node& node, SteadyTime when) REQUIRES(mutex_);
   void run(const std::stop_token& stop) EXCLUDES(mutex_);
-  /// Looks at a node as it was a moment ago; when to look again, if at all.
-  std::optional<SteadyTime> step(const Context& ctx, const std::string& name, const Node& node) const;
+  struct Outcome {
+    std::optional<SteadyTime> again = {};  // when to look again, if at all
+    bool said = false;                     // the object says what is so
+    runtime::StoredPtr written = nullptr;  // the object as it is after that; null: nothing was written
+  };
+  /// Looks at a node as it was a moment ago.
+  Outcome step(const Context& ctx, const std::string& name, const Node& node) EXCLUDES(mutex_);
+  void warn_of_another(const std::string& node) EXCLUDES(mutex_);
 
   const kube::Client& client_;
   const Options options_;
   const Clock& clock_;
   const SteadyTime started_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
   std::unordered_map<std::string, Node> nodes_ GUARDED_BY(mutex_);
   std::set<std::pair<SteadyTime, std::string>> due_ GUARDED_BY(mutex_);
+  std::optional<SteadyTime> warned_ GUARDED_BY(mutex_);
   std::vector<std::jthread> threads_;
 };
 

@@ -1,6 +1,8 @@
 #include "gateway/liveness.h"
 
+#include <array>
 #include <gtest/gtest.h>
+#include <sstream>
 #include <thread>
 
 #include "codec/yaml.h"
@@ -145,6 +147,79 @@ TEST_F(LivenessTest, AReportThatTakesTheConditionAwayHasItBackAtOnce) {
   cloud_.api().merge_patch("/apis/edgeai.io/v1alpha1/edgenodes/edge0/status",
                            codec::parse_yaml("{status: {conditions: []}}").value());
   wait("edge0", "True");
+}
+
+/// Two gateways that see each other's writes.
+class TwoGateways {
+ public:
+  TwoGateways() {
+    cloud_.apply("{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: edge0}, spec: {}}");
+    for (auto& gateway : gateways_) {
+      gateway = std::make_unique<Liveness>(
+          cloud_.client(), Liveness::Options{.start_grace = std::chrono::milliseconds(0), .retry = std::chrono::milliseconds(1)});
+    }
+  }
+  void opened(std::size_t gateway) { gateways_[gateway]->opened("edge0"); }
+  void closed(std::size_t gateway) { gateways_[gateway]->closed("edge0"); }
+  /// Shows both what is there, and again what they made of it, until they make nothing any more; how often that was.
+  int settle() {
+    for (int shown = 0; shown < 100;) {
+      const bool rest = gateways_[0]->idle() && gateways_[1]->idle();
+      const Json object = cloud_.edge_node("edge0");
+      auto metadata = meta::ObjectMeta::from_json(object["metadata"]).value();
+      if (metadata.resource_version == shown_) {
+        if (rest) return shown;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        continue;
+      }
+      ++shown;
+      shown_ = metadata.resource_version;
+      auto now = std::make_shared<runtime::Stored>();
+      now->text = codec::write_json(object);
+      now->metadata = std::move(metadata);
+      for (auto& gateway : gateways_) gateway->changed({{"", "edge0"}, last_, now});
+      last_ = now;
+    }
+    return 100;
+  }
+  std::string status() {
+    const Json object = cloud_.edge_node("edge0");
+    for (const Json& condition : object.at("status/conditions").as_array()) {
+      if (condition["type"].as_string() == "Connected") return condition["status"].as_string();
+    }
+    return "";
+  }
+  /// Somebody writes something else.
+  void touch() {
+    cloud_.api().merge_patch("/apis/edgeai.io/v1alpha1/edgenodes/edge0",
+                             Json::object({{"metadata", Json::object({{"annotations", Json::object({{"touched", shown_}})}})}}));
+  }
+
+ private:
+  Cloud cloud_;
+  std::array<std::unique_ptr<Liveness>, 2> gateways_;
+  runtime::StoredPtr last_;
+  std::string shown_;
+};
+
+TEST(LivenessOfTwo, ComesToRestAndSaysWhetherAnyOfThemHasTheNode) {
+  for (const char* course :
+       {"+0 -0", "+0 +1 -0 -1", "+0 +1 -1 -0", "+0 +1 -0 +0 -1 -0", "+0 -0 +1 -1 +0", "+1 -1 +1 +0 -1 +1 -0"}) {
+    SCOPED_TRACE(course);
+    TwoGateways two;
+    EXPECT_LT(two.settle(), 10);
+    EXPECT_EQ(two.status(), "Unknown");
+    std::array<bool, 2> has{};
+    std::istringstream steps(course);
+    for (std::string step; steps >> step;) {
+      const std::size_t which = step[1] == '1' ? 1 : 0;
+      has[which] = step[0] == '+';
+      has[which] ? two.opened(which) : two.closed(which);
+      two.touch();
+      EXPECT_LT(two.settle(), 10) << step;
+      EXPECT_EQ(two.status(), has[0] || has[1] ? "True" : "Unknown") << step;
+    }
+  }
 }
 
 }  // namespace

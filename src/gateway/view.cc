@@ -63,6 +63,12 @@ void View::changed(const runtime::Change& change) {
 }
 
 void View::progressed(const std::string& resource_version, Informer::Progress how) {
+  const std::set<std::string> touched = advance(resource_version, how);
+  if (!options_.on_news) return;
+  for (const std::string& node : touched) options_.on_news(node);
+}
+
+std::set<std::string> View::advance(const std::string& resource_version, Informer::Progress how) {
   const auto version = number(resource_version);
   std::vector<Staged> staged = std::exchange(staged_, {});
   for (Staged& one : staged) {
@@ -85,7 +91,7 @@ void View::progressed(const std::string& resource_version, Informer::Progress ho
     for (Watcher* watcher : found->second.watchers) watcher->news();
     if (found->second.empty()) nodes_.erase(found);
   }
-  touched_.clear();
+  return std::exchange(touched_, {});
 }
 
 void View::apply(const Staged& staged) {
@@ -228,6 +234,13 @@ Result<std::string> View::news(const Node& node, const Cursor& cursor) const {
 void View::add(const std::string& node, Watcher& watcher) {
   MutexLock lock(mutex_);
   nodes_[node].watchers.push_back(&watcher);
+}
+
+void View::wake(const std::string& node) {
+  MutexLock lock(mutex_);
+  const auto found = nodes_.find(node);
+  if (found == nodes_.end()) return;
+  for (Watcher* watcher : found->second.watchers) watcher->news();
 }
 
 void View::remove(const std::string& node, Watcher& watcher) {

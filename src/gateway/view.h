@@ -33,6 +33,8 @@ class View {
     std::size_t tombstones_max = 10'000;  // of all nodes together
     /// Each node has one object, with its name. What became of it is then known whenever it is there, however old the version.
     bool one_each = false;
+    /// Told which nodes have news, after their watches were; on the informer's thread, with no lock held.
+    std::function<void(const std::string& node)> on_news;
   };
   explicit View(Options options) : options_(std::move(options)) {}
 
@@ -74,6 +76,8 @@ class View {
   void add(const std::string& node, Watcher& watcher) EXCLUDES(mutex_);
   /// After it nobody calls the watcher.
   void remove(const std::string& node, Watcher& watcher) EXCLUDES(mutex_);
+  /// Calls the node's watchers though there is no news here.
+  void wake(const std::string& node) EXCLUDES(mutex_);
 
  private:
   struct Item {
@@ -98,6 +102,8 @@ class View {
 
   void changed(const runtime::Change& change);
   void progressed(const std::string& resource_version, runtime::Informer::Progress how) EXCLUDES(mutex_);
+  /// Applies what was staged; whom it touched.
+  std::set<std::string> advance(const std::string& resource_version, runtime::Informer::Progress how) EXCLUDES(mutex_);
   void apply(const Staged& staged) REQUIRES(mutex_);
   void put(const std::string& node, const runtime::StoredPtr& object, std::uint64_t version) REQUIRES(mutex_);
   void bury(const std::string& node, const runtime::Stored& object, std::uint64_t version) REQUIRES(mutex_);

@@ -17,7 +17,7 @@ void WatchStream::on_ready(std::function<void()> wake) {
 }
 
 std::optional<std::string> WatchStream::read() {
-  if (ended_ || options_.stopping->load()) return std::nullopt;
+  if (ended_ || options_.stopping->load() || options_.admission->shut_out(options_.cursor.node)) return std::nullopt;
   auto news = options_.view->read(options_.cursor);
   if (!news.ok()) {
     ended_ = true;

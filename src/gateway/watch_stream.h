@@ -15,12 +15,23 @@
 
 namespace varda::gateway {
 
+/// Who may go on.
+class Admission {
+ public:
+  /// The node was shut out since its watch began. Quick, thread-safe.
+  virtual bool shut_out(const std::string& node) const = 0;
+
+ protected:
+  ~Admission() = default;
+};
+
 class WatchStream final : public net::BodyStream, View::Watcher, Timers::Timed {
  public:
   struct Options {
     const meta::Resource* resource = nullptr;  // these outlive the stream
     View* view = nullptr;
     Timers* timers = nullptr;
+    const Admission* admission = nullptr;
     const std::atomic<bool>* stopping = nullptr;
     View::Cursor cursor;
     SteadyTime end;
