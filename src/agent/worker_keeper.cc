@@ -310,7 +310,13 @@ void WorkerKeeper::submit(Unwritten one) {
 Status WorkerKeeper::keep(const std::map<std::string, WorkerState>& states) {
   std::map<std::string, Json> records;
   for (const auto& [key, state] : states) records.emplace(std::string(kRecords) + key, state.to_json());
-  return journal_.put_all(records);
+  Status kept = journal_.put_all(records);
+  if (!records.empty() && kept.ok() == disk_refuses_) {  // once each: workers try again
+    disk_refuses_ = !kept.ok();
+    if (disk_refuses_) log::warn("what workers say cannot be kept", {{"error", kept.error()}});
+    if (!disk_refuses_) log::info("what workers say is kept again");
+  }
+  return kept;
 }
 
 Status WorkerKeeper::apply(const Unwritten& one, const std::string& time, WorkerState& state, bool& news) {
@@ -348,10 +354,7 @@ void WorkerKeeper::write() {
   }
   for (auto& [key, state] : to_write) state = next.at(key);
   Status kept = keep(to_write);
-  if (!kept.ok()) {
-    log::warn("what workers say cannot be kept", {{"error", kept.error()}});
-    kept = Error(Code::kUnavailable, "it cannot be kept on this node's disk now: " + kept.error().message());
-  }
+  if (!kept.ok()) kept = Error(Code::kUnavailable, "it cannot be kept on this node's disk now: " + kept.error().message());
   {
     const MutexLock lock(mutex_);
     for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -385,7 +388,6 @@ void WorkerKeeper::save() {
   }
   if (states.empty()) return;
   const Status kept = keep(states);
-  if (!kept.ok()) log::warn("the progress of workers cannot be kept", {{"error", kept.error()}});
   const MutexLock lock(mutex_);
   save_after_ = clock_.now() + (kept.ok() ? options_.save_period : options_.retry);
   if (!kept.ok()) return;
@@ -430,7 +432,6 @@ void WorkerKeeper::tell() {
   }
   const Status kept = keep(numbered);
   if (!kept.ok()) {
-    log::warn("reports of workers wait for the disk", {{"error", kept.error()}});
     const MutexLock lock(mutex_);
     news_ = true;
     tell_after_ = clock_.now() + options_.retry;

@@ -139,6 +139,7 @@ class WorkerKeeper {
   WorkerTokens tokens_;
   std::optional<std::string> told_;  // what tell_() was last given, as text
   bool swept_ = false;               // no tokens and records of former workers are left
+  bool disk_refuses_ = false;        // what was to be kept last
 
   mutable Mutex mutex_;
   std::condition_variable_any woken_;
