@@ -38,7 +38,7 @@ class Store {
     os::Path root;                     // on the file system where models are exposed
     std::vector<os::Path> file_roots;  // file URLs are read below these only; none: file URLs are refused
     Limits limits;
-    std::uint64_t capacity_bytes = 0;  // of all artifacts together; 0: no limit but the disk
+    std::uint64_t capacity_bytes = 0;  // of all artifacts together; 0: no limit but the disk. What cannot fit evicts nothing
     Transport transport = {};          // what it holds outlives the store
   };
 
@@ -56,7 +56,7 @@ class Store {
   virtual std::uint64_t bytes() const = 0;
 
   /// What must not be evicted, besides what is exposed (has a second name on the disk) or pinned. Partial downloads of anything
-  /// else go. What was kept before is the last to be evicted: it is the way back.
+  /// else go. What was kept before is the last to be evicted, as far as this process remembers.
   virtual void keep(std::set<codec::Sha256> wanted) = 0;
   /// Does what people asked for with marks. Returns the kept artifacts that are newly known to be damaged: ensure() installs them
   /// anew, beside what models show of them. Cheap; every few seconds.

@@ -6,6 +6,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
 
 LOSS_MAX = 256 << 10
+LIMIT = 1 << 20  # of the node's archives together
 
 
 def tar(*members):
@@ -475,7 +476,7 @@ class OnANode(unittest.TestCase):
         wanted = 'Basic ' + base64.b64encode(b'jane:s3cret').decode()
         cls.files = FileServer(check=lambda request: None if request.headers.get('Authorization') == wanted else 'Basic')
         cls.varda = m.Machine(cls.work / 'data', nodes=['cloud=cloud', 'edge0=edge'])
-        cls.varda.up()
+        cls.varda.up('--artifact-bytes-max', str(LIMIT))
         cls.varda.nodes_ready()
         cls.digest = {}
         for v in ('3', '4'):
@@ -502,6 +503,31 @@ class OnANode(unittest.TestCase):
 
     def listed(self):
         return {a['sha256']: a for a in json.loads(self.artifacts('ls', '-o', 'json'))['artifacts']}
+
+    def test_the_way_back_stays_until_a_limit_cannot_be_met_without_it(self):
+        varda, files, way = self.varda, FileServer(), 'mobile'
+        self.addCleanup(files.close)
+        example = [(p.name, p.read_bytes()) for p in sorted((m.DIGITS / 'models/4').iterdir())]
+        draw = random.Random(3)
+        versions = []
+        for version, size in (('1', 300), ('2', 400), ('3', 500)):  # in KiB: any two of them fit beside the small ones, not all three
+            data = tar(*example, ('weights-%s.bin' % version, draw.randbytes(size << 10)))
+            versions.append((version, files.url('/%s.tar' % version), files.put('/%s.tar' % version, data)))
+        digest = {version: d for version, _, d in versions}
+        for target, holds in (('1', '1'), ('2', '12'), ('3', '23')):
+            varda.kubectl('apply', '-f', '-', input=json.dumps(m.inference_model(way, 'edge', versions, target, node='edge0', port=8091)))
+            varda.ready(way, target)
+            m.wait_until('the node holds ' + holds, lambda: {v for v, d in digest.items() if d in self.listed()} == set(holds))
+        m.wait_until('both of them are wanted', lambda: all(self.listed()[digest[held]]['wanted'] for held in '23'))
+        asked = len(files.requests)
+        varda.kubectl('patch', 'inferencemodel', way, '--type=merge', '-p', json.dumps({'spec': {'targetVersion': '2'}}))
+        varda.ready(way, '2')
+        self.assertEqual(len(files.requests), asked, 'the way back needs no network')
+        self.artifacts('gc')
+        varda.kubectl('patch', 'inferencemodel', way, '--type=merge', '-p', json.dumps({'spec': {'targetVersion': '3'}}))
+        varda.ready(way, '3')
+        self.assertEqual(len(files.requests), asked, 'nor does it after tidying up')
+        varda.kubectl('delete', 'inferencemodel', way)
 
     def test_credentials_reach_the_node_once_the_namespace_allows_it_and_are_kept_nowhere(self):
         varda = self.varda

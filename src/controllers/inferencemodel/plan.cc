@@ -98,15 +98,27 @@ api::EdgeModelVersion to_work(const InferenceModel& model, const api::ManifestEn
   return version;
 }
 
+// A version of whatever model has no room on the node's disk, or by its limit.
+bool lacks_room(const api::EdgeNode& node) {
+  return std::any_of(node.status.models.begin(), node.status.models.end(), [](const api::EdgeModelReport& model) {
+    return std::any_of(model.versions.begin(), model.versions.end(), [](const api::EdgeVersionReport& version) {
+      return version.state == api::EdgeVersionReport::kFailed && version.reason == "DiskFull";
+    });
+  });
+}
+
 // The versions a node holds: the target, what is exposed or serves now, and one more that is there already, for a way back without
-// the network: the last of the manifest among them. In the order of the manifest.
-std::vector<api::EdgeModelVersion> versions_to_hold(const InferenceModel& model, const api::EdgeModelReport* report) {
+// the network: the last of the manifest among them. In the order of the manifest. What a node holds it does not evict, so the way
+// back is let go of while something else has no room: the node then removes it if that helps, and keeps it if it does not.
+std::vector<api::EdgeModelVersion> versions_to_hold(const InferenceModel& model, const api::EdgeNode& node) {
+  const api::EdgeModelReport* report = node.status.find_model(model.metadata.key().str());
   const api::InferenceModelSpec& spec = model.spec;
+  const bool cramped = lacks_room(node);
   std::set<std::string> wanted{spec.target_version};
   if (report != nullptr) {
     if (!report->exposed.empty()) wanted.insert(report->exposed);
     if (report->serving && !report->serving->version.empty()) wanted.insert(report->serving->version);
-    for (auto entry = spec.manifest.rbegin(); entry != spec.manifest.rend(); ++entry) {
+    for (auto entry = spec.manifest.rbegin(); entry != spec.manifest.rend() && !cramped; ++entry) {
       const api::EdgeVersionReport* version = report->find_version(entry->version);
       if (version == nullptr || version->state != api::EdgeVersionReport::kReady || wanted.contains(entry->version)) continue;
       wanted.insert(entry->version);
@@ -158,7 +170,7 @@ std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::E
   work.key = model.metadata.key().str();
   work.model_name = spec.model_name;
   work.framework = spec.framework_type;
-  work.versions = versions_to_hold(model, node.status.find_model(work.key));
+  work.versions = versions_to_hold(model, node);
   work.target = spec.target_version;
   // A pod without volumes is of the image way and on its way out.
   const bool answers = pod != nullptr && !pod->metadata.deleting() && pod->spec.node_name == node.metadata.name &&
