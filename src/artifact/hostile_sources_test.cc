@@ -154,6 +154,71 @@ TEST_F(HostileSources, ALoginPageIsATransientFailureThatLeavesNothing) {
   EXPECT_EQ(scratch_bytes(), 0u);
 }
 
+TEST_F(HostileSources, APortalInTheMidstOfADownloadCostsNothingOfItWhateverItCallsItsPage) {
+  struct Case {
+    const char* type;
+    std::string page;
+  };
+  for (const Case& c :
+       {Case{"text/html", "log in"}, Case{"Text/HTML; charset=utf-8", "log in"}, Case{"application/xhtml+xml", "<?xml?>"},
+        Case{"", "<html>log in</html>"}, Case{"application/octet-stream", "\xef\xbb\xbf\r\n <!DOCTYPE HTML>"}}) {
+    SCOPED_TRACE(std::string(c.type) + " " + c.page);
+    Origin server;
+    int requests = 0;
+    server.put(kUrl, Origin::File{.bytes = archive, .etag = "\"e\"", .break_after = 20'000});
+    server.on_request([&] {
+      if (++requests == 1) server.put(kUrl, Origin::File{.bytes = c.page, .content_type = c.type, .ranges = false});
+    });
+    const auto store = open(server);
+    const auto outcome = store->ensure(kForever, request());
+    ASSERT_FALSE(outcome.ok());
+    EXPECT_EQ(outcome.failure().reason, Reason::kDownloadFailed) << outcome.failure().error;
+    EXPECT_NE(outcome.failure().error.message().find("HTML page"), std::string::npos) << outcome.failure().error;
+    EXPECT_GE(scratch_bytes(), 20'000u);
+    server.on_request({});
+    server.put(kUrl, Origin::File{.bytes = archive, .etag = "\"e\""});
+    ASSERT_TRUE(store->ensure(kForever, request()).ok());
+    EXPECT_EQ(server.seen().back().range, "bytes=20000-");
+    ASSERT_TRUE(store->remove(codec::Sha256::of(archive)).ok());
+  }
+}
+
+TEST_F(HostileSources, APeerThatGivesLessOfARangeThanThereIsIsAskedForTheRest) {
+  origin.put(kUrl, Origin::File{.bytes = archive, .break_after = 20'000});
+  origin.on_request([&] { origin.put(kUrl, Origin::File{.bytes = archive, .range_max = 7'000}); });
+  const auto outcome = open(origin)->ensure(kForever, request());
+  ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+  EXPECT_EQ(*os::read_file(fs, outcome->directory / "model.onnx"), noise(50'000));
+  EXPECT_EQ(origin.bytes_served(), archive.size());
+}
+
+TEST_F(HostileSources, APeerThatPromisesMoreThanItEverGivesIsNotAskedForEver) {
+  int requests = 0;
+  auto server = *net::Server::create({}, net::inline_handler([&](const net::Request& seen) {
+                                       net::Response response;
+                                       const std::string range(seen.headers.find("Range").value_or(""));
+                                       ++requests;
+                                       response.body = archive.substr(0, 10);
+                                       if (range.empty()) return response;
+                                       const std::string from = range.substr(6, range.size() - 7);
+                                       response.status = 206;
+                                       response.headers.add("Content-Range", "bytes " + from + "-" + from + "/1000000000");
+                                       response.body = "x";
+                                       return response;
+                                     }));
+  // What there is of it came earlier; every answer is one byte, and a promise.
+  ASSERT_TRUE(fs.make_directories("/data/artifacts/.scratch", 0755).ok());
+  const os::Path part = "/data/artifacts/.scratch/" + codec::Sha256::of(archive).hex() + ".part";
+  ASSERT_TRUE(os::write_file_atomically(fs, part, archive.substr(0, 1000)).ok());
+  const auto client = net::make_client({.redirects_max = 3});
+  const auto outcome =
+      open(*client)->ensure(kForever.with_timeout(std::chrono::seconds(60)), request("http://" + server->address() + "/m.tar"));
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.failure().reason, Reason::kDownloadFailed) << outcome.failure().error;
+  EXPECT_NE(outcome.failure().error.message().find("of 1000000000"), std::string::npos) << outcome.failure().error;
+  EXPECT_LE(requests, 100);
+}
+
 TEST_F(HostileSources, AConnectionThatDripsIsGivenUpAndWhatCameIsKept) {
   // Ten bytes now and then: never silent, and never done.
   class Drip final : public net::HttpClient {

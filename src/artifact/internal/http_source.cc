@@ -185,14 +185,15 @@ std::optional<Failure> HttpSource::connect() {
   net::ClientResponse& response = *sent;
   guard_.moved(kStallBytes);
   encoding_ = response.headers.find("Content-Encoding").value_or("");
-  const bool page = response.headers.find("Content-Type").value_or("").starts_with("text/html");
+  const bool page = is_page_type(response.headers.find("Content-Type").value_or(""));
   const auto range = parse_content_range(response.headers.find("Content-Range").value_or(""));
   if (offset > 0 && response.status == 206 && range.start == offset) {
+    total_ = range.total.value_or(0);
     if (range.total) meter_.set_total(*range.total);
   } else if (offset > 0 && response.status == 416 && range.total == offset) {
     complete_ = true;
     return std::nullopt;
-  } else if (offset > 0 && response.status == 200 && page) {
+  } else if (offset > 0 && response.status == 200 && (page || is_page(response))) {
     // A login page that answers everything says nothing of the archive: what there is of it stays.
     return failed(Error(Code::kUnavailable, "an HTML page where the rest of an archive should be"));
   } else if (offset > 0 && (response.status == 200 || response.status == 206 || response.status == 416)) {
@@ -209,8 +210,15 @@ std::optional<Failure> HttpSource::connect() {
   return std::nullopt;
 }
 
+// Not every portal says what it sends.
+bool HttpSource::is_page(net::ClientResponse& response) {
+  if (response.body == nullptr) return false;
+  const auto first = response.body->read();
+  return first.ok() && *first && begins_like_page(**first);
+}
+
 std::optional<Failure> HttpSource::begin_whole(const net::ClientResponse& response) {
-  page_type_ = response.headers.find("Content-Type").value_or("").starts_with("text/html");
+  page_type_ = is_page_type(response.headers.find("Content-Type").value_or(""));
   if (const auto length = number(response.headers.find("Content-Length").value_or(""))) {
     meter_.set_total(*length);
     if (*length > options_.limits.archive_bytes_max) return too_large(options_.limits.archive_bytes_max);
@@ -266,6 +274,10 @@ Outcome<std::string> HttpSource::next() {
       if (complete_) break;
     }
     Result<std::optional<std::string>> piece = body_->read();
+    // A peer may give less of a range than there is (RFC 9110, 14.2 and 15.3.7): the rest is asked for, as after a break.
+    if (piece.ok() && !*piece && hashed_.count() < total_)
+      piece = Error(Code::kUnavailable,
+                    "the answer ended at byte " + std::to_string(hashed_.count()) + " of " + std::to_string(total_));
     if (!piece.ok()) {
       body_.reset();
       short_connections_ = connection_bytes_ < kStallBytes ? short_connections_ + 1 : 0;

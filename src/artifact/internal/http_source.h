@@ -12,6 +12,10 @@
 
 namespace varda::artifact {
 
+/// What a browser would show: by the beginning of a body, or by its Content-Type.
+bool begins_like_page(std::string_view body);
+bool is_page_type(std::string_view content_type);
+
 /// Digest, count and first bytes of what went by.
 class HashedBytes {
  public:
@@ -97,6 +101,7 @@ class HttpSource final : public Source {
   std::optional<Failure> connect();
   Result<net::ClientResponse> ask(std::uint64_t offset);
   Failure refused(net::ClientResponse& response);
+  static bool is_page(net::ClientResponse& response);
   std::string kept_validator();
   Status keep(std::string_view bytes);
   std::optional<Failure> begin_whole(const net::ClientResponse& response);
@@ -124,6 +129,7 @@ class HttpSource final : public Source {
   std::unique_ptr<net::BodyReader> body_;
   std::uint64_t connection_bytes_ = 0;
   std::optional<Error> broke_;  // how the connection before ended
+  std::uint64_t total_ = 0;     // of the archive, where a range told; 0: not told
   bool replaying_ = false;
   bool resumed_ = false;
   bool stale_ = false;

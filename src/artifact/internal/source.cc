@@ -9,6 +9,16 @@
 
 namespace varda::artifact {
 
+namespace {
+
+std::string lower_case(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
+}  // namespace
+
 std::string shown_url(std::string_view url) {
   std::string shown(url.substr(0, url.find('?')));
   const auto scheme = shown.find("://");
@@ -48,12 +58,20 @@ Failure disk_failure(Error error) {
   return {reason, std::move(error)};
 }
 
-bool HashedBytes::page() const {
-  const auto start = std::find_if_not(head_.begin(), head_.end(), [](unsigned char c) { return std::isspace(c); });
-  std::string text(start, head_.end());
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+bool begins_like_page(std::string_view body) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (body.starts_with(kByteOrderMark)) body.remove_prefix(kByteOrderMark.size());
+  while (!body.empty() && std::isspace(static_cast<unsigned char>(body.front()))) body.remove_prefix(1);
+  const std::string text = lower_case(body.substr(0, 32));
   return text.starts_with("<!doctype html") || text.starts_with("<html");
 }
+
+bool is_page_type(std::string_view content_type) {
+  const std::string text = lower_case(content_type.substr(0, 32));
+  return text.starts_with("text/html") || text.starts_with("application/xhtml+xml");
+}
+
+bool HashedBytes::page() const { return begins_like_page(head_); }
 
 void HashedBytes::add(std::string_view bytes) {
   if (head_.size() < 256) head_ += bytes.substr(0, 256 - head_.size());

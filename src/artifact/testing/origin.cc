@@ -96,11 +96,12 @@ Result<net::ClientResponse> Origin::send(const Context& ctx, net::ClientRequest 
       at = total;
     } else {
       response.status = 206;
-      response.headers.add("Content-Range",
-                           "bytes " + std::to_string(at) + "-" + std::to_string(total - 1) + "/" + std::to_string(total));
+      if (file->range_max != 0) file->bytes.resize(std::min(total, at + file->range_max));
+      response.headers.add("Content-Range", "bytes " + std::to_string(at) + "-" + std::to_string(file->bytes.size() - 1) + "/" +
+                                                std::to_string(total));
     }
   }
-  if (file->length) response.headers.add("Content-Length", std::to_string(total - at));
+  if (file->length) response.headers.add("Content-Length", std::to_string(file->bytes.size() - std::min(at, file->bytes.size())));
   response.body = std::make_unique<OriginBody>(ctx, *this, std::move(*file), at);
   return response;
 }

@@ -26,6 +26,7 @@ class Origin final : public net::HttpClient {
     bool length = true;           // Content-Length is told
     net::Headers headers = {};    // further ones
     std::size_t range_shift = 0;  // a range begins so many bytes after the one asked for
+    std::size_t range_max = 0;    // no more of a range is given at once; 0: all of it
   };
   void put(std::string url, File file);
   void put(std::string url, std::string bytes) { put(std::move(url), File{.bytes = std::move(bytes)}); }
