@@ -7,16 +7,26 @@
 #include <vector>
 
 #include "codec/digest.h"
+#include "net/http.h"
 
 namespace varda::artifact {
 
+/// Somebody beside this machine who has the archive, or is about to have it. Asked with ranges; what it is not ready to give it
+/// answers with 503 and, in kBytesDoneHeader, how far it is: then it is waited for as long as it gets on.
+struct Neighbour {
+  net::HttpClient* http = nullptr;  // knows that neighbour; outlives the request
+  std::string url;
+};
+inline constexpr std::string_view kBytesDoneHeader = "Varda-Bytes-Done";
+
 struct Request {
-  std::string url;                        // http, https, s3 or file; "user:password@" and the query never appear in messages
-  std::vector<std::string> mirrors = {};  // further URLs of the same bytes, after `url`
-  std::string credentials = {};           // what all of them ask for, by a name that the CredentialReader knows; "" nothing
-  codec::Sha256 digest;                   // of the archive as downloaded
-  std::string framework = {};             // "onnx": its layout is checked; others and "": any tree with a file in it
-  std::uint64_t max_bytes = 0;            // extracted; 0 takes the limits' own
+  std::string url;                         // http, https, s3 or file; "user:password@" and the query never appear in messages
+  std::vector<std::string> mirrors = {};   // further URLs of the same bytes, after `url`
+  std::vector<Neighbour> neighbours = {};  // asked before all of them, with no credentials
+  std::string credentials = {};            // what all of them ask for, by a name that the CredentialReader knows; "" nothing
+  codec::Sha256 digest;                    // of the archive as downloaded
+  std::string framework = {};              // "onnx": its layout is checked; others and "": any tree with a file in it
+  std::uint64_t max_bytes = 0;             // extracted; 0 takes the limits' own
 };
 
 enum class Phase : std::uint8_t { kDownload, kExtract };

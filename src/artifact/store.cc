@@ -1,6 +1,7 @@
 #include "artifact/store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <map>
 
@@ -38,10 +39,12 @@ class DiskStore final : public Store {
     TRY_VOID(fs_.sync_directory(options_.root));
     TRY_VOID(fs_.sync_directory(options_.root.parent_path()));
     TRY_VOID(os::remove_leftovers(fs_, options_.root));
+    TRY(auto archives, archives_there());
     TRY(const auto names, fs_.list(options_.root));
     TRY(const auto damaged, marked(fs_, options_.root, Mark::kDamaged));
     std::multimap<std::chrono::system_clock::time_point, codec::Sha256> by_age;
     const MutexLock lock(mutex_);
+    archives_ = std::move(archives);
     for (const std::string& name : names) {
       const auto digest = codec::Sha256::parse(name);
       if (!digest.ok()) continue;
@@ -77,7 +80,11 @@ class DiskStore final : public Store {
         flight = slot;
       }
       if (mine) {
-        std::optional<Failure> failure = bring(ctx, request, progress);
+        const ProgressSink note = [&](const Progress& now) {
+          if (now.phase == Phase::kDownload) flight->total = now.total;
+          if (progress) progress(now);
+        };
+        std::optional<Failure> failure = bring(ctx, request, note);
         {
           const MutexLock lock(mutex_);
           flight->failure = failure;
@@ -115,6 +122,7 @@ class DiskStore final : public Store {
     const MutexLock lock(mutex_);
     std::uint64_t sum = 0;
     for (const auto& [digest, artifact] : artifacts_) sum += artifact.bytes;
+    for (const auto& [digest, size] : archives_) sum += size;
     return sum;
   }
   /// Without a damaged one that is about to be replaced.
@@ -150,6 +158,47 @@ class DiskStore final : public Store {
     }
   }
 
+  void keep_archives(std::set<codec::Sha256> wanted) override {
+    std::vector<codec::Sha256> surplus;
+    {
+      const MutexLock lock(mutex_);
+      archives_wanted_ = std::move(wanted);
+      for (const auto& [digest, size] : archives_)
+        if (!archives_wanted_.contains(digest)) surplus.push_back(digest);
+    }
+    for (const codec::Sha256& digest : surplus)
+      if (const auto dropped = drop_archive(digest); !dropped.ok())
+        log::warn("an archive that nobody asks for cannot be removed", {{"error", dropped.error()}});
+  }
+
+  bool has_archive(const codec::Sha256& digest) const override {
+    const MutexLock lock(mutex_);
+    return archives_.contains(digest);
+  }
+
+  std::optional<Archive> archive(const codec::Sha256& digest) override {
+    os::Path path = archive_path(digest);
+    std::optional<std::uint64_t> total;
+    {
+      const MutexLock lock(mutex_);
+      const auto flight = flights_.find(digest);
+      if (const auto whole = archives_.find(digest); whole != archives_.end()) {
+        total = whole->second;
+      } else if (flight != flights_.end()) {
+        path = scratch_ / (digest.hex() + kPart);
+        total = flight->second->total.load();
+      }
+    }
+    if (!total) return std::nullopt;
+    Archive out{.file = nullptr, .bytes = 0, .total = *total};
+    // It may have moved, or not be there yet: then it is for the next to ask.
+    if (auto file = fs_.open(path, os::Open::kRead); file.ok()) {
+      const auto size = (*file)->size();
+      if (size.ok()) out = {.file = std::move(*file), .bytes = *total == 0 ? *size : std::min(*size, *total), .total = *total};
+    }
+    return out;
+  }
+
   std::vector<codec::Sha256> read_marks() override {
     std::vector<codec::Sha256> again;
     const auto damaged = marked(fs_, options_.root, Mark::kDamaged);
@@ -178,6 +227,11 @@ class DiskStore final : public Store {
 
   Result<std::uint64_t> evict(std::uint64_t wanted) override {
     std::uint64_t freed = 0;
+    for (const codec::Sha256& digest : archives()) {
+      if (freed >= wanted) break;
+      TRY(const std::uint64_t bytes, drop_archive(digest));
+      freed += bytes;
+    }
     for (const codec::Sha256& digest : by_last_use()) {
       if (freed >= wanted) break;
       // Looked at for each anew: removing the one before may have taken a while.
@@ -203,6 +257,7 @@ class DiskStore final : public Store {
   };
   struct Flight {
     std::vector<std::string> sources;
+    std::atomic<std::uint64_t> total{0};  // of the archive, once known
     bool done = false;
     std::optional<Failure> failure;
   };
@@ -211,7 +266,53 @@ class DiskStore final : public Store {
   static std::vector<std::string> sources_of(const Request& request) {
     std::vector<std::string> out{request.credentials, request.url};
     out.insert(out.end(), request.mirrors.begin(), request.mirrors.end());
+    for (const Neighbour& one : request.neighbours) out.push_back(one.url);
     return out;
+  }
+
+  os::Path archive_path(const codec::Sha256& digest) const { return options_.root / kArchivesName / digest.hex(); }
+
+  Result<std::map<codec::Sha256, std::uint64_t>> archives_there() {
+    std::map<codec::Sha256, std::uint64_t> out;
+    TRY(const auto there, fs_.stat(options_.root / kArchivesName));
+    if (!there) return out;
+    TRY(const auto names, fs_.list(options_.root / kArchivesName));
+    for (const std::string& name : names) {
+      const auto digest = codec::Sha256::parse(name);
+      TRY(const auto info, fs_.stat(options_.root / kArchivesName / name));
+      if (digest.ok() && info && info->kind == os::FileKind::kFile) out.emplace(*digest, info->size_bytes);
+    }
+    return out;
+  }
+
+  std::vector<codec::Sha256> archives() const {
+    const MutexLock lock(mutex_);
+    std::vector<codec::Sha256> out;
+    for (const auto& [digest, size] : archives_) out.push_back(digest);
+    return out;
+  }
+
+  Result<std::uint64_t> drop_archive(const codec::Sha256& digest) {
+    TRY_VOID(fs_.remove(archive_path(digest)));
+    const MutexLock lock(mutex_);
+    const auto found = archives_.find(digest);
+    if (found == archives_.end()) return std::uint64_t{0};
+    const std::uint64_t bytes = found->second;
+    archives_.erase(found);
+    return bytes;
+  }
+
+  /// Once it has become one: of what was installed, and nobody wants to be kept any more, it goes at once.
+  void note_archive(const codec::Sha256& digest) {
+    const auto info = fs_.stat(archive_path(digest));
+    if (!info.ok() || !*info) return;
+    bool wanted = false;
+    {
+      const MutexLock lock(mutex_);
+      archives_[digest] = (*info)->size_bytes;
+      wanted = archives_wanted_.contains(digest);
+    }
+    if (!wanted) (void)drop_archive(digest);
   }
 
   /// A part, or the notes of a part that is there.
@@ -242,6 +343,11 @@ class DiskStore final : public Store {
     source.request = request;
     source.spool = scratch_ / (hex + kPart);
     source.record = record;
+    source.archive = archive_path(request.digest);
+    source.wants_archive = [this, digest = request.digest] {
+      const MutexLock lock(mutex_);
+      return archives_wanted_.contains(digest);
+    };
     source.file_roots = options_.file_roots;
     source.limits = options_.limits;
     source.progress = progress;
@@ -260,6 +366,7 @@ class DiskStore final : public Store {
       (void)fs_.remove(record);
       return tree.failure();
     }
+    note_archive(request.digest);
     std::optional<Failure> failure = publish(request.digest, *tree, record);
     if (Status status = fs_.remove_all(into); !status.ok() && !failure)
       log::warn("cannot clear scratch", {{"error", status.error()}});
@@ -294,6 +401,10 @@ class DiskStore final : public Store {
   Result<std::uint64_t> room_for(const codec::Sha256& digest) {
     if (options_.capacity_bytes == 0) return UINT64_MAX;
     std::uint64_t staying = bytes_besides(digest);
+    {
+      const MutexLock lock(mutex_);
+      for (const auto& [archived, size] : archives_) staying -= std::min(staying, size);
+    }
     for (const codec::Sha256& other : by_last_use()) {
       if (other == digest) continue;
       TRY(const bool pinned, is_marked(fs_, options_.root, other, Mark::kPinned));
@@ -395,6 +506,8 @@ class DiskStore final : public Store {
   std::map<codec::Sha256, Artifact> artifacts_ GUARDED_BY(mutex_);
   std::map<codec::Sha256, std::shared_ptr<Flight>> flights_ GUARDED_BY(mutex_);
   std::set<codec::Sha256> kept_ GUARDED_BY(mutex_);
+  std::map<codec::Sha256, std::uint64_t> archives_ GUARDED_BY(mutex_);  // that are kept, with their sizes
+  std::set<codec::Sha256> archives_wanted_ GUARDED_BY(mutex_);
   std::set<codec::Sha256> damaged_ GUARDED_BY(mutex_);  // there, and not fit for use
   bool told_ GUARDED_BY(mutex_) = false;                // kept_ stands in the file
   std::uint64_t uses_ GUARDED_BY(mutex_) = 0;

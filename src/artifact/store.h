@@ -5,6 +5,7 @@
 // that name the same digest share one tree and one download.
 //
 //   root/HEX/…               the artifacts
+//   root/.archives/HEX      the archive itself, where others are to have it from here
 //   root/.scratch/HEX.part   a download that can go on; HEX.tree: an extraction, cleared when the store is opened
 //   root/.trees/HEX          what the tree held when it was unpacked, to look it over by (inspect.h)
 //   root/.marks, .kept       what people and the store tell each other (marks.h)
@@ -29,6 +30,13 @@ namespace varda::artifact {
 struct Installed {
   os::Path directory;       // valid until the artifact is removed or evicted
   std::uint64_t bytes = 0;  // of all its files
+};
+
+/// What others can have of an archive from here.
+struct Archive {
+  std::unique_ptr<os::File> file;  // at its beginning
+  std::uint64_t bytes = 0;         // that are there
+  std::uint64_t total = 0;         // of the whole; 0: not known yet. Bytes of a part are not verified yet
 };
 
 /// Owns all below its root, alone: whoever opens it sees to it that no other process does. Thread-safe.
@@ -58,6 +66,13 @@ class Store {
   /// What must not be evicted, besides what is exposed (has a second name on the disk) or pinned. Partial downloads of anything
   /// else go. What was kept before is the last to be evicted, as far as this process remembers.
   virtual void keep(std::set<codec::Sha256> wanted) = 0;
+  /// Archives to keep beside their trees, for others: of what is installed from now on. Others are removed. They count as bytes of
+  /// the store and are the first to be evicted.
+  virtual void keep_archives(std::set<codec::Sha256> /*wanted*/) {}
+  /// The archive, or the part of it that was downloaded so far. Nothing: there is none, and none on its way.
+  virtual std::optional<Archive> archive(const codec::Sha256& /*digest*/) { return std::nullopt; }
+  /// It is there, whole.
+  virtual bool has_archive(const codec::Sha256& /*digest*/) const { return false; }
   /// Does what people asked for with marks. Returns the kept artifacts that are newly known to be damaged: ensure() installs them
   /// anew, beside what models show of them. Cheap; every few seconds.
   virtual std::vector<codec::Sha256> read_marks() { return {}; }

@@ -148,8 +148,9 @@ Result<net::ClientResponse> HttpSource::ask(std::uint64_t offset) {
   request.headers.add("Accept", "*/*");
   // The digest is over the bytes as they lie there.
   request.headers.add("Accept-Encoding", "identity");
-  if (offset > 0) {
-    request.headers.add("Range", "bytes=" + std::to_string(offset) + "-");
+  const bool neighbour = options_.kind == SourceKind::kNeighbour;
+  if (offset > 0 || neighbour) request.headers.add("Range", "bytes=" + std::to_string(offset) + "-");
+  if (offset > 0 && !neighbour) {
     if (validator_.empty()) validator_ = kept_validator();
     if (!validator_.empty()) request.headers.add("If-Range", validator_);
   }
@@ -175,6 +176,29 @@ Failure HttpSource::refused(net::ClientResponse& response) {
   return failure;
 }
 
+std::optional<Failure> HttpSource::await_neighbour(net::ClientResponse& response) {
+  const SteadyTime now = clock_.now();
+  const std::uint64_t done = number(response.headers.find(kBytesDoneHeader).value_or("")).value_or(0);
+  if (!neighbour_waited_) neighbour_waited_ = now;
+  if (!neighbour_moved_ || done != neighbour_done_) neighbour_moved_ = now;
+  neighbour_done_ = done;
+  const bool unaware = response.status == 404;
+  const Duration patience = unaware ? Duration(kNeighbourUnawarePatience) : Duration(kNeighbourPatience);
+  if (now - *neighbour_moved_ >= patience || now - *neighbour_waited_ >= kNeighbourPatienceMax) {
+    return failed(Error(Code::kUnavailable, unaware ? "it knows nothing of the archive" : "it gets on no further with the archive")
+                      .as_terminal(unaware));
+  }
+  for (int i = 0; i < 4 && response.body != nullptr; ++i) {  // a sentence: read, so that the connection serves again
+    const auto said = response.body->read();
+    if (!said.ok() || !*said) break;
+  }
+  const auto asked = retry_after_of(response.headers);
+  const Duration pause = asked ? Duration(*asked) : Duration(std::chrono::seconds(1));
+  const Status slept = ctx_.sleep_for(std::clamp<Duration>(pause, std::chrono::milliseconds(20), std::chrono::seconds(5)));
+  if (!slept.ok()) return failed(slept.error());
+  return std::nullopt;
+}
+
 std::optional<Failure> HttpSource::connect() {
   const std::uint64_t offset = hashed_.count();
   connection_bytes_ = 0;
@@ -187,8 +211,12 @@ std::optional<Failure> HttpSource::connect() {
   encoding_ = response.headers.find("Content-Encoding").value_or("");
   const bool page = is_page_type(response.headers.find("Content-Type").value_or(""));
   const auto range = parse_content_range(response.headers.find("Content-Range").value_or(""));
-  if (offset > 0 && response.status == 206 && range.start == offset) {
-    total_ = range.total.value_or(0);
+  const bool neighbour = options_.kind == SourceKind::kNeighbour;
+  if (neighbour && (response.status == 503 || response.status == 404)) return await_neighbour(response);
+  if (response.status == 206) total_ = range.total.value_or(0);
+  if (neighbour && response.status == 206 && offset == 0 && range.start == offset && total_ > 0) {
+    if (auto failure = begin_whole(response, total_)) return failure;
+  } else if (offset > 0 && response.status == 206 && range.start == offset) {
     if (range.total) meter_.set_total(*range.total);
   } else if (offset > 0 && response.status == 416 && range.total == offset) {
     complete_ = true;
@@ -203,7 +231,7 @@ std::optional<Failure> HttpSource::connect() {
                                              " cannot be continued at byte " + std::to_string(offset) + " and starts over"));
   } else if (response.status != 200) {
     return refused(response);
-  } else if (auto failure = begin_whole(response)) {
+  } else if (auto failure = begin_whole(response, number(response.headers.find("Content-Length").value_or("")))) {
     return failure;
   }
   body_ = std::move(response.body);
@@ -217,9 +245,9 @@ bool HttpSource::is_page(net::ClientResponse& response) {
   return first.ok() && *first && begins_like_page(**first);
 }
 
-std::optional<Failure> HttpSource::begin_whole(const net::ClientResponse& response) {
+std::optional<Failure> HttpSource::begin_whole(const net::ClientResponse& response, std::optional<std::uint64_t> length) {
   page_type_ = is_page_type(response.headers.find("Content-Type").value_or(""));
-  if (const auto length = number(response.headers.find("Content-Length").value_or(""))) {
+  if (length) {
     meter_.set_total(*length);
     if (*length > options_.limits.archive_bytes_max) return too_large(options_.limits.archive_bytes_max);
     const auto space = fs_.space(options_.spool.parent_path());
@@ -272,10 +300,12 @@ Outcome<std::string> HttpSource::next() {
     if (!body_) {
       if (auto failure = connect()) return *failure;
       if (complete_) break;
+      if (!body_) continue;  // a neighbour that was waited for
     }
     Result<std::optional<std::string>> piece = body_->read();
     // A peer may give less of a range than there is (RFC 9110, 14.2 and 15.3.7): the rest is asked for, as after a break.
-    if (piece.ok() && !*piece && hashed_.count() < total_)
+    const bool neighbour = options_.kind == SourceKind::kNeighbour;
+    if (piece.ok() && !*piece && hashed_.count() < total_ && !neighbour)
       piece = Error(Code::kUnavailable,
                     "the answer ended at byte " + std::to_string(hashed_.count()) + " of " + std::to_string(total_));
     if (!piece.ok()) {
@@ -287,6 +317,12 @@ Outcome<std::string> HttpSource::next() {
       broke_ = piece.error();
       continue;
     }
+    if (!*piece && hashed_.count() < total_) {
+      // That is how far the neighbour was when it was asked.
+      body_.reset();
+      if (connection_bytes_ == 0) return failed(Error(Code::kUnavailable, "it promised bytes and gave none"));
+      continue;
+    }
     if (!*piece) {
       complete_ = true;
       break;
@@ -294,6 +330,8 @@ Outcome<std::string> HttpSource::next() {
     if ((*piece)->empty()) continue;
     guard_.moved((*piece)->size());
     connection_bytes_ += (*piece)->size();
+    neighbour_moved_.reset();
+    neighbour_waited_.reset();
     if (Status status = keep(**piece); !status.ok()) return disk_failure(status.error());
     return take(std::move(**piece));
   }

@@ -99,12 +99,14 @@ class HttpSource final : public Source {
 
  private:
   std::optional<Failure> connect();
+  /// It has nothing for us now: waits a little. Fails when that was long enough.
+  std::optional<Failure> await_neighbour(net::ClientResponse& response);
   Result<net::ClientResponse> ask(std::uint64_t offset);
   Failure refused(net::ClientResponse& response);
   static bool is_page(net::ClientResponse& response);
   std::string kept_validator();
   Status keep(std::string_view bytes);
-  std::optional<Failure> begin_whole(const net::ClientResponse& response);
+  std::optional<Failure> begin_whole(const net::ClientResponse& response, std::optional<std::uint64_t> length);
   Outcome<std::string> take(std::string bytes);
   Failure failed(Error error) const;
 
@@ -128,8 +130,11 @@ class HttpSource final : public Source {
   StallGuard guard_;
   std::unique_ptr<net::BodyReader> body_;
   std::uint64_t connection_bytes_ = 0;
-  std::optional<Error> broke_;  // how the connection before ended
-  std::uint64_t total_ = 0;     // of the archive, where a range told; 0: not told
+  std::optional<Error> broke_;                  // how the connection before ended
+  std::uint64_t total_ = 0;                     // of the archive, where a range told; 0: not told
+  std::uint64_t neighbour_done_ = 0;            // how far it said it is
+  std::optional<SteadyTime> neighbour_moved_;   // when that changed, while it gives nothing
+  std::optional<SteadyTime> neighbour_waited_;  // since when it gives nothing
   bool replaying_ = false;
   bool resumed_ = false;
   bool stale_ = false;

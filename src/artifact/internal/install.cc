@@ -190,6 +190,20 @@ Status cut_spool(os::FileSystem& fs, const os::Path& spool, std::uint64_t bytes)
   return file->truncate(bytes);
 }
 
+/// Where the spool has all of it: of a file on this disk nothing is spooled.
+Status keep_archive(os::FileSystem& fs, const SourceOptions& options) {
+  if (options.archive.empty() || !options.wants_archive || !options.wants_archive()) return {};
+  TRY(const auto info, fs.stat(options.spool));
+  if (!info || info->size_bytes == 0) return {};
+  {
+    TRY(const auto file, fs.open(options.spool, os::Open::kCreate, 0600));
+    TRY_VOID(file->sync());
+  }
+  TRY_VOID(fs.make_directories(options.archive.parent_path(), 0700));
+  TRY_VOID(fs.rename(options.spool, options.archive));
+  return fs.sync_directory(options.archive.parent_path());
+}
+
 Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, const SourceOptions& options, const os::Path& into) {
   if (Status status = fs.remove_all(into); !status.ok()) return {disk_failure(status.error()), true};
   const auto kept = spooled_bytes(fs, options);
@@ -204,6 +218,7 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, co
   Attempt tried = attempt(fs, bytes, options, into);
   bytes.end();
   if (tried.tree.ok()) {
+    if (Status status = keep_archive(fs, options); !status.ok()) log::warn("an archive is not kept", {{"error", status.error()}});
     if (Status status = drop_spool(fs, options.spool); !status.ok()) return {disk_failure(status.error()), true};
     return {std::move(tried.tree), true};
   }
@@ -259,33 +274,10 @@ Failure sum_up(const std::vector<Failure>& failures) {
   return {best->reason, Error(best->error.code(), std::move(text)).as_terminal(terminal), *wait};
 }
 
-}  // namespace
-
-Outcome<Tree> extract(os::FileSystem& fs, Source& source, const os::Path& into, const Limits& limits, const ProgressSink& progress,
-                      TreeRecordWriter* record, std::uint64_t bytes_max) {
-  return Extraction(fs, source, into, limits, progress, record, bytes_max).run();
-}
-
-Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, const SourceOptions& given,
-                      const os::Path& into) {
+/// From the file servers that the request names, in the order of the book.
+Outcome<Tree> install_from_origins(const Context& ctx, os::FileSystem& fs, net::HttpClient& client, SourceOptions options,
+                                   SourceBook& book, const os::Path& into) {
   constexpr std::chrono::milliseconds kPauseMax{250};  // so that a crowd of nodes does not fall upon the next source as one
-  SourceOptions options = given;
-  SourceBook nothing_known(options.transport.clock != nullptr ? *options.transport.clock : system_clock());
-  SourceBook& book = options.book != nullptr ? *options.book : nothing_known;
-  const auto credentials = read_credentials(ctx, options);
-  if (!credentials.ok()) return credentials.failure();
-  std::unique_ptr<net::HttpClient> trusting;
-  if (credentials->has_value()) {
-    options.credentials = &**credentials;
-    if (!(*credentials)->ca_pem.empty()) {
-      if (options.transport.trusting) trusting = options.transport.trusting((*credentials)->ca_pem);
-      if (trusting == nullptr)
-        return Failure{Reason::kCredentialsMissing,
-                       Error(Code::kInvalid, "ca.crt of " + options.request.credentials + " cannot be used here")};
-    }
-  }
-  net::HttpClient& client = trusting != nullptr ? *trusting : http;
-
   std::vector<std::string> urls{options.request.url};
   urls.insert(urls.end(), options.request.mirrors.begin(), options.request.mirrors.end());
   urls = book.order(urls);
@@ -333,6 +325,74 @@ Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& h
   add(options.request.url);
   for (const std::string& mirror : options.request.mirrors) add(mirror);
   return sum_up(all);
+}
+
+/// From the first of them that gives it. Nothing: none does, and `said` tells why of the last one.
+std::optional<Outcome<Tree>> install_from(const std::vector<Neighbour>& neighbours, const Context& ctx, os::FileSystem& fs,
+                                          SourceOptions options, SourceBook& book, const os::Path& into, std::string& said) {
+  options.kind = SourceKind::kNeighbour;
+  options.credentials = nullptr;
+  for (const Neighbour& neighbour : neighbours) {
+    options.url = neighbour.url;
+    // Once more without what the spool holds, where that may be what was wrong.
+    for (int round = 0; round < 2; ++round) {
+      Turn turn = take_turn(ctx, fs, *neighbour.http, options, into);
+      if (turn.tree.ok()) {
+        book.worked(neighbour.url);
+        return std::move(turn.tree);
+      }
+      if (turn.final) return std::move(turn.tree);
+      log::debug("a neighbour does not give an archive", {{"error", turn.tree.failure().error}});
+      said = "; nor did a neighbour: " + turn.tree.failure().error.message().substr(0, 380);
+      if (turn.blame_the_spool && round == 0) {
+        if (Status status = drop_spool(fs, options.spool); !status.ok()) return Outcome<Tree>(disk_failure(status.error()));
+        continue;
+      }
+      book.failed(neighbour.url, turn.trouble, std::chrono::seconds(0));
+      break;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Outcome<Tree> extract(os::FileSystem& fs, Source& source, const os::Path& into, const Limits& limits, const ProgressSink& progress,
+                      TreeRecordWriter* record, std::uint64_t bytes_max) {
+  return Extraction(fs, source, into, limits, progress, record, bytes_max).run();
+}
+
+Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, const SourceOptions& given,
+                      const os::Path& into) {
+  SourceOptions options = given;
+  SourceBook nothing_known(options.transport.clock != nullptr ? *options.transport.clock : system_clock());
+  SourceBook& book = options.book != nullptr ? *options.book : nothing_known;
+  const auto credentials = read_credentials(ctx, options);
+  if (!credentials.ok()) return credentials.failure();
+  std::unique_ptr<net::HttpClient> trusting;
+  if (credentials->has_value()) {
+    options.credentials = &**credentials;
+    if (!(*credentials)->ca_pem.empty()) {
+      if (options.transport.trusting) trusting = options.transport.trusting((*credentials)->ca_pem);
+      if (trusting == nullptr)
+        return Failure{Reason::kCredentialsMissing,
+                       Error(Code::kInvalid, "ca.crt of " + options.request.credentials + " cannot be used here")};
+    }
+  }
+  net::HttpClient& client = trusting != nullptr ? *trusting : http;
+  std::vector<Neighbour> well, troubled;
+  for (const Neighbour& one : options.request.neighbours) (book.well(one.url) ? well : troubled).push_back(one);
+  std::string said;
+  if (auto tree = install_from(well, ctx, fs, options, book, into, said)) return std::move(*tree);
+  Outcome<Tree> tree = install_from_origins(ctx, fs, client, options, book, into);
+  if (tree.ok() || tree.failure().reason == Reason::kCancelled || tree.failure().reason == Reason::kDiskFull ||
+      retry_of(tree.failure().reason) == Retry::kOnChange)
+    return tree;
+  if (auto given_after_all = install_from(troubled, ctx, fs, options, book, into, said)) return std::move(*given_after_all);
+  if (said.empty()) return tree;
+  Failure failure = tree.failure();
+  failure.error = Error(failure.error.code(), failure.error.message() + said).as_terminal(failure.error.terminal());
+  return failure;
 }
 
 }  // namespace varda::artifact

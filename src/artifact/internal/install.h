@@ -21,7 +21,8 @@ Outcome<Tree> extract(os::FileSystem& fs, Source& source, const os::Path& into, 
                       TreeRecordWriter* record = nullptr, std::uint64_t bytes_max = UINT64_MAX);
 
 /// Downloads to `options.spool`, extracts to `into` and checks the digest over every byte: from the first source of the request
-/// that gives it, in the order of `options.book`, all of them going on with the same spool. When none does, one message says why of
+/// that gives it, in the order of `options.book`, all of them going on with the same spool: neighbours first, and those that were
+/// in trouble lately after everybody else. When none does, one message says why of
 /// each, and the reason is that of the source that is most likely to heal. On success the tree is synced and the spool gone; on
 /// failure `into` is gone, and the spool stays where the download can go on.
 Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, const SourceOptions& options,

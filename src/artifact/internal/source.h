@@ -50,13 +50,22 @@ class DiskRoom {
   std::uint64_t left_ = 0;  // may be taken before the disk is asked again
 };
 
+/// What is expected of a source.
+enum class SourceKind {
+  kOrigin,     // a file server: it has the archive, or something is wrong
+  kNeighbour,  // request.h: it may have a part of it so far, or none yet
+};
+
 struct SourceOptions {
   Request request;
-  std::string url;                   // the one of the request's sources that is meant; "" the first
-  os::Path spool;                    // the part on disk; "<spool>.notes" holds its validator
-  bool spooled = true;               // false: nothing is kept on disk, so a kill starts over; a connection that breaks goes on
-  os::Path record;                   // what the tree holds is written there (tree_record.h); empty: nowhere
-  std::vector<os::Path> file_roots;  // file URLs are read below these only
+  SourceKind kind = SourceKind::kOrigin;
+  std::string url;   // the one of the request's sources that is meant; "" the first
+  os::Path spool;    // the part on disk; "<spool>.notes" holds its validator
+  os::Path archive;  // where the spool goes when it is whole and right; empty, or if wants_archive says no: nowhere
+  std::function<bool()> wants_archive;  // asked then
+  bool spooled = true;                  // false: nothing is kept on disk, so a kill starts over; a connection that breaks goes on
+  os::Path record;                      // what the tree holds is written there (tree_record.h); empty: nowhere
+  std::vector<os::Path> file_roots;     // file URLs are read below these only
   Limits limits;
   std::uint64_t tree_bytes_max = UINT64_MAX;  // what the store has room for by its own limit, whatever may still be evicted gone
   Duration stall = std::chrono::seconds(60);  // a connection that brings less than kStallBytes in so long is given up
@@ -76,6 +85,11 @@ inline constexpr std::chrono::seconds kSpoolSyncPeriod{5};
 /// By the scheme of `options.url`; anything but http, https, s3 and an allowed file is kSourceForbidden. `ctx`, `fs` and `http`
 /// outlive it.
 Outcome<std::unique_ptr<Source>> open_source(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, SourceOptions options);
+
+/// A neighbour that gets on no further is waited for so long; one that does not know of the archive may only know later than we.
+inline constexpr std::chrono::seconds kNeighbourPatience{60}, kNeighbourUnawarePatience{10};
+/// However much it gets on, when it gives no bytes.
+inline constexpr std::chrono::hours kNeighbourPatienceMax{1};
 
 /// The spool and its notes.
 Status drop_spool(os::FileSystem& fs, const os::Path& spool);

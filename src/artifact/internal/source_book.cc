@@ -38,6 +38,11 @@ std::vector<std::string> SourceBook::order(const std::vector<std::string>& urls)
   return out;
 }
 
+bool SourceBook::well(const std::string& url) const {
+  const MutexLock lock(mutex_);
+  return weight_of(url) == 0;
+}
+
 std::chrono::seconds SourceBook::closed_for(const std::string& url) const {
   const MutexLock lock(mutex_);
   const auto mark = marks_.find(origin_of(url));

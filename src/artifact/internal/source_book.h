@@ -20,6 +20,8 @@ class SourceBook {
 
   /// In the order to ask them: as given, but for what is known of them. What is listed twice is asked once.
   std::vector<std::string> order(const std::vector<std::string>& urls) const;
+  /// Nothing is known against it.
+  bool well(const std::string& url) const;
   /// How long it asked not to be asked; 0: it may be.
   std::chrono::seconds closed_for(const std::string& url) const;
 

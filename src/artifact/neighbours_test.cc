@@ -1,0 +1,267 @@
+// Archives from neighbours: before the file server, as far as they have them, and never believed.
+#include <deque>
+#include <gtest/gtest.h>
+
+#include "artifact/store.h"
+#include "artifact/testing/archives.h"
+#include "artifact/testing/manual_clock.h"
+#include "artifact/testing/origin.h"
+#include "os/testing/memory_file_system.h"
+
+namespace varda::artifact {
+namespace {
+
+using testing::ManualClock;
+using testing::Origin;
+
+const Context kForever = Context::background();
+constexpr const char* kOrigin = "http://origin/m.tar";
+
+/// A node beside this one: answers ranges of its archive as far as it has it, by the script of a test.
+class Beside final : public net::HttpClient {
+ public:
+  std::string archive;
+  std::uint64_t there = 0;  // bytes it has
+  std::uint64_t total = 0;  // that it claims
+  int status = 0;           // not 0: answered instead
+  bool reachable = true;
+  std::function<void()> on_request = [] {};
+  std::vector<std::string> ranges;
+
+  Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
+    TRY_VOID(ctx.check());
+    ranges.emplace_back(request.headers.find("Range").value_or(""));
+    EXPECT_FALSE(request.headers.find("Authorization"));
+    on_request();
+    if (!reachable) return Error(Code::kUnavailable, "no route to host");
+    const std::uint64_t first = std::stoull(ranges.back().substr(6));
+    net::ClientResponse out;
+    out.status = status != 0 ? status : first < there ? 206 : 503;
+    if (out.status == 206) {
+      out.headers.add("Content-Range",
+                      "bytes " + std::to_string(first) + "-" + std::to_string(there - 1) + "/" + std::to_string(total));
+      out.body = std::make_unique<Body>(archive.substr(first, there - first));
+    } else {
+      out.headers.add("Retry-After", "0");
+      out.headers.add(std::string(kBytesDoneHeader), std::to_string(there));
+      out.body = std::make_unique<Body>("not yet\n");
+    }
+    return out;
+  }
+
+ private:
+  class Body final : public net::BodyReader {
+   public:
+    explicit Body(std::string bytes) : bytes_(std::move(bytes)) {}
+    Result<std::optional<std::string>> read() override {
+      if (bytes_.empty()) return std::optional<std::string>();
+      std::string piece = bytes_.substr(0, 1000);
+      bytes_.erase(0, piece.size());
+      return std::optional<std::string>(std::move(piece));
+    }
+
+   private:
+    std::string bytes_;
+  };
+};
+
+std::string noise(std::size_t size) {
+  std::string bytes(size, '\0');
+  std::uint32_t seed = 7;
+  for (char& c : bytes) c = static_cast<char>((seed = seed * 1664525 + 1013904223) >> 24);
+  return bytes;
+}
+
+class NeighboursTest : public ::testing::Test {
+ protected:
+  NeighboursTest() {
+    CHECK(fs.make_directories("/data", 0755).ok());
+    for (Beside* one : {&beside, &second}) {
+      one->archive = archive;
+      one->there = one->total = archive.size();
+    }
+    origin.put(kOrigin, archive);
+    store = open();
+  }
+  std::unique_ptr<Store> open(std::uint64_t capacity = 0) {
+    auto opened = Store::open({.root = "/data/artifacts", .capacity_bytes = capacity, .transport = {.clock = &clock}}, fs, origin);
+    CHECK(opened.ok());
+    return std::move(*opened);
+  }
+  Outcome<Installed> ensure() {
+    return store->ensure(kForever, {.url = kOrigin,
+                                    .neighbours = {{&beside, "https://beside/archive"}, {&second, "https://second/archive"}},
+                                    .digest = digest,
+                                    .framework = "onnx"});
+  }
+
+  os::testing::MemoryFileSystem fs;
+  Origin origin;
+  ManualClock clock;
+  const std::string archive = testing::model_archive(noise(50'000));
+  const codec::Sha256 digest = codec::Sha256::of(archive);
+  Beside beside, second;
+  std::unique_ptr<Store> store;
+};
+
+TEST_F(NeighboursTest, AreAskedBeforeTheOrigin) {
+  ASSERT_TRUE(ensure().ok());
+  EXPECT_EQ(beside.ranges, std::vector<std::string>{"bytes=0-"});
+  EXPECT_TRUE(second.ranges.empty());
+  EXPECT_TRUE(origin.seen().empty());
+}
+
+TEST_F(NeighboursTest, OneThatIsOnlyGettingItGivesWhatItHasSoFar) {
+  beside.there = 0;
+  beside.on_request = [this] {
+    beside.there = std::min<std::uint64_t>(beside.there + (beside.ranges.size() % 2 == 0 ? 7'000 : 0), archive.size());
+  };
+  ASSERT_TRUE(ensure().ok());
+  EXPECT_GT(beside.ranges.size(), 7u);
+  EXPECT_TRUE(origin.seen().empty());
+}
+
+TEST_F(NeighboursTest, OneThatGetsOnNoFurtherIsGivenUpAndWhatItGaveIsGoneOnWith) {
+  beside.there = 20'000;
+  beside.on_request = [this] { clock.advance(std::chrono::seconds(25)); };
+  second.reachable = false;
+  ASSERT_TRUE(ensure().ok());
+  EXPECT_LE(beside.ranges.size(), 6u);
+  ASSERT_EQ(origin.seen().size(), 1u);
+  EXPECT_EQ(origin.seen()[0].range, "bytes=20000-");
+}
+
+TEST_F(NeighboursTest, OneThatOnlySaysItGetsOnIsGivenUpAfterAnHour) {
+  beside.there = 0;
+  beside.total = 0;
+  beside.on_request = [this] {
+    clock.advance(std::chrono::minutes(1) - std::chrono::seconds(1));
+    beside.status = 503;
+    ++beside.there;
+  };
+  second.reachable = false;
+  ASSERT_TRUE(ensure().ok());
+  EXPECT_GE(beside.ranges.size(), 50u);
+  EXPECT_LE(beside.ranges.size(), 70u);
+  EXPECT_EQ(origin.seen().size(), 1u);
+}
+
+TEST_F(NeighboursTest, OneThatKnowsNothingOfItYetIsWaitedForOnlyShortly) {
+  beside.status = 404;
+  beside.on_request = [this] { clock.advance(std::chrono::seconds(4)); };
+  second.status = 404;
+  second.on_request = [this] { second.status = second.ranges.size() < 3 ? 404 : 0; };
+  ASSERT_TRUE(ensure().ok());
+  EXPECT_LE(beside.ranges.size(), 5u);
+  EXPECT_EQ(second.ranges.size(), 3u);
+  EXPECT_TRUE(origin.seen().empty());
+}
+
+TEST_F(NeighboursTest, OneWithoutTheArchiveIsPassedAtOnce) {
+  beside.status = second.status = 410;
+  ASSERT_TRUE(ensure().ok());
+  EXPECT_EQ(beside.ranges.size(), 1u);
+  EXPECT_EQ(second.ranges.size(), 1u);
+  EXPECT_EQ(origin.seen().size(), 1u);
+}
+
+TEST_F(NeighboursTest, OneThatCannotBeReachedIsAskedLastForFiveMinutes) {
+  beside.reachable = false;
+  ASSERT_TRUE(ensure().ok());
+  ASSERT_EQ(beside.ranges.size(), 1u);
+  ASSERT_TRUE(store->remove(digest).ok());
+  ASSERT_TRUE(ensure().ok());
+  EXPECT_EQ(beside.ranges.size(), 1u);
+  // Before nobody is asked at all, it is.
+  ASSERT_TRUE(store->remove(digest).ok());
+  second.reachable = false;
+  origin.remove(kOrigin);
+  beside.reachable = true;
+  ASSERT_TRUE(ensure().ok());
+  EXPECT_EQ(beside.ranges.size(), 2u);
+}
+
+TEST_F(NeighboursTest, OneThatGivesOtherBytesIsNoticedAndNotAskedAgain) {
+  beside.archive[30'000] ^= 1;
+  ASSERT_TRUE(ensure().ok());
+  EXPECT_FALSE(second.ranges.empty());
+  const auto asked = beside.ranges.size();
+  ASSERT_TRUE(store->remove(digest).ok());
+  ASSERT_TRUE(ensure().ok());
+  EXPECT_EQ(beside.ranges.size(), asked);
+  EXPECT_TRUE(origin.seen().empty());
+}
+
+TEST_F(NeighboursTest, BytesThatOneGaveBeforeItBrokeSpoilNothing) {
+  beside.archive[10'000] ^= 1;
+  beside.there = 20'000;
+  beside.on_request = [this] { beside.reachable = beside.ranges.size() < 2; };
+  second.reachable = false;
+  ASSERT_TRUE(ensure().ok());
+  EXPECT_EQ(origin.seen().size(), 2u) << "once with what was there, once from the beginning";
+}
+
+TEST_F(NeighboursTest, WhenNobodyGivesItTheMessageNamesBoth) {
+  beside.status = second.status = 410;
+  origin.put(kOrigin, Origin::File{.bytes = "gone", .status = 404});
+  const auto outcome = ensure();
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.failure().reason, Reason::kDownloadFailed);
+  EXPECT_EQ(outcome.failure().error.message(),
+            "http://origin/m.tar: HTTP 404; nor did a neighbour: https://second/archive: HTTP 410");
+}
+
+TEST_F(NeighboursTest, AnArchiveIsKeptWhereItIsToBeGivenAndOnlyThen) {
+  ASSERT_TRUE(ensure().ok());
+  EXPECT_FALSE(store->has_archive(digest));
+  EXPECT_FALSE(store->archive(digest).has_value());
+  ASSERT_TRUE(store->remove(digest).ok());
+  const std::uint64_t before = store->bytes();
+  store->keep_archives({digest});
+  const auto installed = ensure();
+  ASSERT_TRUE(installed.ok());
+  EXPECT_EQ(store->bytes(), before + installed->bytes + archive.size());
+  // Also for who opens the store anew.
+  for (int i = 0; i < 2; ++i) {
+    auto kept = store->archive(digest);
+    ASSERT_TRUE(kept && kept->file);
+    EXPECT_EQ(kept->bytes, archive.size());
+    EXPECT_EQ(kept->total, archive.size());
+    EXPECT_EQ(kept->file->read(1 << 20).value(), archive);
+    kept.reset();
+    store.reset();
+    store = open();
+  }
+  store->keep_archives({});
+  EXPECT_FALSE(store->has_archive(digest));
+  EXPECT_EQ(store->bytes(), installed->bytes);
+  EXPECT_TRUE(fs.list("/data/artifacts/.archives")->empty());
+}
+
+TEST_F(NeighboursTest, APartCanBeGivenOnWhileTheRestIsStillToCome) {
+  store->keep_archives({digest});
+  std::optional<Archive> seen;
+  beside.there = 20'000;
+  beside.on_request = [this, &seen] {
+    if (beside.ranges.size() < 2) return;
+    seen = store->archive(digest);
+    beside.there = archive.size();
+  };
+  ASSERT_TRUE(ensure().ok());
+  ASSERT_TRUE(seen && seen->file);
+  EXPECT_EQ(seen->bytes, 20'000u);
+  EXPECT_EQ(seen->total, archive.size());
+  EXPECT_EQ(seen->file->read(20'000).value(), archive.substr(0, 20'000));
+}
+
+TEST_F(NeighboursTest, AnArchiveIsTheFirstToGoWhereRoomIsShort) {
+  store->keep_archives({digest});
+  ASSERT_TRUE(ensure().ok());
+  ASSERT_TRUE(store->has_archive(digest));
+  EXPECT_EQ(store->evict(1).value(), archive.size());
+  EXPECT_FALSE(store->has_archive(digest));
+  EXPECT_TRUE(store->find(digest).has_value());
+}
+
+}  // namespace
+}  // namespace varda::artifact
