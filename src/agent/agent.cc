@@ -84,6 +84,8 @@ class EdgeAgent final : public Agent {
                .address = address_,
                .replicas = replicas_.get(),
                .peer_url = peers_ ? peers_->url() : "",
+               .peers = peers_.get(),
+               .archives = archives_.get(),
                .workers = workers_.get()},
               pods_.get());
     log::info("agent started", {{"node", options_.node_name}, {"address", address_}, {"data", options_.data_directory.string()}});
@@ -126,7 +128,12 @@ class EdgeAgent final : public Agent {
     TRY(replicas_, ReplicaKeeper::open(
                        {.roots = options_.dataset_roots, .copies = copies, .records = options_.data_directory / "shares"}, fs_,
                        tree, *shares_, [this](const std::string& node) { return peers_->client_of(node); }, *journal_, rng_));
-    TRY_VOID(peers_->serve(shares_->handler()));
+    archives_ = std::make_unique<replica::Archives>([this](const codec::Sha256& digest) { return archive(digest); });
+    TRY_VOID(
+        peers_->serve([files = shares_->handler(), archives = archives_->handler()](net::Request request, net::Responder respond) {
+          const auto& answer = request.path() == replica::kArchivePath ? archives : files;
+          answer(std::move(request), std::move(respond));
+        }));
     if (!peers_->url().empty()) log::info("files are shared with other nodes", {{"url", peers_->url()}});
     return {};
   }
@@ -145,6 +152,13 @@ class EdgeAgent final : public Agent {
     return {};
   }
 
+  std::optional<replica::Archives::Content> archive(const codec::Sha256& digest) {
+    static_assert(replica::kBytesDoneHeader == artifact::kBytesDoneHeader);
+    auto found = store_->archive(digest);
+    if (!found) return std::nullopt;
+    return replica::Archives::Content{.file = std::move(found->file), .bytes = found->bytes, .total = found->total};
+  }
+
   const Options options_;
   const kube::Client& api_;
   net::HttpClient& http_;
@@ -156,6 +170,7 @@ class EdgeAgent final : public Agent {
   std::unique_ptr<artifact::Store> store_;
   std::unique_ptr<artifact::ModelTree> tree_;
   std::unique_ptr<replica::Shares> shares_;  // outlives who serves it
+  std::unique_ptr<replica::Archives> archives_;
   std::unique_ptr<Peers> peers_;
   std::unique_ptr<ReplicaKeeper> replicas_;
   std::unique_ptr<WorkerKeeper> workers_;

@@ -50,6 +50,12 @@ void InstallSchedule::again(const codec::Sha256& digest, SteadyTime now) {
   }
 }
 
+void InstallSchedule::sources_changed(const codec::Sha256& digest, SteadyTime now) {
+  for (auto& [key, job] : jobs_) {
+    if (key.digest == digest && job.due && *job.due > now && !running_.contains(key)) job.due = now;
+  }
+}
+
 std::optional<JobKey> InstallSchedule::take(SteadyTime now) {
   auto best = jobs_.end();
   for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {

@@ -33,6 +33,9 @@ class InstallSchedule {
   /// What was ready is not what it should be: it is installed once more.
   void again(const codec::Sha256& digest, SteadyTime now);
 
+  /// There are others to ask for it: what failed may work now.
+  void sources_changed(const codec::Sha256& digest, SteadyTime now);
+
   /// The next job to run now; it then counts as running until finished().
   std::optional<JobKey> take(SteadyTime now);
   /// `random` in [0, 1) spreads the back-off.

@@ -39,6 +39,17 @@ TEST_F(InstallScheduleTest, MostUrgentFirstAndEachOnce) {
   EXPECT_EQ(schedule.reports().at(job("a")).state, JobReport::State::kDownloading);
 }
 
+TEST_F(InstallScheduleTest, WhereThereAreOthersToAskWhatFailedIsTriedAtOnce) {
+  (void)schedule.set_wanted({job("a"), job("b")}, now);
+  fails_after(Duration(0), Reason::kDownloadFailed);
+  fails_after(Duration(0), Reason::kUnsafeArchive);
+  EXPECT_EQ(schedule.take(now), std::nullopt);
+  schedule.sources_changed(job("a").digest, now);
+  schedule.sources_changed(job("b").digest, now);
+  EXPECT_EQ(schedule.take(now), job("a"));
+  EXPECT_EQ(schedule.take(now), std::nullopt) << "who gives the archive does not make it a safe one";
+}
+
 TEST_F(InstallScheduleTest, TransientFailuresBackOffUpToFiveMinutesForEver) {
   (void)schedule.set_wanted({job("a")}, now);
   Duration wait(0);

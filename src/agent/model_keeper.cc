@@ -160,11 +160,13 @@ void ModelKeeper::install_loop(const Context& ctx) {
 void ModelKeeper::install(const Context& ctx) {
   std::optional<JobKey> job;
   std::stop_source stop;
+  std::vector<api::EdgeReplicaSource> peers;
   {
     const MutexLock lock(mutex_);
     job = schedule_.take(clock_.now());
     if (!job) return;
     running_[*job] = stop;
+    if (const auto found = peers_.find(job->digest); found != peers_.end()) peers = found->second;
     progress_.started(*job, clock_.now());
   }
   wake();  // the report says Downloading
@@ -175,9 +177,15 @@ void ModelKeeper::install(const Context& ctx) {
     const MutexLock lock(mutex_);
     progress_.note(*job, progress.done, progress.total);
   };
+  std::vector<artifact::Neighbour> neighbours;
+  for (const api::EdgeReplicaSource& peer : peers) {
+    net::HttpClient* const http = options_.client_of_node ? options_.client_of_node(peer.node) : nullptr;
+    if (http != nullptr) neighbours.push_back({http, replica::archive_url(peer.url, job->digest)});
+  }
   const auto installed = store_.ensure(ctx.with_stop(stop.get_token()),
                                        {.url = job->url,
                                         .mirrors = job->mirrors,
+                                        .neighbours = std::move(neighbours),
                                         .credentials = job->credentials,
                                         .digest = job->digest,
                                         .framework = job->framework,
@@ -226,6 +234,43 @@ void ModelKeeper::note_ready_artifacts(const std::vector<JobKey>& jobs) {
       schedule_.set_failed(job, failed->second.reason, failed->second.message, now);
     }
   }
+}
+
+// Whom to ask, and who may ask, of all models together: archives are known by their digest here.
+void ModelKeeper::note_peers() {
+  std::map<codec::Sha256, std::vector<api::EdgeReplicaSource>> peers;
+  shared_with_.clear();
+  for (const api::EdgeModel& model : spec_->models) {
+    for (const api::EdgeModelVersion& version : model.versions) {
+      const auto digest = codec::Sha256::parse(version.sha256);
+      if (!digest.ok()) continue;
+      if (!version.peers.empty()) peers.emplace(*digest, version.peers);
+      if (!version.share_with.empty() && options_.archives != nullptr)
+        shared_with_[*digest].insert(version.share_with.begin(), version.share_with.end());
+    }
+  }
+  std::set<codec::Sha256> keep;
+  for (const auto& [digest, nodes] : shared_with_) keep.insert(digest);
+  store_.keep_archives(std::move(keep));
+  const MutexLock lock(mutex_);
+  for (const auto& [digest, sources] : peers)
+    if (const auto before = peers_.find(digest); before == peers_.end() || before->second != sources)
+      schedule_.sources_changed(digest, clock_.now());
+  peers_ = std::move(peers);
+}
+
+void ModelKeeper::share_archives() {
+  if (options_.archives == nullptr) return;
+  std::map<codec::Sha256, replica::Archives::Share> shares;
+  for (const auto& [digest, nodes] : shared_with_) shares[digest].nodes = nodes;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [job, report] : schedule_.reports()) {
+      const bool coming = report.state == JobReport::State::kPending || report.state == JobReport::State::kDownloading;
+      if (const auto share = shares.find(job.digest); share != shares.end() && coming) share->second.coming = true;
+    }
+  }
+  options_.archives->set(std::move(shares));
 }
 
 void ModelKeeper::look_at_tree() {
@@ -349,6 +394,7 @@ void ModelKeeper::step() {
     publish();
     return;
   }
+  note_peers();
   World world;
   const auto look = [&] {
     look_at_tree();
@@ -369,6 +415,7 @@ void ModelKeeper::step() {
       if (const auto running = running_.find(job); running != running_.end()) running->second.request_stop();
     woken_.notify_all();
   }
+  share_archives();
   look();
   wanted = plan(*spec_, world);
   act(wanted);
@@ -399,6 +446,12 @@ void ModelKeeper::publish() {
       world.jobs = jobs();
     }
     status.models = report(*spec_, world);
+    for (api::EdgeModelReport& model : status.models) {
+      for (api::EdgeVersionReport& version : model.versions) {
+        const auto digest = codec::Sha256::parse(version.sha256);
+        version.shared = version.state == api::EdgeVersionReport::kReady && digest.ok() && store_.has_archive(*digest);
+      }
+    }
   }
   codec::Json text = status.to_json();
   std::pair<std::string, codec::Json> now(uid_, std::move(text));

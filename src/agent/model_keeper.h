@@ -23,6 +23,7 @@
 #include "base/metrics.h"
 #include "base/mutex.h"
 #include "base/rng.h"
+#include "replica/archives.h"
 #include "runtime/strand.h"
 
 namespace varda::agent {
@@ -37,6 +38,9 @@ class ModelKeeper {
     std::chrono::milliseconds marks_period{2000};      // between looks at what people ask of the store (artifact/marks.h)
     std::chrono::milliseconds progress_period{10000};  // between figures of downloads, and before the first of one
     const Clock* clock = nullptr;                      // null: the machine's; of `serving` too
+    /// The client that knows a node; empty, or null from it: archives are not had from other nodes.
+    std::function<net::HttpClient*(const std::string& node)> client_of_node;
+    replica::Archives* archives = nullptr;  // null: none are shared from here
     metrics::Registry* metrics = nullptr;
   };
   /// Called on run()'s thread with the parts of the status that are about models and disk, when they change.
@@ -73,6 +77,8 @@ class ModelKeeper {
   /// Whether something is to be installed anew.
   bool read_marks();
   void note_ready_artifacts(const std::vector<JobKey>& jobs);
+  void note_peers();
+  void share_archives();
   void look_at_tree();
   void act(const Plan& plan);
   void save_failures();
@@ -95,6 +101,7 @@ class ModelKeeper {
   std::int64_t generation_ = 0;
   std::map<std::string, Shown> shown_;
   std::map<std::string, std::map<std::string, JobKey>> exposed_;    // by this process: what a shown version holds
+  std::map<codec::Sha256, std::set<std::string>> shared_with_;      // as the work list has it
   std::map<JobKey, JobReport> remembered_;                          // failures of a former life, until taken up
   std::optional<std::pair<std::string, codec::Json>> last_report_;  // with uid_
   api::EdgeDisk disk_;
@@ -108,6 +115,7 @@ class ModelKeeper {
   InstallSchedule schedule_ GUARDED_BY(mutex_);
   DownloadProgress progress_ GUARDED_BY(mutex_);
   std::map<JobKey, std::stop_source> running_ GUARDED_BY(mutex_);
+  std::map<codec::Sha256, std::vector<api::EdgeReplicaSource>> peers_ GUARDED_BY(mutex_);  // as the work list has them
 };
 
 }  // namespace varda::agent

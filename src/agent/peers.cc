@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t kConnectionsMax = 64;
 constexpr std::chrono::milliseconds kGrace{500};
+constexpr std::chrono::milliseconds kConnectTimeout{3000};  // nodes beside each other are near, or away
 
 }  // namespace
 
@@ -50,6 +51,7 @@ class Peers::Client final : public net::HttpClient {
     options.tls.key_pem = now->key_pem;
     options.tls.verified_name = api::peer_name(node_);
     options.tls.not_earlier_than = now->issued;
+    options.connect_timeout = kConnectTimeout;
     options.idle_connections_max = 2;
     inner_ = net::make_client(std::move(options));
     in_use_ = std::move(now);

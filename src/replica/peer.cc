@@ -1,49 +1,23 @@
 #include "replica/peer.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
 #include "net/url.h"
+#include "replica/internal/wire.h"
 
 namespace varda::replica {
 namespace {
 
 constexpr std::string_view kRoot = "/replica/v1/";
-constexpr std::size_t kPieceBytes = 64u << 10;
 constexpr std::uint64_t kSlowestBytesPerSecond = 4u << 10;  // a peer slower than that is given up
 constexpr auto kPatience = std::chrono::seconds(30);
-
-net::Response refuse(int status, std::string message) {
-  net::Response out;
-  out.status = status;
-  out.headers.add("Content-Type", "text/plain");
-  out.body = std::move(message) + "\n";
-  return out;
-}
-
-struct Range {
-  std::uint64_t first = 0, last = 0;
-};
-
-/// "bytes=FIRST-LAST", the one form of RFC 9110, 14.1.2 that peers use.
-std::optional<Range> parse_range(std::string_view text) {
-  constexpr std::string_view kUnit = "bytes=";
-  if (!text.starts_with(kUnit)) return std::nullopt;
-  text.remove_prefix(kUnit.size());
-  Range out;
-  const auto [dash, error] = std::from_chars(text.data(), text.data() + text.size(), out.first);
-  if (error != std::errc() || dash == text.data() + text.size() || *dash != '-') return std::nullopt;
-  const auto [end, error2] = std::from_chars(dash + 1, text.data() + text.size(), out.last);
-  if (error2 != std::errc() || end != text.data() + text.size() || out.last < out.first) return std::nullopt;
-  return out;
-}
 
 /// A piece of a file. It ends early, which the other side sees by the length, if the file does.
 class FileStream final : public net::BodyStream {
  public:
-  FileStream(std::unique_ptr<os::ReadableFile> file, Range range)
-      : file_(std::move(file)), next_(range.first), end_(range.last + 1), buffer_(kPieceBytes, '\0') {}
+  FileStream(std::unique_ptr<os::ReadableFile> file, std::uint64_t first, std::uint64_t last)
+      : file_(std::move(file)), next_(first), end_(last + 1), buffer_(kPieceBytes, '\0') {}
   std::optional<std::string> read() override {
     if (next_ == end_) return std::nullopt;
     const auto got =
@@ -130,21 +104,21 @@ net::Response Shares::file(const net::Request& request, const net::Query& query,
   if (const std::string wrong = check_path(path); !wrong.empty()) return refuse(400, "path: " + wrong);
   const auto header = request.headers.find("Range");
   const auto range = header ? parse_range(*header) : std::nullopt;
-  if (!range) return refuse(416, "expected Range: bytes=FIRST-LAST");
-  if (range->last - range->first >= kRangeBytesMax)
-    return refuse(416, "a range is at most " + std::to_string(kRangeBytesMax) + " bytes");
+  if (!range || !range->last) return refuse(416, "expected Range: bytes=FIRST-LAST");
+  const std::uint64_t last = *range->last;
+  if (last - range->first >= kRangeBytesMax) return refuse(416, "a range is at most " + std::to_string(kRangeBytesMax) + " bytes");
   const auto tree = tree_();
   if (!tree.ok()) return refuse(404, "it cannot be read here");
   auto opened = open_below(**tree, share.path, path);
   if (!opened.ok()) return refuse(404, "it cannot be read here");
   const auto facts = (*opened)->facts();
-  if (!facts.ok() || range->last >= facts->size_bytes) return refuse(416, "the file is shorter");
+  if (!facts.ok() || last >= facts->size_bytes) return refuse(416, "the file is shorter");
   net::Response out;
   out.status = 206;
   out.headers.add("Content-Type", "application/octet-stream");
-  out.headers.add("Content-Range", "bytes " + std::to_string(range->first) + "-" + std::to_string(range->last) + "/" +
-                                       std::to_string(facts->size_bytes));
-  out.stream = std::make_unique<FileStream>(std::move(opened).value(), *range);
+  out.headers.add("Content-Range",
+                  "bytes " + std::to_string(range->first) + "-" + std::to_string(last) + "/" + std::to_string(facts->size_bytes));
+  out.stream = std::make_unique<FileStream>(std::move(opened).value(), range->first, last);
   return out;
 }
 

@@ -121,6 +121,9 @@ Core::Core(Parts parts, Pods* pods)
                .marks_period = parts_.options.marks_period,
                .progress_period = parts_.options.progress_period,
                .clock = &parts_.clock,
+               .client_of_node = parts_.peers == nullptr ? std::function<net::HttpClient*(const std::string&)>()
+                                                         : [this](const std::string& node) { return parts_.peers->client_of(node); },
+               .archives = parts_.archives,
                .metrics = parts_.options.metrics},
               parts_.store, parts_.tree, parts_.fs, parts_.http, parts_.journal, parts_.rng,
               [this](const api::EdgeNodeStatus& status, const std::string& uid) {

@@ -75,6 +75,8 @@ class Core {
     DatasetKeeper::OpenTree open_tree = {};  // empty: the machine's files below options.dataset_roots
     ReplicaKeeper* replicas = nullptr;       // null: this node neither shares files nor has copies
     std::string peer_url = {};               // where others ask for what it shares
+    Peers* peers = nullptr;                  // null: archives are not had from other nodes
+    replica::Archives* archives = nullptr;   // null: nor given to them
     WorkerKeeper* workers = nullptr;         // null: this node expects no workers of jobs
   };
   /// `pods` null: this agent has no runner.

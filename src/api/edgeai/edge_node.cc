@@ -40,6 +40,13 @@ void EdgeModelVersion::describe(Type<EdgeModelVersion>& t) {
       .items_max(8)
       .each_length(1, 2048);
   t.field("credentials", &EdgeModelVersion::credentials, "NAMESPACE/NAME of the Secret that the sources ask for.").length(0, 317);
+  t.field("peers", &EdgeModelVersion::peers, "Nodes beside this one that have the archive, or are about to: asked before url.")
+      .items_max(8)
+      .list_map({"node"});
+  t.field("shareWith", &EdgeModelVersion::share_with,
+          "Nodes that may have the archive from this one, which keeps it for them beside what it unpacked.")
+      .items_max(512)
+      .each_length(1, 253);
   t.keep_unknown(&EdgeModelVersion::unknown);
 }
 
@@ -137,6 +144,7 @@ void EdgeVersionReport::describe(Type<EdgeVersionReport>& t) {
   t.field("bytesTotal", &EdgeVersionReport::bytes_total,
           "Of such a download: size of the archive; absent: the source does not tell.")
       .format("int64");
+  t.field("shared", &EdgeVersionReport::shared, "The archive is kept on the node, and others can have it.");
   t.keep_unknown(&EdgeVersionReport::unknown);
 }
 

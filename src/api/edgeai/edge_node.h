@@ -20,12 +20,24 @@ class Type;
 /// The name under which other nodes ask a node for files, and that its certificate says: no gateway has such a name, and no host.
 std::string peer_name(std::string_view node);
 
+/// A node that has files, or is about to.
+struct EdgeReplicaSource {
+  std::string node;
+  std::string url;  // status.peerUrl of that node
+  Json unknown;
+  friend bool operator==(const EdgeReplicaSource&, const EdgeReplicaSource&) = default;
+  static void describe(Type<EdgeReplicaSource>& t);
+};
+
 struct EdgeModelVersion {
   std::string version;
   std::string url;
   std::string sha256;
   std::vector<std::string> mirrors;  // further URLs of the same archive, after `url`
   std::string credentials;           // NAMESPACE/NAME of the Secret for all of them; "" none
+  // The same archive from node to node (docs/design/015).
+  std::vector<EdgeReplicaSource> peers;  // asked before url, in this order
+  std::vector<std::string> share_with;   // nodes that may have it from this one, which keeps the archive for them
   Json unknown;
   static void describe(Type<EdgeModelVersion>& t);
 };
@@ -76,13 +88,6 @@ struct EdgeShare {
   static void describe(Type<EdgeShare>& t);
 };
 
-struct EdgeReplicaSource {
-  std::string node;
-  std::string url;  // status.peerUrl of that node
-  Json unknown;
-  static void describe(Type<EdgeReplicaSource>& t);
-};
-
 /// Files of another node to have a copy of.
 struct EdgeReplica {
   std::string key;
@@ -118,6 +123,7 @@ struct EdgeVersionReport {
   std::int64_t bytes = 0;
   std::int64_t bytes_done = 0;   // of a download that takes long; 0: nothing to tell
   std::int64_t bytes_total = 0;  // 0: not known
+  bool shared = false;           // the archive is kept here, and others can have it
   Json unknown;
   static void describe(Type<EdgeVersionReport>& t);
 };
