@@ -21,6 +21,8 @@ using Keys = std::vector<ObjectKey>;
 
 // Between two writes of the lists, for each item in them.
 constexpr auto kPausePerItem = std::chrono::milliseconds(2);
+// Of archives that were shared once: beyond that, what lists say is read again.
+constexpr std::size_t kGroupsMax = 4096;
 
 Keys all_edge_nodes(const runtime::Caches& caches) {
   Keys keys;
@@ -94,6 +96,13 @@ Keys node_of_dataset(const api::DatasetOf<G>& dataset, const runtime::Caches& ca
   return {key};
 }
 
+std::set<std::string, std::less<>> digests_of(const api::EdgeNode& node) {
+  std::set<std::string, std::less<>> out;
+  for (const api::EdgeModel& model : node.spec.models)
+    for (const api::EdgeModelVersion& version : model.versions) out.insert(version.sha256);
+  return out;
+}
+
 Keys node_of_pod(const api::Pod& pod, const runtime::Caches& caches) {
   const ObjectKey key{"", pod.spec.node_name};
   if (key.name.empty() || !pod.metadata.labels.contains(std::string(kModelLabel))) return {};
@@ -106,8 +115,68 @@ Keys node_of_pod(const api::Pod& pod, const runtime::Caches& caches) {
 void EdgeNodeReconciler::watches(runtime::Watches<api::EdgeNode>& w) const {
   w.maps<api::InferenceModel>(nodes_of_model).maps<api::Node>(nodes_near).maps<api::Pod>(node_of_pod);
   w.maps<api::EdgeNode>(nodes_beside);
+  w.maps<api::EdgeNode>([this](const api::EdgeNode& node) { return nodes_that_share_with(node); });
+  w.maps<api::Node>([this](const api::Node& node) { return nodes_that_share_with(node); });
+  w.maps<api::InferenceModel>([this](const api::InferenceModel& model) { return nodes_that_share(model); });
   w.maps<api::Model>(nodes_of_copies<api::Group::kEdgeai>).maps<api::SednaModel>(nodes_of_copies<api::Group::kSedna>);
   w.maps<api::Dataset>(node_of_dataset<api::Group::kEdgeai>).maps<api::SednaDataset>(node_of_dataset<api::Group::kSedna>);
+}
+
+Keys EdgeNodeReconciler::nodes_that_share(const std::string& name, std::string facts, Digests digests) const {
+  Digests all = digests;
+  {
+    const MutexLock lock(mutex_);
+    const auto known = words_.find(name);
+    if (known == words_.end() ? facts.empty() : known->second.facts == facts) return {};
+    if (known != words_.end()) all.insert(known->second.digests.begin(), known->second.digests.end());
+    if (facts.empty()) {
+      words_.erase(known);
+    } else {
+      words_[name] = {std::move(facts), std::move(digests)};
+    }
+  }
+  if (all.empty()) return {};
+  std::set<std::string> names;
+  for (const auto& model : caches_.of<api::InferenceModel>().list()) {
+    const bool shares = model->spec.on_edge() && std::any_of(model->spec.manifest.begin(), model->spec.manifest.end(),
+                                                             [&](const auto& entry) { return all.contains(entry.sha256sum); });
+    if (shares) names.insert(model->spec.node_name.empty() ? model->status.node : model->spec.node_name);
+  }
+  Keys keys;
+  for (const std::string& node : names) {
+    const auto there = node.empty() ? nullptr : caches_.of<api::EdgeNode>().get({"", node});
+    if (there != nullptr && !there->status.peer_url.empty()) keys.push_back({"", node});
+  }
+  return keys;
+}
+
+// Called with the old version too: what counts is what the node is now.
+Keys EdgeNodeReconciler::nodes_that_share_with(const api::EdgeNode& node) const {
+  const auto now = caches_.of<api::EdgeNode>().get(node.metadata.key());
+  Digests digests;
+  if (now != nullptr) digests = digests_of(*now);
+  return nodes_that_share("node " + node.metadata.name, now == nullptr ? "" : sharing_facts(*now), std::move(digests));
+}
+
+Keys EdgeNodeReconciler::nodes_that_share_with(const api::Node& node) const {
+  const auto now = caches_.of<api::Node>().get(node.metadata.key());
+  const auto label = now == nullptr ? node.metadata.labels.end() : now->metadata.labels.find(std::string(kZoneLabel));
+  const bool there = now != nullptr && label != now->metadata.labels.end();
+  Digests digests;
+  if (const auto edge_node = caches_.of<api::EdgeNode>().get({"", node.metadata.name})) digests = digests_of(*edge_node);
+  return nodes_that_share("zone " + node.metadata.name, there ? label->second : "", std::move(digests));
+}
+
+Keys EdgeNodeReconciler::nodes_that_share(const api::InferenceModel& model) const {
+  const auto now = caches_.of<api::InferenceModel>().get(model.metadata.key());
+  const std::string name = "model " + model.metadata.key().str();
+  if (now == nullptr || !now->spec.on_edge()) return nodes_that_share(name, "", {});
+  Digests digests;
+  for (const api::ManifestEntry& entry : now->spec.manifest) digests.insert(entry.sha256sum);
+  return nodes_that_share(name,
+                          now->metadata.uid + " " + std::to_string(now->metadata.generation) + " " +
+                              now->metadata.deletion_timestamp.value_or("") + now->status.node,
+                          std::move(digests));
 }
 
 Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const api::EdgeNode& node, runtime::Writer& writer) {
@@ -134,7 +203,14 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
     add_model_claims<api::Group::kSedna>(caches_, world.claims);
     for (auto& other : caches_.of<api::EdgeNode>().list()) world.edge_nodes.emplace(other->metadata.name, other);
   }
-  const codec::Json plan = plan_edge_node(node, world).to_json();
+  api::EdgeNodeSpec wanted = plan_edge_node(node, world);
+  if (!node.status.peer_url.empty() && !wanted.models.empty()) {
+    if (world.edge_nodes.empty())
+      for (auto& other : caches_.of<api::EdgeNode>().list()) world.edge_nodes.emplace(other->metadata.name, other);
+    if (givers_.size() > kGroupsMax) givers_.clear();
+    share_archives(wanted, node, world, givers_);
+  }
+  const codec::Json plan = wanted.to_json();
   // An empty list is said too. An object without one, as an agent makes it, is one that nobody has spoken to: to that agent it
   // takes nothing away, and without a word it would go on with what an object deleted meanwhile had asked for.
   std::map<std::string, codec::Json> lists;

@@ -2,10 +2,14 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "api/edgeai/edge_node.h"
 #include "base/clock.h"
+#include "base/mutex.h"
+#include "controllers/edgenode/archive_sharing.h"
 #include "runtime/controller.h"
 
 namespace varda::controllers {
@@ -26,9 +30,24 @@ class EdgeNodeReconciler {
   Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer& writer);
 
  private:
+  using Digests = std::set<std::string, std::less<>>;
+  /// The nodes whose lists may say otherwise of these archives and of those named with an earlier word, if `facts` is another word
+  /// than the last one under that name.
+  std::vector<meta::ObjectKey> nodes_that_share(const std::string& name, std::string facts, Digests digests) const;
+  std::vector<meta::ObjectKey> nodes_that_share_with(const api::EdgeNode& node) const;
+  std::vector<meta::ObjectKey> nodes_that_share_with(const api::Node& node) const;
+  std::vector<meta::ObjectKey> nodes_that_share(const api::InferenceModel& model) const;
+
   const runtime::Caches& caches_;
   const Clock& clock_;
-  std::map<std::string, SteadyTime> next_write_;  // by node, not before; of the one worker
+  ArchiveGivers givers_;  // of the one worker
+  struct Word {
+    std::string facts;
+    Digests digests;
+  };
+  mutable Mutex mutex_;
+  mutable std::map<std::string, Word> words_ GUARDED_BY(mutex_);  // of what watches brought, by kind and name
+  std::map<std::string, SteadyTime> next_write_;                  // by node, not before; of the one worker
 };
 
 }  // namespace varda::controllers

@@ -1,0 +1,194 @@
+#include "controllers/edgenode/archive_sharing.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "codec/digest.h"
+#include "controllers/inferencemodel/plan.h"
+
+namespace varda::controllers {
+
+namespace {
+
+constexpr std::size_t kShareWithMax = 512;  // maxItems
+
+bool connected(const api::EdgeNode& node) {
+  const meta::Condition* condition = meta::find_condition(node.status.conditions, "Connected");
+  return condition != nullptr && condition->status == "True";
+}
+
+std::string zone_of(const NodeList& nodes, std::string_view name) {
+  const api::Node* node = find_node(nodes, name);
+  if (node == nullptr) return "";
+  const auto zone = node->metadata.labels.find(std::string(kZoneLabel));
+  return zone == node->metadata.labels.end() ? "" : zone->second;
+}
+
+/// The same for everybody, and another order of the nodes for every archive.
+std::string rank(std::string_view sha256, std::string_view node) {
+  return codec::Sha256::of(std::string(sha256) + "/" + std::string(node)).hex();
+}
+
+const ArchiveHolder* find(const std::vector<ArchiveHolder>& holders, std::string_view node) {
+  const auto at = std::find_if(holders.begin(), holders.end(), [&](const ArchiveHolder& one) { return one.node == node; });
+  return at == holders.end() ? nullptr : &*at;
+}
+
+/// Of who was told nothing of others, or to give: an operator that begins anew goes on with these.
+std::vector<std::string> told_to_give(const std::vector<ArchiveHolder>& holders) {
+  std::vector<const ArchiveHolder*> out;
+  for (const ArchiveHolder& one : holders)
+    if (!one.told_share_with.empty()) out.push_back(&one);
+  std::sort(out.begin(), out.end(), [](const ArchiveHolder* a, const ArchiveHolder* b) {
+    return std::pair(a->told_peers.size(), a->node) < std::pair(b->told_peers.size(), b->node);
+  });
+  std::vector<std::string> names;
+  for (const ArchiveHolder* one : out) names.push_back(one->node);
+  return names;
+}
+
+bool may_be_shared(const api::EdgeModelVersion& version) {
+  return codec::Sha256::parse(version.sha256).ok() && !version.url.starts_with("file:");
+}
+
+ArchiveHolder holder_of(const api::EdgeNode& node, const std::string& sha256) {
+  ArchiveHolder out{.node = node.metadata.name, .url = node.status.peer_url, .connected = connected(node)};
+  for (const api::EdgeModelReport& model : node.status.models) {
+    for (const api::EdgeVersionReport& version : model.versions) {
+      if (version.sha256 != sha256) continue;
+      if (version.state == api::EdgeVersionReport::kReady) {
+        out.state = version.shared ? ArchiveHolder::State::kKept : ArchiveHolder::State::kUnpacked;
+      } else if (version.state == api::EdgeVersionReport::kFailed && out.state == ArchiveHolder::State::kOnTheWay) {
+        out.state = ArchiveHolder::State::kFailed;
+      }
+    }
+  }
+  for (const api::EdgeModel& model : node.spec.models) {
+    for (const api::EdgeModelVersion& version : model.versions) {
+      if (version.sha256 != sha256) continue;
+      if (!version.peers.empty()) out.told_peers = version.peers;
+      if (!version.share_with.empty()) out.told_share_with = version.share_with;
+    }
+  }
+  return out;
+}
+
+/// Names an archive of the manifest, whatever its URL.
+bool names_any(const api::InferenceModel& model, const std::set<std::string, std::less<>>& digests) {
+  return std::any_of(model.spec.manifest.begin(), model.spec.manifest.end(),
+                     [&](const api::ManifestEntry& entry) { return digests.contains(entry.sha256sum); });
+}
+
+}  // namespace
+
+std::vector<std::string> choose_givers(std::string_view sha256, const std::vector<ArchiveHolder>& holders,
+                                       const std::vector<std::string>& before) {
+  const std::vector<std::string> known = before.empty() ? told_to_give(holders) : before;
+  // Who has failed comes last: whatever keeps it from the source may not keep another. Then those who give already. Of the others
+  // those first that have it.
+  using Order = std::tuple<bool, std::ptrdiff_t, bool, std::string, std::string>;
+  std::vector<Order> candidates;
+  for (const ArchiveHolder& one : holders) {
+    if (!one.connected || one.state == ArchiveHolder::State::kUnpacked) continue;
+    candidates.emplace_back(one.state == ArchiveHolder::State::kFailed,
+                            std::find(known.begin(), known.end(), one.node) - known.begin(),
+                            one.state != ArchiveHolder::State::kKept, rank(sha256, one.node), one.node);
+  }
+  std::sort(candidates.begin(), candidates.end());
+  const std::size_t wanted = std::min(1 + (holders.size() + kNodesPerGiver - 2) / kNodesPerGiver, kGiversMax);
+  std::vector<std::string> givers;
+  for (const Order& one : candidates)
+    if (givers.size() < wanted) givers.push_back(std::get<4>(one));
+  return givers;
+}
+
+ArchiveRole role_of(std::string_view node, const std::vector<ArchiveHolder>& holders, const std::vector<std::string>& givers) {
+  ArchiveRole role;
+  const ArchiveHolder* self = find(holders, node);
+  if (self == nullptr || holders.size() < 2) return role;
+  const auto at = std::find(givers.begin(), givers.end(), node);
+  const bool installed = self->state == ArchiveHolder::State::kKept || self->state == ArchiveHolder::State::kUnpacked;
+  const bool told = !self->told_peers.empty() || !self->told_share_with.empty();
+  // What it was told still does: it needs nothing, or is away and may come back as what it was.
+  if (at == givers.end() && installed && self->connected) {
+    role.peers = self->told_peers;
+    return role;
+  }
+  if (at == givers.end() && !self->connected && told) return {self->told_peers, self->told_share_with};
+  std::vector<std::string> sources(givers.begin(), at);
+  if (at == givers.end() && sources.size() > 1) {
+    // Not all ask the same one first.
+    const auto first = std::stoul(rank("", node).substr(0, 7), nullptr, 16) % sources.size();
+    std::rotate(sources.begin(), sources.begin() + static_cast<std::ptrdiff_t>(first), sources.end());
+  }
+  for (const std::string& name : sources)
+    if (const ArchiveHolder* giver = find(holders, name)) role.peers.push_back({.node = name, .url = giver->url, .unknown = {}});
+  if (at == givers.end()) return role;
+  for (const ArchiveHolder& one : holders)
+    if (one.node != node) role.share_with.push_back(one.node);
+  std::sort(role.share_with.begin(), role.share_with.end());
+  if (role.share_with.size() > kShareWithMax) role.share_with.resize(kShareWithMax);
+  return role;
+}
+
+void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const EdgeNodeWorld& world, ArchiveGivers& givers) {
+  const std::string& name = node.metadata.name;
+  if (node.status.peer_url.empty()) return;
+  std::set<std::string, std::less<>> digests;
+  for (const api::EdgeModel& model : spec.models)
+    for (const api::EdgeModelVersion& version : model.versions)
+      if (may_be_shared(version)) digests.insert(version.sha256);
+  if (digests.empty()) return;
+  const std::string zone = zone_of(world.nodes, name);
+  std::map<ArchiveGroup, std::map<std::string, ArchiveHolder>> groups;
+  const auto add = [&](const api::EdgeNode& holder, const api::EdgeModel& model) {
+    for (const api::EdgeModelVersion& version : model.versions) {
+      if (!may_be_shared(version) || !digests.contains(version.sha256)) continue;
+      auto& holders = groups[{zone, version.sha256, version.credentials}];
+      if (!holders.contains(holder.metadata.name)) holders.emplace(holder.metadata.name, holder_of(holder, version.sha256));
+    }
+  };
+  for (const api::EdgeModel& model : spec.models) add(node, model);
+  for (const auto& model : world.models) {
+    if (!model->spec.on_edge() || !names_any(*model, digests)) continue;
+    const std::string there = place(*model, world.nodes).node;
+    const auto other = world.edge_nodes.find(there);
+    if (there == name || other == world.edge_nodes.end() || other->second->status.peer_url.empty()) continue;
+    if (zone_of(world.nodes, there) != zone) continue;
+    if (const auto work = work_for(*model, *other->second, nullptr)) add(*other->second, *work);
+  }
+  for (api::EdgeModel& model : spec.models) {
+    for (api::EdgeModelVersion& version : model.versions) {
+      const ArchiveGroup group{zone, version.sha256, version.credentials};
+      const auto members = groups.find(group);
+      if (members == groups.end()) continue;
+      std::vector<ArchiveHolder> holders;
+      for (const auto& [member, holder] : members->second) holders.push_back(holder);
+      std::vector<std::string>& chosen = givers[group];
+      chosen = choose_givers(version.sha256, holders, chosen);
+      ArchiveRole role = role_of(name, holders, chosen);
+      version.peers = std::move(role.peers);
+      version.share_with = std::move(role.share_with);
+    }
+  }
+}
+
+std::string sharing_facts(const api::EdgeNode& node) {
+  if (node.status.peer_url.empty()) return "";
+  std::set<std::string> facts;
+  for (const api::EdgeModel& model : node.spec.models) {
+    for (const api::EdgeModelVersion& version : model.versions) {
+      if (!may_be_shared(version)) continue;
+      const ArchiveHolder holder = holder_of(node, version.sha256);
+      // Whether one that gives nothing has it by now is its own business.
+      const bool tells = !version.share_with.empty() || holder.state == ArchiveHolder::State::kFailed;
+      facts.insert(version.sha256 + version.credentials + (tells ? std::to_string(static_cast<int>(holder.state)) : ""));
+    }
+  }
+  std::string text = node.status.peer_url + (connected(node) ? " connected" : " away");
+  for (const std::string& fact : facts) text += " " + fact;
+  return codec::Sha256::of(text).hex();
+}
+
+}  // namespace varda::controllers

@@ -1,0 +1,307 @@
+#include "controllers/edgenode/archive_sharing.h"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <set>
+
+namespace varda::controllers {
+namespace {
+
+using State = ArchiveHolder::State;
+using Names = std::vector<std::string>;
+
+const std::string kArchive(64, 'a'), kOther(64, 'b');
+
+std::vector<ArchiveHolder> holders(std::size_t count) {
+  std::vector<ArchiveHolder> out;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string name = "n" + std::to_string(i);
+    out.push_back({.node = name, .url = "https://" + name, .connected = true});
+  }
+  return out;
+}
+ArchiveHolder& of(std::vector<ArchiveHolder>& all, const std::string& name) {
+  return *std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.node == name; });
+}
+Names names(const std::vector<api::EdgeReplicaSource>& peers) {
+  Names out;
+  for (const auto& peer : peers) out.push_back(peer.node);
+  return out;
+}
+
+TEST(ArchiveGivers, AreOneForEightNodesAndOneInReserveAndEightAtMost) {
+  for (const auto& [nodes, givers] : std::map<std::size_t, std::size_t>{{1, 1}, {2, 2}, {8, 2}, {9, 2}, {10, 3}, {50, 8}, {500, 8}})
+    EXPECT_EQ(choose_givers(kArchive, holders(nodes), {}).size(), givers) << nodes;
+}
+
+TEST(ArchiveGivers, AreOthersForAnotherArchive) {
+  std::set<std::string> first;
+  for (char c = 'a'; c <= 'f'; ++c) first.insert(choose_givers(std::string(64, c), holders(50), {}).front());
+  EXPECT_GT(first.size(), 3u);
+}
+
+TEST(ArchiveGivers, StayWhileTheyCan) {
+  auto all = holders(8);
+  const Names before = choose_givers(kArchive, all, {});
+  // Who is there by now, how far each is, and who came to it, changes nothing.
+  for (auto& one : all) one.state = one.node == before[0] || one.node == before[1] ? State::kKept : State::kUnpacked;
+  all.push_back({.node = "another", .url = "https://another", .connected = true});
+  EXPECT_EQ(choose_givers(kArchive, all, before), before);
+  EXPECT_EQ(choose_givers(kArchive, all, {"n7", "n2"}).size(), 2u);
+}
+
+TEST(ArchiveGivers, OneThatIsAwayOrHasNoArchiveOrFailedIsReplaced) {
+  for (const auto change :
+       {+[](ArchiveHolder& one) { one.connected = false; }, +[](ArchiveHolder& one) { one.state = State::kUnpacked; },
+        +[](ArchiveHolder& one) { one.state = State::kFailed; }}) {
+    auto all = holders(8);
+    const Names before = choose_givers(kArchive, all, {});
+    change(of(all, before[0]));
+    const Names now = choose_givers(kArchive, all, before);
+    ASSERT_EQ(now.size(), 2u);
+    EXPECT_EQ(now[0], before[1]) << "the one in reserve";
+    EXPECT_NE(now[1], before[0]);
+    EXPECT_EQ(choose_givers(kArchive, all, now), now);
+  }
+}
+
+TEST(ArchiveGivers, WhereAllFailTheySettle) {
+  auto all = holders(8);
+  Names now = choose_givers(kArchive, all, {});
+  int changes = 0;
+  for (auto& one : all) {
+    one.state = State::kFailed;
+    const Names next = choose_givers(kArchive, all, now);
+    changes += next != now ? 1 : 0;
+    now = next;
+  }
+  EXPECT_LE(changes, 8);
+  EXPECT_EQ(now.size(), 2u);
+  EXPECT_EQ(choose_givers(kArchive, all, now), now);
+}
+
+TEST(ArchiveGivers, AnOperatorThatBeginsAnewGoesOnWithWhatListsSay) {
+  auto all = holders(8);
+  const Names before{"n6", "n1"};
+  for (auto& one : all) {
+    const ArchiveRole role = role_of(one.node, all, before);
+    one.told_peers = role.peers;
+    one.told_share_with = role.share_with;
+  }
+  EXPECT_EQ(choose_givers(kArchive, all, {}), before);
+}
+
+TEST(ArchiveGivers, OfThoseThatComeWhoHasTheArchiveComesFirst) {
+  auto all = holders(8);
+  of(all, "n5").state = State::kKept;
+  EXPECT_EQ(choose_givers(kArchive, all, {"gone"}).front(), "n5");
+}
+
+TEST(ArchiveRoles, NobodyWaitsForWhoWaitsForHim) {
+  const auto all = holders(30);
+  const Names givers = choose_givers(kArchive, all, {});
+  for (const auto& one : all) {
+    const ArchiveRole role = role_of(one.node, all, givers);
+    const auto at = static_cast<std::size_t>(std::find(givers.begin(), givers.end(), one.node) - givers.begin());
+    Names asked = names(role.peers);
+    std::sort(asked.begin(), asked.end());
+    Names may(givers.begin(), givers.begin() + static_cast<std::ptrdiff_t>(at));
+    std::sort(may.begin(), may.end());
+    EXPECT_EQ(asked, may) << one.node;
+    EXPECT_EQ(role.share_with.size(), at < givers.size() ? all.size() - 1 : 0u) << one.node;
+  }
+}
+
+TEST(ArchiveRoles, WhoAsksIsAlwaysOnTheListOfWhomHeAsks) {
+  const auto all = holders(30);
+  const Names givers = choose_givers(kArchive, all, {});
+  for (const auto& one : all) {
+    for (const auto& peer : role_of(one.node, all, givers).peers) {
+      const Names may = role_of(peer.node, all, givers).share_with;
+      EXPECT_TRUE(std::binary_search(may.begin(), may.end(), one.node)) << one.node << " asks " << peer.node;
+      EXPECT_EQ(peer.url, "https://" + peer.node);
+    }
+  }
+}
+
+TEST(ArchiveRoles, OneThatHasItIsToldNothingNew) {
+  auto all = holders(8);
+  of(all, "n3").state = State::kUnpacked;
+  of(all, "n3").told_peers = {{.node = "gone", .url = "https://gone", .unknown = {}}};
+  EXPECT_EQ(names(role_of("n3", all, {"n1", "n2"}).peers), Names{"gone"});
+}
+
+TEST(ArchiveRoles, AGiverThatIsAwayIsOneStillWhenItComesBack) {
+  auto all = holders(3);
+  of(all, "n0").connected = false;
+  of(all, "n0").told_share_with = {"n1", "n2"};
+  EXPECT_EQ(role_of("n0", all, {"n1", "n2"}).share_with, (Names{"n1", "n2"}));
+  of(all, "n0").told_share_with.clear();
+  EXPECT_EQ(role_of("n0", all, {"n1"}).share_with, Names());
+  EXPECT_EQ(names(role_of("n0", all, {"n1"}).peers), Names{"n1"})
+      << "one that comes for the first time does not begin at the source";
+}
+
+TEST(ArchiveRoles, OneNodeAloneSharesNothing) { EXPECT_EQ(role_of("n0", holders(1), {"n0"}), ArchiveRole()); }
+
+class ShareArchives : public ::testing::Test {
+ protected:
+  void add(const std::string& name, const std::string& zone = "") {
+    auto node = std::make_shared<api::Node>();
+    node->metadata.name = name;
+    if (!zone.empty()) node->metadata.labels[std::string(kZoneLabel)] = zone;
+    world_.nodes.push_back(node);
+    auto edge_node = std::make_shared<api::EdgeNode>();
+    edge_node->metadata.name = name;
+    edge_node->status.peer_url = "https://" + name;
+    edge_node->status.conditions.push_back({.type = "Connected", .status = "True"});
+    world_.edge_nodes[name] = edge_node;
+    edge_nodes_[name] = edge_node;
+  }
+  void want(const std::string& node, const std::string& sha256, const std::string& url = "http://f/1.tgz",
+            const std::string& secret = "") {
+    auto model = std::make_shared<api::InferenceModel>();
+    model->metadata.ns = "default";
+    model->metadata.name = "m" + std::to_string(world_.models.size());
+    model->spec.model_name = "m";
+    model->spec.deploy_to_layer = "edge";
+    model->spec.framework_type = "onnx";
+    model->spec.node_name = node;
+    model->spec.target_version = "1";
+    model->spec.manifest.push_back({.version = "1", .download_url = url, .sha256sum = sha256});
+    if (!secret.empty()) model->spec.manifest.back().credentials.emplace().secret_name = secret;
+    world_.models.push_back(model);
+  }
+  /// Plans every node in turn, as the controller does, and writes what it says.
+  std::size_t write_all() {
+    std::size_t writes = 0;
+    for (const auto& [name, edge_node] : edge_nodes_) {
+      api::EdgeNodeSpec spec = plan_edge_node(*edge_node, world_);
+      share_archives(spec, *edge_node, world_, givers_);
+      if (spec.to_json() == edge_node->spec.to_json()) continue;
+      edge_node->spec = std::move(spec);
+      ++writes;
+    }
+    return writes;
+  }
+  const api::EdgeModelVersion& version(const std::string& node) { return edge_nodes_.at(node)->spec.models.at(0).versions.at(0); }
+  void report(const std::string& node, std::string_view state, bool shared = false, std::int64_t done = 0) {
+    api::EdgeVersionReport one{.version = "1", .state = std::string(state), .sha256 = version(node).sha256, .bytes_done = done};
+    one.shared = shared;
+    edge_nodes_.at(node)->status.models = {{.key = edge_nodes_.at(node)->spec.models[0].key, .versions = {one}}};
+  }
+  Names sharing() {
+    Names out;
+    for (const auto& [name, edge_node] : edge_nodes_)
+      if (!version(name).share_with.empty()) out.push_back(name);
+    return out;
+  }
+  std::string seed() {
+    for (const std::string& name : sharing())
+      if (version(name).peers.empty()) return name;
+    return "";
+  }
+
+  EdgeNodeWorld world_;
+  std::map<std::string, std::shared_ptr<api::EdgeNode>> edge_nodes_;
+  ArchiveGivers givers_;
+};
+
+TEST_F(ShareArchives, ARolloutToEightNodesIsWrittenOnceAndItsProgressNever) {
+  for (int i = 0; i < 8; ++i) {
+    add("n" + std::to_string(i));
+    want("n" + std::to_string(i), kArchive);
+  }
+  EXPECT_EQ(write_all(), 8u);
+  EXPECT_EQ(write_all(), 0u);
+  ASSERT_EQ(sharing().size(), 2u);
+  const std::string first = seed();
+  ASSERT_NE(first, "");
+  EXPECT_EQ(version(first).share_with.size(), 7u);
+  const Names givers = sharing();
+  for (const auto& [name, edge_node] : edge_nodes_) {
+    report(name, "Downloading", false, 1000);
+    EXPECT_EQ(write_all(), 0u) << name;
+    report(name, "Ready", std::find(givers.begin(), givers.end(), name) != givers.end());
+    EXPECT_EQ(write_all(), 0u) << name;
+  }
+  // A new operator knows nothing but what is written.
+  givers_.clear();
+  EXPECT_EQ(write_all(), 0u);
+}
+
+TEST_F(ShareArchives, OneThatIsToldAloneStaysTheSeedWhenOthersCome) {
+  for (const char* name : {"n0", "n1", "n2", "n3"}) {
+    add(name);
+    want(name, kArchive);
+    write_all();
+    EXPECT_EQ(seed(), name == std::string("n0") ? "" : "n0") << name;
+  }
+  EXPECT_TRUE(version("n0").peers.empty());
+}
+
+TEST_F(ShareArchives, WhatMayNotBeSharedIsNot) {
+  add("plain0", "a");
+  add("plain1", "b");  // another zone
+  add("silent0", "c");
+  add("silent1", "c");
+  edge_nodes_.at("silent1")->status.peer_url.clear();
+  add("file0", "d");
+  add("file1", "d");
+  add("secret0", "e");
+  add("secret1", "e");
+  for (const char* name : {"plain0", "plain1", "silent0", "silent1"}) want(name, kArchive);
+  want("file0", kOther, "file:///models/1.tgz");
+  want("file1", kOther, "file:///models/1.tgz");
+  want("secret0", kOther, "http://f/1.tgz", "hush");
+  want("secret1", kOther);
+  write_all();
+  EXPECT_EQ(sharing(), Names());
+  for (const auto& [name, edge_node] : edge_nodes_) EXPECT_TRUE(version(name).peers.empty()) << name;
+}
+
+TEST_F(ShareArchives, WhereTheSeedGoesAwayOnlyThoseWithoutTheArchiveAreToldOfAnother) {
+  for (int i = 0; i < 8; ++i) {
+    add("n" + std::to_string(i));
+    want("n" + std::to_string(i), kArchive);
+  }
+  write_all();
+  const std::string first = seed();
+  const Names givers = sharing();
+  std::size_t missing = 0;
+  for (const auto& [name, edge_node] : edge_nodes_) {
+    if (std::find(givers.begin(), givers.end(), name) != givers.end()) {
+      report(name, "Ready", true);
+    } else if (++missing > 2) {
+      report(name, "Ready");
+    }
+  }
+  edge_nodes_.at(first)->status.conditions[0].status = "False";
+  EXPECT_LE(write_all(), 4u) << "the next seed, one more giver, and two that miss it";
+  EXPECT_EQ(write_all(), 0u);
+  const std::string next = seed();
+  edge_nodes_.at(first)->status.conditions[0].status = "True";
+  write_all();
+  EXPECT_EQ(write_all(), 0u);
+  EXPECT_NE(next, "");
+}
+
+TEST(SharingFacts, DifferOnlyWhereOthersAreConcerned) {
+  api::EdgeNode node;
+  node.metadata.name = "n0";
+  EXPECT_EQ(sharing_facts(node), "");
+  node.status.peer_url = "https://n0";
+  node.spec.models = {{.key = "default/m", .versions = {{.version = "1", .url = "http://f", .sha256 = kArchive}}}};
+  const std::string facts = sharing_facts(node);
+  node.status.models = {{.key = "default/m", .versions = {{.version = "1", .state = "Ready", .sha256 = kArchive}}}};
+  node.status.disk.available_bytes = 7;
+  EXPECT_EQ(sharing_facts(node), facts) << "it has the archive, and gives it to nobody";
+  node.status.models[0].versions[0].state = "Failed";
+  EXPECT_NE(sharing_facts(node), facts);
+  node.status.models.clear();
+  node.status.conditions.push_back({.type = "Connected", .status = "True"});
+  EXPECT_NE(sharing_facts(node), facts);
+}
+
+}  // namespace
+}  // namespace varda::controllers

@@ -1,0 +1,178 @@
+"""Archives of InferenceModels get from node to node by themselves, with real processes: one copy from the file server for a whole site."""
+import contextlib, hashlib, http.server, io, json, os, pathlib, random, shutil, signal, subprocess, sys, tarfile, tempfile, threading, unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+import machine as m  # noqa: E402
+
+NODES = ('line0', 'line1', 'line2', 'line3')
+
+
+def archive(size):
+    """A model's archive that does not compress, as weights do not."""
+    out, noise = io.BytesIO(), random.Random(size).randbytes(size)
+    with tarfile.open(fileobj=out, mode='w') as tar:
+        info = tarfile.TarInfo('model.onnx')
+        info.size = len(noise)
+        tar.addfile(info, io.BytesIO(noise))
+    return out.getvalue()
+
+
+class Origin:
+    """Serves one archive with ranges, counts the bytes it sends, and stands still at `hold_at` until it is let go."""
+
+    def __init__(self, data, hold_at=None):
+        self.data, self.sent, self.hold_at = data, 0, hold_at
+        self.held, self.go, self.lock = threading.Event(), threading.Event(), threading.Lock()
+        origin = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = 'HTTP/1.1'
+
+            def log_message(self, *args):
+                pass
+
+            def handle(self):
+                with contextlib.suppress(OSError):  # who was killed says no goodbye
+                    super().handle()
+
+            def do_GET(self):
+                asked = self.headers.get('Range')
+                at = int(asked.removeprefix('bytes=').split('-')[0]) if asked else 0
+                self.send_response(206 if asked else 200)
+                if asked:
+                    self.send_header('Content-Range', 'bytes %d-%d/%d' % (at, len(data) - 1, len(data)))
+                self.send_header('ETag', '"e"')
+                self.send_header('Content-Length', str(len(data) - at))
+                self.end_headers()
+                while at < len(data):
+                    if origin.hold_at is not None and at >= origin.hold_at and not origin.go.is_set():
+                        origin.held.set()
+                        origin.go.wait()
+                    piece = data[at:at + (64 << 10)]
+                    with origin.lock:
+                        origin.sent += len(piece)
+                    self.wfile.write(piece)
+                    at += len(piece)
+
+        self.server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+        self.server.daemon_threads = True
+        self.url = 'http://127.0.0.1:%d/model.tar' % self.server.server_port
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread.start()
+
+    def close(self):
+        self.go.set()
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+class ArchiveSharing(unittest.TestCase):
+    def setUp(self):
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
+        self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
+        self.agents, self.origins = {}, []
+        self.varda = m.Machine(self.work / 'up', nodes=['cloud=cloud'])
+        self.addCleanup(self.stop)
+        line = self.varda.up('--gateway', '127.0.0.1:0')
+        self.gateway = line.split('gateway ')[1].split(',')[0].strip()
+        for node in NODES:
+            token = self.work / ('token-' + node)
+            with open(os.open(token, os.O_WRONLY | os.O_CREAT, 0o600), 'w') as f:
+                f.write(self.varda.varda('join-token', '--node', node))
+            self.start(node, token)
+        for node in NODES:
+            m.wait_until(node + ' to be reached by others', lambda: self.joined(node))
+
+    def stop(self):
+        for node in list(self.agents):
+            self.end(node)
+        for origin in self.origins:
+            origin.close()
+        self.varda.close()
+
+    def start(self, node, token=None):
+        command = [m.VARDA, 'agent', '--node', node, '--gateway', self.gateway, '--data-dir', str(self.work / node), '--runner', 'process',
+                   '--peer-listen', '127.0.0.1:0']
+        if token:
+            command += ['--join-token-file', str(token)]
+        with open(self.work / (node + '.log'), 'ab') as log:
+            environment = {k: v for k, v in os.environ.items() if k != 'KUBECONFIG'}
+            self.agents[node] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+
+    def end(self, node, how=signal.SIGTERM):
+        agent = self.agents.pop(node)
+        with contextlib.suppress(ProcessLookupError):
+            agent.send_signal(how)
+        agent.wait(60)
+
+    def joined(self, node):
+        status = self.varda.get('edgenode', node).get('status', {})
+        connected = any(c['type'] == 'Connected' and c['status'] == 'True' for c in status.get('conditions', []))
+        return connected and status.get('peerUrl') and self.varda.get('node', node)
+
+    def serve(self, size, hold_at=None):
+        origin = Origin(archive(size), hold_at)
+        self.origins.append(origin)
+        return origin
+
+    def apply(self, origin, nodes=NODES, name='m'):
+        """One model for each node, all of one archive. No server is asked for: this is about files."""
+        digest = hashlib.sha256(origin.data).hexdigest()
+        self.varda.kubectl('apply', '-f', '-', input=json.dumps({'apiVersion': 'v1', 'kind': 'List', 'items': [
+            m.inference_model('%s-%s' % (name, node), 'edge', [('1', origin.url, digest)], '1', node=node, replicas=0) for node in nodes]}))
+
+    def version(self, node, name='m'):
+        models = {model['key']: model for model in self.varda.get('edgenode', node).get('status', {}).get('models', [])}
+        return models['default/%s-%s' % (name, node)]['versions'][0]
+
+    def told(self, node, name='m'):
+        models = {model['key']: model for model in self.varda.get('edgenode', node)['spec'].get('models', [])}
+        return models['default/%s-%s' % (name, node)]['versions'][0]
+
+    def installed(self, origin, nodes=NODES, name='m'):
+        for node in nodes:
+            m.wait_until(node + ' to have it', lambda: self.version(node, name)['state'] == 'Ready')
+            held = self.work / node / 'models/default' / ('%s-%s' % (name, node)) / '1/model.onnx'
+            with tarfile.open(fileobj=io.BytesIO(origin.data)) as tar:
+                self.assertEqual(held.read_bytes(), tar.extractfile('model.onnx').read(), node)
+
+    def seed(self, nodes=NODES, name='m'):
+        """The one that is told to share and to ask nobody."""
+        def probe():
+            told = {node: self.told(node, name) for node in nodes}
+            return [node for node in nodes if told[node].get('shareWith') and not told[node].get('peers')]
+        return m.wait_until('a seed', probe)[0]
+
+    def test_a_file_server_sends_one_copy_and_may_then_be_gone(self):
+        origin = self.serve(6 << 20)
+        self.apply(origin, NODES[:3])
+        self.installed(origin, NODES[:3])
+        self.assertLessEqual(origin.sent, 1.2 * len(origin.data), 'copies from the file server')
+        self.assertGreaterEqual(origin.sent, len(origin.data))
+        origin.close()
+        self.origins.remove(origin)
+        self.apply(origin)  # a fourth node
+        self.installed(origin)
+        kept = [node for node in NODES if (self.work / node / 'artifacts/.archives' / hashlib.sha256(origin.data).hexdigest()).exists()]
+        self.assertEqual(len(kept), 2, 'who gives, and one in reserve, keep the archive: %s' % kept)
+        before = {node: self.varda.get('edgenode', node)['metadata']['generation'] for node in NODES}
+        self.varda.kubectl('delete', 'inferencemodel', '--all')
+        m.wait_until('the archives gone', lambda: not list(self.work.glob('line*/artifacts/.archives/*')))
+        self.assertTrue(all(self.varda.get('edgenode', node)['metadata']['generation'] > before[node] for node in NODES))
+
+    def test_nodes_help_themselves_when_the_one_that_downloads_is_killed(self):
+        origin = self.serve(6 << 20, hold_at=3 << 20)
+        self.apply(origin)
+        self.assertTrue(origin.held.wait(180))
+        seed = self.seed()
+        self.end(seed, signal.SIGKILL)
+        origin.go.set()
+        others = [node for node in NODES if node != seed]
+        self.installed(origin, others)
+        self.start(seed)
+        self.installed(origin)
+
+
+if __name__ == '__main__':
+    unittest.main()
