@@ -1,0 +1,199 @@
+"""Workers of jobs on a node: what they ask of its agent and tell it, through the gateway and the operator, with real processes."""
+import concurrent.futures, contextlib, http.client, json, os, pathlib, shutil, signal, socket, stat, subprocess, sys, tempfile, unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+import machine as m  # noqa: E402
+from faulty_link import FaultyLink  # noqa: E402
+
+DIGITS = 'models.edgeai.io/default/digits'
+
+
+def worker(name, uid, **assignment):
+    return {'key': 'default/' + name, 'uid': uid, 'owner': 'TrainingModel/digits', 'assignment': assignment}
+
+
+def accuracy(value):
+    return {'models': {DIGITS: {'metrics': {'accuracy': value}}}}
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__('localhost', timeout=60)
+        self.path = str(path)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(60)
+        self.sock.connect(self.path)
+
+
+class Workers(unittest.TestCase):
+    def setUp(self):
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
+        self.varda = m.Machine(self.work / 'cloud', nodes=['cloud=cloud'])
+        self.data, self.agent, self.link = self.work / 'line7', None, None
+        self.addCleanup(self.clean_up)
+        line = self.varda.up('--gateway', '127.0.0.1:0')
+        self.link = FaultyLink(int(line.split('gateway https://127.0.0.1:')[1].split(',')[0]))
+        token = self.work / 'line7.token'
+        token.write_text(self.varda.varda('join-token', '--node', 'line7'))
+        token.chmod(0o600)
+        self.command = [m.VARDA, 'agent', '--node', 'line7', '--gateway', 'https://127.0.0.1:%d' % self.link.port, '--join-token-file', str(token),
+                        '--worker-listen', '127.0.0.1:0', '--data-dir', str(self.data)]
+        self.start()
+
+    def clean_up(self):
+        if self.agent:
+            self.agent.kill()
+            self.agent.wait()
+        if not self._outcome.success:
+            print(*(self.work / 'agent.log').read_text().splitlines()[-40:], sep='\n', file=sys.stderr)
+            self.varda.show_logs()
+        self.varda.close()
+        if self.link:
+            self.link.close()
+        shutil.rmtree(self.work, ignore_errors=True)
+
+    def start(self):
+        environment = {k: v for k, v in os.environ.items() if k != 'KUBECONFIG'}
+        with open(self.work / 'agent.log', 'ab') as log:
+            self.agent = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+
+    def kill(self):
+        self.agent.send_signal(signal.SIGKILL)
+        self.agent.wait()
+
+    # ---- the cloud
+    def edge_node(self):
+        return self.varda.get('edgenode', 'line7')
+
+    def expect(self, *workers):
+        """What a controller of jobs does."""
+        self.varda.kubectl('patch', 'edgenode', 'line7', '--type', 'merge', '-p', json.dumps({'spec': {'workers': workers}}))
+
+    def report(self, name):
+        for one in self.edge_node().get('status', {}).get('workers', []):
+            if one['key'] == 'default/' + name:
+                return one['report']
+        return {}
+
+    def metrics(self):
+        status = self.varda.get('model.edgeai.io', 'digits').get('status', {})
+        return {one['key']: one['value'] for one in status.get('metrics', [])}
+
+    # ---- the worker
+    def token(self, name):
+        return m.wait_until('a token of %s' % name, lambda: (self.data / 'workers/default' / name / 'token').read_text())
+
+    def ask(self, token, method, path, body=None, port=False):
+        """(status, JSON or text) over the socket, or over the port."""
+        if port:
+            connection = http.client.HTTPConnection((self.data / 'worker.url').read_text().split('//')[1], timeout=60)
+        else:
+            connection = UnixConnection(self.data / 'worker.sock')
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+        with contextlib.closing(connection):
+            connection.request(method, path, body=body, headers={'Authorization': 'Bearer ' + token} if token else {})
+            response = connection.getresponse()
+            text = response.read().decode(errors='replace')
+        try:
+            return response.status, json.loads(text)
+        except ValueError:
+            return response.status, text
+
+    def assignment(self, token):
+        return m.wait_until('an assignment', lambda: (lambda s, b: b if s == 200 else None)(*self.ask(token, 'GET', '/v1/assignment')))
+
+    def test_a_worker_is_told_what_to_do_and_what_it_says_reaches_the_model_through_a_kill_without_a_link(self):
+        self.varda.kubectl('apply', '-f', '-', input=json.dumps({
+            'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'Model', 'metadata': {'name': 'digits'}, 'spec': {'modelUrl': '/models/digits', 'format': 'onnx'}}))
+        m.wait_until('an EdgeNode', self.edge_node)
+        self.expect(worker('eval', 'j1', round=1), worker('train', 'j1'))
+        token = self.token('eval')
+        self.assertEqual(stat.S_IMODE((self.data / 'workers/default/eval/token').stat().st_mode), 0o600)
+        self.assertEqual(stat.S_IMODE((self.data / 'worker.sock').stat().st_mode), 0o660)
+        first = self.assignment(token)
+        self.assertEqual((first['worker'], first['node'], first['assignment']), ('default/eval', 'line7', {'round': 1}))
+        self.assertEqual(self.ask(token, 'POST', '/v1/register', {'version': '1.0', 'capabilities': ['resume']}), (200, first))
+
+        # A change reaches who waits for it.
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            waits = [pool.submit(self.ask, token, 'GET', '/v1/assignment?timeoutSeconds=60&after=' + first['revision'], port=port) for port in (False, True)]
+            self.expect(worker('eval', 'j1', round=2), worker('train', 'j1'))
+            for wait in waits:
+                status, second = wait.result(120)
+                self.assertEqual((status, second['assignment']), (200, {'round': 2}))
+
+        # What it says reaches the cloud, and the operator writes it into the Model.
+        self.assertEqual(self.ask(token, 'PUT', '/v1/results/eval', accuracy(0.5))[0], 200)
+        m.wait_until('the first accuracy', lambda: self.metrics() == {'accuracy': '0.5'})
+        self.assertEqual(self.report('eval')['registered']['version'], '1.0')
+
+        # No link, and the agent is killed just after it said that a result is safe.
+        self.link.set('down')
+        for step in range(300):
+            status, said = self.ask(token, 'PUT', '/v1/progress', {'step': step, 'steps': 300}, port=True)
+            self.assertEqual((status, said), (202, {'item': 'progress', 'durable': False}))
+        for value in (0.7, 0.9, 0.9):  # the last one comes twice
+            self.assertEqual(self.ask(token, 'PUT', '/v1/results/eval', accuracy(value)), (200, {'item': 'results/eval', 'durable': True}))
+        self.kill()
+        self.assertTrue((self.data / 'worker.sock').exists(), 'what a crash leaves behind')
+        self.start()
+        self.assertEqual(m.wait_until('the agent again', lambda: self.assignment(token)), second)
+        other = subprocess.run(self.command, capture_output=True, text=True, timeout=120, env={k: v for k, v in os.environ.items() if k != 'KUBECONFIG'})
+        self.assertNotEqual(other.returncode, 0, 'one agent a data directory')
+        self.assertEqual(self.ask(token, 'PUT', '/v1/progress', {'fraction': 1})[0], 202)
+        self.link.set('none')
+        m.wait_until('the last accuracy', lambda: self.metrics() == {'accuracy': '0.9'})
+        report = m.wait_until('the last progress', lambda: (lambda r: r if r.get('progress', {}).get('fraction') == 1 else None)(self.report('eval')))
+        self.assertEqual((report['registered']['version'], sorted(report['results'])), ('1.0', ['eval']))
+        self.assertIn(report['sequence'], (2, 3))  # 0.7 may have had a number of its own
+        self.assertEqual(self.report('train'), {})
+
+        reporters = self.varda.get('model.edgeai.io', 'digits')['status']['reporters']
+        self.assertEqual([(r['node'], r['worker'], r['uid'], r['sequence']) for r in reporters], [('line7', 'default/eval', 'j1', report['sequence'])])
+
+        # A worker that is expected no more, and one made anew under its name.
+        self.expect(worker('eval', 'j2'))
+        m.wait_until('the old token is refused', lambda: self.ask(token, 'GET', '/v1/assignment')[0] == 401)
+        m.wait_until('only one worker has a token', lambda: os.listdir(self.data / 'workers/default') == ['eval'])
+        anew = m.wait_until('another token', lambda: (lambda t: t if t != token else None)(self.token('eval')))
+        self.assertEqual(self.assignment(anew)['uid'], 'j2')
+        self.assertEqual(self.ask(anew, 'PUT', '/v1/results/eval', accuracy(0.95))[0], 200)
+        m.wait_until('its accuracy', lambda: self.metrics() == {'accuracy': '0.95'})
+
+    def test_who_is_no_worker_of_the_node_or_sends_nonsense_is_told_so(self):
+        m.wait_until('an EdgeNode', self.edge_node)
+        self.expect(worker('a', 'j1'), worker('b', 'j1', secret='of b'))
+        a, b = self.token('a'), self.token('b')
+        self.assignment(a)
+        self.assignment(b)
+        deep = b'{"data": ' + b'[' * 10000 + b']' * 10000 + b'}'
+        for port in (False, True):
+            for token, method, path, body, status, message in (
+                    ('', 'GET', '/v1/assignment', None, 401, 'expected Authorization: Bearer TOKEN'),
+                    ('varda-worker.000000000000.' + 64 * '0', 'GET', '/v1/assignment', None, 401, 'no worker of this node has that token'),
+                    (a[:-1] + ('0' if a[-1] != '0' else '1'), 'PUT', '/v1/results/r', {'data': 1}, 401, 'no worker of this node has that token'),
+                    (a, 'POST', '/v1/register', {'version': '1', 'worker': 'default/b'}, 403, 'worker: the token is that of default/a'),
+                    (a, 'PUT', '/v1/results/r', {'models': {'models.edgeai.io/kube-system/m': {'metrics': {'a': 1}}}}, 403, 'models.'),
+                    (a, 'PUT', '/v1/results/r', {'models': {DIGITS: {'metrics': {'a': 'high'}}}}, 400, 'models."%s".metrics."a": it is no number' % DIGITS),
+                    (a, 'PUT', '/v1/results/..%2fx', {'data': 1}, 400, 'the name of a result has'),
+                    (a, 'PUT', '/v1/results/r', b'{"data": ', 400, 'body: it is no JSON'),
+                    (a, 'PUT', '/v1/results/r', b'{"data": "\xff\xfe"}', 400, 'body: it is no JSON'),
+                    (a, 'PUT', '/v1/results/r', deep, 400, 'body: it is no JSON'),
+                    (a, 'PUT', '/v1/results/r', {'dta': 1}, 400, 'body: unknown member "dta", did you mean "data"?'),
+                    (a, 'PUT', '/v1/results/r', {'data': 'x' * (40 << 10)}, 413, 'the body has 40972 bytes, and 32768 are allowed'),
+                    (a, 'GET', '/v1/nothing', None, 404, 'there is no such path'),
+                    (a, 'GET', '/v1/progress', None, 405, 'this path takes PUT only')):
+                got, said = self.ask(token, method, path, body, port)
+                self.assertEqual(got, status, (path, said))
+                self.assertTrue((said['message'] if isinstance(said, dict) else said).startswith(message), said)
+        # What b says is b's, whoever knows its token; nothing of the above was taken.
+        self.assertEqual(self.ask(b, 'PUT', '/v1/results/r', {'data': 'of b'})[0], 200)
+        m.wait_until('the result of b', lambda: self.report('b').get('results', {}).get('r', {}).get('data') == 'of b')
+        self.assertEqual(self.report('a'), {})
+
+
+if __name__ == '__main__':
+    unittest.main()
