@@ -375,9 +375,23 @@ def gateway_requests():
         put('gateway_requests', '%03d' % number, ('%s %s\n%s' % (case['method'], case['target'], body)).encode())
 
 
+def worker_messages():
+    model = 'models.edgeai.io/default/digits'
+    put('worker_messages', 'run', b'\x20' + lines(
+        'r' + compact({'version': '1.2', 'capabilities': ['resume'], 'worker': 'default/eval'}), 'p' + compact({'phase': 'train', 'step': 1, 'steps': 9, 'message': 'é'}),
+        'm' + compact({'metrics': {'loss': 0.5, 'epochs': 3}}), 'a' + compact({'models': {model: {'metrics': {'accuracy': 0.9}}}, 'data': [1, {'b': None}]}),
+        'b' + compact({'models': {model: {'metrics': {'accuracy': 0.95}}, 'models.sedna.io/default/m': {'metrics': {'f1': 1}}}}), 'p' + compact({'fraction': 1})).encode())
+    put('worker_messages', 'cut', b'\x08' + lines(*('%s%s' % (name, compact({'data': 'x' * 200})) for name in 'abcdefg')).encode())
+    put('worker_messages', 'wrong', b'\0' + lines('r{"vesrion":"1"}', 'p{"step":2,"steps":1}', 'm{"metrics":{"a":"b"}}', 'a{"models":{"models.edgeai.io/other/m":{}}}', 'a{"data":1,"data":2}').encode())
+    put('worker_messages', 'record', b'\xff' + lines('x' + compact({
+        'uid': 'u1', 'progress': {'step': 1, 'time': 'now'}, 'models': {model: {'metrics': {'a': 1}}}, 'results': {'a': {'order': 2, 'time': 'now', 'said': {'data': 1}}},
+        'sequence': 7, 'told': 'ab'})).encode())
+
+
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
-    for make in (texts, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests):
+    for make in (texts, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests,
+                 worker_messages):
         make()
     files = [p for p in CORPUS.rglob('*') if p.is_file()]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))

@@ -1,0 +1,76 @@
+// What a worker sends to its agent, line by line: a letter for which message (r registration, p progress, m metrics, else a result
+// of that name), then its body. And a record of a worker as the disk has it.
+#include <algorithm>
+#include <string>
+
+#include "agent/worker_message.h"
+#include "agent/worker_state.h"
+#include "base/check.h"
+#include "codec/text.h"
+#include "input.h"
+
+namespace {
+
+using namespace varda;  // NOLINT: a program of one file
+using codec::Json;
+
+const agent::WorkerName kWho{"default", "eval"};
+
+Result<Json> read(char kind, std::string_view body) {
+  if (kind == 'r') return agent::read_registration(kWho, body);
+  if (kind == 'p') return agent::read_progress(body);
+  if (kind == 'm') return agent::read_metrics(body);
+  return agent::read_result(kWho, body);
+}
+
+Result<bool> take(agent::WorkerState& state, char kind, const Json& said) {
+  if (kind == 'r') return state.set_registered(said, "now");
+  if (kind == 'p') return state.set_progress(said, "now");
+  if (kind == 'm') return state.set_metrics(said);
+  return state.set_result(std::string(1, kind), said, "now");
+}
+
+/// It fits, reads back, and says the same.
+void check(const agent::WorkerState& state, std::size_t room) {
+  const Json report = state.report(room);
+  CHECK(codec::write_json(report).size() <= std::max<std::size_t>(room, 256));
+  const auto again = agent::WorkerState::from_json(codec::parse_json(codec::write_json(state.to_json())).value());
+  CHECK(again.has_value() && again->report(room) == report);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::Input input(data, size);
+  const std::size_t room = std::size_t{input.byte()} * 64;
+  agent::WorkerState state("u1");
+  state.adopt(Json());
+  while (!input.rest().empty()) {
+    const std::string line(input.line());
+    if (line.empty()) continue;
+    const char kind = agent::check_result_name(line.substr(0, 1)).empty() ? line[0] : 'x';
+    const std::string body = line.substr(1);
+    if (const auto record = codec::parse_json(body); record.ok()) {
+      if (auto kept = agent::WorkerState::from_json(*record)) (void)kept->report(room);
+    }
+    const auto said = read(kind, body);
+    if (!said.ok()) {
+      CHECK(codec::is_utf8(said.error().message()) || !codec::is_utf8(body));
+      continue;
+    }
+    // A member that says nothing may have been left out; what is left says the same again.
+    if (kind != 'm') CHECK(read(kind, codec::write_json(*said)).value() == *said);
+    const Json before = state.to_json();
+    const auto news = take(state, kind, *said);
+    if (!news.ok()) {
+      CHECK(state.to_json() == before);
+      continue;
+    }
+    CHECK(!take(state, kind, *said).value());
+    const auto number = state.sequence();
+    CHECK(state.pass_on(state.report(room)) == (state.sequence() != number));
+    CHECK(!state.pass_on(state.report(room)));
+    check(state, room);
+  }
+  return 0;
+}
