@@ -21,6 +21,7 @@ struct Flags {
   std::string node, layer = "edge", runner = "none", data_dir, address, admin, on_stop = "leave";
   std::string gateway, join_token_file;
   std::string peer_listen, peer_url, worker_listen;
+  long watch_seconds = 10;
   std::vector<std::string> images, dataset_roots;
   NodeLimits limits;
   DownloadFlags download;
@@ -84,6 +85,7 @@ Status run_agent(const Context& ctx, const Globals& globals, const Flags& flags)
   options.runner = flags.runner == "process" ? agent::Runner::kProcess : agent::Runner::kNone;
   options.on_stop = flags.on_stop == "end" ? agent::OnStop::kEndContainers : agent::OnStop::kLeaveContainers;
   options.node_address = flags.address;
+  options.watch_timeout = std::chrono::seconds(flags.watch_seconds);
   options.artifact_capacity_bytes = flags.limits.artifact_bytes_max;
   options.artifact_limits = flags.limits.archives;
   for (const std::string& root : flags.limits.file_roots) options.file_roots.emplace_back(root);
@@ -153,6 +155,11 @@ void add_agent_commands(Program program) {
   command->add_option("--gateway", flags->gateway, "https://HOST:PORT of the gateway, instead of a kubeconfig");
   command->add_option("--join-token-file", flags->join_token_file,
                       "file with the token of `varda join-token`; needed until the node has enrolled, once");
+  command->add_option("--watch-seconds", flags->watch_seconds,
+                      "how long a watch lasts, and by chance up to half longer: how soon both ends see a dead link, for one request "
+                      "each; a gateway ends them after 15 s")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 600));
   command->add_option("--address", flags->address, "address of this node; default: one of 127.0.0.0/8, drawn once and kept");
   command->add_option("--image", flags->images, "NAME=COMMAND: pods of this image run that command (runner process)");
   command->add_option("--dataset-root", flags->dataset_roots, "datasets below this directory may be read; default: none");

@@ -62,6 +62,7 @@ struct Options {
   std::chrono::milliseconds retry_first{1000};  // of failed downloads, doubling up to five minutes
   std::chrono::milliseconds poll_busy{300};     // of model servers that do not serve what they should yet
   std::chrono::milliseconds poll_steady{2000};
+  std::chrono::seconds watch_timeout{10};            // of watches, and half of it more by chance: how soon a dead link is seen
   std::chrono::milliseconds link_backoff_max{5000};  // between attempts to reach the API server
   std::chrono::milliseconds progress_period{10000};  // between figures of downloads, and before the first of one
   std::chrono::milliseconds marks_period{2000};      // between looks at what `varda artifacts` asks for

@@ -12,7 +12,7 @@ namespace {
 
 runtime::Informer::Options informer_options(const Link::Options& options) {
   auto informer = runtime::Informer::typed<api::EdgeNode>({.field_selector = "metadata.name=" + options.node_name});
-  informer.watch_timeout = kWatchTimeout;
+  informer.watch_timeout = options.watch_timeout;
   informer.backoff_min = options.backoff_first;
   informer.backoff_max = options.backoff_max;
   informer.clock = options.clock;

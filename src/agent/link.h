@@ -28,6 +28,7 @@ class Link {
  public:
   struct Options {
     std::string node_name;
+    std::chrono::seconds watch_timeout = kWatchTimeout;
     std::chrono::milliseconds backoff_first{200};
     std::chrono::milliseconds backoff_max{5000};
     const Clock* clock = nullptr;  // null: the machine's

@@ -13,7 +13,7 @@ runtime::Informer::Options pod_informer(const Options& options, const Clock& clo
   runtime::Informer::Options informer;
   informer.resource = api::Pod::resource();
   informer.filter.field_selector = "spec.nodeName=" + options.node_name;
-  informer.watch_timeout = kWatchTimeout;
+  informer.watch_timeout = options.watch_timeout;
   informer.backoff_max = options.link_backoff_max;
   informer.clock = &clock;
   informer.rng = &rng;
@@ -105,6 +105,7 @@ Core::Core(Parts parts, Pods* pods)
       watch_(parts_.watch == nullptr ? os::make_file_watch() : nullptr),
       link_(parts_.api,
             {.node_name = parts_.options.node_name,
+             .watch_timeout = parts_.options.watch_timeout,
              .backoff_max = parts_.options.link_backoff_max,
              .clock = &parts_.clock,
              .rng = &parts_.rng,
