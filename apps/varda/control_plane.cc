@@ -16,6 +16,7 @@
 #include "base/mutex.h"
 #include "controllers/builtin/builtin.h"
 #include "controllers/controllers.h"
+#include "descriptors.h"
 #include "gateway/authority.h"
 #include "gateway/enrolment.h"
 #include "gateway/gateway.h"
@@ -283,9 +284,9 @@ class Running final : public ControlPlane {
     options.sessions = &sources_;
     options.enrolment = [this](const Context& ctx, const net::Request& request) { return enrolment_->handle(ctx, request); };
     options.metrics = &registry_;
+    options.limits.connections_max = make_room_for_connections(options.limits.connections_max);
+    net::Server::Options listen = gateway::server_options(options.limits);
     TRY(gateway_, gateway::Gateway::create(std::move(options)));
-
-    net::Server::Options listen = gateway::server_options();
     listen.listen = options_.gateway;
     TRY(listen.tls, authority_->server({options_.gateway.substr(0, options_.gateway.rfind(':'))}, system_clock().wall()));
     auto server = net::Server::create(listen, gateway_->handler());

@@ -37,6 +37,33 @@ void add_download_flags(CLI::App& command, DownloadFlags& flags) {
   command.add_option("--ca-file", flags.ca_file, "PEM certificates of file servers to trust, besides the machine's");
 }
 
+std::vector<std::string> arguments_of(const DownloadFlags& flags) {
+  std::vector<std::string> out;
+  const auto text = [&out](const char* flag, const std::optional<std::string>& value) {
+    if (value) out.insert(out.end(), {flag, *value});
+  };
+  const auto file = [&out](const char* flag, const std::string& path) {
+    if (!path.empty()) out.insert(out.end(), {flag, std::filesystem::absolute(path).lexically_normal().string()});
+  };
+  text("--http-proxy", flags.http_proxy);
+  text("--https-proxy", flags.https_proxy);
+  text("--no-proxy", flags.no_proxy);
+  file("--proxy-credentials-file", flags.proxy_credentials_file);
+  file("--ca-file", flags.ca_file);
+  return out;
+}
+
+std::map<std::string, std::string> proxy_environment() {
+  std::map<std::string, std::string> out;
+  const auto remember = [&out](const char* name) -> const char* {
+    const char* const value = std::getenv(name);
+    if (value != nullptr) out[name] = value;
+    return nullptr;  // as if there were none, so that every name is asked for
+  };
+  (void)net::proxies_from_environment(remember, nullptr);
+  return out;
+}
+
 Result<net::ClientOptions> download_client_options(const DownloadFlags& flags) {
   net::ClientOptions options;
   options.redirects_max = 10;

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "artifact/credentials.h"
 #include "base/result.h"
@@ -18,6 +20,11 @@ struct DownloadFlags {
 };
 
 void add_download_flags(CLI::App& command, DownloadFlags& flags);
+
+/// The command line by which another process gets the same; paths made absolute.
+std::vector<std::string> arguments_of(const DownloadFlags& flags);
+/// And what of its environment counts for that.
+std::map<std::string, std::string> proxy_environment();
 
 /// What archives are downloaded with: the flags, else the environment. An error names the flag or the variable, and no secret.
 Result<net::ClientOptions> download_client_options(const DownloadFlags& flags);

@@ -1,11 +1,11 @@
 // gateway: the cloud end for nodes behind NAT, in front of any API server.
 #include <filesystem>
 #include <memory>
-#include <sys/resource.h>
 
 #include "admin.h"
 #include "base/log.h"
 #include "command.h"
+#include "descriptors.h"
 #include "gateway/authority.h"
 #include "gateway/enrolment.h"
 #include "gateway/gateway.h"
@@ -59,17 +59,10 @@ Result<gateway::Authority> prepare(const Context& ctx, const Flags& flags, const
   }
 }
 
-/// Each node is a connection. Nothing is started from here that would inherit it.
-void take_all_descriptors() {
-  rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
-  files.rlim_cur = files.rlim_max;
-  (void)::setrlimit(RLIMIT_NOFILE, &files);
-}
-
 Status serve(const Context& ctx, const Globals& globals, const Flags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kInfo));
-  take_all_descriptors();
+  gateway::Limits limits = flags.limits;
+  limits.connections_max = make_room_for_connections(limits.connections_max);
   TRY(const kube::Config config, kube::find_config(globals.kubeconfig, default_data_dir() / "kubeconfig"));
   metrics::Registry registry;
   const std::unique_ptr<kube::Client> client = kube::connect(config, {.field_manager = "varda-gateway", .metrics = &registry});
@@ -84,13 +77,13 @@ Status serve(const Context& ctx, const Globals& globals, const Flags& flags) {
   options.enrolment = [&enrolment](const Context& request_ctx, const net::Request& request) {
     return enrolment.handle(request_ctx, request);
   };
-  options.limits = flags.limits;
+  options.limits = limits;
   options.limits.session_linger = kSessionLinger;
   options.metrics = &registry;
   TRY(const std::unique_ptr<gateway::Gateway> gateway, gateway::Gateway::create(std::move(options)));
   TRY(const auto admin, serve_admin(flags.admin, registry, [&gateway] { return gateway->ready(); }));
 
-  net::Server::Options listen = gateway::server_options(flags.limits);
+  net::Server::Options listen = gateway::server_options(limits);
   listen.listen = flags.listen;
   std::vector<std::string> hosts = flags.hosts;
   hosts.push_back(flags.listen.substr(0, flags.listen.rfind(':')));

@@ -5,10 +5,12 @@
 #include <memory>
 
 #include "base/log.h"
+#include "codec/digest.h"
 #include "command.h"
 #include "control_plane.h"
 #include "data_directory.h"
 #include "detach.h"
+#include "download_flags.h"
 #include "node/end_containers.h"
 #include "node/process_driver.h"
 #include "os/file_system.h"
@@ -28,6 +30,7 @@ struct UpFlags {
   AuditFlags audit;
   NodeLimits node_limits;
   std::vector<std::string> dataset_roots;
+  DownloadFlags download;
   bool detach = false;
 };
 
@@ -59,6 +62,8 @@ struct Settings {
   std::optional<apiserver::AuditLog::Options> audit;
   NodeLimits node_limits;
   std::vector<DatasetRoot> dataset_roots;
+  std::vector<std::string> download_arguments;
+  std::map<std::string, std::string> proxy_environment;
 };
 
 /// [NODE=]DIR. What begins with '/' or '.' is a directory, whatever else is in it.
@@ -112,6 +117,10 @@ Result<Settings> settings_of(const UpFlags& flags) {
     TRY(DatasetRoot root, parse_dataset_root(text, settings.nodes).context("--dataset-root"));
     settings.dataset_roots.push_back(std::move(root));
   }
+  // What is wrong with them shows here, and not in the log of each agent.
+  TRY([[maybe_unused]] const net::ClientOptions checked, download_client_options(flags.download));
+  settings.download_arguments = arguments_of(flags.download);
+  settings.proxy_environment = proxy_environment();
   const bool given = !flags.listen.empty();
   settings.listen = given ? flags.listen : "127.0.0.1:6443";
   // "Any free port" means: the same as last time where it still is free, so that clients find us again.
@@ -154,12 +163,20 @@ Supervisor::Options agent_options(const Settings& settings, const NodeSpec& node
     options.process.arguments.push_back("--dataset-root");
     options.process.arguments.push_back(root.directory.string());
   }
+  for (const std::string& argument : settings.download_arguments) options.process.arguments.push_back(argument);
   options.process.environment = {{"PATH", "/usr/local/bin:/usr/bin:/bin"}, {"HOME", directory.string()}, {"LANG", "C.UTF-8"}};
+  // A proxy's URL may hold a password: the record of how the agent was started has but a digest.
+  std::string proxies;
+  for (const auto& [name, value] : settings.proxy_environment) {
+    options.process.environment.emplace(name, value);
+    proxies += name + "=" + value + "\n";
+  }
   options.process.working_directory = directory;
   options.process.standard_output = directory / "agent.log";
   options.process.limits = {{"core", 0}};
   options.fingerprint = std::string(VARDA_VERSION) + " " + url + " " + options.process.program;
   for (const std::string& argument : options.process.arguments) options.fingerprint += " " + argument;
+  if (!proxies.empty()) options.fingerprint += " " + codec::Sha256::of(proxies).hex();
   return options;
 }
 
@@ -327,6 +344,7 @@ void add_up_commands(Program program) {
   up->add_option("--dataset-root", flags->dataset_roots,
                  "[NODE=]DIR: that node, or every one, may read datasets below this directory; default: none");
   add_limit_flags(*up, flags->node_limits);
+  add_download_flags(*up, flags->download);
   up->add_flag("--detach,-d", flags->detach, "go to the background when it is ready");
   const auto parent = std::make_shared<std::optional<Detached>>();
   up->callback([&chosen, &globals, &before = program.before, flags, parent] {

@@ -1,5 +1,5 @@
 """A node joins through the gateway: token, key and certificate with the real programs, and those that must not get in."""
-import contextlib, http.client, json, os, pathlib, random, shutil, signal, ssl, subprocess, sys, tempfile, unittest
+import contextlib, http.client, json, os, pathlib, random, resource, shutil, signal, ssl, subprocess, sys, tempfile, unittest, unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -130,6 +130,29 @@ class Enrolment(unittest.TestCase):
         self.agent('line8', path)
         self.wait_connected('line8')
 
+    def test_what_up_is_told_of_proxies_reaches_its_agents_and_its_gateway_has_room_for_nodes(self):
+        ca = self.work / 'ca.pem'
+        shutil.copy(self.varda.dir / 'pki/ca.crt', ca)
+        with m.Machine(self.work / 'other', nodes=['cloud=cloud']) as other:
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            low = min(soft, 1024)
+            with unittest.mock.patch.dict(os.environ, {'http_proxy': 'http://user:word-of-a-proxy@127.0.0.1:9'}):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (low, hard))
+                try:
+                    other.up('--gateway', '127.0.0.1:0', '--https-proxy', 'http://127.0.0.1:10', '--no-proxy', '', '--ca-file', os.path.relpath(ca))
+                finally:
+                    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            agent = m.wait_until('the agent', lambda: json.loads((other.dir / 'nodes/cloud/agent.json').read_text()))
+            arguments = pathlib.Path('/proc/%d/cmdline' % agent['pid']).read_text().split('\0')
+            for flag, value in (('--https-proxy', 'http://127.0.0.1:10'), ('--no-proxy', ''), ('--ca-file', str(ca))):
+                self.assertEqual(arguments[arguments.index(flag) + 1], value)
+            self.assertIn('http_proxy=http://user:word-of-a-proxy@127.0.0.1:9', pathlib.Path('/proc/%d/environ' % agent['pid']).read_text().split('\0'))
+            self.assertNotIn('word-of-a-proxy', (other.dir / 'nodes/cloud/agent.json').read_text())
+            limits = pathlib.Path('/proc/%d/limits' % json.loads((other.dir / 'up.json').read_text())['pid']).read_text()
+            room = int(next(line for line in limits.splitlines() if line.startswith('Max open files')).split()[3])
+            self.assertGreaterEqual(room, min(hard, 20512) if hard != resource.RLIM_INFINITY else 20512)
+            m.wait_until('its agent connected', lambda: json.loads(other.varda('get', 'edgenode', 'cloud', '-o', 'json'))['status']['conditions'])
+
     def test_who_must_not_get_in_does_not(self):
         # A token that was taken back; and none is made for a file that is there already.
         path, token = self.token('line7')
@@ -150,7 +173,7 @@ class Enrolment(unittest.TestCase):
         _, token = self.token('line7')
         csr = self.csr()
         self.assertEqual(self.post('/gateway/v1/enroll', 'garbage')[0], 400)
-        self.assertEqual(self.post('/gateway/v1/enroll', json.dumps({'token': token, 'csr': 'x' * 100000}))[0], 413)
+        self.assertEqual(self.post('/gateway/v1/enroll', json.dumps({'token': token, 'csr': 'x' * 40000}))[0], 413)
         middle = csr.index('\n', 100) + 9
         altered = csr[:middle] + ('B' if csr[middle] == 'A' else 'A') + csr[middle + 1:]
         self.assertEqual(self.post('/gateway/v1/enroll', json.dumps({'token': token, 'csr': altered}))[0], 400)

@@ -53,7 +53,7 @@ class Gateway(unittest.TestCase):
         with open(self.work / (node + '.log'), 'ab') as log:
             self.agents[node] = subprocess.Popen(
                 [m.VARDA, 'agent', '--node', node, '--gateway', 'https://127.0.0.1:%d' % link.port, '--join-token-file', str(token), '--runner', 'process',
-                 '--on-stop', 'end', '--image', 'sleeper=sleep 100000', '--data-dir', str(self.work / node)],
+                 '--on-stop', 'end', '--image', 'sleeper=sleep 100000', '--watch-seconds', '2', '--data-dir', str(self.work / node)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
 
     def conditions(self, kind, name):
@@ -74,12 +74,25 @@ class Gateway(unittest.TestCase):
     def apply(self, *objects):
         self.varda.kubectl('apply', '-f', '-', input=json.dumps({'apiVersion': 'v1', 'kind': 'List', 'items': list(objects)}))
 
-    def ask(self, node, method, path, body=None):
-        """As the node, past its agent."""
+    def context(self, node):
         context = ssl.create_default_context(cafile=str(self.varda.dir / 'pki/ca.crt'))
         identity = self.work / node / 'identity'
         context.load_cert_chain(str(identity / 'cert.pem'), str(identity / 'key.pem'))
-        connection = http.client.HTTPSConnection('127.0.0.1', self.port, timeout=60, context=context)
+        return context
+
+    def say(self, node, bytes):
+        """What the gateway answers to those very bytes, until it closes."""
+        with socket.create_connection(('127.0.0.1', self.port), 60) as plain, self.context(node).wrap_socket(plain, server_hostname='localhost') as s:
+            s.sendall(bytes)
+            answer = b''
+            with contextlib.suppress(ssl.SSLError, ConnectionError):
+                while piece := s.recv(1 << 16):
+                    answer += piece
+            return answer
+
+    def ask(self, node, method, path, body=None):
+        """As the node, past its agent."""
+        connection = http.client.HTTPSConnection('127.0.0.1', self.port, timeout=60, context=self.context(node))
         connection.request(method, path, body=body, headers={'Content-Type': 'application/merge-patch+json'})
         response = connection.getresponse()
         with contextlib.closing(connection):
@@ -109,6 +122,18 @@ class Gateway(unittest.TestCase):
         huge = json.dumps({'status': {'agentVersion': 'x' * (1 << 20)}})
         status, text = self.ask('line7', 'PATCH', '/apis/edgeai.io/v1alpha1/edgenodes/line7/status', huge)
         self.assertEqual((status, json.loads(text)['reason']), (413, 'RequestEntityTooLarge'))
+
+        # Requests that two readers could read in two ways, that are too large, or that are none: one refusal, and the end of the connection.
+        mine = b'GET /apis/edgeai.io/v1alpha1/edgenodes/line7 HTTP/1.1\r\nHost: a\r\n'
+        for bad, status in ((mine + b'Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n' + mine + b'\r\n', b'400'),
+                            (mine + b'Content-Length: 0\r\nContent-Length: 50\r\n\r\n' + mine + b'\r\n', b'400'),
+                            (mine + b'Transfer-Encoding: chunked, identity\r\n\r\n' + mine + b'\r\n', b'501'),
+                            (mine + b'Host: b\r\n\r\n', b'400'),
+                            (mine + b'X: ' + b'x' * 40000 + b'\r\n\r\n', b'431'),
+                            (b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', b'505')):
+            answer = self.say('line7', bad)
+            self.assertTrue(answer.startswith(b'HTTP/1.1 ' + status), (bad[:200], answer))
+            self.assertEqual(answer.count(b'HTTP/1.1 '), 1, answer)
 
         # Killed and started again with no flags: the gateway is where it was, the node comes back and does what is asked of it since.
         os.kill(json.loads((self.varda.dir / 'up.json').read_text())['pid'], signal.SIGKILL)

@@ -12,11 +12,11 @@ void Clients::add(const std::string& name, Loop& loop, std::uint64_t id) {
   Place oldest;
   {
     MutexLock lock(mutex_);
-    std::deque<Place>& places = places_[name];
+    std::vector<Place>& places = places_[name];
     places.push_back({&loop, id});
     if (places.size() <= limit) return;
     oldest = places.front();
-    places.pop_front();
+    places.erase(places.begin());
   }
   oldest.loop->close_later(oldest.id);
 }

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "base/mutex.h"
 
@@ -36,7 +36,7 @@ class Clients {
 
   Limits limits_;
   Mutex mutex_;
-  std::unordered_map<std::string, std::deque<Place>> places_ GUARDED_BY(mutex_);  // the oldest first
+  std::unordered_map<std::string, std::vector<Place>> places_ GUARDED_BY(mutex_);  // the oldest first
 };
 
 }  // namespace varda::net::internal
