@@ -155,9 +155,10 @@ void add_agent_commands(Program program) {
   command->add_option("--gateway", flags->gateway, "https://HOST:PORT of the gateway, instead of a kubeconfig");
   command->add_option("--join-token-file", flags->join_token_file,
                       "file with the token of `varda join-token`; needed until the node has enrolled, once");
-  command->add_option("--watch-seconds", flags->watch_seconds,
-                      "how long a watch lasts, and by chance up to half longer: how soon both ends see a dead link, for one request "
-                      "each; a gateway ends them after 15 s")
+  command
+      ->add_option("--watch-seconds", flags->watch_seconds,
+                   "how long a watch lasts, and by chance up to half longer: how soon both ends see a dead link, for one request "
+                   "each; a gateway ends them after 15 s")
       ->capture_default_str()
       ->check(CLI::Range(2, 600));
   command->add_option("--address", flags->address, "address of this node; default: one of 127.0.0.0/8, drawn once and kept");
@@ -166,8 +167,9 @@ void add_agent_commands(Program program) {
   command->add_option("--peer-listen", flags->peer_listen,
                       "address where other nodes get files that are shared with them, as 0.0.0.0:10445; default: none");
   command->add_option("--peer-url", flags->peer_url, "https://HOST:PORT where they reach that; default: the address itself");
-  command->add_option("--worker-listen", flags->worker_listen,
-                      "address where workers of jobs reach the agent besides DATA-DIR/worker.sock, as 127.0.0.1:10446; default: none");
+  command->add_option(
+      "--worker-listen", flags->worker_listen,
+      "address where workers of jobs reach the agent besides DATA-DIR/worker.sock, as 127.0.0.1:10446; default: none");
   add_limit_flags(*command, flags->limits);
   add_download_flags(*command, flags->download);
   command->add_option("--on-stop", flags->on_stop, "leave the containers running for the next agent, or end them")
