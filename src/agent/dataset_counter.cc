@@ -23,31 +23,45 @@ bool rewritten(const os::FileFacts& before, const os::FileFacts& now) {
          before.modified_ns != now.modified_ns;
 }
 
+struct DatasetCounter::Plan {
+  const dataset::Format* format = nullptr;
+  dataset::FormatOptions options;
+};
+
+void DatasetCounter::fail(const CountTask& task, const Error& error, CountOutcome& out) const {
+  out.failure = failure_of(error, task.spec.path, options_.roots);
+  if (out.failure.reason == "ReadFailed") out.done.result = Result::kUnreadable;
+}
+
 CountOutcome DatasetCounter::count(const Context& ctx, const CountTask& task, const std::function<std::string()>& kept,
                                    Progress progress) {
-  const os::Path path = task.spec.path;
+  if (auto begun = folders_.extract(task.id)) return go_on(ctx, task, std::move(begun.mapped()), progress);
   CountOutcome out;
   out.done.watched = true;  // where nothing is read, only a change of the work list helps
-  out.failure = refusal_of(path, options_.roots);
+  out.failure = refusal_of(task.spec.path, options_.roots);
   if (!out.failure.reason.empty()) return out;
   const auto format = dataset::find_format(task.spec.format);
   const auto header = dataset::parse_header(task.spec.header.empty() ? "auto" : task.spec.header);
   if (!format.ok() || !header.ok()) {
-    out.failure = failure_of(format.ok() ? header.error() : format.error(), path, options_.roots);
+    fail(task, format.ok() ? header.error() : format.error(), out);
     return out;
   }
-  const auto fail = [&](const Error& error) {
-    out.failure = failure_of(error, path, options_.roots);
-    if (out.failure.reason == "ReadFailed") out.done.result = Result::kUnreadable;
-  };
-  const auto tree = tree_();
+  return look(ctx, task, {.format = *format, .options = {.header = *header}}, kept, progress);
+}
+
+CountOutcome DatasetCounter::look(const Context& ctx, const CountTask& task, const Plan& plan,
+                                  const std::function<std::string()>& kept, const Progress& progress) {
+  const os::Path path = task.spec.path;
+  CountOutcome out;
+  out.done.watched = true;
+  auto tree = tree_();
   if (!tree.ok()) {
-    fail(tree.error());
+    fail(task, tree.error(), out);
     return out;
   }
   auto facts = (*tree)->facts(path);
   const bool there = facts.ok(), folder = there && facts->kind == os::FileKind::kDirectory;
-  const bool walked = folder && (*format)->tree != nullptr;
+  const bool walked = folder && plan.format->tree != nullptr;
   // Before it is counted, so that what changes from here on is told.
   const auto scope = walked             ? os::FileWatch::Scope::kFolder
                      : there && !folder ? os::FileWatch::Scope::kFile
@@ -57,29 +71,56 @@ CountOutcome DatasetCounter::count(const Context& ctx, const CountTask& task, co
   out.done.folder = walked;
   if (!watched.ok()) log::debug("changes are looked for", {{"path", path.string()}, {"because", watched.error()}});
   if (!there) {
-    fail(facts.error());
+    fail(task, facts.error(), out);
     return out;
   }
-  if (task.work == Work::kLook && !walked && !task.failed && task.facts && *task.facts == *facts) {
+  if (walked) {
+    auto count = dataset::FolderCount::begin(**tree, path, *plan.format, plan.options);
+    if (count.ok())
+      return go_on(ctx, task, {.tree = std::move(*tree), .count = std::move(*count), .watched = watched.ok()}, progress);
+    fail(task, count.error(), out);
+    return out;
+  }
+  if (task.work == Work::kLook && !task.failed && task.facts && *task.facts == *facts) {
     out.done.result = Result::kNothing;
     return out;
   }
   auto counted = dataset::count(ctx, **tree,
                                 {.path = path,
-                                 .format = *format,
-                                 .options = {.header = *header},
+                                 .format = plan.format,
+                                 .options = plan.options,
                                  .state = state_for(task, *facts, kept),
                                  .bytes_max = options_.portion_bytes,
-                                 .progress = std::move(progress)});
+                                 .progress = progress});
   if (!counted.ok()) {
     out.dropped = ctx.done();
-    fail(counted.error());
+    fail(task, counted.error(), out);
     return out;
   }
   out.done.result = counted->complete ? Result::kCounted : Result::kPortion;
   facts = (*tree)->facts(path);
   out.changed_meanwhile = !facts.ok() || !(*facts == counted->facts);
   out.counted = std::move(*counted);
+  return out;
+}
+
+CountOutcome DatasetCounter::go_on(const Context& ctx, const CountTask& task, Folder folder, const Progress& progress) {
+  CountOutcome out;
+  out.done.watched = folder.watched;
+  out.done.folder = true;
+  auto counted = folder.count->go_on(ctx, options_.portion_steps);
+  if (!counted.ok()) {
+    out.dropped = ctx.done();
+    fail(task, counted.error(), out);
+  } else if (!*counted) {
+    out.done.result = Result::kPortion;
+    progress(folder.count->progress());
+    folders_.insert_or_assign(task.id, std::move(folder));
+  } else {
+    const auto facts = folder.tree->facts(task.spec.path);
+    out.changed_meanwhile = !facts.ok() || !(*facts == (*counted)->facts);
+    out.counted = std::move(**counted);
+  }
   return out;
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -46,21 +48,38 @@ class DatasetCounter {
   struct Options {
     std::vector<os::Path> roots;  // what may be read: absolute
     std::uint64_t portion_bytes = 256u << 20;
+    std::uint64_t portion_steps = 10'000;  // of a folder: entries, or 4 KiB read
   };
   /// What may be read. Asked before each count: a disk may be mounted later.
   using OpenTree = std::function<Result<std::unique_ptr<os::ReadableTree>>()>;
-  using Progress = std::function<void(std::uint64_t done_bytes, std::uint64_t total_bytes)>;
+  using Progress = std::function<void(const dataset::Progress&)>;
 
   DatasetCounter(Options options, OpenTree tree, os::FileWatch& watch)
       : options_(std::move(options)), tree_(std::move(tree)), watch_(watch) {}
 
   /// Blocks. Sets up the watch anew first, so that what changes from then on is told. `kept` gives the state that is on the disk.
+  /// A folder of which there is more goes on with the next task of that id.
   CountOutcome count(const Context& ctx, const CountTask& task, const std::function<std::string()>& kept, Progress progress);
+  /// Nobody wants the rest of it.
+  void forget(DatasetSchedule::Id id) { folders_.erase(id); }
 
  private:
+  /// A folder that is counted in portions.
+  struct Folder {
+    std::unique_ptr<os::ReadableTree> tree;
+    std::unique_ptr<dataset::FolderCount> count;
+    bool watched = false;
+  };
+  struct Plan;
+  CountOutcome look(const Context& ctx, const CountTask& task, const Plan& plan, const std::function<std::string()>& kept,
+                    const Progress& progress);
+  CountOutcome go_on(const Context& ctx, const CountTask& task, Folder folder, const Progress& progress);
+  void fail(const CountTask& task, const Error& error, CountOutcome& out) const;
+
   const Options options_;
   const OpenTree tree_;
   os::FileWatch& watch_;
+  std::map<DatasetSchedule::Id, Folder> folders_;
 };
 
 }  // namespace varda::agent

@@ -38,7 +38,8 @@ DatasetKeeper::DatasetKeeper(Options options, os::FileSystem& fs, OpenTree tree,
       watch_(watch),
       journal_(journal),
       tell_(std::move(tell)),
-      counter_({.roots = options_.roots, .portion_bytes = options_.portion_bytes}, std::move(tree), watch),
+      counter_({.roots = options_.roots, .portion_bytes = options_.portion_bytes, .portion_steps = options_.portion_steps},
+               std::move(tree), watch),
       records_(fs, options_.directory),
       schedule_(options_.times) {}
 
@@ -162,12 +163,10 @@ void DatasetKeeper::tell_running(SteadyTime now) {
       continue;
     entry.told_progress = now;
     Report& report = entry.report;
+    const dataset::Progress& far = entry.progress;
     std::string message;
-    if (entry.bytes_done > 0) {
-      message =
-          entry.bytes_total > 0 ? gigabytes(entry.bytes_done) + " of " + gigabytes(entry.bytes_total) : gigabytes(entry.bytes_done);
-      message += " read";
-    }
+    if (far.bytes > 0) message = gigabytes(far.bytes) + " of " + gigabytes(far.bytes_total) + " read";
+    if (far.entries > 0) message = std::to_string(far.entries) + " files and folders looked at";
     news_ = news_ || report.state != Report::kCounting || report.message != message;
     report.state = Report::kCounting;
     report.reason.clear();
@@ -217,7 +216,7 @@ std::optional<CountTask> DatasetKeeper::take() {
   if (!entry.running) {
     entry.running = now;
     entry.told_progress.reset();
-    entry.bytes_done = entry.bytes_total = 0;
+    entry.progress = {};
     wake();  // whoever tells of counts that take long
   }
   counting_.emplace(job->id, std::stop_source());
@@ -302,9 +301,12 @@ void DatasetKeeper::settle(Id id, CountOutcome outcome) {
     news_ = news_ || news;
     entry.unsaved = entry.unsaved || news;
   } else if (outcome.done.result == Result::kPortion) {
-    settle_portion(entry, outcome);
+    if (!outcome.done.folder) settle_portion(entry, outcome);
   } else if (outcome.counted) {
     const bool first = !report.samples;
+    // A file says so itself.
+    if (outcome.done.folder && outcome.counted->tally.inexact.empty() && schedule_.changed_meanwhile(id))
+      outcome.counted->tally.inexact = "the folder changed while it was counted";
     settle_counted(entry, outcome);
     if (first) log::info("dataset counted", {{"dataset", entry.spec.key}, {"samples", *report.samples}, {"bytes", report.bytes}});
   } else if (report.state == Report::kCounting) {  // a look that took long
@@ -342,7 +344,10 @@ void DatasetKeeper::clear_up() {
     }
     sweep_ = false;
   }
-  for (const Id id : unwatch) watch_.unwatch(id);
+  for (const Id id : unwatch) {
+    watch_.unwatch(id);
+    counter_.forget(id);
+  }
   if (!keys) return;
   if (const Status cleared = records_.keep_only(*keys); !cleared.ok())
     log::warn("what was kept of former datasets stays on the disk", {{"error", cleared.error()}});
@@ -403,15 +408,13 @@ void DatasetKeeper::work(const Context& ctx) {
       const auto record = records_.read(task->spec);
       return record ? record->state : "";
     };
-    const auto progress = [this, id = task->id](std::uint64_t done, std::uint64_t total) {
+    const auto progress = [this, id = task->id](const dataset::Progress& far) {
       const MutexLock lock(mutex_);
-      const auto found = entries_.find(id);
-      if (found == entries_.end()) return;
-      found->second.bytes_done = done;
-      found->second.bytes_total = total;
+      if (const auto found = entries_.find(id); found != entries_.end()) found->second.progress = far;
     };
     CountOutcome outcome = counter_.count(ctx.with_stop(stop.get_token()), *task, kept, progress);
     outcome.done.took = clock_.now() - began;
+    if (outcome.done.folder && outcome.counted) notice();  // of changes meanwhile, before it is settled
     settle(task->id, std::move(outcome));
   }
   save(false);

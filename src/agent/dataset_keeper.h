@@ -38,6 +38,7 @@ class DatasetKeeper {
     std::chrono::milliseconds progress_period{10000};  // between figures of one
     std::chrono::milliseconds save_period{2000};       // between writes of one record
     std::uint64_t portion_bytes = 256u << 20;          // counted of one file before others have their turn
+    std::uint64_t portion_steps = 10'000;              // the same of a folder: entries, or 4 KiB read
     std::size_t state_bytes_max = 16 << 10;            // a greater state stays on the disk only
     const Clock* clock = nullptr;                      // null: the machine's
     metrics::Registry* metrics = nullptr;              // varda_agent_datasets, varda_agent_dataset_counts_total
@@ -74,7 +75,7 @@ class DatasetKeeper {
     bool portion_whole = false;
     // Of a count that runs.
     std::optional<SteadyTime> running;
-    std::uint64_t bytes_done = 0, bytes_total = 0;
+    dataset::Progress progress;
     std::optional<SteadyTime> told_progress;
     // Of reports and records.
     std::optional<SteadyTime> fresh;  // since then, until its first count ends

@@ -1,6 +1,7 @@
 #include "agent/dataset_schedule.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace varda::agent {
 
@@ -63,8 +64,10 @@ std::optional<DatasetSchedule::Job> DatasetSchedule::take(SteadyTime now) {
   if (!best->unfinished && (!best->whole || *best->whole + best->recount <= now)) job.work = Work::kRecount;
   best->working = job.work;
   best->busy = true;
-  best->first_change.reset();  // what happens from here on is for the next time
-  best->last_change.reset();
+  if (!best->unfinished || !best->keeps_changes) {
+    best->first_change.reset();  // what happens from here on is for the next time
+    best->last_change.reset();
+  }
   return job;
 }
 
@@ -82,6 +85,8 @@ void DatasetSchedule::done(Id id, const Done& done, SteadyTime now) {
   entry.busy = false;
   entry.unfinished = done.result == Done::Result::kPortion;
   if (entry.unfinished) {
+    entry.keeps_changes = done.folder;
+    if (done.folder) entry.took += done.took;
     if (entry.working == Work::kLook) entry.working = Work::kCount;
     entry.rest = now;
     return;
@@ -91,18 +96,24 @@ void DatasetSchedule::done(Id id, const Done& done, SteadyTime now) {
   } else if (entry.working == Work::kRecount) {
     entry.whole.reset();
   }
+  const Duration took = done.took + std::exchange(entry.took, Duration(0));
   // A tenth of a second is nothing to rest from; what takes ten minutes at a time would otherwise go on for ever while its files
   // change.
-  const bool long_one = done.took > std::chrono::milliseconds(100);
-  entry.rest = long_one ? now + std::min<Duration>(done.took * 2, std::chrono::minutes(10)) : now;
+  const bool long_one = took > std::chrono::milliseconds(100);
+  entry.rest = long_one ? now + std::min<Duration>(took * 2, std::chrono::minutes(10)) : now;
   const Duration period =
       done.folder ? (done.watched ? times_.look_folder : times_.poll_folder) : (done.watched ? times_.look : times_.poll);
-  entry.look = now + std::max(period, done.took * 10);
+  entry.look = now + std::max(period, took * 10);
   entry.failures = done.result == Done::Result::kUnreadable ? entry.failures + 1 : 0;
   if (entry.failures > 0) {
     const Duration wait = std::min<Duration>(times_.retry_first * (1 << std::min(entry.failures - 1, 12)), times_.retry_max);
     entry.look = std::min(entry.look, now + wait);
   }
+}
+
+bool DatasetSchedule::changed_meanwhile(Id id) const {
+  const auto found = entries_.find(id);
+  return found != entries_.end() && found->second.first_change.has_value();
 }
 
 std::optional<Duration> DatasetSchedule::age(Id id, SteadyTime now) const {

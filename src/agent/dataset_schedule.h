@@ -66,6 +66,8 @@ class DatasetSchedule {
     Duration took{};
   };
   void done(Id id, const Done& done, SteadyTime now);
+  /// Whether something happened to it since take() gave it, or the first portion of it.
+  bool changed_meanwhile(Id id) const;
   /// How long ago every byte was read; nothing: never.
   std::optional<Duration> age(Id id, SteadyTime now) const;
 
@@ -77,7 +79,9 @@ class DatasetSchedule {
     SteadyTime look;
     SteadyTime rest;  // not before: who counts for long leaves room for others
     Work working = Work::kLook;
-    bool unfinished = false;  // goes on with that
+    bool unfinished = false;     // goes on with that
+    bool keeps_changes = false;  // between its portions: of a folder, what was looked at is not looked at again
+    Duration took{};             // its portions so far
     int failures = 0;
     bool busy = false;
   };

@@ -124,6 +124,37 @@ TEST_F(DatasetScheduleTest, PortionsLetOthersInBetween) {
   EXPECT_EQ(again->work, Work::kRecount) << "still the same";
 }
 
+TEST_F(DatasetScheduleTest, WhatHappensToAFolderBetweenItsPortionsIsNotForgotten) {
+  for (const bool folder : {false, true}) {
+    const DatasetSchedule::Id id = folder ? 2 : 1;
+    schedule.add(id, 0s, std::nullopt, kStart);
+    ASSERT_TRUE(schedule.take(kStart));
+    schedule.done(id, {.result = Result::kPortion, .folder = folder}, kStart);
+    schedule.changed(id, kStart);
+    EXPECT_TRUE(schedule.changed_meanwhile(id));
+    ASSERT_TRUE(schedule.take(kStart));
+    EXPECT_EQ(schedule.changed_meanwhile(id), folder) << "what is left of a file is read later than it changed";
+    schedule.done(id, {.whole = true, .folder = folder, .watched = true}, kStart);
+    if (folder) {
+      expect_next(kStart + 200ms, Work::kCount);
+    } else {
+      schedule.remove(id);
+    }
+  }
+}
+
+TEST_F(DatasetScheduleTest, AFolderRestsFromAllOfItsPortions) {
+  schedule.add(1, 0s, std::nullopt, kStart);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(schedule.take(kStart));
+    schedule.done(1, {.result = Result::kPortion, .folder = true, .took = 4s}, kStart);
+  }
+  ASSERT_TRUE(schedule.take(kStart));
+  schedule.changed(1, kStart);
+  schedule.done(1, {.whole = true, .folder = true, .watched = true, .took = 3s}, kStart);
+  expect_next(kStart + 30s, Work::kCount);  // twice 15 s
+}
+
 TEST_F(DatasetScheduleTest, OneThatIsGoneIsNothingToAnybody) {
   counted(1);
   schedule.changed(1, kStart);

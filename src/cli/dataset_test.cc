@@ -1,6 +1,11 @@
 #include "cli/dataset.h"
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
+
+#include "os/testing/memory_file_system.h"
 
 namespace varda::cli {
 namespace {
@@ -22,6 +27,34 @@ TEST(DescribeCount, TellsTheLargestClassesAndWhatIsWrong) {
   EXPECT_EQ(text.find("class4 "), std::string::npos) << text;
   EXPECT_NE(text.find("(others)    17\n"), std::string::npos) << text;  // 0 + 1 + 2 + 3 + 4, and 7
   EXPECT_NE(text.find("25+"), std::string::npos) << text;
+}
+
+TEST(CountDataset, GoesOnFromItsStateAndCountsAnewWithoutOne) {
+  std::string made = ::testing::TempDir() + "varda-cli-XXXXXX";
+  ASSERT_NE(::mkdtemp(made.data()), nullptr);
+  const os::Path data = os::Path(made) / "lines.txt";
+  std::ofstream(data) << "1\n2\n";
+  os::testing::MemoryFileSystem fs;
+  ASSERT_TRUE(fs.make_directories("/states", 0755).ok());
+  const CountOptions options{.path = data, .format = "txt", .output = "", .state = "/states/lines"};
+  const auto ask = [&] { return count_dataset(Context::background(), fs, options).value(); };
+  const auto says = [](const std::string& text, const std::string& what) { return text.find(what) != std::string::npos; };
+  EXPECT_TRUE(says(ask(), " 2\n"));
+  EXPECT_EQ(fs.list("/states").value(), std::vector<std::string>{"lines"});
+  std::ofstream(data, std::ios::app) << "3\n";
+  std::string text = ask();
+  EXPECT_TRUE(says(text, " 3\n") && says(text, "from byte 4 on")) << text;
+  // As a power cut can leave it: states are not synced.
+  for (const std::string damaged : {"", "\0\0\0\0", "{\"count\":"}) {
+    ASSERT_TRUE(os::write_file_atomically(fs, "/states/lines", damaged).ok());
+    text = ask();
+    EXPECT_TRUE(says(text, " 3\n") && says(text, "all of it: the state is")) << text;
+    EXPECT_TRUE(says(ask(), "from byte 6 on"));
+  }
+  const auto lost = count_dataset(Context::background(), fs, {.path = data, .format = "txt", .state = "/nowhere/lines"});
+  ASSERT_FALSE(lost.ok());
+  EXPECT_TRUE(says(lost.error().message(), "/nowhere/lines")) << lost.error();
+  std::filesystem::remove_all(made);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/check.h"
 #include "dataset/internal/fingerprint.h"
 #include "dataset/internal/scanner.h"
 #include "dataset/internal/state.h"
@@ -13,6 +14,7 @@ namespace {
 
 constexpr std::size_t kReadBytes = 256 << 10;
 constexpr std::uint64_t kProgressBytes = 8 << 20;
+constexpr std::uint64_t kProgressSteps = 1000;
 
 using internal::State;
 
@@ -78,9 +80,10 @@ class FileCount {
       content_.update(piece);
       scanner_->feed(piece);
       at += piece.size();
-      if (request_.progress && at - told >= kProgressBytes) request_.progress(told = at, before.size_bytes);
+      if (request_.progress && at - told >= kProgressBytes)
+        request_.progress({.bytes = told = at, .bytes_total = before.size_bytes});
     }));
-    if (request_.progress) request_.progress(at, before.size_bytes);
+    if (request_.progress) request_.progress({.bytes = at, .bytes_total = before.size_bytes});
     out_.facts = before;
     out_.complete = end == before.size_bytes || !whole;
     out_.tally = scanner_->end();
@@ -162,36 +165,60 @@ class FileCount {
   Counted out_;
 };
 
-Result<Counted> count_folder(const Context& ctx, os::ReadableTree& tree, const Request& request) {
-  std::uint64_t told = 0;
-  const TreeScan::Surroundings around{tree, request.path, [&](std::uint64_t bytes) {
-                                        if (!request.progress || bytes - told < kProgressBytes) return;
-                                        request.progress(told = bytes, 0);
-                                      }};
-  TRY(auto found, request.format->tree(request.options)->scan(ctx, around));
-  Counted out;
-  out.tally = std::move(found.tally);
-  out.bytes = found.bytes;
-  out.fingerprint = "xxh3:" + found.fingerprint;
-  if (!request.state.empty()) out.whole_because = "folders are counted as a whole";
-  return out;
-}
+class RealFolderCount final : public FolderCount {
+ public:
+  RealFolderCount(os::ReadableTree& tree, const os::Path& path, const os::FileFacts& facts, std::unique_ptr<TreeScan> scan)
+      : around_{tree, path}, facts_(facts), scan_(std::move(scan)) {}
+  Status begin() { return scan_->begin(around_); }
+
+  Result<std::optional<Counted>> go_on(const Context& ctx, std::uint64_t steps) override {
+    TRY(const bool all, scan_->go_on(ctx, steps));
+    if (!all) return std::optional<Counted>();
+    const TreeScan::Found& found = scan_->found();
+    Counted out;
+    out.tally = found.tally;
+    out.bytes = found.bytes;
+    out.fingerprint = "xxh3:" + found.fingerprint;
+    out.facts = facts_;
+    return std::optional(std::move(out));
+  }
+  Progress progress() const override { return {.entries = scan_->found().entries}; }
+
+ private:
+  const TreeScan::Surroundings around_;
+  const os::FileFacts facts_;
+  const std::unique_ptr<TreeScan> scan_;
+};
 
 }  // namespace
 
+Result<std::unique_ptr<FolderCount>> FolderCount::begin(os::ReadableTree& tree, const os::Path& path, const Format& format,
+                                                        const FormatOptions& options) {
+  CHECK(format.tree != nullptr);
+  TRY(const os::FileFacts facts, tree.facts(path));
+  if (facts.kind != os::FileKind::kDirectory)
+    return Error(Code::kInvalid, path.string() + " is no folder; " + std::string(format.name) + " is counted in a folder");
+  auto out = std::make_unique<RealFolderCount>(tree, path, facts, format.tree(options));
+  TRY_VOID(out->begin());
+  return std::unique_ptr<FolderCount>(std::move(out));
+}
+
 Result<Counted> count(const Context& ctx, os::ReadableTree& tree, const Request& request) {
   TRY_VOID(ctx.check());
-  TRY(const os::FileFacts facts, tree.facts(request.path));
-  const std::string format(request.format->name);
   if (request.format->tree != nullptr) {
-    if (facts.kind != os::FileKind::kDirectory)
-      return Error(Code::kInvalid, request.path.string() + " is no folder; " + format + " is counted in a folder");
-    TRY(Counted folder, count_folder(ctx, tree, request));
-    folder.facts = facts;
-    return folder;
+    TRY(const auto folder, FolderCount::begin(tree, request.path, *request.format, request.options));
+    for (;;) {
+      TRY(auto counted, folder->go_on(ctx, kProgressSteps));
+      if (request.progress) request.progress(folder->progress());
+      if (!counted) continue;
+      if (!request.state.empty()) counted->whole_because = "folders are counted as a whole";
+      return std::move(*counted);
+    }
   }
+  TRY(const os::FileFacts facts, tree.facts(request.path));
   if (facts.kind == os::FileKind::kDirectory)
-    return Error(Code::kInvalid, request.path.string() + " is a folder; " + format + " is counted in one file");
+    return Error(Code::kInvalid,
+                 request.path.string() + " is a folder; " + std::string(request.format->name) + " is counted in one file");
   TRY(const auto file, tree.open(request.path));
   return FileCount(ctx, request, *file).run();
 }

@@ -11,6 +11,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "base/context.h"
@@ -21,16 +23,21 @@
 
 namespace varda::dataset {
 
+/// How far a count is.
+struct Progress {
+  std::uint64_t bytes = 0, bytes_total = 0;  // of a file
+  std::uint64_t entries = 0;                 // of a folder: looked at; how many there are is known at the end
+};
+
 struct Request {
   os::Path path;
   const Format* format = nullptr;  // of find_format()
   FormatOptions options;
   std::string state;  // of an earlier count, as it gave it; "" for none. Whatever is wrong with it, the count is right.
-  /// Of a file, no more than so many bytes are counted now, and the rest by whoever goes on from the state; 0: all. Folders
-  /// are counted at once.
+  /// Of a file, no more than so many bytes are counted now, and the rest by whoever goes on from the state; 0: all. Of a folder
+  /// all is counted; FolderCount has portions.
   std::uint64_t bytes_max = 0;
-  /// Is told now and then how far reading is. `total` is 0 where it is not known (folders).
-  std::function<void(std::uint64_t done_bytes, std::uint64_t total_bytes)> progress;
+  std::function<void(const Progress&)> progress;  // is told now and then
 };
 
 struct Counted {
@@ -54,6 +61,19 @@ struct Counted {
 /// kNotFound, kForbidden: from the tree. kInvalid: a file where the format wants a folder, or the other way round; a pipe or
 /// device. kInternal: it could not be read to its end. kCancelled, kTimeout: from the context.
 Result<Counted> count(const Context& ctx, os::ReadableTree& tree, const Request& request);
+
+/// A count of a folder in portions, for whoever has other things to do in between. It lives in memory alone, and has some folders
+/// open all the while. One thread at a time.
+class FolderCount {
+ public:
+  /// `tree` outlives it. Errors as count().
+  static Result<std::unique_ptr<FolderCount>> begin(os::ReadableTree& tree, const os::Path& path, const Format& format,
+                                                    const FormatOptions& options);
+  virtual ~FolderCount() = default;
+  /// Goes on for about so many steps: an entry looked at, or 4 KiB read. Nothing: there is more.
+  virtual Result<std::optional<Counted>> go_on(const Context& ctx, std::uint64_t steps) = 0;
+  virtual Progress progress() const = 0;
+};
 
 /// For machines: samples, bytes, exact, inexactBecause, malformed, firstMalformed, classes, furtherClasses, header, fingerprint,
 /// fromByte.

@@ -212,9 +212,9 @@ TEST(Count, TellsHowFarItIs) {
   const std::string text = rows(20 * kMiB);
   setup.tree.put("/data", text);
   std::vector<std::uint64_t> told;
-  const auto progress = [&](std::uint64_t done, std::uint64_t total) {
-    EXPECT_EQ(total, text.size());
-    told.push_back(done);
+  const auto progress = [&](const Progress& far) {
+    EXPECT_EQ(far.bytes_total, text.size());
+    told.push_back(far.bytes);
   };
   ASSERT_TRUE(count(Context::background(), setup.tree, {.path = "/data", .format = setup.format, .progress = progress}).ok());
   EXPECT_EQ(told, (std::vector<std::uint64_t>{8 * kMiB, 16 * kMiB, text.size()}));

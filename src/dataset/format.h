@@ -1,8 +1,7 @@
 // The formats a dataset can have, and what one sample is in each.
 //
-//   csv          a record of RFC 4180, without the header: a quoted field may hold line breaks, "" is a quote; CRLF or LF ends it,
-//   the
-//                last one may lack that; empty lines are none. As many fields as the first record, or it is malformed.
+//   csv          a record of RFC 4180, without the header: a quoted field may hold line breaks, "" is a quote; CRLF or LF ends it, of
+//                the last one it may lack; empty lines are none. As many fields as the first record, or it is malformed.
 //   tsv          the same with tabs, where a quote is a character like any other (IANA text/tab-separated-values)
 //   txt          a line that holds more than blanks
 //   jsonl        a line that holds more than blanks and is one JSON text

@@ -1,6 +1,7 @@
 // imagefolder: a folder for each class, images below it.
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "dataset/internal/fingerprint.h"
 #include "dataset/internal/folder.h"
@@ -19,31 +20,43 @@ bool is_image(std::string_view name) {
 
 class ImageFolderScan final : public TreeScan {
  public:
-  Result<Found> scan(const Context& ctx, const Surroundings& around) override {
-    Found found;
-    found.tally.has_classes = true;
-    FolderTally folder(found.tally);
-    SetHash names;
-    const auto image = [&](const FolderEntry& entry) {
-      found.bytes += entry.facts.size_bytes;
-      around.read(found.bytes);
-      names.add(Hash::of(entry.path + '\0' + std::to_string(entry.facts.size_bytes)));
-      const std::size_t slash = entry.path.find('/');
-      if (slash == std::string::npos) {
-        folder.malformed(entry.path, "an image in no folder of a class");
-      } else if (entry.facts.size_bytes == 0) {
-        folder.malformed(entry.path, "an empty file");
-      } else if (slash > kClassNameBytesMax) {
-        folder.malformed(entry.path, "the name of its class is longer than " + std::to_string(kClassNameBytesMax) + " bytes");
-      } else {
-        ++found.tally.samples;
-        add_bounded(found.tally.classes, found.tally.further_classes, entry.path.substr(0, slash));
-      }
-    };
-    TRY_VOID(walk(ctx, around, {.depth_max = kFolderDepthMax, .wanted = is_image}, folder, image));
-    found.fingerprint = names.hex();
-    return found;
+  Status begin(const Surroundings& around) override {
+    found_.tally.has_classes = true;
+    walk_.emplace(around, WalkOptions{.depth_max = kFolderDepthMax, .wanted = is_image}, folder_,
+                  [this](const FolderEntry& entry) { return image(entry); });
+    return walk_->begin();
   }
+  Result<bool> go_on(const Context& ctx, std::uint64_t steps) override {
+    TRY(const bool all, walk_->go_on(ctx, steps));
+    found_.entries = walk_->entries();
+    if (all) found_.fingerprint = names_.hex();
+    return all;
+  }
+  const Found& found() const override { return found_; }
+
+ private:
+  /// Nothing of it is read.
+  std::uint64_t image(const FolderEntry& entry) {
+    found_.bytes += entry.facts.size_bytes;
+    names_.add(Hash::of(entry.path + '\0' + std::to_string(entry.facts.size_bytes)));
+    const std::size_t slash = entry.path.find('/');
+    if (slash == std::string::npos) {
+      folder_.malformed(entry.path, "an image in no folder of a class");
+    } else if (entry.facts.size_bytes == 0) {
+      folder_.malformed(entry.path, "an empty file");
+    } else if (slash > kClassNameBytesMax) {
+      folder_.malformed(entry.path, "the name of its class is longer than " + std::to_string(kClassNameBytesMax) + " bytes");
+    } else {
+      ++found_.tally.samples;
+      add_bounded(found_.tally.classes, found_.tally.further_classes, entry.path.substr(0, slash));
+    }
+    return 0;
+  }
+
+  Found found_;
+  FolderTally folder_{found_.tally};
+  SetHash names_;
+  std::optional<Walk> walk_;
 };
 
 }  // namespace

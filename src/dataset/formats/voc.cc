@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <expat.h>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "dataset/internal/fingerprint.h"
@@ -104,45 +105,54 @@ class Annotation {
 
 class VocScan final : public TreeScan {
  public:
-  Result<Found> scan(const Context& ctx, const Surroundings& around) override {
+  Status begin(const Surroundings& around) override {
     const auto facts = around.tree.facts(around.root / "Annotations");
     if (!facts.ok() && facts.error().code() == Code::kNotFound)
       return Error(Code::kInvalid, around.root.string() + " has no folder Annotations, as voc has");
     if (!facts.ok()) return facts.error();
     found_.tally.has_classes = true;
-    FolderTally folder(found_.tally);
-    SetHash files;
     const WalkOptions options{.below = "Annotations", .depth_max = 0, .wanted = is_xml};
-    TRY_VOID(walk(ctx, around, options, folder, [&](const FolderEntry& entry) {
-      if (auto hash = one(around, entry, folder); hash.ok()) {
-        files.add(Hash::of(entry.path + '\0' + hash->hex()));
-      } else if (hash.error().code() != Code::kNotFound) {  // it has gone meanwhile
-        folder.inexact(entry.path, hash.error().message());
-      }
-    }));
-    found_.fingerprint = files.hex();
-    return std::move(found_);
+    walk_.emplace(around, options, folder_, [this, &around](const FolderEntry& entry) { return file(around, entry); });
+    return walk_->begin();
   }
+  Result<bool> go_on(const Context& ctx, std::uint64_t steps) override {
+    TRY(const bool all, walk_->go_on(ctx, steps));
+    found_.entries = walk_->entries();
+    if (all) found_.fingerprint = files_.hex();
+    return all;
+  }
+  const Found& found() const override { return found_; }
 
  private:
-  Result<Hash> one(const Surroundings& around, const FolderEntry& entry, FolderTally& folder) {
+  std::uint64_t file(const Surroundings& around, const FolderEntry& entry) {
+    const std::uint64_t before = found_.bytes;
+    if (auto hash = one(around, entry); hash.ok()) {
+      files_.add(Hash::of(entry.path + '\0' + hash->hex()));
+    } else if (hash.error().code() != Code::kNotFound) {  // it has gone meanwhile
+      folder_.inexact(entry.path, hash.error().message());
+    }
+    return found_.bytes - before;
+  }
+
+  Result<Hash> one(const Surroundings& around, const FolderEntry& entry) {
     TRY(const auto file, entry.directory != nullptr ? entry.directory->open(entry.name) : around.tree.open(entry.absolute));
+    TRY(const os::FileFacts before, file->facts());
     Annotation annotation;
     ContentHash hash;
-    std::string buffer(kReadBytes, '\0');
     std::uint64_t at = 0;
     for (;;) {
-      TRY(const std::size_t count, file->read(at, buffer));
-      const std::string_view bytes(buffer.data(), count);
+      TRY(const std::size_t count, file->read(at, buffer_));
+      const std::string_view bytes(buffer_.data(), count);
       at += count;
       found_.bytes += count;
-      around.read(found_.bytes);
       hash.update(bytes);
       if (at > kXmlBytesMax) annotation.fail("longer than " + std::to_string(kXmlBytesMax >> 20) + " MiB");
-      if (!annotation.feed(bytes, count < buffer.size()) || count < buffer.size()) break;
+      if (!annotation.feed(bytes, count < buffer_.size()) || count < buffer_.size()) break;
     }
+    TRY(const os::FileFacts after, file->facts());
+    if (!(after == before)) folder_.inexact(entry.path, "it was written to while it was read");
     if (!annotation.why().empty()) {
-      folder.malformed(entry.path, annotation.why(), annotation.line(), annotation.byte());
+      folder_.malformed(entry.path, annotation.why(), annotation.line(), annotation.byte());
     } else {
       ++found_.tally.samples;
       for (const std::string& name : annotation.objects()) add_bounded(found_.tally.classes, found_.tally.further_classes, name);
@@ -151,6 +161,10 @@ class VocScan final : public TreeScan {
   }
 
   Found found_;
+  FolderTally folder_{found_.tally};
+  SetHash files_;
+  std::string buffer_ = std::string(kReadBytes, '\0');
+  std::optional<Walk> walk_;
 };
 
 }  // namespace

@@ -7,78 +7,6 @@ namespace {
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
-class Walk {
- public:
-  Walk(const Context& ctx, const TreeScan::Surroundings& around, const WalkOptions& options, FolderTally& tally,
-       const std::function<void(const FolderEntry&)>& visit)
-      : ctx_(ctx), around_(around), options_(options), tally_(tally), visit_(visit) {}
-
-  /// As deep as depth_max at most, with one open folder a level.
-  Status folder(os::ReadableDirectory& directory, const std::string& path, std::size_t depth) {
-    for (;;) {
-      TRY_VOID(ctx_.check());
-      TRY(const auto entry, directory.next());
-      if (!entry) return {};
-      if (entry->name.starts_with('.')) continue;
-      FolderEntry found{.path = path.empty() ? entry->name : path + "/" + entry->name,
-                        .facts = entry->facts,
-                        .directory = &directory,
-                        .name = entry->name,
-                        .absolute = {}};
-      if (entry->facts.kind == os::FileKind::kSymlink) {
-        if (!follow(found)) continue;
-      } else if (entry->facts.kind == os::FileKind::kDirectory) {
-        TRY_VOID(enter(directory, found, depth));
-        continue;
-      }
-      if (!options_.wanted(found.name)) continue;
-      if (found.facts.kind == os::FileKind::kFile) {
-        visit_(found);
-      } else {
-        tally_.malformed(found.path, "a pipe, socket or device");
-      }
-    }
-  }
-
- private:
-  Status enter(os::ReadableDirectory& directory, const FolderEntry& found, std::size_t depth) {
-    if (options_.depth_max == 0) return {};
-    if (depth >= options_.depth_max) {
-      tally_.inexact(found.path, "deeper than " + std::to_string(options_.depth_max) + " folders");
-      return {};
-    }
-    auto below = directory.descend(found.name);
-    if (!below.ok()) {
-      if (below.error().code() != Code::kNotFound) tally_.inexact(found.path, below.error().message());
-      return {};
-    }
-    return folder(**below, found.path, depth + 1);
-  }
-
-  /// Whether the link leads to something that can be judged.
-  bool follow(FolderEntry& found) {
-    found.directory = nullptr;
-    found.absolute = around_.root / found.path;
-    const auto facts = around_.tree.facts(found.absolute);
-    if (facts.ok() && facts->kind == os::FileKind::kDirectory) {
-      if (options_.depth_max > 0) tally_.inexact(found.path, "a link to a folder, which is not entered");
-      return false;
-    }
-    if (facts.ok()) {
-      found.facts = *facts;
-      return true;
-    }
-    if (options_.wanted(found.name)) tally_.malformed(found.path, "a link that leads nowhere or out: " + facts.error().message());
-    return false;
-  }
-
-  const Context& ctx_;
-  const TreeScan::Surroundings& around_;
-  const WalkOptions& options_;
-  FolderTally& tally_;
-  const std::function<void(const FolderEntry&)>& visit_;
-};
-
 }  // namespace
 
 bool has_extension(std::string_view name, std::string_view extension) {
@@ -99,10 +27,92 @@ void FolderTally::inexact(const std::string& file, std::string_view why) {
   tally_.inexact = file + ": " + std::string(why);
 }
 
-Status walk(const Context& ctx, const TreeScan::Surroundings& around, const WalkOptions& options, FolderTally& tally,
-            const std::function<void(const FolderEntry&)>& visit) {
-  TRY(const auto directory, around.tree.list(options.below.empty() ? around.root : around.root / options.below));
-  return Walk(ctx, around, options, tally, visit).folder(*directory, options.below, 0);
+Walk::Walk(const TreeScan::Surroundings& around, WalkOptions options, FolderTally& tally, Visit visit)
+    : around_(around), options_(std::move(options)), tally_(tally), visit_(std::move(visit)) {}
+Walk::~Walk() = default;
+
+Status Walk::begin() {
+  TRY(auto directory, around_.tree.list(options_.below.empty() ? around_.root : around_.root / options_.below));
+  push(std::move(directory), options_.below);
+  return {};
+}
+
+Result<bool> Walk::go_on(const Context& ctx, std::uint64_t steps) {
+  for (std::uint64_t taken = 0; !levels_.empty(); ++taken) {
+    TRY_VOID(ctx.check());
+    if (taken >= steps) return false;
+    TRY(const auto entry, levels_.back().directory->next());
+    if (!entry) {
+      pop();
+    } else if (!entry->name.starts_with('.')) {
+      ++entries_;
+      taken += look_at(*entry) / TreeScan::kStepBytes;
+    }
+  }
+  return true;
+}
+
+void Walk::push(std::unique_ptr<os::ReadableDirectory> directory, std::string path) {
+  auto facts = around_.tree.facts(around_.root / path);
+  if (!facts.ok()) tally_.inexact(path, facts.error().message());
+  levels_.push_back({std::move(directory), std::move(path), facts.ok() ? *facts : os::FileFacts()});
+}
+
+void Walk::pop() {
+  const Level& level = levels_.back();
+  // What is added or removed meanwhile may have been counted or not.
+  if (const auto now = around_.tree.facts(around_.root / level.path); !now.ok() || !(*now == level.facts))
+    tally_.inexact(level.path.empty() ? "." : level.path, "the folder changed while it was counted");
+  levels_.pop_back();
+}
+
+/// How many bytes of it were read.
+std::uint64_t Walk::look_at(const os::ReadableDirectory::Entry& entry) {
+  const Level& level = levels_.back();
+  FolderEntry found{.path = level.path.empty() ? entry.name : level.path + "/" + entry.name,
+                    .facts = entry.facts,
+                    .directory = level.directory.get(),
+                    .name = entry.name,
+                    .absolute = {}};
+  if (entry.facts.kind == os::FileKind::kSymlink) {
+    if (!follow(found)) return 0;
+  } else if (entry.facts.kind == os::FileKind::kDirectory) {
+    enter(found);
+    return 0;
+  }
+  if (!options_.wanted(found.name)) return 0;
+  if (found.facts.kind == os::FileKind::kFile) return visit_(found);
+  tally_.malformed(found.path, "a pipe, socket or device");
+  return 0;
+}
+
+void Walk::enter(const FolderEntry& found) {
+  if (options_.depth_max == 0) return;
+  if (levels_.size() > options_.depth_max)
+    return tally_.inexact(found.path, "deeper than " + std::to_string(options_.depth_max) + " folders");
+  auto below = found.directory->descend(found.name);
+  if (below.ok()) {
+    push(std::move(*below), found.path);
+  } else if (below.error().code() != Code::kNotFound) {
+    tally_.inexact(found.path, below.error().message());
+  }
+}
+
+/// Whether the link leads to something that can be judged.
+bool Walk::follow(FolderEntry& found) {
+  found.directory = nullptr;
+  found.absolute = around_.root / found.path;
+  const auto facts = around_.tree.facts(found.absolute);
+  if (facts.ok() && facts->kind == os::FileKind::kDirectory) {
+    if (options_.depth_max > 0) tally_.inexact(found.path, "a link to a folder, which is not entered");
+    return false;
+  }
+  if (facts.ok()) {
+    found.facts = *facts;
+    return true;
+  }
+  if (options_.wanted(found.name)) tally_.malformed(found.path, "a link that leads nowhere or out: " + facts.error().message());
+  return false;
 }
 
 }  // namespace varda::dataset

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "dataset/internal/scanner.h"
 
@@ -41,9 +43,37 @@ struct WalkOptions {
 };
 
 /// Calls `visit` with every regular file whose name is wanted, in no order; a link to one counts as one. Names that begin with '.'
-/// are left out with all below them. Links to folders are not entered; they, folders that cannot be listed and those too deep make
-/// the tally inexact.
-Status walk(const Context& ctx, const TreeScan::Surroundings& around, const WalkOptions& options, FolderTally& tally,
-            const std::function<void(const FolderEntry&)>& visit);
+/// are left out with all below them. Links to folders are not entered; they, folders that cannot be listed, those too deep and
+/// those that change while they are listed make the tally inexact. Not thread-safe.
+class Walk {
+ public:
+  using Visit = std::function<std::uint64_t(const FolderEntry&)>;  // how many bytes that read
+  Walk(const TreeScan::Surroundings& around, WalkOptions options, FolderTally& tally, Visit visit);
+  ~Walk();
+  Status begin();
+  /// As TreeScan::go_on().
+  Result<bool> go_on(const Context& ctx, std::uint64_t steps);
+  std::uint64_t entries() const { return entries_; }
+
+ private:
+  /// A folder being listed: one a level, so no more of them are open than folders may be deep.
+  struct Level {
+    std::unique_ptr<os::ReadableDirectory> directory;
+    std::string path;
+    os::FileFacts facts;  // when its listing began
+  };
+  std::uint64_t look_at(const os::ReadableDirectory::Entry& entry);
+  void push(std::unique_ptr<os::ReadableDirectory> directory, std::string path);
+  void pop();
+  void enter(const FolderEntry& found);
+  bool follow(FolderEntry& found);
+
+  const TreeScan::Surroundings& around_;
+  const WalkOptions options_;
+  FolderTally& tally_;
+  const Visit visit_;
+  std::vector<Level> levels_;
+  std::uint64_t entries_ = 0;
+};
 
 }  // namespace varda::dataset

@@ -1,7 +1,6 @@
 // What a format is made of: a scanner that is fed one file, or a walk through a folder.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -48,21 +47,27 @@ class StreamScanner {
   std::string held_;    // the beginning of what may become one
 };
 
-/// A walk through a folder.
+/// A walk through a folder, a few steps at a time. Not thread-safe.
 class TreeScan {
  public:
   struct Surroundings {
     os::ReadableTree& tree;
     os::Path root;
-    std::function<void(std::uint64_t bytes)> read;  // is told how far it has come
   };
   struct Found {
     Tally tally;
-    std::uint64_t bytes = 0;  // of the files that are samples or malformed
-    std::string fingerprint;  // 32 hex digits
+    std::uint64_t entries = 0;  // looked at
+    std::uint64_t bytes = 0;    // of the files that are samples or malformed
+    std::string fingerprint;    // 32 hex digits
   };
   virtual ~TreeScan() = default;
-  virtual Result<Found> scan(const Context& ctx, const Surroundings& around) = 0;
+  /// Once, before anything else. `around` outlives the scan.
+  virtual Status begin(const Surroundings& around) = 0;
+  /// Goes on for about so many steps: an entry that is looked at is one, and so are kStepBytes that are read. True: that was all.
+  virtual Result<bool> go_on(const Context& ctx, std::uint64_t steps) = 0;
+  /// What there was so far, without its fingerprint; with it once that was all.
+  virtual const Found& found() const = 0;
+  static constexpr std::uint64_t kStepBytes = 4096;
 };
 
 /// Numbers and texts of saved states, where anything may stand.

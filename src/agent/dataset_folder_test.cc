@@ -1,0 +1,199 @@
+// Folders, which are counted in portions: others have their turns, nothing that happens meanwhile is lost, and it can end at any
+// time.
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "agent/dataset_keeper.h"
+#include "base/check.h"
+#include "node/testing/fakes.h"
+#include "os/testing/memory_file_watch.h"
+
+namespace varda::agent {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using Report = api::EdgeDatasetReport;
+using Result = DatasetSchedule::Done::Result;
+
+class DatasetFolder : public ::testing::Test {
+ protected:
+  DatasetFolder() {
+    std::string pattern = ::testing::TempDir() + "varda-folders-XXXXXX";
+    CHECK(::mkdtemp(pattern.data()) != nullptr);
+    root_ = fs::canonical(pattern);
+    for (const char* name : {"data/photos/cats", "data/photos/dogs", "agent"}) fs::create_directories(root_ / name);
+    for (int i = 0; i < 60; ++i) put("photos/" + std::string(i % 3 == 0 ? "cats/" : "dogs/") + std::to_string(i) + ".jpg");
+    // A change within one tick of the last one would have the same time.
+    for (const char* name : {"data/photos/cats", "data/photos/dogs"})
+      fs::last_write_time(root_ / name, fs::file_time_type::clock::now() - 1h);
+  }
+  ~DatasetFolder() override {
+    std::error_code ignored;
+    fs::remove_all(root_, ignored);
+  }
+  void put(const std::string& name) const { std::ofstream(root_ / "data" / name) << "1\n2\n3\n"; }
+  api::EdgeDataset dataset(const std::string& name, const std::string& format) const {
+    api::EdgeDataset out;
+    out.key = "datasets.edgeai.io/default/" + name;
+    out.uid = "u";
+    out.path = root_ / "data" / name;
+    out.format = format;
+    return out;
+  }
+  auto open_tree() {
+    return [this] { return os::open_readable_tree({root_ / "data"}); };
+  }
+
+  fs::path root_;
+  os::testing::MemoryFileWatch watch_;
+};
+
+class DatasetFolderCounter : public DatasetFolder {
+ protected:
+  CountOutcome count(const Context& ctx = Context::background()) {
+    return counter_.count(
+        ctx, {.id = 1, .spec = dataset("photos", "imagefolder")}, [] { return ""; },
+        [this](const dataset::Progress& far) { told_.push_back(far.entries); });
+  }
+  std::vector<std::uint64_t> told_;
+  DatasetCounter counter_{{.roots = {root_ / "data"}, .portion_steps = 16}, open_tree(), watch_};
+};
+
+TEST_F(DatasetFolderCounter, GoesOnWhereItWasUntilAllIsLookedAt) {
+  CountOutcome outcome = count();
+  for (int portions = 1; outcome.done.result == Result::kPortion; ++portions) {
+    ASSERT_EQ(told_.size(), static_cast<std::size_t>(portions));
+    ASSERT_LE(told_.back(), static_cast<std::uint64_t>(16 * portions));
+    ASSERT_TRUE(outcome.done.folder && outcome.done.watched && outcome.failure.reason.empty());
+    outcome = count();
+  }
+  EXPECT_EQ(told_.size(), 4U);  // and a fifth: of 60 images, 2 folders and the ends of 3
+  ASSERT_TRUE(outcome.counted);
+  EXPECT_EQ(outcome.counted->tally.samples, 60U);
+  EXPECT_EQ(outcome.counted->tally.classes, (std::map<std::string, std::uint64_t>{{"cats", 20}, {"dogs", 40}}));
+  const auto format = dataset::find_format("imagefolder").value();
+  const auto tree = open_tree()().value();
+  const auto at_once = dataset::count(Context::background(), *tree, {.path = root_ / "data/photos", .format = format}).value();
+  EXPECT_EQ(outcome.counted->fingerprint, at_once.fingerprint);
+  EXPECT_EQ(outcome.counted->bytes, at_once.bytes);
+}
+
+TEST_F(DatasetFolderCounter, BeginsAnewAfterItWasStoppedOrForgotten) {
+  for (const bool stopped : {true, false}) {
+    told_.clear();
+    ASSERT_EQ(count().done.result, Result::kPortion);
+    if (stopped) {
+      std::stop_source stop;
+      stop.request_stop();
+      EXPECT_TRUE(count(Context(stop.get_token())).dropped);
+    } else {
+      counter_.forget(1);
+    }
+    put("photos/dogs/later" + std::to_string(stopped) + ".jpg");
+    CountOutcome outcome = count();
+    EXPECT_LE(told_.back(), 16U);
+    while (outcome.done.result == Result::kPortion) outcome = count();
+    EXPECT_EQ(outcome.counted->tally.samples, stopped ? 61U : 62U);
+  }
+}
+
+TEST_F(DatasetFolderCounter, AFolderThatGrowsUnderItsHandsSaysSo) {
+  ASSERT_EQ(count().done.result, Result::kPortion);
+  put("photos/cats/new.jpg");
+  put("photos/dogs/new.jpg");
+  CountOutcome outcome = count();
+  while (outcome.done.result == Result::kPortion) outcome = count();
+  // Whichever of the two is being listed after the first portion.
+  EXPECT_NE(outcome.counted->tally.inexact.find("the folder changed while it was counted"), std::string::npos);
+}
+
+class DatasetFolderKeeper : public DatasetFolder {
+ protected:
+  DatasetFolderKeeper() {
+    keeper_ = std::make_unique<DatasetKeeper>(
+        DatasetKeeper::Options{
+            .roots = {root_ / "data"}, .directory = root_ / "agent/datasets", .portion_steps = 4, .clock = &clock_},
+        os::real_file_system(), open_tree(), watch_, *journal_,
+        [this](const std::vector<Report>& reports, const std::string&, std::int64_t) { reports_ = reports; });
+    keeper_->load();
+    strands_ = keeper_->strands();
+  }
+  void want(std::vector<api::EdgeDataset> datasets) {
+    api::EdgeNode node;
+    node.metadata.uid = "node";
+    node.metadata.generation = ++generation_;
+    node.spec.datasets = std::move(datasets);
+    keeper_->set_desired(node);
+  }
+  /// One step of whoever is due; counts last. False: nobody is.
+  bool step() {
+    for (const char* name : {"datasets", "dataset changes", "dataset counts"}) {
+      for (const runtime::Strand& strand : strands_) {
+        const auto due = strand.due();
+        if (strand.name != name || !due || *due > clock_.now()) continue;
+        strand.step(Context::background());
+        counts_ += strand.name == "dataset counts" ? 1 : 0;
+        return true;
+      }
+    }
+    return false;
+  }
+  const Report& report(const std::string& name) const {
+    static const Report kNone;
+    for (const Report& one : reports_)
+      if (one.key.ends_with("/" + name)) return one;
+    return kNone;
+  }
+  /// Lets time pass until it is told; nothing that takes longer than a minute is waited for.
+  void run_until(const std::function<bool()>& told) {
+    for (int i = 0; i < 60'000 && !told(); ++i)
+      if (!step()) clock_.advance(1ms);
+    ASSERT_TRUE(told());
+  }
+
+  node::testing::ManualClock clock_;
+  std::unique_ptr<Journal> journal_ = Journal::in_memory();
+  std::int64_t generation_ = 1;
+  std::vector<Report> reports_;
+  int counts_ = 0;
+  std::unique_ptr<DatasetKeeper> keeper_;
+  std::vector<runtime::Strand> strands_;
+};
+
+TEST_F(DatasetFolderKeeper, OthersAreCountedBetweenItsPortions) {
+  put("lines");
+  want({dataset("photos", "imagefolder"), dataset("lines", "txt")});
+  for (int i = 0; i < 100 && !report("lines").samples; ++i) {
+    (void)step();
+    clock_.advance(50ms);  // nothing is told before all are counted, or that takes long
+  }
+  EXPECT_EQ(report("lines").samples, 3);
+  EXPECT_FALSE(report("photos").samples);
+  run_until([&] { return report("photos").samples == 60; });
+  EXPECT_EQ(report("photos").inexact, "");
+}
+
+TEST_F(DatasetFolderKeeper, AChangeBetweenPortionsIsSaidAndCountedAgain) {
+  want({dataset("photos", "imagefolder")});
+  while (counts_ < 3) ASSERT_TRUE(step());
+  put("photos/dogs/new.jpg");
+  watch_.change(root_ / "data/photos/dogs/new.jpg");
+  run_until([&] { return report("photos").samples.has_value(); });
+  EXPECT_NE(report("photos").inexact.find("the folder changed while it was counted"), std::string::npos);
+  run_until([&] { return report("photos").samples == 61 && report("photos").inexact.empty(); });
+}
+
+TEST_F(DatasetFolderKeeper, HowFarItIsIsTold) {
+  want({dataset("photos", "imagefolder")});
+  while (counts_ < 3) ASSERT_TRUE(step());
+  clock_.advance(2s);
+  ASSERT_TRUE(step());
+  EXPECT_EQ(report("photos").state, "Counting");
+  EXPECT_NE(report("photos").message.find(" files and folders looked at"), std::string::npos) << report("photos").message;
+}
+
+}  // namespace
+}  // namespace varda::agent
