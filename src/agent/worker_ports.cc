@@ -26,13 +26,11 @@ Result<std::unique_ptr<WorkerPorts>> WorkerPorts::open(const Options& options, c
   std::unique_ptr<WorkerPorts> out(new WorkerPorts());  // NOLINT: private constructor
   if (!options.socket.empty()) {
     auto server = net::Server::create(server_options("unix:" + options.socket.string()), handler);
-    if (server.ok()) {
+    Status opened = server.ok() ? fs.set_mode(options.socket, 0660) : Status(server.error());
+    if (opened.ok()) {
       out->socket_ = std::move(*server);
-      TRY_VOID(fs.set_mode(options.socket, 0660));
-    } else if (server.error().code() == Code::kInvalid) {
-      log::warn("no socket for workers", {{"error", server.error()}});
     } else {
-      return std::move(server).error().context("socket for workers");
+      log::error("workers find no socket here", {{"error", opened.error()}});
     }
   }
   if (options.listen.empty()) {

@@ -16,8 +16,9 @@ class WorkerPorts {
     std::string listen;  // ADDRESS:PORT; "": none
     os::Path url_file;   // holds http://ADDRESS:PORT while there is such a port
   };
-  /// Serves from now on. `handler` outlives it. kUnavailable: an address is in use, as where another agent lives. kInvalid: it is
-  /// none. A path too long for a socket is logged and left out: that takes a port, not a node.
+  /// Serves from now on. `handler` outlives it. Errors are those of `listen`, kUnavailable: the address is in use, kInvalid: it is
+  /// none. A socket that cannot be had, because the path is too long or somebody lives there, is logged and left out: models are
+  /// served without it. One that a crash left behind is replaced.
   static Result<std::unique_ptr<WorkerPorts>> open(const Options& options, const net::Handler& handler, os::FileSystem& fs);
   ~WorkerPorts();
 

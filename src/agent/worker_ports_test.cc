@@ -1,0 +1,135 @@
+// Where workers reach their agent, on the machine; and the files of their tokens, on disks that fail.
+#include "agent/worker_ports.h"
+
+#include <filesystem>
+#include <gtest/gtest.h>
+
+#include "agent/worker_tokens.h"
+#include "net/client.h"
+#include "os/testing/memory_file_system.h"
+
+namespace varda::agent {
+namespace {
+
+class Ports : public ::testing::Test {
+ protected:
+  Ports() {
+    std::string pattern = ::testing::TempDir() + "varda-ports-XXXXXX";
+    CHECK(mkdtemp(pattern.data()) != nullptr);
+    directory = pattern;
+  }
+  ~Ports() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(directory, ignored);
+  }
+  Result<std::unique_ptr<WorkerPorts>> open(const std::string& listen = "", const char* says = "here") {
+    return WorkerPorts::open({.socket = directory / "worker.sock", .listen = listen, .url_file = directory / "worker.url"},
+                             net::inline_handler([says](const net::Request&) { return net::Response{.body = says}; }), fs);
+  }
+  std::string ask(const std::string& url) {
+    const auto client =
+        net::make_client(url.empty() ? net::ClientOptions{.unix_socket = directory / "worker.sock"} : net::ClientOptions{});
+    const auto answer = client->call(Context::background(), {.url = url.empty() ? "http://localhost/" : url + "/"});
+    return answer.ok() ? answer->body : "";
+  }
+  os::Path directory;
+  os::FileSystem& fs = os::real_file_system();
+};
+
+TEST_F(Ports, TheSocketIsForItsUserAndGroup) {
+  const auto ports = open().value();
+  EXPECT_EQ(fs.stat(directory / "worker.sock").value()->mode, 0660U);
+  EXPECT_EQ(ask(""), "here");
+  EXPECT_EQ(ports->url(), "");
+  EXPECT_FALSE(fs.stat(directory / "worker.url").value().has_value());
+}
+
+TEST_F(Ports, APortIsNamedInAFileAsLongAsThereIsOne) {
+  {
+    const auto ports = open("127.0.0.1:0").value();
+    EXPECT_EQ(os::read_file(fs, directory / "worker.url").value(), ports->url());
+    EXPECT_EQ(ask(ports->url()), "here");
+    EXPECT_EQ(ask(""), "here");
+    const auto refused = open(ports->url().substr(7));
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code(), Code::kUnavailable) << refused.error();
+  }
+  const auto ports = open().value();
+  EXPECT_FALSE(fs.stat(directory / "worker.url").value().has_value());
+}
+
+TEST_F(Ports, ASocketThatACrashLeftIsReplacedAndALivingOneIsNot) {
+  std::filesystem::create_directory(directory / "a");
+  const auto other = net::Server::create({.listen = "unix:" + (directory / "a/s").string()},
+                                         net::inline_handler([](const net::Request&) { return net::Response{.body = "other"}; }))
+                         .value();
+  std::filesystem::rename(directory / "a/s", directory / "worker.sock");  // it lives on under this name
+  {
+    const auto ports = open();
+    ASSERT_TRUE(ports.ok()) << "the node's models are served all the same";
+    EXPECT_EQ(ask(""), "other");
+  }
+  other->stop(std::chrono::milliseconds(0));  // and this name is left
+  ASSERT_TRUE(std::filesystem::exists(directory / "worker.sock"));
+  const auto ports = open().value();
+  EXPECT_EQ(ask(""), "here");
+}
+
+TEST_F(Ports, APathThatIsTooLongForASocketIsLeftOut) {
+  directory /= std::string(120, 'd');
+  std::filesystem::create_directory(directory);
+  const auto ports = open("127.0.0.1:0");
+  ASSERT_TRUE(ports.ok());
+  EXPECT_EQ(ask((*ports)->url()), "here");
+  directory = directory.parent_path();
+}
+
+TEST_F(Ports, OnlyAddressesAreListenedAt) {
+  for (const char* wrong : {"nonsense", "127.0.0.1", "unix:/tmp/x", "example.org:80"})
+    EXPECT_EQ(open(wrong).error().code(), Code::kInvalid) << wrong;
+}
+
+TEST(WorkerTokens, OnADiskThatFailsAtAnyCallAreWholeOrNotThere) {
+  const WorkerName who{"default", "eval"};
+  const auto rng = seeded_rng(1);
+  for (int call = 1;; ++call) {
+    os::testing::MemoryFileSystem fs;
+    ASSERT_TRUE(fs.make_directories("/data", 0700).ok());
+    WorkerTokens tokens(fs, "/data/workers", *rng);
+    ASSERT_TRUE(tokens.ensure({"default", "other"}, "j1").ok());
+    const std::uint64_t before = fs.calls();
+    fs.fail_nth(call, "", Error(Code::kExhausted, "disk full"));
+    const auto token = tokens.ensure(who, "j1");
+    const bool reached = fs.calls() - before >= static_cast<std::uint64_t>(call);
+    fs.on_call(nullptr);
+    const auto file = os::read_file(fs, "/data/workers/default/eval/token");
+    EXPECT_TRUE(!file.ok() || WorkerTokens::is_of(*file, who, "j1")) << "call " << call;
+    const auto again = tokens.ensure(who, "j1");
+    ASSERT_TRUE(again.ok()) << "call " << call << ": " << again.error();
+    EXPECT_EQ(file.value_or(*again), *again);
+    EXPECT_EQ(token.value_or(*again), *again);
+    EXPECT_EQ(fs.stat("/data/workers/default/eval/token").value()->mode, 0600U);
+    EXPECT_EQ(fs.list("/data/workers/default/eval").value(), std::vector<std::string>{"token"}) << "call " << call;
+    ASSERT_TRUE(tokens.keep_only({"default/eval"}).ok());
+    EXPECT_EQ(fs.list("/data/workers/default").value(), std::vector<std::string>{"eval"});
+    if (!reached) break;  // there are no more calls
+    ASSERT_LT(call, 200);
+  }
+}
+
+TEST(WorkerTokens, AreNoLinksToOtherPlaces) {
+  os::testing::MemoryFileSystem fs;
+  const WorkerName who{"default", "eval"};
+  const auto rng = seeded_rng(1);
+  ASSERT_TRUE(fs.make_directories("/data/workers/default/eval", 0700).ok());
+  ASSERT_TRUE(os::write_file_atomically(fs, "/data/shadow", "secret", 0600).ok());
+  ASSERT_TRUE(fs.symlink("/data/shadow", "/data/workers/default/eval/token").ok());
+  WorkerTokens tokens(fs, "/data/workers", *rng);
+  const auto token = tokens.ensure(who, "j1");
+  ASSERT_TRUE(token.ok()) << token.error();
+  EXPECT_EQ(os::read_file(fs, "/data/shadow").value(), "secret");
+  EXPECT_EQ(fs.stat("/data/workers/default/eval/token").value()->kind, os::FileKind::kFile);
+}
+
+}  // namespace
+}  // namespace varda::agent
