@@ -1,5 +1,5 @@
 """Datasets on a node of `varda up`: counted exactly, again while they grow, with and without a control plane, and only where the node allows."""
-import contextlib, json, os, pathlib, shutil, signal, subprocess, sys, tempfile, threading, unittest
+import contextlib, http.client, json, os, pathlib, shutil, signal, subprocess, sys, tempfile, threading, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -43,29 +43,20 @@ class Init:
         self.thread.join()
 
 
-class Datasets(unittest.TestCase):
-    def setUp(self):
-        self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
-        self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
-        self.data = self.work / 'data'
-        self.data.mkdir()
-        self.varda = m.Machine(self.work / 'varda', nodes=['cloud=cloud', 'edge0=edge'])
-        self.addCleanup(self.varda.close)
-        self.started = []
+class Base(unittest.TestCase):
+    """What both kinds of tests ask and wait for. `varda`, and where data is: `data`."""
 
-    def up(self):
-        self.varda.up('--dataset-root', 'edge0=%s' % self.data)
-        self.varda.nodes_ready()
+    def get(self, kind, name):
+        return self.varda.get(kind, name)
 
     def apply(self, *objects):
-        for one in objects:
-            self.varda.kubectl('apply', '-f', '-', input=json.dumps(one))
+        self.varda.kubectl('apply', '-f', '-', input=json.dumps({'apiVersion': 'v1', 'kind': 'List', 'items': objects}))
 
     def status(self, name):
-        return self.varda.get('dataset.edgeai.io', name).get('status', {})
+        return self.get('dataset.edgeai.io', name).get('status', {})
 
     def report(self, name, node='edge0'):
-        for one in self.varda.get('edgenode', node).get('status', {}).get('datasets', []):
+        for one in self.get('edgenode', node).get('status', {}).get('datasets', []):
             if one['key'] == 'datasets.edgeai.io/default/' + name:
                 return one
         return {}
@@ -88,6 +79,47 @@ class Datasets(unittest.TestCase):
         self.assertEqual(condition['status'], 'False')
         return report['message']
 
+
+class Datasets(Base):
+    """One control plane for all of them. Each test has a folder of its own and takes its objects away."""
+    PATHS = {'dataset.edgeai.io': '/apis/edgeai.io/v1alpha1/namespaces/default/datasets/', 'dataset.sedna.io': '/apis/sedna.io/v1alpha1/namespaces/default/datasets/',
+             'edgenode': '/apis/edgeai.io/v1alpha1/edgenodes/'}
+
+    @classmethod
+    def setUpClass(cls):
+        cls.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
+        cls.addClassCleanup(shutil.rmtree, cls.work, ignore_errors=True)
+        cls.root = cls.work / 'data'
+        cls.root.mkdir()
+        cls.varda = m.Machine(cls.work / 'varda', nodes=['cloud=cloud', 'edge0=edge'])
+        cls.addClassCleanup(cls.varda.close)
+        cls.varda.up('--dataset-root', 'edge0=%s' % cls.root)
+        cls.varda.nodes_ready()
+        # A kubectl takes longer than a count.
+        proxy = subprocess.Popen([m.KUBECTL, '--kubeconfig', cls.varda.kubeconfig, 'proxy', '--port=0'], stdout=subprocess.PIPE, text=True)
+        cls.addClassCleanup(lambda: (proxy.kill(), proxy.communicate()))
+        cls.address = proxy.stdout.readline().split()[-1]
+
+    def setUp(self):
+        self.data = self.root / self.id().rsplit('.', 1)[1]
+        self.data.mkdir()
+        self.addCleanup(self.clear)
+
+    def clear(self):
+        self.varda.kubectl('delete', 'dataset.edgeai.io,dataset.sedna.io,model.edgeai.io,model.sedna.io', '--all')
+        for node in ('edge0', 'cloud'):
+            m.wait_until('no report of ' + node, lambda: not self.get('edgenode', node)['status'].get('datasets'))
+
+    def get(self, kind, name):
+        connection = http.client.HTTPConnection(self.address, timeout=60)
+        with contextlib.closing(connection):
+            connection.request('GET', self.PATHS[kind] + name)
+            answer = connection.getresponse()
+            text = answer.read().decode()
+            if answer.status != 200:
+                raise m.Failed('%s %s: %d %s' % (kind, name, answer.status, text))
+            return json.loads(text)
+
     def voc(self, name, *objects):
         folder = self.data / 'voc/Annotations'
         folder.mkdir(parents=True, exist_ok=True)
@@ -106,7 +138,6 @@ class Datasets(unittest.TestCase):
         (self.data / 'coco.json').write_text(json.dumps({
             'images': [{'id': 1}, {'id': 2}, {'id': 3}], 'categories': [{'id': 7, 'name': 'dog'}, {'id': 8, 'name': 'cat'}],
             'annotations': [{'id': i, 'category_id': 7 + i % 2} for i in range(5)]}))
-        self.up()
         self.apply(dataset('rows', self.data / 'rows.csv', 'csv'), dataset('lines', self.data / 'lines.jsonl', 'jsonl'),
                    dataset('voc', self.data / 'voc', 'voc'), dataset('photos', self.data / 'photos', 'imagefolder'),
                    dataset('coco', 'file://%s' % (self.data / 'coco.json'), 'coco'))
@@ -131,13 +162,12 @@ class Datasets(unittest.TestCase):
         kept = self.varda.dir / 'nodes/edge0/data/datasets'
         m.wait_until('five records', lambda: len(list(kept.iterdir())) == 5)
         self.varda.kubectl('delete', 'dataset.edgeai.io', '--all')
-        m.wait_until('no report', lambda: not self.varda.get('edgenode', 'edge0')['status'].get('datasets'))
+        m.wait_until('no report', lambda: not self.get('edgenode', 'edge0')['status'].get('datasets'))
         m.wait_until('no record', lambda: not list(kept.iterdir()))
 
     def test_growth_rotation_and_replacement_are_followed(self):
         log = self.data / 'log.txt'
         log.write_text('0\n')
-        self.up()
         self.apply(dataset('log', log, 'txt'))
         first = self.counted('log', 1)
         with open(log, 'a') as f:
@@ -171,12 +201,11 @@ class Datasets(unittest.TestCase):
         (outside / 'secret.txt').write_text('1\n2\n')
         (self.data / 'link.txt').symlink_to(outside / 'secret.txt')
         (self.data / 'good.txt').write_text('1\n')
-        self.up()
         self.apply(dataset('outside', outside / 'secret.txt', 'txt'), dataset('missing', outside / 'no such', 'txt'),
-                   dataset('link', self.data / 'link.txt', 'txt'), dataset('up', '%s/../outside/secret.txt' % self.data, 'txt'),
+                   dataset('link', self.data / 'link.txt', 'txt'), dataset('up', '%s/../../outside/secret.txt' % self.data, 'txt'),
                    dataset('cloud', self.data / 'good.txt', 'txt', node='cloud'), dataset('wrong', self.data / 'nothing.txt', 'txt'),
                    dataset('kind', self.data, 'csv'))
-        self.assertIn('below %s' % self.data, self.failed('outside', 'PathForbidden'))
+        self.assertIn('below %s' % self.root, self.failed('outside', 'PathForbidden'))
         self.assertEqual(self.failed('missing', 'PathForbidden').replace('no such', 'secret.txt'), self.report('outside')['message'])
         self.failed('link', 'PathForbidden')
         self.failed('up', 'PathForbidden')
@@ -188,7 +217,70 @@ class Datasets(unittest.TestCase):
         os.rename(self.data / 'new', self.data / 'link.txt')
         self.counted('link', 1)
 
-    # ---- cut off
+    # ---- the kinds
+    def table(self, *words):
+        """Rows of `kubectl get`, by column."""
+        out = self.varda.kubectl('get', *words).rstrip('\n').split('\n')
+        return [[cell for cell in line.split('  ') if cell.strip()] for line in out]
+
+    def test_both_groups_show_their_columns_their_conditions_and_models(self):
+        (self.data / 'a.csv').write_text('name,age\nx,1\ny,2\n')
+        sedna = {'apiVersion': 'sedna.io/v1alpha1', 'kind': 'Dataset', 'metadata': {'name': 'a'},
+                 'spec': {'url': str(self.data / 'a.csv'), 'format': 'CSV', 'nodeName': 'edge0'}}
+        self.apply(dataset('a', self.data / 'a.csv', 'csv'), sedna, dataset('records', '/x.tfrecord', 'tfrecord'), dataset('far', 's3://bucket/a', 'csv'),
+                   dataset('nowhere', '/x', 'csv', node='line9'), dataset('homeless', '/x', 'csv', node=''))
+        self.counted('a', 2)
+        m.wait_until('2 samples in sedna.io', lambda: self.get('dataset.sedna.io', 'a').get('status', {}).get('numberOfSamples') == 2)
+        for kind in ('dataset.edgeai.io', 'dataset.sedna.io'):
+            head, row = self.table(kind, 'a')
+            self.assertEqual([cell.strip() for cell in head], ['NAME', 'NUMBEROFSAMPLES', 'NODE', 'SPEC', 'AGE'])
+            self.assertEqual([cell.strip() for cell in row[:3]], ['a', '2', 'edge0'])
+            self.assertIn(str(self.data / 'a.csv'), row[3])
+        for name, reason in (('records', 'FormatUnknown'), ('far', 'Unsupported'), ('nowhere', 'NodeUnknown'), ('homeless', 'NodeMissing')):
+            condition = m.wait_until(reason, lambda: next((c for c in self.status(name).get('conditions', []) if c['reason'] == reason), None))
+            self.assertEqual((condition['type'], condition['status']), ('Ready', 'False'))
+        head, row = self.table('edgenode', 'edge0')
+        self.assertEqual([cell.strip() for cell in head], ['NAME', 'CONNECTED', 'AGENT', 'MODELS', 'DATASETS', 'DISK', 'LASTSEEN', 'AGE'])
+        self.assertEqual([cell.strip() for cell in (row[1], row[3], row[4])], ['True', '0/0', '2/2'])
+
+        def model(group, url, name, accuracy):
+            one = {'apiVersion': group + '/v1alpha1', 'kind': 'Model', 'metadata': {'name': name}, 'spec': {url: '/models/' + name, 'format': 'pb', 'task': 'detection'}}
+            self.apply(one)
+            path = '/apis/%s/v1alpha1/namespaces/default/models/%s' % (group, name)
+
+            def put():  # as a job does; the operator writes there too
+                live = json.loads(self.varda.kubectl('get', '--raw', path))
+                live['status'] = dict(live.get('status', {}), updateTime='2024-05-01T12:00:00Z', metrics=[{'key': 'accuracy', 'value': accuracy}])
+                return self.varda.kubectl('replace', '--raw', path + '/status', '-f', '-', input=json.dumps(live), check=False).returncode == 0
+            m.wait_until('metrics of ' + name, put)
+        model('edgeai.io', 'modelUrl', 'ours', '0.91')
+        model('sedna.io', 'url', 'theirs', '0.95')
+        head, row = self.table('model.sedna.io', 'theirs')
+        self.assertEqual([cell.strip() for cell in head], ['NAME', 'UPDATEAGE', 'METRICS'])
+        self.assertEqual(json.loads(row[2]), [{'key': 'accuracy', 'value': '0.95'}])
+        names = self.varda.varda('models', 'ls', '--where', 'accuracy>=0.9', '--where', 'task=detection', '--sort-by', 'accuracy:desc', '-o', 'name')
+        self.assertEqual(names.split(), ['model.sedna.io/theirs', 'model.edgeai.io/ours'])
+        refused = self.varda.varda('models', 'ls', '--where', 'accuracy=>0.9', check=False)
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn('is no operator', refused.stderr)
+
+        # Nothing waits for a node that never was.
+        self.varda.kubectl('delete', 'dataset.edgeai.io', 'nowhere', '--timeout=30s')
+
+
+class CutOff(Base):
+    def setUp(self):
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
+        self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
+        self.data = self.work / 'data'
+        self.data.mkdir()
+        self.varda = m.Machine(self.work / 'varda', nodes=['cloud=cloud', 'edge0=edge'])
+        self.addCleanup(self.varda.close)
+
+    def up(self):
+        self.varda.up('--dataset-root', 'edge0=%s' % self.data)
+        self.varda.nodes_ready()
+
     def agent(self, node='edge0'):
         found = [pid for pid, command in self.varda.processes().items() if ' agent ' in command and '--node %s ' % node in command]
         self.assertEqual(len(found), 1, self.varda.processes())
@@ -249,57 +341,6 @@ class Datasets(unittest.TestCase):
         with open(self.data / 'grows', 'a') as f:
             f.write('6\n')
         self.counted('grows', 6)
-
-    # ---- the kinds
-    def table(self, *words):
-        """Rows of `kubectl get`, by column."""
-        out = self.varda.kubectl('get', *words).rstrip('\n').split('\n')
-        return [[cell for cell in line.split('  ') if cell.strip()] for line in out]
-
-    def test_both_groups_show_their_columns_their_conditions_and_models(self):
-        (self.data / 'a.csv').write_text('name,age\nx,1\ny,2\n')
-        self.up()
-        sedna = {'apiVersion': 'sedna.io/v1alpha1', 'kind': 'Dataset', 'metadata': {'name': 'a'},
-                 'spec': {'url': str(self.data / 'a.csv'), 'format': 'CSV', 'nodeName': 'edge0'}}
-        self.apply(dataset('a', self.data / 'a.csv', 'csv'), sedna, dataset('records', '/x.tfrecord', 'tfrecord'), dataset('far', 's3://bucket/a', 'csv'),
-                   dataset('nowhere', '/x', 'csv', node='line9'), dataset('homeless', '/x', 'csv', node=''))
-        self.counted('a', 2)
-        m.wait_until('2 samples in sedna.io', lambda: self.varda.get('dataset.sedna.io', 'a').get('status', {}).get('numberOfSamples') == 2)
-        for kind in ('dataset.edgeai.io', 'dataset.sedna.io'):
-            head, row = self.table(kind, 'a')
-            self.assertEqual([cell.strip() for cell in head], ['NAME', 'NUMBEROFSAMPLES', 'NODE', 'SPEC', 'AGE'])
-            self.assertEqual([cell.strip() for cell in row[:3]], ['a', '2', 'edge0'])
-            self.assertIn(str(self.data / 'a.csv'), row[3])
-        for name, reason in (('records', 'FormatUnknown'), ('far', 'Unsupported'), ('nowhere', 'NodeUnknown'), ('homeless', 'NodeMissing')):
-            condition = m.wait_until(reason, lambda: next((c for c in self.status(name).get('conditions', []) if c['reason'] == reason), None))
-            self.assertEqual((condition['type'], condition['status']), ('Ready', 'False'))
-        head, row = self.table('edgenode', 'edge0')
-        self.assertEqual([cell.strip() for cell in head], ['NAME', 'CONNECTED', 'AGENT', 'MODELS', 'DATASETS', 'DISK', 'LASTSEEN', 'AGE'])
-        self.assertEqual([cell.strip() for cell in (row[1], row[3], row[4])], ['True', '0/0', '2/2'])
-
-        def model(group, url, name, accuracy):
-            one = {'apiVersion': group + '/v1alpha1', 'kind': 'Model', 'metadata': {'name': name}, 'spec': {url: '/models/' + name, 'format': 'pb', 'task': 'detection'}}
-            self.apply(one)
-            path = '/apis/%s/v1alpha1/namespaces/default/models/%s' % (group, name)
-
-            def put():  # as a job does; the operator writes there too
-                live = json.loads(self.varda.kubectl('get', '--raw', path))
-                live['status'] = dict(live.get('status', {}), updateTime='2024-05-01T12:00:00Z', metrics=[{'key': 'accuracy', 'value': accuracy}])
-                return self.varda.kubectl('replace', '--raw', path + '/status', '-f', '-', input=json.dumps(live), check=False).returncode == 0
-            m.wait_until('metrics of ' + name, put)
-        model('edgeai.io', 'modelUrl', 'ours', '0.91')
-        model('sedna.io', 'url', 'theirs', '0.95')
-        head, row = self.table('model.sedna.io', 'theirs')
-        self.assertEqual([cell.strip() for cell in head], ['NAME', 'UPDATEAGE', 'METRICS'])
-        self.assertEqual(json.loads(row[2]), [{'key': 'accuracy', 'value': '0.95'}])
-        names = self.varda.varda('models', 'ls', '--where', 'accuracy>=0.9', '--where', 'task=detection', '--sort-by', 'accuracy:desc', '-o', 'name')
-        self.assertEqual(names.split(), ['model.sedna.io/theirs', 'model.edgeai.io/ours'])
-        refused = self.varda.varda('models', 'ls', '--where', 'accuracy=>0.9', check=False)
-        self.assertNotEqual(refused.returncode, 0)
-        self.assertIn('is no operator', refused.stderr)
-
-        # Nothing waits for a node that never was.
-        self.varda.kubectl('delete', 'dataset.edgeai.io', 'nowhere', '--timeout=30s')
 
 
 if __name__ == '__main__':
