@@ -129,13 +129,7 @@ Status run_agent(const Context& ctx, const Globals& globals, const Flags& flags)
     log::warn("no health port", {{"error", admin.error()}});
   }
   // A node has little memory, and an agent mostly waits.
-  const std::jthread trimmer([](const std::stop_token& stop) {
-    Duration rest = std::chrono::seconds(2);
-    while (Context(stop).sleep_for(rest).ok()) {
-      os::trim_memory();
-      rest = std::chrono::minutes(10);
-    }
-  });
+  const std::jthread trimmer([](const std::stop_token& stop) { os::keep_memory_trimmed(Context(stop)); });
   return agent->run(ctx);
 }
 

@@ -2,12 +2,32 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+
+#include "base/context.h"
 
 namespace varda::os {
 
 /// Returns what starting up needed and staying up does not: freed heap pages, and pages of programs and libraries that are as they
 /// are on disk. What is used again comes back by itself, from the page cache. Takes about a millisecond; any thread, any time.
 void trim_memory();
+
+/// trim_memory() soon after a start, and after each spell of work: looks every few seconds, for microseconds, whether there is more
+/// than there was at rest. Blocks until the context is done.
+void keep_memory_trimmed(const Context& ctx);
+
+/// When that is worth it. Not thread-safe.
+class TrimPolicy {
+ public:
+  static constexpr std::uint64_t kWorthBytes = 1 << 20;
+  /// Asked now and then, with what is resident. After a yes, what is resident the next time is what is needed at rest: all that was
+  /// used meanwhile has come back.
+  bool worth_it(std::uint64_t resident_bytes);
+
+ private:
+  bool trimmed_ = false;
+  std::optional<std::uint64_t> at_rest_;
+};
 
 /// Few heaps for many threads: for processes whose threads mostly wait. Call before threads start.
 void prefer_small_heap();

@@ -22,5 +22,24 @@ TEST(TrimMemory, GivesBackPagesAndLosesNothing) {
   EXPECT_THROW((void)std::stoi("x"), std::invalid_argument);
 }
 
+TEST(TrimPolicy, TrimsAfterAStartAndAfterEachSpellOfWork) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  TrimPolicy policy;
+  EXPECT_TRUE(policy.worth_it(20 * kMiB));
+  EXPECT_FALSE(policy.worth_it(6 * kMiB)) << "what is needed at rest";
+  EXPECT_FALSE(policy.worth_it(7 * kMiB));
+  EXPECT_TRUE(policy.worth_it(7 * kMiB + 1));
+  EXPECT_FALSE(policy.worth_it(9 * kMiB)) << "it did not help: so much is needed now";
+  EXPECT_FALSE(policy.worth_it(10 * kMiB));
+  EXPECT_FALSE(policy.worth_it(5 * kMiB));
+  EXPECT_TRUE(policy.worth_it(14 * kMiB));
+}
+
+TEST(KeepMemoryTrimmed, EndsWithItsContext) {
+  std::stop_source stop;
+  stop.request_stop();
+  keep_memory_trimmed(Context(stop.get_token()));
+}
+
 }  // namespace
 }  // namespace varda::os
