@@ -87,7 +87,7 @@ inline constexpr std::chrono::seconds kSpoolSyncPeriod{5};
 Outcome<std::unique_ptr<Source>> open_source(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, SourceOptions options);
 
 /// A neighbour that gets on no further is waited for so long; one that does not know of the archive may only know later than we.
-inline constexpr std::chrono::seconds kNeighbourPatience{60}, kNeighbourUnawarePatience{10};
+inline constexpr std::chrono::seconds kNeighbourPatience{60}, kNeighbourUnawarePatience{30};
 /// However much it gets on, when it gives no bytes.
 inline constexpr std::chrono::hours kNeighbourPatienceMax{1};
 
