@@ -57,7 +57,10 @@ class DiskStore final : public Store {
   Status remove(const std::string& key) override {
     TRY(const os::Path folder, folder_of(key));
     // Without `current` nobody finds the rest, so a crash leaves no half of a copy.
+    // It must be gone before they are.
+    TRY(const auto shown, current(folder));
     TRY_VOID(fs_.remove(folder / kCurrent));
+    if (shown) TRY_VOID(fs_.sync_directory(folder));
     TRY_VOID(fs_.remove_all(folder));
     for (os::Path above = folder.parent_path(); above != options_.root; above = above.parent_path()) {
       const auto rest = fs_.list(above);

@@ -282,6 +282,7 @@ TEST(ReplicaStoreCrash, EveryState) {
     ASSERT_TRUE(fs.make_directories("/data", 0755).ok() && fs.sync_directory("/").ok());
     const auto rng = seeded_rng(campaign.seed());
     Files files{{"a", noise(2500, 1)}, {"d/b", noise(900, 2)}}, seen, next;
+    bool removing = false;
     const auto check = [&](CrashingFileSystem& left, Rng& more) -> std::string {
       const auto store = Store::open({.root = "/data/replicas", .limits = {}}, left);
       if (!store.ok()) return "open: " + store.error().message();
@@ -289,7 +290,7 @@ TEST(ReplicaStoreCrash, EveryState) {
       if (!found.ok()) return "find: " + found.error().message();
       const Files there = read_copy(left, **store);
       if (there != seen && there != next) return "readers see what never was";
-      if (!*found && !seen.empty()) return "the copy is gone";
+      if (!*found && !seen.empty() && !removing) return "the copy is gone";
       Files last = next;
       if (more.below(2) == 0) change(last, more);
       FileSource source(last);
@@ -308,6 +309,10 @@ TEST(ReplicaStoreCrash, EveryState) {
       seen = files;
       change(files, *rng);
     }
+    // A copy that is wanted no more is there as a whole or not at all, too.
+    removing = true;
+    next = {};
+    ASSERT_TRUE(store->remove(kKey).ok());
   }
   EXPECT_EQ(campaign.failure(), "");
 }
