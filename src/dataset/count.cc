@@ -37,6 +37,13 @@ class Reader {
     return true;
   }
 
+  /// Whether there is a byte at `from`.
+  Result<bool> goes_on(std::uint64_t from) {
+    char byte = 0;
+    TRY(const std::size_t count, file_.read(from, std::span(&byte, 1)));
+    return count > 0;
+  }
+
   /// The hash of [from, to), or nothing if the file ends before.
   Result<std::optional<Hash>> hash(std::uint64_t from, std::uint64_t to) {
     std::string bytes;
@@ -90,8 +97,12 @@ class FileCount {
     out_.bytes = at;
     out_.fingerprint = "xxh3:" + content_.result().hex();
     TRY_VOID(keep(at, before));
+    bool more = false;
+    if (whole && out_.complete) {
+      TRY(more, reader_.goes_on(at));
+    }
     TRY(const os::FileFacts after, file_.facts());
-    judge(whole, before, after);
+    judge({.at = at, .whole = whole, .more = more}, before, after);
     return std::move(out_);
   }
 
@@ -141,15 +152,26 @@ class FileCount {
     return {};
   }
 
-  void judge(bool whole, const os::FileFacts& before, const os::FileFacts& after) {
+  struct End {
+    std::uint64_t at = 0;
+    bool whole = true;  // all that was to be read was there
+    bool more = false;  // and there was more
+  };
+  void judge(const End& end, const os::FileFacts& before, const os::FileFacts& after) {
     std::string why;
     const std::string sizes = " from " + std::to_string(before.size_bytes) + " to " + std::to_string(after.size_bytes) + " bytes ";
-    if (!whole || after.size_bytes < before.size_bytes) {
+    if (!end.whole && after.size_bytes >= before.size_bytes) {
+      why = "the file ended at byte " + std::to_string(end.at) + " of " + std::to_string(before.size_bytes);
+      out_.state.clear();
+    } else if (!end.whole || after.size_bytes < before.size_bytes) {
       why = "the file shrank" + sizes + "while it was read";
       out_.state.clear();
     } else if (after.size_bytes > before.size_bytes) {
       // What was counted is kept if the next count finds its end as it is now.
       why = "the file grew" + sizes + "while it was read; the first " + std::to_string(before.size_bytes) + " are counted";
+    } else if (end.more) {  // as files of /proc do
+      why = "the file goes on behind the " + std::to_string(before.size_bytes) + " bytes that the system says it has";
+      out_.state.clear();
     } else if (!(after == before)) {
       why = "the file was written to while it was read";
       out_.state.clear();

@@ -194,6 +194,44 @@ TEST(Count, AFileThatChangesWhileItIsReadIsNotCountedExactly) {
   }
 }
 
+/// A file of which the system says another size than it has, as of many below /proc and /sys.
+class OddTree final : public os::ReadableTree {
+ public:
+  OddTree(std::string bytes, std::uint64_t size) : bytes_(std::move(bytes)), size_(size) {}
+  Result<os::FileFacts> facts(const os::Path&) override { return os::FileFacts{.size_bytes = size_}; }
+  Result<std::unique_ptr<os::ReadableFile>> open(const os::Path&) override { return std::make_unique<File>(*this); }
+  Result<std::unique_ptr<os::ReadableDirectory>> list(const os::Path&) override { return Error(Code::kInvalid, "no directory"); }
+
+ private:
+  class File final : public os::ReadableFile {
+   public:
+    explicit File(OddTree& tree) : tree_(tree) {}
+    Result<std::size_t> read(std::uint64_t offset, std::span<char> into) override {
+      const std::size_t from = std::min<std::size_t>(offset, tree_.bytes_.size());
+      return tree_.bytes_.copy(into.data(), into.size(), from);
+    }
+    Result<os::FileFacts> facts() override { return tree_.facts(""); }
+
+   private:
+    OddTree& tree_;
+  };
+  const std::string bytes_;
+  const std::uint64_t size_;
+};
+
+TEST(Count, AFileOfAnotherSizeThanTheSystemSaysIsNotExact) {
+  for (const auto& [size, samples, why] :
+       {std::tuple(0, 0U, "goes on behind the 0 bytes"), std::tuple(2, 1U, "goes on behind the 2 bytes"), std::tuple(4, 2U, ""),
+        std::tuple(4096, 2U, "ended at byte 4 of 4096")}) {
+    OddTree tree("1\n2\n", static_cast<std::uint64_t>(size));
+    const Counted counted = count(Context::background(), tree, {.path = "/data", .format = find_format("txt").value()}).value();
+    EXPECT_EQ(counted.tally.samples, samples);
+    EXPECT_EQ(counted.tally.inexact.empty(), std::string_view(why).empty()) << counted.tally.inexact;
+    EXPECT_NE(counted.tally.inexact.find(why), std::string::npos) << counted.tally.inexact;
+    EXPECT_EQ(counted.state.empty(), !counted.tally.inexact.empty());
+  }
+}
+
 TEST(Count, StopsWhenItIsAskedTo) {
   OneFile setup;
   setup.tree.put("/data", rows(2 * kMiB));

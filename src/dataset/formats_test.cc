@@ -137,6 +137,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"ACategoryIsNoInteger", "coco", R"({"images": [{}], "annotations": [{"category_id": "1"}]})", 1, 1, 1,
                            33, "category_id"},
                       Case{"ACategoryHasNoName", "coco", R"({"images": [], "categories": [{"id": 1}]})", 0, 1, 1, 30, "name"},
+                      Case{"ANameIsWhatItsEscapesStandFor", "coco", "{\"im\\u0061ges\":[{},{}],\"other\":[{\"\\u0069d\":1}]}", 2},
                       Case{"DeeperNamesMeanNothing", "coco", R"({"info": {"images": [1, 2]}, "images": [{"images": [1, 2]}]})", 1},
                       Case{"StillWritten", "coco", "{\"images\": [{}, {", 1, 0, 0, 0, "", "", "not whole"}),
     name_of_case);

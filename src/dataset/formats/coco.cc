@@ -25,6 +25,10 @@ class CocoScanner final : public JsonFileScanner {
   enum class Member : std::uint8_t { kOther, kId, kName, kCategoryId };
 
   void name(std::size_t depth, std::string_view raw, bool cut) override {
+    std::string plain;
+    if (depth <= kMemberDepth && raw.find('\\') != std::string_view::npos && !cut) {
+      if (const auto text = codec::parse_json("\"" + std::string(raw) + "\""); text.ok()) raw = plain = text->as_string();
+    }
     if (depth == kSectionDepth) {
       section_ = cut                    ? Section::kOther
                  : raw == "images"      ? Section::kImages

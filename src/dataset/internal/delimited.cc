@@ -63,29 +63,27 @@ bool DelimitedScanner::names_columns() const {
   return true;
 }
 
+std::string DelimitedScanner::why_malformed(std::uint64_t length) const {
+  if (defect_ == Defect::kStrayQuote) return "a quote inside of a field that does not begin with one";
+  if (defect_ == Defect::kTextBehindQuote) return "text between a closing quote and the end of the field";
+  if (defect_ == Defect::kNul) return "a NUL byte: no text";
+  if (length > kRecordBytesMax) return "longer than " + std::to_string(kRecordBytesMax >> 20) + " MiB";
+  return std::to_string(delimiters_ + 1) + (delimiters_ == 0 ? " field" : " fields") + " where the first record has " +
+         std::to_string(expected_ + 1);
+}
+
 void DelimitedScanner::end_odd_record(std::uint64_t length) {
   const bool first = !has_header_;
   if (first) {
     expected_ = delimiters_;
     has_header_ = header_ == Header::kYes || (header_ == Header::kAuto && names_columns());
   }
-  std::string why;
-  if (defect_ == Defect::kStrayQuote) {
-    why = "a quote inside of a field that does not begin with one";
-  } else if (defect_ == Defect::kTextBehindQuote) {
-    why = "text between a closing quote and the end of the field";
-  } else if (defect_ == Defect::kNul) {
-    why = "a NUL byte: no text";
-  } else if (length > kRecordBytesMax) {
-    why = "longer than " + std::to_string(kRecordBytesMax >> 20) + " MiB";
-  } else if (delimiters_ != expected_) {
-    why = std::to_string(delimiters_ + 1) + (delimiters_ == 0 ? " field" : " fields") + " where the first record has " +
-          std::to_string(expected_ + 1);
-  }
-  if (!why.empty()) {
-    add_malformed(tally_, {"", record_line_ + 1, record_at_, std::move(why)});
-  } else if (!first || !*has_header_) {
-    ++tally_.samples;
+  if (defect_ == Defect::kNone && length <= kRecordBytesMax && delimiters_ == expected_) {
+    if (!first || !*has_header_) ++tally_.samples;
+  } else if (tally_.malformed > 0) {
+    ++tally_.malformed;  // there may be as many as records: only of the first is anything said
+  } else {
+    add_malformed(tally_, {"", record_line_ + 1, record_at_, why_malformed(length)});
   }
   first_.clear();
   first_.shrink_to_fit();

@@ -63,6 +63,7 @@ class DelimitedScanner final : public StreamScanner {
   bool block(const Masks& masks, std::uint64_t at);
   void end_record(std::uint64_t at, bool after_cr);  // `at`: of the line feed, or where the bytes end
   void end_odd_record(std::uint64_t length);
+  std::string why_malformed(std::uint64_t length) const;
   bool names_columns() const;
 
   const Dialect dialect_;
