@@ -161,6 +161,8 @@ void WorkerKeeper::take_up() {
         if (still == next.end()) swept_ = false;
       }
       if (!list_) swept_ = false;  // of former lives
+      // Whoever waits until the list is observed does not wait for what workers say.
+      if (!list_ || list_->uid != desired->uid || list_->generation != desired->generation) tell_after_ = SteadyTime::min();
       workers_ = std::move(next);
       desired->spec.workers.clear();
       list_ = std::move(desired);

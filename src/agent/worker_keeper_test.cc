@@ -163,6 +163,17 @@ TEST_F(Workers, AnAgentWithoutAListSaysAtOnceThatItHasNone) {
   EXPECT_EQ(told_of, "/0");
 }
 
+TEST_F(Workers, ANewListIsAnsweredAtOnceHoweverLatelyAReportWas) {
+  want(kOne);
+  EXPECT_EQ(told_of, "n1/1");
+  want(kOne);
+  EXPECT_EQ(told_of, "n1/2");
+  ASSERT_EQ(ask(token_of("default/eval"), "PUT", "/v1/progress", R"({"step": 1})").status, 202);
+  const int before = times_told;
+  connect();
+  EXPECT_EQ(times_told, before) << "the same list again is none";
+}
+
 TEST_F(Workers, ReadTheirAssignmentWithTheTokenInTheirFile) {
   want(kOne);
   const auto info = fs_.stat("/data/workers/default/eval/token").value();
