@@ -91,7 +91,7 @@ class Node {
     runtime::Informer::Options out;
     out.resource = kEdgeNode;
     out.filter.field_selector = "metadata.name=" + name_;
-    out.watch_timeout = std::chrono::seconds(2);
+    out.watch_timeout = std::chrono::seconds(5);
     out.backoff_min = std::chrono::milliseconds(20);
     out.backoff_max = std::chrono::milliseconds(200);
     return out;

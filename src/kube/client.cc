@@ -325,8 +325,8 @@ Result<std::unique_ptr<Watch>> Client::watch(const Context& ctx, const Resource&
   query.add("labelSelector", options.label_selector).add("fieldSelector", options.field_selector);
   query.add("resourceVersion", options.resource_version);
   const std::string target = path_of(resource, {options.ns, ""}) + query.str();
-  // Whoever asks for short watches wants to know soon.
-  const auto silence = std::min(kSilence, std::max(options.timeout, std::chrono::seconds(2)));
+  // Whoever asks for short watches wants to know soon; but this is also the time that a connection and its handshake have.
+  const auto silence = std::min(kSilence, options.timeout * 3);
   TRY(net::ClientResponse response,
       impl_->open(ctx.with_timeout(options.timeout + silence), impl_->request("GET", target, "", "", "application/json"), target));
   return std::unique_ptr<Watch>(std::make_unique<HttpWatch>(resource, std::move(response.body)));

@@ -57,7 +57,7 @@ struct WatchOptions {
   std::string ns;
   std::string label_selector, field_selector;
   std::string resource_version;       // events after this one; "": the objects there are, then what happens
-  std::chrono::seconds timeout{300};  // asked of the server; a silent connection is given up as long after, or 15 s
+  std::chrono::seconds timeout{300};  // asked of the server; a silent connection is given up 15 s later, or sooner
 };
 
 struct WatchEvent {
