@@ -105,7 +105,7 @@ void ReplicaKeeper::take_up(Desired desired) {
     const bool anew = share.spec.key.empty();
     share.spec = std::move(spec);
     if (!anew) continue;
-    share.report = {.key = share.spec.key, .state = std::string(api::EdgeShareReport::kPending)};
+    share.report = {.key = share.spec.key, .path = share.spec.path, .state = std::string(api::EdgeShareReport::kPending)};
     share.path = share.spec.path;
     share.due = now;
   }
@@ -139,6 +139,7 @@ void ReplicaKeeper::take_up(Desired desired) {
   if (copying_ && !replicas.contains(copying_->key)) copying_->stop.request_stop();
   replicas_ = std::move(replicas);
   publish();
+  untold_ = true;
   ++wakes_;
   woken_.notify_all();
 }
@@ -172,6 +173,7 @@ void ReplicaKeeper::set_snapshot(Share& share, const replica::Snapshot& snapshot
   std::string text = snapshot.encode();
   const std::string id = codec::Sha256::of(text).hex();
   share.report = {.key = share.spec.key,
+                  .path = share.spec.path,
                   .state = std::string(api::EdgeShareReport::kReady),
                   .snapshot = id,
                   .bytes = static_cast<std::int64_t>(snapshot.bytes()),
@@ -419,6 +421,7 @@ void ReplicaKeeper::tell() {
   std::pair<std::string, std::int64_t> list;
   {
     const MutexLock lock(mutex_);
+    untold_ = false;
     list = list_.value_or(std::pair<std::string, std::int64_t>());  // before there is one, that there is nothing
     for (const std::string& key : share_order_) shares.push_back(shares_.at(key).report);
     for (const std::string& key : replica_order_) replicas.push_back(replicas_.at(key).report);
@@ -436,6 +439,12 @@ void ReplicaKeeper::tell() {
 std::vector<runtime::Strand> ReplicaKeeper::strands() {
   std::vector<runtime::Strand> out;
   out.push_back({"shares", [this] { return look_due(); }, [this](const Context& ctx) { look(ctx); }});
+  out.push_back({"replica reports",
+                 [this]() -> std::optional<SteadyTime> {
+                   const MutexLock lock(mutex_);
+                   return untold_ ? std::optional(SteadyTime::min()) : std::nullopt;
+                 },
+                 [this](const Context&) { tell(); }});
   out.push_back({"copies", [this] { return copy_due(); }, [this](const Context& ctx) { copy(ctx); }});
   return out;
 }

@@ -63,7 +63,7 @@ class ReplicaKeeper {
   void run(const Context& ctx);
   /// Takes up what was desired last. Before the first step.
   void load();
-  /// Looking at shares, and copying.
+  /// Looking at shares, copying, and telling of a work list that asks for neither.
   std::vector<runtime::Strand> strands();
 
  private:
@@ -106,6 +106,7 @@ class ReplicaKeeper {
   std::condition_variable_any woken_;
   std::uint64_t wakes_ GUARDED_BY(mutex_) = 0;
   std::optional<std::pair<std::string, std::int64_t>> list_ GUARDED_BY(mutex_);  // uid and generation of the work list
+  bool untold_ GUARDED_BY(mutex_) = true;                                        // nobody was told since it came
   std::vector<std::string> share_order_ GUARDED_BY(mutex_), replica_order_ GUARDED_BY(mutex_);
   std::map<std::string, Share> shares_ GUARDED_BY(mutex_);
   std::map<std::string, Replica> replicas_ GUARDED_BY(mutex_);

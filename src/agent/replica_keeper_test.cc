@@ -266,6 +266,28 @@ TEST_F(ReplicaKeeperTest, AtRestItSaysNothing) {
   EXPECT_EQ(b_.times_said, b);
 }
 
+// Nothing is reported of a node before each of its keepers has said something.
+TEST_F(ReplicaKeeperTest, ANodeWithNothingToShareAndNothingToCopySaysSo) {
+  a_.settle();
+  EXPECT_EQ(a_.times_said, 1);
+  EXPECT_EQ(a_.uid_said, "");
+  a_.want({});
+  a_.settle();
+  EXPECT_EQ(a_.times_said, 2);
+  EXPECT_EQ(a_.uid_said, "u-edge0");
+  EXPECT_TRUE(a_.shares_said.empty() && a_.replicas_said.empty());
+}
+
+TEST_F(ReplicaKeeperTest, WhatIsSaidOfAShareNamesThePathItIsOf) {
+  a_.want(sharing());
+  a_.settle();
+  EXPECT_EQ(a_.shares_said.at(0).path, a_.data().string());
+  a_.want(sharing({"edge1"}, (a_.data() / "nothing").string()));
+  a_.settle();
+  EXPECT_EQ(a_.shares_said.at(0).path, (a_.data() / "nothing").string());
+  EXPECT_EQ(a_.shares_said.at(0).reason, "PathNotFound");
+}
+
 TEST_F(ReplicaKeeperTest, ANodeThatIsNotToldWhatToHaveWaits) {
   b_.want(wanting("", {"edge0"}));
   b_.settle();

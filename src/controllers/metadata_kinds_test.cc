@@ -6,6 +6,8 @@
 #include <fstream>
 #include <functional>
 #include <gtest/gtest.h>
+#include <map>
+#include <set>
 #include <thread>
 
 #include "api/edgeai/dataset.h"
@@ -46,7 +48,9 @@ class Metadata : public testing::Test {
   ~Metadata() override { stop(); }
 
   void start() {
-    manager_ = std::make_unique<runtime::Manager>(client_, runtime::Manager::Options{});
+    runtime::Manager::Options options;
+    options.metrics = &metrics_;
+    manager_ = std::make_unique<runtime::Manager>(client_, std::move(options));
     controllers_ = add_all(*manager_, {});
     thread_ = std::jthread([this](std::stop_token stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
   }
@@ -112,12 +116,92 @@ class Metadata : public testing::Test {
     return "";
   }
 
+  std::set<std::string> work_of(const std::string& node, const char* list) {
+    std::set<std::string> out;
+    for (const Json& one : api_.get(kEdgeNodes + "/" + node).body["spec"][list].as_array()) out.insert(one["key"].as_string());
+    return out;
+  }
+  /// How often a controller has looked at one of its objects.
+  double reconciles(const char* controller) {
+    double out = 0;
+    for (const char* result : {"success", "requeue_after", "error"})
+      out += metrics_.counter("controller_runtime_reconcile_total", "", {{"controller", controller}, {"result", result}}).value();
+    return out;
+  }
+  /// Whose spec was written, by what metadata.generation says.
+  std::map<std::string, std::int64_t> generations() {
+    std::map<std::string, std::int64_t> out;
+    for (const Json& node : api_.get(kEdgeNodes).body["items"].as_array())
+      out[node.at("metadata/name").as_string()] = node.at("metadata/generation").as_integer();
+    return out;
+  }
+
+  metrics::Registry metrics_;
   apiserver::InMemoryApiServer api_;
   kube::Client client_;
   std::unique_ptr<runtime::Manager> manager_;
   std::unique_ptr<Controllers> controllers_;
   std::jthread thread_;
 };
+
+// Forty nodes, of which three copy one dataset and three another: whoever is not of a claim hears nothing of it.
+TEST_F(Metadata, WhatANodeReportsConcernsThoseItSharesFilesWithAndNobodyElse) {
+  for (int i = 0; i < 40; ++i) {
+    const std::string name = "edge" + std::to_string(i);
+    add_agent(name);
+    patch("/api/v1/nodes/" + name, "{metadata: {labels: {line: '" + std::string(i < 3 ? "a" : i < 6 ? "b" : "c") + "'}}}");
+    patch(kEdgeNodes + "/" + name + "/status", "{status: {peerUrl: 'https://" + name + ":10445'}}");
+  }
+  const auto dataset = [&](const char* name, const char* node, const char* line) {
+    post(
+        "/apis/edgeai.io/v1alpha1/namespaces/default/datasets",
+        yaml("{apiVersion: edgeai.io/v1alpha1, kind: Dataset, metadata: {name: " + std::string(name) + "}, spec: {dataUrl: /data/" +
+             name + ", format: txt, nodeName: " + node + ", replication: {nodeSelector: {line: " + line + "}}}}"));
+  };
+  dataset("faces", "edge0", "a");
+  dataset("digits", "edge3", "b");
+  ASSERT_TRUE(at_rest());
+  const auto acknowledge = [&](const std::string& node, std::string_view more) {
+    patch(kEdgeNodes + "/" + node + "/status", "{status: " + std::string(more) + "}");
+    ASSERT_TRUE(at_rest());
+  };
+  acknowledge("edge0", "{shares: [{key: datasets.edgeai.io/default/faces, path: /data/faces, state: Ready, snapshot: s1}]}");
+  const std::string uid =
+      api_.get("/apis/edgeai.io/v1alpha1/namespaces/default/datasets/faces").body.at("metadata/uid").as_string();
+  const auto copy = [&](const std::string& facts) {
+    return "{replicas: [{key: datasets.edgeai.io/default/faces, uid: " + uid + ", " + facts + "}]}";
+  };
+
+  acknowledge("edge1", copy("state: Pending"));
+  double nodes = reconciles("edgenodes"), datasets = reconciles("datasets");
+  const auto grew = [&](double node_looks, double dataset_looks, const char* why) {
+    // Each change may be looked at twice: what it was concerns somebody, and what it is.
+    EXPECT_LE(reconciles("edgenodes") - nodes, node_looks) << why;
+    EXPECT_LE(reconciles("datasets") - datasets, dataset_looks) << why;
+    nodes = reconciles("edgenodes");
+    datasets = reconciles("datasets");
+  };
+  std::map<std::string, std::int64_t> before = generations();
+  acknowledge("edge1", copy("state: Copying, bytesDone: 1000, bytesTotal: 2000"));
+  grew(2, 4, "progress is told in the status of the dataset, and is no other node's work");
+  EXPECT_EQ(generations(), before);
+  acknowledge("edge15", "{agentVersion: '2'}");
+  grew(2, 0, "of no claim");
+  EXPECT_EQ(generations(), before);
+  patch("/api/v1/nodes/edge1/status", "{status: {conditions: [{type: Ready, status: 'True', reason: Heartbeat}]}}");
+  ASSERT_TRUE(at_rest());
+  grew(2, 2, "a heartbeat");
+  EXPECT_EQ(generations(), before);
+  acknowledge("edge1", copy("state: Current, snapshot: s1, path: /copies/faces"));
+  grew(12, 10, "of a claim of three");
+  std::map<std::string, std::int64_t> now = generations();
+  for (const char* concerned : {"edge1", "edge2"}) EXPECT_EQ(now[concerned], before[concerned]++ + 1) << concerned;
+  EXPECT_EQ(now, before) << "one more to ask, one more who shares; nobody else is written";
+  patch("/api/v1/nodes/edge2", "{metadata: {labels: {line: b}}}");
+  ASSERT_TRUE(at_rest());
+  grew(24, 20, "both claims of three, each with one more or one less, and nobody of the other thirty-four");
+  EXPECT_EQ(work_of("edge2", "replicas"), std::set<std::string>{"datasets.edgeai.io/default/digits"});
+}
 
 // With a pod that nobody ends, as that of a node which burnt down.
 TEST_F(Metadata, AnInferenceModelEndsAtOnceWhereItsNodeIsGoneForEver) {

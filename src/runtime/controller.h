@@ -54,6 +54,8 @@ struct ControllerSpec {
     /// Keys of primary objects a change concerns: called with the new version, and with the old one where it differs.
     std::function<std::vector<ObjectKey>(const Stored&, const Caches&)> keys;
     std::optional<Update> owned;  // set: a kind whose objects converge() creates, updates and deletes
+    /// Set and true: from the first version to the second nothing changed that concerns anybody; keys() is not asked.
+    std::function<bool(const Stored&, const Stored&)> same = nullptr;
   };
   std::string name;  // in logs, metrics and events: "inferencemodel"
   Resource primary;
@@ -96,6 +98,16 @@ class Watches {
                                }
                              },
                              std::nullopt});
+    return *this;
+  }
+
+  /// The same, but for changes between two versions of which `same(const W& before, const W& now)` is true: they concern nobody.
+  template <Object W, typename Map, typename Same>
+  Watches& maps(Map map, Same same) {
+    maps<W>(std::move(map));
+    spec_.sources.back().same = [same](const Stored& before, const Stored& now) {
+      return before.typed && now.typed && same(*static_cast<const W*>(before.typed.get()), *static_cast<const W*>(now.typed.get()));
+    };
     return *this;
   }
 

@@ -87,8 +87,10 @@ class Replication(unittest.TestCase):
     def test_a_path_that_may_not_be_read_is_not_shared(self):
         (self.work / 'secret.csv').write_text('1,2\n')
         self.apply(self.work / 'secret.csv')
-        status = m.wait_until('a reason', lambda: self.replication() if self.replication().get('reason') else None)
-        self.assertEqual(status['reason'], 'PathForbidden')
+        def refused():
+            status = self.replication()
+            return status if status.get('reason') == 'PathForbidden' else None
+        status = m.wait_until('the reason PathForbidden', refused)
         self.assertEqual(status['current'], 0)
 
 

@@ -220,6 +220,7 @@ void EdgeShareReport::describe(Type<EdgeShareReport>& t) {
   using R = EdgeShareReport;
   t.doc("Files of this node that others copy.");
   t.field("key", &R::key, "RESOURCE.GROUP/NAMESPACE/NAME of what they belong to.").required().length(1, 400);
+  t.field("path", &R::path, "Which files this speaks of. Absent: the copy that this node has under the key.").length(0, 4096);
   t.field("state", &R::state, "Whether others can have them.").required().one_of({"Pending", "Ready", "Failed"});
   t.field("reason", &R::reason, "Why not: PathForbidden, PathNotFound, TooLarge or ReadFailed.").length(0, 128);
   t.field("message", &R::message, "Why not, for people.").length(0, 4096);

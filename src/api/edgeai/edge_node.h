@@ -202,6 +202,7 @@ struct EdgeShareReport {
   static constexpr std::string_view kPending = "Pending", kReady = "Ready", kFailed = "Failed";
 
   std::string key;
+  std::string path;  // what this speaks of: the share may be of another one by now
   std::string state;
   std::string reason;  // of Failed: PathForbidden, PathNotFound, TooLarge, ReadFailed
   std::string message;

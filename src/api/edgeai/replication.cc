@@ -42,8 +42,8 @@ void ReplicationStatus::describe(Type<ReplicationStatus>& t) {
   t.field("files", &S::files, "How many files it has.").format("int64");
   t.field("wanted", &S::wanted, "How many nodes shall have a copy.").format("int64").always();
   t.field("current", &S::current, "How many of them have it.").format("int64").always();
-  t.field("reason", &S::reason, "Why there is nothing to have: PathForbidden, PathNotFound, TooLarge, ReadFailed.").length(0, 128);
-  t.field("message", &S::message, "Why there is nothing to have, for people.").length(0, 4096);
+  t.field("reason", &S::reason, "Why there are no copies: PathForbidden, PathNotFound, TooLarge, ReadFailed, NoNodeSelected, NodeMissing or Unsupported.").length(0, 128);
+  t.field("message", &S::message, "Why there are no copies, for people.").length(0, 4096);
   t.field("nodes", &S::nodes, "The nodes, those that are not current first; 64 at most.")
       .items_max(S::kNodesMax)
       .list_map({"node"});

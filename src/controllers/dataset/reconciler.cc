@@ -1,7 +1,10 @@
 #include "controllers/dataset/reconciler.h"
 
+#include <map>
 #include <string>
 #include <vector>
+
+#include "controllers/replication/concern.h"
 
 namespace varda::controllers {
 
@@ -9,12 +12,13 @@ namespace {
 
 using Keys = std::vector<meta::ObjectKey>;
 
-/// Those whose copies the node has or shall have, and those on it.
+/// Those on the node, and those it has or shall have a copy of, by these labels.
 template <api::Group G>
-Keys datasets_near(std::string_view node, const runtime::Caches& caches) {
+Keys datasets_near(std::string_view node, const std::map<std::string, std::string>& labels, const runtime::Caches& caches) {
   Keys keys;
   for (const auto& dataset : caches.of<api::DatasetOf<G>>().list()) {
-    if (dataset->spec.node_name == node || dataset->spec.replication) keys.push_back(dataset->metadata.key());
+    const auto& replication = dataset->spec.replication;
+    if (dataset->spec.node_name == node || (replication && selects(*replication, labels))) keys.push_back(dataset->metadata.key());
   }
   return keys;
 }
@@ -42,10 +46,12 @@ void tell(const runtime::ObjectRef& ref, const api::DatasetStatus& before, const
 template <api::Group G>
 void DatasetReconciler<G>::watches(runtime::Watches<Dataset>& w) const {
   if constexpr (G == api::Group::kSedna) w.name("sedna-datasets");
-  w.template maps<api::Node>(
-      [](const api::Node& node, const runtime::Caches& caches) { return datasets_near<G>(node.metadata.name, caches); });
-  w.template maps<api::EdgeNode>(
-      [](const api::EdgeNode& node, const runtime::Caches& caches) { return datasets_near<G>(node.metadata.name, caches); });
+  w.template maps<api::Node>([](const api::Node& node, const runtime::Caches& caches) {
+    return datasets_near<G>(node.metadata.name, node.metadata.labels, caches);
+  });
+  w.template maps<api::EdgeNode>([](const api::EdgeNode& node, const runtime::Caches& caches) {
+    return datasets_near<G>(node.metadata.name, labels_of(node.metadata.name, caches), caches);
+  });
 }
 
 template <api::Group G>

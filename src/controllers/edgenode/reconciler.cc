@@ -10,7 +10,7 @@
 
 #include "controllers/edgenode/plan.h"
 #include "controllers/inferencemodel/plan.h"
-#include "controllers/model/plan.h"
+#include "controllers/replication/concern.h"
 
 namespace varda::controllers {
 
@@ -42,38 +42,28 @@ Keys nodes_of_model(const api::InferenceModel& model, const runtime::Caches& cac
   return keys;
 }
 
-template <runtime::Object T>
-bool copies(const runtime::Caches& caches) {
-  const auto all = caches.of<T>().list();
-  return std::any_of(all.begin(), all.end(), [](const auto& object) { return object->spec.replication.has_value(); });
-}
-
-bool copies_any(const runtime::Caches& caches) {
-  return copies<api::Dataset>(caches) || copies<api::SednaDataset>(caches) || copies<api::Model>(caches) ||
-         copies<api::SednaModel>(caches);
-}
-
 // Called with the new and the old version of a Model: nothing else of it is a node's business.
 template <api::Group G>
 Keys nodes_of_copies(const api::ModelOf<G>& model, const runtime::Caches& caches) {
-  return model.spec.replication ? all_edge_nodes(caches) : Keys();
+  Keys keys;
+  for (const ReplicationClaim& claim : claims_in(model)) keys = nodes_of(claim, caches);
+  return keys;
 }
 
 template <api::Group G>
 void add_model_claims(const runtime::Caches& caches, std::vector<ReplicationClaim>& claims) {
-  for (const auto& model : caches.of<api::ModelOf<G>>().list()) {
-    if (auto claim = claim_of({api::ModelOf<G>::resource(), model->metadata}, model->spec)) claims.push_back(std::move(*claim));
-  }
+  for (const auto& model : caches.of<api::ModelOf<G>>().list())
+    for (ReplicationClaim& claim : claims_in(*model)) claims.push_back(std::move(claim));
 }
 
-// What a node reports of the files it has and copied is what others are told to copy.
+// What a node reports of the files it has and copied is what others with the same claim are told to copy.
 Keys nodes_beside(const api::EdgeNode& node, const runtime::Caches& caches) {
-  const bool takes_part =
-      !node.status.shares.empty() || !node.status.replicas.empty() || !node.spec.shares.empty() || !node.spec.replicas.empty();
-  if (!takes_part || !copies_any(caches)) return {};
-  Keys keys = all_edge_nodes(caches);
-  std::erase(keys, node.metadata.key());
-  return keys;
+  return nodes_with(node.metadata.name, labels_of(node.metadata.name, caches), caches);
+}
+
+// A label of one node is what others share their files by.
+Keys nodes_labelled(const api::Node& node, const runtime::Caches& caches) {
+  return nodes_with(node.metadata.name, node.metadata.labels, caches);
 }
 
 // A label of one node can move a model that selects by labels from another.
@@ -81,7 +71,6 @@ Keys nodes_near(const api::Node& node, const runtime::Caches& caches) {
   for (const auto& model : caches.of<api::InferenceModel>().list()) {
     if (model->spec.on_edge() && model->spec.node_name.empty()) return all_edge_nodes(caches);
   }
-  if (copies_any(caches)) return all_edge_nodes(caches);
   const ObjectKey key{"", node.metadata.name};
   if (caches.of<api::EdgeNode>().get(key) == nullptr) return {};
   return {key};
@@ -90,10 +79,11 @@ Keys nodes_near(const api::Node& node, const runtime::Caches& caches) {
 // Called with the new and the old version of a dataset, as with models.
 template <api::Group G>
 Keys node_of_dataset(const api::DatasetOf<G>& dataset, const runtime::Caches& caches) {
-  if (dataset.spec.replication) return all_edge_nodes(caches);
+  Keys keys;
+  for (const ReplicationClaim& claim : claims_in(dataset)) keys = nodes_of(claim, caches);
   const ObjectKey key{"", dataset.spec.node_name};
-  if (key.name.empty() || caches.of<api::EdgeNode>().get(key) == nullptr) return {};
-  return {key};
+  if (keys.empty() && !key.name.empty() && caches.of<api::EdgeNode>().get(key) != nullptr) keys.push_back(key);
+  return keys;
 }
 
 std::set<std::string, std::less<>> digests_of(const api::EdgeNode& node) {
@@ -114,12 +104,17 @@ Keys node_of_pod(const api::Pod& pod, const runtime::Caches& caches) {
 
 void EdgeNodeReconciler::watches(runtime::Watches<api::EdgeNode>& w) const {
   w.maps<api::InferenceModel>(nodes_of_model).maps<api::Node>(nodes_near).maps<api::Pod>(node_of_pod);
-  w.maps<api::EdgeNode>(nodes_beside);
+  // What is reported often (progress, counts, a heartbeat) is nobody else's business.
+  constexpr auto kSame = [](const auto& before, const auto& now) { return same_to_others(before, now); };
+  constexpr auto kSameSpec = [](const auto& before, const auto& now) { return same_spec(before.metadata, now.metadata); };
+  w.maps<api::EdgeNode>(nodes_beside, kSame).maps<api::Node>(nodes_labelled, kSame);
+  w.maps<api::Model>(nodes_of_copies<api::Group::kEdgeai>, kSameSpec);
+  w.maps<api::SednaModel>(nodes_of_copies<api::Group::kSedna>, kSameSpec);
+  w.maps<api::Dataset>(node_of_dataset<api::Group::kEdgeai>, kSameSpec);
+  w.maps<api::SednaDataset>(node_of_dataset<api::Group::kSedna>, kSameSpec);
   w.maps<api::EdgeNode>([this](const api::EdgeNode& node) { return nodes_that_share_with(node); });
   w.maps<api::Node>([this](const api::Node& node) { return nodes_that_share_with(node); });
   w.maps<api::InferenceModel>([this](const api::InferenceModel& model) { return nodes_that_share(model); });
-  w.maps<api::Model>(nodes_of_copies<api::Group::kEdgeai>).maps<api::SednaModel>(nodes_of_copies<api::Group::kSedna>);
-  w.maps<api::Dataset>(node_of_dataset<api::Group::kEdgeai>).maps<api::SednaDataset>(node_of_dataset<api::Group::kSedna>);
 }
 
 Keys EdgeNodeReconciler::nodes_that_share(const std::string& name, std::string facts, Digests digests) const {
@@ -198,10 +193,13 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
     if (dataset->spec.node_name == node.metadata.name || dataset->spec.replication)
       world.sedna_datasets.push_back(std::move(dataset));
   }
-  if (copies_any(caches_)) {
-    add_model_claims<api::Group::kEdgeai>(caches_, world.claims);
-    add_model_claims<api::Group::kSedna>(caches_, world.claims);
+  add_model_claims<api::Group::kEdgeai>(caches_, world.claims);
+  add_model_claims<api::Group::kSedna>(caches_, world.claims);
+  const auto copied = [](const auto& dataset) { return dataset->spec.replication.has_value(); };
+  if (!world.claims.empty() || std::any_of(world.datasets.begin(), world.datasets.end(), copied) ||
+      std::any_of(world.sedna_datasets.begin(), world.sedna_datasets.end(), copied)) {
     for (auto& other : caches_.of<api::EdgeNode>().list()) world.edge_nodes.emplace(other->metadata.name, other);
+    world.edge_nodes.insert_or_assign(node.metadata.name, std::make_shared<const api::EdgeNode>(node));
   }
   api::EdgeNodeSpec wanted = plan_edge_node(node, world);
   if (!node.status.peer_url.empty() && !wanted.models.empty()) {

@@ -1,28 +1,37 @@
 #include "controllers/model/reconciler.h"
 
+#include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "controllers/replication/concern.h"
 
 namespace varda::controllers {
 
 template <api::Group G>
 void ModelReconciler<G>::watches(runtime::Watches<Model>& w) const {
   if constexpr (G == api::Group::kSedna) w.name("sedna-models");
-  w.template maps<api::EdgeNode>([](const api::EdgeNode& node, const runtime::Caches& caches) {
-    std::vector<meta::ObjectKey> keys = reported_models(node, Model::resource());
-    for (const auto& model : caches.of<Model>().list()) {
-      if (model->spec.replication) keys.push_back(model->metadata.key());
-    }
-    return keys;
-  });
-  w.template maps<api::Node>([](const api::Node&, const runtime::Caches& caches) {
+  const auto copied = [](std::string_view node, const std::map<std::string, std::string>& labels, const runtime::Caches& caches) {
     std::vector<meta::ObjectKey> keys;
     for (const auto& model : caches.of<Model>().list()) {
-      if (model->spec.replication) keys.push_back(model->metadata.key());
+      const auto& replication = model->spec.replication;
+      if (replication && (model->spec.node_name == node || selects(*replication, labels))) keys.push_back(model->metadata.key());
     }
     return keys;
+  };
+  w.template maps<api::EdgeNode>([copied](const api::EdgeNode& node, const runtime::Caches& caches) {
+    std::vector<meta::ObjectKey> keys = reported_models(node, Model::resource());
+    for (meta::ObjectKey& key : copied(node.metadata.name, labels_of(node.metadata.name, caches), caches))
+      keys.push_back(std::move(key));
+    return keys;
   });
+  w.template maps<api::Node>(
+      [copied](const api::Node& node, const runtime::Caches& caches) {
+        return copied(node.metadata.name, node.metadata.labels, caches);
+      },
+      [](const api::Node& before, const api::Node& now) { return same_to_others(before, now); });
 }
 
 template <api::Group G>

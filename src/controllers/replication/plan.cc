@@ -28,10 +28,11 @@ bool connected(const api::EdgeNode& node) {
                      [](const meta::Condition& c) { return c.type == "Connected" && c.status == "True"; });
 }
 
-/// What there is to have, as the node with the files says; null: it has not said.
+/// What there is to have, as the node with the files says; null: it has not said, or speaks of files that were meant before.
 const api::EdgeShareReport* offer_of(const ReplicationClaim& claim, const ReplicationWorld& world) {
   const api::EdgeNode* node = edge_node(world, claim.node);
-  return node == nullptr ? nullptr : find(node->status.shares, claim.key);
+  const api::EdgeShareReport* offer = node == nullptr ? nullptr : find(node->status.shares, claim.key);
+  return offer != nullptr && offer->path == claim.path ? offer : nullptr;
 }
 
 const api::EdgeReplicaReport* report_of(const ReplicationClaim& claim, const api::EdgeNode& node) {
@@ -50,13 +51,26 @@ std::string snapshot_of(const ReplicationClaim& claim, const ReplicationWorld& w
 }
 
 /// Begins elsewhere for every node, so that not all of them ask the same ones first.
-std::vector<std::string> helpers_for(std::string_view node, std::vector<std::string> current) {
-  std::erase(current, node);
-  if (current.size() <= 1) return current;
+void add_helpers(std::string_view node, const std::vector<std::string>& current, std::vector<std::string>& helpers) {
+  if (current.empty()) return;
   const std::size_t begin = std::hash<std::string_view>()(node) % current.size();
-  std::rotate(current.begin(), current.begin() + static_cast<std::ptrdiff_t>(begin), current.end());
-  if (current.size() > kHelpersMax) current.resize(kHelpersMax);
-  return current;
+  for (std::size_t i = 0; i < current.size() && helpers.size() < kHelpersMax; ++i) {
+    const std::string& one = current[(begin + i) % current.size()];
+    if (one != node && std::find(helpers.begin(), helpers.end(), one) == helpers.end()) helpers.push_back(one);
+  }
+}
+
+/// Whom the node was given to ask besides the one that has the files, as far as `right` says.
+std::vector<std::string> helpers_before(const ReplicationClaim& claim, const api::EdgeNode* node,
+                                        const std::vector<std::string>& right) {
+  std::vector<std::string> out;
+  const api::EdgeReplica* before = node == nullptr ? nullptr : find(node->spec.replicas, claim.key);
+  if (before == nullptr) return out;
+  for (const api::EdgeReplicaSource& source : before->sources) {
+    const bool stays = source.node != claim.node && std::find(right.begin(), right.end(), source.node) != right.end();
+    if (stays && out.size() < kHelpersMax) out.push_back(source.node);
+  }
+  return out;
 }
 
 }  // namespace
@@ -72,15 +86,18 @@ std::optional<std::string> local_path(const std::string& url) {
   return path;
 }
 
+bool selects(const api::Replication& spec, const std::map<std::string, std::string>& labels) {
+  return std::all_of(spec.node_selector.begin(), spec.node_selector.end(), [&](const auto& wanted) {
+    const auto at = labels.find(wanted.first);
+    return at != labels.end() && at->second == wanted.second;
+  });
+}
+
 std::vector<std::string> replica_nodes(const ReplicationClaim& claim, const ReplicationWorld& world) {
   std::vector<std::string> out;
   for (const auto& node : world.nodes) {
-    const auto& labels = node->metadata.labels;
-    const bool selected = std::all_of(claim.spec.node_selector.begin(), claim.spec.node_selector.end(), [&](const auto& wanted) {
-      const auto at = labels.find(wanted.first);
-      return at != labels.end() && at->second == wanted.second;
-    });
-    if (selected && node->metadata.name != claim.node && edge_node(world, node->metadata.name) != nullptr)
+    if (selects(claim.spec, node->metadata.labels) && node->metadata.name != claim.node &&
+        edge_node(world, node->metadata.name) != nullptr)
       out.push_back(node->metadata.name);
   }
   std::sort(out.begin(), out.end());
@@ -100,18 +117,16 @@ ReplicationWork replication_for(std::string_view node, const std::vector<Replica
       continue;
     }
     const std::string snapshot = snapshot_of(claim, world);
-    std::vector<std::string> current, behind;
+    std::vector<std::string> current;  // and within reach
     for (const std::string& name : wanted) {
       const api::EdgeNode& other = *edge_node(world, name);
-      if (!is_current(claim, other, snapshot)) {
-        behind.push_back(name);
-      } else if (!other.status.peer_url.empty() && connected(other)) {
-        current.push_back(name);
-      }
+      if (is_current(claim, other, snapshot) && !other.status.peer_url.empty() && connected(other)) current.push_back(name);
     }
+    const api::EdgeNode& self = *edge_node(world, node);
     api::EdgeReplica replica{.key = claim.key, .uid = claim.uid, .snapshot = snapshot, .sources = {}, .unknown = {}};
-    const bool is_behind = std::binary_search(behind.begin(), behind.end(), node);
-    std::vector<std::string> sources = is_behind ? helpers_for(node, current) : std::vector<std::string>();
+    const bool is_behind = !is_current(claim, self, snapshot);
+    std::vector<std::string> sources = helpers_before(claim, &self, is_behind ? current : wanted);
+    if (is_behind) add_helpers(node, current, sources);
     sources.push_back(claim.node);
     for (const std::string& name : sources) {
       const api::EdgeNode* source = edge_node(world, name);
@@ -119,7 +134,11 @@ ReplicationWork replication_for(std::string_view node, const std::vector<Replica
         replica.sources.push_back({.node = name, .url = source->status.peer_url, .unknown = {}});
     }
     out.replicas.push_back(std::move(replica));
-    if (!is_behind && !behind.empty()) out.shares.push_back({.key = claim.key, .path = "", .nodes = behind, .unknown = {}});
+    std::vector<std::string> others = wanted;
+    std::erase(others, node);
+    const api::EdgeReplicaReport* copy = report_of(claim, self);
+    if (copy != nullptr && !copy->snapshot.empty() && !others.empty())
+      out.shares.push_back({.key = claim.key, .path = "", .nodes = std::move(others), .unknown = {}});
   }
   const auto by_key = [](const auto& a, const auto& b) { return a.key < b.key; };
   std::sort(out.shares.begin(), out.shares.end(), by_key);
@@ -144,6 +163,10 @@ api::ReplicationStatus observe_replication(const ReplicationClaim& claim, const 
   }
   const std::vector<std::string> wanted = replica_nodes(claim, world);
   out.wanted = static_cast<std::int64_t>(wanted.size());
+  if (wanted.empty() && out.reason.empty()) {
+    out.reason = "NoNodeSelected";
+    out.message = "no other node that runs an agent has the labels of nodeSelector (`kubectl get nodes --show-labels` tells them)";
+  }
   for (const std::string& name : wanted) {
     const api::EdgeNode& node = *edge_node(world, name);
     api::NodeReplica& one = out.nodes.emplace_back();

@@ -34,6 +34,8 @@ struct ReplicationWorld {
   EdgeNodeMap edge_nodes;
 };
 
+/// Whether a node with these labels shall have a copy.
+bool selects(const api::Replication& spec, const std::map<std::string, std::string>& labels);
 /// Who shall have a copy, by name: Nodes with the labels that run an agent, but for the one that has the files.
 std::vector<std::string> replica_nodes(const ReplicationClaim& claim, const ReplicationWorld& world);
 
@@ -43,8 +45,10 @@ struct ReplicationWork {
 };
 /// What `node` has to do for all claims together, in the order of keys; at most 128 of each, the first ones.
 ///
-/// A node that is behind is given up to three nodes that have what it shall have, and the one with the files last; one that is not
-/// behind is given the latter alone, so that nothing is written while nothing changes.
+/// A node that is behind is given up to three nodes that have what it shall have, and the one with the files last. Those it was
+/// given before stay as long as they are right, and also when it is behind no more: every word of one node that made another list
+/// for each of the others would be as many writes as there are nodes, squared. For the same reason whoever has a copy shares it
+/// with all that shall have one, be they behind or not.
 ReplicationWork replication_for(std::string_view node, const std::vector<ReplicationClaim>& claims, const ReplicationWorld& world);
 
 /// How far it is. `before`: what the status said; `now`: RFC 3339, for how long nodes are behind.

@@ -23,8 +23,9 @@ class Replication : public ::testing::Test {
     mutable_[name] = edge_node;
     return *edge_node;
   }
-  void offer(const std::string& snapshot) {
-    mutable_.at("edge0")->status.shares = {{.key = kKey, .state = "Ready", .snapshot = snapshot, .bytes = 7, .files = 2}};
+  void offer(const std::string& snapshot, const std::string& path = "/data/faces") {
+    mutable_.at("edge0")->status.shares = {
+        {.key = kKey, .path = path, .state = "Ready", .snapshot = snapshot, .bytes = 7, .files = 2}};
   }
   void has(const std::string& node, const std::string& snapshot, const std::string& uid = "u") {
     mutable_.at(node)->status.replicas = {
@@ -67,6 +68,14 @@ TEST_F(Replication, WhoHasTheFilesSharesThemWithThoseThatShallHaveThem) {
   EXPECT_TRUE(other.shares.empty() && other.replicas.empty());
 }
 
+TEST_F(Replication, WhatIsSaidOfFilesThatWereMeantBeforeIsNoOffer) {
+  offer("s0", "/data/former");
+  has("edge1", "s0");
+  EXPECT_EQ(work("edge2").replicas[0].snapshot, "");
+  EXPECT_EQ(status().snapshot, "");
+  EXPECT_EQ(status().current, 0);
+}
+
 TEST_F(Replication, WhoHasACopyHelpsThoseBehind) {
   has("edge1", "s1");
   EXPECT_EQ(names(work("edge2").replicas[0].sources), (std::vector<std::string>{"edge1", "edge0"}));
@@ -86,13 +95,32 @@ TEST_F(Replication, OfManyHelpersAFewAreAskedAndNotAllTheSame) {
   EXPECT_NE(one, two);
 }
 
-TEST_F(Replication, AtRestNobodyIsToldOfAnybodyElse) {
+// A word for each of the others whenever one is done would be as many writes as there are nodes, squared.
+TEST_F(Replication, ThatAnotherNodeIsDoneOrBehindAgainIsNoNewsForThoseWhoHaveTheirCopyAndHelpers) {
+  for (const char* name : {"edge4", "edge5", "edge6", "edge7"}) add(name, "a");
+  for (const char* name : {"edge1", "edge2", "edge4"}) has(name, "s1");
+  const auto give = [this](const std::string& node) { mutable_.at(node)->spec.replicas = work(node).replicas; };
+  for (const char* name : {"edge1", "edge5", "edge6"}) give(name);
+  const ReplicationWork copied = work("edge1"), waiting = work("edge5");
+  EXPECT_EQ(names(waiting.replicas[0].sources).size(), 4u);
+  const auto same = [&](const char* why) {
+    EXPECT_EQ(names(work("edge1").replicas[0].sources), names(copied.replicas[0].sources)) << why;
+    EXPECT_EQ(work("edge1").shares.at(0).nodes, copied.shares.at(0).nodes) << why;
+    EXPECT_EQ(names(work("edge5").replicas[0].sources), names(waiting.replicas[0].sources)) << why;
+  };
+  has("edge6", "s1");
+  same("one more is done");
+  has("edge7", "s0");
+  same("one has an old copy");
+  has("edge5", "s1");
+  same("the one that waited is done too");
+}
+
+TEST_F(Replication, WithNewFilesThoseWhoHaveTheOldOnesHelpNobody) {
   has("edge1", "s1");
-  has("edge2", "s1");
-  for (const char* node : {"edge1", "edge2"}) {
-    EXPECT_EQ(names(work(node).replicas[0].sources), std::vector<std::string>{"edge0"});
-    EXPECT_TRUE(work(node).shares.empty());
-  }
+  mutable_.at("edge2")->spec.replicas = work("edge2").replicas;
+  offer("s2");
+  EXPECT_EQ(names(work("edge2").replicas[0].sources), std::vector<std::string>{"edge0"});
 }
 
 TEST_F(Replication, AHelperThatIsGoneOrHasNoPortIsNotAsked) {
@@ -159,9 +187,17 @@ TEST_F(Replication, AnUnreachableNodeIsSaidToBe) {
 
 TEST_F(Replication, WhyThereIsNothingToHaveIsPassedOn) {
   mutable_.at("edge0")->status.shares = {
-      {.key = kKey, .state = "Failed", .reason = "PathForbidden", .message = "/data/faces: not allowed"}};
+      {.key = kKey, .path = "/data/faces", .state = "Failed", .reason = "PathForbidden", .message = "/data/faces: not allowed"}};
   EXPECT_EQ(status().reason, "PathForbidden");
   EXPECT_EQ(status().message, "/data/faces: not allowed");
+}
+
+TEST_F(Replication, ASelectorThatNoOtherNodeHasIsToldOf) {
+  claim_.spec.node_selector = {{"line", "none"}};
+  EXPECT_EQ(status().wanted, 0);
+  EXPECT_EQ(status().reason, "NoNodeSelected");
+  claim_.spec.node_selector = {{"line", "a"}};
+  EXPECT_EQ(status().reason, "");
 }
 
 TEST_F(Replication, NumbersThatCannotBeAreNone) {

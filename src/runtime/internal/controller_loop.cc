@@ -67,6 +67,7 @@ metrics::Counter* ControllerLoop::result_counter(const char* result) const {
 
 void ControllerLoop::changed(const ControllerSpec::Source& source, const Change& change) {
   try {
+    if (change.old && change.now && source.same && source.same(*change.old, *change.now)) return;
     // The old version too: an object that moves away concerns those it was with.
     if (change.old) {
       for (const ObjectKey& key : source.keys(*change.old, caches_)) queue_.add(key);
