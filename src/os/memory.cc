@@ -54,22 +54,14 @@ void trim_memory() {
   drop(mapping);
 }
 
-bool TrimPolicy::worth_it(std::uint64_t resident_bytes) {
-  if (trimmed_) {
-    trimmed_ = false;
-    at_rest_ = resident_bytes;
-    return false;
-  }
-  if (at_rest_ && resident_bytes <= *at_rest_ + kWorthBytes) return false;
-  trimmed_ = true;
-  return true;
-}
-
 void keep_memory_trimmed(const Context& ctx) {
   constexpr std::chrono::seconds kAfterStart{2}, kPeriod{10};
   TrimPolicy policy;
-  for (Duration rest = kAfterStart; ctx.sleep_for(rest).ok(); rest = kPeriod)
-    if (policy.worth_it(resident_bytes())) trim_memory();
+  for (Duration rest = kAfterStart; ctx.sleep_for(rest).ok(); rest = kPeriod) {
+    if (!policy.worth_it(resident_bytes())) continue;
+    trim_memory();
+    policy.trimmed(resident_bytes());
+  }
 }
 
 void prefer_small_heap() { (void)::mallopt(M_ARENA_MAX, 2); }

@@ -19,14 +19,13 @@ void keep_memory_trimmed(const Context& ctx);
 /// When that is worth it. Not thread-safe.
 class TrimPolicy {
  public:
-  static constexpr std::uint64_t kWorthBytes = 1 << 20;
-  /// Asked now and then, with what is resident. After a yes, what is resident the next time is what is needed at rest: all that was
-  /// used meanwhile has come back.
-  bool worth_it(std::uint64_t resident_bytes);
+  static constexpr std::uint64_t kWorthBytes = 3 << 20;  // more than comes back by itself at rest
+  bool worth_it(std::uint64_t resident_bytes) const { return !floor_ || resident_bytes > *floor_ + kWorthBytes; }
+  /// What is resident right behind a trim.
+  void trimmed(std::uint64_t resident_bytes) { floor_ = resident_bytes; }
 
  private:
-  bool trimmed_ = false;
-  std::optional<std::uint64_t> at_rest_;
+  std::optional<std::uint64_t> floor_;
 };
 
 /// Few heaps for many threads: for processes whose threads mostly wait. Call before threads start.

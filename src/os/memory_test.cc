@@ -25,13 +25,13 @@ TEST(TrimMemory, GivesBackPagesAndLosesNothing) {
 TEST(TrimPolicy, TrimsAfterAStartAndAfterEachSpellOfWork) {
   constexpr std::uint64_t kMiB = 1 << 20;
   TrimPolicy policy;
-  EXPECT_TRUE(policy.worth_it(20 * kMiB));
-  EXPECT_FALSE(policy.worth_it(6 * kMiB)) << "what is needed at rest";
-  EXPECT_FALSE(policy.worth_it(7 * kMiB));
-  EXPECT_TRUE(policy.worth_it(7 * kMiB + 1));
-  EXPECT_FALSE(policy.worth_it(9 * kMiB)) << "it did not help: so much is needed now";
-  EXPECT_FALSE(policy.worth_it(10 * kMiB));
+  EXPECT_TRUE(policy.worth_it(1)) << "what a start needs nobody knows";
+  policy.trimmed(5 * kMiB);
   EXPECT_FALSE(policy.worth_it(5 * kMiB));
+  EXPECT_FALSE(policy.worth_it(8 * kMiB)) << "some of it is needed at rest";
+  EXPECT_TRUE(policy.worth_it(8 * kMiB + 1));
+  policy.trimmed(7 * kMiB);  // the heap has grown
+  EXPECT_FALSE(policy.worth_it(10 * kMiB));
   EXPECT_TRUE(policy.worth_it(14 * kMiB));
 }
 
