@@ -217,7 +217,7 @@ std::optional<Failure> HttpSource::connect() {
   if (neighbour && response.status == 206 && offset == 0 && range.start == offset && total_ > 0) {
     if (auto failure = begin_whole(response, total_)) return failure;
   } else if (offset > 0 && response.status == 206 && range.start == offset) {
-    if (range.total) meter_.set_total(*range.total);
+    if (range.total) meter_.set_total(*range.total, hashed_.count());
   } else if (offset > 0 && response.status == 416 && range.total == offset) {
     complete_ = true;
     return std::nullopt;
@@ -248,7 +248,7 @@ bool HttpSource::is_page(net::ClientResponse& response) {
 std::optional<Failure> HttpSource::begin_whole(const net::ClientResponse& response, std::optional<std::uint64_t> length) {
   page_type_ = is_page_type(response.headers.find("Content-Type").value_or(""));
   if (length) {
-    meter_.set_total(*length);
+    meter_.set_total(*length, hashed_.count());
     if (*length > options_.limits.archive_bytes_max) return too_large(options_.limits.archive_bytes_max);
     const auto space = fs_.space(options_.spool.parent_path());
     if (options_.spooled && space.ok() && space->available_bytes < *length)

@@ -33,7 +33,8 @@ class HashedBytes {
 class Meter {
  public:
   explicit Meter(ProgressSink sink, std::uint64_t total = 0) : sink_(std::move(sink)), total_(total) {}
-  void set_total(std::uint64_t total) { total_ = total; }
+  /// Told at once: others may wait to hear how much it is.
+  void set_total(std::uint64_t total, std::uint64_t done);
   void report(std::uint64_t done, bool last);
 
  private:

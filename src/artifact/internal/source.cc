@@ -153,6 +153,12 @@ Failure too_large(std::uint64_t max) {
   return {Reason::kUnsafeArchive, Error(Code::kInvalid, "the archive is larger than " + std::to_string(max) + " bytes")};
 }
 
+void Meter::set_total(std::uint64_t total, std::uint64_t done) {
+  if (total == total_) return;
+  total_ = total;
+  report(done, true);
+}
+
 void Meter::report(std::uint64_t done, bool last) {
   if (!sink_ || (!last && done < reported_ + (256 << 10))) return;
   reported_ = done;
