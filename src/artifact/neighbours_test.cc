@@ -239,19 +239,31 @@ TEST_F(NeighboursTest, AnArchiveIsKeptWhereItIsToBeGivenAndOnlyThen) {
 }
 
 TEST_F(NeighboursTest, APartCanBeGivenOnWhileTheRestIsStillToCome) {
-  store->keep_archives({digest});
+  // So large that its size is told on the way, which is done every 256 KiB.
+  constexpr std::uint64_t kPart = 400'000;
+  const std::string large = testing::model_archive(noise(700'000));
+  const codec::Sha256 name = codec::Sha256::of(large);
+  store->keep_archives({name});
   std::optional<Archive> seen;
-  beside.there = 20'000;
-  beside.on_request = [this, &seen] {
+  beside.archive = large;
+  beside.total = large.size();
+  beside.there = kPart;
+  beside.on_request = [&] {
     if (beside.ranges.size() < 2) return;
-    seen = store->archive(digest);
-    beside.there = archive.size();
+    seen = store->archive(name);
+    beside.there = large.size();
   };
-  ASSERT_TRUE(ensure().ok());
+  ASSERT_TRUE(store->ensure(kForever, {.url = kOrigin, .neighbours = {{&beside, "https://beside/archive"}}, .digest = name}).ok());
   ASSERT_TRUE(seen && seen->file);
-  EXPECT_EQ(seen->bytes, 20'000u);
-  EXPECT_EQ(seen->total, archive.size());
-  EXPECT_EQ(seen->file->read(20'000).value(), archive.substr(0, 20'000));
+  EXPECT_EQ(seen->bytes, kPart);
+  EXPECT_EQ(seen->total, large.size());
+  std::string read;
+  while (read.size() < kPart) {
+    const std::string piece = seen->file->read(kPart - read.size()).value();
+    ASSERT_FALSE(piece.empty());
+    read += piece;
+  }
+  EXPECT_TRUE(read == large.substr(0, kPart));
 }
 
 TEST_F(NeighboursTest, AnArchiveIsTheFirstToGoWhereRoomIsShort) {
