@@ -33,7 +33,7 @@ test: build      ## everything: unit tests, sanitizers, conformance, end to end
 unit: build      ## unit tests of the release build
 	@ctest --test-dir build/release --output-on-failure -j $(JOBS)
 
-sanitize: deps-if-missing  ## ASan+UBSan over all unit tests, TSan over the rooms with threads
+sanitize: deps-if-missing  ## ASan+UBSan over all unit tests, TSan over runtime, net, store and gateway
 	@bash scripts/test.sh sanitize
 
 conformance: build  ## recorded kube-apiserver answers against the embedded API server
