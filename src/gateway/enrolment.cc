@@ -7,7 +7,7 @@
 #include "base/mutex.h"
 #include "codec/json.h"
 #include "gateway/caller.h"
-#include "gateway/internal/failure_limit.h"
+#include "gateway/internal/allowance.h"
 #include "gateway/join_token.h"
 #include "meta/status.h"
 
@@ -66,6 +66,15 @@ Outcome upstream_failed(const Error& error, std::string node = "") {
   return {"unavailable", error.message(), std::move(node), std::move(response)};
 }
 
+/// Of the token in a request to enrol; "" without one that can be read.
+std::string token_id(const net::Request& request) {
+  if (request.path() != kEnroll || request.body.size() > kBodyBytesMax) return {};
+  const auto body = codec::parse_json(request.body, {.depth_max = 8});
+  if (!body.ok() || !body->is_object()) return {};
+  const auto token = JoinToken::parse(std::as_const(*body)["token"].as_string());
+  return token.ok() ? token->id : std::string();
+}
+
 /// A member that has to be a text.
 Result<std::string> text_of(const Json& body, const char* name) {
   const Json& value = body[name];
@@ -81,7 +90,7 @@ struct Enrolment::Impl {
   const Options options;
   const Clock& clock;
   Mutex mutex;
-  internal::FailureLimit failures GUARDED_BY(mutex);
+  internal::Allowance failures GUARDED_BY(mutex), addresses GUARDED_BY(mutex);
   SteadyTime clean_after GUARDED_BY(mutex) = SteadyTime::min();
 
   Impl(const kube::Client& client, const Authority& ca, Options opts)
@@ -89,7 +98,8 @@ struct Enrolment::Impl {
         authority(ca),
         options(opts),
         clock(opts.clock != nullptr ? *opts.clock : system_clock()),
-        failures({opts.failures_in_a_row, opts.failure_period, opts.remembered_max}) {}
+        failures({opts.failures_in_a_row, opts.failure_period, opts.remembered_max}),
+        addresses({opts.address_failures_in_a_row, opts.address_failure_period, opts.remembered_max}) {}
 
   /// kForbidden: shut out. Else what the read came to.
   Status check_admitted(const Context& ctx, const std::string& node) const {
@@ -213,11 +223,18 @@ std::optional<net::Response> Enrolment::handle(const Context& ctx, const net::Re
   if (!is_for(request)) return std::nullopt;
   const std::string what = request.path() == kEnroll ? "enroll" : "renew";
   const std::string& address = request.peer.address;
-  // A node that shows a certificate answers for itself, not for what else stands behind its address.
+  // A node that shows a certificate answers for itself, not for what else stands behind its address. Of the others each token does:
+  // one machine that goes on trying an old one does not keep a whole site out. IDs can be made up, so the address has a limit too.
   const std::string& name = request.peer.certificate_common_name;
-  const std::string who = name.empty() ? internal::address_of(address) : "node " + name;
+  const std::string host = name.empty() ? internal::address_of(address) : std::string();
+  std::string who = "node " + name;
   std::chrono::milliseconds wait{0};
-  {
+  if (name.empty()) {
+    const MutexLock lock(impl_->mutex);
+    wait = impl_->addresses.wait(host, impl_->clock.now());
+  }
+  if (wait.count() == 0) {
+    if (name.empty()) who = host + " token " + token_id(request);
     const MutexLock lock(impl_->mutex);
     wait = impl_->failures.wait(who, impl_->clock.now());
   }
@@ -230,7 +247,8 @@ std::optional<net::Response> Enrolment::handle(const Context& ctx, const net::Re
     const bool refused = outcome.response.status >= 400 && outcome.response.status < 500;
     if (refused) {
       const MutexLock lock(impl_->mutex);
-      impl_->failures.failed(who, impl_->clock.now());
+      impl_->failures.spend(who, impl_->clock.now());
+      if (name.empty()) impl_->addresses.spend(host, impl_->clock.now());
     }
     // Who has to wait is not heard again in the log: one line for each failure that was looked at.
     if (refused) {

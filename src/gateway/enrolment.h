@@ -25,11 +25,13 @@ class Enrolment {
  public:
   struct Options {
     std::chrono::milliseconds upstream_timeout{10000};
-    int failures_in_a_row = 10;                      // of one address, or of one node with a certificate; then 429 ...
+    int failures_in_a_row = 10;                      // of one token at one address, or of one node with a certificate; then 429 ...
     std::chrono::milliseconds failure_period{6000};  // ... until so much time has passed for each
-    std::size_t remembered_max = 4096;               // addresses and nodes
-    const Clock* clock = nullptr;                    // the machine's
-    metrics::Registry* metrics = nullptr;            // varda_gateway_enrolments_total{request, outcome}; outlives the object
+    int address_failures_in_a_row = 100;             // of one address without a certificate, whatever its tokens
+    std::chrono::milliseconds address_failure_period{600};
+    std::size_t remembered_max = 4096;     // addresses; and as many tokens and nodes
+    const Clock* clock = nullptr;          // the machine's
+    metrics::Registry* metrics = nullptr;  // varda_gateway_enrolments_total{request, outcome}; outlives the object
   };
   /// `upstream` may read and write Secrets of varda-system and read EdgeNodes. Both outlive the object.
   Enrolment(const kube::Client& upstream, const Authority& authority, Options options);

@@ -9,7 +9,7 @@
 #include "codec/digest.h"
 #include "codec/yaml.h"
 #include "gateway/caller.h"
-#include "gateway/internal/failure_limit.h"
+#include "gateway/internal/allowance.h"
 #include "gateway/join_token.h"
 #include "net/certificates.h"
 
@@ -319,19 +319,51 @@ TEST_F(EnrolmentTest, UpstreamThatIsAwayIsNoRefusal) {
   }
 }
 
-TEST_F(EnrolmentTest, FailuresOfAnAddressHaveALimitAndOthersDoNotPayForIt) {
-  const std::string good = token("line7");
-  for (int i = 0; i < 10; ++i) EXPECT_EQ(enroll("x", csr_, "10.0.0.9:" + std::to_string(1000 + i)).status, 403);
-  const Reply limited = enroll(good, csr_, "10.0.0.9:5");
+TEST_F(EnrolmentTest, FailuresOfATokenHaveALimitAndOthersDoNotPayForIt) {
+  const std::string good = token("line7"), used = token("line7");
+  ASSERT_EQ(enroll(used, other_csr_).status, 200);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(enroll(used, csr_, "10.0.0.9:" + std::to_string(1000 + i)).status, 403);
+  const Reply limited = enroll(used, csr_, "10.0.0.9:5");
   EXPECT_EQ(limited.status, 429);
   EXPECT_EQ(limited.retry_after, "6");
-  EXPECT_EQ(enroll(good, csr_, "10.0.0.8:5").status, 200);
+  // Nor does whoever has the token rightly, elsewhere.
+  EXPECT_EQ(enroll(used, other_csr_, "10.0.0.8:5").status, 200);
+  EXPECT_EQ(enroll(good, csr_, "10.0.0.9:5").status, 200);
   // A node that shows its certificate answers for itself.
   net::Peer peer = node("line7", clock_.wall() + 1h);
   peer.address = "10.0.0.9:6";
   EXPECT_EQ(renew(csr_, peer).status, 200);
   clock_.pass(6s);
+  EXPECT_EQ(enroll(used, csr_, "10.0.0.9:5").status, 403);
+  EXPECT_EQ(enroll(used, csr_, "10.0.0.9:5").status, 429);
+}
+
+TEST_F(EnrolmentTest, OneBadTokenTwiceASecondKeepsNoGoodOneFromTheSameAddressOut) {
+  JoinToken old = JoinToken::make(authority_.ca_sha256(), *rng_);
+  int looked_at = 0;
+  for (int i = 0; i < 1200; ++i) {
+    looked_at += enroll(old.text(), csr_).status == 403 ? 1 : 0;
+    clock_.pass(500ms);
+    if (i % 100 == 99) {
+      EXPECT_EQ(enroll(token("line" + std::to_string(i)), csr_).status, 200) << i;
+    }
+  }
+  EXPECT_NEAR(looked_at, 10 + 100, 2);  // in ten minutes
+}
+
+TEST_F(EnrolmentTest, MadeUpTokensHaveTheLimitOfTheirAddress) {
+  const std::string good = token("line7");
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_EQ(enroll(JoinToken::make(authority_.ca_sha256(), *rng_).text(), csr_, "10.0.0.9:5").status, 403) << i;
+  }
+  EXPECT_EQ(enroll(JoinToken::make(authority_.ca_sha256(), *rng_).text(), csr_, "10.0.0.9:5").status, 429);
+  EXPECT_EQ(enroll(good, csr_, "10.0.0.9:5").retry_after, "1");
+  EXPECT_EQ(enroll(good, csr_, "10.0.0.8:5").status, 200);
+  clock_.pass(600ms);
   EXPECT_EQ(enroll(good, csr_, "10.0.0.9:5").status, 200);
+  // What is no token at all is one thing to try, whatever it says.
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(enroll("x" + std::to_string(i), csr_, "10.0.0.6:5").status, 403);
+  EXPECT_EQ(enroll("y", csr_, "10.0.0.6:5").status, 429);
 }
 
 TEST_F(EnrolmentTest, OldTokensGoWhenSomebodyEnrols) {
@@ -343,18 +375,18 @@ TEST_F(EnrolmentTest, OldTokensGoWhenSomebodyEnrols) {
   EXPECT_EQ(left[0].node, "line8");
 }
 
-TEST(FailureLimit, MemoryIsBoundedAndTheWorstAreRemembered) {
-  internal::FailureLimit limit({.burst = 2, .period = 1000ms, .who_max = 100});
+TEST(Allowance, MemoryIsBoundedAndTheWorstAreRemembered) {
+  internal::Allowance limit({.burst = 2, .period = 1000ms, .who_max = 100});
   const SteadyTime now{};
-  for (int i = 0; i < 5; ++i) limit.failed("worst", now);
-  for (int i = 0; i < 10'000; ++i) limit.failed("10.0." + std::to_string(i / 250) + "." + std::to_string(i % 250), now);
+  for (int i = 0; i < 5; ++i) limit.spend("worst", now);
+  for (int i = 0; i < 10'000; ++i) limit.spend("10.0." + std::to_string(i / 250) + "." + std::to_string(i % 250), now);
   EXPECT_LE(limit.size(), 100u);
   EXPECT_EQ(limit.wait("worst", now), 4000ms);
   EXPECT_EQ(limit.wait("worst", now + 4s), 0ms);
   EXPECT_EQ(limit.wait("never seen", now), 0ms);
 }
 
-TEST(FailureLimit, AddressIsWhatOneCustomerHas) {
+TEST(Allowance, AddressIsWhatOneCustomerHas) {
   using internal::address_of;
   EXPECT_EQ(address_of("10.0.0.7:41234"), "10.0.0.7");
   EXPECT_EQ(address_of("[::ffff:10.0.0.7]:1"), "10.0.0.7");

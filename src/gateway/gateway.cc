@@ -11,7 +11,7 @@
 #include "api/edgeai/edge_node.h"
 #include "base/log.h"
 #include "gateway/caller.h"
-#include "gateway/internal/failure_limit.h"
+#include "gateway/internal/allowance.h"
 #include "gateway/request.h"
 #include "gateway/rules.h"
 #include "gateway/timers.h"

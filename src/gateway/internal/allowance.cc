@@ -1,4 +1,4 @@
-#include "gateway/internal/failure_limit.h"
+#include "gateway/internal/allowance.h"
 
 #include <algorithm>
 #include <arpa/inet.h>
@@ -20,16 +20,16 @@ std::string address_of(std::string_view peer) {
   return std::string(text) + "/64";
 }
 
-std::chrono::milliseconds FailureLimit::wait(const std::string& who, SteadyTime now) const {
+std::chrono::milliseconds Allowance::wait(const std::string& who, SteadyTime now) const {
   const auto found = paid_at_.find(who);
   if (found == paid_at_.end()) return {};
   const auto too_much = found->second - now - options_.period * (options_.burst - 1);
   return std::max(std::chrono::milliseconds(0), std::chrono::ceil<std::chrono::milliseconds>(too_much));
 }
 
-void FailureLimit::failed(const std::string& who, SteadyTime now) {
+void Allowance::spend(const std::string& who, SteadyTime now, int units) {
   if (auto found = paid_at_.find(who); found != paid_at_.end()) {
-    found->second = std::max(found->second, now) + options_.period;
+    found->second = std::max(found->second, now) + options_.period * units;
     return;
   }
   if (paid_at_.size() >= options_.who_max) {
@@ -39,7 +39,7 @@ void FailureLimit::failed(const std::string& who, SteadyTime now) {
     paid_at_.erase(
         std::min_element(paid_at_.begin(), paid_at_.end(), [](const auto& a, const auto& b) { return a.second < b.second; }));
   }
-  paid_at_.emplace(who, now + options_.period);
+  paid_at_.emplace(who, now + options_.period * units);
 }
 
 }  // namespace varda::gateway::internal

@@ -1,4 +1,4 @@
-// FailureLimit: how many failures somebody may have before he has to wait. Pure; bounded memory.
+// Allowance: how much somebody may use up (failures, KiB written) before he has to wait. Pure; bounded memory.
 #pragma once
 
 #include <chrono>
@@ -11,19 +11,20 @@
 
 namespace varda::gateway::internal {
 
-/// Each failure costs `period`; who owes more than `burst` periods waits until he owes less. Not thread-safe.
-class FailureLimit {
+/// Each unit costs `period`; who owes more than `burst` periods waits until he owes less. What comes is charged afterwards, so no
+/// single thing is too large for it. Not thread-safe.
+class Allowance {
  public:
   struct Options {
-    int burst = 10;
-    std::chrono::milliseconds period{6000};
+    int burst = 10;  // units
+    Duration period = std::chrono::seconds(6);
     std::size_t who_max = 4096;  // beyond, the one that owes least is forgotten
   };
-  explicit FailureLimit(Options options) : options_(options) {}
+  explicit Allowance(Options options) : options_(options) {}
 
   /// How long `who` has to wait; zero: he may ask.
   std::chrono::milliseconds wait(const std::string& who, SteadyTime now) const;
-  void failed(const std::string& who, SteadyTime now);
+  void spend(const std::string& who, SteadyTime now, int units = 1);
   std::size_t size() const { return paid_at_.size(); }
 
  private:
