@@ -78,7 +78,7 @@ class SocketServer final : public Server {
     state_.asks_names = state_.options.tls && !state_.options.tls->client_ca_pem.empty();
     state_.clients.limit(
         {.per_name = state_.options.connections_per_name_max, .nameless = state_.options.nameless_connections_max});
-    state_.on_closed = [this] { connection_closed(); };
+    state_.on_closed = [this](bool was_full) { connection_closed(was_full); };
     state_.on_shaken = [this] {
       if (!state_.stopping.load()) loops_.front()->reactor().post([this] { acceptor_->resume(); });
     };
@@ -112,12 +112,9 @@ class SocketServer final : public Server {
   }
 
  private:
-  void connection_closed() {
+  void connection_closed(bool was_full) {
     if (!state_.stopping.load()) {
-      // It may have been the one too many.
-      if (state_.connections.load() + 1 >= state_.options.connections_max) {
-        loops_.front()->reactor().post([this] { acceptor_->resume(); });
-      }
+      if (was_full) loops_.front()->reactor().post([this] { acceptor_->resume(); });
       return;
     }
     MutexLock lock(mutex_);

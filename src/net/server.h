@@ -38,7 +38,7 @@ class Server {
     std::size_t io_threads = 1;
     std::size_t connections_max = 4096;               // further ones wait in the kernel's backlog
     std::size_t handshakes_max = 512;                 // TLS handshakes at once: of too many none would be done in time
-    std::chrono::milliseconds handshake_turn{2000};   // one whose client says nothing for so long counts no more among them
+    std::chrono::milliseconds handshake_turn{2000};   // one that gets no further for so long counts no more among them
     std::size_t header_bytes_max = 64 << 10;          // 431 beyond
     std::size_t body_bytes_max = 16 << 20;            // 413 beyond
     std::size_t stream_buffer_bytes_max = 1 << 20;    // unsent bytes of one stream before reading of it pauses

@@ -419,6 +419,23 @@ TEST(Server, ConnectionsBeyondTheLimitWaitForAPlace) {
   EXPECT_NE(third.read_until("/b").find("/b"), std::string::npos);
 }
 
+TEST(Server, OfConnectionsThatCloseAtOnceOneLetsTheNextIn) {
+  Server::Options options;
+  options.io_threads = 4;
+  options.connections_max = 4;
+  auto server = *Server::create(options, inline_handler([](const Request&) { return text("here"); }));
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::unique_ptr<RawSocket>> sockets;
+    for (int i = 0; i < 5; ++i) {  // the fifth waits
+      sockets.push_back(std::make_unique<RawSocket>(server->port()));
+      sockets.back()->write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    }
+    for (int i = 0; i < 4; ++i) sockets[static_cast<std::size_t>(i)]->read_until("here");
+    for (int i = 0; i < 4; ++i) sockets[static_cast<std::size_t>(i)].reset();
+    ASSERT_NE(sockets.back()->read_until("here"), "") << "round " << round;
+  }
+}
+
 TEST(Server, ThousandsOfIdleConnectionsDoNotDisturb) {
   auto server = serve({.io_threads = 2});
   std::vector<std::unique_ptr<RawSocket>> idle;

@@ -77,6 +77,28 @@ TEST(Tls, HandshakesBeyondTheLimitWaitForAPlaceAndWhoNeverFinishesHisLosesIt) {
   EXPECT_FALSE(second.closed());
 }
 
+TEST(Tls, WhoSaysItsHandshakeByteByByteKeepsNobodyOut) {
+  Server::Options options;
+  options.tls =
+      TlsServer{.certificate_pem = authority().server.certificate_pem, .key_pem = authority().server.key_pem, .client_ca_pem = ""};
+  options.handshakes_max = 3;
+  options.handshake_turn = 20ms;
+  options.header_timeout = 1h;  // their end does not come before that
+  auto server = *Server::create(options, inline_handler([](const Request&) { return Response{.body = "here"}; }));
+  const std::jthread dripping([&](const std::stop_token& stop) {
+    std::vector<std::unique_ptr<varda::net::testing::RawSocket>> sockets;
+    for (int i = 0; i < 6; ++i) {
+      sockets.push_back(std::make_unique<varda::net::testing::RawSocket>(server->port()));
+      sockets.back()->write(std::string("\x16\x03\x01\x3f\x00", 5));  // a record of 16 KiB begins
+    }
+    for (int sent = 0; sent < 16000 && !stop.stop_requested(); ++sent) {
+      for (const auto& socket : sockets) socket->write(sent == 0 ? "\x01" : "x");
+      std::this_thread::sleep_for(2ms);
+    }
+  });
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(get(*server, {.ca_pem = authority().ca.certificate_pem}).ok());
+}
+
 TEST(Tls, WhoSaysNothingInItsHandshakeKeepsNobodyOut) {
   Server::Options options;
   options.tls =

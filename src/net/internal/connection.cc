@@ -80,6 +80,7 @@ void Connection::expire_idle() {
 
 void Connection::start() {
   if (loop_.state().tls) {
+    shaken_at_ = system_clock().now();
     expire_in(loop_.state().options.header_timeout);
     handshake();
   } else {
@@ -110,8 +111,9 @@ void Connection::handshake_done() {
 }
 
 void Connection::handshake() {
-  shaken_at_ = system_clock().now();
-  switch (stream_->handshake().kind) {
+  const IoResult shaken = stream_->handshake();
+  if (shaken.count > 0) shaken_at_ = system_clock().now();  // a byte now and then is no step, and keeps no place
+  switch (shaken.kind) {
     case IoResult::Kind::kBytes:
       handshake_done();
       on_readable();

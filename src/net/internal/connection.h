@@ -84,7 +84,7 @@ class Connection final : public Reactor::Listener {
   Peer peer_;
   Phase phase_ = Phase::kHandshake;
   SteadyTime deadline_ = SteadyTime::max();
-  SteadyTime shaken_at_;    // when the handshake last had something to do
+  SteadyTime shaken_at_;    // when the handshake last got further
   bool shaking_ = true;     // counts among the handshakes
   bool has_place_ = false;  // among those of its name
 

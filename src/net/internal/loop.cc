@@ -48,8 +48,7 @@ void Loop::adopt(Fd fd, std::string peer) {
   reactor_->post([this, shared, peer = std::move(peer)] {
     if (closing_ || state_.stopping.load()) {
       state_.handshake_over();
-      state_.connections.fetch_sub(1);
-      state_.on_closed();
+      state_.connection_over();
       return;
     }
     const std::uint64_t id = next_id_++;
@@ -109,8 +108,7 @@ void Loop::bury(std::uint64_t id) {
   dead_.push_back(std::move(found->second));
   connections_.erase(found);
   if (dead_.size() == 1) reactor_->post([this] { dead_.clear(); });
-  state_.connections.fetch_sub(1);
-  state_.on_closed();
+  state_.connection_over();
 }
 
 const std::string& Loop::date() {

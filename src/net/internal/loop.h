@@ -29,9 +29,11 @@ struct ServerState {
   std::atomic<bool> draining{false};
   std::atomic<bool> stopping{false};
   std::atomic<std::size_t> connections{0};
-  std::atomic<std::size_t> handshakes{0};  // of TLS, counted from accept() on
-  std::function<void()> on_closed;         // after each connection, from its loop's thread
-  std::function<void()> on_shaken;         // a handshake was one of too many, and is over
+  std::atomic<std::size_t> handshakes{0};        // of TLS, counted from accept() on
+  std::function<void(bool was_full)> on_closed;  // after each connection, from its loop's thread
+  std::function<void()> on_shaken;               // a handshake was one of too many, and is over
+  /// One that subtracts and one that looks are two steps: of two connections that close at once each would then see the other's.
+  void connection_over() { on_closed(connections.fetch_sub(1) >= options.connections_max); }
   void handshake_over() {
     if (tls && handshakes.fetch_sub(1) >= options.handshakes_max) on_shaken();
   }

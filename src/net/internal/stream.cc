@@ -112,13 +112,16 @@ class TlsStream final : public Stream {
 
   IoResult handshake() override {
     ERR_clear_error();
+    const OSSL_HANDSHAKE_STATE before = SSL_get_state(ssl_);
     const int result = SSL_do_handshake(ssl_);
+    const std::size_t steps = SSL_get_state(ssl_) == before ? 0 : 1;
     if (result == 1) {
       ready_ = true;
-      return {};
+      return {IoResult::Kind::kBytes, steps};
     }
     const long verify = SSL_get_verify_result(ssl_);
-    const IoResult io = failure(result);
+    IoResult io = failure(result);
+    io.count = steps;
     if (io.kind == Kind::kError && verify != X509_V_OK) {
       error_ = std::string("certificate verify failed: ") + X509_verify_cert_error_string(verify);
     }

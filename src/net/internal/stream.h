@@ -30,7 +30,8 @@ struct IoResult {
 class Stream {
  public:
   virtual ~Stream() = default;
-  /// kBytes (count 0) when the stream is ready for read and write. Plain streams always are.
+  /// kBytes when the stream is ready for read and write. Plain streams always are. `count` is above 0 if the handshake got further:
+  /// bytes of a message that is not whole yet are no step.
   virtual IoResult handshake() = 0;
   virtual IoResult read(std::span<char> into) = 0;
   /// Writes some of `first`, then of `second`, as if they were one.
