@@ -9,6 +9,7 @@ namespace varda::replica {
 namespace {
 
 constexpr std::string_view kNew = ".new-";
+constexpr std::string_view kOld = ".old-";
 constexpr std::string_view kSuffix = ".snapshot";
 constexpr const char* kCurrent = "current";
 constexpr const char* kNextCurrent = ".current";
@@ -61,6 +62,8 @@ class DiskStore final : public Store {
     TRY(const auto shown, current(folder));
     TRY_VOID(fs_.remove(folder / kCurrent));
     if (shown) TRY_VOID(fs_.sync_directory(folder));
+    TRY(const auto there, fs_.stat(folder));
+    if (there) TRY_VOID(discard(folder, {}));
     TRY_VOID(fs_.remove_all(folder));
     for (os::Path above = folder.parent_path(); above != options_.root; above = above.parent_path()) {
       const auto rest = fs_.list(above);
@@ -133,7 +136,8 @@ class DiskStore final : public Store {
     const std::string text = wanted.encode();
     TRY_VOID(os::write_file_atomically(fs_, staging / "snapshot", text));
     TRY_VOID(Bring(ctx, fs_, staging, wanted, std::move(local), source, progress).run(options_.file_name));
-    TRY_VOID(fs_.remove_all(folder / id.hex()));
+    // One without its snapshot, or with a damaged one. Beside the right one what is left of it would count as whole.
+    TRY_VOID(discard_one(folder, id.hex()));
     TRY_VOID(os::write_file_atomically(fs_, folder / (id.hex() + std::string(kSuffix)), text));
     TRY_VOID(fs_.rename(staging / "tree", folder / id.hex()));
     return fs_.sync_directory(folder);
@@ -146,6 +150,36 @@ class DiskStore final : public Store {
     return fs_.sync_directory(folder);
   }
 
+  /// A tree counts as a copy by its name and its snapshot, and goes entry by entry: what a crash leaves of it beside the snapshot
+  /// would be half a copy that passes for a whole one. So it first takes a name, for good, that no copy has.
+  Status discard_one(const os::Path& folder, const std::string& id) {
+    TRY_VOID(clear_discarded(folder));
+    TRY(const auto there, fs_.stat(folder / id));
+    if (!there) return {};
+    TRY_VOID(fs_.rename(folder / id, folder / (std::string(kOld) + id)));
+    return clear_discarded(folder);
+  }
+
+  /// The trees of all copies but those to `keep`.
+  Status discard(const os::Path& folder, const std::set<std::string>& keep) {
+    TRY_VOID(clear_discarded(folder));
+    TRY(const std::vector<std::string> names, fs_.list(folder));
+    for (const std::string& name : names) {
+      if (codec::Sha256::parse(name).ok() && !keep.contains(name))
+        TRY_VOID(fs_.rename(folder / name, folder / (std::string(kOld) + name)));
+    }
+    return clear_discarded(folder);
+  }
+
+  Status clear_discarded(const os::Path& folder) {
+    TRY(std::vector<std::string> names, fs_.list(folder));
+    std::erase_if(names, [](const std::string& name) { return !name.starts_with(kOld); });
+    if (names.empty()) return {};
+    TRY_VOID(fs_.sync_directory(folder));
+    for (const std::string& name : names) TRY_VOID(fs_.remove_all(folder / name));
+    return {};
+  }
+
   /// Removes all but what readers see, `before` and, while nothing is seen or without `before`, copies under way.
   Status sweep(const std::string& key, const std::optional<codec::Sha256>& before) {
     TRY(const os::Path folder, folder_of(key));
@@ -155,6 +189,7 @@ class DiskStore final : public Store {
       if (id) keep.insert({id->hex(), id->hex() + std::string(kSuffix)});
     }
     keep.insert(kCurrent);
+    TRY_VOID(discard(folder, keep));
     TRY(const std::vector<std::string> names, fs_.list(folder));
     for (const std::string& name : names) {
       if (!keep.contains(name)) TRY_VOID(fs_.remove_all(folder / name));
@@ -168,6 +203,7 @@ class DiskStore final : public Store {
     TRY(const os::Path folder, folder_of(key));
     TRY_VOID(os::remove_leftovers(fs_, folder));
     TRY_VOID(fs_.remove(folder / kNextCurrent));
+    TRY_VOID(clear_discarded(folder));
     TRY(const std::vector<std::string> names, fs_.list(folder));
     for (const std::string& name : names) {
       if (!name.ends_with(kSuffix)) continue;
@@ -181,7 +217,7 @@ class DiskStore final : public Store {
     const auto names = fs_.list(folder);
     if (!names.ok()) return;
     const bool holds_copies = std::any_of(names->begin(), names->end(), [](const std::string& name) {
-      return name == kCurrent || name.starts_with(kNew) || name.ends_with(kSuffix);
+      return name == kCurrent || name.starts_with(kNew) || name.starts_with(kOld) || name.ends_with(kSuffix);
     });
     if (holds_copies && depth > 0) {
       out.push_back(key);

@@ -1,9 +1,10 @@
 // The replicas on a node's disk. What readers see changes as a whole or not at all.
 //
-//   root/KEY/current            -> ID            a link, replaced by rename: the copy that is whole
-//   root/KEY/ID/…                                the files of the snapshot named ID (for a single file: ID itself is that file's
-//   folder) root/KEY/ID.snapshot                         what it is (snapshot.h) root/KEY/.new-ID/{tree/…,part}               a
-//   copy being made; goes on after a kill
+//   root/KEY/current            -> ID          a link, replaced by rename: the copy that is whole
+//   root/KEY/ID/…                              the files of the snapshot named ID (for one file: the file, in that folder)
+//   root/KEY/ID.snapshot                       what it is (snapshot.h)
+//   root/KEY/.new-ID/{snapshot,tree/…,part}    a copy being made; goes on after a kill
+//   root/KEY/.old-ID/…                         what was a copy and is being removed
 //
 // A file that did not change is a hard link of the one before, so files below are never written in place: whoever wants to change
 // one copies it first.

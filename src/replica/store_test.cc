@@ -247,6 +247,18 @@ TEST_F(ReplicaStore, AFullDiskLeavesWhatWasSeen) {
   EXPECT_EQ(read_copy(fs_, *store_), files_);
 }
 
+/// "" if the store knows of every tree below its key: what it does not list nobody ever removes.
+std::string forgotten(os::FileSystem& fs, Store& store) {
+  const os::Path folder = os::Path("/data/replicas") / kKey;
+  const auto names = fs.list(folder);
+  if (!names.ok() || !store.list().empty()) return "";
+  for (const std::string& name : *names) {
+    const auto info = fs.stat(folder / name);
+    if (info.ok() && *info && (*info)->kind == os::FileKind::kDirectory) return name + " is left of a key that is not listed";
+  }
+  return "";
+}
+
 /// Some next state of the files: grown, changed, renamed, gone, new.
 void change(Files& files, Rng& rng) {
   const std::string name = std::string(rng.below(3) == 0 ? "d/" : "") + static_cast<char>('a' + rng.below(4));
@@ -282,6 +294,7 @@ TEST(ReplicaStoreCrash, EveryState) {
     ASSERT_TRUE(fs.make_directories("/data", 0755).ok() && fs.sync_directory("/").ok());
     const auto rng = seeded_rng(campaign.seed());
     Files files{{"a", noise(2500, 1)}, {"d/b", noise(900, 2)}}, seen, next;
+    std::vector<Files> wanted_once;
     bool removing = false;
     const auto check = [&](CrashingFileSystem& left, Rng& more) -> std::string {
       const auto store = Store::open({.root = "/data/replicas", .limits = {}}, left);
@@ -291,8 +304,13 @@ TEST(ReplicaStoreCrash, EveryState) {
       const Files there = read_copy(left, **store);
       if (there != seen && there != next) return "readers see what never was";
       if (!*found && !seen.empty() && !removing) return "the copy is gone";
+      if (std::string wrong = forgotten(left, **store); !wrong.empty()) return wrong;
       Files last = next;
-      if (more.below(2) == 0) change(last, more);
+      if (const auto what = more.below(3); what == 0) {
+        change(last, more);
+      } else if (what == 1 && !wanted_once.empty()) {  // what was, and may be on its way out
+        last = wanted_once[more.below(wanted_once.size())];
+      }
       FileSource source(last);
       if (const Status status = bring(**store, last, source); !status.ok()) return "bring: " + status.error().message();
       return read_copy(left, **store) == last ? "" : "the next copy is wrong";
@@ -307,12 +325,19 @@ TEST(ReplicaStoreCrash, EveryState) {
       FileSource source(files);
       ASSERT_TRUE(bring(*store, files, source).ok());
       seen = files;
+      wanted_once.push_back(files);
       change(files, *rng);
     }
-    // A copy that is wanted no more is there as a whole or not at all, too.
+    // A copy that is wanted no more is there as a whole or not at all, too, also when it is wanted again.
     removing = true;
     next = {};
     ASSERT_TRUE(store->remove(kKey).ok());
+    removing = false;
+    seen = {};
+    next = wanted_once.back();
+    FileSource source(next);
+    ASSERT_TRUE(bring(*store, next, source).ok());
+    ASSERT_EQ(read_copy(fs, *store), next);
   }
   EXPECT_EQ(campaign.failure(), "");
 }
