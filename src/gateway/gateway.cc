@@ -10,6 +10,7 @@
 #include "api/core/pod.h"
 #include "api/edgeai/edge_node.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "gateway/caller.h"
 #include "gateway/internal/allowance.h"
 #include "gateway/request.h"
@@ -17,6 +18,7 @@
 #include "gateway/timers.h"
 #include "gateway/view.h"
 #include "gateway/watch_stream.h"
+#include "meta/patch.h"
 #include "meta/references.h"
 #include "meta/status.h"
 #include "runtime/informer.h"
@@ -34,6 +36,7 @@ using net::Response;
 const Resource kSecrets{"", "v1", "Secret", "secrets", true};
 const Resource kConfigMaps{"", "v1", "ConfigMap", "configmaps", true};
 const Resource kEvents{"", "v1", "Event", "events", true};
+constexpr std::size_t kEventBytesAdded = 1u << 10;  // by an API server, at most: uid, version, times
 const Resource kNamespaces{"", "v1", "Namespace", "namespaces", false};
 
 Response json_response(int status, std::string body) {
@@ -150,6 +153,7 @@ class TheGateway final : public Gateway, Admission {
                      .one_each = true,
                      .on_news = [this](const std::string& node) { end_if_shut_out(node); }}),
         pods_(client_, pod_informer(), {.node_of = node_of_pod, .tombstones_max = options_.limits.tombstones_max}),
+        written_({options_.limits.written_kib_burst, options_.limits.written_kib_period, options_.limits.writers_max}),
         strangers_(options_.limits.strangers),
         pool_(options_.limits.upstream) {
     if (options_.edge_node_changed) edge_nodes_.on_change(options_.edge_node_changed);
@@ -202,10 +206,17 @@ class TheGateway final : public Gateway, Admission {
 
   Context upstream() const { return Context(stop_.get_token()); }
 
-  Response too_many(std::string what) {
+  Response too_many(std::string what, std::chrono::seconds wait = std::chrono::seconds(1)) {
     ApiStatus status = ApiStatus::from_error(Error(Code::kExhausted, std::move(what)));
     // Not all at once again.
-    status.retry_after_seconds = 1 + static_cast<int>(rng_.below(4));
+    status.retry_after_seconds = static_cast<int>(wait.count()) + static_cast<int>(rng_.below(4));
+    return status_response(status);
+  }
+  static Response too_large(std::string what) {
+    ApiStatus status;
+    status.code = 413;
+    status.reason = "RequestEntityTooLarge";
+    status.message = std::move(what);
     return status_response(status);
   }
   static Response not_ready() {
@@ -256,11 +267,8 @@ class TheGateway final : public Gateway, Admission {
     if (path == "/healthz" || path == "/livez") return respond({.status = 200, .body = "ok"});
     if (path == "/readyz") return respond({.status = ready() ? 200 : 503, .body = ready() ? "ok" : "not ready"});
     if (request.body.size() > options_.limits.body_bytes_max) {
-      ApiStatus status;
-      status.code = 413;
-      status.reason = "RequestEntityTooLarge";
-      status.message = "the request's body is larger than " + std::to_string(options_.limits.body_bytes_max) + " bytes";
-      return answer(respond, status_response(status));
+      return answer(respond,
+                    too_large("the request's body is larger than " + std::to_string(options_.limits.body_bytes_max) + " bytes"));
     }
     if (path.starts_with("/gateway/v1/")) return enrol(std::move(request), std::move(respond));
     const auto node = identify(request);
@@ -340,7 +348,31 @@ class TheGateway final : public Gateway, Admission {
 
   // ---- On the threads that go upstream.
 
-  Response serve_upstream(Route way, const Call& call) {
+  static bool writes(Route way) {
+    return way == Route::kCreateSelf || way == Route::kPatchSelf || way == Route::kPatchPod || way == Route::kCreateEvent ||
+           way == Route::kPatchEvent;
+  }
+
+  /// A write costs its node what the API server has to keep of it: the whole object, however small the patch was.
+  Response serve_upstream(Route way, const Call& call) EXCLUDES(written_mutex_) {
+    if (!writes(way)) return go(way, call);
+    std::chrono::milliseconds wait{0};
+    {
+      MutexLock lock(written_mutex_);
+      wait = written_.wait(call.node, clock_.now());
+    }
+    if (wait.count() > 0) {
+      return too_many("node \"" + call.node + "\" has written too much of late", std::chrono::ceil<std::chrono::seconds>(wait));
+    }
+    Response response = go(way, call);
+    if (response.status >= 200 && response.status < 300) {
+      MutexLock lock(written_mutex_);
+      written_.spend(call.node, clock_.now(), 1 + static_cast<int>(response.body.size() >> 10));
+    }
+    return response;
+  }
+
+  Response go(Route way, const Call& call) {
     switch (way) {
       case Route::kListOwn:
         break;
@@ -470,6 +502,8 @@ class TheGateway final : public Gateway, Admission {
 
   Response write_event(Route way, const Call& call) {
     const bool creates = way == Route::kCreateEvent;
+    const std::size_t bytes_max = options_.limits.event_bytes_max;
+    if (call.body.size() > bytes_max) return too_large("an Event has at most " + std::to_string(bytes_max) + " bytes here");
     const auto make = [&]() -> Result<Json> {
       TRY(const Json body, creates ? object_of(call) : patch_of(call));
       return creates ? own_event(call.asked.ns, body) : event_patch(body);
@@ -481,6 +515,12 @@ class TheGateway final : public Gateway, Admission {
       const auto event = client_.get(upstream(), kEvents, call.key());
       if (!event.ok()) return upstream_error(event.error());
       about = Involved::of(*event);
+      // Nor does it grow by many small patches. What the API server adds is not the node's.
+      Json patched = meta::apply_merge_patch(*event, *body);
+      drop_managed_fields(patched);
+      if (codec::write_json(patched).size() > bytes_max + kEventBytesAdded) {
+        return too_large("an Event has at most " + std::to_string(bytes_max) + " bytes here");
+      }
     }
     const auto may = own(call.node, about);
     if (!may.ok()) return upstream_error(may.error());
@@ -504,7 +544,9 @@ class TheGateway final : public Gateway, Admission {
   OpenWatches watches_;
   Mirror edge_nodes_;
   Mirror pods_;
-  FairPool strangers_, pool_;  // last: what runs there uses the rest
+  Mutex written_mutex_;
+  internal::Allowance written_ GUARDED_BY(written_mutex_);  // KiB, by node
+  FairPool strangers_, pool_;                               // last: what runs there uses the rest
 };
 
 }  // namespace

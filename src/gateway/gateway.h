@@ -32,11 +32,17 @@
 namespace varda::gateway {
 
 struct Limits {
-  std::size_t body_bytes_max = 1u << 20;  // of a request: 413 beyond
-  std::size_t connections_max = 20'000;   // further ones wait
-  std::size_t watches_max = 20'000;       // 429 beyond
-  std::size_t watches_per_node_max = 8;   // 429 beyond
-  std::size_t tombstones_max = 10'000;    // deletions of one kind that a watch can still be told
+  std::size_t body_bytes_max = 1u << 20;   // of a request: 413 beyond
+  std::size_t event_bytes_max = 8u << 10;  // of an Event as JSON: 413 beyond. Ours have 1 KiB of message
+  /// Of the objects that one node's writes made, for the sake of the API server's disk: so many KiB at once, and so long for each
+  /// further one; 429 beyond. That is 4 MiB, and 256 KiB/s.
+  int written_kib_burst = 4096;
+  Duration written_kib_period = std::chrono::microseconds(3906);
+  std::size_t writers_max = 20'000;      // nodes whose writes are remembered
+  std::size_t connections_max = 20'000;  // further ones wait
+  std::size_t watches_max = 20'000;      // 429 beyond
+  std::size_t watches_per_node_max = 8;  // 429 beyond
+  std::size_t tombstones_max = 10'000;   // deletions of one kind that a watch can still be told
   /// However long a watch asks for: when it comes again is seen who is still there, and still may.
   std::chrono::seconds watch_timeout_max{15};
   std::chrono::milliseconds session_linger{500};  // without any watch before a node is told closed
@@ -61,7 +67,7 @@ class Gateway {
     /// Told of every change of an EdgeNode, on the thread that follows them; quick.
     std::function<void(const runtime::Change&)> edge_node_changed;
     Limits limits;
-    const Clock* clock = nullptr;          // of certificates' ends; null: the machine's
+    const Clock* clock = nullptr;          // of certificates' ends and of what was written; null: the machine's
     Rng* rng = nullptr;                    // null: the machine's
     metrics::Registry* metrics = nullptr;  // outlives it
   };

@@ -1,6 +1,7 @@
 // The gateway over the real API server in memory.
 #include "gateway/gateway.h"
 
+#include <atomic>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <semaphore>
@@ -144,6 +145,103 @@ TEST(Gateway, AHugeStatusIsRefusedBeforeAnybodyReadsIt) {
                           {{"Content-Type", "application/merge-patch+json"}});
   EXPECT_EQ(answer.status, 413);
   EXPECT_EQ(codec::parse_json(answer.body).value()["reason"].as_string(), "RequestEntityTooLarge");
+}
+
+/// Stands still unless it is moved.
+class HandClock final : public Clock {
+ public:
+  SteadyTime now() const override { return SteadyTime(passed_.load()); }
+  WallTime wall() const override { return std::chrono::system_clock::now(); }
+  void pass(Duration time) { passed_ = passed_.load() + time; }
+
+ private:
+  std::atomic<Duration> passed_{Duration(std::chrono::hours(24))};
+};
+
+net::HttpClient::Answer write_event(net::HttpClient& http, const std::string& node, const std::string& name,
+                                    const std::string& message) {
+  const Json event = Json::object({{"apiVersion", "v1"},
+                                   {"kind", "Event"},
+                                   {"metadata", Json::object({{"name", name}})},
+                                   {"involvedObject", Json::object({{"kind", "Node"}, {"apiVersion", "v1"}, {"name", node}})},
+                                   {"reason", "Test"},
+                                   {"message", message}});
+  return ask(http, "POST", "/api/v1/namespaces/default/events", codec::write_json(event), {{"Content-Type", "application/json"}});
+}
+
+TEST(Gateway, AnEventIsSmallAndStaysSo) {
+  Cloud cloud;
+  cloud.apply(read_file("world.yaml"));
+  cloud.start_gateway();
+  auto http = cloud.transport("edge0");
+  const auto large = write_event(*http, "edge0", "edge0.large", std::string(8u << 10, 'm'));
+  EXPECT_EQ(large.status, 413);
+  EXPECT_NE(large.body.find("8192 bytes"), std::string::npos) << large.body;
+  // The longest message that ours write, of what JSON makes the most of.
+  EXPECT_EQ(write_event(*http, "edge0", "edge0.ours", std::string(1024, '\x01')).status, 201);
+  const auto patch = [&](const std::string& body) {
+    return ask(*http, "PATCH", "/api/v1/namespaces/default/events/edge0.ours", body,
+               {{"Content-Type", "application/merge-patch+json"}})
+        .status;
+  };
+  EXPECT_EQ(patch(R"({"count": 2})"), 200);
+  EXPECT_EQ(patch(R"({"message": ")" + std::string(9000, 'm') + "\"}"), 413);
+  EXPECT_EQ(patch(R"({"series": {"state": ")" + std::string(6000, 's') + "\"}}"), 413);  // of 6 KiB already
+  EXPECT_EQ(patch(R"({"message": "short"})"), 200);
+}
+
+TEST(Gateway, ANodeThatWritesWithoutEndWaitsAndOthersDoNot) {
+  Cloud cloud;
+  cloud.apply(read_file("world.yaml"));
+  HandClock clock;
+  Gateway::Options options;
+  options.clock = &clock;
+  options.limits.written_kib_burst = 64;
+  options.limits.written_kib_period = std::chrono::milliseconds(100);
+  cloud.start_gateway(std::move(options));
+  auto http = cloud.transport("edge0"), other = cloud.transport("edge1");
+  int taken = 0;
+  auto answer = write_event(*http, "edge0", "e.0", std::string(4000, 'm'));
+  while (answer.status == 201 && taken < 1000) {
+    answer = write_event(*http, "edge0", "e." + std::to_string(++taken), std::string(4000, 'm'));
+  }
+  EXPECT_EQ(answer.status, 429);
+  EXPECT_GE(taken, 10);
+  EXPECT_LE(taken, 16);
+  const auto after = answer.headers.find("Retry-After");
+  ASSERT_TRUE(after);
+  const auto patch = [&](const std::string& text) {
+    return ask(*http, "PATCH", "/api/v1/nodes/edge0/status", R"({"status": {"images": [{"names": [")" + text + "\"]}]}}",
+               {{"Content-Type", "application/merge-patch+json"}})
+        .status;
+  };
+  EXPECT_EQ(patch("1"), 429);                                                    // all writes
+  EXPECT_EQ(ask(*http, "GET", std::string(kEdgeNodes) + "/edge0").status, 200);  // and no reads
+  EXPECT_EQ(write_event(*other, "edge1", "f", std::string(4000, 'm')).status, 201);
+  clock.pass(std::chrono::seconds(std::stoi(std::string(*after))));
+  // One that is larger than all that is left comes through, and is owed afterwards ...
+  EXPECT_EQ(patch(std::string(200'000, '7')), 200);
+  EXPECT_EQ(patch("1"), 429);
+  clock.pass(std::chrono::minutes(1));
+  // ... and a small patch costs what its object has.
+  EXPECT_EQ(ask(*http, "PATCH", "/api/v1/nodes/edge0/status", R"({"status": {"phase": "Running"}})",
+                {{"Content-Type", "application/merge-patch+json"}})
+                .status,
+            200);
+  EXPECT_EQ(patch("1"), 429);
+}
+
+TEST(Gateway, WhatTheApiServerRefusesCostsANodeNothing) {
+  Cloud cloud;
+  cloud.apply(read_file("world.yaml"));
+  HandClock clock;
+  Gateway::Options options;
+  options.clock = &clock;
+  options.limits.written_kib_burst = 2;
+  cloud.start_gateway(std::move(options));
+  auto http = cloud.transport("edge0");
+  EXPECT_EQ(write_event(*http, "edge0", "same", "m").status, 201);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(write_event(*http, "edge0", "same", "m").status, 409);
 }
 
 TEST(Gateway, ANodeThatWasShutOutGetsNothing) {
