@@ -201,6 +201,86 @@ TEST_F(NeighboursTest, BytesThatOneGaveBeforeItBrokeSpoilNothing) {
   EXPECT_EQ(origin.seen().size(), 2u) << "once with what was there, once from the beginning";
 }
 
+TEST_F(NeighboursTest, OneThatSaysMoreThanTheDiskHoldsIsNotBelievedAndNothingGoesForIt) {
+  const std::string unused = testing::model_archive(noise(1'000));
+  origin.put("http://origin/unused.tar", unused);
+  ASSERT_TRUE(store->ensure(kForever, {.url = "http://origin/unused.tar", .digest = codec::Sha256::of(unused)}).ok());
+  fs.set_capacity(4'000'000);
+  beside.total = std::uint64_t{1} << 33;
+  const auto outcome = ensure();
+  ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+  EXPECT_EQ(second.ranges.size(), 1u);
+  EXPECT_TRUE(store->find(codec::Sha256::of(unused)).has_value());
+  // And is not the first again.
+  ASSERT_TRUE(store->remove(digest).ok());
+  ASSERT_TRUE(ensure().ok());
+  EXPECT_EQ(beside.ranges.size(), 1u);
+}
+
+TEST_F(NeighboursTest, WhenAllSayMoreThanTheDiskHoldsTheOriginIsAsked) {
+  fs.set_capacity(4'000'000);
+  beside.total = second.total = std::uint64_t{1} << 33;
+  const auto outcome = ensure();
+  ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+  EXPECT_EQ(origin.seen().size(), 1u);
+}
+
+TEST_F(NeighboursTest, TheyAreRightWhereTheOriginHasAsMuchAndFirstAgainOnceThereIsRoom) {
+  const std::string unused = testing::model_archive(noise(1'000'000));
+  origin.put("http://origin/unused.tar", unused);
+  ASSERT_TRUE(store->ensure(kForever, {.url = "http://origin/unused.tar", .digest = codec::Sha256::of(unused)}).ok());
+  const auto space = fs.space("/data").value();
+  fs.set_capacity(space.capacity_bytes - space.available_bytes + 30'000);
+  const auto outcome = ensure();
+  ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+  EXPECT_EQ(beside.ranges.size(), 2u);
+  EXPECT_EQ(origin.seen().size(), 2u) << "the one that went, and what this one measures";
+}
+
+TEST_F(NeighboursTest, ABombOfOneIsPassedAndLeavesNothing) {
+  store.reset();
+  store = open(400'000);
+  beside.archive = testing::tar_gzip_of("model.onnx", 900'000);
+  beside.there = beside.total = beside.archive.size();
+  second.reachable = false;
+  const auto outcome = ensure();
+  ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+  ASSERT_EQ(origin.seen().size(), 1u);
+  EXPECT_EQ(origin.seen()[0].range, "");
+  EXPECT_TRUE(fs.list("/data/artifacts/.scratch")->empty());
+}
+
+TEST_F(NeighboursTest, ABombThatOneLeftHereDoesNotOutlastTheNextTry) {
+  beside.archive = testing::tar_gzip_of("model.onnx", 9'000'000);
+  beside.total = beside.archive.size();
+  beside.there = beside.archive.size() - 100;
+  beside.on_request = [this] { beside.reachable = beside.ranges.size() < 2; };
+  second.reachable = false;
+  origin.remove(kOrigin);
+  ASSERT_EQ(ensure().failure().reason, Reason::kDownloadFailed);
+  ASSERT_FALSE(fs.list("/data/artifacts/.scratch")->empty());
+  store.reset();
+  store = open(400'000);
+  origin.put(kOrigin, archive);
+  const auto outcome = ensure();
+  ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+  EXPECT_EQ(origin.seen().back().range, "");
+}
+
+TEST_F(NeighboursTest, WhatTheOriginGaveStaysWhereItDoesNotFit) {
+  store.reset();
+  store = open(20'000);
+  beside.status = second.status = 410;
+  ASSERT_EQ(ensure().failure().reason, Reason::kDiskFull);
+  const auto asked = origin.seen().size();
+  store.reset();
+  store = open();
+  beside.status = second.status = 410;
+  ASSERT_TRUE(ensure().ok());
+  ASSERT_EQ(origin.seen().size(), asked + 1);
+  EXPECT_NE(origin.seen().back().range, "");
+}
+
 TEST_F(NeighboursTest, WhenNobodyGivesItTheMessageNamesBoth) {
   beside.status = second.status = 410;
   origin.put(kOrigin, Origin::File{.bytes = "gone", .status = 404});

@@ -23,6 +23,9 @@ std::string notes_text(const std::string& url, std::string_view validator) {
   return codec::Sha256::of(url).hex() + " " + std::string(validator);
 }
 
+// No validator: what neighbours gave goes with none.
+constexpr std::string_view kNeighboursNotes = "neighbours";
+
 // <Code>NoSuchKey</Code>: what S3 says, as far as it is a word.
 std::string s3_code(std::string_view body) {
   const auto from = body.find("<Code>");
@@ -51,6 +54,11 @@ ContentRange parse_content_range(std::string_view text) {
 }  // namespace
 
 os::Path notes_of(const os::Path& spool) { return os::Path(spool) += ".notes"; }
+
+bool spool_has_neighbours_bytes(os::FileSystem& fs, const os::Path& spool) {
+  const auto notes = os::read_file(fs, notes_of(spool), 4096);
+  return notes.ok() && *notes == kNeighboursNotes;
+}
 
 StallGuard::StallGuard(const Context& ctx, Duration stall)
     : ctx_(ctx),
@@ -255,6 +263,7 @@ std::optional<Failure> HttpSource::begin_whole(const net::ClientResponse& respon
       return Failure{Reason::kDiskFull, Error(Code::kExhausted, "the archive has " + std::to_string(*length) + " bytes, the disk " +
                                                                     std::to_string(space->available_bytes) + " free")};
   }
+  if (options_.kind == SourceKind::kNeighbour) return std::nullopt;
   // A weak ETag does not promise equal bytes, so it is no use for If-Range (RFC 9110, 13.1.5).
   std::string_view validator = response.headers.find("ETag").value_or("");
   if (validator.empty() || validator.starts_with("W/")) validator = response.headers.find("Last-Modified").value_or("");
@@ -277,6 +286,11 @@ Outcome<std::string> HttpSource::take(std::string bytes) {
 Status HttpSource::keep(std::string_view bytes) {
   if (spool_ == nullptr) return {};
   TRY_VOID(room_.take(bytes.size()));
+  if (options_.kind == SourceKind::kNeighbour && !noted_) {
+    // Before the first of them: they must not outlast a crash as if the file server had given them.
+    TRY_VOID(os::write_file_atomically(fs_, notes_of(options_.spool), kNeighboursNotes, 0600));
+    noted_ = true;
+  }
   TRY_VOID(spool_->write(bytes));
   unsynced_ += bytes.size();
   if (unsynced_ < kSpoolSyncBytes || clock_.now() < synced_ + kSpoolSyncPeriod) return {};

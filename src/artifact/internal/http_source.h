@@ -122,6 +122,7 @@ class HttpSource final : public Source {
   std::uint64_t unsynced_ = 0;       // bytes of the spool
   SteadyTime synced_;
   bool named_ = false;         // the spool's name is on the disk
+  bool noted_ = false;         // that the spool has bytes of a neighbour
   std::string encoding_;       // Content-Encoding of the last answer
   int short_connections_ = 0;  // in a row
   std::string validator_;      // of what this object downloads

@@ -174,6 +174,7 @@ Attempt attempt(os::FileSystem& fs, Source& source, const SourceOptions& options
 struct Turn {
   Outcome<Tree> tree;
   bool final = false;            // no other source can do better
+  bool claimed = false;          // a neighbour, whom nobody believes, gave or promised more than there is room for
   bool blame_the_spool = false;  // it may do without what is in the spool
   SourceBook::Trouble trouble = SourceBook::Trouble::kRefused;
 };
@@ -208,6 +209,7 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, co
   if (Status status = fs.remove_all(into); !status.ok()) return {disk_failure(status.error()), true};
   const auto kept = spooled_bytes(fs, options);
   if (!kept.ok()) return {disk_failure(kept.error()), true};
+  const bool tainted = options.spooled && spool_has_neighbours_bytes(fs, options.spool);
   // The thread that reads ahead must also stop when only we have had enough: on a full disk, or an entry that is refused.
   std::stop_source enough;
   const std::stop_callback linked(ctx.stop_token(), [&enough] { enough.request_stop(); });
@@ -226,8 +228,13 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, co
   Turn turn{std::move(tried.tree)};
   const Failure& failure = turn.tree.failure();
   const bool page = bytes.looks_like_page();
-  turn.final = tried.verified || failure.reason == Reason::kDiskFull || failure.reason == Reason::kCancelled;
-  turn.blame_the_spool = bytes.stale() || (bytes.resumed() && failure.reason == Reason::kDigestMismatch);
+  // What fills the disk before it is known to be right may be no archive at all: a neighbour's bytes, and what it says of their
+  // number, end nothing but its turn, and what neighbours left in the spool is done without.
+  const bool full = failure.reason == Reason::kDiskFull;
+  const bool suspect_spool = bytes.resumed() && tainted;
+  turn.claimed = full && options.kind == SourceKind::kNeighbour && (*kept == 0 || bytes.bytes() > *kept);
+  turn.final = tried.verified || (full && !turn.claimed && !suspect_spool) || failure.reason == Reason::kCancelled;
+  turn.blame_the_spool = bytes.stale() || (bytes.resumed() && failure.reason == Reason::kDigestMismatch) || (full && suspect_spool);
   if (failure.reason == Reason::kDigestMismatch || failure.reason == Reason::kUnsafeArchive || page) {
     turn.trouble = SourceBook::Trouble::kWrong;
   } else if (!failure.error.terminal() && !bytes.stale()) {
@@ -236,11 +243,15 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, co
   // The bytes of a transient failure are worth keeping, as far as they are an archive's; what was there before this source came is
   // not its to spoil.
   const bool keep =
-      (failure.reason == Reason::kDownloadFailed || failure.reason == Reason::kDiskFull || failure.reason == Reason::kCancelled) &&
+      (failure.reason == Reason::kDownloadFailed || (full && !turn.claimed) || failure.reason == Reason::kCancelled) &&
       (bytes.stale() || !page);
-  if (!keep)
+  if (!keep) {
     if (Status status = cut_spool(fs, options.spool, tried.verified ? 0 : *kept); !status.ok())
       return {disk_failure(status.error()), true};
+    // None of it is a neighbour's again.
+    if (options.kind == SourceKind::kNeighbour && !tainted && *kept > 0)
+      if (Status status = forget_notes(fs, options.spool); !status.ok()) return {disk_failure(status.error()), true};
+  }
   return turn;
 }
 
@@ -327,9 +338,15 @@ Outcome<Tree> install_from_origins(const Context& ctx, os::FileSystem& fs, net::
   return sum_up(all);
 }
 
-/// From the first of them that gives it. Nothing: none does, and `said` tells why of the last one.
+/// What neighbours said when none gave the archive.
+struct Heard {
+  std::string said;                   // by the last one
+  std::vector<std::string> too_much;  // who had more than there is room for
+};
+
+/// From the first of them that gives it. Nothing: none does.
 std::optional<Outcome<Tree>> install_from(const std::vector<Neighbour>& neighbours, const Context& ctx, os::FileSystem& fs,
-                                          SourceOptions options, SourceBook& book, const os::Path& into, std::string& said) {
+                                          SourceOptions options, SourceBook& book, const os::Path& into, Heard& heard) {
   options.kind = SourceKind::kNeighbour;
   options.credentials = nullptr;
   for (const Neighbour& neighbour : neighbours) {
@@ -343,12 +360,16 @@ std::optional<Outcome<Tree>> install_from(const std::vector<Neighbour>& neighbou
       }
       if (turn.final) return std::move(turn.tree);
       log::debug("a neighbour does not give an archive", {{"error", turn.tree.failure().error}});
-      said = "; nor did a neighbour: " + turn.tree.failure().error.message().substr(0, 380);
+      heard.said = "; nor did a neighbour: " + turn.tree.failure().error.message().substr(0, 380);
       if (turn.blame_the_spool && round == 0) {
         if (Status status = drop_spool(fs, options.spool); !status.ok()) return Outcome<Tree>(disk_failure(status.error()));
         continue;
       }
-      book.failed(neighbour.url, turn.trouble, std::chrono::seconds(0));
+      if (turn.claimed) {
+        heard.too_much.push_back(neighbour.url);
+      } else {
+        book.failed(neighbour.url, turn.trouble, std::chrono::seconds(0));
+      }
       break;
     }
   }
@@ -382,16 +403,28 @@ Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& h
   net::HttpClient& client = trusting != nullptr ? *trusting : http;
   std::vector<Neighbour> well, troubled;
   for (const Neighbour& one : options.request.neighbours) (book.well(one.url) ? well : troubled).push_back(one);
-  std::string said;
-  if (auto tree = install_from(well, ctx, fs, options, book, into, said)) return std::move(*tree);
+  Heard heard;
+  // Where the file server has as much as they do, they may be right, and are the first again once there is room.
+  const auto blame_unless_right = [&](const Outcome<Tree>& tree) {
+    if (!tree.ok() && (tree.failure().reason == Reason::kDiskFull || tree.failure().reason == Reason::kCancelled)) return;
+    for (const std::string& url : heard.too_much) book.failed(url, SourceBook::Trouble::kWrong, std::chrono::seconds(0));
+    heard.too_much.clear();
+  };
+  if (auto tree = install_from(well, ctx, fs, options, book, into, heard)) {
+    blame_unless_right(*tree);
+    return std::move(*tree);
+  }
   Outcome<Tree> tree = install_from_origins(ctx, fs, client, options, book, into);
+  blame_unless_right(tree);
   if (tree.ok() || tree.failure().reason == Reason::kCancelled || tree.failure().reason == Reason::kDiskFull ||
       retry_of(tree.failure().reason) == Retry::kOnChange)
     return tree;
-  if (auto given_after_all = install_from(troubled, ctx, fs, options, book, into, said)) return std::move(*given_after_all);
-  if (said.empty()) return tree;
+  auto given_after_all = install_from(troubled, ctx, fs, options, book, into, heard);
+  blame_unless_right(given_after_all ? *given_after_all : tree);
+  if (given_after_all) return std::move(*given_after_all);
+  if (heard.said.empty()) return tree;
   Failure failure = tree.failure();
-  failure.error = Error(failure.error.code(), failure.error.message() + said).as_terminal(failure.error.terminal());
+  failure.error = Error(failure.error.code(), failure.error.message() + heard.said).as_terminal(failure.error.terminal());
   return failure;
 }
 

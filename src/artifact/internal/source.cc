@@ -29,8 +29,10 @@ std::string shown_url(std::string_view url) {
   return shown;
 }
 
+Status forget_notes(os::FileSystem& fs, const os::Path& spool) { return fs.remove(notes_of(spool)); }
+
 Status drop_spool(os::FileSystem& fs, const os::Path& spool) {
-  TRY_VOID(fs.remove(notes_of(spool)));
+  TRY_VOID(forget_notes(fs, spool));
   return fs.remove(spool);
 }
 

@@ -60,7 +60,7 @@ struct SourceOptions {
   Request request;
   SourceKind kind = SourceKind::kOrigin;
   std::string url;   // the one of the request's sources that is meant; "" the first
-  os::Path spool;    // the part on disk; "<spool>.notes" holds its validator
+  os::Path spool;    // the part on disk; "<spool>.notes": its validator, or that neighbours gave some
   os::Path archive;  // where the spool goes when it is whole and right; empty, or if wants_archive says no: nowhere
   std::function<bool()> wants_archive;  // asked then
   bool spooled = true;                  // false: nothing is kept on disk, so a kill starts over; a connection that breaks goes on
@@ -91,6 +91,10 @@ inline constexpr std::chrono::seconds kNeighbourPatience{60}, kNeighbourUnawareP
 /// However much it gets on, when it gives no bytes.
 inline constexpr std::chrono::hours kNeighbourPatienceMax{1};
 
+/// Some of the spool came from neighbours, who are not believed: it may be what is wrong, and be none of the file server's.
+bool spool_has_neighbours_bytes(os::FileSystem& fs, const os::Path& spool);
+
+Status forget_notes(os::FileSystem& fs, const os::Path& spool);
 /// The spool and its notes.
 Status drop_spool(os::FileSystem& fs, const os::Path& spool);
 
