@@ -9,7 +9,12 @@
 namespace varda::agent {
 namespace {
 
-constexpr std::size_t kConnectionsMax = 64;
+// Anybody on the network reaches the port. Who shows no certificate has so few places that nodes find theirs; further connections
+// of theirs close the oldest ones.
+constexpr std::size_t kConnectionsMax = 256;
+constexpr std::size_t kConnectionsPerNodeMax = 8;
+constexpr std::size_t kNamelessMax = 8;
+constexpr std::chrono::seconds kIdle{15};
 constexpr std::chrono::milliseconds kGrace{500};
 constexpr std::chrono::milliseconds kConnectTimeout{3000};  // nodes beside each other are near, or away
 
@@ -77,6 +82,9 @@ Status Peers::open(const PeerCredentials& credentials) {
   options.tls = net::TlsServer{
       .certificate_pem = credentials.certificate_pem, .key_pem = credentials.key_pem, .client_ca_pem = credentials.ca_pem};
   options.connections_max = kConnectionsMax;
+  options.connections_per_name_max = kConnectionsPerNodeMax;
+  options.nameless_connections_max = kNamelessMax;
+  options.idle_timeout = kIdle;
   options.header_bytes_max = 8 << 10;
   options.body_bytes_max = 0;
   TRY(server_, net::Server::create(std::move(options), handler_));

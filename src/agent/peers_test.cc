@@ -4,6 +4,7 @@
 
 #include "api/edgeai/edge_node.h"
 #include "net/certificates.h"
+#include "net/client.h"
 
 namespace varda::agent {
 namespace {
@@ -72,6 +73,27 @@ TEST_F(PeersTest, WithoutAnIdentityNothingIsSharedAndNobodyAsked) {
   EXPECT_EQ(nobody.serve(whoami()).error().code(), Code::kInvalid);
   EXPECT_EQ(nobody.client_of("edge0"), nullptr);
   EXPECT_EQ(nobody.url(), "");
+}
+
+// As anybody can who reaches the port: so many that they took every place there is for nodes.
+TEST_F(PeersTest, ClientsWithoutACertificateLeaveRoomForNodes) {
+  ASSERT_TRUE(a_->serve(whoami()).ok());
+  std::vector<std::unique_ptr<net::HttpClient>> strangers;
+  for (int i = 0; i < 64; ++i) {
+    net::ClientOptions options;
+    options.tls.ca_pem = ca_.certificate_pem;
+    options.tls.verified_name = api::peer_name("edge0");
+    strangers.push_back(net::make_client(std::move(options)));
+    net::ClientRequest request;
+    request.url = a_->url() + "/";
+    const auto answer = strangers.back()->call(kForever.with_timeout(std::chrono::seconds(60)), std::move(request));
+    ASSERT_TRUE(answer.ok()) << answer.error();
+    EXPECT_EQ(answer->body, "");
+  }
+  const auto b = peers("edge1", "", ca_);
+  const auto served = ask(*b, "edge0", a_->url());
+  ASSERT_TRUE(served.ok()) << served.error();
+  EXPECT_EQ(*served, "edge1");
 }
 
 TEST_F(PeersTest, ARenewedCertificateIsTakenUpOnTheSamePort) {
