@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "api/edgeai/revocation.h"
 #include "base/clock.h"
 #include "base/result.h"
 #include "codec/json.h"
@@ -12,7 +13,7 @@
 namespace varda::gateway {
 
 inline constexpr std::string_view kNodesOrganization = "system:nodes";
-inline constexpr std::string_view kRevokedAnnotation = "edgeai.io/revoked";
+using api::kRevokedAnnotation;
 /// The common name of an X.509 certificate has no more (RFC 5280, ub-common-name).
 inline constexpr std::size_t kNodeNameBytesMax = 64;
 

@@ -251,10 +251,7 @@ class TheGateway final : public Gateway, Admission {
 
   bool shut_out(const std::string& node) const override {
     const auto edge_node = edge_nodes_.view().get(node, {"", node});
-    if (!edge_node) return false;
-    const auto& annotations = edge_node->metadata.annotations;
-    const auto revoked = annotations.find(std::string(kRevokedAnnotation));
-    return revoked != annotations.end() && revoked->second == "true";
+    return edge_node && api::is_revoked(edge_node->metadata);
   }
 
   /// Its watch of the EdgeNode hears the news by itself, and ends; that of its pods has none.

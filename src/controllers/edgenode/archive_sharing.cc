@@ -4,6 +4,7 @@
 #include <set>
 #include <tuple>
 
+#include "api/edgeai/revocation.h"
 #include "codec/digest.h"
 #include "controllers/inferencemodel/plan.h"
 
@@ -134,7 +135,7 @@ ArchiveRole role_of(std::string_view node, const std::vector<ArchiveHolder>& hol
 
 void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const EdgeNodeWorld& world, ArchiveGivers& givers) {
   const std::string& name = node.metadata.name;
-  if (node.status.peer_url.empty()) return;
+  if (node.status.peer_url.empty() || api::is_revoked(node.metadata)) return;
   std::set<std::string, std::less<>> digests;
   for (const api::EdgeModel& model : spec.models)
     for (const api::EdgeModelVersion& version : model.versions)
@@ -149,12 +150,18 @@ void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const Ed
       if (!holders.contains(holder.metadata.name)) holders.emplace(holder.metadata.name, holder_of(holder, version.sha256));
     }
   };
+  // Who needs nothing new, or is away, keeps what it was told: but for these.
+  const auto is_out = [&](const std::string& other) {
+    const auto at = world.edge_nodes.find(other);
+    return at != world.edge_nodes.end() && api::is_revoked(at->second->metadata);
+  };
   for (const api::EdgeModel& model : spec.models) add(node, model);
   for (const auto& model : world.models) {
     if (!model->spec.on_edge() || !names_any(*model, digests)) continue;
     const std::string there = place(*model, world.nodes).node;
     const auto other = world.edge_nodes.find(there);
     if (there == name || other == world.edge_nodes.end() || other->second->status.peer_url.empty()) continue;
+    if (api::is_revoked(other->second->metadata)) continue;
     if (zone_of(world.nodes, there) != zone) continue;
     if (const auto work = work_for(*model, *other->second, nullptr)) add(*other->second, *work);
   }
@@ -168,6 +175,8 @@ void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const Ed
       std::vector<std::string>& chosen = givers[group];
       chosen = choose_givers(version.sha256, holders, chosen);
       ArchiveRole role = role_of(name, holders, chosen);
+      std::erase_if(role.peers, [&](const api::EdgeReplicaSource& peer) { return is_out(peer.node); });
+      std::erase_if(role.share_with, is_out);
       version.peers = std::move(role.peers);
       version.share_with = std::move(role.share_with);
     }
@@ -175,7 +184,7 @@ void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const Ed
 }
 
 std::string sharing_facts(const api::EdgeNode& node) {
-  if (node.status.peer_url.empty()) return "";
+  if (node.status.peer_url.empty() || api::is_revoked(node.metadata)) return "";
   std::set<std::string> facts;
   for (const api::EdgeModel& model : node.spec.models) {
     for (const api::EdgeModelVersion& version : model.versions) {

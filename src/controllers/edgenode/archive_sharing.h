@@ -61,7 +61,8 @@ struct ArchiveGroup {
 /// The givers of each archive, as they were chosen last. Not on any disk: work lists say the same.
 using ArchiveGivers = std::map<ArchiveGroup, std::vector<std::string>>;
 
-/// Fills in peers and shareWith of the models of `spec`, the work list of `node`. Files of a node's own disk are not shared.
+/// Fills in peers and shareWith of the models of `spec`, the work list of `node`. Files of a node's own disk are not shared,
+/// and a node that is revoked neither gives nor gets.
 void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const EdgeNodeWorld& world, ArchiveGivers& givers);
 
 /// What of this node matters to the work lists of others, as one word that differs when that does: it must not with every figure

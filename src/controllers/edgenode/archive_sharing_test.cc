@@ -286,6 +286,43 @@ TEST_F(ShareArchives, WhereTheSeedGoesAwayOnlyThoseWithoutTheArchiveAreToldOfAno
   EXPECT_NE(next, "");
 }
 
+TEST_F(ShareArchives, ARevokedNodeNeitherGivesNorGets) {
+  for (int i = 0; i < 8; ++i) {
+    add("n" + std::to_string(i));
+    want("n" + std::to_string(i), kArchive);
+  }
+  write_all();
+  const std::string first = seed();
+  const Names givers = sharing();
+  std::string away, installed;  // who keeps what it was told
+  for (const auto& [name, edge_node] : edge_nodes_) {
+    const bool gives = std::find(givers.begin(), givers.end(), name) != givers.end();
+    if (gives && name != first) {
+      away = name;
+    } else if (!gives && installed.empty()) {
+      installed = name;
+    }
+  }
+  report(installed, "Ready");
+  edge_nodes_.at(away)->status.conditions[0].status = "Unknown";
+  ASSERT_FALSE(version(away).share_with.empty());
+  ASSERT_FALSE(version(installed).peers.empty());
+  const std::string victim = installed == "n7" ? "n6" : "n7";
+  for (const std::string& revoked : std::set<std::string>{first, victim == first || victim == away ? "n5" : victim}) {
+    edge_nodes_.at(revoked)->metadata.annotations["edgeai.io/revoked"] = "true";
+    write_all();
+    EXPECT_TRUE(version(revoked).peers.empty() && version(revoked).share_with.empty()) << revoked;
+    for (const auto& [name, edge_node] : edge_nodes_) {
+      const Names peers = names(version(name).peers), shares = version(name).share_with;
+      EXPECT_EQ(std::count(peers.begin(), peers.end(), revoked), 0) << name << " asks " << revoked;
+      EXPECT_EQ(std::count(shares.begin(), shares.end(), revoked), 0) << name << " gives to " << revoked;
+    }
+  }
+  EXPECT_EQ(version(away).share_with.size(), 5u) << "it is still the one it was to all others";
+  EXPECT_NE(seed(), "");
+  EXPECT_EQ(write_all(), 0u);
+}
+
 TEST(SharingFacts, DifferOnlyWhereOthersAreConcerned) {
   api::EdgeNode node;
   node.metadata.name = "n0";
@@ -301,6 +338,8 @@ TEST(SharingFacts, DifferOnlyWhereOthersAreConcerned) {
   node.status.models.clear();
   node.status.conditions.push_back({.type = "Connected", .status = "True"});
   EXPECT_NE(sharing_facts(node), facts);
+  node.metadata.annotations["edgeai.io/revoked"] = "true";
+  EXPECT_EQ(sharing_facts(node), "") << "as one that nobody reaches";
 }
 
 }  // namespace

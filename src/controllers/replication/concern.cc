@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "api/edgeai/revocation.h"
 #include "controllers/dataset/plan.h"
 #include "controllers/model/plan.h"
 
@@ -98,6 +99,7 @@ bool same_to_others(const api::Node& a, const api::Node& b) {
 
 bool same_to_others(const api::EdgeNode& a, const api::EdgeNode& b) {
   return a.metadata.uid == b.metadata.uid && a.status.peer_url == b.status.peer_url && is_connected(a) == is_connected(b) &&
+         api::is_revoked(a.metadata) == api::is_revoked(b.metadata) &&
          same_list(a.status.shares, b.status.shares, [](const auto& one) { return std::tie(one.key, one.path, one.snapshot); }) &&
          same_list(a.status.replicas, b.status.replicas, [](const auto& one) { return std::tie(one.key, one.uid, one.snapshot); });
 }

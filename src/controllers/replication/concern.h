@@ -30,8 +30,8 @@ std::vector<meta::ObjectKey> nodes_with(std::string_view node, const std::map<st
 /// Its labels now; none where it is gone.
 std::map<std::string, std::string> labels_of(std::string_view node, const runtime::Caches& caches);
 
-/// Whether two versions of an object tell others the same: of a Node its labels, of an EdgeNode what it has to give and who reaches
-/// it, of a Dataset or Model what its user wrote.
+/// Whether two versions of an object tell others the same: of a Node its labels, of an EdgeNode what it has to give, who reaches it
+/// and whether it is revoked, of a Dataset or Model what its user wrote.
 bool same_to_others(const api::Node& a, const api::Node& b);
 bool same_to_others(const api::EdgeNode& a, const api::EdgeNode& b);
 bool same_spec(const meta::ObjectMeta& a, const meta::ObjectMeta& b);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "api/edgeai/revocation.h"
 #include "net/url.h"
 
 namespace varda::controllers {
@@ -16,6 +17,8 @@ const api::EdgeNode* edge_node(const ReplicationWorld& world, std::string_view n
   const auto at = world.edge_nodes.find(name);
   return at == world.edge_nodes.end() ? nullptr : at->second.get();
 }
+
+bool is_out(const api::EdgeNode& node) { return api::is_revoked(node.metadata); }
 
 template <typename T>
 const T* find(const std::vector<T>& list, std::string_view key) {
@@ -96,9 +99,9 @@ bool selects(const api::Replication& spec, const std::map<std::string, std::stri
 std::vector<std::string> replica_nodes(const ReplicationClaim& claim, const ReplicationWorld& world) {
   std::vector<std::string> out;
   for (const auto& node : world.nodes) {
-    if (selects(claim.spec, node->metadata.labels) && node->metadata.name != claim.node &&
-        edge_node(world, node->metadata.name) != nullptr)
-      out.push_back(node->metadata.name);
+    const std::string& name = node->metadata.name;
+    if (!selects(claim.spec, node->metadata.labels) || name == claim.node) continue;
+    if (const api::EdgeNode* one = edge_node(world, name); one != nullptr && !is_out(*one)) out.push_back(name);
   }
   std::sort(out.begin(), out.end());
   if (out.size() > kNodesMax) out.resize(kNodesMax);
@@ -107,6 +110,7 @@ std::vector<std::string> replica_nodes(const ReplicationClaim& claim, const Repl
 
 ReplicationWork replication_for(std::string_view node, const std::vector<ReplicationClaim>& claims, const ReplicationWorld& world) {
   ReplicationWork out;
+  if (const api::EdgeNode* self = edge_node(world, node); self != nullptr && is_out(*self)) return out;
   for (const ReplicationClaim& claim : claims) {
     const std::vector<std::string> wanted = replica_nodes(claim, world);
     const bool has_files = claim.node == node;
@@ -130,7 +134,7 @@ ReplicationWork replication_for(std::string_view node, const std::vector<Replica
     sources.push_back(claim.node);
     for (const std::string& name : sources) {
       const api::EdgeNode* source = edge_node(world, name);
-      if (source != nullptr && !source->status.peer_url.empty())
+      if (source != nullptr && !is_out(*source) && !source->status.peer_url.empty())
         replica.sources.push_back({.node = name, .url = source->status.peer_url, .unknown = {}});
     }
     out.replicas.push_back(std::move(replica));
@@ -165,7 +169,9 @@ api::ReplicationStatus observe_replication(const ReplicationClaim& claim, const 
   out.wanted = static_cast<std::int64_t>(wanted.size());
   if (wanted.empty() && out.reason.empty()) {
     out.reason = "NoNodeSelected";
-    out.message = "no other node that runs an agent has the labels of nodeSelector (`kubectl get nodes --show-labels` tells them)";
+    out.message =
+        "no other node that runs an agent and is not revoked has the labels of nodeSelector (`kubectl get nodes --show-labels` "
+        "tells them)";
   }
   for (const std::string& name : wanted) {
     const api::EdgeNode& node = *edge_node(world, name);

@@ -36,7 +36,7 @@ struct ReplicationWorld {
 
 /// Whether a node with these labels shall have a copy.
 bool selects(const api::Replication& spec, const std::map<std::string, std::string>& labels);
-/// Who shall have a copy, by name: Nodes with the labels that run an agent, but for the one that has the files.
+/// Who shall have a copy, by name: Nodes with the labels that run an agent and are not revoked, but for the one that has the files.
 std::vector<std::string> replica_nodes(const ReplicationClaim& claim, const ReplicationWorld& world);
 
 struct ReplicationWork {
@@ -48,7 +48,8 @@ struct ReplicationWork {
 /// A node that is behind is given up to three nodes that have what it shall have, and the one with the files last. Those it was
 /// given before stay as long as they are right, and also when it is behind no more: every word of one node that made another list
 /// for each of the others would be as many writes as there are nodes, squared. For the same reason whoever has a copy shares it
-/// with all that shall have one, be they behind or not.
+/// with all that shall have one, be they behind or not. A node that is revoked has nothing to do, and nobody is to ask it: when it
+/// had the files, those with a copy go on with what there is.
 ReplicationWork replication_for(std::string_view node, const std::vector<ReplicationClaim>& claims, const ReplicationWorld& world);
 
 /// How far it is. `before`: what the status said; `now`: RFC 3339, for how long nodes are behind.

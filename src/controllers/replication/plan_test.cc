@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "controllers/replication/concern.h"
+
 namespace varda::controllers {
 namespace {
 
@@ -130,6 +132,40 @@ TEST_F(Replication, AHelperThatIsGoneOrHasNoPortIsNotAsked) {
   mutable_.at("edge1")->status.conditions[0].status = "True";
   mutable_.at("edge1")->status.peer_url.clear();
   EXPECT_EQ(names(work("edge2").replicas[0].sources), std::vector<std::string>{"edge0"});
+}
+
+TEST_F(Replication, ARevokedNodeGetsNothingAndIsAskedForNothing) {
+  has("edge1", "s1");
+  mutable_.at("edge2")->spec.replicas = work("edge2").replicas;
+  mutable_.at("edge1")->metadata.annotations["edgeai.io/revoked"] = "true";
+  EXPECT_EQ(work("edge0").shares.at(0).nodes, std::vector<std::string>{"edge2"});
+  EXPECT_EQ(names(work("edge2").replicas.at(0).sources), std::vector<std::string>{"edge0"}) << "though it was told of it";
+  EXPECT_TRUE(work("edge1").shares.empty() && work("edge1").replicas.empty());
+  has("edge2", "s1");
+  EXPECT_TRUE(work("edge2").shares.empty());
+  EXPECT_EQ(status().wanted, 1);
+  EXPECT_EQ(status().find_node("edge1"), nullptr);
+  mutable_.at("edge1")->metadata.annotations["edgeai.io/revoked"] = "false";
+  EXPECT_EQ(work("edge0").shares.at(0).nodes, (std::vector<std::string>{"edge1", "edge2"}));
+}
+
+TEST_F(Replication, WhereTheNodeWithTheFilesIsRevokedOthersGoOnWithWhatThereIs) {
+  has("edge1", "s1");
+  mutable_.at("edge0")->metadata.annotations["edgeai.io/revoked"] = "true";
+  EXPECT_TRUE(work("edge0").shares.empty());
+  EXPECT_EQ(work("edge2").replicas.at(0).snapshot, "s1");
+  EXPECT_EQ(names(work("edge2").replicas.at(0).sources), std::vector<std::string>{"edge1"});
+  EXPECT_EQ(work("edge1").shares.at(0).nodes, std::vector<std::string>{"edge2"});
+}
+
+TEST_F(Replication, ThatANodeIsRevokedIsNewsForOthersAndOtherAnnotationsAreNot) {
+  const api::EdgeNode before = *mutable_.at("edge1");
+  api::EdgeNode& now = *mutable_.at("edge1");
+  now.metadata.annotations["note"] = "by the door";
+  EXPECT_TRUE(same_to_others(before, now));
+  now.metadata.annotations["edgeai.io/revoked"] = "true";
+  EXPECT_FALSE(same_to_others(before, now));
+  EXPECT_FALSE(same_to_others(now, before));
 }
 
 TEST_F(Replication, ACopyOfAnObjectOfTheSameNameThatIsNoMoreCountsForNothing) {
