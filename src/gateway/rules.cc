@@ -47,26 +47,18 @@ bool selects_own(const Asked& asked, std::string_view field, const std::string& 
 
 bool cluster_scoped(std::string_view resource) { return resource == "edgenodes" || resource == "nodes"; }
 
-/// Labels of a Node that are the cluster's to give, as Kubernetes' NodeRestriction has it: with them goes who may run there.
-bool reserved_label(std::string_view key) {
-  static constexpr std::array<std::string_view, 8> kAllowed{
-      "kubernetes.io/hostname",
+/// Labels that a node gives itself say what kind of machine it is, as agents send them. All others are the cluster's to give, which
+/// is more than Kubernetes' NodeRestriction keeps back: by any label a selector may choose who gets files, models and pods.
+bool may_label(const std::string& node, std::string_view key, const Json& value) {
+  static constexpr std::array<std::string_view, 4> kAllowed{
       "kubernetes.io/os",
       "kubernetes.io/arch",
       "node-role.kubernetes.io/edge",
-      "node.kubernetes.io/instance-type",
-      "topology.kubernetes.io/region",
-      "topology.kubernetes.io/zone",
-      "node.kubernetes.io/windows-build",
+      "edgeai.io/layer",
   };
-  if (std::find(kAllowed.begin(), kAllowed.end(), key) != kAllowed.end()) return false;
-  const std::size_t slash = key.find('/');
-  if (slash == std::string_view::npos) return false;
-  const std::string_view domain = key.substr(0, slash);
-  for (const std::string_view reserved : {"kubernetes.io", "k8s.io"}) {
-    if (domain == reserved || (domain.ends_with(reserved) && domain[domain.size() - reserved.size() - 1] == '.')) return true;
-  }
-  return false;
+  // Selectors name a node by it.
+  if (key == "kubernetes.io/hostname") return value.is_string() && value.as_string() == node;
+  return std::find(kAllowed.begin(), kAllowed.end(), key) != kAllowed.end();
 }
 
 Error forbidden(std::string what) { return Error(Code::kForbidden, std::move(what)); }
@@ -118,7 +110,7 @@ Result<Json> own_object(const std::string& node, const meta::Resource& resource,
     if (member == "name" || member == "creationTimestamp") continue;
     if (member != "labels" && member != "annotations") return forbidden("metadata." + member + ": not a node's to set");
     for (const auto& [key, text] : value.as_object()) {
-      if (member == "labels" && reserved_label(key)) return forbidden("metadata.labels." + key + ": not a node's to set");
+      if (member == "labels" && !may_label(node, key, text)) return forbidden("metadata.labels." + key + ": not a node's to set");
     }
     kept.set(member, value);
   }
