@@ -115,7 +115,7 @@ Status run_agent(const Context& ctx, const Globals& globals, const Flags& flags)
   } else if (!flags.peer_listen.empty()) {
     return Error(Code::kInvalid, "--peer-listen needs the identity that a node gets from a --gateway");
   }
-  options.worker_socket = options.data_directory / "worker.sock";
+  options.worker_socket = options.data_directory / "worker/worker.sock";
   options.worker_listen = flags.worker_listen;
   options.metrics = &registry;
   TRY(const auto agent, agent::Agent::open(std::move(options), *upstream->client, *http));
@@ -163,7 +163,7 @@ void add_agent_commands(Program program) {
   command->add_option("--peer-url", flags->peer_url, "https://HOST:PORT where they reach that; default: the address itself");
   command->add_option(
       "--worker-listen", flags->worker_listen,
-      "address where workers of jobs reach the agent besides DATA-DIR/worker.sock, as 127.0.0.1:10446; default: none");
+      "address where workers of jobs reach the agent besides DATA-DIR/worker/worker.sock, as 127.0.0.1:10446; default: none");
   add_limit_flags(*command, flags->limits);
   add_download_flags(*command, flags->download);
   command->add_option("--on-stop", flags->on_stop, "leave the containers running for the next agent, or end them")

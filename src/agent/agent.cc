@@ -139,14 +139,14 @@ class EdgeAgent final : public Agent {
   }
 
   Status start_workers() {
-    workers_ = std::make_unique<WorkerKeeper>(WorkerKeeper::Options{.directory = options_.data_directory / "workers"}, fs_, *journal_,
-                                              rng_);
+    workers_ = std::make_unique<WorkerKeeper>(WorkerKeeper::Options{.directory = options_.data_directory / "workers"}, fs_,
+                                              *journal_, rng_);
     workers_->load();  // who asks at once is known
-    worker_api_ = std::make_unique<WorkerApi>(
-        WorkerApi::Options{.node_name = options_.node_name, .metrics = options_.metrics}, *workers_);
+    worker_api_ =
+        std::make_unique<WorkerApi>(WorkerApi::Options{.node_name = options_.node_name, .metrics = options_.metrics}, *workers_);
     TRY(worker_ports_, WorkerPorts::open({.socket = options_.worker_socket,
                                           .listen = options_.worker_listen,
-                                          .url_file = options_.data_directory / "worker.url"},
+                                          .url_file = options_.data_directory / "worker/worker.url"},
                                          worker_api_->handler(), fs_));
     if (!worker_ports_->url().empty()) log::info("workers may ask at a port too", {{"url", worker_ports_->url()}});
     return {};

@@ -51,8 +51,8 @@ struct Options {
   std::string peer_url;     // where they reach that; "": https:// and what was bound
   /// The node's certificate, for other nodes; empty: it has none, and neither shares files nor copies them.
   std::function<std::optional<PeerCredentials>()> peer_credentials;
-  os::Path worker_socket;                     // workers of jobs on this node ask here; "": nowhere
-  std::string worker_listen;                  // and here, as 127.0.0.1:10446; "": nowhere. What was bound is in DATA/worker.url
+  os::Path worker_socket;     // workers of jobs on this node ask here; "": nowhere
+  std::string worker_listen;  // and here, as 127.0.0.1:10446; "": nowhere. What was bound is in DATA/worker/worker.url
   std::uint64_t artifact_capacity_bytes = 0;  // 0: the disk's
   artifact::Limits artifact_limits;
   net::HttpClient* downloads = nullptr;  // fetches archives, as through a proxy; null: as all else. Outlives the agent

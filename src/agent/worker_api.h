@@ -1,7 +1,7 @@
 // WorkerApi: what workers on a node ask of their agent over HTTP. docs/reference/worker-api.yaml is its contract.
 //
 //   agent::WorkerApi api({.node_name = "edge0"}, keeper);
-//   auto server = net::Server::create({.listen = "unix:/var/lib/varda/worker.sock"}, api.handler());
+//   auto server = net::Server::create({.listen = "unix:/var/lib/varda/worker/worker.sock"}, api.handler());
 //
 // Whoever shows the token of a worker speaks for that worker, and for no other. Everything that goes wrong is a Status in JSON.
 #pragma once

@@ -7,9 +7,20 @@ namespace {
 
 constexpr std::chrono::milliseconds kGrace{500};
 
-net::Server::Options server_options(std::string listen) {
+/// Its mode is not the umask's, as little as the socket's is. One that is there keeps its own.
+Status make_directory(os::FileSystem& fs, const os::Path& path) {
+  TRY(const auto there, fs.stat(path));
+  if (there) return {};
+  TRY_VOID(fs.make_directories(path, 0750));
+  return fs.set_mode(path, 0750);
+}
+
+net::Server::Options server_options(std::string listen, std::chrono::milliseconds silence_max) {
   net::Server::Options options;
   options.listen = std::move(listen);
+  options.idle_timeout = options.header_timeout = silence_max;
+  options.write_timeout = std::chrono::seconds(10);
+  options.body_bytes_per_second_min = 16 << 10;
   options.connections_max = 192;  // 64 workers, each with a wait and some requests
   options.header_bytes_max = 8 << 10;
   options.body_bytes_max = 64 << 10;  // more than any request may have, so that the refusal is ours
@@ -20,17 +31,32 @@ bool is_loopback(const std::string& address) {
   return address.starts_with("127.") || address.starts_with("localhost:") || address.starts_with("[::1]:");
 }
 
+/// A place is a request's, not a client's: one worker could keep all of them with a request now and then on each. A new
+/// connection costs little on one machine, and a wait for an assignment, of which a worker has four, is one request.
+Result<std::unique_ptr<net::Server>> serve(net::Server::Options options, const net::Handler& handler) {
+  TRY(auto server, net::Server::create(std::move(options), handler));
+  server->drain();  // every answer ends its connection
+  return server;
+}
+
+Result<std::unique_ptr<net::Server>> serve_at_socket(const WorkerPorts::Options& options, const net::Handler& handler,
+                                                     os::FileSystem& fs) {
+  TRY_VOID(make_directory(fs, options.socket.parent_path()));
+  TRY(auto server, serve(server_options("unix:" + options.socket.string(), options.silence_max), handler));
+  TRY_VOID(fs.set_mode(options.socket, 0660));
+  return server;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<WorkerPorts>> WorkerPorts::open(const Options& options, const net::Handler& handler, os::FileSystem& fs) {
   std::unique_ptr<WorkerPorts> out(new WorkerPorts());  // NOLINT: private constructor
   if (!options.socket.empty()) {
-    auto server = net::Server::create(server_options("unix:" + options.socket.string()), handler);
-    Status opened = server.ok() ? fs.set_mode(options.socket, 0660) : Status(server.error());
-    if (opened.ok()) {
+    auto server = serve_at_socket(options, handler, fs);
+    if (server.ok()) {
       out->socket_ = std::move(*server);
     } else {
-      log::error("workers find no socket here", {{"error", opened.error()}});
+      log::error("workers find no socket here", {{"error", server.error()}});
     }
   }
   if (options.listen.empty()) {
@@ -39,9 +65,11 @@ Result<std::unique_ptr<WorkerPorts>> WorkerPorts::open(const Options& options, c
   }
   if (options.listen.starts_with("unix:"))
     return Error(Code::kInvalid, "--worker-listen " + options.listen + ": expected ADDRESS:PORT");
-  TRY(out->port_, net::Server::create(server_options(options.listen), handler).context("--worker-listen"));
+  TRY(out->port_, serve(server_options(options.listen, options.silence_max), handler).context("--worker-listen"));
   if (!is_loopback(out->port_->address()))
     log::warn("tokens and reports of workers go over this address in the clear", {{"address", out->port_->address()}});
+  TRY_VOID(make_directory(fs, options.url_file.parent_path()));
+  TRY_VOID(os::remove_leftovers(fs, options.url_file.parent_path()));
   TRY_VOID(os::write_file_atomically(fs, options.url_file, out->url()));
   return out;
 }

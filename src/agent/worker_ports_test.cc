@@ -1,8 +1,14 @@
 // Where workers reach their agent, on the machine; and the files of their tokens, on disks that fail.
 #include "agent/worker_ports.h"
 
+#include <fcntl.h>
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <mutex>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "agent/worker_tokens.h"
 #include "net/client.h"
@@ -10,6 +16,35 @@
 
 namespace varda::agent {
 namespace {
+
+/// A client that does as little as it likes.
+class Raw {
+ public:
+  explicit Raw(const os::Path& path) : fd_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    CHECK(path.string().copy(address.sun_path, sizeof(address.sun_path) - 1) == path.string().size());
+    CHECK(::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
+  }
+  Raw(Raw&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Raw& operator=(Raw&&) = delete;
+  ~Raw() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  void get(const std::string& path) const {
+    const std::string request = "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    CHECK(::send(fd_, request.data(), request.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(request.size()));
+  }
+  std::string all() const {
+    std::string out;
+    char bytes[4096];
+    for (ssize_t count = 0; (count = ::read(fd_, bytes, sizeof(bytes))) > 0;) out.append(bytes, count);
+    return out;
+  }
+
+ private:
+  int fd_;
+};
 
 class Ports : public ::testing::Test {
  protected:
@@ -23,12 +58,13 @@ class Ports : public ::testing::Test {
     std::filesystem::remove_all(directory, ignored);
   }
   Result<std::unique_ptr<WorkerPorts>> open(const std::string& listen = "", const char* says = "here") {
-    return WorkerPorts::open({.socket = directory / "worker.sock", .listen = listen, .url_file = directory / "worker.url"},
-                             net::inline_handler([says](const net::Request&) { return net::Response{.body = says}; }), fs);
+    return WorkerPorts::open(
+        {.socket = directory / "worker/worker.sock", .listen = listen, .url_file = directory / "worker/worker.url"},
+        net::inline_handler([says](const net::Request&) { return net::Response{.body = says}; }), fs);
   }
+  os::Path socket() const { return directory / "worker/worker.sock"; }
   std::string ask(const std::string& url) {
-    const auto client =
-        net::make_client(url.empty() ? net::ClientOptions{.unix_socket = directory / "worker.sock"} : net::ClientOptions{});
+    const auto client = net::make_client(url.empty() ? net::ClientOptions{.unix_socket = socket()} : net::ClientOptions{});
     const auto answer = client->call(Context::background(), {.url = url.empty() ? "http://localhost/" : url + "/"});
     return answer.ok() ? answer->body : "";
   }
@@ -38,16 +74,73 @@ class Ports : public ::testing::Test {
 
 TEST_F(Ports, TheSocketIsForItsUserAndGroup) {
   const auto ports = open().value();
-  EXPECT_EQ(fs.stat(directory / "worker.sock").value()->mode, 0660U);
+  EXPECT_EQ(fs.stat(socket()).value()->mode, 0660U);
   EXPECT_EQ(ask(""), "here");
   EXPECT_EQ(ports->url(), "");
-  EXPECT_FALSE(fs.stat(directory / "worker.url").value().has_value());
+  EXPECT_FALSE(fs.stat(directory / "worker/worker.url").value().has_value());
+}
+
+TEST_F(Ports, TheDirectoryIsForTheGroupWhateverTheUmask) {
+  const mode_t before = ::umask(0077);
+  auto ports = open();
+  ::umask(before);
+  EXPECT_EQ(fs.stat(directory / "worker").value()->mode, 0750U);
+  ASSERT_TRUE(fs.set_mode(directory / "worker", 0755).ok());
+  ports->reset();
+  ASSERT_TRUE(open().ok());
+  EXPECT_EQ(fs.stat(directory / "worker").value()->mode, 0755U) << "somebody chose it";
+}
+
+TEST_F(Ports, WhoWasGivenTheDirectoryFindsTheNextAgentToo) {
+  auto ports = open("", "first").value();
+  const int mount = ::open((directory / "worker").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  ASSERT_GE(mount, 0);
+  ports.reset();
+  ports = open("", "next").value();
+  const auto client = net::make_client({.unix_socket = "/proc/self/fd/" + std::to_string(mount) + "/worker.sock"});
+  const auto answer = client->call(Context::background(), {.url = "http://localhost/"});
+  ::close(mount);
+  ASSERT_TRUE(answer.ok()) << answer.error();
+  EXPECT_EQ(answer->body, "next");
+}
+
+TEST_F(Ports, AnAnswerEndsItsConnectionSoThatNobodyKeepsAPlace) {
+  const auto ports = open().value();
+  const Raw worker(socket());
+  worker.get("/");
+  const std::string answer = worker.all();
+  EXPECT_NE(answer.find("Connection: close\r\n"), std::string::npos) << answer;
+}
+
+TEST_F(Ports, WhoSaysNothingLosesItsPlaceAndWhoWaitsDoesNot) {
+  std::mutex mutex;
+  std::optional<net::Responder> waiting;
+  const net::Handler handler = [&](const net::Request& request, net::Responder respond) {
+    if (request.path() != "/wait") return respond({.body = "here"});
+    const std::lock_guard lock(mutex);
+    waiting.emplace(std::move(respond));
+  };
+  const auto ports = WorkerPorts::open({.socket = socket(), .silence_max = std::chrono::milliseconds(300)}, handler, fs).value();
+  const Raw waits(socket());
+  waits.get("/wait");
+  std::vector<Raw> silent;
+  for (int i = 0; i < 192; ++i) silent.emplace_back(socket());
+  // Long before connections are closed that nobody said anything about.
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
+  const auto client = net::make_client({.unix_socket = socket()});
+  const auto answer = client->call(ctx, {.url = "http://localhost/"});
+  ASSERT_TRUE(answer.ok()) << answer.error();
+  EXPECT_EQ(answer->body, "here");
+  const std::lock_guard lock(mutex);
+  ASSERT_TRUE(waiting);
+  (*waiting)({.body = "changed"});
+  EXPECT_TRUE(waits.all().ends_with("changed"));
 }
 
 TEST_F(Ports, APortIsNamedInAFileAsLongAsThereIsOne) {
   {
     const auto ports = open("127.0.0.1:0").value();
-    EXPECT_EQ(os::read_file(fs, directory / "worker.url").value(), ports->url());
+    EXPECT_EQ(os::read_file(fs, directory / "worker/worker.url").value(), ports->url());
     EXPECT_EQ(ask(ports->url()), "here");
     EXPECT_EQ(ask(""), "here");
     const auto refused = open(ports->url().substr(7));
@@ -55,22 +148,23 @@ TEST_F(Ports, APortIsNamedInAFileAsLongAsThereIsOne) {
     EXPECT_EQ(refused.error().code(), Code::kUnavailable) << refused.error();
   }
   const auto ports = open().value();
-  EXPECT_FALSE(fs.stat(directory / "worker.url").value().has_value());
+  EXPECT_FALSE(fs.stat(directory / "worker/worker.url").value().has_value());
 }
 
 TEST_F(Ports, ASocketThatACrashLeftIsReplacedAndALivingOneIsNot) {
   std::filesystem::create_directory(directory / "a");
+  std::filesystem::create_directory(directory / "worker");
   const auto other = net::Server::create({.listen = "unix:" + (directory / "a/s").string()},
                                          net::inline_handler([](const net::Request&) { return net::Response{.body = "other"}; }))
                          .value();
-  std::filesystem::rename(directory / "a/s", directory / "worker.sock");  // it lives on under this name
+  std::filesystem::rename(directory / "a/s", directory / "worker/worker.sock");  // it lives on under this name
   {
     const auto ports = open();
     ASSERT_TRUE(ports.ok()) << "the node's models are served all the same";
     EXPECT_EQ(ask(""), "other");
   }
   other->stop(std::chrono::milliseconds(0));  // and this name is left
-  ASSERT_TRUE(std::filesystem::exists(directory / "worker.sock"));
+  ASSERT_TRUE(std::filesystem::exists(directory / "worker/worker.sock"));
   const auto ports = open().value();
   EXPECT_EQ(ask(""), "here");
 }

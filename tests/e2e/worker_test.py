@@ -85,12 +85,12 @@ class Workers(unittest.TestCase):
     def token(self, name):
         return m.wait_until('a token of %s' % name, lambda: (self.data / 'workers/default' / name / 'token').read_text())
 
-    def ask(self, token, method, path, body=None, port=False):
+    def ask(self, token, method, path, body=None, port=False, at=None):
         """(status, JSON or text) over the socket, or over the port."""
         if port:
-            connection = http.client.HTTPConnection((self.data / 'worker.url').read_text().split('//')[1], timeout=60)
+            connection = http.client.HTTPConnection((self.data / 'worker/worker.url').read_text().split('//')[1], timeout=60)
         else:
-            connection = UnixConnection(self.data / 'worker.sock')
+            connection = UnixConnection(at or self.data / 'worker/worker.sock')
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
         with contextlib.closing(connection):
@@ -112,7 +112,11 @@ class Workers(unittest.TestCase):
         self.expect(worker('eval', 'j1', round=1), worker('train', 'j1'))
         token = self.token('eval')
         self.assertEqual(stat.S_IMODE((self.data / 'workers/default/eval/token').stat().st_mode), 0o600)
-        self.assertEqual(stat.S_IMODE((self.data / 'worker.sock').stat().st_mode), 0o660)
+        self.assertEqual(stat.S_IMODE((self.data / 'worker/worker.sock').stat().st_mode), 0o660)
+        self.assertEqual(sorted(os.listdir(self.data / 'worker')), ['worker.sock', 'worker.url'], 'it is given to every worker')
+        # A mount is the directory itself, whatever comes to stand at its path.
+        mount = os.open(self.data / 'worker', os.O_PATH | os.O_DIRECTORY)
+        self.addCleanup(os.close, mount)
         first = self.assignment(token)
         self.assertEqual((first['worker'], first['node'], first['assignment']), ('default/eval', 'line7', {'round': 1}))
         self.assertEqual(self.ask(token, 'POST', '/v1/register', {'version': '1.0', 'capabilities': ['resume']}), (200, first))
@@ -138,9 +142,10 @@ class Workers(unittest.TestCase):
         for value in (0.7, 0.9, 0.9):  # the last one comes twice
             self.assertEqual(self.ask(token, 'PUT', '/v1/results/eval', accuracy(value)), (200, {'item': 'results/eval', 'durable': True}))
         self.kill()
-        self.assertTrue((self.data / 'worker.sock').exists(), 'what a crash leaves behind')
+        self.assertTrue((self.data / 'worker/worker.sock').exists(), 'what a crash leaves behind')
         self.start()
         self.assertEqual(m.wait_until('the agent again', lambda: self.assignment(token)), second)
+        self.assertEqual(self.ask(token, 'GET', '/v1/assignment', at='/proc/self/fd/%d/worker.sock' % mount), (200, second))
         other = subprocess.run(self.command, capture_output=True, text=True, timeout=120, env={k: v for k, v in os.environ.items() if k != 'KUBECONFIG'})
         self.assertNotEqual(other.returncode, 0, 'one agent a data directory')
         self.assertEqual(self.ask(token, 'PUT', '/v1/progress', {'fraction': 1})[0], 202)
