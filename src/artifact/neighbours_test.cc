@@ -25,7 +25,8 @@ class Beside final : public net::HttpClient {
   std::uint64_t total = 0;  // that it claims
   int status = 0;           // not 0: answered instead
   bool reachable = true;
-  std::function<void()> on_request = [] {};
+  std::size_t piece = 1000;  // bytes a read
+  std::function<void()> on_request = [] {}, on_read = [] {};
   std::vector<std::string> ranges;
 
   Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
@@ -40,11 +41,11 @@ class Beside final : public net::HttpClient {
     if (out.status == 206) {
       out.headers.add("Content-Range",
                       "bytes " + std::to_string(first) + "-" + std::to_string(there - 1) + "/" + std::to_string(total));
-      out.body = std::make_unique<Body>(archive.substr(first, there - first));
+      out.body = std::make_unique<Body>(*this, archive.substr(first, there - first));
     } else {
       out.headers.add("Retry-After", "0");
       out.headers.add(std::string(kBytesDoneHeader), std::to_string(there));
-      out.body = std::make_unique<Body>("not yet\n");
+      out.body = std::make_unique<Body>(*this, "not yet\n");
     }
     return out;
   }
@@ -52,15 +53,17 @@ class Beside final : public net::HttpClient {
  private:
   class Body final : public net::BodyReader {
    public:
-    explicit Body(std::string bytes) : bytes_(std::move(bytes)) {}
+    Body(const Beside& from, std::string bytes) : from_(from), bytes_(std::move(bytes)) {}
     Result<std::optional<std::string>> read() override {
+      from_.on_read();
       if (bytes_.empty()) return std::optional<std::string>();
-      std::string piece = bytes_.substr(0, 1000);
+      std::string piece = bytes_.substr(0, from_.piece);
       bytes_.erase(0, piece.size());
       return std::optional<std::string>(std::move(piece));
     }
 
    private:
+    const Beside& from_;
     std::string bytes_;
   };
 };
@@ -144,6 +147,59 @@ TEST_F(NeighboursTest, OneThatOnlySaysItGetsOnIsGivenUpAfterAnHour) {
   EXPECT_GE(beside.ranges.size(), 50u);
   EXPECT_LE(beside.ranges.size(), 70u);
   EXPECT_EQ(origin.seen().size(), 1u);
+}
+
+TEST_F(NeighboursTest, OneThatDripsIsGivenUpAfterAMinuteAndWhatItGaveIsGoneOnWith) {
+  beside.piece = 10;
+  beside.on_read = [this] { clock.advance(std::chrono::seconds(1)); };
+  ASSERT_TRUE(ensure().ok());
+  EXPECT_EQ(second.ranges, std::vector<std::string>{"bytes=600-"});
+  EXPECT_TRUE(origin.seen().empty());
+}
+
+TEST_F(NeighboursTest, OneWhoseEveryAnswerComesLateWithAByteIsGivenUp) {
+  beside.there = 0;
+  beside.on_request = [this] {
+    clock.advance(std::chrono::seconds(59));
+    if (++beside.there > 500) beside.reachable = false;
+  };
+  ASSERT_TRUE(ensure().ok());
+  EXPECT_EQ(beside.ranges.size(), 2u);
+  EXPECT_EQ(second.ranges, std::vector<std::string>{"bytes=2-"});
+}
+
+TEST_F(NeighboursTest, OneThatBuysItsTimeWithAByteNowAndThenIsGivenUpAfterAnHour) {
+  beside.there = 0;
+  beside.on_request = [this] {
+    if (beside.ranges.size() % 2 == 0) ++beside.there;
+    if (beside.ranges.size() % 2 != 0) clock.advance(std::chrono::seconds(50));
+    if (beside.ranges.size() > 500) beside.reachable = false;
+  };
+  ASSERT_TRUE(ensure().ok());
+  EXPECT_GE(beside.ranges.size(), 140u);
+  EXPECT_LE(beside.ranges.size(), 150u);
+  EXPECT_EQ(second.ranges.size(), 1u);
+}
+
+TEST_F(NeighboursTest, OneThatGetsItOverASlowLinkIsWaitedForLongerWhileItGivesWhatItHas) {
+  // 6 KiB/s, of which it says that there is more every 50 s.
+  const std::string large = testing::model_archive(noise(24 << 20));
+  const codec::Sha256 name = codec::Sha256::of(large);
+  beside.archive = large;
+  beside.total = large.size();
+  beside.there = 0;
+  beside.piece = 64 << 10;
+  beside.on_request = [this] {
+    if (beside.ranges.size() % 2 == 0) {
+      beside.there = std::min<std::uint64_t>(beside.there + (300 << 10), beside.archive.size());
+    } else if (beside.there < beside.archive.size()) {
+      clock.advance(std::chrono::seconds(50));
+    }
+  };
+  const SteadyTime began = clock.now();
+  ASSERT_TRUE(store->ensure(kForever, {.url = kOrigin, .neighbours = {{&beside, "https://beside/archive"}}, .digest = name}).ok());
+  EXPECT_GT(clock.now() - began, std::chrono::hours(1));
+  EXPECT_TRUE(origin.seen().empty());
 }
 
 TEST_F(NeighboursTest, OneThatKnowsNothingOfItYetIsWaitedForOnlyShortly) {

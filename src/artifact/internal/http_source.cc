@@ -187,7 +187,10 @@ Failure HttpSource::refused(net::ClientResponse& response) {
 std::optional<Failure> HttpSource::await_neighbour(net::ClientResponse& response) {
   const SteadyTime now = clock_.now();
   const std::uint64_t done = number(response.headers.find(kBytesDoneHeader).value_or("")).value_or(0);
-  if (!neighbour_waited_) neighbour_waited_ = now;
+  if (!neighbour_waited_) {
+    neighbour_waited_ = now;
+    neighbour_since_ = 0;
+  }
   if (!neighbour_moved_ || done != neighbour_done_) neighbour_moved_ = now;
   neighbour_done_ = done;
   const bool unaware = response.status == 404;
@@ -205,6 +208,23 @@ std::optional<Failure> HttpSource::await_neighbour(net::ClientResponse& response
   const Status slept = ctx_.sleep_for(std::clamp<Duration>(pause, std::chrono::milliseconds(20), std::chrono::seconds(5)));
   if (!slept.ok()) return failed(slept.error());
   return std::nullopt;
+}
+
+bool HttpSource::drips(Duration took, std::uint64_t bytes) {
+  if (options_.kind != SourceKind::kNeighbour) return false;
+  if (neighbour_waited_) {
+    // A byte now and then must not buy another hour.
+    neighbour_since_ += bytes;
+    const auto minutes = std::chrono::floor<std::chrono::minutes>(clock_.now() - *neighbour_waited_).count() + 1;
+    if (neighbour_since_ >= kNeighbourFloorBytes * static_cast<std::uint64_t>(minutes)) neighbour_waited_.reset();
+  }
+  giving_ += took;
+  given_ += bytes;
+  if (giving_ < std::chrono::minutes(1)) return false;
+  const bool little = given_ < kNeighbourFloorBytes;
+  giving_ = Duration(0);
+  given_ = 0;
+  return little;
 }
 
 std::optional<Failure> HttpSource::connect() {
@@ -311,12 +331,16 @@ Outcome<std::string> HttpSource::next() {
     replaying_ = false;
   }
   while (!complete_) {
+    const SteadyTime began = clock_.now();
     if (!body_) {
       if (auto failure = connect()) return *failure;
       if (complete_) break;
       if (!body_) continue;  // a neighbour that was waited for
     }
     Result<std::optional<std::string>> piece = body_->read();
+    // Not what the disk and the unpacking take: only what it does.
+    const bool drip = drips(clock_.now() - began, piece.ok() && *piece ? (*piece)->size() : 0);
+    const auto drip_failure = [this] { return failed(Error(Code::kUnavailable, "it gives next to nothing of the archive")); };
     // A peer may give less of a range than there is (RFC 9110, 14.2 and 15.3.7): the rest is asked for, as after a break.
     const bool neighbour = options_.kind == SourceKind::kNeighbour;
     if (piece.ok() && !*piece && hashed_.count() < total_ && !neighbour)
@@ -325,7 +349,7 @@ Outcome<std::string> HttpSource::next() {
     if (!piece.ok()) {
       body_.reset();
       short_connections_ = connection_bytes_ < kStallBytes ? short_connections_ + 1 : 0;
-      const bool moved = connection_bytes_ > 0 && !guard_.stalled() && short_connections_ <= kShortConnectionsMax;
+      const bool moved = connection_bytes_ > 0 && !drip && !guard_.stalled() && short_connections_ <= kShortConnectionsMax;
       if (!moved || ctx_.done()) return failed(piece.error());
       resumed_ = true;
       broke_ = piece.error();
@@ -335,6 +359,7 @@ Outcome<std::string> HttpSource::next() {
       // That is how far the neighbour was when it was asked.
       body_.reset();
       if (connection_bytes_ == 0) return failed(Error(Code::kUnavailable, "it promised bytes and gave none"));
+      if (drip) return drip_failure();
       continue;
     }
     if (!*piece) {
@@ -345,8 +370,8 @@ Outcome<std::string> HttpSource::next() {
     guard_.moved((*piece)->size());
     connection_bytes_ += (*piece)->size();
     neighbour_moved_.reset();
-    neighbour_waited_.reset();
     if (Status status = keep(**piece); !status.ok()) return disk_failure(status.error());
+    if (drip) return drip_failure();
     return take(std::move(**piece));
   }
   body_.reset();

@@ -102,6 +102,8 @@ class HttpSource final : public Source {
   std::optional<Failure> connect();
   /// It has nothing for us now: waits a little. Fails when that was long enough.
   std::optional<Failure> await_neighbour(net::ClientResponse& response);
+  /// It took so long to give so much: whether too little came of it in a minute.
+  bool drips(Duration took, std::uint64_t bytes);
   Result<net::ClientResponse> ask(std::uint64_t offset);
   Failure refused(net::ClientResponse& response);
   static bool is_page(net::ClientResponse& response);
@@ -136,7 +138,10 @@ class HttpSource final : public Source {
   std::uint64_t total_ = 0;                     // of the archive, where a range told; 0: not told
   std::uint64_t neighbour_done_ = 0;            // how far it said it is
   std::optional<SteadyTime> neighbour_moved_;   // when that changed, while it gives nothing
-  std::optional<SteadyTime> neighbour_waited_;  // since when it gives nothing
+  std::optional<SteadyTime> neighbour_waited_;  // since when it gives nothing, or too little
+  std::uint64_t neighbour_since_ = 0;           // bytes it gave since then
+  Duration giving_{0};                          // how long it has been giving ...
+  std::uint64_t given_ = 0;                     // ... these bytes: of the minute under way
   bool replaying_ = false;
   bool resumed_ = false;
   bool stale_ = false;

@@ -88,8 +88,11 @@ Outcome<std::unique_ptr<Source>> open_source(const Context& ctx, os::FileSystem&
 
 /// A neighbour that gets on no further is waited for so long; one that does not know of the archive may only know later than we.
 inline constexpr std::chrono::seconds kNeighbourPatience{60}, kNeighbourUnawarePatience{30};
-/// However much it gets on, when it gives no bytes.
+/// However much it gets on, when it gives no bytes, or fewer than kNeighbourFloorBytes for each minute since.
 inline constexpr std::chrono::hours kNeighbourPatienceMax{1};
+/// In a minute of giving, which is not that of waiting: what it has, it is to give at once, since others have the rest. Of no more
+/// than a link of 35 kbit/s carries, so that those behind the slowest ones still share.
+inline constexpr std::uint64_t kNeighbourFloorBytes = 256 << 10;
 
 /// Some of the spool came from neighbours, who are not believed: it may be what is wrong, and be none of the file server's.
 bool spool_has_neighbours_bytes(os::FileSystem& fs, const os::Path& spool);
