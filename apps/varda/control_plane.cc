@@ -276,7 +276,9 @@ class Running final : public ControlPlane {
     gateway_client_ =
         std::make_unique<kube::Client>(net::loopback(api_->handler_as({"system:varda:gateway", {"system:masters"}})),
                                        kube::Client::Options{.field_manager = "varda-gateway", .metrics = &registry_});
-    TRY_VOID(authority_->publish(Context::background().with_timeout(std::chrono::seconds(30)), *gateway_client_));
+    // The authority of this very API server comes before any other, also after a restore without credentials, which made it anew.
+    TRY_VOID(authority_->publish(Context::background().with_timeout(std::chrono::seconds(30)), *gateway_client_,
+                                 system_clock().wall(), gateway::Authority::Other::kIsReplaced));
     enrolment_ =
         std::make_unique<gateway::Enrolment>(*gateway_client_, *authority_, gateway::Enrolment::Options{.metrics = &registry_});
     gateway::Gateway::Options options;

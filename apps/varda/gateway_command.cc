@@ -39,7 +39,7 @@ Result<gateway::Authority> authority_of(const Context& ctx, const Flags& flags, 
     TRY(std::string key, read(flags.ca_key, "--ca-key"));
     return gateway::Authority::of({std::move(certificate), std::move(key)});
   }
-  return gateway::Authority::open(ctx, client);
+  return gateway::Authority::open(ctx, client, system_clock().wall());
 }
 
 Result<gateway::Authority> prepare(const Context& ctx, const Flags& flags, const kube::Client& client) {
@@ -47,7 +47,7 @@ Result<gateway::Authority> prepare(const Context& ctx, const Flags& flags, const
   while (true) {
     auto authority = authority_of(ctx, flags, client);
     if (authority.ok()) {
-      const Status published = authority->publish(ctx, client);
+      const Status published = authority->publish(ctx, client, system_clock().wall());
       if (published.ok()) return authority;
       authority = published.error();
     }

@@ -1,6 +1,7 @@
 #include "gateway/authority.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "api/edgeai/edge_node.h"
 #include "base/log.h"
@@ -32,6 +33,25 @@ Result<Authority> from_secret(const Json& secret) {
   return Authority::of(std::move(pair)).context("Secret " + kCaSecret.str());
 }
 
+/// Of the CA in that ConfigMap. Nothing: none that a node could still rely on.
+std::optional<std::string> standing_sha256(const std::optional<Json>& map, WallTime now) {
+  if (!map) return std::nullopt;
+  const auto facts = net::certificate_facts((*map)["data"]["ca.crt"].as_string());
+  if (!facts.ok() || facts->not_after <= now) return std::nullopt;
+  return facts->sha256;
+}
+
+Error other_stands(const std::string& sha256) {
+  return Error(
+      Code::kConflict,
+      "ConfigMap " + kPublished.str() + " has another authority of the edge (SHA-256 " + sha256.substr(0, 12) +
+          "...), which nodes and join tokens rely on. If its gateway runs (that of `varda up --gateway`, perhaps), run that "
+          "one only, or give this one the same authority: --ca-cert and --ca-key (of `varda up`: pki/ca.crt and pki/ca.key "
+          "in its data directory). If it was in the Secret " +
+          kCaSecret.str() +
+          ", put that back. If it is gone, or to be replaced, delete the ConfigMap; then every node has to join anew");
+}
+
 }  // namespace
 
 Authority::Authority(net::KeyPair ca, net::CertificateFacts facts)
@@ -46,8 +66,16 @@ Result<Authority> Authority::of(net::KeyPair ca) {
   return Authority(std::move(ca), std::move(facts));
 }
 
-Result<Authority> Authority::open(const Context& ctx, const kube::Client& client) {
+Result<Authority> Authority::open(const Context& ctx, const kube::Client& client, WallTime now) {
   TRY(std::optional<Json> secret, client.find(ctx, secrets(), kCaSecret));
+  if (!secret) {
+    TRY(const std::optional<Json> published, client.find(ctx, config_maps(), kPublished));
+    if (const auto other = standing_sha256(published, now)) {
+      // A gateway that began at the same time published its own only after its Secret was there.
+      TRY(secret, client.find(ctx, secrets(), kCaSecret));
+      if (!secret) return other_stands(*other);
+    }
+  }
   if (!secret) {
     TRY_VOID(make_system_namespace(ctx, client));
     TRY(const net::KeyPair pair, net::make_ca("varda-gateway-ca", kCaValid));
@@ -67,16 +95,23 @@ Result<Authority> Authority::open(const Context& ctx, const kube::Client& client
   return from_secret(*secret);
 }
 
-Status Authority::publish(const Context& ctx, const kube::Client& client) const {
+Status Authority::publish(const Context& ctx, const kube::Client& client, WallTime now, Other other) const {
   constexpr int kAttempts = 5;
   for (int attempt = 1;; ++attempt) {
     TRY(std::optional<Json> present, client.find(ctx, config_maps(), kPublished));
     if (present && std::as_const(*present)["data"]["ca.crt"].as_string() == ca_.certificate_pem) return {};
+    const auto standing = standing_sha256(present, now);
+    const bool replaces = standing && *standing != sha256_;
+    if (replaces && other == Other::kStays) return other_stands(*standing);
     Json wanted = present ? std::move(*present) : object_of(config_maps(), kPublished);
     wanted["data"].set("ca.crt", ca_.certificate_pem);
     if (!present) TRY_VOID(make_system_namespace(ctx, client));
     auto written = present ? client.update(ctx, config_maps(), wanted) : client.create(ctx, config_maps(), wanted);
-    if (written.ok()) return {};
+    if (written.ok()) {
+      if (replaces)
+        log::warn("replaced the authority of the edge; nodes of the former one have to join anew", {{"former", *standing}});
+      return {};
+    }
     const Code code = written.error().code();
     const bool other_was_faster = code == Code::kConflict || code == Code::kAlreadyExists || code == Code::kNotFound;
     if (!other_was_faster || attempt == kAttempts) return std::move(written).error();

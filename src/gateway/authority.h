@@ -28,10 +28,14 @@ class Authority {
   /// kInvalid: no certificate, or a key that does not belong to it.
   static Result<Authority> of(net::KeyPair ca);
   /// The cluster's; made if there is none. Of two gateways that begin at once, the second takes what the first made.
-  static Result<Authority> open(const Context& ctx, const kube::Client& client);
+  /// kConflict: it is gone, but published as of some gateway; as publish().
+  static Result<Authority> open(const Context& ctx, const kube::Client& client, WallTime now);
 
-  /// Puts the CA's certificate where published_ca() finds it. Writes only what differs.
-  Status publish(const Context& ctx, const kube::Client& client) const;
+  enum class Other { kStays, kIsReplaced };
+  /// Puts the CA's certificate where published_ca() finds it. Writes only what differs. Join tokens name the CA that is published,
+  /// so one that would replace another gateway's lets in nobody there. kConflict: another stands there that has not ended, and
+  /// stays.
+  Status publish(const Context& ctx, const kube::Client& client, WallTime now, Other other = Other::kStays) const;
 
   const std::string& ca_pem() const { return ca_.certificate_pem; }
   const std::string& ca_sha256() const { return sha256_; }

@@ -16,15 +16,16 @@ using codec::Json;
 
 class AuthorityTest : public testing::Test {
  protected:
+  static WallTime now() { return std::chrono::system_clock::now(); }
   const Context ctx_ = Context().with_timeout(300s);
   apiserver::InMemoryApiServer api_;
   kube::Client client_{api_.transport(), {}};
 };
 
 TEST_F(AuthorityTest, FirstGatewayMakesItAndLaterOnesTakeIt) {
-  const auto first = Authority::open(ctx_, client_);
+  const auto first = Authority::open(ctx_, client_, now());
   ASSERT_TRUE(first.ok()) << first.error();
-  const auto second = Authority::open(ctx_, client_);
+  const auto second = Authority::open(ctx_, client_, now());
   ASSERT_TRUE(second.ok()) << second.error();
   EXPECT_EQ(first->ca_pem(), second->ca_pem());
   EXPECT_EQ(first->ca_sha256(), net::certificate_facts(first->ca_pem())->sha256);
@@ -38,8 +39,8 @@ TEST_F(AuthorityTest, GatewaysThatBeginAtOnceAgree) {
     std::vector<std::jthread> threads;
     for (std::string& pem : seen) {
       threads.emplace_back([this, &pem] {
-        auto authority = Authority::open(ctx_, client_);
-        if (authority.ok() && authority->publish(ctx_, client_).ok()) pem = authority->ca_pem();
+        auto authority = Authority::open(ctx_, client_, now());
+        if (authority.ok() && authority->publish(ctx_, client_, now()).ok()) pem = authority->ca_pem();
       });
     }
   }
@@ -57,7 +58,7 @@ TEST_F(AuthorityTest, BrokenSecretIsNamedAndLeftAlone) {
   secret.make("data/tls.crt") = codec::base64(a.certificate_pem);
   secret.make("data/tls.key") = codec::base64(b.key_pem);
   ASSERT_TRUE(client_.create(ctx_, secrets(), secret).ok());
-  const auto opened = Authority::open(ctx_, client_);
+  const auto opened = Authority::open(ctx_, client_, now());
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.error().code(), Code::kInvalid);
   EXPECT_NE(opened.error().message().find("varda-system/varda-gateway-ca"), std::string::npos) << opened.error();
@@ -67,16 +68,74 @@ TEST_F(AuthorityTest, BrokenSecretIsNamedAndLeftAlone) {
 TEST_F(AuthorityTest, PublishWritesOnlyWhatDiffers) {
   EXPECT_EQ(published_ca(ctx_, client_).error().code(), Code::kNotFound);
   const auto first = Authority::of(*net::make_ca("a", 24h));
-  ASSERT_TRUE(first->publish(ctx_, client_).ok());
+  ASSERT_TRUE(first->publish(ctx_, client_, now()).ok());
   const auto version = [&] {
     return client_.get(ctx_, config_maps(), {"varda-system", "varda-gateway"}).value().at("metadata/resourceVersion");
   };
   const Json before = version();
-  ASSERT_TRUE(first->publish(ctx_, client_).ok());
+  ASSERT_TRUE(first->publish(ctx_, client_, now()).ok());
   EXPECT_EQ(version(), before);
-  const auto second = Authority::of(*net::make_ca("b", 24h));
-  ASSERT_TRUE(second->publish(ctx_, client_).ok());
-  EXPECT_EQ(*published_ca(ctx_, client_), second->ca_pem());
+}
+
+TEST_F(AuthorityTest, OneThatNodesRelyOnIsReplacedOnlyOnPurpose) {
+  const net::KeyPair same = *net::make_ca("a", 24h);
+  const auto ups = Authority::of(same), other = Authority::of(*net::make_ca("b", 24h));
+  ASSERT_TRUE(ups->publish(ctx_, client_, now()).ok());
+  const Status refused = other->publish(ctx_, client_, now());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code(), Code::kConflict);
+  for (const char* said : {"ConfigMap varda-system/varda-gateway", "--ca-cert", "delete the ConfigMap"}) {
+    EXPECT_NE(refused.error().message().find(said), std::string::npos) << refused.error();
+  }
+  EXPECT_EQ(*published_ca(ctx_, client_), ups->ca_pem());
+  // One with an authority of its own does not even make that.
+  EXPECT_EQ(Authority::open(ctx_, client_, now()).error().code(), Code::kConflict);
+  EXPECT_FALSE(*client_.find(ctx_, secrets(), {"varda-system", "varda-gateway-ca"}));
+  // With the same, a second gateway may run.
+  EXPECT_TRUE(Authority::of(same)->publish(ctx_, client_, now()).ok());
+  ASSERT_TRUE(other->publish(ctx_, client_, now(), Authority::Other::kIsReplaced).ok());
+  EXPECT_EQ(*published_ca(ctx_, client_), other->ca_pem());
+  // One that has ended lets nobody in any more.
+  EXPECT_TRUE(ups->publish(ctx_, client_, now() + 25h).ok());
+  EXPECT_EQ(*published_ca(ctx_, client_), ups->ca_pem());
+}
+
+TEST_F(AuthorityTest, AClustersThatIsLostIsPutBackOrBegunAnewByDeletingWhatWasPublished) {
+  const auto first = Authority::open(ctx_, client_, now());
+  ASSERT_TRUE(first->publish(ctx_, client_, now()).ok());
+  const meta::ObjectKey key{"varda-system", "varda-gateway-ca"};
+  const Json kept = *client_.get(ctx_, secrets(), key);
+  ASSERT_TRUE(client_.remove(ctx_, secrets(), key).ok());
+  const auto lost = Authority::open(ctx_, client_, now());
+  ASSERT_FALSE(lost.ok());
+  EXPECT_NE(lost.error().message().find("Secret varda-system/varda-gateway-ca"), std::string::npos) << lost.error();
+  Json again = kept;
+  again.set("metadata", Json::object({{"name", key.name}, {"namespace", key.ns}}));
+  ASSERT_TRUE(client_.create(ctx_, secrets(), again).ok());
+  const auto back = Authority::open(ctx_, client_, now());
+  ASSERT_TRUE(back.ok()) << back.error();
+  EXPECT_TRUE(back->publish(ctx_, client_, now()).ok());
+  ASSERT_TRUE(client_.remove(ctx_, secrets(), key).ok());
+  ASSERT_TRUE(client_.remove(ctx_, config_maps(), {"varda-system", "varda-gateway"}).ok());
+  const auto anew = Authority::open(ctx_, client_, now());
+  ASSERT_TRUE(anew.ok()) << anew.error();
+  EXPECT_TRUE(anew->publish(ctx_, client_, now()).ok());
+  EXPECT_NE(anew->ca_pem(), first->ca_pem());
+}
+
+TEST_F(AuthorityTest, NonsenseThatWasPublishedIsReplaced) {
+  ASSERT_TRUE(make_system_namespace(ctx_, client_).ok());
+  ASSERT_TRUE(client_
+                  .create(ctx_, config_maps(),
+                          Json::object({{"apiVersion", "v1"},
+                                        {"kind", "ConfigMap"},
+                                        {"metadata", Json::object({{"name", "varda-gateway"}, {"namespace", "varda-system"}})},
+                                        {"data", Json::object({{"ca.crt", "nonsense"}})}}))
+                  .ok());
+  const auto authority = Authority::open(ctx_, client_, now());
+  ASSERT_TRUE(authority.ok()) << authority.error();
+  EXPECT_TRUE(authority->publish(ctx_, client_, now()).ok());
+  EXPECT_EQ(*published_ca(ctx_, client_), authority->ca_pem());
 }
 
 TEST_F(AuthorityTest, CertificatesEndWithTheCaAtTheLatest) {
