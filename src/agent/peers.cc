@@ -5,6 +5,7 @@
 #include "api/edgeai/edge_node.h"
 #include "base/log.h"
 #include "net/client.h"
+#include "net/url.h"
 
 namespace varda::agent {
 namespace {
@@ -26,6 +27,10 @@ class Peers::Client final : public net::HttpClient {
   Client(std::string node, const Peers& peers) : node_(std::move(node)), peers_(peers) {}
 
   Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
+    // The URL begins with what another node said of itself. As if nobody were there: the next source is asked.
+    const auto url = net::Url::parse(request.url);
+    if (!url.ok() || url->scheme != "https" || !url->user.empty())
+      return Error(Code::kUnavailable, "node " + node_ + " has no URL of the form https://HOST:PORT for its peers");
     TRY(const std::shared_ptr<net::HttpClient> inner, current());
     auto response = inner->send(ctx, std::move(request));
     if (response.ok()) response->body = std::make_unique<Body>(inner, std::move(response->body));
@@ -97,6 +102,8 @@ Status Peers::serve(net::Handler handler) {
   if (options_.listen.empty()) return {};
   const auto credentials = options_.credentials ? options_.credentials() : std::nullopt;
   if (!credentials) return Error(Code::kInvalid, "--peer-listen needs an identity: join the node through a gateway");
+  if (!options_.url.empty() && !api::is_peer_url(options_.url))
+    return Error(Code::kInvalid, "--peer-url " + options_.url + ": must be https://HOST:PORT, without a path");
   const MutexLock lock(mutex_);
   handler_ = std::move(handler);
   return open(*credentials).context("--peer-listen " + options_.listen);

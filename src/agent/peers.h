@@ -35,13 +35,15 @@ class Peers {
   explicit Peers(Options options);
   ~Peers();
 
-  /// Listens, if it is to. `handler` outlives the object. kUnavailable: the address is taken. kInvalid: there are no credentials.
+  /// Listens, if it is to. `handler` outlives the object. kUnavailable: the address is taken. kInvalid: there are no credentials,
+  /// or the URL is none that others take.
   Status serve(net::Handler handler);
   /// Takes up renewed credentials: the port is opened anew. For a thread that looks once a minute or so.
   void refresh();
   /// Where others reach this node's shares; "": they do not.
   std::string url() const;
   /// The client that knows that node by its certificate; null: this node has no identity. Valid as long as the object.
+  /// It asks over TLS only: any other URL counts as a node that is away.
   net::HttpClient* client_of(const std::string& node);
 
  private:

@@ -1,5 +1,6 @@
 #include "agent/peers.h"
 
+#include <atomic>
 #include <gtest/gtest.h>
 
 #include "api/edgeai/edge_node.h"
@@ -108,6 +109,26 @@ TEST_F(PeersTest, ARenewedCertificateIsTakenUpOnTheSamePort) {
   EXPECT_EQ(a.url(), url);
   EXPECT_EQ(ask(*b, "edge7", url).value(), "edge1");
   EXPECT_EQ(ask(a, "edge7", url).value(), "edge7");
+}
+
+TEST_F(PeersTest, NobodyIsAskedWithoutTls) {
+  std::atomic<int> asked = 0;
+  const auto inside = net::Server::create({}, net::inline_handler([&asked](const net::Request&) {
+                                            ++asked;
+                                            return net::Response();
+                                          }))
+                          .value();
+  for (const std::string& url :
+       {"http://" + inside->address() + "/internal?x=", "https://user@" + inside->address(), std::string()})
+    EXPECT_EQ(ask(*a_, "edge1", url).error().code(), Code::kUnavailable) << url;
+  EXPECT_EQ(asked, 0);
+}
+
+TEST_F(PeersTest, AUrlThatOthersDoNotTakeIsRefusedAtTheStart) {
+  Peers a({.listen = "127.0.0.1:0", .url = "http://10.1.2.3:10445", .credentials = [this] {
+             return std::optional(credentials_of("edge0", ca_));
+           }});
+  EXPECT_EQ(a.serve(whoami()).error().code(), Code::kInvalid);
 }
 
 TEST_F(PeersTest, AnAddressThatOthersReachIsToldInstead) {

@@ -1,5 +1,7 @@
 #include "api/edgeai/edge_node.h"
 
+#include <algorithm>
+
 #include "api/describe.h"
 
 namespace varda::api {
@@ -30,6 +32,30 @@ const EdgeVersionReport* EdgeModelReport::find_version(std::string_view version)
 }
 
 std::string peer_name(std::string_view node) { return std::string(node) + ".node.varda"; }
+
+bool is_peer_url(std::string_view url) {
+  constexpr std::string_view kScheme = "https://", kDigits = "0123456789";
+  constexpr std::string_view kHost = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
+  if (!url.starts_with(kScheme)) return false;
+  std::string_view rest = url.substr(kScheme.size());
+  std::size_t host = 0;  // where it ends
+  if (rest.starts_with('[')) {
+    host = rest.find_first_not_of("0123456789abcdefABCDEF:.", 1);
+    if (host == std::string_view::npos || rest[host] != ']' || host < 3) return false;
+    ++host;
+  } else {
+    host = std::min(rest.find_first_not_of(kHost), rest.size());
+    if (host == 0) return false;
+  }
+  rest.remove_prefix(host);
+  if (rest.empty()) return true;
+  const std::string_view port = rest.substr(1);
+  if (rest[0] != ':' || port.empty() || port.size() > 5 || port.find_first_not_of(kDigits) != std::string_view::npos) return false;
+  const int number = std::stoi(std::string(port));
+  return number >= 1 && number <= 65535;
+}
+
+std::string EdgeNodeStatus::usable_peer_url() const { return is_peer_url(peer_url) ? peer_url : ""; }
 
 void EdgeModelVersion::describe(Type<EdgeModelVersion>& t) {
   t.doc("A version to hold on disk.");

@@ -20,6 +20,10 @@ class Type;
 /// The name under which other nodes ask a node for files, and that its certificate says: no gateway has such a name, and no host.
 std::string peer_name(std::string_view node);
 
+/// https://HOST or https://HOST:PORT and nothing more. Who asks a node for files appends a path: with anything else the node would
+/// choose what others ask, and whom.
+bool is_peer_url(std::string_view url);
+
 /// A node that has files, or is about to.
 struct EdgeReplicaSource {
   std::string node;
@@ -256,7 +260,7 @@ struct EdgeNodeStatus {
   std::vector<EdgeModelReport> models;
   std::vector<EdgeDatasetReport> datasets;
   std::vector<EdgeWorkerReport> workers;
-  std::string peer_url;  // where other nodes ask for shares; "": this node shares nothing
+  std::string peer_url;  // as the node says; for others usable_peer_url() counts
   std::vector<EdgeShareReport> shares;
   std::vector<EdgeReplicaReport> replicas;
   std::string last_seen;  // of who writes the condition Connected: set while the agent is disconnected
@@ -264,6 +268,8 @@ struct EdgeNodeStatus {
   Json unknown;
   const EdgeModelReport* find_model(std::string_view key) const;
   const EdgeDatasetReport* find_dataset(std::string_view key) const;
+  /// Where other nodes ask for shares. "": this node shares nothing, or names a place where nobody is to ask.
+  std::string usable_peer_url() const;
   Json to_json() const;
   static void describe(Type<EdgeNodeStatus>& t);
 };

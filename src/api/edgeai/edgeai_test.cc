@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "api/edgeai/dataset.h"
+#include "api/edgeai/edge_node.h"
 #include "api/edgeai/model.h"
 #include "codec/yaml.h"
 #include "meta/patch.h"
@@ -101,6 +102,42 @@ TEST(ModelMetrics, AreTextAsInSedna) {
   ASSERT_NE(model->status.find_metric("accuracy"), nullptr);
   EXPECT_EQ(model->status.find_metric("accuracy")->value, "0.93");
   EXPECT_EQ(model->to_json(), object);
+}
+
+TEST(PeerUrl, IsAHostAndAPortOverTlsAndNothingMore) {
+  for (const char* url : {"https://10.1.2.3:10445", "https://line7.example:1", "https://[fd00::7]:65535", "https://line7"})
+    EXPECT_TRUE(is_peer_url(url)) << url;
+  for (const char* url : {"",
+                          "http://127.0.0.1:24500",
+                          "http://127.0.0.1:24500/internal?x=",
+                          "https://h:1/",
+                          "https://h:1/internal",
+                          "https://h:1?x=",
+                          "https://h:1#x",
+                          "https://user@h:1",
+                          "https://user:1@h",
+                          "https://",
+                          "https://:1",
+                          "https://h:",
+                          "https://h:0",
+                          "https://h:65536",
+                          "https://h:123456",
+                          "https://h:1:2",
+                          "https://h:-1",
+                          "https://h%2f:1",
+                          "https://h\\x:1",
+                          "https://h :1",
+                          "https://[]:1",
+                          "https://[fd00::7:1",
+                          "https://[fd00::7]x:1",
+                          "https://fd00::7",
+                          "file:///etc/passwd"})
+    EXPECT_FALSE(is_peer_url(url)) << url;
+  EdgeNodeStatus status;
+  status.peer_url = "http://127.0.0.1:24500/internal?x=";
+  EXPECT_EQ(status.usable_peer_url(), "");
+  status.peer_url = "https://10.1.2.3:10445";
+  EXPECT_EQ(status.usable_peer_url(), status.peer_url);
 }
 
 }  // namespace
