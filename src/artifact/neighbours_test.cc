@@ -2,6 +2,7 @@
 #include <deque>
 #include <gtest/gtest.h>
 
+#include "artifact/marks.h"
 #include "artifact/store.h"
 #include "artifact/testing/archives.h"
 #include "artifact/testing/manual_clock.h"
@@ -372,6 +373,44 @@ TEST_F(NeighboursTest, AnArchiveIsKeptWhereItIsToBeGivenAndOnlyThen) {
   EXPECT_FALSE(store->has_archive(digest));
   EXPECT_EQ(store->bytes(), installed->bytes);
   EXPECT_TRUE(fs.list("/data/artifacts/.archives")->empty());
+}
+
+TEST_F(NeighboursTest, AnArchiveThatIsKeptMakesItsTreeAnewWithoutAnybodyElse) {
+  store->keep_archives({digest});
+  ASSERT_TRUE(ensure().ok());
+  beside.reachable = second.reachable = false;
+  origin.remove(kOrigin);
+  // The tree is damaged; then gone, as after a power cut before it was in its place, and with a part of another download about.
+  ASSERT_TRUE(set_mark(fs, "/data/artifacts", digest, Mark::kDamaged).ok());
+  (void)store->read_marks();
+  ASSERT_FALSE(store->find(digest).has_value());
+  auto outcome = ensure();
+  ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+  ASSERT_TRUE(store->remove(digest).ok());
+  store.reset();
+  ASSERT_TRUE(
+      os::write_file_atomically(fs, "/data/artifacts/.scratch/" + digest.hex() + ".part", archive.substr(0, 9'000), 0600).ok());
+  store = open();
+  store->keep_archives({digest});
+  outcome = ensure();
+  ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+  EXPECT_EQ(beside.ranges.size(), 1u);
+  EXPECT_EQ(store->archive(digest)->bytes, archive.size());
+  EXPECT_TRUE(fs.list("/data/artifacts/.scratch")->empty());
+}
+
+TEST_F(NeighboursTest, AnArchiveThatWasKeptAndIsSpoiltIsReplaced) {
+  const os::Path kept = "/data/artifacts/.archives/" + digest.hex();
+  store->keep_archives({digest});
+  ASSERT_TRUE(ensure().ok());
+  ASSERT_TRUE(store->remove(digest).ok());
+  std::string spoilt = archive;
+  spoilt[30'000] ^= 1;
+  ASSERT_TRUE(os::write_file_atomically(fs, kept, spoilt, 0600).ok());
+  const auto outcome = ensure();
+  ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+  EXPECT_EQ(beside.ranges.size(), 2u);
+  EXPECT_TRUE(os::read_file(fs, kept).value() == archive);
 }
 
 TEST_F(NeighboursTest, APartCanBeGivenOnWhileTheRestIsStillToCome) {

@@ -219,8 +219,10 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, co
   AheadSource bytes(std::move(source.value()), enough, {});
   Attempt tried = attempt(fs, bytes, options, into);
   bytes.end();
+  const bool downloads = options.kind != SourceKind::kKept;
   if (tried.tree.ok()) {
-    if (Status status = keep_archive(fs, options); !status.ok()) log::warn("an archive is not kept", {{"error", status.error()}});
+    if (Status status = downloads ? keep_archive(fs, options) : Status(); !status.ok())
+      log::warn("an archive is not kept", {{"error", status.error()}});
     if (Status status = drop_spool(fs, options.spool); !status.ok()) return {disk_failure(status.error()), true};
     return {std::move(tried.tree), true};
   }
@@ -245,7 +247,7 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, co
   const bool keep =
       (failure.reason == Reason::kDownloadFailed || (full && !turn.claimed) || failure.reason == Reason::kCancelled) &&
       (bytes.stale() || !page);
-  if (!keep) {
+  if (!keep && downloads) {
     if (Status status = cut_spool(fs, options.spool, tried.verified ? 0 : *kept); !status.ok())
       return {disk_failure(status.error()), true};
     // None of it is a neighbour's again.
@@ -253,6 +255,22 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, co
       if (Status status = forget_notes(fs, options.spool); !status.ok()) return {disk_failure(status.error()), true};
   }
   return turn;
+}
+
+/// From the archive that is kept for others, where a crash or damage took the tree beside it. Nothing: there is none, or it is no
+/// good; then what is downloaded takes its place.
+std::optional<Outcome<Tree>> install_from_kept(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, SourceOptions options,
+                                               const os::Path& into) {
+  if (options.archive.empty()) return std::nullopt;
+  const auto info = fs.stat(options.archive);
+  if (!info.ok() || !*info || (*info)->kind != os::FileKind::kFile) return std::nullopt;
+  options.kind = SourceKind::kKept;
+  options.spooled = false;
+  options.url = options.archive.string();
+  Turn turn = take_turn(ctx, fs, http, options, into);
+  if (turn.tree.ok() || turn.final) return std::move(turn.tree);
+  log::warn("an archive that was kept is of no use", {{"error", turn.tree.failure().error}});
+  return std::nullopt;
 }
 
 /// Reads what the request names. Nothing: it names nothing, or nothing that any of its sources would ask for.
@@ -401,6 +419,7 @@ Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& h
     }
   }
   net::HttpClient& client = trusting != nullptr ? *trusting : http;
+  if (auto tree = install_from_kept(ctx, fs, http, options, into)) return std::move(*tree);
   std::vector<Neighbour> well, troubled;
   for (const Neighbour& one : options.request.neighbours) (book.well(one.url) ? well : troubled).push_back(one);
   Heard heard;

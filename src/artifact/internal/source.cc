@@ -169,6 +169,12 @@ void Meter::report(std::uint64_t done, bool last) {
 
 Outcome<std::unique_ptr<Source>> open_source(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, SourceOptions options) {
   static const Credentials kNone;
+  if (options.kind == SourceKind::kKept) {
+    auto file = fs.open(options.archive, os::Open::kRead);
+    if (!file.ok()) return Failure{Reason::kDownloadFailed, file.error()};
+    const auto size = (*file)->size();
+    return std::unique_ptr<Source>(std::make_unique<FileSource>(ctx, std::move(*file), size.ok() ? *size : 0, std::move(options)));
+  }
   if (options.url.empty()) options.url = options.request.url;
   const std::string shown = shown_url(options.url);
   const auto url = net::Url::parse(options.url);

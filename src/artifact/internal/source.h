@@ -54,6 +54,7 @@ class DiskRoom {
 enum class SourceKind {
   kOrigin,     // a file server: it has the archive, or something is wrong
   kNeighbour,  // request.h: it may have a part of it so far, or none yet
+  kKept,       // SourceOptions::archive: it was right when it was put there
 };
 
 struct SourceOptions {
@@ -61,7 +62,8 @@ struct SourceOptions {
   SourceKind kind = SourceKind::kOrigin;
   std::string url;   // the one of the request's sources that is meant; "" the first
   os::Path spool;    // the part on disk; "<spool>.notes": its validator, or that neighbours gave some
-  os::Path archive;  // where the spool goes when it is whole and right; empty, or if wants_archive says no: nowhere
+  os::Path archive;  // where the spool goes when it is whole and right; empty, or if wants_archive says no: nowhere. If there is
+                     // one from before, it is the first source.
   std::function<bool()> wants_archive;  // asked then
   bool spooled = true;                  // false: nothing is kept on disk, so a kill starts over; a connection that breaks goes on
   os::Path record;                      // what the tree holds is written there (tree_record.h); empty: nowhere
@@ -82,8 +84,8 @@ inline constexpr std::size_t kStallBytes = 4 << 10;
 inline constexpr std::uint64_t kSpoolSyncBytes = 256 << 10;
 inline constexpr std::chrono::seconds kSpoolSyncPeriod{5};
 
-/// By the scheme of `options.url`; anything but http, https, s3 and an allowed file is kSourceForbidden. `ctx`, `fs` and `http`
-/// outlive it.
+/// `options.archive` where that is meant; else by the scheme of `options.url`: anything but http, https, s3 and an allowed file is
+/// kSourceForbidden. `ctx`, `fs` and `http` outlive it.
 Outcome<std::unique_ptr<Source>> open_source(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, SourceOptions options);
 
 /// A neighbour that gets on no further is waited for so long; one that does not know of the archive may only know later than we.
