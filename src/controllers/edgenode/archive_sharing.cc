@@ -54,7 +54,7 @@ bool may_be_shared(const api::EdgeModelVersion& version) {
 }
 
 ArchiveHolder holder_of(const api::EdgeNode& node, const std::string& sha256) {
-  ArchiveHolder out{.node = node.metadata.name, .url = node.status.peer_url, .connected = connected(node)};
+  ArchiveHolder out{.node = node.metadata.name, .url = node.status.usable_peer_url(), .connected = connected(node)};
   for (const api::EdgeModelReport& model : node.status.models) {
     for (const api::EdgeVersionReport& version : model.versions) {
       if (version.sha256 != sha256) continue;
@@ -135,7 +135,7 @@ ArchiveRole role_of(std::string_view node, const std::vector<ArchiveHolder>& hol
 
 void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const EdgeNodeWorld& world, ArchiveGivers& givers) {
   const std::string& name = node.metadata.name;
-  if (node.status.peer_url.empty() || api::is_revoked(node.metadata)) return;
+  if (node.status.usable_peer_url().empty() || api::is_revoked(node.metadata)) return;
   std::set<std::string, std::less<>> digests;
   for (const api::EdgeModel& model : spec.models)
     for (const api::EdgeModelVersion& version : model.versions)
@@ -160,7 +160,7 @@ void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const Ed
     if (!model->spec.on_edge() || !names_any(*model, digests)) continue;
     const std::string there = place(*model, world.nodes).node;
     const auto other = world.edge_nodes.find(there);
-    if (there == name || other == world.edge_nodes.end() || other->second->status.peer_url.empty()) continue;
+    if (there == name || other == world.edge_nodes.end() || other->second->status.usable_peer_url().empty()) continue;
     if (api::is_revoked(other->second->metadata)) continue;
     if (zone_of(world.nodes, there) != zone) continue;
     if (const auto work = work_for(*model, *other->second, nullptr)) add(*other->second, *work);
@@ -184,7 +184,7 @@ void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const Ed
 }
 
 std::string sharing_facts(const api::EdgeNode& node) {
-  if (node.status.peer_url.empty() || api::is_revoked(node.metadata)) return "";
+  if (node.status.usable_peer_url().empty() || api::is_revoked(node.metadata)) return "";
   std::set<std::string> facts;
   for (const api::EdgeModel& model : node.spec.models) {
     for (const api::EdgeModelVersion& version : model.versions) {
@@ -195,7 +195,7 @@ std::string sharing_facts(const api::EdgeNode& node) {
       facts.insert(version.sha256 + version.credentials + (tells ? std::to_string(static_cast<int>(holder.state)) : ""));
     }
   }
-  std::string text = node.status.peer_url + (connected(node) ? " connected" : " away");
+  std::string text = node.status.usable_peer_url() + (connected(node) ? " connected" : " away");
   for (const std::string& fact : facts) text += " " + fact;
   return codec::Sha256::of(text).hex();
 }

@@ -246,11 +246,14 @@ TEST_F(ShareArchives, WhatMayNotBeSharedIsNot) {
   add("silent0", "c");
   add("silent1", "c");
   edge_nodes_.at("silent1")->status.peer_url.clear();
+  add("hostile0", "f");
+  add("hostile1", "f");
+  edge_nodes_.at("hostile0")->status.peer_url = "http://127.0.0.1:24500/internal?x=";
   add("file0", "d");
   add("file1", "d");
   add("secret0", "e");
   add("secret1", "e");
-  for (const char* name : {"plain0", "plain1", "silent0", "silent1"}) want(name, kArchive);
+  for (const char* name : {"plain0", "plain1", "silent0", "silent1", "hostile0", "hostile1"}) want(name, kArchive);
   want("file0", kOther, "file:///models/1.tgz");
   want("file1", kOther, "file:///models/1.tgz");
   want("secret0", kOther, "http://f/1.tgz", "hush");
@@ -340,6 +343,10 @@ TEST(SharingFacts, DifferOnlyWhereOthersAreConcerned) {
   EXPECT_NE(sharing_facts(node), facts);
   node.metadata.annotations["edgeai.io/revoked"] = "true";
   EXPECT_EQ(sharing_facts(node), "") << "as one that nobody reaches";
+  node.metadata.annotations.clear();
+  EXPECT_NE(sharing_facts(node), "");
+  node.status.peer_url = "http://n0";
+  EXPECT_EQ(sharing_facts(node), "") << "as one that nobody is to ask";
 }
 
 }  // namespace

@@ -140,7 +140,7 @@ Keys EdgeNodeReconciler::nodes_that_share(const std::string& name, std::string f
   Keys keys;
   for (const std::string& node : names) {
     const auto there = node.empty() ? nullptr : caches_.of<api::EdgeNode>().get({"", node});
-    if (there != nullptr && !there->status.peer_url.empty()) keys.push_back({"", node});
+    if (there != nullptr && !there->status.usable_peer_url().empty()) keys.push_back({"", node});
   }
   return keys;
 }
@@ -202,7 +202,7 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
     world.edge_nodes.insert_or_assign(node.metadata.name, std::make_shared<const api::EdgeNode>(node));
   }
   api::EdgeNodeSpec wanted = plan_edge_node(node, world);
-  if (!node.status.peer_url.empty() && !wanted.models.empty()) {
+  if (!node.status.usable_peer_url().empty() && !wanted.models.empty()) {
     if (world.edge_nodes.empty())
       for (auto& other : caches_.of<api::EdgeNode>().list()) world.edge_nodes.emplace(other->metadata.name, other);
     if (givers_.size() > kGroupsMax) givers_.clear();

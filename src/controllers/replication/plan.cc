@@ -124,7 +124,8 @@ ReplicationWork replication_for(std::string_view node, const std::vector<Replica
     std::vector<std::string> current;  // and within reach
     for (const std::string& name : wanted) {
       const api::EdgeNode& other = *edge_node(world, name);
-      if (is_current(claim, other, snapshot) && !other.status.peer_url.empty() && connected(other)) current.push_back(name);
+      if (is_current(claim, other, snapshot) && !other.status.usable_peer_url().empty() && connected(other))
+        current.push_back(name);
     }
     const api::EdgeNode& self = *edge_node(world, node);
     api::EdgeReplica replica{.key = claim.key, .uid = claim.uid, .snapshot = snapshot, .sources = {}, .unknown = {}};
@@ -134,8 +135,8 @@ ReplicationWork replication_for(std::string_view node, const std::vector<Replica
     sources.push_back(claim.node);
     for (const std::string& name : sources) {
       const api::EdgeNode* source = edge_node(world, name);
-      if (source != nullptr && !is_out(*source) && !source->status.peer_url.empty())
-        replica.sources.push_back({.node = name, .url = source->status.peer_url, .unknown = {}});
+      if (source != nullptr && !is_out(*source) && !source->status.usable_peer_url().empty())
+        replica.sources.push_back({.node = name, .url = source->status.usable_peer_url(), .unknown = {}});
     }
     out.replicas.push_back(std::move(replica));
     std::vector<std::string> others = wanted;

@@ -134,6 +134,17 @@ TEST_F(Replication, AHelperThatIsGoneOrHasNoPortIsNotAsked) {
   EXPECT_EQ(names(work("edge2").replicas[0].sources), std::vector<std::string>{"edge0"});
 }
 
+TEST_F(Replication, ANodeThatNamesAPlaceWhereNobodyIsToAskIsNotAsked) {
+  has("edge1", "s1");
+  for (const char* url : {"http://127.0.0.1:24500/internal?x=", "https://edge1:10445/internal", "https://user@edge1:10445"}) {
+    mutable_.at("edge1")->status.peer_url = url;
+    mutable_.at("edge0")->status.peer_url = "https://edge0:10445";
+    EXPECT_EQ(names(work("edge2").replicas[0].sources), std::vector<std::string>{"edge0"}) << url;
+    mutable_.at("edge0")->status.peer_url = url;
+    EXPECT_TRUE(work("edge2").replicas[0].sources.empty()) << url;
+  }
+}
+
 TEST_F(Replication, ARevokedNodeGetsNothingAndIsAskedForNothing) {
   has("edge1", "s1");
   mutable_.at("edge2")->spec.replicas = work("edge2").replicas;
