@@ -18,6 +18,7 @@ struct CountFlags {
 Status count(const Context& ctx, const Globals& globals, const CountFlags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kWarn));
   cli::CountOptions options = flags.options;
+  if (flags.path.empty()) return Error(Code::kInvalid, "PATH is empty: the file or folder to count is needed");
   options.path = std::filesystem::absolute(flags.path);
   options.state = flags.state;
   for (const std::string& root : flags.roots) options.roots.emplace_back(root);

@@ -86,6 +86,7 @@ class CommandLine(unittest.TestCase):
         refused = self.run_varda('dataset', 'count', 'rows.csv', '--format', 'parquet')
         self.assertEqual(refused.returncode, 1)
         self.assertIn('imagefolder', refused.stderr)
+        self.assertIn('PATH is empty', self.run_varda('dataset', 'count', '', '--format', 'csv').stderr)
         outside = self.run_varda('dataset', 'count', '/etc/passwd', '--format', 'txt', '--allow-files-below', self.work)
         self.assertEqual(outside.returncode, 1)
         self.assertIn('/etc/passwd', outside.stderr)
