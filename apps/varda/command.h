@@ -45,7 +45,8 @@ void add_dataset_commands(Program program);    // dataset
 void add_artifact_commands(Program program);   // artifacts
 void add_up_commands(Program program);         // up down
 void add_backup_commands(Program program);     // backup restore
-void add_server_commands(Program program);     // apiserver operator
+void add_server_commands(Program program);     // apiserver
+void add_operator_command(Program program);    // operator
 void add_gateway_command(Program program);     // gateway
 void add_agent_commands(Program program);      // agent
 void add_join_token_command(Program program);  // join-token

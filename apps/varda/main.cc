@@ -65,6 +65,7 @@ int run(int argc, char** argv) {
   add_artifact_commands(program);
   add_backup_commands(program);
   add_server_commands(program);
+  add_operator_command(program);
   add_gateway_command(program);
   add_agent_commands(program);
   add_join_token_command(program);
