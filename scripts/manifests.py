@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""Writes what is generated below deploy/: crds/kustomization.yaml, which lists the CRDs, and varda.yaml, the one file of an
+installation: kustomize/default as Debian's kubectl renders it. `--check` writes nothing and fails if either is stale.
+"""
+import os, pathlib, subprocess, sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+KUBECTL = os.environ.get('VARDA_KUBECTL', str(ROOT / '.deps/kubectl/usr/bin/kubectl'))
+CRDS, ALL = ROOT / 'deploy/crds/kustomization.yaml', ROOT / 'deploy/varda.yaml'
+
+
+def crds():
+    names = sorted(path.name for path in CRDS.parent.glob('*.yaml') if path != CRDS)
+    return '# Written by `make manifests`: what lies here.\nresources:\n' + ''.join('- %s\n' % name for name in names)
+
+
+def rendered(directory, kubectl=KUBECTL):
+    """What `kubectl kustomize` makes of a directory. HOME is elsewhere: nothing of the user's configuration shall count."""
+    done = subprocess.run([kubectl, 'kustomize', str(directory)], capture_output=True, text=True, timeout=120,
+                          env={'PATH': os.environ.get('PATH', ''), 'HOME': '/nonexistent'})
+    if done.returncode != 0:
+        raise SystemExit('%s kustomize %s: %s' % (kubectl, directory, done.stderr.strip()))
+    return done.stdout
+
+
+def main():
+    check, stale = '--check' in sys.argv[1:], False
+
+    def put(path, text):
+        nonlocal stale
+        if path.exists() and path.read_text() == text:
+            return
+        if check:
+            stale = True
+            print('%s is stale: run `make manifests` and commit the difference' % path.relative_to(ROOT), file=sys.stderr)
+        else:
+            path.write_text(text)
+            print('wrote %s' % path.relative_to(ROOT))
+
+    put(CRDS, crds())
+    put(ALL, '# Written by `make manifests` from deploy/kustomize/default. Do not edit.\n' + rendered(ROOT / 'deploy/kustomize/default'))
+    return 1 if stale else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
