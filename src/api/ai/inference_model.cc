@@ -16,11 +16,49 @@ constexpr std::string_view kSubdomain = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$";
 constexpr std::string_view kSubdomainOrEmpty = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$";
 constexpr std::string_view kLabelValue = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 
+// What people write of quantities; the full grammar has exponents and further suffixes that amounts of nodes do not need.
+constexpr std::string_view kQuantity = "^[0-9]{1,15}([.][0-9]{1,3})?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$";
+
 }  // namespace
 
+template <>
+const ValueOps& ops_of<Quantities>() {
+  static constexpr ValueOps ops{
+      [] {
+        Schema amount;
+        amount.type = Schema::Type::kIntOrString;
+        amount.pattern = std::string(kQuantity);
+        amount.length_max = 32;
+        amount.minimum = 0;
+        Schema schema;
+        schema.type = Schema::Type::kObject;
+        schema.additional = std::make_shared<Schema>(std::move(amount));
+        return schema;
+      },
+      [](void* value, const Json& json) -> ReadOutcome {
+        if (!json.is_object()) return ReadError{"", "must be an object"};
+        auto& values = static_cast<Quantities*>(value)->values;
+        values.clear();
+        for (const auto& [name, amount] : json.as_object()) {
+          if (!amount.is_string() && !amount.is_integer()) return ReadError{"." + name, "must be a number or a string"};
+          values[name] = amount.is_string() ? amount.as_string() : std::to_string(amount.as_integer());
+        }
+        return {};
+      },
+      [](const void* value) {
+        Json out = Json::object();
+        for (const auto& [name, amount] : static_cast<const Quantities*>(value)->values) out.set(name, amount);
+        return out;
+      },
+      [](const void* value) { return static_cast<const Quantities*>(value)->values.empty(); },
+  };
+  return ops;
+}
+
 const std::vector<std::string>& known_frameworks() {
-  static const std::vector<std::string> names{"onnx",   "tensorflow", "tflite",   "keras",    "pytorch", "torchscript", "caffe",
-                                              "paddle", "mindspore",  "openvino", "tensorrt", "xgboost", "lightgbm",    "sklearn"};
+  static const std::vector<std::string> names{"onnx",        "tensorflow", "tflite",   "keras",     "pytorch",
+                                              "torchscript", "caffe",      "paddle",   "mindspore", "openvino",
+                                              "tensorrt",    "xgboost",    "lightgbm", "sklearn",   "triton"};
   return names;
 }
 
@@ -74,6 +112,12 @@ void InferenceModelService::describe(Type<InferenceModelService>& t) {
   t.keep_unknown(&InferenceModelService::unknown);
 }
 
+void ModelResources::describe(Type<ModelResources>& t) {
+  t.doc("Amounts by the name of a resource: cpu, memory, nvidia.com/gpu ...");
+  t.field("requests", &ModelResources::requests, "What must be free on the node: {cpu: 500m, memory: 1Gi}.").items_max(16);
+  t.field("limits", &ModelResources::limits, "What the server may use at most.").items_max(16);
+}
+
 void InferenceModelSpec::describe(Type<InferenceModelSpec>& t) {
   using rules::Shape;
   using S = InferenceModelSpec;
@@ -109,6 +153,12 @@ void InferenceModelSpec::describe(Type<InferenceModelSpec>& t) {
       .format("int32")
       .range(0, 2147483647);
   t.field("service", &S::service, "Extension: how the Service of the cloud layer is exposed.");
+  t.field("resources", &S::resources, "Extension: what the server asks the node for, and may have at most.");
+  t.field(
+       "edgeNetwork", &S::edge_network,
+       "Extension: how the pod of the edge layer is reached. host: it uses the network of the node. hostport: it has an address of "
+       "its own, and the node's servingPort leads there. Without it, as the operator was told (host, if it was not).")
+      .one_of({"host", "hostport"});
   t.keep_unknown(&S::unknown);
 
   const auto without_image = [&t](Rule rule) { t.rule(rules::unless_set("image", std::move(rule))); };
@@ -202,6 +252,7 @@ const Kind& InferenceModel::kind() {
               "`manifest[].sha256sum` is required without an image; the drafts this kind goes back to left it out. Without a "
               "digest a node could "
               "not tell a complete archive from a broken one.",
+              "`spec.resources` and `spec.edgeNetwork` are extensions.",
               "`spec.service.type` is an extension: how the Service of the cloud layer is exposed.",
               "`manifest[].mirrors` and `manifest[].credentials` are extensions: docs/guides/artifacts.md.",
               "`servingPort` 0 means 8080.",

@@ -39,6 +39,18 @@ struct InferenceModelService {
   static void describe(Type<InferenceModelService>& t);
 };
 
+/// Amounts by the name of a resource, as text: "cpu": "500m". A whole number in the object counts as its text.
+struct Quantities {
+  std::map<std::string, std::string> values;
+  friend bool operator==(const Quantities&, const Quantities&) = default;
+};
+
+/// What the server's container asks the node for, and may have at most.
+struct ModelResources {
+  Quantities requests, limits;
+  static void describe(Type<ModelResources>& t);
+};
+
 struct InferenceModelSpec {
   static constexpr std::int64_t kDefaultPort = 8080;
 
@@ -53,6 +65,8 @@ struct InferenceModelSpec {
   std::int64_t serving_port = kDefaultPort;
   std::int64_t replicas = 1;
   InferenceModelService service;
+  ModelResources resources;
+  std::string edge_network;  // host, hostport; "" the operator's choice
   Json unknown;
 
   bool on_edge() const { return deploy_to_layer == "edge"; }

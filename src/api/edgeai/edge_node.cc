@@ -76,9 +76,28 @@ void EdgeModelVersion::describe(Type<EdgeModelVersion>& t) {
   t.keep_unknown(&EdgeModelVersion::unknown);
 }
 
+void EdgeStatusReading::describe(Type<EdgeStatusReading>& t) {
+  using R = EdgeStatusReading;
+  t.doc("How the server tells which version it serves. Pointers are those of RFC 6901, into an item of the list.");
+  t.field("path", &R::path, "What is asked.").required().length(1, 1024);
+  t.field("method", &R::method, "GET, or POST with an empty object.").always().one_of({"GET", "POST"});
+  t.field("list", &R::list, "Pointer to the versions in the answer. Empty: the answer is the list.").always().length(0, 253);
+  t.field("name", &R::name, "Pointer to the model's name. Empty: items speak of no other model.").always().length(0, 253);
+  t.field("version", &R::version, "Pointer to the version.").always().length(0, 253);
+  t.field("state", &R::state, "Pointer to its state. Empty: what is listed serves.").always().length(0, 253);
+  t.field("ready", &R::ready, "States of a version that serves.").always().items_max(16).each_length(1, 63);
+  t.field("loading", &R::loading, "States of a version on its way.").always().items_max(16).each_length(1, 63);
+  t.field("code", &R::code, "Pointer to a failure's reason, one word.").always().length(0, 253);
+  t.field("message", &R::message, "Pointer to why a version is in another state.").always().length(0, 253);
+  t.field("quiet", &R::quiet, "What stands there without being a failure.").always().items_max(16).each_length(1, 253);
+  t.keep_unknown(&R::unknown);
+}
+
 void EdgeModelServing::describe(Type<EdgeModelServing>& t) {
   t.doc("Where the model's pod answers.");
   t.field("url", &EdgeModelServing::url, "Base URL of the server.").required().length(0, 2048);
+  t.field("reading", &EdgeModelServing::reading,
+          "How it tells which version it serves. Absent: by the Open Inference Protocol's repository index.");
   t.keep_unknown(&EdgeModelServing::unknown);
 }
 
@@ -87,6 +106,13 @@ void EdgeModel::describe(Type<EdgeModel>& t) {
   t.field("key", &EdgeModel::key, "NAMESPACE/NAME of the InferenceModel.").required().length(1, 317);
   t.field("modelName", &EdgeModel::model_name, "Name of the model as its server calls it.").length(0, 63);
   t.field("framework", &EdgeModel::framework, "What the model is made with.").length(0, 63);
+  t.field("layout", &EdgeModel::layout,
+          "How versions are shown to the server. target: a directory each, and the file target names the active one. numbered: "
+          "directories with whole numbers, of which the greatest is the active one. Absent: target.")
+      .one_of({"target", "numbered"});
+  t.field("beside", &EdgeModel::beside, "With numbered: files at the root of the active version that stand beside the numbers.")
+      .items_max(16)
+      .each_length(1, 253);
   t.field("versions", &EdgeModel::versions, "Versions to hold on disk.").items_max(64).list_map({"version"});
   t.field("target", &EdgeModel::target, "The version to expose as the active one.").length(0, 63);
   t.field("serving", &EdgeModel::serving, "Where the model's pod answers. Absent: nothing is served.");

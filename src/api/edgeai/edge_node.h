@@ -46,16 +46,40 @@ struct EdgeModelVersion {
   static void describe(Type<EdgeModelVersion>& t);
 };
 
+/// How a server tells which version it serves. The members that are JSON pointers (RFC 6901) lead into one item of the list.
+/// A new object is how the Open Inference Protocol's repository index has it.
+struct EdgeStatusReading {
+  std::string path = "/v2/repository/index";
+  std::string method = "POST";  // POST sends {}
+  std::string list;             // pointer into the answer: the versions; "" the answer itself. An object is a list of one
+  std::string name = "/name";   // of the model the item speaks of; "" items speak of no other
+  std::string version = "/version";
+  std::string state = "/state";  // "" an item that names a version says that it serves
+  std::vector<std::string> ready{"READY"};
+  std::vector<std::string> loading{"LOADING"};
+  std::string code = "/code";       // of a failure, one word
+  std::string message = "/reason";  // why the version is in another state; "" and what `quiet` has are no failures
+  std::vector<std::string> quiet{"unloaded"};
+  Json unknown;
+  friend bool operator==(const EdgeStatusReading&, const EdgeStatusReading&) = default;
+  static void describe(Type<EdgeStatusReading>& t);
+};
+
 struct EdgeModelServing {
-  std::string url;  // where the pod answers
+  std::string url;                           // where the pod answers
+  std::optional<EdgeStatusReading> reading;  // absent: the Open Inference Protocol's
   Json unknown;
   static void describe(Type<EdgeModelServing>& t);
 };
 
 struct EdgeModel {
+  static constexpr std::string_view kTarget = "target", kNumbered = "numbered";
+
   std::string key;  // NAMESPACE/NAME of the InferenceModel
   std::string model_name;
   std::string framework;
+  std::string layout;               // how versions are shown to the server: kTarget ("" too), kNumbered (artifact/numbered_view.h)
+  std::vector<std::string> beside;  // of kNumbered: files at the root of the active version that stand beside the numbers
   std::vector<EdgeModelVersion> versions;
   std::string target;
   std::optional<EdgeModelServing> serving;
