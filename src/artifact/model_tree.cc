@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "artifact/internal/tree.h"
+#include "artifact/numbered_view.h"
 
 namespace varda::artifact {
 namespace {
@@ -50,7 +51,7 @@ Result<ModelTree> ModelTree::open(os::FileSystem& fs, os::Path root) {
   for (const std::string& key : keys) {
     TRY(const auto names, fs.list(tree.directory(key)));
     for (const std::string& name : names)
-      if (name.front() == '.' && name != kLastGood) TRY_VOID(fs.remove_all(tree.directory(key) / name));
+      if (name.front() == '.' && name != kLastGood && name != kNumberedView) TRY_VOID(fs.remove_all(tree.directory(key) / name));
     TRY_VOID(fs.sync_directory(tree.directory(key)));
   }
   return tree;

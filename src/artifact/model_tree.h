@@ -3,6 +3,7 @@
 //   root/NS/NAME/VERSION/…   hard links to an artifact's files: on the same file system, nothing is copied
 //   root/NS/NAME/target      one line: the active version; replaced by rename
 //   root/NS/NAME/.last-good  one line: what served last, for a server that starts (serving/layout.h); replaced by rename
+//   root/NS/NAME/.numbered/…     the same for a server that knows numbers only (numbered_view.h)
 //
 // Other names that start with "." are ours, under way, and mean nothing to a server.
 #pragma once
