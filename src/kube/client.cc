@@ -1,8 +1,11 @@
 #include "kube/client.h"
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
+#include "base/rng.h"
+#include "kube/internal/unpacked_body.h"
 #include "net/url.h"
 
 namespace varda::kube {
@@ -11,6 +14,7 @@ namespace {
 constexpr std::chrono::seconds kSilence{15};
 constexpr std::size_t kWatchLineBytesMax = 64u << 20;
 constexpr std::size_t kErrorBytesMax = 1u << 20;
+constexpr std::chrono::seconds kAskedWaitMax{60};
 
 /// The query of a request, in the order in which it is built.
 class QueryText {
@@ -140,55 +144,136 @@ struct Client::Impl {
   std::unique_ptr<net::HttpClient> owned;
   net::HttpClient& http;
   Options options;
-  std::string host;
+  std::string host;  // with its port, as metrics name it
 
   Impl(std::unique_ptr<net::HttpClient> own, net::HttpClient& client, Options opts)
       : owned(std::move(own)), http(client), options(std::move(opts)) {
-    if (auto url = net::Url::parse(options.base_url); url.ok()) host = url->host;
+    if (auto url = net::Url::parse(options.base_url); url.ok()) {
+      host = url->origin();
+      host.erase(0, host.find("://") + 3);
+    }
   }
 
-  net::ClientRequest request(std::string method, std::string_view target, std::string body, std::string_view type,
-                             std::string_view accept) const {
+  /// A request, its parts named.
+  struct Call {
+    std::string method = "GET", target;
+    std::string body = {};
+    std::string_view type = "application/json";
+    std::string_view accept = "application/json";
+    bool packed = false;  // the answer may come packed
+    net::Headers headers = {};
+    std::optional<Duration> timeout = {};  // of each attempt
+  };
+
+  net::ClientRequest request(const Call& call, const std::string& token) const {
     net::ClientRequest out;
-    out.method = std::move(method);
-    out.url = options.base_url + std::string(target);
-    if (!accept.empty()) out.headers.add("Accept", std::string(accept));
+    out.method = call.method;
+    out.url = options.base_url + call.target;
+    if (!call.accept.empty()) out.headers.add("Accept", std::string(call.accept));
+    if (call.packed) out.headers.add("Accept-Encoding", "gzip");
     out.headers.add("User-Agent", options.user_agent);
-    const std::string token = options.token_source ? options.token_source() : options.token;
     if (!token.empty()) out.headers.add("Authorization", "Bearer " + token);
-    if (!body.empty()) out.headers.add("Content-Type", std::string(type));
-    out.body = std::move(body);
+    if (!call.body.empty()) out.headers.add("Content-Type", std::string(call.type));
+    for (const auto& [name, value] : call.headers.all()) out.headers.set(name, value);
+    out.body = call.body;
     out.max_response_bytes = options.response_bytes_max;
     return out;
   }
 
-  void count(const std::string& method, const std::string& code, SteadyTime begin) const {
+  void count(const std::string& method, const std::string& code, Duration took) const {
     if (!options.metrics) return;
     options.metrics
         ->counter("rest_client_requests_total", "Number of HTTP requests, partitioned by status code, method, and host.",
                   {{"code", code}, {"host", host}, {"method", method}})
         .add();
-    const std::chrono::duration<double> seconds = system_clock().now() - begin;
     options.metrics
-        ->histogram("rest_client_request_duration_seconds", "Request latency in seconds, broken down by method.",
-                    metrics::latency_buckets(), {{"method", method}})
-        .observe(seconds.count());
+        ->histogram("rest_client_request_duration_seconds", "Request latency in seconds. Broken down by verb, and host.",
+                    {0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 45, 60}, {{"host", host}, {"verb", method}})
+        .observe(std::chrono::duration<double>(took).count());
+  }
+
+  void count_retry(const std::string& method, int status) const {
+    if (!options.metrics) return;
+    options.metrics
+        ->counter("rest_client_request_retries_total", "Number of request retries, partitioned by status code, verb, and host.",
+                  {{"code", std::to_string(status)}, {"host", host}, {"verb", method}})
+        .add();
+  }
+
+  /// Sends until there is an answer to give: once more with a new token where the old one was refused, and again after the time for
+  /// which a server that has too much to do asks.
+  Result<net::ClientResponse> send(const Context& ctx, const Call& call) const {
+    bool renewed = false;
+    std::string token = options.token_source ? options.token_source() : options.token;
+    for (int waits = 0;;) {
+      const SteadyTime begin = system_clock().now();
+      auto response = http.send(call.timeout ? ctx.with_timeout(*call.timeout) : ctx, request(call, token));
+      count(call.method, response.ok() ? std::to_string(response->status) : "<error>", system_clock().now() - begin);
+      if (!response.ok()) return std::move(response).error().context(what(call.method, call.target));
+      const int status = response->status;
+      if (status == 401 && options.token_again && !renewed) {
+        renewed = true;
+        std::string fresh = options.token_again(token);
+        if (fresh != token) {
+          token = std::move(fresh);
+          count_retry(call.method, status);
+          continue;
+        }
+      }
+      const auto wait = waits < options.waits_max ? asked_wait(*response) : std::nullopt;
+      if (!wait) return response;
+      ++waits;
+      response->body.reset();
+      // Those who were told the same time together come back one by one.
+      if (!ctx.sleep_for(*wait + std::chrono::milliseconds(system_rng().below(static_cast<std::uint64_t>(wait->count()) / 4 + 1)))
+               .ok())
+        return Error(Code::kUnavailable, what(call.method, call.target) + ": the server has too much to do (HTTP status " +
+                                             std::to_string(status) + "), and there is no time left to wait");
+      count_retry(call.method, status);
+    }
+  }
+
+  /// For how long the server asks to be left alone; nothing: it does not.
+  static std::optional<std::chrono::milliseconds> asked_wait(const net::ClientResponse& response) {
+    if (response.status != 429 && response.status < 500) return std::nullopt;
+    const auto text = response.headers.find("Retry-After");
+    if (!text) return std::nullopt;
+    int seconds = 0;
+    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), seconds);
+    if (error != std::errc() || end != text->data() + text->size() || seconds < 0) return std::nullopt;
+    return std::min<std::chrono::milliseconds>(std::chrono::seconds(seconds), kAskedWaitMax);
   }
 
   /// Sends and reads the whole answer; an answer of 400 and above is an Error.
-  Result<std::string> call(const Context& ctx, const std::string& method, const std::string& target, std::string body = "",
-                           std::string_view type = "application/json", std::string_view accept = "application/json") const {
-    const SteadyTime begin = system_clock().now();
-    auto answer = http.call(ctx.with_timeout(options.timeout), request(method, target, std::move(body), type, accept));
-    count(method, answer.ok() ? std::to_string(answer->status) : "<error>", begin);
-    if (!answer.ok()) return std::move(answer).error().context(what(method, target));
-    if (answer->status >= 400) return error_of(answer->status, answer->body, method, target);
-    return std::move(answer->body);
+  Result<std::string> call(const Context& ctx, Call call) const {
+    call.timeout = options.timeout;
+    call.packed = call.method == "GET";
+    const std::string method = call.method, target = call.target;
+    TRY(net::ClientResponse response, send(ctx, call));
+    const int status = response.status;
+    auto body = internal::unpacked(std::move(response));
+    if (!body.ok()) return std::move(body).error().context(what(method, target));
+    std::string text;
+    while (true) {
+      auto more = (*body)->read();
+      if (!more.ok()) return std::move(more).error().context(what(method, target));
+      if (!*more) break;
+      if (text.size() + (*more)->size() > options.response_bytes_max)
+        return Error(Code::kExhausted,
+                     what(method, target) + ": the answer is larger than " + std::to_string(options.response_bytes_max) + " bytes");
+      if (text.empty()) {
+        text = std::move(**more);
+      } else {
+        text += **more;
+      }
+    }
+    if (status >= 400) return error_of(status, text, method, target);
+    return text;
   }
 
-  Result<Json> call_json(const Context& ctx, const std::string& method, const std::string& target, std::string body = "",
-                         std::string_view type = "application/json", std::string_view accept = "application/json") const {
-    TRY(const std::string text, call(ctx, method, target, std::move(body), type, accept));
+  Result<Json> call_json(const Context& ctx, Call call) const {
+    const std::string method = call.method, target = call.target;
+    TRY(const std::string text, this->call(ctx, std::move(call)));
     auto json = codec::parse_json(text);
     if (!json.ok()) return Error(Code::kCorrupt, what(method, target) + ": the answer is no JSON: " + json.error().message());
     return std::move(*json);
@@ -197,26 +282,22 @@ struct Client::Impl {
   Result<Json> write(const Context& ctx, const std::string& method, const Resource& resource, const ObjectKey& key,
                      std::string_view subresource, std::string body, std::string_view type = "application/json") const {
     const std::string target = path_of(resource, key, subresource) + QueryText().add("fieldManager", options.field_manager).str();
-    TRY(Json object, call_json(ctx, method, target, std::move(body), type));
+    TRY(Json object, call_json(ctx, {.method = method, .target = target, .body = std::move(body), .type = type}));
     name_kind(object, resource);
     return object;
   }
 
   /// Opens a stream; an answer of 400 and above is an Error.
-  Result<net::ClientResponse> open(const Context& ctx, net::ClientRequest request, std::string_view target) const {
-    const std::string method = request.method;
-    const SteadyTime begin = system_clock().now();
-    auto response = http.send(ctx, std::move(request));
-    count(method, response.ok() ? std::to_string(response->status) : "<error>", begin);
-    if (!response.ok()) return std::move(response).error().context(what(method, target));
-    if (response->status < 400) return std::move(*response);
+  Result<net::ClientResponse> open(const Context& ctx, const Call& call) const {
+    TRY(net::ClientResponse response, send(ctx, call));
+    if (response.status < 400) return response;
     std::string text;
     while (text.size() < kErrorBytesMax) {
-      auto more = response->body->read();
+      auto more = response.body->read();
       if (!more.ok() || !*more) break;
       text += **more;
     }
-    return error_of(response->status, text, method, target);
+    return error_of(response.status, text, call.method, call.target);
   }
 };
 
@@ -228,7 +309,7 @@ Client::Client(std::unique_ptr<net::HttpClient> http, Options options) {
 Client::~Client() = default;
 
 Result<Json> Client::get(const Context& ctx, const Resource& resource, const ObjectKey& key) const {
-  TRY(Json object, impl_->call_json(ctx, "GET", path_of(resource, key)));
+  TRY(Json object, impl_->call_json(ctx, {.target = path_of(resource, key)}));
   name_kind(object, resource);
   return object;
 }
@@ -247,7 +328,13 @@ Result<List> Client::list(const Context& ctx, const Resource& resource, const Li
   query.add("continue", options.continue_token);
   // The token names the version already; both together are refused.
   if (options.continue_token.empty()) query.add("resourceVersion", options.resource_version);
-  TRY(Json json, impl_->call_json(ctx, "GET", path_of(resource, {options.ns, ""}) + query.str()));
+  const std::string target = path_of(resource, {options.ns, ""}) + query.str();
+  TRY(Json json, impl_->call_json(ctx, {.target = target}));
+  // Something between us and the server can answer 200 with JSON of its own: that is no list of nothing.
+  const Json& listed = std::as_const(json)["items"];
+  const bool none = json.contains("items") && listed.is_null();
+  if (!std::as_const(json)["metadata"].is_object() || !(listed.is_array() || none))
+    return Error(Code::kCorrupt, what("GET", target) + ": the answer is no list");
   List out;
   out.resource_version = std::as_const(json)["metadata"]["resourceVersion"].as_string();
   out.continue_token = std::as_const(json)["metadata"]["continue"].as_string();
@@ -263,13 +350,14 @@ Result<List> Client::list(const Context& ctx, const Resource& resource, const Li
 Result<List> Client::list_all(const Context& ctx, const Resource& resource, ListOptions options) const {
   options.continue_token.clear();
   List all;
-  for (bool again = true;;) {
+  while (true) {
     auto page = list(ctx, resource, options);
     if (!page.ok()) {
-      if (page.error().code() != Code::kGone || options.continue_token.empty() || !again) return std::move(page).error();
-      again = false;
+      if (page.error().code() != Code::kGone || options.continue_token.empty()) return std::move(page).error();
+      // Where pages age faster than they are read, only a list in one piece gets to its end.
       all = {};
       options.continue_token.clear();
+      options.limit = 0;
       continue;
     }
     all.resource_version = page->resource_version;
@@ -315,7 +403,7 @@ Result<Json> Client::remove(const Context& ctx, const Resource& resource, const 
   if (!options.uid.empty()) body.make("preconditions/uid") = options.uid;
   if (!options.resource_version.empty()) body.make("preconditions/resourceVersion") = options.resource_version;
   if (options.grace_seconds) body.set("gracePeriodSeconds", *options.grace_seconds);
-  return impl_->call_json(ctx, "DELETE", path_of(resource, key), codec::write_json(body));
+  return impl_->call_json(ctx, {.method = "DELETE", .target = path_of(resource, key), .body = codec::write_json(body)});
 }
 
 Result<std::unique_ptr<Watch>> Client::watch(const Context& ctx, const Resource& resource, const WatchOptions& options) const {
@@ -327,25 +415,32 @@ Result<std::unique_ptr<Watch>> Client::watch(const Context& ctx, const Resource&
   const std::string target = path_of(resource, {options.ns, ""}) + query.str();
   // Whoever asks for short watches wants to know soon; but this is also the time that a connection and its handshake have.
   const auto silence = std::min(kSilence, options.timeout * 3);
-  TRY(net::ClientResponse response,
-      impl_->open(ctx.with_timeout(options.timeout + silence), impl_->request("GET", target, "", "", "application/json"), target));
-  return std::unique_ptr<Watch>(std::make_unique<HttpWatch>(resource, std::move(response.body)));
+  TRY(net::ClientResponse response, impl_->open(ctx, {.target = target, .timeout = options.timeout + silence}));
+  auto body = internal::unpacked(std::move(response));
+  if (!body.ok()) return std::move(body).error().context(what("GET", target));
+  return std::unique_ptr<Watch>(std::make_unique<HttpWatch>(resource, std::move(*body)));
 }
 
 Result<net::ClientResponse> Client::open(const Context& ctx, std::string method, std::string target, net::Headers headers,
                                          std::string body) const {
-  net::ClientRequest request = impl_->request(std::move(method), target, std::move(body), "application/json", "");
-  for (const auto& [name, value] : headers.all()) request.headers.set(name, value);
-  return impl_->open(ctx, std::move(request), target);
+  return impl_->open(ctx, {.method = std::move(method),
+                           .target = std::move(target),
+                           .body = std::move(body),
+                           .accept = "",
+                           .headers = std::move(headers)});
 }
 
 Result<std::string> Client::text(const Context& ctx, std::string target) const {
-  return impl_->call(ctx, "GET", target, "", "", "*/*");
+  return impl_->call(ctx, {.target = std::move(target), .accept = "*/*"});
 }
 
 Result<Json> Client::json(const Context& ctx, std::string method, std::string target, const Json& body,
                           std::string_view content_type, std::string_view accept) const {
-  return impl_->call_json(ctx, method, target, body.is_null() ? "" : codec::write_json(body), content_type, accept);
+  return impl_->call_json(ctx, {.method = std::move(method),
+                                .target = std::move(target),
+                                .body = body.is_null() ? "" : codec::write_json(body),
+                                .type = content_type,
+                                .accept = accept});
 }
 
 }  // namespace varda::kube

@@ -4,7 +4,9 @@
 //   TRY(Json pod, client.get(ctx, pods(), {"default", "web"}));
 //
 // Objects are trees here: kinds are the business of those who call. Nothing is retried (that is runtime's) except what the
-// transport itself may repeat. Every answer of 400 and above becomes an Error through meta::ApiStatus.
+// transport itself may repeat, a request whose token was refused (token_again), and what the server asks to be sent later (429, or
+// a fault, with Retry-After). Every answer of 400 and above becomes an Error through meta::ApiStatus. Answers may come packed with
+// gzip.
 #pragma once
 
 #include <chrono>
@@ -83,11 +85,14 @@ class Client {
     std::string base_url;                       // "https://host:6443", without a slash at its end; "" for net::loopback()
     std::string token;                          // bearer token, optional
     std::function<std::string()> token_source;  // instead: asked before every request (tokens in files change); thread-safe
+    /// After a 401: the token to try once more with, given the one that was refused; the same: there is no other. Thread-safe.
+    std::function<std::string(const std::string&)> token_again;
     std::string user_agent = "varda/" VARDA_VERSION;
     std::string field_manager;                 // ?fieldManager= of writes; "" none
-    std::chrono::milliseconds timeout{30000};  // of one request, unless the context ends earlier; watches have their own
+    std::chrono::milliseconds timeout{30000};  // of one attempt, unless the context ends earlier; watches have their own
+    int waits_max = 0;                         // how often a request waits as long as Retry-After asks, and is sent again
     std::uint64_t response_bytes_max = 256u << 20;
-    metrics::Registry* metrics = nullptr;  // rest_client_requests_total, rest_client_request_duration_seconds
+    metrics::Registry* metrics = nullptr;  // rest_client_*, with the names and labels of client-go
   };
   /// `http` outlives the client.
   Client(net::HttpClient& http, Options options);
@@ -100,9 +105,9 @@ class Client {
   Result<Json> get(const Context& ctx, const Resource& resource, const ObjectKey& key) const;
   /// get() where missing is no error.
   Result<std::optional<Json>> find(const Context& ctx, const Resource& resource, const ObjectKey& key) const;
-  /// One page (or all, with limit 0). kGone: the continue token is too old.
+  /// One page (or all, with limit 0). kGone: the continue token is too old. kCorrupt: what came is no list.
   Result<List> list(const Context& ctx, const Resource& resource, const ListOptions& options = {}) const;
-  /// Every page. Starts over once if the continue token ages on the way.
+  /// Every page. If the continue token ages on the way it starts over, without pages.
   Result<List> list_all(const Context& ctx, const Resource& resource, ListOptions options = {}) const;
 
   // Writes. The namespace is the object's metadata.namespace. They return the object as the server stored it.

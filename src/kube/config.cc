@@ -5,6 +5,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/log.h"
 #include "base/mutex.h"
 #include "codec/digest.h"
 #include "codec/yaml.h"
@@ -15,6 +16,9 @@ namespace varda::kube {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int kWaitsMax = 10;
+constexpr std::chrono::seconds kDeadAfter{10};
 
 Result<std::string> read_file(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -57,23 +61,43 @@ Result<std::string> pem(const Json& from, const std::string& name, const fs::pat
 class FileToken {
  public:
   explicit FileToken(fs::path path) : path_(std::move(path)) {}
+
   std::string get() {
     MutexLock lock(mutex_);
-    const SteadyTime now = system_clock().now();
-    if (token_.empty() || now - read_ > std::chrono::seconds(10)) {
-      // A file that cannot be read for a moment leaves the last token in use.
-      if (auto text = read_file(path_); text.ok()) token_ = trimmed(std::move(*text));
-      read_ = now;
-    }
+    if (token_.empty() || system_clock().now() - read_ > std::chrono::seconds(10)) read();
+    return token_;
+  }
+
+  /// After `refused` was refused: what the file holds by now.
+  std::string again(const std::string& refused) {
+    MutexLock lock(mutex_);
+    if (token_ == refused) read();
     return token_;
   }
 
  private:
+  void read() REQUIRES(mutex_) {
+    // A file that cannot be read for a moment, or is just being written, leaves the last token in use.
+    if (auto text = read_file(path_); text.ok()) {
+      if (std::string token = trimmed(std::move(*text)); !token.empty()) token_ = std::move(token);
+    }
+    read_ = system_clock().now();
+  }
+
   const fs::path path_;
   Mutex mutex_;
   std::string token_ GUARDED_BY(mutex_);
   SteadyTime read_ GUARDED_BY(mutex_);
 };
+
+/// How the environment has it, unless the file named a proxy.
+Status find_proxies(Config& config) {
+  if (!config.proxies.https.empty()) return {};
+  std::string left_out;
+  TRY(config.proxies, net::proxies_from_environment([](const char* name) { return std::getenv(name); }, &left_out));
+  if (!left_out.empty()) log::warn("user and password of a proxy in the environment are not used", {{"proxy", left_out}});
+  return {};
+}
 
 }  // namespace
 
@@ -96,6 +120,10 @@ Result<Config> parse_kubeconfig(std::string_view yaml, const std::filesystem::pa
   TRY(out.tls.ca_pem, pem(*cluster, "certificate-authority", directory));
   out.tls.verify = !(*cluster)["insecure-skip-tls-verify"].as_bool();
   out.tls.server_name = (*cluster)["tls-server-name"].as_string();
+  if (const std::string& proxy = (*cluster)["proxy-url"].as_string(); !proxy.empty()) {
+    TRY(out.proxies.https, net::parse_proxy(proxy).context("cluster.proxy-url"));
+    out.proxies.http = out.proxies.https;
+  }
   out.ns = (*chosen)["namespace"].string_or("default");
   if (out.ns.empty()) out.ns = "default";
 
@@ -121,7 +149,9 @@ Result<Config> parse_kubeconfig(std::string_view yaml, const std::filesystem::pa
 
 Result<Config> load_kubeconfig(const std::filesystem::path& path, std::string_view context) {
   TRY(const std::string text, read_file(path));
-  return parse_kubeconfig(text, fs::absolute(path).parent_path(), context).context(path.string());
+  TRY(Config config, parse_kubeconfig(text, fs::absolute(path).parent_path(), context).context(path.string()));
+  TRY_VOID(find_proxies(config));
+  return config;
 }
 
 Result<Config> in_cluster(const std::filesystem::path& root) {
@@ -136,6 +166,7 @@ Result<Config> in_cluster(const std::filesystem::path& root) {
   TRY(out.tls.ca_pem, read_file(root / "ca.crt"));
   out.token_file = root / "token";
   if (auto ns = read_file(root / "namespace"); ns.ok()) out.ns = trimmed(std::move(*ns));
+  TRY_VOID(find_proxies(out));
   return out;
 }
 
@@ -164,6 +195,7 @@ std::string write_kubeconfig(const Config& config) {
   Json cluster = Json::object({{"server", config.server}});
   if (!config.tls.ca_pem.empty()) cluster.set("certificate-authority-data", codec::base64(config.tls.ca_pem));
   if (!config.tls.verify) cluster.set("insecure-skip-tls-verify", true);
+  if (!config.proxies.https.empty()) cluster.set("proxy-url", config.proxies.https);
   if (!config.tls.server_name.empty()) cluster.set("tls-server-name", config.tls.server_name);
   Json user = Json::object();
   if (!config.token.empty()) user.set("token", config.token);
@@ -187,9 +219,13 @@ std::unique_ptr<Client> connect(const Config& config, Client::Options options) {
   if (!config.token_file.empty()) {
     auto token = std::make_shared<FileToken>(config.token_file);
     options.token_source = [token] { return token->get(); };
+    options.token_again = [token](const std::string& refused) { return token->again(refused); };
   }
+  options.waits_max = kWaitsMax;
   net::ClientOptions transport;
   transport.tls = config.tls;
+  transport.proxies = config.proxies;
+  transport.dead_after = kDeadAfter;
   return std::make_unique<Client>(net::make_client(std::move(transport)), std::move(options));
 }
 

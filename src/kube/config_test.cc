@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "codec/digest.h"
+#include "net/server.h"
 
 namespace varda::kube {
 namespace {
@@ -21,6 +22,9 @@ class ConfigTest : public testing::Test {
     ::unsetenv("KUBECONFIG");
     ::unsetenv("KUBERNETES_SERVICE_HOST");
     ::unsetenv("KUBERNETES_SERVICE_PORT");
+    for (const char* name :
+         {"http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"})
+      ::unsetenv(name);
   }
   ~ConfigTest() override { fs::remove_all(dir_); }
   fs::path write(const std::string& name, const std::string& text) {
@@ -156,6 +160,60 @@ TEST_F(ConfigTest, APodUsesItsServiceAccount) {
   EXPECT_EQ(config.token_file, dir_ / "token");
   EXPECT_EQ(config.tls.ca_pem, "CA");
   EXPECT_EQ(config.ns, "ns");
+  EXPECT_EQ(config.proxies.https, "");
+  ::setenv("HTTPS_PROXY", "http://proxy:3128", 1);
+  ::setenv("NO_PROXY", "10.0.0.0/8,fd00::/8", 1);
+  const Config behind = in_cluster(dir_).value();
+  EXPECT_EQ(behind.proxies.https, "http://proxy:3128");
+  EXPECT_FALSE(net::proxy_for(behind.proxies, "https", "fd00::1", 443)) << "the cluster's own address is excepted";
+  EXPECT_TRUE(net::proxy_for(behind.proxies, "https", "fe00::1", 443));
+}
+
+TEST_F(ConfigTest, AProxyComesFromTheFileElseFromTheEnvironment) {
+  write("ca.pem", "CA");
+  const fs::path plain = write("plain", kFile);
+  std::string text = kFile;
+  text.replace(text.find("certificate-authority: ca.pem"), 0, "proxy-url: \"http://own:8080\", ");
+  const fs::path own = write("own", text);
+  EXPECT_EQ(load_kubeconfig(own).value().proxies.https, "http://own:8080");
+  ::setenv("HTTPS_PROXY", "http://proxy:3128", 1);
+  ::setenv("NO_PROXY", "h", 1);
+  EXPECT_EQ(load_kubeconfig(plain).value().proxies.https, "http://proxy:3128");
+  EXPECT_EQ(load_kubeconfig(plain).value().proxies.none, "h");
+  EXPECT_EQ(load_kubeconfig(own).value().proxies.https, "http://own:8080");
+  EXPECT_EQ(load_kubeconfig(own).value().proxies.none, "") << "a proxy of the cluster's own is for all of it";
+  EXPECT_EQ(parse_kubeconfig(write_kubeconfig(load_kubeconfig(own).value()), dir_).value().proxies.https, "http://own:8080");
+  ::setenv("HTTPS_PROXY", "socks5://proxy", 1);
+  EXPECT_EQ(load_kubeconfig(plain).error().code(), Code::kInvalid);
+}
+
+/// Tokens as they reach a server, whose answers say whether they are taken.
+TEST_F(ConfigTest, ATokenFileThatWasReplacedIsReadAgainWhenTheOldTokenIsRefused) {
+  const fs::path file = write("token", "one\n");
+  std::string valid = "one";
+  std::vector<std::string> seen;
+  auto server = net::Server::create({}, net::inline_handler([&](const net::Request& request) {
+                                      seen.emplace_back(request.headers.find("Authorization").value_or(""));
+                                      return net::Response{
+                                          .status = seen.back() == "Bearer " + valid ? 200 : 401, .headers = {}, .body = "{}"};
+                                    }));
+  ASSERT_TRUE(server.ok());
+  Config config;
+  config.server = "http://" + (*server)->address();
+  config.token_file = file;
+  const auto client = connect(config);
+  const Context ctx = Context().with_timeout(std::chrono::seconds(60));
+  EXPECT_TRUE(client->text(ctx, "/version").ok());
+  valid = "two";
+  write("token", "two\n");
+  EXPECT_TRUE(client->text(ctx, "/version").ok());
+  EXPECT_EQ(seen, (std::vector<std::string>{"Bearer one", "Bearer one", "Bearer two"}));
+  valid = "three";
+  EXPECT_EQ(client->text(ctx, "/version").error().code(), Code::kUnauthenticated);
+  EXPECT_EQ(seen.size(), 4u) << "the file holds the refused one: asking again would be no use";
+  fs::remove(file);
+  EXPECT_EQ(client->text(ctx, "/version").error().code(), Code::kUnauthenticated) << "no file is no reason to ask without a token";
+  EXPECT_EQ(seen.back(), "Bearer two");
 }
 
 }  // namespace

@@ -329,7 +329,10 @@ class SocketClient final : public HttpClient {
     }
     TRY(connection->fd, reach(ctx, route, internal::connect_any(limited, connection->waiter, addresses)));
     const int fd = connection->fd.get();
-    if (options_.tcp_keepalive && options_.unix_socket.empty()) internal::set_keepalive(fd);
+    if (options_.tcp_keepalive && options_.unix_socket.empty()) {
+      internal::set_keepalive(fd);
+      if (options_.dead_after > std::chrono::seconds(0)) internal::set_dead_after(fd, options_.dead_after);
+    }
     if (url.scheme == "http" || route.tunnel) connection->stream = internal::plain_stream(fd);
     if (route.tunnel) {
       if (Status status = open_tunnel(limited, *connection, url, *route.proxy); !status.ok()) {

@@ -23,6 +23,7 @@ struct ClientOptions {
   std::size_t idle_connections_max = 16;          // per origin
   int redirects_max = 0;                          // GET and HEAD only; https never goes on to http
   bool tcp_keepalive = true;                      // finds dead peers of long watches within ~30 s
+  std::chrono::seconds dead_after{0};             // of TCP's silence, sooner than that; at least 2 s; 0: as tcp_keepalive has it
 };
 
 /// A request whose pooled connection turns out closed before any response byte is sent once more on a new one, if it is

@@ -1,5 +1,6 @@
 #include "net/internal/socket.h"
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
 #include <charconv>
@@ -152,6 +153,16 @@ void set_keepalive(int fd) {
   set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 15);
   set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
   set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+void set_dead_after(int fd, std::chrono::seconds silence) {
+  const int seconds = static_cast<int>(std::max<std::chrono::seconds::rep>(2, silence.count()));
+  // Of a connection that lies idle the first probe goes out at half the time, and two more before the end.
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, std::max(1, seconds / 2));
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, std::max(1, seconds / 4));
+  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 2);
+  // Of bytes on their way, which are sent again for a quarter of an hour otherwise.
+  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, seconds * 1000);
 }
 
 int bytes_waiting(int fd) {

@@ -1,6 +1,7 @@
 // Sockets and their addresses: numeric "host:port", "[v6]:port", "unix:/path".
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <sys/socket.h>
 #include <utility>
@@ -56,6 +57,8 @@ Fd accept_one(int listener, Address& peer);
 void set_no_delay(int fd);
 /// Finds a dead peer within 30 s.
 void set_keepalive(int fd);
+/// After set_keepalive(): gives up a peer that has acknowledged nothing, neither bytes sent nor probes, for this long.
+void set_dead_after(int fd, std::chrono::seconds silence);
 /// Received and not read yet.
 int bytes_waiting(int fd);
 
