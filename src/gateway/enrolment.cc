@@ -5,10 +5,13 @@
 #include "api/edgeai/edge_node.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "codec/digest.h"
 #include "codec/json.h"
 #include "gateway/caller.h"
 #include "gateway/internal/allowance.h"
+#include "gateway/join_secret.h"
 #include "gateway/join_token.h"
+#include "gateway/node_key.h"
 #include "meta/status.h"
 
 namespace varda::gateway {
@@ -55,6 +58,11 @@ Outcome refuse_token(std::string name, std::string node = "", std::string why = 
           failure(403, "Forbidden", "the join token is not accepted; the gateway's log says why")};
 }
 
+// Whoever knows the secret that the agents share may know what keeps his node out.
+Outcome refuse_node(std::string name, const std::string& node, const std::string& why) {
+  return {std::move(name), why, node, failure(403, "Forbidden", why)};
+}
+
 Outcome refuse_certificate(std::string name, std::string node, std::string why) {
   return {std::move(name), std::move(why), std::move(node),
           failure(403, "Forbidden", "the certificate is not accepted for renewal; the gateway's log says why")};
@@ -66,13 +74,19 @@ Outcome upstream_failed(const Error& error, std::string node = "") {
   return {"unavailable", error.message(), std::move(node), std::move(response)};
 }
 
-/// Of the token in a request to enrol; "" without one that can be read.
-std::string token_id(const net::Request& request) {
+bool is_name_of_node(const std::string& name) {
+  return name.size() <= kNodeNameBytesMax && name != kGatewayName && meta::check_dns_subdomain(name).empty();
+}
+
+/// Of the token in a request to enrol, and the node: one token may be that of many. "" without one that can be read.
+std::string tried(const net::Request& request) {
   if (request.path() != kEnroll || request.body.size() > kBodyBytesMax) return {};
   const auto body = codec::parse_json(request.body, {.depth_max = 8});
   if (!body.ok() || !body->is_object()) return {};
   const auto token = JoinToken::parse(std::as_const(*body)["token"].as_string());
-  return token.ok() ? token->id : std::string();
+  if (!token.ok()) return {};
+  const std::string& node = std::as_const(*body)["node"].as_string();
+  return token->id + (is_name_of_node(node) ? " node " + node : std::string());
 }
 
 /// A member that has to be a text.
@@ -132,30 +146,71 @@ struct Enrolment::Impl {
     if (!key.ok()) return {"invalid", key.error().message(), "", bad_request("csr: " + key.error().message())};
     const auto token = JoinToken::parse(*text);
     if (!token.ok()) return refuse_token("malformed");
+    if (options.join_secret) {
+      const auto shared = find_shared_join_token(ctx, upstream, *options.join_secret);
+      // What is no token there is for whoever keeps it to complain of.
+      if (!shared.ok() && shared.error().code() != Code::kCorrupt) return upstream_failed(shared.error());
+      if (shared.ok() && *shared && (*shared)->token.id == token->id) return enroll_agent(ctx, **shared, *token, body, *csr, *key);
+    }
+    return enroll_with_own_token(ctx, *token, *csr, *key);
+  }
+
+  /// By a token that is for one node.
+  Outcome enroll_with_own_token(const Context& ctx, const JoinToken& token, const std::string& csr, const std::string& key) const {
     for (int attempt = 1;; ++attempt) {
-      auto stored = find_join_token(ctx, upstream, token->id);
+      auto stored = find_join_token(ctx, upstream, token.id);
       if (!stored.ok() && stored.error().code() == Code::kCorrupt) {
         return refuse_token("unreadable", "", stored.error().message());
       }
       if (!stored.ok()) return upstream_failed(stored.error());
-      if (!*stored) return refuse_token("unknown", "", "ID " + token->id);
+      if (!*stored) return refuse_token("unknown", "", "ID " + token.id);
       const JoinTokenRecord& record = (*stored)->record;
       const std::string node = record.node;
-      const Verdict verdict = judge(record, *token, *key, clock.wall());
-      if (verdict != Verdict::kGood) return refuse_token(std::string(to_string(verdict)), node, "ID " + token->id);
+      const Verdict verdict = judge(record, token, key, clock.wall());
+      if (verdict != Verdict::kGood) return refuse_token(std::string(to_string(verdict)), node, "ID " + token.id);
       if (const Status admitted = check_admitted(ctx, node); !admitted.ok()) {
         if (admitted.error().code() != Code::kForbidden) return upstream_failed(admitted.error(), node);
         return refuse_token("node revoked", node, admitted.error().message());
       }
       // Used before the certificate is made: one key only, whatever breaks afterwards. The same key asks again.
       if (record.used_by.empty()) {
-        const Status used = use_join_token(ctx, upstream, std::move(**stored), *key);
+        const Status used = use_join_token(ctx, upstream, std::move(**stored), key);
         const bool changed = !used.ok() && (used.error().code() == Code::kConflict || used.error().code() == Code::kNotFound);
         if (changed && attempt < kAttempts) continue;
         if (!used.ok()) return upstream_failed(used.error(), node);
       }
-      return give(node, *csr);
+      // The administrator's word counts for more than what was remembered: so a node that lost its disk comes back.
+      if (const Status set = set_node_key(ctx, upstream, node, key); !set.ok()) return upstream_failed(set.error(), node);
+      return give(node, csr);
     }
+  }
+
+  /// By the token that all agents share: what it does not prove, the cluster has to.
+  Outcome enroll_agent(const Context& ctx, const SharedJoinToken& shared, const JoinToken& token, const Json& body,
+                       const std::string& csr, const std::string& key) const {
+    if (!codec::same_secret(shared.token.secret, token.secret)) return refuse_token("wrong secret", "", "ID " + token.id);
+    if (shared.revoked) return refuse_token("revoked", "", "ID " + token.id);
+    const auto said = text_of(body, "node");
+    if (!said.ok()) return {"invalid", said.error().message(), "", bad_request(said.error().message())};
+    const std::string& node = *said;
+    if (!is_name_of_node(node)) return {"invalid", "node", "", bad_request("node: this is no name of a node")};
+    if (const Status admitted = check_admitted(ctx, node); !admitted.ok()) {
+      if (admitted.error().code() != Code::kForbidden) return upstream_failed(admitted.error(), node);
+      return refuse_node("node revoked", node, "node \"" + node + "\" was shut out: " + admitted.error().message());
+    }
+    const auto why = why_no_agent(ctx, upstream, options.join_secret->ns, node);
+    if (!why.ok()) return upstream_failed(why.error(), node);
+    if (!why->empty()) return refuse_node("no agent there", node, *why);
+    // Remembered before the certificate is made: one key only, whatever breaks afterwards. The same key asks again.
+    const auto claim = claim_node_key(ctx, upstream, node, key);
+    if (!claim.ok()) return upstream_failed(claim.error(), node);
+    if (*claim == KeyClaim::kIsAnother) {
+      return refuse_node(
+          "another key", node,
+          "node \"" + node + "\" has enrolled with another key before. If its data directory was lost, or the machine " +
+              "replaced, `varda join-token --forget " + node + "` lets the new one in; else somebody tries to be that node");
+    }
+    return give(node, csr);
   }
 
   Outcome renew(const Context& ctx, const net::Peer& peer, const Json& body) const {
@@ -177,6 +232,10 @@ struct Enrolment::Impl {
     if (const Status admitted = check_admitted(ctx, node); !admitted.ok()) {
       if (admitted.error().code() != Code::kForbidden) return upstream_failed(admitted.error(), node);
       return refuse_certificate("node revoked", node, admitted.error().message());
+    }
+    // So nodes that came in before keys were remembered are known in time. The certificate is good without it.
+    if (const auto claim = claim_node_key(ctx, upstream, node, *key); !claim.ok()) {
+      log::warn("cannot remember a node's key", {{"node", node}, {"error", claim.error()}});
     }
     return give(node, *csr);
   }
@@ -234,7 +293,7 @@ std::optional<net::Response> Enrolment::handle(const Context& ctx, const net::Re
     wait = impl_->addresses.wait(host, impl_->clock.now());
   }
   if (wait.count() == 0) {
-    if (name.empty()) who = host + " token " + token_id(request);
+    if (name.empty()) who = host + " token " + tried(request);
     const MutexLock lock(impl_->mutex);
     wait = impl_->failures.wait(who, impl_->clock.now());
   }

@@ -11,6 +11,7 @@
 #include "api/edgeai/edge_node.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "gateway/anteroom.h"
 #include "gateway/caller.h"
 #include "gateway/internal/allowance.h"
 #include "gateway/request.h"
@@ -151,11 +152,18 @@ class TheGateway final : public Gateway, Admission {
                     {.node_of = [](const runtime::Stored& object) { return object.metadata.name; },
                      .tombstones_max = options_.limits.tombstones_max,
                      .one_each = true,
-                     .on_news = [this](const std::string& node) { end_if_shut_out(node); }}),
-        pods_(client_, pod_informer(), {.node_of = node_of_pod, .tombstones_max = options_.limits.tombstones_max}),
+                     .on_news = [this](const std::string& node) { end_if_shut_out(node); },
+                     .on_listed = [this] { before_edge_nodes_.look(); }}),
+        pods_(client_, pod_informer(),
+              {.node_of = node_of_pod,
+               .tombstones_max = options_.limits.tombstones_max,
+               .on_listed = [this] { before_pods_.look(); }}),
         written_({options_.limits.written_kib_burst, options_.limits.written_kib_period, options_.limits.writers_max}),
         strangers_(options_.limits.strangers),
-        pool_(options_.limits.upstream) {
+        pool_(options_.limits.upstream),
+        before_edge_nodes_(
+            {.ready = [this] { return edge_nodes_.view().complete(); }, .patience = options_.limits.first_read_patience}),
+        before_pods_({.ready = [this] { return pods_.view().complete(); }, .patience = options_.limits.first_read_patience}) {
     if (options_.edge_node_changed) edge_nodes_.on_change(options_.edge_node_changed);
     edge_nodes_.start();
     if (!options_.metrics) return;
@@ -171,7 +179,7 @@ class TheGateway final : public Gateway, Admission {
   ~TheGateway() override { stop(); }
 
   net::Handler handler() override {
-    return [this](Request request, Responder respond) { serve(std::move(request), std::move(respond)); };
+    return [this](Request request, Responder respond) { serve(std::move(request), std::move(respond), Patience::kMayWait); };
   }
 
   bool ready() const override { return edge_nodes_.ready() && pods_.ready() && !stopping_.load(); }
@@ -182,9 +190,12 @@ class TheGateway final : public Gateway, Admission {
     stop_.request_stop();
     edge_nodes_.stop();
     pods_.stop();
+    before_edge_nodes_.close();
+    before_pods_.close();
   }
 
  private:
+  enum class Patience { kMayWait, kHasWaited };
   /// What one request needs on its way.
   struct Call {
     std::string node;
@@ -259,7 +270,20 @@ class TheGateway final : public Gateway, Admission {
     if (shut_out(node)) pods_.view().wake(node);
   }
 
-  void serve(Request request, Responder respond) {
+  /// Until what it is about has been read: in the first moment of a gateway, and of the first pods that it is asked for.
+  void wait(Anteroom& room, Request request, Responder respond) {
+    const std::size_t bytes = request.body.size() + request.target.size() + 1024;
+    // A function can be copied, and these cannot; it runs once.
+    const auto held = std::make_shared<std::pair<Request, Responder>>(std::move(request), std::move(respond));
+    const bool waits = room.enter(bytes, [this, held, pods = &room == &before_pods_] {
+      // Who has waited for the EdgeNodes may wait for the pods yet.
+      const bool further = !pods && edge_nodes_.view().complete();
+      serve(std::move(held->first), std::move(held->second), further ? Patience::kMayWait : Patience::kHasWaited);
+    });
+    if (!waits) answer(held->second, not_ready());
+  }
+
+  void serve(Request request, Responder respond, Patience patience) {
     const std::string_view path = request.path();
     if (path == "/healthz" || path == "/livez") return respond({.status = 200, .body = "ok"});
     if (path == "/readyz") return respond({.status = ready() ? 200 : 503, .body = ready() ? "ok" : "not ready"});
@@ -270,12 +294,22 @@ class TheGateway final : public Gateway, Admission {
     if (path.starts_with("/gateway/v1/")) return enrol(std::move(request), std::move(respond));
     const auto node = identify(request);
     if (!node.ok()) return answer(respond, error_response(node.error()));
-    if (!edge_nodes_.view().complete()) return answer(respond, not_ready());
+    if (!edge_nodes_.view().complete()) {
+      if (patience == Patience::kMayWait && !stopping_.load())
+        return wait(before_edge_nodes_, std::move(request), std::move(respond));
+      return answer(respond, not_ready());
+    }
     auto asked = parse_request(request);
     if (!asked.ok()) return answer(respond, error_response(asked.error()));
     const auto way = route(*node, *asked);
     if (!way.ok()) return answer(respond, error_response(way.error(), &*asked));
-    if (*way == Route::kListOwn) return list_or_watch(*node, *asked, std::move(respond));
+    if (*way == Route::kListOwn) {
+      if (asked->resource == "pods" && patience == Patience::kMayWait && !stopping_.load()) {
+        pods_.start();
+        if (!pods_.view().complete()) return wait(before_pods_, std::move(request), std::move(respond));
+      }
+      return list_or_watch(*node, *asked, std::move(respond));
+    }
 
     Call call{*node, std::move(*asked), std::move(request.body), {}};
     if (const auto type = request.headers.find("Content-Type")) call.content_type = *type;
@@ -543,7 +577,8 @@ class TheGateway final : public Gateway, Admission {
   Mirror pods_;
   Mutex written_mutex_;
   internal::Allowance written_ GUARDED_BY(written_mutex_);  // KiB, by node
-  FairPool strangers_, pool_;                               // last: what runs there uses the rest
+  FairPool strangers_, pool_;                               // late: what runs there uses the rest
+  Anteroom before_edge_nodes_, before_pods_;
 };
 
 }  // namespace

@@ -45,6 +45,8 @@ struct Limits {
   std::size_t tombstones_max = 10'000;   // deletions of one kind that a watch can still be told
   /// However long a watch asks for: when it comes again is seen who is still there, and still may.
   std::chrono::seconds watch_timeout_max{15};
+  /// So long a request waits at most for the gateway's first read of what it asks about; then 503.
+  std::chrono::milliseconds first_read_patience{8000};
   std::chrono::milliseconds session_linger{500};  // without any watch before a node is told closed
   FairPool::Options upstream;                     // 429 beyond its queues
   /// Of those who show no certificate, apart from the nodes: however many they are, no node waits for them.

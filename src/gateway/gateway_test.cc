@@ -5,6 +5,7 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <semaphore>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -72,9 +73,7 @@ TEST(Gateway, ServesEachNodeWhatTheTableSaysAndNothingElse) {
   cloud.start_gateway();
   // The pods are read once somebody asks for them.
   auto first = cloud.transport("edge0");
-  while (ask(*first, "GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dedge0").status == 503) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  ASSERT_EQ(ask(*first, "GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dedge0").status, 200);
   const Json others = cloud.edge_node("edge1");
   const Json cases = codec::parse_json(read_file("requests.json")).value();
   for (const Json& one : cases.as_array()) {
@@ -134,6 +133,79 @@ TEST(Gateway, WithoutANodesCertificateOnlyHealthIsTold) {
     EXPECT_EQ(ask(*http, "GET", "/healthz").status, 200);
     EXPECT_EQ(ask(*http, "GET", "/readyz").body, "ok");
     EXPECT_EQ(ask(*http, "GET", "/metrics").status, one.status);
+  }
+}
+
+/// A way to the API server on which nothing is answered until it is opened.
+class Gate final : public net::HttpClient {
+ public:
+  explicit Gate(net::HttpClient& through) : through_(through) {}
+  Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
+    const std::string path = request.url.substr(0, request.url.find('?'));
+    {
+      MutexLock lock(mutex_);
+      while (!open_.contains(path)) {
+        if (ctx.stopped()) return Error(Code::kCancelled, "the gate is shut");
+        (void)changed_.wait_until(mutex_, std::chrono::steady_clock::now() + std::chrono::milliseconds(5));
+      }
+    }
+    return through_.send(ctx, std::move(request));
+  }
+  void open(const std::string& path) {
+    MutexLock lock(mutex_);
+    open_.insert(path);
+    changed_.notify_all();
+  }
+
+ private:
+  net::HttpClient& through_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::set<std::string> open_ GUARDED_BY(mutex_);
+};
+
+TEST(Gateway, WhoComesBeforeTheFirstReadWaitsForIt) {
+  Cloud cloud;
+  cloud.apply(read_file("world.yaml"));
+  Gate gate(cloud.api().transport());
+  const kube::Client client(gate, {});
+  Gateway::Options options;
+  options.client = &client;
+  options.limits.first_read_patience = std::chrono::minutes(5);
+  const auto gateway = Gateway::create(std::move(options)).value();
+  const auto status = [&](const std::string& target) {
+    auto http = net::loopback(gateway->handler(), peer_of("edge0"));
+    return ask(*http, "GET", target).status;
+  };
+  const std::string pods = "/api/v1/pods?fieldSelector=spec.nodeName%3Dedge0", own = std::string(kEdgeNodes) + "/edge0";
+  std::vector<int> of_pods(4), of_own(4);
+  {
+    std::vector<std::jthread> threads;
+    for (int& one : of_pods) threads.emplace_back([&] { one = status(pods); });
+    for (int& one : of_own) threads.emplace_back([&] { one = status(own); });
+    gate.open(kEdgeNodes);
+    gate.open(own);
+    gate.open("/api/v1/pods");
+  }
+  EXPECT_EQ(of_pods, std::vector<int>(4, 200));
+  EXPECT_EQ(of_own, std::vector<int>(4, 200));
+}
+
+TEST(Gateway, NobodyWaitsForEverForTheFirstReadNorForTheEnd) {
+  Cloud cloud;
+  Gate gate(cloud.api().transport());
+  const kube::Client client(gate, {});
+  for (const auto patience : {std::chrono::milliseconds(20), std::chrono::milliseconds(std::chrono::minutes(5))}) {
+    Gateway::Options options;
+    options.client = &client;
+    options.limits.first_read_patience = patience;
+    const auto gateway = Gateway::create(std::move(options)).value();
+    auto http = net::loopback(gateway->handler(), peer_of("edge0"));
+    int status = 0;
+    std::jthread asks([&] { status = ask(*http, "GET", std::string(kEdgeNodes) + "?watch=1").status; });
+    if (patience > std::chrono::seconds(1)) gateway->stop();
+    asks.join();
+    EXPECT_EQ(status, 503);
   }
 }
 

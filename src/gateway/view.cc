@@ -64,6 +64,7 @@ void View::changed(const runtime::Change& change) {
 
 void View::progressed(const std::string& resource_version, Informer::Progress how) {
   const std::set<std::string> touched = advance(resource_version, how);
+  if (how == Informer::Progress::kListed && options_.on_listed) options_.on_listed();
   if (!options_.on_news) return;
   for (const std::string& node : touched) options_.on_news(node);
 }

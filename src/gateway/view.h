@@ -35,6 +35,8 @@ class View {
     bool one_each = false;
     /// Told which nodes have news, after their watches were; on the informer's thread, with no lock held.
     std::function<void(const std::string& node)> on_news;
+    /// After each list: what was incomplete is complete. The same thread, no lock held.
+    std::function<void()> on_listed;
   };
   explicit View(Options options) : options_(std::move(options)) {}
 

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "codec/json.h"
 #include "gateway/caller.h"
+#include "gateway/join_secret.h"
 #include "gateway/join_token.h"
 #include "input.h"
 #include "kube/client.h"
@@ -20,7 +21,7 @@ namespace {
 
 using namespace varda;  // NOLINT: a program of one file
 
-/// Answers every read with the same text, and takes every write.
+/// Answers every read with the same text, but that no key of a node is remembered, and takes every write.
 class Upstream final : public net::HttpClient {
  public:
   Upstream(int status, std::string_view text) : status_(status), text_(text) {}
@@ -37,8 +38,10 @@ class Upstream final : public net::HttpClient {
       std::string text_;
     };
     net::ClientResponse out;
-    out.status = status_;
-    out.body = std::make_unique<Body>(request.method == "PUT" ? request.body : std::string(text_));
+    const bool writes = request.method == "PUT" || request.method == "POST";
+    const bool key = request.method == "GET" && request.url.find("/node-key-") != std::string::npos;
+    out.status = key ? 404 : status_;
+    out.body = std::make_unique<Body>(writes ? request.body : key ? std::string("{}") : std::string(text_));
     return out;
   }
 
@@ -119,6 +122,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Upstream transport(has_secret ? 200 : 404, has_secret ? std::string_view(rest) : std::string_view("{}"));
   const kube::Client client(transport, {});
   gateway::Enrolment enrolment(client, authority(), {.failures_in_a_row = 1000});
+  gateway::Enrolment of_agents(client, authority(), {.failures_in_a_row = 1000, .join_secret = meta::ObjectKey{"edge", "join"}});
   const net::Peer node{.address = "10.0.0.7:1",
                        .certificate_common_name = "line7",
                        .certificate_organizations = {"system:nodes"},
@@ -126,9 +130,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (has_secret) {
     (void)ask(enrolment, "/gateway/v1/enroll", codec::write_json(codec::Json::object({{"token", token}, {"csr", csr()}})),
               {.address = "10.0.0.7:1"});
+    // What is but one Secret does not say that there is a node, and an agent on it.
+    const int status =
+        ask(of_agents, "/gateway/v1/enroll",
+            codec::write_json(codec::Json::object({{"token", token}, {"csr", csr()}, {"node", token}})), {.address = "10.0.0.7:1"});
+    const auto shared = gateway::find_shared_join_token(Context(), client, {"edge", "join"});
+    if (shared.ok() && *shared) CHECK(status != 200);
   } else {
     // Nobody comes in without a Secret.
     CHECK(ask(enrolment, "/gateway/v1/enroll", rest, {.address = "10.0.0.7:1"}) != 200);
+    CHECK(ask(of_agents, "/gateway/v1/enroll", rest, {.address = "10.0.0.7:1"}) != 200);
     CHECK(ask(enrolment, "/gateway/v1/renew", rest, {.address = "10.0.0.7:1", .certificate_common_name = token}) != 200);
     (void)ask(enrolment, "/gateway/v1/renew", rest, node);
   }

@@ -1,0 +1,65 @@
+#include "gateway/anteroom.h"
+
+#include <atomic>
+#include <gtest/gtest.h>
+#include <string>
+
+namespace varda::gateway {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Anteroom, LetsEverybodyOnInOrderOnceItIsReady) {
+  std::atomic<bool> ready{false};
+  std::string order;
+  std::atomic<int> gone{0};
+  Anteroom room({.ready = [&] { return ready.load(); }, .patience = 5min});
+  for (const char name : {'a', 'b', 'c'}) {
+    ASSERT_TRUE(room.enter(1, [&, name] {
+      order += name;
+      ++gone;
+      gone.notify_all();
+    }));
+  }
+  room.look();
+  EXPECT_EQ(gone, 0);
+  ready = true;
+  room.look();
+  for (int seen = gone; seen < 3; seen = gone) gone.wait(seen);
+  EXPECT_EQ(order, "abc");
+  // What was ready before somebody came is seen without a word.
+  ASSERT_TRUE(room.enter(1, [&] {
+    ++gone;
+    gone.notify_all();
+  }));
+  gone.wait(3);
+}
+
+TEST(Anteroom, PatienceEnds) {
+  std::atomic<bool> gone{false};
+  Anteroom room({.ready = [] { return false; }, .patience = 1ms});
+  ASSERT_TRUE(room.enter(1, [&] {
+    gone = true;
+    gone.notify_all();
+  }));
+  gone.wait(false);
+}
+
+TEST(Anteroom, IsBoundedAndClosingLetsEverybodyOn) {
+  int gone = 0;
+  Anteroom room({.ready = [] { return false; }, .patience = 5min, .waiting_max = 3, .bytes_max = 10});
+  EXPECT_FALSE(room.enter(11, [&] { ++gone; }));
+  EXPECT_TRUE(room.enter(8, [&] { ++gone; }));
+  EXPECT_FALSE(room.enter(3, [&] { ++gone; }));
+  EXPECT_TRUE(room.enter(1, [&] { ++gone; }));
+  EXPECT_TRUE(room.enter(1, [&] { ++gone; }));
+  EXPECT_FALSE(room.enter(0, [&] { ++gone; }));
+  room.close();
+  EXPECT_EQ(gone, 3);
+  EXPECT_FALSE(room.enter(0, [&] { ++gone; }));
+  room.close();
+  EXPECT_EQ(gone, 3);
+}
+
+}  // namespace
+}  // namespace varda::gateway

@@ -1,0 +1,153 @@
+#include "gateway/join_secret.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "codec/digest.h"
+
+namespace varda::gateway {
+namespace {
+
+using codec::Json;
+
+constexpr const char* kToken = "token";
+constexpr const char* kRevoked = "revoked";
+constexpr std::chrono::seconds kLookPeriod{5};
+constexpr int kAttempts = 8;  // against other writers
+const meta::Resource kNodes{"", "v1", "Node", "nodes", false};
+const meta::Resource kPods{"", "v1", "Pod", "pods", true};
+
+std::string text_of(const Json& secret, const char* key) {
+  auto bytes = codec::unbase64(secret["data"][key].as_string());
+  return bytes.ok() ? std::move(*bytes) : std::string();
+}
+
+/// Nothing: no token.
+Result<std::optional<SharedJoinToken>> read(const Json& secret, const meta::ObjectKey& key) {
+  if (!secret["data"].contains(kToken) || secret["data"][kToken].as_string().empty()) return std::optional<SharedJoinToken>();
+  auto token = JoinToken::parse(text_of(secret, kToken));
+  if (!token.ok()) {
+    return Error(Code::kCorrupt, "Secret " + key.str() +
+                                     ": its key token holds no join token. If it is meant to, delete the Secret, or "
+                                     "say `varda join-token --rotate-shared`");
+  }
+  return std::optional(SharedJoinToken{std::move(*token), text_of(secret, kRevoked) == "true"});
+}
+
+Json with_token(std::optional<Json> present, const meta::ObjectKey& key, const JoinToken& token) {
+  Json secret = present ? std::move(*present)
+                        : Json::object({{"apiVersion", "v1"},
+                                        {"kind", "Secret"},
+                                        {"metadata", Json::object({{"name", key.name}, {"namespace", key.ns}})},
+                                        {"type", "Opaque"}});
+  secret.make("data").set(kToken, codec::base64(token.text()));
+  secret.make("data").erase(kRevoked);
+  return secret;
+}
+
+bool changed_meanwhile(const Error& error) { return error.code() == Code::kAlreadyExists || error.code() == Code::kConflict; }
+
+}  // namespace
+
+Result<meta::ObjectKey> parse_join_secret(std::string_view text) {
+  const auto slash = text.find('/');
+  meta::ObjectKey key;
+  if (slash != std::string_view::npos) key = {std::string(text.substr(0, slash)), std::string(text.substr(slash + 1))};
+  if (!meta::check_dns_label(key.ns).empty() || !meta::check_dns_subdomain(key.name).empty()) {
+    return Error(Code::kInvalid, "\"" + std::string(text) + "\": a Secret is named as NAMESPACE/NAME");
+  }
+  return key;
+}
+
+Result<std::optional<SharedJoinToken>> find_shared_join_token(const Context& ctx, const kube::Client& client,
+                                                              const meta::ObjectKey& secret) {
+  TRY(const std::optional<Json> found, client.find(ctx, secrets(), secret));
+  if (!found) return std::optional<SharedJoinToken>();
+  return read(*found, secret);
+}
+
+Result<Kept> keep_shared_join_token(const Context& ctx, const kube::Client& client, const meta::ObjectKey& secret,
+                                    const std::string& ca_sha256, Rng& rng) {
+  for (int attempt = 1;; ++attempt) {
+    TRY(std::optional<Json> present, client.find(ctx, secrets(), secret));
+    if (present) {
+      TRY(const std::optional<SharedJoinToken> shared, read(*present, secret));
+      if (shared && shared->token.ca_sha256 == ca_sha256) return Kept::kAsItWas;
+      // Whoever took it back did not mean: until the authority changes.
+      if (shared && shared->revoked) return Kept::kAsItWas;
+    }
+    const bool there = present.has_value();
+    const Json wanted = with_token(std::move(present), secret, JoinToken::make(ca_sha256, rng));
+    const auto written = there ? client.update(ctx, secrets(), wanted) : client.create(ctx, secrets(), wanted);
+    if (written.ok()) return Kept::kMade;
+    const bool gone = there && written.error().code() == Code::kNotFound;
+    if ((!changed_meanwhile(written.error()) && !gone) || attempt == kAttempts) return written.error();
+  }
+}
+
+void run_join_secret(const Context& ctx, const kube::Client& client, const meta::ObjectKey& secret, const std::string& ca_sha256,
+                     Rng& rng) {
+  std::string said;
+  while (!ctx.done()) {
+    const auto kept = keep_shared_join_token(ctx.with_timeout(std::chrono::seconds(30)), client, secret, ca_sha256, rng);
+    if (ctx.done()) return;
+    if (kept.ok()) {
+      if (*kept == Kept::kMade) log::info("made the join token that agents share", {{"secret_name", secret.str()}});
+      said.clear();
+    } else if (kept.error().message() != said) {
+      said = kept.error().message();
+      log::warn("cannot keep the join token that agents share; trying on",
+                {{"secret_name", secret.str()}, {"error", kept.error()}});
+    }
+    if (!ctx.sleep_for(kLookPeriod).ok()) return;
+  }
+}
+
+Status rotate_shared_join_token(const Context& ctx, const kube::Client& client, const meta::ObjectKey& secret,
+                                const std::string& ca_sha256, Rng& rng) {
+  for (int attempt = 1;; ++attempt) {
+    TRY(Json present,
+        client.get(ctx, secrets(), secret).context("the join token that agents share (`varda gateway --join-secret`)"));
+    const auto written = client.update(ctx, secrets(), with_token(std::move(present), secret, JoinToken::make(ca_sha256, rng)));
+    if (written.ok()) return {};
+    if (!changed_meanwhile(written.error()) || attempt == kAttempts) return written.error();
+  }
+}
+
+Status revoke_shared_join_token(const Context& ctx, const kube::Client& client, const meta::ObjectKey& secret) {
+  const Json patch = Json::object({{"data", Json::object({{kRevoked, codec::base64("true")}})}});
+  TRY_VOID(client.patch(ctx, secrets(), secret, kube::PatchType::kMerge, patch)
+               .context("the join token that agents share (`varda gateway --join-secret`)"));
+  return {};
+}
+
+bool is_agent_of(const Json& pod, std::string_view node) {
+  const Json& metadata = pod["metadata"];
+  if (metadata["labels"]["app.kubernetes.io/name"].as_string() != kAgentName) return false;
+  if (node.empty() || pod["spec"]["nodeName"].as_string() != node) return false;
+  const std::string& phase = pod["status"]["phase"].as_string();
+  if (phase == "Succeeded" || phase == "Failed") return false;
+  const auto& owners = metadata["ownerReferences"].as_array();
+  return std::any_of(owners.begin(), owners.end(), [](const Json& owner) {
+    return owner["controller"].as_bool() && owner["kind"].as_string() == "DaemonSet" &&
+           owner["apiVersion"].as_string().starts_with("apps/");
+  });
+}
+
+Result<std::string> why_no_agent(const Context& ctx, const kube::Client& client, const std::string& ns, const std::string& node) {
+  TRY(const std::optional<Json> known, client.find(ctx, kNodes, {"", node}));
+  if (!known) return "the cluster has no node \"" + node + "\"";
+  kube::ListOptions options;
+  options.ns = ns;
+  options.label_selector = "app.kubernetes.io/name=" + std::string(kAgentName);
+  options.field_selector = "spec.nodeName=" + node;
+  // From the server's cache, which knows the Pods of a node: read through, each would cost all agents' Pods, times all agents.
+  options.resource_version = "0";
+  TRY(const kube::List pods, client.list(ctx, kPods, options));
+  const bool there = std::any_of(pods.items.begin(), pods.items.end(), [&](const Json& pod) { return is_agent_of(pod, node); });
+  return there ? std::string()
+               : "no Pod of the agents' DaemonSet in namespace " + ns +
+                     " (label app.kubernetes.io/name=" + std::string(kAgentName) + ") is on node \"" + node + "\"";
+}
+
+}  // namespace varda::gateway

@@ -1,0 +1,310 @@
+#include "gateway/join_secret.h"
+
+#include <fstream>
+#include <gtest/gtest.h>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include "api/edgeai/edge_node.h"
+#include "api/kind.h"
+#include "apiserver/testing/in_memory.h"
+#include "codec/digest.h"
+#include "codec/yaml.h"
+#include "gateway/authority.h"
+#include "gateway/enrolment.h"
+#include "gateway/node_key.h"
+#include "net/certificates.h"
+
+namespace varda::gateway {
+namespace {
+
+using namespace std::chrono_literals;
+using codec::Json;
+
+const meta::ObjectKey kSecret{"varda-edge", "varda-agent-join"};
+
+std::string read_file(const std::string& name) {
+  std::ifstream file(std::string(VARDA_TESTDATA) + "/" + name);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// A cluster with the agents' namespace, and a gateway that keeps the token they share.
+class Cluster {
+ public:
+  Cluster() {
+    for (const Json& crd : api::crds()) {
+      if (crd.at("spec/names/kind").as_string() == "EdgeNode") api_.install_crds(codec::write_yaml(crd));
+    }
+    EXPECT_TRUE(make_system_namespace(ctx_, client_).ok());
+    create({"", "v1", "Namespace", "namespaces", false}, Json::object({{"metadata", Json::object({{"name", kSecret.ns}})}}));
+  }
+  void create(const meta::Resource& resource, Json object) {
+    object.set("apiVersion", resource.api_version());
+    object.set("kind", resource.kind);
+    const auto made = client_.create(ctx_, resource, object);
+    ASSERT_TRUE(made.ok()) << made.error();
+  }
+  void add_node(const std::string& name) {
+    create({"", "v1", "Node", "nodes", false}, Json::object({{"metadata", Json::object({{"name", name}})}}));
+  }
+  /// {node, and what differs from an agent of a DaemonSet that runs: namespace, label, owner, phase}
+  void add_pod(const Json& said) {
+    const meta::Resource pods{"", "v1", "Pod", "pods", true};
+    const std::string ns = said["namespace"].string_or(kSecret.ns), owner = said["owner"].string_or("DaemonSet");
+    Json metadata = Json::object({{"name", "agent-" + said["node"].as_string()},
+                                  {"namespace", ns},
+                                  {"labels", Json::object({{"app.kubernetes.io/name", said["label"].string_or("varda-agent")}})}});
+    if (!owner.empty()) {
+      Json reference =
+          Json::object({{"apiVersion", "apps/v1"}, {"kind", owner}, {"name", "varda-agent"}, {"uid", "u-1"}, {"controller", true}});
+      metadata.set("ownerReferences", Json::array({std::move(reference)}));
+    }
+    const Json container = Json::object({{"name", "agent"}, {"image", "varda"}});
+    const meta::ObjectKey key{ns, metadata["name"].as_string()};
+    create(pods, Json::object(
+                     {{"metadata", std::move(metadata)},
+                      {"spec", Json::object({{"nodeName", said["node"].as_string()}, {"containers", Json::array({container})}})}}));
+    const Json status = Json::object({{"status", Json::object({{"phase", said["phase"].string_or("Running")}})}});
+    const auto told = client_.patch(ctx_, pods, key, kube::PatchType::kMerge, status, "status");
+    ASSERT_TRUE(told.ok()) << told.error();
+  }
+  Result<Kept> keep() { return keep_shared_join_token(ctx_, client_, kSecret, authority_.ca_sha256(), *rng_); }
+  /// What an agent reads in its volume.
+  std::string token() {
+    const auto secret = client_.get(ctx_, secrets(), kSecret);
+    return secret.ok() ? codec::unbase64(secret->at("data/token").as_string()).value() : std::string();
+  }
+  std::string own_token(const std::string& node) {
+    return create_join_token(ctx_, client_, {.node = node, .ca_sha256 = authority_.ca_sha256()}, system_clock().wall(), *rng_)
+        ->text();
+  }
+  Enrolment::Options options() { return {.upstream_timeout = 300s, .join_secret = kSecret, .metrics = &registry_}; }
+
+  const Context ctx_ = Context().with_timeout(300s);
+  apiserver::InMemoryApiServer api_;
+  kube::Client client_{api_.transport(), {}};
+  const Authority authority_ = *Authority::of(*net::make_ca("edge-ca", 24h * 3650));
+  std::unique_ptr<Rng> rng_ = seeded_rng(11);
+  metrics::Registry registry_;
+};
+
+net::Response ask(Enrolment& enrolment, std::string path, const Json& body, net::Peer peer) {
+  net::Request request;
+  request.method = "POST";
+  request.target = std::move(path);
+  request.body = codec::write_json(body);
+  request.peer = std::move(peer);
+  return enrolment.handle(Context().with_timeout(300s), request).value();
+}
+
+TEST(SharedJoinToken, LetsInWhomTheClusterVouchesFor) {
+  std::map<std::string, std::string> keys;
+  const auto csr = [&](const std::string& key) {
+    if (keys[key].empty()) keys[key] = net::make_key().value();
+    return net::make_csr(keys[key], "whoever").value();
+  };
+  const Json cases = codec::parse_yaml(read_file("agents.yaml")).value();
+  for (const Json& one : cases.as_array()) {
+    SCOPED_TRACE(one["name"].as_string());
+    Cluster cluster;
+    for (const Json& node : one["nodes"].as_array()) cluster.add_node(node.as_string());
+    for (const Json& pod : one["pods"].as_array()) cluster.add_pod(pod);
+    ASSERT_EQ(cluster.keep().value(), Kept::kMade);
+    Enrolment enrolment(cluster.client_, cluster.authority_, cluster.options());
+    std::string token = cluster.token();
+    for (const Json& step : one["steps"].as_array()) {
+      SCOPED_TRACE(codec::write_json(step));
+      if (step.contains("forget")) {
+        ASSERT_TRUE(forget_node_key(cluster.ctx_, cluster.client_, step["forget"].as_string()).ok());
+      } else if (step.contains("rotate")) {
+        ASSERT_TRUE(
+            rotate_shared_join_token(cluster.ctx_, cluster.client_, kSecret, cluster.authority_.ca_sha256(), *cluster.rng_).ok());
+      } else if (step.contains("revoke")) {
+        ASSERT_TRUE(revoke_shared_join_token(cluster.ctx_, cluster.client_, kSecret).ok());
+      } else if (step.contains("delete")) {
+        ASSERT_TRUE(cluster.client_.remove(cluster.ctx_, secrets(), kSecret).ok());
+      } else if (step.contains("keep")) {
+        ASSERT_TRUE(cluster.keep().ok());
+      } else if (step.contains("reread")) {
+        token = cluster.token();
+      } else if (step.contains("overwrite")) {
+        const Json patch = Json::object({{"data", Json::object({{"token", codec::base64(step["overwrite"].as_string())}})}});
+        ASSERT_TRUE(cluster.client_.patch(cluster.ctx_, secrets(), kSecret, kube::PatchType::kMerge, patch).ok());
+      } else if (step.contains("shut_out")) {
+        Json metadata =
+            Json::object({{"name", step["shut_out"].as_string()}, {"annotations", Json::object({{"edgeai.io/revoked", "true"}})}});
+        cluster.create(api::EdgeNode::resource(), Json::object({{"metadata", std::move(metadata)}, {"spec", Json::object()}}));
+      } else {
+        const bool renews = step.contains("renew");
+        const std::string request = renews ? "renew" : "enroll";
+        const Json& node = renews ? step["renew"] : step["enrol"];
+        metrics::Counter& counter =
+            cluster.registry_.counter("varda_gateway_enrolments_total", "Requests for certificates by what came of them.",
+                                      {{"request", request}, {"outcome", step["outcome"].as_string()}});
+        const auto before = counter.value();
+        net::Response response;
+        if (renews) {
+          response = ask(enrolment, "/gateway/v1/renew", Json::object({{"csr", csr(step["key"].as_string())}}),
+                         {.address = "10.0.0.7:4000",
+                          .certificate_common_name = node.as_string(),
+                          .certificate_organizations = {"system:nodes"},
+                          .certificate_not_after = std::chrono::system_clock::now() + 1h});
+        } else {
+          const std::string& which = step["token"].as_string();
+          std::string text = which == "own" ? cluster.own_token(node.as_string()) : token;
+          if (which == "wrong") text[30] = text[30] == '0' ? '1' : '0';
+          Json body = Json::object({{"token", text}, {"csr", csr(step["key"].as_string())}});
+          if (!node.is_null()) body.set("node", node);
+          response = ask(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.7:4000"});
+        }
+        EXPECT_EQ(counter.value(), before + 1) << response.body;
+        const Json answer = codec::parse_json(response.body).value();
+        const std::string& said = answer["message"].as_string();
+        EXPECT_NE(said.find(step["says"].string_or("")), std::string::npos) << said;
+        if (step["outcome"].as_string() != "ok") {
+          EXPECT_EQ(response.status, step["outcome"].as_string() == "invalid" ? 400 : 403);
+          continue;
+        }
+        ASSERT_EQ(response.status, 200) << response.body;
+        const auto facts = net::certificate_facts(answer["certificate"].as_string());
+        EXPECT_EQ(facts->common_name, node.as_string());
+        EXPECT_EQ(facts->key_sha256, *net::key_sha256(keys[step["key"].as_string()]));
+      }
+    }
+  }
+}
+
+TEST(SharedJoinToken, OfManyKeysAtTwoGatewaysOneIsTheNodes) {
+  Cluster cluster;
+  cluster.add_node("line7");
+  cluster.add_pod(Json::object({{"node", "line7"}}));
+  ASSERT_TRUE(cluster.keep().ok());
+  const std::string token = cluster.token();
+  Enrolment::Options options = cluster.options();
+  options.failures_in_a_row = 100;
+  Enrolment one(cluster.client_, cluster.authority_, options), other(cluster.client_, cluster.authority_, options);
+  for (int round = 0; round < 4; ++round) {
+    std::vector<std::string> csrs;
+    for (int i = 0; i < 8; ++i) csrs.push_back(*net::make_csr(*net::make_key(), "line7"));
+    std::vector<int> status(csrs.size());
+    {
+      std::vector<std::jthread> threads;
+      for (std::size_t i = 0; i < csrs.size(); ++i) {
+        threads.emplace_back([&, i] {
+          const Json body = Json::object({{"token", token}, {"csr", csrs[i]}, {"node", "line7"}});
+          status[i] = ask(i % 2 == 0 ? one : other, "/gateway/v1/enroll", body, {.address = "10.0.0.7:1"}).status;
+        });
+      }
+    }
+    EXPECT_EQ(std::count(status.begin(), status.end(), 200), 1);
+    EXPECT_EQ(std::count(status.begin(), status.end(), 403), 7);
+    ASSERT_TRUE(forget_node_key(cluster.ctx_, cluster.client_, "line7").ok());
+  }
+}
+
+TEST(SharedJoinToken, ANodeThatIsRefusedKeepsNoOtherFromItsSiteOut) {
+  Cluster cluster;
+  for (const std::string node : {"line7", "line8"}) {
+    cluster.add_node(node);
+    cluster.add_pod(Json::object({{"node", node}}));
+  }
+  ASSERT_TRUE(cluster.keep().ok());
+  Enrolment enrolment(cluster.client_, cluster.authority_, cluster.options());
+  const auto enrol = [&](const std::string& node, const std::string& key) {
+    const Json body = Json::object({{"token", cluster.token()}, {"csr", *net::make_csr(key, node)}, {"node", node}});
+    return ask(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.9:1"}).status;
+  };
+  const std::string key = *net::make_key(), other = *net::make_key();
+  ASSERT_EQ(enrol("line7", other), 200);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(enrol("line7", key), 403);
+  EXPECT_EQ(enrol("line7", key), 429);
+  EXPECT_EQ(enrol("line8", key), 200);
+}
+
+TEST(SharedJoinToken, GatewaysThatBeginAtOnceKeepOne) {
+  Cluster cluster;
+  std::vector<std::unique_ptr<Rng>> rngs;
+  for (std::uint64_t i = 0; i < 8; ++i) rngs.push_back(seeded_rng(100 + i));
+  std::atomic<int> made{0};
+  {
+    std::vector<std::jthread> threads;
+    for (auto& rng : rngs) {
+      threads.emplace_back([&] {
+        const auto kept = keep_shared_join_token(cluster.ctx_, cluster.client_, kSecret, cluster.authority_.ca_sha256(), *rng);
+        ASSERT_TRUE(kept.ok()) << kept.error();
+        made += *kept == Kept::kMade ? 1 : 0;
+      });
+    }
+  }
+  EXPECT_EQ(made, 1);
+  const std::string token = cluster.token();
+  EXPECT_EQ(cluster.keep().value(), Kept::kAsItWas);
+  EXPECT_EQ(cluster.token(), token);
+}
+
+TEST(SharedJoinToken, IsMadeAnewForAnotherAuthorityAndFillsASecretThatIsThere) {
+  Cluster cluster;
+  cluster.create(secrets(), Json::object({{"metadata", Json::object({{"name", kSecret.name}, {"namespace", kSecret.ns}})},
+                                          {"data", Json::object({{"note", codec::base64("mine")}})}}));
+  ASSERT_EQ(cluster.keep().value(), Kept::kMade);
+  const std::string before = cluster.token();
+  const std::string ca(64, 'a');
+  ASSERT_EQ(keep_shared_join_token(cluster.ctx_, cluster.client_, kSecret, ca, *cluster.rng_).value(), Kept::kMade);
+  const JoinToken now = *JoinToken::parse(cluster.token());
+  EXPECT_EQ(now.ca_sha256, ca);
+  EXPECT_NE(now.secret, JoinToken::parse(before)->secret);
+  EXPECT_EQ(cluster.client_.get(cluster.ctx_, secrets(), kSecret)->at("data/note").as_string(), codec::base64("mine"));
+}
+
+TEST(SharedJoinToken, WhatSomebodyElsePutThereIsNotReplaced) {
+  Cluster cluster;
+  const std::string theirs = codec::base64("a token of something else");
+  cluster.create(secrets(), Json::object({{"metadata", Json::object({{"name", kSecret.name}, {"namespace", kSecret.ns}})},
+                                          {"data", Json::object({{"token", theirs}})}}));
+  const auto kept = cluster.keep();
+  ASSERT_FALSE(kept.ok());
+  EXPECT_EQ(kept.error().code(), Code::kCorrupt);
+  EXPECT_EQ(kept.error().message().find("a token of"), std::string::npos);
+  EXPECT_EQ(cluster.client_.get(cluster.ctx_, secrets(), kSecret)->at("data/token").as_string(), theirs);
+}
+
+TEST(SharedJoinToken, SecretsOfAnotherTypeAreNoRememberedKeys) {
+  Cluster cluster;
+  cluster.add_node("line7");
+  cluster.add_pod(Json::object({{"node", "line7"}}));
+  ASSERT_TRUE(cluster.keep().ok());
+  cluster.create(secrets(),
+                 Json::object({{"metadata", Json::object({{"name", "node-key-line7"}, {"namespace", "varda-system"}})}}));
+  Enrolment enrolment(cluster.client_, cluster.authority_, cluster.options());
+  const Json body =
+      Json::object({{"token", cluster.token()}, {"csr", *net::make_csr(*net::make_key(), "line7")}, {"node", "line7"}});
+  EXPECT_EQ(ask(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.7:1"}).status, 503);
+}
+
+TEST(SharedJoinToken, KeeperMakesItAndEndsWhenItIsTold) {
+  Cluster cluster;
+  std::stop_source stop;
+  std::jthread keeper(
+      [&] { run_join_secret(Context(stop.get_token()), cluster.client_, kSecret, cluster.authority_.ca_sha256(), *cluster.rng_); });
+  while (cluster.token().empty()) std::this_thread::sleep_for(1ms);
+  stop.request_stop();
+  keeper.join();
+}
+
+TEST(JoinSecretName, IsNamespaceAndName) {
+  EXPECT_EQ(parse_join_secret("varda-edge/varda-agent-join").value(), kSecret);
+  for (const char* text : {"", "/", "a", "a/", "/a", "a/b/c", "A/b", "a/B", "a.b/c"})
+    EXPECT_FALSE(parse_join_secret(text).ok()) << text;
+}
+
+TEST(NodeKey, IsForgottenByNameOnly) {
+  Cluster cluster;
+  EXPECT_EQ(forget_node_key(cluster.ctx_, cluster.client_, "line7").error().code(), Code::kNotFound);
+  EXPECT_EQ(forget_node_key(cluster.ctx_, cluster.client_, "../x").error().code(), Code::kInvalid);
+}
+
+}  // namespace
+}  // namespace varda::gateway
