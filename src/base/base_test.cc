@@ -2,6 +2,7 @@
 #include <set>
 
 #include "base/context.h"
+#include "base/log_scope.h"
 #include "base/metrics.h"
 #include "base/result.h"
 #include "base/rng.h"
@@ -44,6 +45,28 @@ TEST(Rng, SameSeedSameSequenceAndUuidsAreVersionFour) {
     EXPECT_EQ(id[14], '4');
     EXPECT_TRUE(seen.insert(id).second);
   }
+}
+
+TEST(Log, LinesOfAPieceOfWorkHaveItsFieldsBehindTheirOwn) {
+  const auto line_of = [](log::Format format, auto&& write) {
+    log::configure(format, log::Level::kInfo);
+    testing::internal::CaptureStderr();
+    write();
+    std::string out = testing::internal::GetCapturedStderr();
+    log::configure(log::Format::kText, log::Level::kInfo);
+    return out;
+  };
+  const auto work = [] {
+    const log::Scope outer({{"controller", "models"}, {"name", "a"}});
+    const log::Scope inner({{"reconcileID", "7"}, {"name", "b"}});
+    log::info("done", {{"controller", "own"}, {"count", 3}});
+  };
+  const std::string json = line_of(log::Format::kJson, work);
+  EXPECT_NE(json.find(R"("message":"done","controller":"own","count":3,"reconcileID":"7","name":"b"})"), std::string::npos) << json;
+  const std::string text = line_of(log::Format::kText, work);
+  EXPECT_NE(text.find("done controller=own count=3 reconcileID=7 name=b\n"), std::string::npos) << text;
+  const std::string after = line_of(log::Format::kText, [] { log::info("after"); });
+  EXPECT_EQ(after.find("controller"), std::string::npos) << after;
 }
 
 TEST(Metrics, TextHoldsEveryFamilyInPrometheusForm) {

@@ -1,9 +1,13 @@
 #include "base/log.h"
 
+#include <algorithm>
 #include <memory>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <utility>
+
+#include "base/log_scope.h"
 
 namespace varda::log {
 namespace {
@@ -63,7 +67,24 @@ bool plain(std::string_view text) {
   return true;
 }
 
+thread_local const Scope* innermost = nullptr;
+
+void append(std::string& line, Format format, const Field& field) {
+  if (format == Format::kJson) {
+    line += ",\"" + escaped(field.name) + "\":";
+    line += field.quoted ? "\"" + escaped(field.value) + "\"" : field.value;
+    return;
+  }
+  line += ' ';
+  line += field.name;
+  line += '=';
+  line += plain(field.value) ? field.value : "\"" + escaped(field.value) + "\"";
+}
+
 }  // namespace
+
+Scope::Scope(std::vector<Field> fields) : fields_(std::move(fields)), outer_(std::exchange(innermost, this)) {}
+Scope::~Scope() { innermost = outer_; }
 
 void configure(Format format, Level level) { sink().use(format, level); }
 
@@ -78,20 +99,17 @@ Result<Level> parse_level(std::string_view text) {
 void write(Level level, std::string_view message, std::initializer_list<Field> fields) {
   Sink& s = sink();
   if (level < s.level) return;
-  std::string line;
-  if (s.format == Format::kJson) {
-    line = "\"message\":\"" + escaped(message) + "\"";
-    for (const Field& field : fields) {
-      line += ",\"" + escaped(field.name) + "\":";
-      line += field.quoted ? "\"" + escaped(field.value) + "\"" : field.value;
-    }
-  } else {
-    line = escaped(message);
-    for (const Field& field : fields) {
-      line += ' ';
-      line += field.name;
-      line += '=';
-      line += plain(field.value) ? field.value : "\"" + escaped(field.value) + "\"";
+  std::string line = s.format == Format::kJson ? "\"message\":\"" + escaped(message) + "\"" : escaped(message);
+  std::vector<std::string_view> named;
+  for (const Field& field : fields) {
+    append(line, s.format, field);
+    named.push_back(field.name);
+  }
+  for (const Scope* scope = innermost; scope; scope = scope->outer()) {
+    for (const Field& field : scope->fields()) {
+      if (std::find(named.begin(), named.end(), field.name) != named.end()) continue;
+      append(line, s.format, field);
+      named.push_back(field.name);
     }
   }
   static constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,

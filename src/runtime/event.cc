@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <list>
 #include <map>
+#include <set>
 #include <stop_token>
 #include <utility>
 
@@ -65,8 +67,15 @@ struct Pending {
   EventType type = EventType::kNormal;
   std::string reason, message;
   WallTime first, last;
+  bool combined = false;  // stands for several messages, this being the last
   int count = 1;
   int attempts = 0;
+};
+
+/// Messages of events that differ in nothing else.
+struct Similar {
+  std::set<std::size_t> messages;  // their hashes: there may be thousands of groups
+  SteadyTime last;
 };
 
 struct Known {
@@ -98,7 +107,8 @@ struct ApiEventRecorder::Impl {
         clock(options.clock ? *options.clock : system_clock()),
         rng(options.rng ? *options.rng : system_rng()),
         known(options.remembered_max),
-        buckets(options.remembered_max) {
+        buckets(options.remembered_max),
+        similar(options.remembered_max) {
     if (options.metrics)
       dropped = &options.metrics->counter("varda_events_dropped_total", "Events dropped: full queue, rate, or refused.");
   }
@@ -107,6 +117,8 @@ struct ApiEventRecorder::Impl {
   bool write(const Context& ctx, const Pending& event);
   Json object_of(const Pending& event, const std::string& name) const;
   bool write_queued(const Context& ctx);
+  /// Too many like it came lately: then it and those to come are one event.
+  void combine(Pending& event, const std::string& kind_of, SteadyTime now) REQUIRES(mutex);
 
   const kube::Client& client;
   const Options options;
@@ -120,6 +132,7 @@ struct ApiEventRecorder::Impl {
   Mutex mutex;
   CondVar changed;
   Recent<Bucket> buckets GUARDED_BY(mutex);
+  Recent<Similar> similar GUARDED_BY(mutex);
   std::deque<Pending> queue GUARDED_BY(mutex);
   SteadyTime again GUARDED_BY(mutex) = SteadyTime::min();  // not before: the server could not be reached
 };
@@ -139,20 +152,22 @@ void ApiEventRecorder::record(const ObjectRef& object, EventType type, std::stri
   event.reason = std::string(reason);
   event.message = cut(message);
   event.first = event.last = wall;
-  event.identity =
-      object.uid + '\n' + object.str() + '\n' + (type == EventType::kNormal ? "N" : "W") + event.reason + '\n' + event.message;
+  const std::string kind_of = object.uid + '\n' + object.str() + '\n' + (type == EventType::kNormal ? "N" : "W") + event.reason;
+  event.identity = kind_of + '\n' + event.message;
 
   bool kept = true;
   {
     MutexLock lock(impl_->mutex);
+    const SteadyTime now = impl_->clock.now();
+    impl_->combine(event, kind_of, now);
     const auto same =
         std::find_if(impl_->queue.begin(), impl_->queue.end(), [&](const Pending& p) { return p.identity == event.identity; });
     if (same != impl_->queue.end()) {
       ++same->count;
       same->last = wall;
+      same->message = event.message;
       return;
     }
-    const SteadyTime now = impl_->clock.now();
     const std::string whose = object.uid + '\n' + object.str();
     const double burst = impl_->options.burst;
     Bucket* bucket = impl_->buckets.find(whose);
@@ -172,6 +187,19 @@ void ApiEventRecorder::record(const ObjectRef& object, EventType type, std::stri
   } else if (impl_->dropped) {
     impl_->dropped->add();
   }
+}
+
+void ApiEventRecorder::Impl::combine(Pending& event, const std::string& kind_of, SteadyTime now) {
+  Similar* group = similar.find(kind_of);
+  if (!group || now - group->last > options.similar_within) group = &similar.put(kind_of, {});
+  group->last = now;
+  group->messages.insert(std::hash<std::string>()(event.message));
+  if (group->messages.size() < options.similar_max) return;
+  // The set need not grow any more to go on telling that there are many.
+  group->messages.erase(group->messages.begin());
+  event.combined = true;
+  event.identity = kind_of;
+  event.message = cut("(combined from similar events): " + event.message);
 }
 
 Json ApiEventRecorder::Impl::object_of(const Pending& event, const std::string& name) const {
@@ -202,7 +230,8 @@ bool ApiEventRecorder::Impl::write(const Context& ctx, const Pending& event) {
   Status status;
   Known* before = known.find(event.identity);
   if (before) {
-    const Json patch = Json::object({{"count", before->count + event.count}, {"lastTimestamp", meta::format_time(event.last)}});
+    Json patch = Json::object({{"count", before->count + event.count}, {"lastTimestamp", meta::format_time(event.last)}});
+    if (event.combined) patch.set("message", event.message);
     status = [&]() -> Status {
       TRY(const Json ignored,
           client.patch(ctx, events_resource(), {namespace_of(event.object), before->name}, kube::PatchType::kMerge, patch));

@@ -27,8 +27,10 @@ class EventRecorder {
 };
 
 /// Writes events on a thread of its own. The same event (object, type, reason, message) again raises `count` and
-/// `lastTimestamp` of the one there is; an object gets a burst of 25 writes, then one every 5 minutes, the rest is dropped, as
-/// client-go does it. The queue holds 1024; more are dropped and counted (varda_events_dropped_total).
+/// `lastTimestamp` of the one there is. Of events that differ in their messages only (object, type, reason) the tenth within ten
+/// minutes of one another, and every later one, become one event whose message begins with "(combined from similar events): ". An
+/// object gets a burst of 25 writes, then one every 5 minutes, the rest is dropped. All of this as client-go does it. The queue
+/// holds 1024; more are dropped and counted (varda_events_dropped_total).
 class ApiEventRecorder final : public EventRecorder {
  public:
   struct Options {
@@ -36,6 +38,8 @@ class ApiEventRecorder final : public EventRecorder {
     std::string host;                 // source.host
     std::size_t queue_max = 1024;
     std::size_t remembered_max = 4096;  // events and objects of which counts are known; the longest unused is forgotten
+    std::size_t similar_max = 10;       // messages told one by one
+    std::chrono::seconds similar_within{600};
     int burst = 25;
     std::chrono::seconds refill{300};
     const Clock* clock = nullptr;  // null: the machine's

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <exception>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -20,6 +22,9 @@ std::optional<std::uint64_t> number(std::string_view version) {
   if (version.empty() || error != std::errc() || end != version.data() + version.size()) return std::nullopt;
   return out;
 }
+
+/// After so many refusals the version is taken to be the reason.
+constexpr int kRefusedMax = 3;
 
 bool surely_older(std::string_view a, std::string_view b) {
   const auto left = number(a), right = number(b);
@@ -39,58 +44,96 @@ Json Stored::json() const {
   return std::move(*tree);
 }
 
-Informer::Informer(const kube::Client& client, Options options)
-    : client_(client), options_(std::move(options)), backoff_(options_.backoff_min) {}
+Informer::Informer(const kube::Client& client, Options options) : client_(client), options_(std::move(options)) {
+  std::vector<std::string> namespaces{options_.filter.ns};
+  if (options_.filter.ns.empty() && options_.resource.namespaced && !options_.namespaces.empty()) namespaces = options_.namespaces;
+  for (std::string& ns : namespaces) scopes_.push_back({.ns = std::move(ns), .backoff = options_.backoff_min});
+  synced_ = std::vector<std::atomic<bool>>(scopes_.size());
+  unsynced_ = scopes_.size();
+  versions_.resize(scopes_.size());
+}
 
 void Informer::on_change(Handler handler) { handlers_.push_back(std::move(handler)); }
 
-void Informer::run(const Context& ctx) {
-  while (!ctx.stopped()) {
-    const Duration pause = step(ctx);
-    if (pause > Duration::zero() && !ctx.sleep_for(pause).ok()) return;
-  }
+void Informer::on_progress(ProgressHandler handler) {
+  CHECK(scopes_.size() == 1);
+  progress_ = std::move(handler);
 }
 
-Duration Informer::step(const Context& ctx) {
+void Informer::run(const Context& ctx) {
+  const auto follow = [&](std::size_t scope) {
+    while (!ctx.stopped()) {
+      const Duration pause = step(ctx, scope);
+      if (pause > Duration::zero() && !ctx.sleep_for(pause).ok()) return;
+    }
+  };
+  std::vector<std::jthread> others;
+  for (std::size_t scope = 1; scope < scopes_.size(); ++scope) others.emplace_back([&follow, scope] { follow(scope); });
+  follow(0);
+}
+
+Duration Informer::step(const Context& ctx, std::size_t index) {
   Rng& rng = options_.rng ? *options_.rng : system_rng();
   const Clock& clock = options_.clock ? *options_.clock : system_clock();
-  const SteadyTime begin = clock.now();
+  Scope& scope = scopes_.at(index);
+  SteadyTime begin = clock.now();
+  std::size_t events = 0;
   Status status;
-  if (!listed_) {
-    status = list_once(ctx);
-    listed_ = status.ok();
+  try {
+    if (!scope.listed) {
+      status = list_once(ctx, index);
+      scope.listed = status.ok();
+      begin = clock.now();
+    }
+    if (status.ok()) status = watch_once(ctx, index, events);
+  } catch (const std::exception& e) {
+    // Something of the change may be lost on the way to a handler: the next list brings all there is.
+    scope.listed = false;
+    status = Error(Code::kInternal, std::string("exception: ") + e.what());
   }
-  if (status.ok()) status = watch_once(ctx);
   if (ctx.stopped()) return Duration::zero();
-  if (!status.ok() && status.error().code() == Code::kGone) {
-    log::info("the past is gone, listing again", {{"resource", options_.resource.plural}});
-    listed_ = false;
-  } else if (!status.ok()) {
-    log::warn("cannot follow a resource, trying again",
-              {{"resource", options_.resource.plural}, {"error", status.error()}, {"delay_ms", backoff_.count()}});
+  // A watch that lived for a while, or got on, was a success, however it ended. One that ends at once must not become a busy loop.
+  const bool lived = scope.listed && clock.now() - begin > std::chrono::seconds(5);
+  if (lived || events > 0) {
+    scope.backoff = options_.backoff_min;
+    scope.refused = 0;
   }
-  // A watch that lived for a while was a success, however it ended. One that ends at once must not become a busy loop.
-  const bool lived = clock.now() - begin > std::chrono::seconds(5);
-  if (lived) backoff_ = options_.backoff_min;
+  if (!status.ok()) {
+    const Code code = status.error().code();
+    const bool unreachable = code == Code::kUnavailable || code == Code::kCancelled;
+    if (scope.listed && !unreachable) ++scope.refused;
+    // Gone is gone, and what cannot be read cannot be read the next time either. Any other refusal may be about the version: that
+    // of a server restored from a backup is "too large".
+    if (code == Code::kGone || code == Code::kCorrupt || code == Code::kExhausted || scope.refused >= kRefusedMax) {
+      scope.listed = false;
+      scope.refused = 0;
+    }
+    if (code == Code::kGone) {
+      log::info("the past is gone, listing again", {{"resource", options_.resource.plural}});
+    } else {
+      log::warn("cannot follow a resource, trying again",
+                {{"resource", options_.resource.plural}, {"error", status.error()}, {"delay_ms", scope.backoff.count()}});
+    }
+  }
   if (status.ok() && lived) return Duration::zero();
-  const auto jitter = std::chrono::milliseconds(rng.below(static_cast<std::uint64_t>(backoff_.count()) / 2 + 1));
-  const Duration pause = backoff_ + jitter;
-  backoff_ = std::min(backoff_ * 2, options_.backoff_max);
+  const auto jitter = std::chrono::milliseconds(rng.below(static_cast<std::uint64_t>(scope.backoff.count()) / 2 + 1));
+  const Duration pause = scope.backoff + jitter;
+  scope.backoff = std::min(scope.backoff * 2, options_.backoff_max);
   return pause;
 }
 
-Strand informer_strand(Informer& informer, const Clock& clock) {
+Strand informer_strand(Informer& informer, const Clock& clock, std::size_t scope) {
   const auto next = std::make_shared<SteadyTime>(SteadyTime::min());
   return {"informer " + informer.resource().plural, [next] { return std::optional<SteadyTime>(*next); },
-          [&informer, &clock, next](const Context& ctx) {
-            const Duration pause = informer.step(ctx);
+          [&informer, &clock, scope, next](const Context& ctx) {
+            const Duration pause = informer.step(ctx, scope);
             *next = pause > Duration::zero() ? clock.now() + pause : SteadyTime::min();
           }};
 }
 
-Status Informer::list_once(const Context& ctx) {
+Status Informer::list_once(const Context& ctx, std::size_t scope) {
   TRY(kube::List list, client_.list_all(ctx, options_.resource,
-                                        {.ns = options_.filter.ns,
+                                        {.ns = scopes_[scope].ns,
                                          .label_selector = options_.filter.label_selector,
                                          .field_selector = options_.filter.field_selector,
                                          .limit = options_.page_items}));
@@ -100,34 +143,46 @@ Status Informer::list_once(const Context& ctx) {
                   {{"resource", options_.resource.group_resource()}})
         .add();
   }
-  replace(std::move(list));
-  synced_.store(true, std::memory_order_release);
+  replace(std::move(list), scope);
+  if (!synced_[scope].exchange(true)) unsynced_.fetch_sub(1, std::memory_order_release);
   return {};
 }
 
-Status Informer::watch_once(const Context& ctx) {
+Status Informer::watch_once(const Context& ctx, std::size_t scope, std::size_t& events) {
   Rng& rng = options_.rng ? *options_.rng : system_rng();
   const auto seconds = options_.watch_timeout.count();
   TRY(const std::unique_ptr<kube::Watch> watch,
       client_.watch(
           ctx, options_.resource,
-          {.ns = options_.filter.ns,
+          {.ns = scopes_[scope].ns,
            .label_selector = options_.filter.label_selector,
            .field_selector = options_.filter.field_selector,
-           .resource_version = resource_version(),
+           .resource_version = resource_version(scope),
            .timeout = std::chrono::seconds(seconds + static_cast<long>(rng.below(static_cast<std::uint64_t>(seconds / 2 + 1))))}));
   while (true) {
     TRY(std::optional<kube::WatchEvent> event, watch->next());
     if (!event) return {};
-    apply(std::move(*event));
+    apply(std::move(*event), scope);
+    ++events;
   }
 }
 
-void Informer::replace(kube::List list) {
+std::optional<std::size_t> Informer::scope_of(const std::string& ns) const {
+  for (std::size_t scope = 0; scope < scopes_.size(); ++scope) {
+    if (scopes_[scope].ns.empty() || scopes_[scope].ns == ns) return scope;
+  }
+  return std::nullopt;
+}
+
+void Informer::replace(kube::List list, std::size_t scope) {
   std::vector<StoredPtr> fresh;
   fresh.reserve(list.items.size());
   std::set<ObjectKey> listed;
   for (Json& item : list.items) {
+    if (key_of(std::as_const(item)).name.empty()) {
+      log::warn("a list has an item that is no object, it is left out", {{"resource", options_.resource.group_resource()}});
+      continue;
+    }
     fresh.push_back(store_of(std::move(item)));
     listed.insert(fresh.back()->metadata.key());
   }
@@ -136,6 +191,7 @@ void Informer::replace(kube::List list) {
   {
     MutexLock lock(mutex_);
     for (const auto& [key, object] : objects_) {
+      if (scope_of(key.ns) != scope) continue;
       // What this process wrote after the list was made stays.
       if (!listed.contains(key) && !surely_older(list.resource_version, object->metadata.resource_version)) gone.push_back(key);
     }
@@ -145,19 +201,23 @@ void Informer::replace(kube::List list) {
   // A version only ever goes on, except where the server has started anew with lower numbers: a list is the truth.
   {
     MutexLock lock(mutex_);
-    resource_version_ = list.resource_version;
+    versions_[scope] = list.resource_version;
   }
   if (progress_) progress_(list.resource_version, Progress::kListed);
 }
 
-void Informer::apply(kube::WatchEvent event) {
+void Informer::apply(kube::WatchEvent event, std::size_t scope) {
   using Type = kube::WatchEvent::Type;
   if (event.type == Type::kBookmark) {
     MutexLock order(order_);
-    passed(event.resource_version);
+    passed(event.resource_version, scope);
     return;
   }
   const ObjectKey key = key_of(event.object);
+  if (key.name.empty()) {
+    log::warn("a watch told of something that is no object, it is left out", {{"resource", options_.resource.group_resource()}});
+    return;
+  }
   StoredPtr object = event.type == Type::kDeleted ? nullptr : store_of(std::move(event.object));
   MutexLock order(order_);
   if (object) {
@@ -165,24 +225,33 @@ void Informer::apply(kube::WatchEvent event) {
   } else if (const StoredPtr old = get(key); old && !surely_older(event.resource_version, old->metadata.resource_version)) {
     drop(key);
   }
-  passed(event.resource_version);
+  passed(event.resource_version, scope);
 }
 
 void Informer::wrote(const Json& object) {
   const std::string& version = object["metadata"]["resourceVersion"].as_string();
   const ObjectKey key = key_of(object);
   if (!options_.filter.label_selector.empty() || !options_.filter.field_selector.empty()) return;
-  if (!options_.filter.ns.empty() && options_.filter.ns != key.ns) return;
-  if (key.name.empty() || object["kind"].as_string() != options_.resource.kind) return;
+  const auto scope = scope_of(key.ns);
+  if (!scope || key.name.empty() || object["kind"].as_string() != options_.resource.kind) return;
   StoredPtr stored = store_of(object);
   MutexLock order(order_);
   // The watch has told everything up to its version; only what lies beyond it is news (and its end, if it had one, is still to
   // come).
-  if (!surely_older(resource_version(), version)) return;
+  if (!surely_older(resource_version(*scope), version)) return;
   put(std::move(stored));
 }
 
+Result<std::shared_ptr<const void>> Informer::decode(const Json& object) const {
+  try {
+    return options_.decode(object);
+  } catch (const std::exception& e) {
+    return Error(Code::kInternal, std::string("exception: ") + e.what());
+  }
+}
+
 StoredPtr Informer::store_of(Json object) const {
+  if (Json* metadata = object.find("metadata"); metadata && metadata->is_object()) metadata->erase("managedFields");
   if (options_.trim) options_.trim(object);
   auto out = std::make_shared<Stored>();
   auto metadata = meta::ObjectMeta::from_json(std::as_const(object)["metadata"]);
@@ -199,7 +268,7 @@ StoredPtr Informer::store_of(Json object) const {
     if (raw["deletionTimestamp"].is_string()) out->metadata.deletion_timestamp = raw["deletionTimestamp"].as_string();
   }
   if (options_.decode && out->problem.empty()) {
-    auto typed = options_.decode(object);
+    auto typed = decode(object);
     if (typed.ok()) {
       out->typed = std::move(*typed);
     } else {
@@ -234,11 +303,13 @@ void Informer::drop(const ObjectKey& key) {
   if (const StoredPtr old = swap(key, nullptr)) dispatch({key, old, nullptr});
 }
 
-void Informer::passed(const std::string& resource_version) {
+void Informer::passed(const std::string& resource_version, std::size_t scope) {
   if (resource_version.empty()) return;
   {
     MutexLock lock(mutex_);
-    resource_version_ = resource_version;
+    // A server that tells old news again does not take back what it told since.
+    if (surely_older(resource_version, versions_[scope])) return;
+    versions_[scope] = resource_version;
   }
   if (progress_) progress_(resource_version, Progress::kWatched);
 }
@@ -297,9 +368,9 @@ std::size_t Informer::size() const {
   return objects_.size();
 }
 
-std::string Informer::resource_version() const {
+std::string Informer::resource_version(std::size_t scope) const {
   MutexLock lock(mutex_);
-  return resource_version_;
+  return versions_.at(scope);
 }
 
 Informer* Caches::find(const Resource& resource) const {

@@ -5,7 +5,9 @@
 //   std::jthread thread([&](std::stop_token stop) { pods.run(Context(stop)); });
 //
 // It lists in pages, watches from the list's version, resumes from the last version after a disconnect, lists again when that is
-// gone (410), and backs off with jitter between failures. It never ends by itself.
+// gone (410) or cannot be watched from, and backs off with jitter between failures. It never ends by itself. What nobody reads of
+// an object (metadata.managedFields, half of many an object) is not kept; a server takes a write without them as no word about
+// them.
 #pragma once
 
 #include <atomic>
@@ -13,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <typeindex>
@@ -64,6 +67,8 @@ class Informer {
     Resource resource;
     Filter filter;
     Decode decode;  // absent: objects stay trees
+    /// Of a namespaced resource without filter.ns: only what is in these, by a list and a watch of each. None: all there are.
+    std::vector<std::string> namespaces;
     std::type_index type = typeid(void);
     meta::ListKeys list_keys = meta::core_list_keys;  // of three-way merges of this kind
     int page_items = 500;
@@ -110,15 +115,19 @@ class Informer {
   };
   /// Before run() only. Called after the handlers of what made the copy complete up to `resource_version`, in order with them.
   using ProgressHandler = std::function<void(const std::string& resource_version, Progress how)>;
-  void on_progress(ProgressHandler handler) { progress_ = std::move(handler); }
+  /// For informers with one scope.
+  void on_progress(ProgressHandler handler);
 
-  /// Blocks until `ctx` stops: step() again and again. Once.
+  /// Blocks until `ctx` stops: step() of every scope again and again, on a thread for each. Once.
   void run(const Context& ctx);
-  /// A list where one is needed, then a watch until it ends. Returns how long to wait before the next step. One thread at a time.
-  Duration step(const Context& ctx);
+  /// How many lists and watches there are: one for each of Options::namespaces, else one.
+  std::size_t scopes() const { return scopes_.size(); }
+  /// A list where one is needed, then a watch until it ends. Returns how long to wait before the next step. One thread at a time
+  /// for each scope. What throws in it (a handler, a decoder) ends the step, not the process.
+  Duration step(const Context& ctx, std::size_t scope = 0);
 
   /// Every object that existed when run() began has been seen and handled. Stays true.
-  bool has_synced() const { return synced_.load(std::memory_order_acquire); }
+  bool has_synced() const { return unsynced_.load(std::memory_order_acquire) == 0; }
 
   // Reading the copy: any thread, any time. What is returned stays valid.
   StoredPtr get(const ObjectKey& key) const;
@@ -126,8 +135,8 @@ class Informer {
   /// Objects with an owner reference to `uid`.
   std::vector<StoredPtr> owned_by(const std::string& uid) const;
   std::size_t size() const;
-  /// The version up to which the copy is known to be complete; "" before the first list.
-  std::string resource_version() const;
+  /// The version up to which the copy of a scope is known to be complete; "" before the first list.
+  std::string resource_version(std::size_t scope = 0) const;
 
   /// Tells the informer what a write of this process returned, so that reads after a write see it before the watch brings it.
   /// Ignored where the order cannot be known (filters, versions that are no numbers, versions already passed). Thread-safe.
@@ -139,14 +148,24 @@ class Informer {
   std::type_index type() const { return options_.type; }
 
  private:
-  Status list_once(const Context& ctx);
-  Status watch_once(const Context& ctx);
-  void apply(kube::WatchEvent event);
-  void replace(kube::List list);
+  /// One list and watch, and how they fare. Of the thread that steps it.
+  struct Scope {
+    std::string ns;
+    bool listed = false;
+    int refused = 0;  // watches in a row that the server would not begin or go on with
+    std::chrono::milliseconds backoff;
+  };
+  Status list_once(const Context& ctx, std::size_t scope);
+  /// How many events came is in `events`, also after an error.
+  Status watch_once(const Context& ctx, std::size_t scope, std::size_t& events);
+  void apply(kube::WatchEvent event, std::size_t scope);
+  void replace(kube::List list, std::size_t scope);
+  std::optional<std::size_t> scope_of(const std::string& ns) const;
+  Result<std::shared_ptr<const void>> decode(const Json& object) const;
   StoredPtr store_of(Json object) const;
   void put(StoredPtr object) REQUIRES(order_);
   void drop(const ObjectKey& key) REQUIRES(order_);
-  void passed(const std::string& resource_version) REQUIRES(order_);
+  void passed(const std::string& resource_version, std::size_t scope) REQUIRES(order_);
   StoredPtr swap(const ObjectKey& key, StoredPtr now) EXCLUDES(mutex_);
   void dispatch(const Change& change) REQUIRES(order_);
 
@@ -154,21 +173,19 @@ class Informer {
   Options options_;
   std::vector<Handler> handlers_;
   ProgressHandler progress_;
-  std::atomic<bool> synced_{false};
-
-  // Of step().
-  bool listed_ = false;
-  std::chrono::milliseconds backoff_;
+  std::vector<Scope> scopes_;  // never empty; their number stays
+  std::vector<std::atomic<bool>> synced_;
+  std::atomic<std::size_t> unsynced_;
 
   Mutex order_;  // held over one change and its handlers, so that every handler sees the same order
   mutable Mutex mutex_;
   std::map<ObjectKey, StoredPtr> objects_ GUARDED_BY(mutex_);
   std::multimap<std::string, ObjectKey> owners_ GUARDED_BY(mutex_);
-  std::string resource_version_ GUARDED_BY(mutex_);
+  std::vector<std::string> versions_ GUARDED_BY(mutex_);  // of scopes_
 };
 
-/// For a driver of its own. The informer and the clock outlive it.
-Strand informer_strand(Informer& informer, const Clock& clock = system_clock());
+/// For a driver of its own, one for each scope. The informer and the clock outlive it.
+Strand informer_strand(Informer& informer, const Clock& clock = system_clock(), std::size_t scope = 0);
 
 /// Typed reading of an informer's copy. A cheap value; valid as long as the informer. Thread-safe.
 template <Object T>

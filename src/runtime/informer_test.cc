@@ -39,9 +39,7 @@ class InformerTest : public testing::Test {
     options.backoff_min = milliseconds(1);
     options.backoff_max = milliseconds(5);
     options.page_items = 2;
-    options.trim = [](Json& object) {
-      if (Json* metadata = object.find("metadata")) metadata->erase("managedFields");
-    };
+    options.trim = [](Json& object) { object.erase("extra"); };
     options.on_problem = [this](const Stored& stored) { tell("problem " + stored.metadata.name + ": " + stored.problem); };
     informer_ = std::make_unique<Informer>(client_, std::move(options));
     informer_->on_change([this](const Change& change) {
@@ -131,11 +129,13 @@ TEST_F(InformerTest, TellsUpToWhichVersionTheCopyIsCompleteAfterTheChangesThatMa
 TEST_F(InformerTest, KeepsNothingThatWasTrimmed) {
   Json pod = pod_object("a", 3);
   pod.make("metadata/managedFields").push_back(Json::object({{"manager", "kubectl"}}));
+  pod.set("extra", "of no interest");
   api_.answer(200, pod_list(10, {pod}));
   start();
   EXPECT_EQ(seen(1), "+a3");
   const StoredPtr stored = informer_->get({"default", "a"});
   EXPECT_EQ(stored->text.find("managedFields"), std::string::npos) << stored->text;
+  EXPECT_EQ(stored->text.find("extra"), std::string::npos) << stored->text;
   EXPECT_EQ(stored->metadata.unknown["managedFields"], Json());
   stop();
 }

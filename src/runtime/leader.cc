@@ -1,6 +1,8 @@
 #include "runtime/leader.h"
 
+#include <algorithm>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 
 #include "base/log.h"
@@ -15,6 +17,15 @@ const meta::Resource& leases_resource() {
   static const meta::Resource resource{
       .group = "coordination.k8s.io", .version = "v1", .kind = "Lease", .plural = "leases", .namespaced = true};
   return resource;
+}
+
+/// Of every process another: a lease whose holder is "" belongs to nobody.
+LeaderElector::Options with_identity(LeaderElector::Options options) {
+  if (!options.lease.identity.empty()) return options;
+  char host[256] = "";
+  if (::gethostname(host, sizeof(host) - 1) != 0 || host[0] == '\0') host[0] = '-';
+  options.lease.identity = std::string(host) + "_" + (options.rng ? *options.rng : system_rng()).uuid();
+  return options;
 }
 
 }  // namespace
@@ -61,8 +72,14 @@ void LeaseCore::wrote(SteadyTime now) {
   renewed_ = now;
 }
 
+std::optional<SteadyTime> LeaseCore::leads_until() const {
+  if (holder_ != options_.identity || !renewed_) return std::nullopt;
+  return *renewed_ + options_.renew_deadline;
+}
+
 bool LeaseCore::leading(SteadyTime now) const {
-  return holder_ == options_.identity && renewed_ && now - *renewed_ < options_.renew_deadline;
+  const auto until = leads_until();
+  return until && now < *until;
 }
 
 Json LeaseCore::release(const Json& lease, WallTime wall) const {
@@ -76,7 +93,7 @@ Json LeaseCore::release(const Json& lease, WallTime wall) const {
 
 LeaderElector::LeaderElector(const kube::Client& client, Options options)
     : client_(client),
-      options_(std::move(options)),
+      options_(with_identity(std::move(options))),
       clock_(options_.clock ? *options_.clock : system_clock()),
       rng_(options_.rng ? *options_.rng : system_rng()),
       key_{options_.ns, options_.name},
@@ -85,15 +102,27 @@ LeaderElector::LeaderElector(const kube::Client& client, Options options)
 Status LeaderElector::attempt(const Context& ctx) {
   const SteadyTime begin = clock_.now();  // the lease counts from before the request, not from after it
   TRY(const std::optional<Json> lease, client_.find(ctx, leases_resource(), key_));
-  if (lease) core_.observe(*lease, begin);
+  if (lease) {
+    core_.observe(*lease, begin);
+    uid_ = (*lease)["metadata"]["uid"].as_string();
+  }
   const auto wanted = core_.attempt(lease ? *lease : Json(), begin, clock_.wall(), options_.ns, options_.name);
-  if (!wanted) return {};
+  if (!wanted) {
+    if (core_.holder() != followed_) {
+      followed_ = core_.holder();
+      log::info("another leads, waiting for the lease", {{"lease", key_.str()}, {"holder", followed_}});
+    }
+    return {};
+  }
   TRY(const Json written,
       lease ? client_.update(ctx, leases_resource(), *wanted) : client_.create(ctx, leases_resource(), *wanted));
   core_.observe(written, begin);
   core_.wrote(begin);
+  uid_ = written["metadata"]["uid"].as_string();
   return {};
 }
+
+ObjectRef LeaderElector::lease() const { return {&leases_resource(), key_, uid_, ""}; }
 
 Duration LeaderElector::pause() {
   const auto period = std::chrono::duration_cast<Duration>(options_.lease.retry_period);
@@ -133,8 +162,13 @@ Status LeaderElector::run(const Context& ctx, const std::function<void(const Con
     ended.request_stop();
   });
   bool lost = false;
-  while (ctx.with_stop(ended.get_token()).sleep_for(pause()).ok()) {
-    const Status tried = attempt(ctx.with_timeout(options_.lease.renew_deadline));
+  const auto until_deadline = [this] {
+    const SteadyTime now = clock_.now();
+    return core_.leads_until().value_or(now) - now;
+  };
+  while (ctx.with_stop(ended.get_token()).sleep_for(std::min(pause(), until_deadline())).ok()) {
+    // An answer that comes after the deadline is no use: by then another may lead.
+    const Status tried = attempt(ctx.with_timeout(until_deadline()));
     if (!tried.ok() && !ctx.stopped())
       log::warn("cannot renew the leader lease", {{"lease", key_.str()}, {"error", tried.error()}});
     if (!leading()) {

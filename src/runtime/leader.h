@@ -11,6 +11,7 @@
 #include "base/metrics.h"
 #include "base/rng.h"
 #include "kube/client.h"
+#include "runtime/object.h"
 
 namespace varda::runtime {
 
@@ -34,6 +35,8 @@ class LeaseCore {
   /// Our write came through.
   void wrote(SteadyTime now);
   bool leading(SteadyTime now) const;
+  /// Until when a leader leads without another renewal.
+  std::optional<SteadyTime> leads_until() const;
   const std::string& holder() const { return holder_; }
   /// The Lease that gives it up, for a leader that ends.
   codec::Json release(const codec::Json& lease, WallTime wall) const;
@@ -52,13 +55,17 @@ class LeaderElector {
   struct Options {
     std::string ns = "kube-system";
     std::string name = "varda-operator";
-    LeaseCore::Options lease;
+    LeaseCore::Options lease;  // without an identity: the host's name and a random part
     const Clock* clock = nullptr;
     Rng* rng = nullptr;
     metrics::Registry* metrics = nullptr;  // leader_election_master_status
   };
   /// `client` outlives it.
   LeaderElector(const kube::Client& client, Options options);
+
+  /// The Lease, as events name it; one that was not read yet has no uid.
+  ObjectRef lease() const;
+  const std::string& identity() const { return options_.lease.identity; }
 
   /// Waits for leadership, calls `lead` with a context that stops when it is lost or `ctx` stops, and gives the lease up after
   /// that. kUnavailable: leadership was lost (the process should end). Success: `ctx` stopped, or `lead` returned.
@@ -81,6 +88,8 @@ class LeaderElector {
   Rng& rng_;
   const meta::ObjectKey key_;
   LeaseCore core_;
+  std::string uid_;       // of the Lease as last read
+  std::string followed_;  // the holder that was logged
 };
 
 }  // namespace varda::runtime

@@ -92,5 +92,59 @@ TEST(LeaderElector, OneLeadsAndTheOtherFollowsWhenItEnds) {
   EXPECT_EQ(most, 1);
 }
 
+/// A way to the server that can be made to swallow everything, as a link that is cut does.
+class Swallowing final : public net::HttpClient {
+ public:
+  explicit Swallowing(net::HttpClient& inner) : inner_(inner) {}
+  Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
+    if (!swallow) return inner_.send(ctx, std::move(request));
+    TRY_VOID(ctx.sleep_for(std::chrono::hours(1)));
+    return Error(Code::kUnavailable, "never");
+  }
+  std::atomic<bool> swallow{false};
+
+ private:
+  net::HttpClient& inner_;
+};
+
+TEST(LeaderElector, ALeaderThatIsCutOffEndsByItselfAndLeavesTheLeaseToRunOut) {
+  apiserver::InMemoryApiServer api;
+  Swallowing link(api.transport());
+  kube::Client cut_off(link, {}), near(api.transport(), {});
+  const LeaseCore::Options lease{
+      .identity = "one", .lease_duration = seconds(1), .renew_deadline = milliseconds(200), .retry_period = milliseconds(5)};
+  LeaderElector one(cut_off, {.lease = lease});
+  bool stopped_inside = false;
+  const Status end = one.run(Context().with_timeout(seconds(120)), [&](const Context& ctx) {
+    link.swallow = true;
+    stopped_inside = ctx.sleep_for(std::chrono::hours(1)).error().code() == Code::kCancelled;
+  });
+  ASSERT_FALSE(end.ok());
+  EXPECT_EQ(end.error().code(), Code::kUnavailable);
+  EXPECT_TRUE(stopped_inside) << "its work was told to stop";
+
+  const auto left = near.get(Context(), {"coordination.k8s.io", "v1", "Lease", "leases", true}, {"kube-system", "varda-operator"});
+  ASSERT_TRUE(left.ok()) << left.error();
+  EXPECT_EQ((*left)["spec"]["holderIdentity"].as_string(), "one") << "it could not give it up";
+  LeaseCore::Options other = lease;
+  other.identity = "two";
+  LeaderElector two(near, {.lease = other});
+  EXPECT_TRUE(two.run(Context().with_timeout(seconds(120)), [](const Context&) {}).ok());
+}
+
+TEST(LeaderElector, WithoutANameEachHasOneOfItsOwn) {
+  apiserver::InMemoryApiServer api;
+  kube::Client client(api.transport(), {});
+  LeaderElector one(client, {}), two(client, {});
+  EXPECT_NE(one.identity(), two.identity());
+  ASSERT_TRUE(one.attempt(Context()).ok());
+  ASSERT_TRUE(two.attempt(Context()).ok());
+  EXPECT_TRUE(one.leading());
+  EXPECT_FALSE(two.leading());
+  one.release(Context());
+  ASSERT_TRUE(two.attempt(Context()).ok());
+  EXPECT_TRUE(two.leading());
+}
+
 }  // namespace
 }  // namespace varda::runtime

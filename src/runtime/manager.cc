@@ -54,6 +54,7 @@ Manager::~Manager() = default;
 Informer& Manager::add_informer(Informer::Options options) {
   CHECK(!impl_->started);
   options.backoff_min = impl_->options.informer_backoff_min;
+  options.namespaces = impl_->options.namespaces;
   options.rng = impl_->options.rng;
   options.clock = impl_->options.clock;
   options.metrics = impl_->options.metrics;
@@ -104,7 +105,11 @@ Status Manager::run(const Context& ctx) {
   Status status;
   if (impl_->caches.synced() && !ctx.stopped()) {
     if (impl_->options.election) {
-      status = impl_->make_elector()->run(ctx, [this](const Context& leading) { impl_->run_controllers(leading); });
+      const auto elector = impl_->make_elector();
+      status = elector->run(ctx, [this, &elector](const Context& leading) {
+        impl_->events.record(elector->lease(), EventType::kNormal, "LeaderElection", elector->identity() + " became leader");
+        impl_->run_controllers(leading);
+      });
     } else {
       impl_->run_controllers(ctx);
       // Without controllers there are still copies to keep.
@@ -122,7 +127,9 @@ std::vector<Strand> Manager::strands() {
   CHECK(!impl_->started.exchange(true));
   const Clock& clock = impl_->options.clock ? *impl_->options.clock : system_clock();
   std::vector<Strand> out;
-  for (const auto& informer : impl_->caches.all()) out.push_back(informer_strand(*informer, clock));
+  for (const auto& informer : impl_->caches.all()) {
+    for (std::size_t scope = 0; scope < informer->scopes(); ++scope) out.push_back(informer_strand(*informer, clock, scope));
+  }
   out.push_back({"events", [this] { return impl_->events.due(); }, [this](const Context& ctx) { impl_->events.step(ctx); }});
   if (impl_->options.election) {
     impl_->elector = impl_->make_elector();

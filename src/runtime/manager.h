@@ -32,6 +32,7 @@ class Manager {
     std::string component = "varda";  // in events
     std::string host;
     std::optional<LeaderElector::Options> election;  // set: controllers run only while leading
+    std::vector<std::string> namespaces;             // only what is in these, of namespaced kinds; none: all there are
     std::chrono::milliseconds informer_backoff_min{200};
     const Clock* clock = nullptr;  // null: the machine's
     Rng* rng = nullptr;

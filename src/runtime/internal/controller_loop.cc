@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/log_scope.h"
 
 namespace varda::runtime {
 namespace {
@@ -49,12 +50,21 @@ ControllerLoop::ControllerLoop(ControllerSpec spec, const kube::Client& client, 
   if (!metrics_) return;
   succeeded_ = result_counter("success");
   requeued_ = result_counter("requeue_after");
+  (void)result_counter("requeue");  // of the field's four results; ours always name a time
   failed_ = result_counter("error");
   const metrics::Labels labels{{"controller", spec_.name}};
   errors_ = &metrics_->counter("controller_runtime_reconcile_errors_total", "Total number of reconciliation errors per controller",
                                labels);
-  seconds_ = &metrics_->histogram("controller_runtime_reconcile_time_seconds", "Length of time per reconciliation per controller",
-                                  metrics::latency_buckets(), labels);
+  terminal_ = &metrics_->counter("controller_runtime_terminal_reconcile_errors_total",
+                                 "Total number of terminal reconciliation errors per controller", labels);
+  panics_ = &metrics_->counter("controller_runtime_reconcile_panics_total", "Total number of reconciliation panics per controller",
+                               labels);
+  // The bounds of controller-runtime, so that its dashboards read the same.
+  seconds_ = &metrics_->histogram(
+      "controller_runtime_reconcile_time_seconds", "Length of time per reconciliation per controller",
+      {0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,
+       1.75,  2.0,  2.5,   3.0,  3.5, 4.0,  4.5, 5,    6,   7,    8,   9,    10,  15,  20,  25,  30,  40,  50,   60},
+      labels);
   active_ = &metrics_->gauge("controller_runtime_active_workers", "Number of currently used workers per controller", labels);
   metrics_->gauge("controller_runtime_max_concurrent_reconciles", "Maximum number of concurrent reconciles per controller", labels)
       .set(static_cast<double>(spec_.workers));
@@ -103,6 +113,9 @@ void ControllerLoop::work_on(const Context& ctx, const ObjectKey& key) {
 
 void ControllerLoop::process(const Context& ctx, const ObjectKey& key) {
   const SteadyTime begin = system_clock().now();
+  // The machine's randomness: an identifier of a run is no part of what a simulation repeats.
+  const log::Scope scope(
+      {{"controller", spec_.name}, {"namespace", key.ns}, {"name", key.name}, {"reconcileID", system_rng().uuid()}});
   const StoredPtr object = primary_->get(key);
   settle(ctx, key, object, reconcile(ctx, key, object));
   if (seconds_) seconds_->observe(std::chrono::duration<double>(system_clock().now() - begin).count());
@@ -116,8 +129,10 @@ Result<Action> ControllerLoop::reconcile(const Context& ctx, const ObjectKey& ke
     if (!object->problem.empty()) return Action::await_change();
     return spec_.reconcile(ctx, *object, writer_);
   } catch (const std::exception& e) {
+    if (panics_) panics_->add();
     return Error(Code::kInternal, std::string("exception: ") + e.what());
   } catch (...) {
+    if (panics_) panics_->add();
     return Error(Code::kInternal, "unknown exception");
   }
 }
@@ -128,6 +143,7 @@ void ControllerLoop::settle(const Context& ctx, const ObjectKey& key, const Stor
     if (const auto delay = result->delay()) queue_.add_after(key, *delay);
     metrics::Counter* counter = result->delay() ? requeued_ : succeeded_;
     if (counter) counter->add();
+    log::debug("reconciled");
     return;
   }
   const Error& error = result.error();
@@ -136,17 +152,17 @@ void ControllerLoop::settle(const Context& ctx, const ObjectKey& key, const Stor
   if (errors_) errors_->add();
   if (error.code() == Code::kConflict) {
     // Nobody's fault: the copy was behind.
-    log::debug("conflict, trying again", {{"controller", spec_.name}, {"object", key.str()}, {"error", error}});
+    log::debug("conflict, trying again", {{"error", error}});
     queue_.retry(key);
     return;
   }
-  log::warn("reconcile failed",
-            {{"controller", spec_.name}, {"object", key.str()}, {"error", error}, {"terminal", error.terminal()}});
+  log::warn("reconcile failed", {{"error", error}, {"terminal", error.terminal()}});
   if (object) {
     const ObjectRef ref{&spec_.primary, key, object->metadata.uid, object->metadata.resource_version};
     events_.record(ref, EventType::kWarning, "ReconcileFailed", error.message());
   }
   if (error.terminal()) {
+    if (terminal_) terminal_->add();
     queue_.forget(key);
   } else {
     queue_.retry(key);

@@ -55,6 +55,8 @@ class ControllerLoop {
   metrics::Counter* succeeded_ = nullptr;
   metrics::Counter* requeued_ = nullptr;
   metrics::Counter* failed_ = nullptr;
+  metrics::Counter* terminal_ = nullptr;
+  metrics::Counter* panics_ = nullptr;
   metrics::Counter* errors_ = nullptr;
   metrics::Histogram* seconds_ = nullptr;
   metrics::Gauge* active_ = nullptr;

@@ -1,0 +1,85 @@
+#include "runtime/event.h"
+
+#include <gtest/gtest.h>
+#include <map>
+
+#include "apiserver/testing/in_memory.h"
+
+namespace varda::runtime {
+namespace {
+
+using std::chrono::seconds, std::chrono::minutes;
+
+const Resource& config_maps_resource() {
+  static const Resource resource{"", "v1", "ConfigMap", "configmaps", true};
+  return resource;
+}
+
+struct HandClock final : Clock {
+  SteadyTime now() const override { return time; }
+  WallTime wall() const override { return WallTime(time.time_since_epoch()); }
+  SteadyTime time{std::chrono::hours(1)};
+};
+
+class EventTest : public testing::Test {
+ protected:
+  void record(const std::string& message, EventType type = EventType::kWarning, const char* reason = "Broken") {
+    recorder_.record({&config_maps_resource(), {"default", "w"}, "uid-1", "7"}, type, reason, message);
+    recorder_.flush(Context().with_timeout(seconds(60)));
+  }
+  /// Count by message, of all there are.
+  std::map<std::string, std::int64_t> told() {
+    const Json list = api_.get("/api/v1/namespaces/default/events").body;
+    std::map<std::string, std::int64_t> out;
+    for (const Json& event : list["items"].as_array()) out[event["message"].as_string()] += event["count"].as_integer();
+    return out;
+  }
+  using Told = std::map<std::string, std::int64_t>;
+
+  apiserver::InMemoryApiServer api_;
+  kube::Client client_{api_.transport(), {}};
+  HandClock clock_;
+  metrics::Registry metrics_;
+  ApiEventRecorder recorder_{client_, {.component = "test", .burst = 1000, .clock = &clock_, .metrics = &metrics_}};
+};
+
+TEST_F(EventTest, ManyThatAreAlikeBecomeOneThatSaysSo) {
+  for (int i = 0; i < 30; ++i) record("attempt " + std::to_string(i));
+  Told expected;
+  for (int i = 0; i < 9; ++i) expected["attempt " + std::to_string(i)] = 1;
+  expected["(combined from similar events): attempt 29"] = 21;
+  EXPECT_EQ(told(), expected);
+  // Another reason, or another type, is something else.
+  record("other", EventType::kWarning, "Other");
+  record("good", EventType::kNormal);
+  EXPECT_EQ(told().size(), expected.size() + 2);
+}
+
+TEST_F(EventTest, AfterTenQuietMinutesTheyAreToldOneByOneAgain) {
+  for (int i = 0; i < 12; ++i) record("attempt " + std::to_string(i));
+  clock_.time += minutes(10);
+  record("still");
+  EXPECT_EQ(told().count("still"), 0u) << "ten minutes are not over yet";
+  clock_.time += minutes(11);
+  record("later");
+  EXPECT_EQ(told().count("later"), 1u);
+}
+
+TEST_F(EventTest, AnObjectHasABurstAndThenOneEveryFiveMinutes) {
+  ApiEventRecorder recorder(client_, {.component = "test", .clock = &clock_, .metrics = &metrics_});
+  const auto storm = [&] {
+    for (int i = 0; i < 100; ++i) {
+      recorder.record({&config_maps_resource(), {"default", "w"}, "uid-1", "7"}, EventType::kWarning, "Broken", "the same");
+      recorder.flush(Context().with_timeout(seconds(60)));
+    }
+  };
+  storm();
+  EXPECT_EQ(told(), (Told{{"the same", 25}}));
+  clock_.time += minutes(5);
+  storm();
+  EXPECT_EQ(told(), (Told{{"the same", 26}}));
+  EXPECT_NE(metrics_.text().find("varda_events_dropped_total 174"), std::string::npos) << metrics_.text();
+}
+
+}  // namespace
+}  // namespace varda::runtime
