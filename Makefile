@@ -5,7 +5,7 @@ JOBS ?= $(shell nproc)
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: help deps deps-if-missing build dev asan tsan demo demo-edge test unit sanitize conformance e2e bench fuzz soak format format-check crds clean
+.PHONY: help deps deps-if-missing build dev asan tsan demo demo-edge test unit sanitize conformance e2e bench fuzz soak images manifests format format-check crds clean
 
 help:            ## what there is
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+: *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -51,9 +51,16 @@ fuzz: deps-if-missing  ## every fuzz target for FUZZ_SECONDS (default 60) each
 soak: build      ## long campaigns: a million crash states, a thousand SIGKILLs
 	@bash scripts/test.sh soak
 
+images: build    ## container images of the release build: build/images/*.oci.tar (needs buildah)
+	@bash scripts/images.sh
+
+manifests: deps-if-missing  ## regenerate deploy/varda.yaml from deploy/kustomize
+	@python3 scripts/manifests.py
+
 crds: build      ## regenerate deploy/crds and docs/reference from the C++ types and --help
 	@UPDATE_GOLDEN=1 build/release/src/api/api_test --gtest_filter='*Generated*'
 	@python3 tests/structure/cli_reference.py build/release/bin/varda --write
+	@python3 scripts/manifests.py
 
 format:          ## clang-format over our sources
 	@git ls-files '*.h' '*.cc' | xargs clang-format-14 -i

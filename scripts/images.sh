@@ -1,0 +1,151 @@
+#!/usr/bin/env bash
+# Builds the container images of this version from the release build: build/images/{varda,varda-serve}-VERSION.oci.tar, OCI archives that
+# `ctr images import` and `podman load` read.
+#
+#   scripts/images.sh                 both images, with buildah (FROM scratch)
+#   scripts/images.sh root NAME DIR   only what is in the image NAME, as a directory tree: needs no buildah
+#
+# An image holds the stripped program, the shared libraries that it and its plug-ins load, each with the copyright file of the Debian
+# package it came from, the certificates of the public authorities, and a user. No shell, no package manager. It runs as 65532 and
+# writes nothing below /. The same commit on the same Debian packages makes the same bytes.
+#
+# buildah is the one thing `make deps` does not bring: apt-get install --no-install-recommends buildah. No root is needed: as an ordinary
+# user it works in a user namespace of its own. VARDA_BIN names another directory of programs, VARDA_IMAGES another place for the result.
+set -euo pipefail
+shopt -s nullglob
+cd "$(dirname "$0")/.."
+source=$PWD
+bin=${VARDA_BIN:-build/release/bin}
+out=${VARDA_IMAGES:-build/images}
+onnxruntime=.deps/onnxruntime/lib/libonnxruntime.so.1
+umask 022
+# Of the last commit: what is built later from the same sources says the same.
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CMakeLists.txt)}
+export SOURCE_DATE_EPOCH LC_ALL=C
+
+fail() { echo "images: $*" >&2; exit 1; }
+
+# Every file of $2... and of what they link, to the place the loader looks in. None is left out: one that is not found ends it.
+libraries() {
+  local root=$1 file found missing
+  shift
+  missing=$(ldd "$@" | grep 'not found' || true)
+  [ -z "$missing" ] || fail "libraries are missing: $missing"
+  ldd "$@" | sed -nE 's/^\t(.* => )?(\/[^ ]+) \(0x.*/\2/p' | sort -u | while read -r file; do
+    found=$(readlink -f "$file")
+    install -D -m 0755 "$found" "$root/usr$(dirname "$file" | sed 's,^/usr,,')/$(basename "$file")"
+    copyright "$root" "$found"
+  done
+}
+
+# The licence of what we ship, beside it: of the package that owns the file.
+copyright() {
+  local root=$1 file=$2 owner
+  owner=$( (dpkg-query -S "$file" 2>/dev/null || dpkg-query -S "${file#/usr}" 2>/dev/null || true) | head -n 1 | cut -d: -f1)
+  [ -n "$owner" ] || fail "no package owns $file, so its licence is not known"
+  [ -e "$root/usr/share/doc/$owner/copyright" ] || install -D -m 0644 "$(readlink -f "/usr/share/doc/$owner/copyright")" "$root/usr/share/doc/$owner/copyright"
+}
+
+program() {  # ROOT FILE TO
+  install -D -m 0755 "$2" "$1$3"
+  strip --strip-all "$1$3"
+}
+
+root_of() {  # NAME DIR: the tree of an image
+  local name=$1 root=$2
+  [ -x "$bin/$name" ] || fail "$bin/$name is missing: run make build"
+  rm -rf "$root"
+  mkdir -p "$root"/usr/{bin,lib,lib64,share/doc} "$root"/{etc,tmp,proc,sys,dev,run,var/lib}
+  ln -s usr/bin usr/lib usr/lib64 "$root"
+  ln -s ../run "$root/var/run"
+  chmod 1777 "$root/tmp"
+  program "$root" "$bin/$name" "/usr/bin/$name"
+  local loaded=("$bin/$name")
+  if [ "$name" = varda-serve ]; then
+    local engine=$bin/../lib/varda/varda-engine-onnxruntime.so
+    [ -f "$engine" ] || fail "$engine is missing: run make deps build"
+    [ -f "$onnxruntime" ] || fail "$onnxruntime is missing: run make deps"
+    program "$root" "$engine" /usr/lib/varda/varda-engine-onnxruntime.so
+    # Beside the plug-in, which looks there first.
+    program "$root" "$(readlink -f "$onnxruntime")" /usr/lib/varda/libonnxruntime.so.1
+    install -D -m 0644 deploy/images/onnxruntime.copyright "$root/usr/share/doc/onnxruntime/copyright"
+    loaded+=("$engine" "$onnxruntime")
+  fi
+  libraries "$root" "${loaded[@]}"
+  install -D -m 0644 LICENSE "$root/usr/share/doc/varda/copyright"
+  # Where OpenSSL looks. The C library reads names from files and DNS by itself, without plug-ins.
+  install -D -m 0644 /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
+  install -D -m 0644 /usr/share/doc/ca-certificates/copyright "$root/usr/share/doc/ca-certificates/copyright"
+  mkdir -p "$root/usr/lib/ssl"
+  ln -s /etc/ssl/certs/ca-certificates.crt "$root/usr/lib/ssl/cert.pem"
+  echo 'hosts: files dns' > "$root/etc/nsswitch.conf"
+  printf '%s\n' 'root:x:0:0:root:/:/nonexistent' 'varda:x:65532:65532:varda:/nonexistent:/nonexistent' > "$root/etc/passwd"
+  printf '%s\n' 'root:x:0:' 'varda:x:65532:' > "$root/etc/group"
+  find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+}
+
+sizes() {  # ROOT: what weighs most, in MiB
+  (cd "$1" && find usr -type f -printf '%s %f\n' | sort -rn | head -n 6 | awk '{printf "    %6.1f MiB  %s\n", $1 / 1048576, $2}')
+}
+
+pack() {  # NAME TITLE: the tree becomes an archive
+  local name=$1 title=$2 root=$work/root-$1 layout=$work/oci-$1 container
+  root_of "$name" "$root"
+  container=$(buildah "${storage[@]}" from scratch)
+  buildah "${storage[@]}" copy -q --chown 0:0 "$container" "$root" / >/dev/null
+  buildah "${storage[@]}" config --entrypoint "[\"/usr/bin/$name\"]" --cmd '' --user 65532:65532 --workingdir / --env PATH=/usr/bin \
+    --created-by 'scripts/images.sh' \
+    --label "org.opencontainers.image.title=$title" \
+    --label "org.opencontainers.image.version=$version" \
+    --label "org.opencontainers.image.revision=$revision" \
+    --label "org.opencontainers.image.created=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)" \
+    --label "org.opencontainers.image.licenses=Apache-2.0" \
+    "$container"
+  buildah "${storage[@]}" commit -q --rm --identity-label=false --disable-compression=false --signature-policy "$work/policy.json" \
+    --timestamp "$SOURCE_DATE_EPOCH" "$container" "oci:$layout:localhost/$name:$version" >/dev/null
+  name_image "$layout" "localhost/$name:$version"
+  tar --create --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -f "$work/$name.tar" -C "$layout" oci-layout index.json blobs
+  mv "$work/$name.tar" "$out/$name-$version.oci.tar"
+  printf '%s  localhost/%s:%s\n  %s MiB packed, %s MiB unpacked\n' "$out/$name-$version.oci.tar" "$name" "$version" \
+    "$(du -m "$out/$name-$version.oci.tar" | cut -f1)" "$(du -sm "$root" | cut -f1)"
+  sizes "$root"
+}
+
+# containerd takes the full name from an annotation of its own; the one OCI has is for the tag.
+name_image() {
+  python3 - "$1/index.json" "$2" <<'PY'
+import json, sys
+path, name = sys.argv[1:]
+index = json.load(open(path))
+annotations = index['manifests'][0].setdefault('annotations', {})
+annotations['io.containerd.image.name'] = name
+annotations['org.opencontainers.image.ref.name'] = name
+json.dump(index, open(path, 'w'), sort_keys=True, separators=(',', ':'))
+PY
+}
+
+if [ "${1:-}" = root ]; then
+  [ $# = 3 ] || fail "usage: images.sh root NAME DIR"
+  root_of "$2" "$3"
+  exit 0
+fi
+[ $# = 0 ] || fail "usage: images.sh [root NAME DIR]"
+command -v buildah >/dev/null || fail "buildah is missing: apt-get install --no-install-recommends buildah"
+if [ "$(id -u)" -ne 0 ] && [ -z "${VARDA_IMAGES_INSIDE:-}" ]; then
+  # Files of the image belong to root: to who runs this, in a namespace where he is. It needs no entry in /etc/subuid.
+  unshare -Ur true 2>/dev/null || fail "this user may not make user namespaces (sysctl kernel.unprivileged_userns_clone, user.max_user_namespaces): run it as root"
+  exec unshare -Urm --propagation private env VARDA_IMAGES_INSIDE=1 _CONTAINERS_USERNS_CONFIGURED=done HOME="$source/build" bash scripts/images.sh
+fi
+version=$("$bin/varda" --version | cut -d' ' -f2)
+revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
+mkdir -p "$out"
+work=$(mktemp -d "$(readlink -f "$out")/work.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+# A storage of its own, which goes with it: nothing of the user's images is touched.
+storage=(--root "$work/storage" --runroot "$work/run" --storage-driver vfs)
+export BUILDAH_ISOLATION=chroot XDG_RUNTIME_DIR="$work/run" TMPDIR="$work"
+mkdir -p "$work/run"
+echo '{"default": [{"type": "insecureAcceptAnything"}]}' > "$work/policy.json"
+pack varda "Varda: operator, gateway and agent"
+pack varda-serve "Varda: model server with ONNX Runtime"

@@ -1,0 +1,267 @@
+"""What operator and gateway ask of an API server, as its audit log has it, is what the roles of deploy/ allow: no less, and no more."""
+import contextlib, hashlib, json, os, pathlib, secrets, shutil, signal, subprocess, sys, tempfile, unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'structure'))
+import machine as m  # noqa: E402
+from manifests_test import ROOT, by_identity  # noqa: E402
+
+OPERATOR, GATEWAY = ('system:serviceaccount:varda-system:varda-' + name for name in ('operator', 'gateway'))
+
+# Rights that no run makes use of for certain, and why they are there.
+KEPT = {
+    ('varda-operator', 'update', 'ai.kubeedge.io', 'inferencemodels/finalizers'): 'clusters that guard blockOwnerDeletion ask for it',
+}
+# Rights used after a conflict, a lost race or hours: their calls are made by the same code as the others'.
+RARE = {
+    ('varda-operator', 'get', 'ai.kubeedge.io', 'inferencemodels'): 'a status is read again after a conflict',
+    ('varda-operator', 'get', 'edgeai.io', 'datasets'): 'as above', ('varda-operator', 'get', 'sedna.io', 'datasets'): 'as above',
+    ('varda-operator', 'get', 'edgeai.io', 'models'): 'as above', ('varda-operator', 'get', 'sedna.io', 'models'): 'as above',
+    ('varda-operator', 'get', '', 'pods'): 'a child is read again after a conflict', ('varda-operator', 'get', '', 'services'): 'as above',
+    ('varda-operator', 'get', 'apps', 'deployments'): 'as above', ('varda-operator-nodes', 'get', 'edgeai.io', 'edgenodes'): 'as above',
+    ('varda-operator', 'patch', '', 'events'): 'an event that repeats is counted, after it was written once',
+    ('varda-gateway', 'delete', '', 'secrets'): 'join tokens go a day after they expired',
+}
+
+
+class Rights:
+    """The roles of the rendered file, and what is bound to whom."""
+
+    def __init__(self, objects):
+        self.roles = {key: one['rules'] for key, one in objects.items() if key[0] in ('Role', 'ClusterRole')}
+        self.bound = []  # (user, namespace or None for all, role's name, rules)
+        for key, one in objects.items():
+            if key[0] in ('RoleBinding', 'ClusterRoleBinding'):
+                ref = one['roleRef']
+                for subject in one['subjects']:
+                    self.bind('system:serviceaccount:%s:%s' % (subject['namespace'], subject['name']), ref['name'],
+                              key[1] if key[0] == 'RoleBinding' else None, ref['kind'])
+
+    def bind(self, user, role, namespace, kind='ClusterRole'):
+        rules = self.roles[kind, namespace if kind == 'Role' else '', role]
+        self.bound.append((user, namespace, role, rules))
+
+    def uses(self, user, verb, group, resource, namespace, name):
+        """Every (role, verb, group, resource) that allows it."""
+        for who, where, role, rules in self.bound:
+            if who != user or (where is not None and where != namespace):
+                continue
+            for rule in rules:
+                # A create has no name to the authoriser.
+                named = 'resourceNames' not in rule or (name in rule['resourceNames'] and verb != 'create')
+                if verb in rule['verbs'] and group in rule['apiGroups'] and resource in rule['resources'] and named:
+                    yield role, verb, group, resource
+
+    def all(self):
+        return {(role, verb, group, resource) for _, _, role, rules in self.bound for rule in rules
+                for verb in rule['verbs'] for group in rule['apiGroups'] for resource in rule['resources']}
+
+
+class Rbac(unittest.TestCase):
+    def setUp(self):
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
+        self.processes, self.files, self.passed = [], None, False
+        self.addCleanup(self.clean_up)
+        self.data, self.audit = self.work / 'api', self.work / 'audit.jsonl'
+        self.data.mkdir()
+        # The embedded server knows no roles: it lets both do all, and notes who did what.
+        tokens = {user: secrets.token_hex(16) for user in (OPERATOR, GATEWAY)}
+        (self.data / 'tokens.json').write_text(json.dumps([{'user': user, 'token': token, 'groups': ['system:masters']}
+                                                           for user, token in tokens.items()]))
+        self.start('api', m.VARDA, 'apiserver', '--data-dir', self.data, '--listen', '127.0.0.1:0', '--audit-log', self.audit)
+        self.cluster = m.Machine(self.data)
+        m.wait_until('the API server', lambda: pathlib.Path(self.cluster.kubeconfig).exists() and self.cluster.get('namespaces'))
+        config = pathlib.Path(self.cluster.kubeconfig).read_text()
+        admin = next(line for line in config.splitlines() if line.strip().startswith('token:'))
+        for user, token in tokens.items():
+            path = self.work / user.rsplit('-', 1)[1]
+            path.write_text(config.replace(admin, admin.split('token:')[0] + 'token: ' + token))
+
+        self.deploy = by_identity((ROOT / 'deploy/varda.yaml').read_text())
+        known = [one for key, one in self.deploy.items() if key[0] in ('Namespace', 'CustomResourceDefinition', 'ServiceAccount', 'ConfigMap')]
+        self.apply(*known)
+
+    def clean_up(self):
+        for process, _ in reversed(self.processes):
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
+        for process, _ in self.processes:
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if not self.passed:
+            for _, log in self.processes:
+                print('--- last lines of %s' % log, *log.read_text(errors='replace').splitlines()[-30:], sep='\n', file=sys.stderr)
+        if self.files:
+            self.files.stop()
+        for pid in m.processes_below(self.work):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self.work, ignore_errors=True)
+
+    # ---- processes
+    def start(self, name, *command):
+        log = self.work / ('%s.log' % name)
+        environment = {k: v for k, v in os.environ.items() if k != 'KUBECONFIG'}
+        with open(log, 'ab') as out:
+            process = subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment)
+        self.processes.append((process, log))
+        return process, log
+
+    def start_deployed(self, name, kind, *more):
+        """A container of deploy/varda.yaml, with its own arguments but for the addresses."""
+        container, = self.deploy['Deployment', 'varda-system', 'varda-' + kind]['spec']['template']['spec']['containers']
+        values = {}
+        for env in container.get('env', []):
+            ref = env['valueFrom']['configMapKeyRef']
+            values[env['name']] = self.deploy['ConfigMap', 'varda-system', ref['name']]['data'][ref['key']]
+        arguments = []
+        for argument in container['args']:
+            for key, value in values.items():
+                argument = argument.replace('$(%s)' % key, value)
+            flag, _, value = argument.partition('=')
+            arguments.append(flag + '=127.0.0.1:0' if flag in ('--admin', '--listen') else argument)
+        return self.start(name, m.VARDA, *arguments, '--kubeconfig', self.work / kind, *more)
+
+    def line(self, log, name, text):
+        """The member of the first log line that has it."""
+        def found():
+            for line in log.read_text(errors='replace').splitlines():
+                if text in line and line.startswith('{'):
+                    return json.loads(line).get(name)
+            return None
+        return m.wait_until('"%s" in %s' % (text, log), found)
+
+    def join(self, node, runner, *more):
+        token = self.work / (node + '.token')
+        token.write_text(self.cluster.varda('join-token', '--node', node))
+        token.chmod(0o600)
+        return self.start(node, m.VARDA, 'agent', '--node', node, '--gateway', 'https://' + self.gateway, '--join-token-file', token, '--runner', runner,
+                          '--on-stop', 'end', '--watch-seconds', '2', '--data-dir', self.work / node, *more)
+
+    # ---- the cloud
+    def apply(self, *objects):
+        text = json.dumps({'apiVersion': 'v1', 'kind': 'List', 'items': list(objects)})
+        self.cluster.kubectl('apply', '-f', '-', input=text)
+
+    def condition(self, kind, name, condition):
+        for one in self.cluster.get(kind, name).get('status', {}).get('conditions', []):
+            if one['type'] == condition:
+                return one['status'], one['reason']
+        return None
+
+    def model(self, name, layer, target='3', **more):
+        versions = [(v, self.files.url('digits-%s.tar.gz' % v), self.digests[v]) for v in ('3', '4')]
+        return m.inference_model(name, layer, versions, target, **more)
+
+    def exercise(self):
+        """What people do, each thing to its end."""
+        served = self.work / 'served'
+        served.mkdir()
+        self.files = m.FileServer(served)
+        self.digests = {v: m.pack(self.cluster, v, served / ('digits-%s.tar.gz' % v)) for v in ('3', '4')}
+        (self.work / 'train.csv').write_text('name,age\nAnn,3\n')
+
+        first, log = self.start_deployed('operator-1', 'operator')
+        _, gateway_log = self.start_deployed('gateway-1', 'gateway')
+        self.gateway = self.line(gateway_log, 'gateway', 'nodes may dial in')
+        m.wait_until('the authority published', lambda: self.cluster.get('configmap', 'varda-gateway', '-n', 'varda-system'))
+        self.join('line7', 'process', '--dataset-root', self.work, '--image', 'varda-serve=' + str(m.BIN / 'varda-serve'))
+        self.join('line8', 'none')
+        for node in ('line7', 'line8'):
+            m.wait_until(node + ' connected', lambda: self.condition('edgenode', node, 'Connected') == ('True', 'AgentConnected'))
+
+        # At the edge, with a Secret. There is no scheduler here: the test binds the pod.
+        self.cluster.kubectl('label', 'namespace', 'default', 'edgeai.io/edge-secrets=allow')
+        self.cluster.kubectl('create', 'secret', 'generic', 'store', '--from-literal=username=ann', '--from-literal=password=x')
+        edge = self.model('digits', 'edge', node='line7', port=18080)
+        for entry in edge['spec']['manifest']:
+            entry['credentials'] = {'secretName': 'store'}
+        self.apply(edge)
+        m.wait_until('the pod of digits', lambda: self.cluster.get('pod', 'digits'))
+        self.cluster.kubectl('create', '--raw', '/api/v1/namespaces/default/pods/digits/binding', '-f', '-', input=json.dumps(
+            {'apiVersion': 'v1', 'kind': 'Binding', 'metadata': {'name': 'digits'}, 'target': {'kind': 'Node', 'name': 'line7'}}))
+        self.cluster.ready('digits', '3')
+        self.cluster.kubectl('patch', 'inferencemodel', 'digits', '--type', 'merge', '-p', '{"spec": {"targetVersion": "4"}}')
+        self.cluster.ready('digits', '4')
+
+        # In the cloud layer: a Deployment and a Service, changed and gone.
+        self.apply(self.model('cloud', 'cloud', port=18081))
+        m.wait_until('its Deployment', lambda: self.cluster.get('deployment', 'cloud') and self.cluster.get('service', 'cloud'))
+        self.apply(self.model('cloud', 'cloud', target='4', port=18082, replicas=2))
+        m.wait_until('the change in both', lambda: self.cluster.get('deployment', 'cloud')['spec']['replicas'] == 2
+                     and self.cluster.get('service', 'cloud')['spec']['ports'][0]['port'] == 18082)
+        # To the edge: what it was in the cloud goes.
+        self.cluster.kubectl('patch', 'inferencemodel', 'cloud', '--type', 'merge', '-p',
+                             '{"spec": {"deployToLayer": "edge", "nodeName": "line8", "replicas": 1}}')
+        m.wait_until('the Deployment gone', lambda: not self.cluster.get('deployments')['items'] and not self.cluster.get('services', '-l', 'edgeai.io/model')['items'])
+        self.cluster.kubectl('delete', 'inferencemodel', 'cloud')
+
+        # Datasets and Models of both groups.
+        for group in ('edgeai.io', 'sedna.io'):
+            url = 'dataUrl' if group == 'edgeai.io' else 'url'
+            self.apply({'apiVersion': group + '/v1alpha1', 'kind': 'Dataset', 'metadata': {'name': 'train', 'namespace': 'default'},
+                        'spec': {url: str(self.work / 'train.csv'), 'format': 'csv', 'nodeName': 'line7'}})
+            url = 'modelUrl' if group == 'edgeai.io' else 'url'
+            self.apply({'apiVersion': group + '/v1alpha1', 'kind': 'Model', 'metadata': {'name': 'ages', 'namespace': 'default'},
+                        'spec': {url: self.files.url('digits-3.tar.gz'), 'format': 'onnx'}})
+            m.wait_until('%s: the count' % group, lambda: self.cluster.get('datasets.' + group, 'train').get('status', {}).get('numberOfSamples') == 1)
+            m.wait_until('%s: the Model seen' % group, lambda: self.cluster.get('models.' + group, 'ages').get('status', {}).get('conditions'))
+
+        # A model that cannot be: its pod is made anew when the port changes, and goes with it; events tell.
+        m.wait_until('events', lambda: [e for e in self.cluster.get('events')['items'] if e['source'].get('component') == 'varda-operator'])
+        self.cluster.kubectl('delete', 'inferencemodel', 'digits')
+        m.wait_until('the pod gone', lambda: not self.cluster.get('pods', '-l', 'edgeai.io/model=digits')['items'])
+
+        # The leader ends, the next one takes over and sees to what is new.
+        _, log = self.start_deployed('operator-2', 'operator')
+        first.send_signal(signal.SIGTERM)
+        self.assertEqual(first.wait(60), 0)
+        self.apply(self.model('later', 'cloud', port=18083))
+        m.wait_until('the next leader at work', lambda: self.cluster.get('deployment', 'later'))
+
+    # ---- what was asked
+    def calls(self):
+        """{(user, verb, group, resource, namespace, name or ''): status code} of operator and gateway."""
+        out = {}
+        for line in self.audit.read_text().splitlines():
+            event = json.loads(line)
+            ref, user = event.get('objectRef'), event['user']['username']
+            if user not in (OPERATOR, GATEWAY) or ref is None or event['stage'] != 'ResponseComplete':
+                continue  # what is no resource (/version, /apis) everybody may read
+            resource = ref['resource'] + ('/' + ref['subresource'] if ref.get('subresource') else '')
+            out[user, event['verb'], ref.get('apiGroup', ''), resource, ref.get('namespace', ''), ref.get('name', '')] = event['responseStatus']['code']
+        return out
+
+    def test_the_roles_allow_what_is_asked_and_nothing_else(self):
+        self.exercise()
+        for process, _ in self.processes[1:]:
+            process.send_signal(signal.SIGTERM)
+        for process, _ in self.processes[1:]:
+            process.wait(60)
+        api, _ = self.processes[0]
+        api.send_signal(signal.SIGTERM)  # writes what waits of its audit log
+        self.assertEqual(api.wait(60), 0)
+
+        rights = Rights(self.deploy)
+        rights.bind(GATEWAY, 'varda-edge-secrets', 'default')  # as the guide says for a namespace with credentials,
+        rights.bind(GATEWAY, 'varda-runner-nodes', None)       # and for machines that run pods themselves
+        calls, used, missing = self.calls(), set(), set()
+        self.assertGreater(len(calls), 30)
+        for user, verb, group, resource, namespace, name in calls:
+            allowed = set(rights.uses(user, verb, group, resource, namespace, name))
+            used |= allowed
+            if not allowed:
+                missing.add((user.rsplit(':', 1)[1], verb, group, resource, namespace, name))
+        self.assertEqual(missing, set(), 'asked for, and no role of deploy/ allows it')
+        unused = rights.all() - used
+        self.assertEqual(unused - set(KEPT) - set(RARE), set(), 'allowed by a role of deploy/, and never asked for')
+        self.assertEqual(set(KEPT) - unused, set(), 'is asked for after all')
+        self.assertEqual(set(RARE) - rights.all(), set(), 'no role has it')
+        self.passed = True
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+"""deploy/: generated files are fresh, every kubectl there is renders the same objects, and these keep what the guide promises: exact verbs,
+no Secret of the whole cluster, pods that the standard `restricted` admits, flags that the programs have.
+
+    manifests_test.py
+"""
+import glob, json, os, pathlib, re, subprocess, sys, unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / 'scripts'))
+import manifests  # noqa: E402
+
+KUSTOMIZE = ROOT / 'deploy/kustomize'
+COMPOSITIONS = ['default', 'kubeedge', 'namespaced', 'no-agent', 'registry']
+
+
+def objects_of(text):
+    """The objects of a YAML file. Any kubectl reads YAML and writes JSON without a server, when it has something to change."""
+    done = subprocess.run([manifests.KUBECTL, 'annotate', '--local', '-f', '-', 'read=here', '-o', 'json'], input=text, capture_output=True, text=True,
+                          timeout=120, env={'PATH': os.environ.get('PATH', ''), 'HOME': '/nonexistent'})
+    if done.returncode != 0:
+        raise AssertionError(done.stderr)
+    decoder, out, rest = json.JSONDecoder(), [], done.stdout.strip()
+    while rest:
+        one, end = decoder.raw_decode(rest)
+        out.extend(one['items'] if one['kind'] == 'List' else [one])
+        rest = rest[end:].strip()
+    return out
+
+
+def identity(one):
+    return one['kind'], one['metadata'].get('namespace', ''), one['metadata']['name']
+
+
+def by_identity(text):
+    found = objects_of(text)
+    out = {identity(one): one for one in found}
+    assert len(out) == len(found), 'an object stands twice'
+    return out
+
+
+def other_kubectls():
+    """Newer ones than Debian's, where this machine has any."""
+    found = sorted(glob.glob('/usr/lib/google-cloud-sdk/bin/kubectl.1.*'))
+    return sorted(set(found[:1] + found[-1:]))
+
+
+class Manifests(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.text = {name: manifests.rendered(KUSTOMIZE / name) for name in COMPOSITIONS}
+        cls.objects = {name: by_identity(text) for name, text in cls.text.items()}
+        cls.all = cls.objects['default']
+
+    def test_the_generated_files_are_fresh(self):
+        done = subprocess.run([sys.executable, str(ROOT / 'scripts/manifests.py'), '--check'], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_every_directory_is_in_a_composition(self):
+        used = set()
+        for path in KUSTOMIZE.glob('*/kustomization.yaml'):
+            used |= set(re.findall(r'^- \.\./([a-z-]+)$', path.read_text(), re.M))
+        self.assertEqual({path.name for path in KUSTOMIZE.iterdir()} - used, set(COMPOSITIONS) - {'default'})
+
+    def test_newer_kubectls_render_the_same_objects(self):
+        if not other_kubectls():
+            self.skipTest('no kubectl but that of .deps on this machine')
+        for kubectl in other_kubectls():
+            for name in COMPOSITIONS:
+                self.assertEqual(by_identity(manifests.rendered(KUSTOMIZE / name, kubectl)), self.objects[name], (kubectl, name))
+
+    def test_rights_are_exact(self):
+        for name, objects in self.objects.items():
+            for key, one in objects.items():
+                for rule in one.get('rules', []) if one['kind'] in ('Role', 'ClusterRole') else []:
+                    self.assertEqual(set(rule) - {'apiGroups', 'resources', 'resourceNames', 'verbs'}, set(), key)
+                    for part in rule.values():
+                        self.assertNotIn('*', ' '.join(part), (name, key))
+
+    def test_no_secret_of_the_whole_cluster_is_anybodys(self):
+        for name, objects in self.objects.items():
+            secret_roles = {key[2] for key, one in objects.items() if key[0] == 'ClusterRole'
+                            and any('secrets' in rule['resources'] for rule in one['rules'])}
+            self.assertEqual(secret_roles, {'varda-edge-secrets'}, name)
+            for key, one in objects.items():
+                if key[0] in ('ClusterRoleBinding', 'RoleBinding'):
+                    self.assertNotIn(one['roleRef']['name'], {'varda-edge-secrets', 'varda-runner-nodes', 'cluster-admin'}, (name, key))
+                if key[0] == 'Role' and any('secrets' in rule['resources'] for rule in one['rules']):
+                    self.assertIn(key[1], {'varda-system', 'varda-edge'}, (name, key))
+
+    def test_every_binding_binds_what_is_there(self):
+        for name, objects in self.objects.items():
+            for key, one in objects.items():
+                if key[0] not in ('ClusterRoleBinding', 'RoleBinding'):
+                    continue
+                ref = one['roleRef']
+                self.assertIn((ref['kind'], key[1] if ref['kind'] == 'Role' else '', ref['name']), objects, (name, key))
+                for subject in one['subjects']:
+                    self.assertIn(('ServiceAccount', subject['namespace'], subject['name']), objects, (name, key))
+
+    def pods(self, objects):
+        for key, one in objects.items():
+            if key[0] in ('Deployment', 'DaemonSet'):
+                yield key, one, one['spec']['template']['spec']
+
+    def test_pods_of_the_system_are_what_restricted_admits(self):
+        for name, objects in self.objects.items():
+            labels = objects['Namespace', '', 'varda-system']['metadata']['labels']
+            self.assertEqual({labels['pod-security.kubernetes.io/' + mode] for mode in ('enforce', 'audit', 'warn')}, {'restricted'})
+            for key, _, pod in self.pods(objects):
+                if key[1] != 'varda-system':
+                    continue
+                self.assertEqual(pod['securityContext']['seccompProfile'], {'type': 'RuntimeDefault'}, key)
+                self.assertTrue(pod['securityContext']['runAsNonRoot'], key)
+                self.assertNotIn('hostNetwork', pod, key)
+                self.assertEqual(pod.get('volumes', []), [], key)
+                for container in pod['containers']:
+                    self.assertEqual(container['securityContext'], {'allowPrivilegeEscalation': False, 'readOnlyRootFilesystem': True,
+                                                                    'capabilities': {'drop': ['ALL']}}, key)
+                    self.assertTrue(all('hostPort' not in port for port in container['ports']), key)
+
+    def test_the_agent_has_one_directory_of_its_node_and_no_token(self):
+        for name in ('default', 'kubeedge'):
+            pod = self.objects[name]['DaemonSet', 'varda-edge', 'varda-agent']['spec']['template']['spec']
+            self.assertIs(pod['automountServiceAccountToken'], False)
+            self.assertEqual([v['hostPath']['path'] for v in pod['volumes'] if 'hostPath' in v], ['/var/lib/varda'])
+            container, = pod['containers']
+            self.assertIn({'name': 'data', 'mountPath': '/var/lib/varda'}, container['volumeMounts'])
+            self.assertEqual(container['securityContext']['capabilities'], {'drop': ['ALL']})
+            self.assertTrue(container['securityContext']['readOnlyRootFilesystem'])
+            self.assertFalse(container['securityContext']['allowPrivilegeEscalation'])
+            port = int(next(a for a in container['args'] if a.startswith('--admin=')).rsplit(':', 1)[1])
+            for probe in ('livenessProbe', 'readinessProbe'):
+                self.assertEqual((container[probe]['httpGet']['host'], container[probe]['httpGet']['port']), ('127.0.0.1', port))
+
+    def test_programs_have_the_flags_they_are_given(self):
+        reference = (ROOT / 'docs/reference/cli.md').read_text()
+        for name, objects in self.objects.items():
+            for key, _, pod in self.pods(objects):
+                for container in pod['containers']:
+                    command, *flags = container['args']
+                    section = reference.split('\n## varda %s\n' % command)[1].split('\n## ')[0]
+                    for flag in flags:
+                        self.assertRegex(section, r'\| `%s[ `]' % re.escape(flag.partition('=')[0]), (name, key))
+                    names = {env['name'] for env in container['env']} if 'env' in container else set()
+                    self.assertEqual(set(re.findall(r'\$\((\w+)\)', ' '.join(flags))), names, key)
+
+    def test_ports_probes_and_selectors_agree(self):
+        for key, one, pod in self.pods(self.all):
+            self.assertEqual(one['spec']['selector']['matchLabels'], one['spec']['template']['metadata']['labels'], key)
+            for container in pod['containers']:
+                self.assertIn('limits', container['resources'], key)
+                for probe in ('livenessProbe', 'readinessProbe'):
+                    port = container[probe]['httpGet']['port']
+                    self.assertTrue(isinstance(port, int) or port in {p['name'] for p in container['ports']}, key)
+        for name in ('varda-operator', 'varda-gateway'):
+            deployment = self.all['Deployment', 'varda-system', name]
+            labels = deployment['spec']['selector']['matchLabels']
+            self.assertEqual(self.all['PodDisruptionBudget', 'varda-system', name]['spec']['selector']['matchLabels'], labels)
+            policy = self.all['NetworkPolicy', 'varda-system', name]['spec']
+            self.assertEqual(policy['podSelector']['matchLabels'], labels)
+            opened = {port['port'] for rule in policy['ingress'] for port in rule['ports']}
+            self.assertEqual(opened, {port['containerPort'] for port in deployment['spec']['template']['spec']['containers'][0]['ports']})
+        service = self.all['Service', 'varda-system', 'varda-gateway']['spec']
+        self.assertEqual(service['selector'], self.all['Deployment', 'varda-system', 'varda-gateway']['spec']['selector']['matchLabels'])
+        self.assertEqual((service['type'], service['ports'][0]['nodePort']), ('NodePort', 30443))
+
+    def test_images_are_those_of_this_version(self):
+        version = re.search(r'project\(varda VERSION (\S+)', (ROOT / 'CMakeLists.txt').read_text()).group(1)
+        ours = {'localhost/varda:' + version, 'localhost/varda-serve:' + version}
+        for text in (self.text['default'], self.text['namespaced']):
+            self.assertEqual(set(re.findall(r'localhost/[a-z-]+:\S+', text)), ours)
+        self.assertEqual(set(re.findall(r'\S+/varda[a-z-]*:\S+', self.text['registry'])), {o.replace('localhost', 'registry.example') for o in ours})
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=1)
