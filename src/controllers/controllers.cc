@@ -11,7 +11,7 @@ namespace {
 
 struct All final : Controllers {
   All(const runtime::Caches& caches, const Clock& clock, Options options)
-      : edge_nodes(caches, clock),
+      : edge_nodes(caches, clock, options.inference_models.servers),
         inference_models(caches, std::move(options.inference_models)),
         datasets(caches, clock),
         sedna_datasets(caches, clock),

@@ -135,7 +135,7 @@ class ModelLife(unittest.TestCase):
         self.patch('d', servingPort=8091)
         self.assertTrue(self.varda.ready('d', '3')['status']['url'].endswith(':8091'))
         self.scores('d')
-        self.patch('d', frameworkType='tensorflow')
+        self.patch('d', frameworkType='paddle')
         self.condition('d', 'Ready', status='False', reason='FrameworkUnsupported')
         self.patch('d', frameworkType='onnx', image='nobody/has-this:1')
         self.assertIn('nobody/has-this:1', self.condition('d', 'Ready', status='False', reason='ImageUnsupported')['message'])

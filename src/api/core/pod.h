@@ -120,6 +120,8 @@ struct Pod {
 
   /// The condition Ready is True and the pod is not on its way out.
   bool ready() const;
+  /// The phase is Failed or Succeeded: its containers do not start again.
+  bool ended() const { return status.phase == "Failed" || status.phase == "Succeeded"; }
   static const meta::Resource& resource();
   static Result<Pod> from_json(const Json& object);
   Json to_json() const;

@@ -56,7 +56,12 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
   std::vector<Wish<api::EdgeModel>> models;
   for (const auto& model : world.models) {
     if (!model->spec.on_edge() || place(*model, world.nodes).node != node.metadata.name) continue;
-    if (auto item = work_for(*model, node, edge_pod(*model, world.pods)))
+    const ServerEntry* server = nullptr;
+    if (world.servers != nullptr) {
+      if (const auto found = world.servers->find(model->spec.framework_type); found != world.servers->end())
+        server = &found->second;
+    }
+    if (auto item = work_for(*model, node, edge_pod(*model, world.pods), server))
       models.push_back({model->metadata.creation_timestamp, std::move(*item)});
   }
   spec.models = oldest(std::move(models), kModelsMax);  // the rest gets the condition NodeFull

@@ -9,6 +9,7 @@
 #include "api/core/pod.h"
 #include "api/edgeai/dataset.h"
 #include "api/edgeai/edge_node.h"
+#include "controllers/inferencemodel/options.h"
 #include "controllers/inferencemodel/placement.h"
 #include "controllers/replication/plan.h"
 
@@ -22,6 +23,7 @@ struct EdgeNodeWorld {
   std::vector<std::shared_ptr<const api::Dataset>> datasets;
   std::vector<std::shared_ptr<const api::SednaDataset>> sedna_datasets;
   std::vector<ReplicationClaim> claims;  // of other kinds than datasets
+  const ServerTable* servers = nullptr;  // null: every model is served as by varda-serve
   EdgeNodeMap edge_nodes;                // where files are to be copied; else it may be empty
 };
 

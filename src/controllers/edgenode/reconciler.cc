@@ -201,6 +201,7 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
     for (auto& other : caches_.of<api::EdgeNode>().list()) world.edge_nodes.emplace(other->metadata.name, other);
     world.edge_nodes.insert_or_assign(node.metadata.name, std::make_shared<const api::EdgeNode>(node));
   }
+  world.servers = &servers_;
   api::EdgeNodeSpec wanted = plan_edge_node(node, world);
   if (!node.status.usable_peer_url().empty() && !wanted.models.empty()) {
     if (world.edge_nodes.empty())

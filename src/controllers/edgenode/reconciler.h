@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "controllers/edgenode/archive_sharing.h"
+#include "controllers/inferencemodel/options.h"
 #include "runtime/controller.h"
 
 namespace varda::controllers {
@@ -21,9 +22,10 @@ namespace varda::controllers {
 /// do not write them a thousand times. A few milliseconds where a node has a few models.
 class EdgeNodeReconciler {
  public:
-  /// `caches` and `clock` outlive it.
-  explicit EdgeNodeReconciler(const runtime::Caches& caches, const Clock& clock = system_clock())
-      : caches_(caches), clock_(clock) {}
+  /// `caches` and `clock` outlive it. `servers` says how nodes show versions to servers, and ask them.
+  explicit EdgeNodeReconciler(const runtime::Caches& caches, const Clock& clock = system_clock(),
+                              ServerTable servers = builtin_servers())
+      : caches_(caches), clock_(clock), servers_(std::move(servers)) {}
 
   void watches(runtime::Watches<api::EdgeNode>& w) const;
   Result<runtime::Action> reconcile(const Context& ctx, const api::EdgeNode& node, runtime::Writer& writer);
@@ -40,6 +42,7 @@ class EdgeNodeReconciler {
 
   const runtime::Caches& caches_;
   const Clock& clock_;
+  const ServerTable servers_;
   ArchiveGivers givers_;  // of the one worker
   struct Word {
     std::string facts;

@@ -1,21 +1,19 @@
 #include "controllers/inferencemodel/objects.h"
 
+#include <algorithm>
+
 #include "api/core/deployment.h"
 #include "api/core/pod.h"
 #include "api/core/service.h"
+#include "api/edgeai/version_number.h"
 #include "controllers/inferencemodel/plan.h"
+#include "controllers/inferencemodel/quantity.h"
 
 namespace varda::controllers {
 
-namespace {
-
 using api::InferenceModel;
 
-constexpr const char* kVolume = "model";
-constexpr const char* kCredentialsVolume = "credentials";
-constexpr const char* kCredentialsPath = "/var/run/varda/credentials";
-
-std::string fill(std::string text, const InferenceModel& model) {
+std::string fill_in(std::string text, const InferenceModel& model) {
   const std::pair<std::string_view, std::string> values[] = {{"{modelName}", model.spec.model_name},
                                                              {"{port}", std::to_string(model.spec.port())},
                                                              {"{version}", model.spec.target_version}};
@@ -26,8 +24,15 @@ std::string fill(std::string text, const InferenceModel& model) {
   return text;
 }
 
-std::vector<std::string> fill(std::vector<std::string> texts, const InferenceModel& model) {
-  for (std::string& text : texts) text = fill(std::move(text), model);
+namespace {
+
+constexpr std::string_view kNumberedDirectory = ".numbered";  // artifact/numbered_view.h
+constexpr const char* kVolume = "model";
+constexpr const char* kCredentialsVolume = "credentials";
+constexpr const char* kCredentialsPath = "/var/run/varda/credentials";
+
+std::vector<std::string> fill_in_each(std::vector<std::string> texts, const InferenceModel& model) {
+  for (std::string& text : texts) text = fill_in(std::move(text), model);
   return texts;
 }
 
@@ -58,33 +63,75 @@ Json readiness_probe(const InferenceModel& model, const ServerEntry* server) {
   const Json port(model.spec.port());
   Json probe = Json::object({{"periodSeconds", 1}, {"timeoutSeconds", 1}, {"failureThreshold", 3}});
   if (server != nullptr && !server->ready_path.empty()) {
-    probe.set("httpGet", Json::object({{"path", fill(server->ready_path, model)}, {"port", port}, {"scheme", "HTTP"}}));
+    probe.set("httpGet", Json::object({{"path", fill_in(server->ready_path, model)}, {"port", port}, {"scheme", "HTTP"}}));
   } else {
     probe.set("tcpSocket", Json::object({{"port", port}}));
   }
   return probe;
 }
 
-// So that a condition can tell why a container ended.
-void tell_why_it_ends(api::Container& container) { container.unknown.set("terminationMessagePolicy", "FallbackToLogsOnError"); }
+// A container of an image that is ours, or of the table: not pulled anew where it is already, and its last words are kept, so that
+// a condition can tell why it ended.
+void settle(api::Container& container, const Json& security_context) {
+  container.image_pull_policy = "IfNotPresent";
+  container.security_context = security_context;
+  container.unknown.set("terminationMessagePolicy", "FallbackToLogsOnError");
+}
+
+Json to_json(const api::Quantities& amounts) {
+  Json out = Json::object();
+  for (const auto& [name, amount] : amounts.values) out.set(name, canonical_quantity(amount));
+  return out;
+}
+
+Json resources_of(const InferenceModel& model) {
+  const api::ModelResources& resources = model.spec.resources;
+  Json out;
+  if (!resources.requests.values.empty()) out.set("requests", to_json(resources.requests));
+  if (!resources.limits.values.empty()) out.set("limits", to_json(resources.limits));
+  return out;
+}
+
+// Below 1024 only root may listen, unless the pod's own network is told otherwise. The network of the node cannot be told.
+constexpr std::int64_t kPrivilegedPorts = 1024;
+
+bool needs_privileged_port(const InferenceModel& model, const api::Container& container) {
+  return model.spec.port() < kPrivilegedPorts && container.security_context["runAsNonRoot"].as_bool();
+}
+
+void allow_port_in_own_network(const InferenceModel& model, const api::Container& container, api::PodSpec& pod) {
+  if (!needs_privileged_port(model, container)) return;
+  pod.unknown.make("securityContext")
+      .set("sysctls", Json::array({Json::object({{"name", "net.ipv4.ip_unprivileged_port_start"}, {"value", "0"}})}));
+}
+
+void allow_port_of_the_node(const InferenceModel& model, api::Container& container) {
+  if (!needs_privileged_port(model, container)) return;
+  Json& context = container.security_context;
+  context.set("runAsNonRoot", false);
+  context.set("runAsUser", 0);
+  context.set("runAsGroup", 0);
+  context.make("capabilities").set("add", Json::array({"NET_BIND_SERVICE"}));
+}
 
 api::Container server_container(const InferenceModel& model, const ServerEntry* server) {
   api::Container container;
   container.name = "server";
   container.ports.push_back({.name = "http", .container_port = model.spec.port(), .protocol = "TCP"});
   container.readiness_probe = readiness_probe(model, server);
+  container.resources = resources_of(model);
   if (server == nullptr) {
     container.image = model.spec.image;  // as the user gives it
     return container;
   }
   container.image = server->image;
-  tell_why_it_ends(container);
-  container.command = fill(server->command, model);
-  container.args = fill(server->args, model);
+  settle(container, server->security_context);
+  container.command = fill_in_each(server->command, model);
+  container.args = fill_in_each(server->args, model);
   container.env.push_back(
       {.name = "POD_IP",
        .value_from = Json::object({{"fieldRef", Json::object({{"apiVersion", "v1"}, {"fieldPath", "status.podIP"}})}})});
-  for (const auto& [name, value] : server->env) container.env.push_back({.name = name, .value = fill(value, model)});
+  for (const auto& [name, value] : server->env) container.env.push_back({.name = name, .value = fill_in(value, model)});
   return container;
 }
 
@@ -113,22 +160,43 @@ Json named_node(const std::string& node) {
 
 }  // namespace
 
-Json make_edge_pod(const InferenceModel& model, const std::string& node, const ServerEntry* server, const std::string& model_root) {
+const std::string& edge_network(const InferenceModel& model, const InferenceModelOptions& options) {
+  return model.spec.edge_network.empty() ? options.edge_network : model.spec.edge_network;
+}
+
+Json make_edge_pod(const InferenceModel& model, const std::string& node, const ServerEntry* server, const std::string& model_root,
+                   const InferenceModelOptions& options) {
+  const bool host = edge_network(model, options) == "host";
   api::Pod pod;
   pod.metadata.name = model.metadata.name;
   pod.metadata.labels = pod_labels(model);
-  pod.spec.host_network = true;
+  // KubeEdge's admission (CHANGELOG-1.6) then leaves the pod on a node that is cut off, whatever others put into its tolerations.
+  pod.metadata.labels["app-offline.kubeedge.io"] = "autonomy";
   // As DaemonSets place their pods: the scheduler still decides, and can say why not.
   pod.spec.affinity = node_affinity(Json::object({{"matchFields", named_node(node)}}));
-  // A pod with a token does not come back on a node that restarts without its cloud.
+  // A pod with a token does not come back on a node that restarts without its cloud; one with the variables of services waits for
+  // them.
   pod.spec.automount_service_account_token = false;
+  pod.spec.unknown.set("enableServiceLinks", false);
   for (const char* taint : {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}) {
     pod.spec.tolerations.push_back({.key = taint, .op = "Exists", .effect = "NoExecute"});
   }
+  // With which users keep everything else off their edge nodes, by either effect.
+  pod.spec.tolerations.push_back({.key = "node-role.kubernetes.io/edge", .op = "Exists"});
   api::Container container = server_container(model, server);
+  if (host) {
+    pod.spec.host_network = true;
+    // Else names of the cluster would not be resolved.
+    pod.spec.unknown.set("dnsPolicy", "ClusterFirstWithHostNet");
+    allow_port_of_the_node(model, container);
+  } else {
+    container.ports.front().host_port = model.spec.port();
+    allow_port_in_own_network(model, container, pod.spec);
+  }
   if (server != nullptr) {
-    container.volume_mounts.push_back(mount(fill(server->mount_path, model), true));
-    const std::string path = model_root + "/" + model.metadata.ns + "/" + model.metadata.name;
+    container.volume_mounts.push_back(mount(fill_in(server->mount_path, model), true));
+    std::string path = model_root + "/" + model.metadata.ns + "/" + model.metadata.name;
+    if (server->layout == api::EdgeModel::kNumbered) path += "/" + std::string(kNumberedDirectory);
     pod.spec.volumes.push_back(
         Json::object({{"name", kVolume}, {"hostPath", Json::object({{"path", path}, {"type", "Directory"}})}}));
   }
@@ -153,28 +221,39 @@ Json make_deployment(const InferenceModel& model, const ServerEntry* server, con
   if (!model.spec.node_name.empty()) term.set("matchFields", named_node(model.spec.node_name));
   pods.spec.affinity = node_affinity(std::move(term));
   pods.spec.automount_service_account_token = false;
+  pods.spec.unknown.set("enableServiceLinks", false);
+  // On different nodes where there are several: one that dies takes one replica.
+  pods.spec.unknown.set(
+      "topologySpreadConstraints",
+      Json::array({Json::object({{"maxSkew", 1},
+                                 {"topologyKey", "kubernetes.io/hostname"},
+                                 {"whenUnsatisfiable", "ScheduleAnyway"},
+                                 {"labelSelector", Json::object({{"matchLabels", to_json(pod_selector(model))}})}})}));
 
   api::Container container = server_container(model, server);
+  allow_port_in_own_network(model, container, pods.spec);
   if (server != nullptr) {
     const std::string& version = model.spec.target_version;
     const api::ManifestEntry* entry = model.spec.find_version(version);
     pods.metadata.annotations[std::string(kVersionLabel)] = version;
     if (meta::check_label_value(version).empty()) pods.metadata.labels[std::string(kVersionLabel)] = version;
-    const std::string directory = fill(server->mount_path, model);
+    const std::string directory = fill_in(server->mount_path, model);
+    const bool numbered = server->layout == api::EdgeModel::kNumbered;
     api::Container fetch;
     fetch.name = "fetch";
     fetch.image = options.fetch_image;
-    tell_why_it_ends(fetch);
+    settle(fetch, restricted_container());
     fetch.args = {"fetch",
                   "--url",
                   entry->download_url,
                   "--sha256",
                   entry->sha256sum,
                   "--to",
-                  directory + "/" + version,
+                  directory + "/" + (numbered ? std::to_string(api::version_number(version)) : version),
                   "--framework",
                   model.spec.framework_type};
     for (const std::string& mirror : entry->mirrors) fetch.args.insert(fetch.args.end(), {"--mirror", mirror});
+    for (const std::string& file : server->beside) fetch.args.insert(fetch.args.end(), {"--beside", file});
     const std::string volume = parent(directory);
     fetch.volume_mounts.push_back(mount(volume, false));
     if (entry->credentials) {

@@ -9,11 +9,16 @@
 
 namespace varda::controllers {
 
+/// host or hostport, as the model or else the operator has it.
+const std::string& edge_network(const api::InferenceModel& model, const InferenceModelOptions& options);
 /// The edge pod. `server` null: the image way. `model_root` is the node's.
 codec::Json make_edge_pod(const api::InferenceModel& model, const std::string& node, const ServerEntry* server,
-                          const std::string& model_root);
+                          const std::string& model_root, const InferenceModelOptions& options);
 /// `server` null: the image way.
 codec::Json make_deployment(const api::InferenceModel& model, const ServerEntry* server, const InferenceModelOptions& options);
 codec::Json make_service(const api::InferenceModel& model);
+
+/// `text` with {modelName}, {port} and {version} filled in.
+std::string fill_in(std::string text, const api::InferenceModel& model);
 
 }  // namespace varda::controllers

@@ -87,6 +87,8 @@ std::optional<Problem> container_problem(const api::ContainerStatus& container, 
 
 // Why a pod is not ready, where somebody said so.
 std::optional<Problem> pod_problem(const api::Pod& pod) {
+  // Evicted, OutOfcpu, NodeAffinity ...: what the node says of the pod as a whole; its containers only tell that they ended.
+  if (pod.ended() && !pod.status.reason.empty()) return Problem{pod.status.reason, pod.status.message};
   if (const auto* scheduled = find_condition(pod.status.conditions, "PodScheduled");
       scheduled != nullptr && scheduled->status == "False") {
     return Problem{scheduled->reason.empty() ? "Unschedulable" : scheduled->reason, scheduled->message};
@@ -97,8 +99,16 @@ std::optional<Problem> pod_problem(const api::Pod& pod) {
   for (const auto& container : pod.status.container_statuses) {
     if (auto problem = container_problem(container, false)) return problem;
   }
-  if (pod.status.phase == "Failed") return Problem{pod.status.reason.empty() ? "PodFailed" : pod.status.reason, pod.status.message};
+  if (pod.ended()) return Problem{"PodFailed", pod.status.message.empty() ? "the pod has ended" : pod.status.message};
   return {};
+}
+
+// Of the edge layer, where it is on us to make another one.
+Problem ended_problem(const api::Pod& pod) {
+  Problem problem = pod_problem(pod).value_or(Problem{"PodFailed", "the pod has ended"});
+  while (!problem.message.empty() && (problem.message.back() == '.' || problem.message.back() == ' ')) problem.message.pop_back();
+  problem.message += "; the pod is replaced after a pause";
+  return problem;
 }
 
 // ---- edge ----
@@ -124,8 +134,11 @@ std::optional<Verdict> unreachable(const Plan& plan, const World& world, bool ag
   return {};
 }
 
-std::string node_address(const Plan& plan, const World& world, const api::Pod* pod) {
-  if (pod != nullptr && !pod->status.pod_ip.empty()) return pod->status.pod_ip;  // its network is the node's
+std::string node_address(const Plan& plan, const World& world, const api::Pod* pod, const InferenceModelOptions& options) {
+  // Its network is the node's; and on one machine an address of its own answers everybody, but its host port nobody.
+  const bool own_address = pod != nullptr && (pod->spec.host_network || !options.node_port_host.empty());
+  if (own_address && !pod->status.pod_ip.empty()) return pod->status.pod_ip;
+  if (pod != nullptr && !pod->status.host_ip.empty()) return pod->status.host_ip;
   if (world.edge_node != nullptr && !world.edge_node->status.address.empty()) return world.edge_node->status.address;
   const api::Node* node = find_node(world.nodes, plan.placement.node);
   return node == nullptr ? "" : node->address("InternalIP");
@@ -148,7 +161,8 @@ const api::Container* server_of(const api::Pod& pod) {
   return nullptr;
 }
 
-// Whether the pod is one that will go, because the spec asks for another: on another node, of another image, at another port.
+// Whether the pod is one that will go, because the spec asks for another: on another node, of another image, at another port or in
+// another network.
 bool outdated(const api::Pod& pod, const Plan& plan) {
   if (!pod.spec.node_name.empty() && pod.spec.node_name != plan.placement.node) return true;
   const api::Container* is = server_of(pod);
@@ -157,7 +171,7 @@ bool outdated(const api::Pod& pod, const Plan& plan) {
     const api::Container* shall = wanted.ok() ? server_of(*wanted) : nullptr;
     if (is == nullptr || shall == nullptr) continue;
     const bool same_port = !is->ports.empty() && is->ports.front().container_port == shall->ports.front().container_port;
-    if (is->image != shall->image || !same_port) return true;
+    if (is->image != shall->image || !same_port || pod.spec.host_network != wanted->spec.host_network) return true;
   }
   return false;
 }
@@ -230,8 +244,9 @@ Verdict edge_answers(const EdgeView& view) {
   const bool manifest_way = !view.model.spec.from_image();
   if (pod == nullptr || pod->metadata.deleting()) {
     if (manifest_way && (view.report == nullptr || view.report->exposed.empty())) return target_progress(view);
-    return no("PodPending", "the pod is being made");
+    return view.plan.refused ? no(*view.plan.refused) : no("PodPending", "the pod is being made");
   }
+  if (!view.plan.ended_pod.empty()) return no(ended_problem(*pod));
   if (outdated(*pod, view.plan)) return no("PodPending", "the pod is being replaced");
   if (!pod->ready()) {
     if (auto problem = pod_problem(*pod)) return no(*problem);
@@ -252,7 +267,7 @@ Verdict edge_answers(const EdgeView& view) {
   return no(serving.reason.empty() ? "LoadFailed" : serving.reason, serving.message);
 }
 
-Finding observe_edge(const InferenceModel& model, const Plan& plan, const World& world) {
+Finding observe_edge(const InferenceModel& model, const Plan& plan, const World& world, const InferenceModelOptions& options) {
   const bool manifest_way = !model.spec.from_image();
   const api::Pod* pod = edge_pod(model, world.pods);
   const api::EdgeModelReport* report =
@@ -285,7 +300,7 @@ Finding observe_edge(const InferenceModel& model, const Plan& plan, const World&
 
   const Verdict answers = on_node ? edge_answers(view) : no("PodPending", "");
   if (answers.status == kTrue) {
-    if (const std::string host = node_address(plan, world, pod); !host.empty()) {
+    if (const std::string host = node_address(plan, world, pod, options); !host.empty()) {
       const api::Container* server = server_of(*pod);
       const bool told = server != nullptr && !server->ports.empty();
       found.url = http_url(host, told ? server->ports.front().container_port : model.spec.port());
@@ -324,33 +339,68 @@ std::string version_of(const api::Pod& pod) {
   return found == pod.metadata.annotations.end() ? "" : found->second;
 }
 
-// Where the Service answers, once somebody does; empty: nowhere that could be told.
-std::string service_url(const InferenceModel& model, const World& world, const InferenceModelOptions& options) {
-  if (world.service == nullptr || world.service->spec.ports.empty() || world.endpoints == nullptr || !world.endpoints->any_ready())
-    return "";
+bool is_ready(const api::Node& node) {
+  const api::CoreCondition* ready = find_condition(node.status.conditions, "Ready");
+  return ready != nullptr && ready->status == kTrue;
+}
+
+// The address that users outside reach a node port at: of a node that forwards it, which edge nodes do not. The one that was told
+// last stays as long as its node does, so that clients are not sent about for nothing.
+std::string node_port_address(const InferenceModel& model, const World& world, std::int64_t port) {
+  std::string first;
+  for (const auto& node : world.nodes) {
+    if (!is_ready(*node) || node->metadata.labels.contains("node-role.kubernetes.io/edge")) continue;
+    const std::string external = node->address("ExternalIP");
+    const std::string address = external.empty() ? node->address("InternalIP") : external;
+    if (address.empty()) continue;
+    if (model.status.url == http_url(address, port)) return address;
+    if (first.empty()) first = address;
+  }
+  return first;
+}
+
+// Where the Service answers, once somebody does, or why that could not be told.
+struct ServiceAddress {
+  std::string url;
+  std::optional<Problem> problem;
+};
+
+ServiceAddress service_address(const InferenceModel& model, const World& world, const InferenceModelOptions& options) {
+  if (world.service == nullptr || world.service->spec.ports.empty()) return {};
   const api::ServicePort& port = world.service->spec.ports.front();
+  const std::string& type = world.service->spec.type;
+  const bool one_machine = !options.node_port_host.empty();
   const Json& ingress = world.service->status.load_balancer["ingress"];
-  if (world.service->spec.type == "LoadBalancer" && !ingress.empty()) {
+  if (type == "LoadBalancer" && ingress.empty() && !one_machine) {
+    return {"", Problem{"LoadBalancerPending",
+                        "the cluster's load balancer has given the Service no address yet; service.type NodePort needs none"}};
+  }
+  if (world.endpoints == nullptr || !world.endpoints->any_ready()) return {};
+  if (type == "LoadBalancer" && !ingress.empty()) {
     const Json& first = ingress.as_array().front();
-    return http_url(first["ip"].is_string() ? first["ip"].as_string() : first["hostname"].as_string(), port.port);
+    return {http_url(first["ip"].is_string() ? first["ip"].as_string() : first["hostname"].as_string(), port.port), {}};
   }
   if (port.node_port != 0) {
-    if (!options.node_port_host.empty()) return http_url(options.node_port_host, port.node_port);
-    for (const auto& node : world.nodes) {
-      const api::CoreCondition* ready = find_condition(node->status.conditions, "Ready");
-      const std::string address = node->address("InternalIP");
-      const bool edge = node->metadata.labels.contains("node-role.kubernetes.io/edge");
-      if (!edge && !address.empty() && ready != nullptr && ready->status == kTrue) return http_url(address, port.node_port);
-    }
+    const std::string host = one_machine ? options.node_port_host : node_port_address(model, world, port.node_port);
+    if (!host.empty()) return {http_url(host, port.node_port), {}};
+    if (!one_machine) return {"", Problem{"NoNodeAddress", "no Ready node of the cloud layer tells an address for the node port"}};
   }
-  if (!options.node_port_host.empty()) {
-    // One machine has no cluster addresses; there a pod's own address answers everybody.
+  if (one_machine) {
+    // It has no cluster addresses; there a pod's own address answers everybody.
     for (const api::EndpointSubset& subset : world.endpoints->subsets) {
       if (!subset.addresses.empty())
-        return http_url(subset.addresses.front().ip, subset.ports.empty() ? port.port : subset.ports.front().port);
+        return {http_url(subset.addresses.front().ip, subset.ports.empty() ? port.port : subset.ports.front().port), {}};
     }
   }
-  return http_url(model.metadata.name + "." + model.metadata.ns + ".svc", port.port);
+  return {http_url(model.metadata.name + "." + model.metadata.ns + ".svc", port.port), {}};
+}
+
+// Pods that the ReplicaSet may not make: pod security, quotas.
+std::optional<Problem> deployment_problem(const World& world) {
+  if (world.deployment == nullptr) return {};
+  const api::CoreCondition* failure = find_condition(world.deployment->status.conditions, "ReplicaFailure");
+  if (failure == nullptr || failure->status != kTrue) return {};
+  return Problem{failure->reason.empty() ? "FailedCreate" : failure->reason, failure->message};
 }
 
 Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World& world, const InferenceModelOptions& options) {
@@ -359,12 +409,16 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
   Finding found;
   std::set<std::string> serving;
   std::int64_t ready_on_target = 0, others = 0;
-  std::optional<Problem> any_problem, target_problem;
+  std::optional<Problem> any_problem, target_problem, of_ended;
   for (const auto& pod : world.pods) {
     const auto layer = pod->metadata.labels.find(std::string(kLayerLabel));
     if (pod->metadata.deleting() || pod->status.phase == "Succeeded") continue;
     if (layer == pod->metadata.labels.end() || layer->second != "cloud") continue;
     const std::string version = version_of(*pod);
+    if (pod->ended()) {  // its ReplicaSet has made another one; it stays to be looked at
+      if (!of_ended && version == target) of_ended = pod_problem(*pod);
+      continue;
+    }
     ++found.replicas;
     if (version != target) ++others;
     if (pod->ready()) {
@@ -377,7 +431,12 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
     }
   }
 
-  const std::string url = service_url(model, world, options);
+  // Where no pod speaks for itself: the API server, the ReplicaSet, and pods that are no more.
+  for (const auto& cause : {plan.refused, deployment_problem(world), of_ended}) {
+    if (!any_problem) any_problem = cause;
+    if (!target_problem && (found.replicas == 0 || cause == plan.refused)) target_problem = cause;
+  }
+  const auto [url, url_problem] = service_address(model, world, options);
   const bool answers = !url.empty() && found.ready_replicas > 0;
   if (answers) found.url = url;
   if (answers && manifest_way) {
@@ -395,6 +454,8 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
     found.ready = no("ScaledToZero", "replicas is 0");
   } else if (any_problem) {
     found.ready = no(*any_problem);
+  } else if (found.ready_replicas > 0 && url_problem) {
+    found.ready = no(url_problem->reason, counted + ", and " + url_problem->message);
   } else if (found.ready_replicas > 0) {
     found.ready = no("ServiceNotReady", counted + ", and the Service does not forward to them yet");
   } else {
@@ -421,16 +482,16 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
 }  // namespace
 
 bool is_progress(std::string_view reason) {
-  static constexpr std::string_view kProgress[] = {"WaitingForNode", "Pending",    "Downloading", "Installing",
-                                                   "Loading",        "PodPending", "PodNotReady", "ServiceNotReady",
-                                                   "RollingOut",     "Serving",    "ScaledToZero"};
+  static constexpr std::string_view kProgress[] = {"WaitingForNode", "Pending",    "Downloading",  "Installing",
+                                                   "Loading",        "PodPending", "PodNotReady",  "ServiceNotReady",
+                                                   "RollingOut",     "Serving",    "ScaledToZero", "LoadBalancerPending"};
   return std::find(std::begin(kProgress), std::end(kProgress), reason) != std::end(kProgress);
 }
 
 InferenceModelStatus observe(const InferenceModel& model, const Plan& plan, const World& world,
                              const InferenceModelOptions& options, std::string_view now) {
   const bool on_edge = model.spec.on_edge();
-  Finding found = on_edge ? observe_edge(model, plan, world) : observe_cloud(model, plan, world, options);
+  Finding found = on_edge ? observe_edge(model, plan, world, options) : observe_cloud(model, plan, world, options);
 
   InferenceModelStatus status;
   status.unknown = model.status.unknown;

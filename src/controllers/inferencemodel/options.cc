@@ -22,46 +22,174 @@ Result<std::vector<std::string>> read_list(const Json& value, const std::string&
   return out;
 }
 
+bool is_pointer(const std::string& text) { return text.empty() || text.front() == '/'; }
+
+Result<api::EdgeStatusReading> read_reading(const Json& value, const std::string& where) {
+  if (!value.is_object()) return invalid(where, "must be an object");
+  api::EdgeStatusReading reading;
+  // Another path is another protocol: what is not told does not stand in its answers.
+  if (value.contains("path")) {
+    reading.method = "GET";
+    reading.name = reading.state = reading.code = reading.message = "";
+    reading.ready = reading.loading = reading.quiet = {};
+  }
+  const std::pair<std::string_view, std::string*> texts[] = {
+      {"path", &reading.path},       {"method", &reading.method}, {"list", &reading.list}, {"name", &reading.name},
+      {"version", &reading.version}, {"state", &reading.state},   {"code", &reading.code}, {"message", &reading.message}};
+  const std::pair<std::string_view, std::vector<std::string>*> lists[] = {
+      {"ready", &reading.ready}, {"loading", &reading.loading}, {"quiet", &reading.quiet}};
+  for (const auto& [member, content] : value.as_object()) {
+    const std::string at = where + "." + member;
+    bool known = false;
+    for (const auto& [name, place] : texts) {
+      if (name != member) continue;
+      known = true;
+      if (!content.is_string()) return invalid(at, "must be a string");
+      *place = content.as_string();
+      if (name == "method") {
+        if (*place != "GET" && *place != "POST") return invalid(at, "must be GET or POST");
+      } else if (name == "path" ? !place->starts_with('/') : !is_pointer(*place)) {
+        return invalid(at, "must begin with /");
+      }
+    }
+    for (const auto& [name, place] : lists) {
+      if (name != member) continue;
+      known = true;
+      TRY(*place, read_list(content, at));
+    }
+    if (!known)
+      return invalid(at, "is not known: path, method, list, name, version, state, ready, loading, code, message and quiet are");
+  }
+  if (!reading.state.empty() && reading.ready.empty()) return invalid(where + ".ready", "is required with a state");
+  return reading;
+}
+
 Result<ServerEntry> read_entry(const std::string& name, const Json& value) {
   if (!value.is_object()) return invalid(name, "must be an object");
   ServerEntry entry;
-  for (const auto& [member, text] : value.as_object()) {
+  const std::pair<std::string_view, std::string*> texts[] = {
+      {"image", &entry.image}, {"mountPath", &entry.mount_path}, {"readyPath", &entry.ready_path}, {"layout", &entry.layout}};
+  for (const auto& [member, content] : value.as_object()) {
     const std::string where = name + "." + member;
     if (member == "command") {
-      TRY(entry.command, read_list(text, where));
+      TRY(entry.command, read_list(content, where));
     } else if (member == "args") {
-      TRY(entry.args, read_list(text, where));
+      TRY(entry.args, read_list(content, where));
+    } else if (member == "beside") {
+      TRY(entry.beside, read_list(content, where));
     } else if (member == "env") {
-      if (!text.is_object()) return invalid(where, "must be an object");
-      for (const auto& [variable, content] : text.as_object()) {
-        if (!content.is_string()) return invalid(where + "." + variable, "must be a string");
-        entry.env[variable] = content.as_string();
+      if (!content.is_object()) return invalid(where, "must be an object");
+      for (const auto& [variable, text] : content.as_object()) {
+        if (!text.is_string()) return invalid(where + "." + variable, "must be a string");
+        entry.env[variable] = text.as_string();
       }
-    } else if (!text.is_string()) {
-      return invalid(where, "must be a string");
-    } else if (member == "image") {
-      entry.image = text.as_string();
-    } else if (member == "mountPath") {
-      entry.mount_path = text.as_string();
-    } else if (member == "readyPath") {
-      entry.ready_path = text.as_string();
+    } else if (member == "status") {
+      TRY(entry.reading, read_reading(content, where));
+    } else if (member == "securityContext") {
+      if (!content.is_object()) return invalid(where, "must be an object");
+      entry.security_context = content;
     } else {
-      return invalid(where, "is not known: image, command, args, env, mountPath and readyPath are");
+      bool known = false;
+      for (const auto& [text, place] : texts) {
+        if (text != member) continue;
+        known = true;
+        if (!content.is_string()) return invalid(where, "must be a string");
+        *place = content.as_string();
+      }
+      if (!known) {
+        return invalid(where,
+                       "is not known: image, command, args, env, mountPath, readyPath, layout, beside, status and "
+                       "securityContext are");
+      }
     }
   }
   if (entry.image.empty()) return invalid(name + ".image", "is required");
   if (!entry.mount_path.starts_with('/')) return invalid(name + ".mountPath", "must be an absolute path");
+  if (entry.layout != api::EdgeModel::kTarget && entry.layout != api::EdgeModel::kNumbered)
+    return invalid(name + ".layout", "must be target or numbered");
+  for (const std::string& file : entry.beside) {
+    if (file.empty() || file.front() == '.' || file.find('/') != std::string::npos)
+      return invalid(name + ".beside", "must be names of files, without / and not beginning with a dot");
+  }
+  if (!entry.beside.empty() && entry.layout != api::EdgeModel::kNumbered)
+    return invalid(name + ".beside", "goes with layout: numbered only");
+  return entry;
+}
+
+// As somebody who is not root, where the image can bear it.
+Json unprivileged(std::int64_t user) {
+  return Json::object({{"runAsNonRoot", true},
+                       {"runAsUser", user},
+                       {"runAsGroup", user},
+                       {"allowPrivilegeEscalation", false},
+                       {"capabilities", Json::object({{"drop", Json::array({"ALL"})}})},
+                       {"seccompProfile", Json::object({{"type", "RuntimeDefault"}})}});
+}
+
+ServerEntry varda_serve() {
+  ServerEntry entry;
+  entry.image = "varda-serve";
+  entry.args = {"--model-repository", "/models", "--http", "$(POD_IP):{port}"};
+  entry.ready_path = "/v2/models/{modelName}/ready";
+  entry.security_context = restricted_container();
+  return entry;
+}
+
+// tensorflow.org/tfx/serving (docker, serving_config, api_rest): the entry point of the image puts MODEL_NAME and MODEL_BASE_PATH
+// into flags, and what is in args after them, where the last one counts. gRPC is off, so that servers that share a node's network
+// do not meet at its port. It loads the greatest number below the base path, looks every second, and unloads the one before only
+// then. A version that does not load is not tried for minutes before anybody hears of it.
+ServerEntry tensorflow_serving() {
+  ServerEntry entry;
+  entry.image = "tensorflow/serving:2.16.1";
+  entry.args = {"--port=0", "--rest_api_port={port}", "--file_system_poll_wait_seconds=1", "--max_num_load_retries=0"};
+  entry.env = {{"MODEL_NAME", "{modelName}"}, {"MODEL_BASE_PATH", "/models"}};
+  // /v1/models/NAME answers 200 while a version loads; its metadata is there once one is AVAILABLE.
+  entry.ready_path = "/v1/models/{modelName}/metadata";
+  entry.layout = api::EdgeModel::kNumbered;
+  entry.reading.path = "/v1/models/{modelName}";
+  entry.reading.method = "GET";
+  entry.reading.list = "/model_version_status";
+  entry.reading.name = "";
+  entry.reading.version = "/version";
+  entry.reading.state = "/state";
+  entry.reading.ready = {"AVAILABLE"};
+  entry.reading.loading = {"START", "LOADING"};
+  entry.reading.code = "";
+  entry.reading.message = "/status/error_message";
+  entry.reading.quiet = {"OK"};
+  entry.security_context = unprivileged(65532);
+  return entry;
+}
+
+// docs.nvidia.com/deeplearning/triton-inference-server (model_repository, model_management): NAME/NUMBER/model.*,
+// NAME/config.pbtxt. It polls: what it shall serve is what its directory shows, also after a restart with nobody there to tell it,
+// which an explicit load by the agent would need. A version is a whole directory that appears at once, so the poll that meets a
+// half-made change, for which its guide warns, does not happen. The older version goes once the newer one is loaded, and stays when
+// it does not load. gRPC and metrics are off for the same reason as above. The index is the Open Inference Protocol's.
+ServerEntry triton() {
+  ServerEntry entry;
+  entry.image = "nvcr.io/nvidia/tritonserver:24.08-py3";
+  entry.args = {"tritonserver",          "--model-repository=/models", "--model-control-mode=poll", "--repository-poll-secs=2",
+                "--exit-on-error=false", "--http-address=$(POD_IP)",   "--http-port={port}",        "--allow-grpc=false",
+                "--allow-metrics=false"};
+  entry.ready_path = "/v2/models/{modelName}/ready";
+  entry.layout = api::EdgeModel::kNumbered;
+  entry.beside = {"config.pbtxt"};
+  entry.security_context = unprivileged(1000);  // triton-server in the image
   return entry;
 }
 
 }  // namespace
 
+Json restricted_container() {
+  Json context = unprivileged(65532);
+  context.set("readOnlyRootFilesystem", true);
+  return context;
+}
+
 ServerTable builtin_servers() {
-  ServerEntry onnx;
-  onnx.image = "varda-serve";
-  onnx.args = {"--model-repository", "/models", "--http", "$(POD_IP):{port}"};
-  onnx.ready_path = "/v2/models/{modelName}/ready";
-  return {{"onnx", onnx}};
+  return {{"onnx", varda_serve()}, {"tensorflow", tensorflow_serving()}, {"triton", triton()}, {"tensorrt", triton()}};
 }
 
 Result<ServerTable> servers_from_json(const Json& table) {

@@ -5,37 +5,50 @@
 #include <string>
 #include <vector>
 
+#include "api/edgeai/edge_node.h"
 #include "base/clock.h"
 #include "base/result.h"
 #include "codec/json.h"
 
 namespace varda::controllers {
 
-/// How models of one framework are served. In command, args, env values, mount_path and ready_path stand for themselves:
-/// {modelName}, {port}, {version}. The server shall listen on $(POD_IP):{port}; POD_IP is in its environment.
+/// How models of one framework are served. In command, args, env values, mount_path, ready_path and the path of `reading` stand for
+/// themselves: {modelName}, {port}, {version}. The server shall listen on $(POD_IP):{port}, or where it cannot be told an address,
+/// on all of them; POD_IP is in its environment.
 struct ServerEntry {
   std::string image;
   std::vector<std::string> command;  // empty: the image's
   std::vector<std::string> args;
   std::map<std::string, std::string> env;
-  /// Where the model's directory is, with one folder a version and, at the edge, the file `target` that names the active one.
+  /// Where the model's directory is, with one folder a version.
   std::string mount_path = "/models/{modelName}";
   std::string ready_path;  // answers 200 to GET once the model serves; empty: a TCP connection is enough
+  /// How the server learns which version is meant: EdgeModel::kTarget, folders are names and the file `target` says which;
+  /// kNumbered, folders are numbers (api/edgeai/version_number.h) and the greatest is meant.
+  std::string layout{api::EdgeModel::kTarget};
+  std::vector<std::string>
+      beside;  // of kNumbered: files at the root of an archive that belong beside the numbers, if they are there
+  api::EdgeStatusReading reading;  // how it tells which version it serves
+  codec::Json security_context;    // of its container; null: none
 };
 
 using ServerTable = std::map<std::string, ServerEntry>;  // by frameworkType
 
-/// onnx, by varda-serve.
+/// onnx by varda-serve, tensorflow by TensorFlow Serving, triton and tensorrt by Triton: docs/design/016-cluster.md.
 ServerTable builtin_servers();
 
+/// What our own images run as: an ordinary user, with a root file system that is not written to. Passes pod security `restricted`.
+codec::Json restricted_container();
+
 /// The built-in table with the operator's own entries over it, as its configuration has them:
-///   tensorflow: {image: tensorflow/serving, args: ["--model_base_path=/models/{modelName}"], readyPath: "/v1/models/{modelName}"}
+///   openvino: {image: openvino/model_server:2024.4, args: [...], readyPath: ..., layout: numbered, status: {path: ..., list: ...}}
 /// An entry replaces the built-in one as a whole. kInvalid names the entry and the field.
 Result<ServerTable> servers_from_json(const codec::Json& table);
 
 struct InferenceModelOptions {
   ServerTable servers = builtin_servers();
   std::string fetch_image = "varda";  // runs `fetch --url U --sha256 S --to DIR` in the cloud layer
+  std::string edge_network = "host";  // of models that do not say: host, hostport
   /// One machine: the address its node ports answer at ("127.0.0.1"). Empty: a cluster, where any node's does.
   std::string node_port_host;
   const Clock* clock = nullptr;  // null: the machine's

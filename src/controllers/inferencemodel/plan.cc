@@ -66,6 +66,8 @@ void plan_edge(const InferenceModel& model, const World& world, const InferenceM
     return;
   }
   if (model.spec.replicas == 0) return;
+  if (const api::Pod* pod = edge_pod(model, world.pods); pod != nullptr && !pod->metadata.deleting() && pod->ended())
+    plan.ended_pod = pod->metadata.uid;
   if (const InferenceModel* holder = port_holder(model, node, world, options)) {
     plan.problem = Problem{"PortInUse", "port " + std::to_string(model.spec.port()) + " of node " + node +
                                             " belongs to the older InferenceModel " + holder->metadata.key().str() +
@@ -73,7 +75,7 @@ void plan_edge(const InferenceModel& model, const World& world, const InferenceM
     return;
   }
   if (model.spec.from_image()) {
-    plan.objects.push_back(make_edge_pod(model, node, nullptr, ""));
+    plan.objects.push_back(make_edge_pod(model, node, nullptr, "", options));
     return;
   }
   const api::Pod* pod = edge_pod(model, world.pods);
@@ -85,7 +87,7 @@ void plan_edge(const InferenceModel& model, const World& world, const InferenceM
   }
   if (!model_is_exposed(model, world, pod)) return;
   plan.objects.push_back(
-      make_edge_pod(model, node, &options.servers.at(model.spec.framework_type), world.edge_node->status.model_root));
+      make_edge_pod(model, node, &options.servers.at(model.spec.framework_type), world.edge_node->status.model_root, options));
 }
 
 api::EdgeModelVersion to_work(const InferenceModel& model, const api::ManifestEntry& entry) {
@@ -163,7 +165,8 @@ Plan plan(const InferenceModel& model, const World& world, const InferenceModelO
   return plan;
 }
 
-std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::EdgeNode& node, const api::Pod* pod) {
+std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::EdgeNode& node, const api::Pod* pod,
+                                       const ServerEntry* server) {
   const api::InferenceModelSpec& spec = model.spec;
   if (model.metadata.deleting() || !spec.on_edge() || spec.from_image()) return {};
   api::EdgeModel work;
@@ -172,6 +175,10 @@ std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::E
   work.framework = spec.framework_type;
   work.versions = versions_to_hold(model, node);
   work.target = spec.target_version;
+  if (server != nullptr && server->layout != api::EdgeModel::kTarget) {
+    work.layout = server->layout;
+    work.beside = server->beside;
+  }
   // A pod without volumes is of the image way and on its way out.
   const bool answers = pod != nullptr && !pod->metadata.deleting() && pod->spec.node_name == node.metadata.name &&
                        !pod->status.pod_ip.empty() && !pod->spec.volumes.empty();
@@ -182,6 +189,10 @@ std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::E
       if (container.name == "server" && !container.ports.empty()) port = container.ports.front().container_port;
     }
     work.serving.emplace().url = "http://" + pod->status.pod_ip + ":" + std::to_string(port);
+    if (server != nullptr && server->reading != api::EdgeStatusReading{}) {
+      api::EdgeStatusReading& reading = work.serving->reading.emplace(server->reading);
+      reading.path = fill_in(reading.path, model);
+    }
   }
   return work;
 }

@@ -35,6 +35,7 @@ struct World {
   std::vector<std::shared_ptr<const api::Pod>> pods;               // in its namespace, with its kModelLabel
   std::shared_ptr<const api::Service> service;                     // of its name
   std::shared_ptr<const api::Endpoints> endpoints;                 // of its name
+  std::shared_ptr<const api::Deployment> deployment;               // of its name
 };
 
 struct Plan {
@@ -46,6 +47,11 @@ struct Plan {
   std::optional<Problem> problem;  // why `objects` is not what the user wants
   Children children = Children::kConverge;
   std::vector<Json> objects;
+  /// Edge layer: the uid of a pod that has ended for good (evicted, refused by its node, failed) and comes back only as another
+  /// one. `objects` are not made beside it: it has to go first, after a pause.
+  std::string ended_pod;
+  /// Why the API server did not take `objects`, once it was asked (pod security, quotas).
+  std::optional<Problem> refused;
 };
 
 /// What should exist, and what is wrong with the spec. Cannot fail.
@@ -55,8 +61,10 @@ Plan plan(const api::InferenceModel& model, const World& world, const InferenceM
 api::InferenceModelStatus observe(const api::InferenceModel& model, const Plan& plan, const World& world,
                                   const InferenceModelOptions& options, std::string_view now);
 
-/// What the agent of the node the model is placed on has to do; nothing: no files are ours to manage there.
-std::optional<api::EdgeModel> work_for(const api::InferenceModel& model, const api::EdgeNode& node, const api::Pod* pod);
+/// What the agent of the node the model is placed on has to do; nothing: no files are ours to manage there. `server` is the table's
+/// for the framework; null (it has none): as for varda-serve.
+std::optional<api::EdgeModel> work_for(const api::InferenceModel& model, const api::EdgeNode& node, const api::Pod* pod,
+                                       const ServerEntry* server = nullptr);
 
 /// The pod of an edge model, if it is this model's.
 const api::Pod* edge_pod(const api::InferenceModel& model, const std::vector<std::shared_ptr<const api::Pod>>& pods);

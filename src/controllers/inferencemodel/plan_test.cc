@@ -42,10 +42,12 @@ Case load(const testing::Path& folder) {
     if (kind == "InferenceModel") test.world.models.push_back(typed<api::InferenceModel>(object));
     if (kind == "Pod") test.world.pods.push_back(typed<api::Pod>(object));
     if (kind == "Service") test.world.service = typed<api::Service>(object);
+    if (kind == "Deployment") test.world.deployment = typed<api::Deployment>(object);
     if (kind == "Endpoints") test.world.endpoints = typed<api::Endpoints>(object);
     if (kind == "Options") {
       test.options.node_port_host = object["nodePortHost"].as_string();
       test.options.servers = servers_from_json(object["servers"]).value();
+      if (object.contains("edgeNetwork")) test.options.edge_network = object["edgeNetwork"].as_string();
     }
   }
   const std::string node = test.model.spec.on_edge() ? place(test.model, test.world.nodes).node : "";
@@ -66,7 +68,9 @@ Json to_json(const Plan& plan, const Case& test) {
   Json objects = Json::array();
   for (const Json& object : plan.objects) objects.push_back(object);
   out.set("objects", std::move(objects));
-  for (const auto& node : test.edge_nodes) out["work"].set(node->metadata.name, plan_edge_node(*node, test.nodes).to_json());
+  EdgeNodeWorld nodes = test.nodes;
+  nodes.servers = &test.options.servers;
+  for (const auto& node : test.edge_nodes) out["work"].set(node->metadata.name, plan_edge_node(*node, nodes).to_json());
   return out;
 }
 
@@ -105,6 +109,8 @@ TEST(ServerTable, EntriesOfTheOperatorReplaceTheBuiltInOnes) {
   ASSERT_TRUE(table.ok()) << table.error().message();
   EXPECT_EQ(table->at("tensorflow").image, "tf");
   EXPECT_EQ(table->at("onnx").image, "other");
+  EXPECT_EQ(table->at("tensorflow").layout, "target");  // nothing of the built-in one is left
+  EXPECT_TRUE(table->at("tensorflow").security_context.is_null());
   EXPECT_TRUE(table->at("onnx").args.empty());
 }
 
@@ -114,7 +120,20 @@ TEST(ServerTable, ErrorsNameTheEntryAndTheField) {
   EXPECT_EQ(message("{onnx: {args: []}}"), "servers.onnx.image: is required");
   EXPECT_EQ(message("{onnx: {image: x, args: [1]}}"), "servers.onnx.args: must be a list of strings");
   EXPECT_EQ(message("{onnx: {image: x, color: red}}"),
-            "servers.onnx.color: is not known: image, command, args, env, mountPath and readyPath are");
+            "servers.onnx.color: is not known: image, command, args, env, mountPath, readyPath, layout, beside, status and "
+            "securityContext are");
+  EXPECT_EQ(message("{onnx: {image: x, layout: heap}}"), "servers.onnx.layout: must be target or numbered");
+  EXPECT_EQ(message("{onnx: {image: x, layout: numbered, beside: [a/b]}}"),
+            "servers.onnx.beside: must be names of files, without / and not beginning with a dot");
+  EXPECT_EQ(message("{onnx: {image: x, beside: [a]}}"), "servers.onnx.beside: goes with layout: numbered only");
+  EXPECT_EQ(message("{onnx: {image: x, securityContext: 1000}}"), "servers.onnx.securityContext: must be an object");
+  EXPECT_EQ(message("{onnx: {image: x, status: {path: v1}}}"), "servers.onnx.status.path: must begin with /");
+  EXPECT_EQ(message("{onnx: {image: x, status: {path: /v1, version: v}}}"), "servers.onnx.status.version: must begin with /");
+  EXPECT_EQ(message("{onnx: {image: x, status: {path: /v1, state: /s}}}"), "servers.onnx.status.ready: is required with a state");
+  EXPECT_EQ(message("{onnx: {image: x, status: {path: /v1, method: PUT}}}"), "servers.onnx.status.method: must be GET or POST");
+  EXPECT_EQ(message("{onnx: {image: x, status: {colour: red}}}"),
+            "servers.onnx.status.colour: is not known: path, method, list, name, version, state, ready, loading, code, message and "
+            "quiet are");
   EXPECT_EQ(message("{onnx: {image: x, mountPath: models}}"), "servers.onnx.mountPath: must be an absolute path");
   EXPECT_EQ(message("[1]"), "servers: must be an object");
 }

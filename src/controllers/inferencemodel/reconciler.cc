@@ -22,7 +22,24 @@ Keys models_near(std::string_view node, const runtime::Caches& caches) {
   return keys;
 }
 
-Keys of_node(const api::Node& node, const runtime::Caches& caches) { return models_near(node.metadata.name, caches); }
+// A node port is told with the address of a Ready node: of this one so far, or of none.
+bool told_by(const api::Node& node, const InferenceModel& model) {
+  if (model.spec.on_edge() || model.spec.service.type != "NodePort" || model.status.ready_replicas == 0) return false;
+  if (model.status.url.empty()) return true;
+  for (const api::NodeAddress& address : node.status.addresses) {
+    const bool v6 = address.address.find(':') != std::string::npos;
+    if (model.status.url.starts_with("http://" + (v6 ? "[" + address.address + "]:" : address.address + ":"))) return true;
+  }
+  return false;
+}
+
+Keys of_node(const api::Node& node, const runtime::Caches& caches) {
+  Keys keys = models_near(node.metadata.name, caches);
+  for (const auto& model : caches.of<InferenceModel>().list()) {
+    if (told_by(node, *model)) keys.push_back(model->metadata.key());
+  }
+  return keys;
+}
 
 Keys of_edge_node(const api::EdgeNode& node, const runtime::Caches& caches) {
   Keys keys;
@@ -83,7 +100,7 @@ void tell(const InferenceModel& model, const api::InferenceModelStatus& now, run
 }  // namespace
 
 InferenceModelReconciler::InferenceModelReconciler(const runtime::Caches& caches, InferenceModelOptions options)
-    : caches_(caches), options_(std::move(options)) {}
+    : caches_(caches), options_(std::move(options)), clock_(options_.clock != nullptr ? *options_.clock : system_clock()) {}
 
 void InferenceModelReconciler::watches(runtime::Watches<InferenceModel>& w) const {
   w.owns<api::Pod>(runtime::Update::kRecreate).owns<api::Deployment>().owns<api::Service>();
@@ -107,23 +124,48 @@ World InferenceModelReconciler::look(const InferenceModel& model) const {
   } else {
     world.service = caches_.of<api::Service>().get(key);
     world.endpoints = caches_.of<api::Endpoints>().get(key);
+    world.deployment = caches_.of<api::Deployment>().get(key);
   }
   return world;
 }
 
+Result<runtime::Action> InferenceModelReconciler::gone(const Context& /*ctx*/, const ObjectKey& key, runtime::Writer& /*writer*/) {
+  const MutexLock lock(mutex_);
+  pauses_.forget(key);
+  return runtime::Action::await_change();
+}
+
+Result<runtime::Action> InferenceModelReconciler::replace_ended_pod(const Context& ctx, const InferenceModel& model,
+                                                                    const World& world, runtime::Writer& writer) {
+  const api::Pod* pod = edge_pod(model, world.pods);
+  if (pod == nullptr) return runtime::Action::await_change();
+  const auto made = meta::parse_time(pod->metadata.creation_timestamp);
+  const Duration lived = made.ok() ? std::chrono::duration_cast<Duration>(clock_.wall() - *made) : Duration{};
+  Duration left{};
+  {
+    const MutexLock lock(mutex_);
+    left = pauses_.left(model.metadata.key(), pod->metadata.uid, lived, clock_.now());
+  }
+  if (left > Duration{}) return runtime::Action::after(left);
+  TRY_VOID(writer.remove(ctx, runtime::ObjectRef::of(*pod)));
+  return runtime::Action::await_change();  // its end brings the next look, and that the next pod
+}
+
 Result<runtime::Action> InferenceModelReconciler::reconcile(const Context& ctx, const InferenceModel& model,
-                                                            runtime::Writer& writer) const {
+                                                            runtime::Writer& writer) {
   if (model.metadata.deleting()) return runtime::Action::await_change();
   const World world = look(model);
-  const Plan wanted = plan(model, world, options_);
+  Plan wanted = plan(model, world, options_);
   Status converged;
   if (wanted.children == Plan::Children::kConverge) converged = writer.converge(ctx, model, wanted.objects);
+  if (!converged.ok() && (converged.error().code() == Code::kInvalid || converged.error().code() == Code::kForbidden))
+    wanted.refused = Problem{"Refused", converged.error().message()};
   // What could not be written is no reason to be silent about the rest.
-  const Clock& clock = options_.clock != nullptr ? *options_.clock : system_clock();
-  const api::InferenceModelStatus status = observe(model, wanted, world, options_, meta::format_time(clock.wall()));
+  const api::InferenceModelStatus status = observe(model, wanted, world, options_, meta::format_time(clock_.wall()));
   tell(model, status, writer);
   TRY_VOID(writer.status(ctx, model, status.to_json()));
   TRY_VOID(std::move(converged));
+  if (!wanted.ended_pod.empty()) return replace_ended_pod(ctx, model, world, writer);
   return runtime::Action::await_change();
 }
 

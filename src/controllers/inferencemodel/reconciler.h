@@ -1,7 +1,9 @@
 // The controller of InferenceModels: caches in, plan() and observe(), writes out.
 #pragma once
 
+#include "base/mutex.h"
 #include "controllers/inferencemodel/plan.h"
+#include "controllers/inferencemodel/replacement.h"
 #include "runtime/controller.h"
 
 namespace varda::controllers {
@@ -13,13 +15,20 @@ class InferenceModelReconciler {
   InferenceModelReconciler(const runtime::Caches& caches, InferenceModelOptions options);
 
   void watches(runtime::Watches<api::InferenceModel>& w) const;
-  Result<runtime::Action> reconcile(const Context& ctx, const api::InferenceModel& model, runtime::Writer& writer) const;
+  Result<runtime::Action> reconcile(const Context& ctx, const api::InferenceModel& model, runtime::Writer& writer);
+  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer& writer);
 
  private:
   World look(const api::InferenceModel& model) const;
+  /// Takes an ended pod away once its pause is over; until then, when to look again.
+  Result<runtime::Action> replace_ended_pod(const Context& ctx, const api::InferenceModel& model, const World& world,
+                                            runtime::Writer& writer);
 
   const runtime::Caches& caches_;
   const InferenceModelOptions options_;
+  const Clock& clock_;
+  Mutex mutex_;
+  ReplacementPauses pauses_ GUARDED_BY(mutex_);
 };
 
 }  // namespace varda::controllers
