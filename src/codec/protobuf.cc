@@ -1,0 +1,101 @@
+#include "codec/protobuf.h"
+
+namespace varda::codec {
+namespace {
+
+constexpr std::uint32_t kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5;
+
+}  // namespace
+
+void ProtoWriter::varint(std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7) out_ += static_cast<char>(value | 0x80);
+  out_ += static_cast<char>(value);
+}
+
+ProtoWriter& ProtoWriter::number(std::uint32_t field, std::int64_t value) {
+  if (value == 0) return *this;
+  varint(std::uint64_t{field} << 3 | kVarint);
+  varint(static_cast<std::uint64_t>(value));
+  return *this;
+}
+
+ProtoWriter& ProtoWriter::text(std::uint32_t field, std::string_view value) {
+  return value.empty() ? *this : element(field, value);
+}
+
+ProtoWriter& ProtoWriter::element(std::uint32_t field, std::string_view value) {
+  varint(std::uint64_t{field} << 3 | kBytes);
+  varint(value.size());
+  out_ += value;
+  return *this;
+}
+
+ProtoWriter& ProtoWriter::message(std::uint32_t field, const std::function<void(ProtoWriter&)>& fill) {
+  ProtoWriter inner;
+  fill(inner);
+  return element(field, inner.out_);
+}
+
+ProtoWriter& ProtoWriter::entry(std::uint32_t field, std::string_view key, std::string_view value) {
+  return message(field, [&](ProtoWriter& inner) { inner.text(1, key).text(2, value); });
+}
+
+bool ProtoReader::varint(std::uint64_t& value) {
+  value = 0;
+  for (unsigned shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
+    const auto byte = static_cast<unsigned char>(rest_.front());
+    rest_.remove_prefix(1);
+    value |= std::uint64_t{byte & 0x7Fu} << shift;
+    if (byte < 0x80) return true;
+  }
+  return false;
+}
+
+bool ProtoReader::skip(std::size_t count) {
+  if (rest_.size() < count) return false;
+  bytes_ = rest_.substr(0, count);
+  rest_.remove_prefix(count);
+  return true;
+}
+
+bool ProtoReader::next() {
+  if (broken_ || rest_.empty()) return false;
+  std::uint64_t key = 0, size = 0;
+  bool good = varint(key) && key >> 3 != 0 && key >> 3 < (1u << 29);
+  field_ = static_cast<std::uint32_t>(key >> 3);
+  wire_ = static_cast<std::uint32_t>(key & 7);
+  switch (wire_) {
+    case kVarint:
+      good = good && varint(number_);
+      break;
+    case kBytes:
+      good = good && varint(size) && skip(size);
+      break;
+    case kFixed64:
+      good = good && skip(8);
+      break;
+    case kFixed32:
+      good = good && skip(4);
+      break;
+    default:
+      good = false;
+  }
+  broken_ = !good;
+  return good;
+}
+
+std::pair<std::string, std::string> ProtoReader::entry() const {
+  std::pair<std::string, std::string> out;
+  ProtoReader inner(bytes());
+  while (inner.next()) {
+    if (inner.field() == 1) out.first = inner.text();
+    if (inner.field() == 2) out.second = inner.text();
+  }
+  return out;
+}
+
+Status ProtoReader::status() const {
+  return broken_ ? Status(Error(Code::kInvalid, "the bytes are no protobuf message")) : Status();
+}
+
+}  // namespace varda::codec

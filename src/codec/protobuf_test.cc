@@ -1,0 +1,85 @@
+#include "codec/protobuf.h"
+
+#include <gtest/gtest.h>
+#include <limits>
+#include <vector>
+
+namespace varda::codec {
+namespace {
+
+// Expected bytes: protobuf.dev/programming-guides/encoding.
+TEST(ProtoWriter, WritesWhatTheEncodingGuideShows) {
+  EXPECT_EQ(ProtoWriter().number(1, 150).bytes(), std::string("\x08\x96\x01"));
+  EXPECT_EQ(ProtoWriter().text(2, "testing").bytes(), std::string("\x12\x07testing"));
+  EXPECT_EQ(ProtoWriter().message(3, [](ProtoWriter& inner) { inner.number(1, 150); }).bytes(),
+            std::string("\x1a\x03\x08\x96\x01"));
+}
+
+TEST(ProtoWriter, LeavesDefaultsOutButNotElementsAndMessages) {
+  EXPECT_EQ(ProtoWriter().number(1, 0).text(2, "").bytes(), "");
+  EXPECT_EQ(ProtoWriter().element(1, "").bytes(), std::string("\x0a\x00", 2));
+  EXPECT_EQ(ProtoWriter().message(1, [](ProtoWriter&) {}).bytes(), std::string("\x0a\x00", 2));
+}
+
+TEST(ProtoReader, ReadsWhatWasWritten) {
+  constexpr std::int64_t kNumbers[] = {
+      1, -1, 127, 128, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()};
+  ProtoWriter out;
+  for (const std::int64_t number : kNumbers) out.number(100000, number);
+  out.entry(7, "key", "value").entry(7, "", "");
+  ProtoReader in(out.bytes());
+  for (const std::int64_t number : kNumbers) {
+    ASSERT_TRUE(in.next());
+    EXPECT_EQ(in.field(), 100000u);
+    EXPECT_EQ(in.number(), number);
+  }
+  ASSERT_TRUE(in.next());
+  EXPECT_EQ(in.entry(), std::pair(std::string("key"), std::string("value")));
+  ASSERT_TRUE(in.next());
+  EXPECT_EQ(in.entry(), std::pair(std::string(), std::string()));
+  EXPECT_FALSE(in.next());
+  EXPECT_TRUE(in.status().ok());
+}
+
+TEST(ProtoReader, AFieldOfAnotherTypeReadsAsItsDefault) {
+  ProtoReader in(
+      "\x08\x05\x12\x01x\x1d"
+      "abcd"
+      "\x21"
+      "abcdefgh");
+  ASSERT_TRUE(in.next());
+  EXPECT_EQ(in.bytes(), "");
+  EXPECT_EQ(in.number(), 5);
+  ASSERT_TRUE(in.next());
+  EXPECT_EQ(in.number(), 0);
+  EXPECT_EQ(in.text(), "x");
+  for (const std::uint32_t field : {3u, 4u}) {
+    ASSERT_TRUE(in.next());
+    EXPECT_EQ(in.field(), field);
+    EXPECT_EQ(in.number(), 0);
+    EXPECT_EQ(in.bytes(), "");
+  }
+  EXPECT_FALSE(in.next());
+  EXPECT_TRUE(in.status().ok());
+}
+
+TEST(ProtoReader, BrokenBytesEndTheWalk) {
+  const std::vector<std::string> cases = {std::string("\x08"),
+                                          std::string("\x12\x05four"),
+                                          std::string("\x00\x01", 2),
+                                          std::string("\x0b"),
+                                          std::string("\x0d"
+                                                      "abc"),
+                                          std::string(11, '\xff'),
+                                          std::string("\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01")};
+  for (const std::string& bytes : cases) {
+    ProtoReader in(bytes);
+    while (in.next()) {
+    }
+    EXPECT_EQ(in.status().error().code(), Code::kInvalid);
+    EXPECT_FALSE(in.next());
+  }
+}
+
+}  // namespace
+}  // namespace varda::codec

@@ -1,0 +1,228 @@
+#include "net/grpc_client.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <sys/socket.h>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "net/internal/dial.h"
+#include "net/internal/http2_call.h"
+#include "net/internal/socket.h"
+
+namespace varda::net {
+namespace {
+
+using internal::Fd;
+using internal::GrpcAnswer;
+using internal::Http2Call;
+using internal::Waiter;
+
+constexpr std::size_t kPrefixBytes = 5;
+
+// github.com/grpc/grpc/blob/master/doc/statuscodes.md
+struct StatusName {
+  Code code;
+  const char* name;
+};
+constexpr std::array<StatusName, 17> kStatuses = {{{Code::kInternal, "OK"},
+                                                   {Code::kCancelled, "CANCELLED"},
+                                                   {Code::kInternal, "UNKNOWN"},
+                                                   {Code::kInvalid, "INVALID_ARGUMENT"},
+                                                   {Code::kTimeout, "DEADLINE_EXCEEDED"},
+                                                   {Code::kNotFound, "NOT_FOUND"},
+                                                   {Code::kAlreadyExists, "ALREADY_EXISTS"},
+                                                   {Code::kForbidden, "PERMISSION_DENIED"},
+                                                   {Code::kExhausted, "RESOURCE_EXHAUSTED"},
+                                                   {Code::kConflict, "FAILED_PRECONDITION"},
+                                                   {Code::kConflict, "ABORTED"},
+                                                   {Code::kInvalid, "OUT_OF_RANGE"},
+                                                   {Code::kUnsupported, "UNIMPLEMENTED"},
+                                                   {Code::kInternal, "INTERNAL"},
+                                                   {Code::kUnavailable, "UNAVAILABLE"},
+                                                   {Code::kCorrupt, "DATA_LOSS"},
+                                                   {Code::kUnauthenticated, "UNAUTHENTICATED"}}};
+
+struct Connection {
+  Fd fd;
+  Waiter waiter;
+  std::unique_ptr<Http2Call> http;
+};
+
+/// What can be read now. False: the peer closed.
+Result<bool> receive(Connection& connection) {
+  std::array<char, 16384> piece{};
+  const ssize_t count = ::recv(connection.fd.get(), piece.data(), piece.size(), MSG_DONTWAIT);
+  if (count == 0) return false;
+  if (count < 0) {
+    if (errno == EAGAIN || errno == EINTR) return true;
+    return Error(Code::kUnavailable, std::strerror(errno));
+  }
+  TRY_VOID(connection.http->feed({piece.data(), static_cast<std::size_t>(count)}));
+  return true;
+}
+
+class Client final : public GrpcClient {
+ public:
+  explicit Client(GrpcClientOptions options) : options_(std::move(options)) {}
+
+  Result<std::string> call(const Context& ctx, std::string_view method, std::string_view message) override {
+    TRY_VOID(ctx.check());
+    for (std::unique_ptr<Connection> pooled = take(); pooled; pooled = take()) {
+      bool untouched = false;
+      Result<std::string> answer = exchange(ctx, std::move(pooled), method, message, untouched);
+      if (!untouched) return answer;
+      // The server closed it while it lay in the pool.
+    }
+    for (int attempt = 0;; ++attempt) {
+      bool untouched = false;
+      TRY(std::unique_ptr<Connection> connection, connect(ctx));
+      Result<std::string> answer = exchange(ctx, std::move(connection), method, message, untouched);
+      if (answer.ok() || !untouched || attempt > 0) return answer;
+    }
+  }
+
+ private:
+  Result<std::unique_ptr<Connection>> connect(const Context& ctx) {
+    auto connection = std::make_unique<Connection>();
+    connection->waiter.attach(ctx.stop_token());
+    TRY(const internal::Address address, internal::Address::unix_path(options_.unix_socket));
+    const Context limited = ctx.with_timeout(options_.connect_timeout);
+    auto fd = internal::connect_any(limited, connection->waiter, {address});
+    if (!fd.ok()) {
+      TRY_VOID(ctx.check());
+      return Error(Code::kUnavailable, fd.error().message());
+    }
+    connection->fd = std::move(fd).value();
+    connection->http = Http2Call::create(options_.message_bytes_max + kPrefixBytes);
+    return connection;
+  }
+
+  // What came while it lay there (a PING, a GOAWAY, the end) is looked at first.
+  std::unique_ptr<Connection> take() {
+    while (true) {
+      std::unique_ptr<Connection> connection;
+      {
+        MutexLock lock(mutex_);
+        if (idle_.empty()) return nullptr;
+        connection = std::move(idle_.back());
+        idle_.pop_back();
+      }
+      const Result<bool> open = receive(*connection);
+      if (open.ok() && *open && connection->http->reusable()) return connection;
+    }
+  }
+
+  void give(std::unique_ptr<Connection> connection) {
+    connection->waiter.detach();
+    if (!connection->http->reusable()) return;
+    MutexLock lock(mutex_);
+    if (idle_.size() < options_.idle_connections_max) idle_.push_back(std::move(connection));
+  }
+
+  Error broken(const std::string& what) const { return Error(Code::kUnavailable, options_.unix_socket + ": " + what); }
+
+  /// `untouched`: the server has not looked at the call, it may be made again.
+  Result<std::string> exchange(const Context& ctx, std::unique_ptr<Connection> connection, std::string_view method,
+                               std::string_view message, bool& untouched) {
+    Http2Call& http = *connection->http;
+    connection->waiter.attach(ctx.stop_token());
+    std::string timeout;
+    if (ctx.deadline()) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*ctx.deadline() - system_clock().now());
+      // At most eight digits are allowed; the server needs not know that it has longer than a day.
+      timeout = std::to_string(std::clamp<std::int64_t>(left.count(), 1, 86'400'000)) + "m";
+    }
+    const Status begun = http.begin({.method = method, .timeout = timeout, .message = message});
+    if (!begun.ok()) {
+      untouched = true;
+      return broken(begun.error().message());
+    }
+    std::string unsent;
+    bool written = false;  // all of it, so that the server may have begun
+    while (!http.done()) {
+      if (const Status more = refill(http, unsent); !more.ok()) return broken(more.error().message());
+      const ssize_t sent =
+          unsent.empty() ? 0 : ::send(connection->fd.get(), unsent.data(), unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (sent < 0 && errno != EAGAIN && errno != EINTR) {
+        untouched = !written;
+        return broken(std::strerror(errno));
+      }
+      if (sent > 0) {
+        unsent.erase(0, static_cast<std::size_t>(sent));
+        if (unsent.empty()) continue;  // there may be more
+      }
+      written = written || unsent.empty();
+      const Status ready =
+          connection->waiter.wait(ctx, connection->fd.get(), unsent.empty() ? Waiter::For::kRead : Waiter::For::kEither);
+      if (!ready.ok()) {
+        give_up(*connection, unsent);
+        return ready.error().context(std::string(method));
+      }
+      const Result<bool> open = receive(*connection);
+      if (!open.ok()) return broken(open.error().message());
+      if (!*open) return broken("the connection ended before the answer");
+    }
+    // The peer may wait for an acknowledgement, or for the end of our own half.
+    if (const Status rest = refill(http, unsent); rest.ok() && !unsent.empty()) {
+      const ssize_t sent = ::send(connection->fd.get(), unsent.data(), unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (sent == static_cast<ssize_t>(unsent.size())) unsent.clear();
+    }
+    GrpcAnswer answer = http.take();
+    untouched = answer.refused;
+    if (unsent.empty()) give(std::move(connection));
+    return result_of(std::move(answer));
+  }
+
+  static Status refill(Http2Call& http, std::string& unsent) {
+    while (unsent.size() < (64u << 10)) {
+      TRY(const std::string_view more, http.output());
+      if (more.empty()) break;
+      unsent += more;
+    }
+    return {};
+  }
+
+  // The server learns that nobody waits any more, if that can be said without waiting.
+  static void give_up(Connection& connection, std::string& unsent) {
+    connection.http->cancel();
+    if (!refill(*connection.http, unsent).ok()) return;
+    (void)::send(connection.fd.get(), unsent.data(), unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+
+  Result<std::string> result_of(GrpcAnswer answer) const {
+    if (answer.too_large) {
+      return Error(Code::kExhausted,
+                   options_.unix_socket + ": the answer is larger than " + std::to_string(options_.message_bytes_max) + " bytes");
+    }
+    if (answer.grpc_status > 0) {
+      const auto status = static_cast<std::size_t>(answer.grpc_status);
+      const StatusName known = status < kStatuses.size() ? kStatuses[status] : kStatuses[2];
+      return Error(known.code, answer.grpc_message.empty() ? std::string(known.name) : answer.grpc_message);
+    }
+    if (answer.grpc_status < 0) {
+      if (answer.reset != 0) return broken("the call was reset with HTTP/2 error " + std::to_string(answer.reset));
+      return broken("no gRPC answered, but HTTP status " + std::to_string(answer.http_status) + " with content type \"" +
+                    answer.content_type + "\"");
+    }
+    const auto byte = [&](std::size_t i) { return static_cast<std::size_t>(static_cast<unsigned char>(answer.body[i])); };
+    if (answer.body.size() < kPrefixBytes) return broken("the answer is incomplete");
+    if (byte(0) != 0) return broken("the answer is compressed, which was not asked for");
+    const std::size_t size = byte(1) << 24 | byte(2) << 16 | byte(3) << 8 | byte(4);
+    if (answer.body.size() != kPrefixBytes + size) return broken("the answer is not one message");
+    return answer.body.substr(kPrefixBytes);
+  }
+
+  const GrpcClientOptions options_;
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Connection>> idle_ GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+std::unique_ptr<GrpcClient> make_grpc_client(GrpcClientOptions options) { return std::make_unique<Client>(std::move(options)); }
+
+}  // namespace varda::net
