@@ -9,6 +9,7 @@
 #include "agent/worker_api.h"
 #include "agent/worker_ports.h"
 #include "base/log.h"
+#include "node/containerd_driver.h"
 #include "node/end_containers.h"
 #include "node/process_driver.h"
 
@@ -52,13 +53,10 @@ class EdgeAgent final : public Agent {
     tree_ = std::make_unique<artifact::ModelTree>(std::move(tree));
     if (options_.peer_credentials) TRY_VOID(start_peers());
     TRY_VOID(start_workers());
-    if (options_.runner != Runner::kProcess) return {};
+    if (options_.runner == Runner::kNone) return {};
     pods_ = std::make_unique<Pods>(options_, api_, read_facts(options_.node_name, options_.layer, address_), system_clock(), rng_);
-    driver_ = node::make_process_driver({.root = options_.data_directory,
-                                         .programs = options_.programs,
-                                         .images = options_.images,
-                                         .environment = options_.container_environment},
-                                        processes);
+    TRY(driver_, make_driver(processes));
+    node::end_containers_of_others(options_.data_directory, driver_->scheme(), options_.stop_grace);
     TRY(runner_, node::PodRunner::open({.root = options_.data_directory, .node_name = options_.node_name, .node_address = address_},
                                        *driver_, pods_->host(), fs_, system_clock(), rng_));
     pods_->start(*runner_);
@@ -112,6 +110,19 @@ class EdgeAgent final : public Agent {
   }
 
  private:
+  Result<std::unique_ptr<node::Driver>> make_driver(os::ProcessRunner& processes) const {
+    if (options_.runner == Runner::kContainerd) {
+      node::ContainerdDriverOptions containerd{.root = options_.data_directory};
+      if (!options_.containerd_socket.empty()) containerd.socket = options_.containerd_socket;
+      return node::make_containerd_driver(Context::background(), std::move(containerd));
+    }
+    return node::make_process_driver({.root = options_.data_directory,
+                                      .programs = options_.programs,
+                                      .images = options_.images,
+                                      .environment = options_.container_environment},
+                                     processes);
+  }
+
   Status start_peers() {
     const os::Path copies = options_.data_directory / "replicas";
     TRY_VOID(fs_.make_directories(copies, 0700));

@@ -26,7 +26,7 @@
 
 namespace varda::agent {
 
-enum class Runner { kNone, kProcess };
+enum class Runner { kNone, kProcess, kContainerd };
 /// What becomes of the containers when run() returns.
 enum class OnStop {
   kLeaveContainers,  // the next agent adopts them
@@ -41,6 +41,7 @@ struct Options {
   OnStop on_stop = OnStop::kLeaveContainers;
   std::chrono::milliseconds stop_grace{5000};  // from SIGTERM to SIGKILL, with kEndContainers
   std::map<std::string, std::string> images;   // of the process driver: name -> command line
+  std::string containerd_socket;               // of the containerd driver; "": where containerd has it by default
   os::Path programs;                           // where varda-serve and the others stand; empty: beside the running program
   std::map<std::string, std::string> container_environment;
   std::string node_address;                                           // empty: drawn at the first start and kept

@@ -14,6 +14,7 @@
 #include "base/mutex.h"
 #include "codec/json.h"
 #include "net/url.h"
+#include "node/internal/cri_log.h"
 #include "os/process.h"
 
 namespace varda::node {
@@ -71,11 +72,14 @@ class Ticker {
   std::jthread thread_;
 };
 
-// What the runner's record says of the container, read as it is at the moment.
+// What the runner's record says at the moment.
+Result<codec::Json> read_record(const os::Path& pod_directory) {
+  TRY(const std::string text, os::read_file(os::real_file_system(), pod_directory / "record.json"));
+  return codec::parse_json(text);
+}
+
 bool still_runs(const os::Path& pod_directory, const std::string& container) {
-  const auto text = os::read_file(os::real_file_system(), pod_directory / "record.json");
-  if (!text.ok()) return false;
-  const auto record = codec::parse_json(*text);
+  const auto record = read_record(pod_directory);
   if (!record.ok()) return false;
   for (const char* list : {"init", "main"}) {
     for (const codec::Json& c : (*record)[list].as_array()) {
@@ -143,6 +147,34 @@ class LogStream final : public net::BodyStream {
   std::string ready_;
   std::uint64_t left_ = 0;
   std::uint64_t ticket_ = 0;
+};
+
+// What a container wrote, out of the lines a runtime made of it.
+class CriStream final : public net::BodyStream {
+ public:
+  CriStream(std::unique_ptr<net::BodyStream> lines, std::optional<std::uint64_t> limit_bytes)
+      : lines_(std::move(lines)), left_(limit_bytes.value_or(std::numeric_limits<std::uint64_t>::max())) {}
+
+  std::optional<std::string> read() override {
+    while (left_ > 0 && !ended_) {
+      const std::optional<std::string> piece = lines_->read();
+      ended_ = !piece;
+      std::string text = ended_ ? log_.finish() : log_.take(*piece);
+      if (text.empty() && piece && piece->empty()) return text;
+      if (text.empty()) continue;
+      if (text.size() > left_) text.resize(left_);
+      left_ -= text.size();
+      return text;
+    }
+    return std::nullopt;
+  }
+  void on_ready(std::function<void()> wake) override { lines_->on_ready(std::move(wake)); }
+
+ private:
+  const std::unique_ptr<net::BodyStream> lines_;
+  internal::CriLog log_;
+  std::uint64_t left_;
+  bool ended_ = false;
 };
 
 // Where the last `lines` lines begin, looking from the end.
@@ -239,7 +271,13 @@ Result<std::unique_ptr<net::BodyStream>> open_log(const os::Path& directory, con
     }
   }
   if (older >= 0) ::close(older);
-  return std::make_unique<LogStream>(fd, directory, container, options, std::move(start));
+  const auto record = read_record(directory);
+  if (!record.ok() || (*record)["logFormat"].as_string() != "cri")
+    return std::make_unique<LogStream>(fd, directory, container, options, std::move(start));
+  LogOptions lines = options;
+  lines.limit_bytes.reset();  // it counts what is shown
+  auto raw = std::make_unique<LogStream>(fd, directory, container, lines, std::move(start));
+  return std::make_unique<CriStream>(std::move(raw), options.limit_bytes);
 }
 
 Status rotate_log(const os::Path& log, std::uint64_t bytes_max) {

@@ -83,7 +83,7 @@ class Runner final : public PodRunner {
     const os::Path pods = options_.root / "pods";
     TRY_VOID(shared_.fs.make_directories(pods, 0750));
     TRY(const std::vector<std::string> directories, shared_.fs.list(pods));
-    const std::vector<FoundContainer> running = driver_.find();
+    TRY(const std::vector<FoundContainer> running, driver_.find());
     for (const std::string& directory : directories) {
       TRY_VOID(os::remove_leftovers(shared_.fs, pods / directory));
       Result<PodRecord> record = read(pods / directory);
@@ -100,6 +100,7 @@ class Runner final : public PodRunner {
       workers_.emplace(uid, std::move(worker));
     }
     end_strays(running);
+    TRY_VOID(remove_strays());
     count_ = workers_.size();
     snapshot();
     return {};
@@ -180,6 +181,18 @@ class Runner final : public PodRunner {
       log::warn("a container that belongs to no pod is ended", {{"container", found.name.container}, {"id", found.id}});
       driver_.stop(found.id, found.name, StopSignal::kKill);
     }
+  }
+
+  // Pods that no record names: killed before the first one was written, or lost with their directory. One that is still desired
+  // comes again.
+  Status remove_strays() {
+    TRY(const std::vector<std::string> pods, driver_.pods());
+    for (const std::string& uid : pods) {
+      if (workers_.contains(uid)) continue;
+      log::warn("what is left of a pod that nobody knows is removed", {{"uid", uid}});
+      if (const Status removed = driver_.remove_pod(uid); !removed.ok()) log::warn("it stays", {{"error", removed.error()}});
+    }
+    return {};
   }
 
   static bool runs(const PodRecord& record, const FoundContainer& found) {

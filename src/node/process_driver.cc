@@ -44,6 +44,12 @@ class ProcessDriver final : public Driver {
   }
 
   std::string scheme() const override { return "process"; }
+  LogFormat log_format() const override { return LogFormat::kRaw; }
+  bool private_root() const override { return false; }
+  // A pod is nothing but its containers.
+  Result<std::string> prepare_pod(const PodConfig&) override { return std::string(); }
+  Status remove_pod(const std::string&) override { return {}; }
+  Result<std::vector<std::string>> pods() override { return std::vector<std::string>(); }
 
   Status check_image(const std::string& image) const override {
     TRY([[maybe_unused]] const std::vector<std::string> words, image_command(image));
@@ -60,7 +66,7 @@ class ProcessDriver final : public Driver {
 
   std::optional<ContainerExit> poll(const std::string& id_string, const ContainerName& name) override {
     const auto id = parse_id(id_string);
-    if (!id) return ContainerExit{.code = 137, .signal = 0, .known = false};
+    if (!id) return ContainerExit{.code = 137, .signal = 0, .known = false, .reason = ""};
     if (os::alive(*id)) {
       watch(*id);
       return std::nullopt;
@@ -73,8 +79,9 @@ class ProcessDriver final : public Driver {
     (void)os::signal_process(*id, SIGKILL, true);
     sweep(name, SIGKILL);
     const auto status = processes_.poll(*id);
-    if (!status.ok() || !*status || (*status)->code < 0) return ContainerExit{.code = 137, .signal = 0, .known = false};
-    return ContainerExit{.code = (*status)->code, .signal = (*status)->signal, .known = true};
+    if (!status.ok() || !*status || (*status)->code < 0)
+      return ContainerExit{.code = 137, .signal = 0, .known = false, .reason = ""};
+    return ContainerExit{.code = (*status)->code, .signal = (*status)->signal, .known = true, .reason = ""};
   }
 
   void stop(const std::string& id_string, const ContainerName& name, StopSignal wanted) override {
@@ -98,7 +105,7 @@ class ProcessDriver final : public Driver {
     return status ? status->code : -1;
   }
 
-  std::vector<FoundContainer> find() override {
+  Result<std::vector<FoundContainer>> find() override {
     std::vector<FoundContainer> found;
     std::set<ContainerName> seen;
     for (const MarkedProcess& process : internal::find_marked(options_.root)) {

@@ -388,10 +388,27 @@ def worker_messages():
         'sequence': 7, 'told': 'ab'})).encode())
 
 
+def container_runtime():
+    labels = bytes_field(8, bytes_field(1, 'io.kubernetes.pod.uid') + bytes_field(2, 'u1')) + bytes_field(8, b'')
+    container = bytes_field(1, 'c1') + bytes_field(2, 's1') + bytes_field(3, bytes_field(1, 'c') + int_field(2, 3)) + int_field(6, 1) + labels
+    put('runtime', 'containers', b'm' + bytes_field(1, container) + bytes_field(1, bytes_field(1, 'c2') + int_field(6, 2)))
+    put('runtime', 'status', b'm' + bytes_field(1, bytes_field(1, 'c1') + int_field(3, 2) + int_field(7, 137) + bytes_field(10, 'OOMKilled')))
+    put('runtime', 'network', b'm' + bytes_field(1, bytes_field(5, bytes_field(1, '10.0.0.2'))) + bytes_field(2, b'\xff'))
+    put('runtime', 'log', b'l\x05' + lines('2026-01-31T12:00:00.1Z stdout F one', '2026-01-31T12:00:00.2+02:00 stderr P half ', 'cut', '2026-01-31T12:00:00Z stdout F:x two', '').encode())
+
+    def frame(kind, flags, stream, payload):
+        return struct.pack('>I', len(payload))[1:] + bytes([kind, flags]) + struct.pack('>I', stream) + payload
+    # :status 200 is indexed; the others are literals without an index (RFC 7541, 6.2.2).
+    header = b'\x88' + b''.join(b'\0' + bytes([len(name)]) + name + bytes([len(value)]) + value for name, value in ((b'content-type', b'application/grpc'),))
+    trailer = b''.join(b'\0' + bytes([len(name)]) + name + bytes([len(value)]) + value for name, value in ((b'grpc-status', b'5'), (b'grpc-message', b'%E2x')))
+    put('runtime', 'answer', b'h' + frame(4, 0, 0, b'') + frame(1, 4, 1, header) + frame(0, 0, 1, b'\0\0\0\0\1x') + frame(1, 5, 1, trailer))
+    put('runtime', 'away', b'h' + frame(4, 0, 0, b'') + frame(6, 0, 0, bytes(8)) + frame(7, 0, 0, bytes(8)) + frame(3, 0, 1, b'\0\0\0\7'))
+
+
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
     for make in (texts, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests,
-                 worker_messages):
+                 worker_messages, container_runtime):
         make()
     files = [p for p in CORPUS.rglob('*') if p.is_file()]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))

@@ -4,10 +4,13 @@
 #include <cstdint>
 #include <string_view>
 
+#include "node/internal/cri_log.h"
+
 namespace varda::node::internal {
 namespace {
 
 constexpr std::uint64_t kBytesMax = 2048;
+constexpr std::uint64_t kRuntimePrefixes = 16u << 10;  // what a runtime put before that many bytes of lines that are not very short
 constexpr int kLinesMax = 80;
 
 // Length of the UTF-8 sequence that `text` begins with (RFC 3629: no overlong forms, no surrogates, up to U+10FFFF); 0: none.
@@ -42,27 +45,43 @@ std::string printable(std::string_view text) {
   return out;
 }
 
-Result<std::string> end_of(os::FileSystem& fs, const os::Path& log) {
-  TRY(const auto file, fs.open(log, os::Open::kRead));
-  TRY(const std::uint64_t size, file->size());
-  const std::uint64_t from = size > kBytesMax ? size - kBytesMax : 0;
-  TRY_VOID(file->seek(from));
+Result<std::string> read_up_to(os::File& file, std::uint64_t bytes) {
   std::string text;
-  while (text.size() < kBytesMax) {
-    TRY(const std::string piece, file->read(kBytesMax - text.size()));
+  while (text.size() < bytes) {
+    TRY(const std::string piece, file.read(bytes - text.size()));
     if (piece.empty()) break;
     text += piece;
   }
-  // The cut rarely falls between two lines.
+  return text;
+}
+
+// The cut rarely falls between two lines.
+void drop_first_line(std::string& text) {
   const std::size_t line = text.find('\n');
-  if (from > 0 && line != std::string::npos && line + 1 < text.size()) text.erase(0, line + 1);
+  if (line != std::string::npos && line + 1 < text.size()) text.erase(0, line + 1);
+}
+
+Result<std::string> end_of(os::FileSystem& fs, const os::Path& log, LogFormat format) {
+  TRY(const auto file, fs.open(log, os::Open::kRead));
+  TRY(const std::uint64_t size, file->size());
+  const std::uint64_t wanted = format == LogFormat::kCri ? kBytesMax + kRuntimePrefixes : kBytesMax;
+  const std::uint64_t from = size > wanted ? size - wanted : 0;
+  TRY_VOID(file->seek(from));
+  TRY(std::string text, read_up_to(*file, wanted));
+  if (from > 0) drop_first_line(text);
+  if (format == LogFormat::kRaw) return text;
+  CriLog lines;
+  text = lines.take(text) + lines.finish();
+  if (text.size() <= kBytesMax) return text;
+  text.erase(0, text.size() - kBytesMax);
+  drop_first_line(text);
   return text;
 }
 
 }  // namespace
 
-std::string last_words(os::FileSystem& fs, const os::Path& log) {
-  const Result<std::string> end = end_of(fs, log);
+std::string last_words(os::FileSystem& fs, const os::Path& log, LogFormat format) {
+  const Result<std::string> end = end_of(fs, log, format);
   if (!end.ok()) return "";
   std::string_view text = *end;
   std::size_t start = text.size();
@@ -70,6 +89,13 @@ std::string last_words(os::FileSystem& fs, const os::Path& log) {
     if (text[start - 1] == '\n' && start != text.size() && ++lines == kLinesMax) break;
   }
   return printable(text.substr(start));
+}
+
+std::string file_words(os::FileSystem& fs, const os::Path& file, std::size_t bytes_max) {
+  const auto opened = fs.open(file, os::Open::kRead);
+  if (!opened.ok()) return "";
+  const Result<std::string> text = read_up_to(**opened, bytes_max);
+  return text.ok() ? printable(*text) : "";
 }
 
 }  // namespace varda::node::internal

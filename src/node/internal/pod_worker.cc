@@ -6,6 +6,7 @@
 #include "meta/object.h"
 #include "node/internal/addresses.h"
 #include "node/internal/config_cache.h"
+#include "node/internal/isolation.h"
 #include "node/internal/last_words.h"
 #include "node/internal/status.h"
 #include "node/internal/volumes.h"
@@ -22,6 +23,7 @@ constexpr auto kRetrySave = seconds(5);
 constexpr auto kRetryConfig = seconds(5);
 constexpr auto kKillAgain = seconds(5);
 constexpr int kUnseenExit = 137;
+constexpr std::size_t kMessageBytesMax = 4096;  // kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure
 
 std::string after(Duration delay) {
   const auto left = std::chrono::duration_cast<seconds>(delay).count();
@@ -131,8 +133,19 @@ std::optional<SteadyTime> PodWorker::step() {
   if (!saved.ok()) {
     log::error("a pod's record cannot be written", {{"pod", text(name())}, {"error", saved.error()}});
     due(now + kRetrySave);
+  } else if (!leaving() && !released_ && is_terminal(record_) && !anything_runs() && now >= retry_at_) {
+    released_ = release();
   }
   return next_;
+}
+
+bool PodWorker::release() {
+  const Status removed = shared_.driver.remove_pod(uid_);
+  if (removed.ok()) return true;
+  log::warn("what is left of a pod cannot be removed yet", {{"pod", text(name())}, {"error", removed.error()}});
+  retry_at_ = shared_.clock.now() + kRetrySave;
+  due(retry_at_);
+  return false;
 }
 
 void PodWorker::collect_exits() {
@@ -149,16 +162,21 @@ void PodWorker::on_exit(std::size_t i, const ContainerExit& exit) {
   const SteadyTime now = shared_.clock.now();
   c.ended = {.code = exit.known ? exit.code : kUnseenExit,
              .signal = exit.signal,
-             .reason = !exit.known      ? "ContainerStatusUnknown"
-                       : exit.code == 0 ? "Completed"
-                                        : "Error",
+             .reason = !exit.known            ? "ContainerStatusUnknown"
+                       : !exit.reason.empty() ? exit.reason
+                       : exit.code == 0       ? "Completed"
+                                              : "Error",
              .message = exit.known ? "" : "The container ended while nobody watched it",
              .id = c.id,
              .started = c.started,
              .finished = now_text()};
-  // The file of terminationMessagePath is not offered; what the policy falls back to is.
-  if (exit.known && exit.code != 0 && (*live.spec)["terminationMessagePolicy"].as_string() == "FallbackToLogsOnError") {
-    c.ended.message = last_words(shared_.fs, directory_ / (c.name + ".log"));
+  // The process driver offers no file of terminationMessagePath; what the policy falls back to is there always.
+  if (exit.known && shared_.driver.private_root()) {
+    c.ended.message = file_words(shared_.fs, directory_ / (c.name + ".termination"), kMessageBytesMax);
+  }
+  if (exit.known && exit.code != 0 && c.ended.message.empty() &&
+      (*live.spec)["terminationMessagePolicy"].as_string() == "FallbackToLogsOnError") {
+    c.ended.message = last_words(shared_.fs, directory_ / (c.name + ".log"), record_.log_format);
   }
   c.state = State::kTerminated;
   c.id.clear();
@@ -242,11 +260,7 @@ void PodWorker::wait(std::size_t i, const std::string& reason, const std::string
 void PodWorker::start(std::size_t i) {
   ContainerRecord& c = container(i);
   Live& live = live_[i];
-  if (const Status known = shared_.driver.check_image((*live.spec)["image"].as_string()); !known.ok()) {
-    return wait(i, "ImageUnsupported", known.error().message(), "Failed");
-  }
-  if (const Status prepared = prepare(); !prepared.ok())
-    return wait(i, "ContainerCreating", prepared.error().message(), "FailedMount", kRetryConfig);
+  if (const auto obstacle = obstacle_to(i)) return wait(i, obstacle->reason, obstacle->message, obstacle->event, obstacle->retry);
   Result<ContainerConfig> config = configure(i);
   if (!config.ok()) return wait(i, "CreateContainerConfigError", config.error().message(), "Failed", kRetryConfig);
 
@@ -289,9 +303,48 @@ void PodWorker::start(std::size_t i) {
     log::error("a pod's record cannot be written", {{"pod", text(name())}, {"error", saved.error()}});
 }
 
+std::optional<PodWorker::Obstacle> PodWorker::obstacle_to(std::size_t i) {
+  if (const Status known = shared_.driver.check_image((*live_[i].spec)["image"].as_string()); !known.ok()) {
+    const std::string& message = known.error().message();
+    switch (known.error().code()) {
+      case Code::kUnsupported:
+        return Obstacle{.reason = "ImageUnsupported", .event = "Failed", .message = message};
+      // It may be brought at any time.
+      case Code::kNotFound:
+        return Obstacle{.reason = "ErrImageNeverPull", .event = "ErrImageNeverPull", .message = message, .retry = kRetryConfig};
+      case Code::kUnavailable:
+      case Code::kTimeout:
+        return Obstacle{.reason = "ContainerCreating", .event = "Failed", .message = message, .retry = kRetryConfig};
+      default:
+        return Obstacle{.reason = "ImageInspectError", .event = "InspectFailed", .message = message};
+    }
+  }
+  if (const Status made = make_pod(); !made.ok()) {
+    return Obstacle{
+        .reason = "ContainerCreating", .event = "FailedCreatePodSandBox", .message = made.error().message(), .retry = kRetryConfig};
+  }
+  if (const Status prepared = prepare(); !prepared.ok()) {
+    return Obstacle{
+        .reason = "ContainerCreating", .event = "FailedMount", .message = prepared.error().message(), .retry = kRetryConfig};
+  }
+  return std::nullopt;
+}
+
+Status PodWorker::make_pod() {
+  TRY_VOID(shared_.fs.make_directories(directory_, 0750));
+  TRY(const std::string own, shared_.driver.prepare_pod(pod_config(record_, directory_)));
+  record_.log_format = shared_.driver.log_format();
+  if (record_.host_network()) return {};
+  // An address of a sandbox that is gone, or of another driver, is nobody's.
+  const bool stale = own.empty() && !record_.ip.starts_with("127.");
+  if (own.empty() && !stale) return {};
+  if (own != record_.ip) prepared_ = false;
+  record_.ip = own;
+  return {};
+}
+
 Status PodWorker::prepare() {
   if (prepared_) return {};
-  TRY_VOID(shared_.fs.make_directories(directory_, 0750));
   if (record_.host_network()) {
     record_.ip = host_ip();
   } else if (record_.ip.empty()) {
@@ -323,6 +376,16 @@ Result<ContainerConfig> PodWorker::configure(std::size_t i) {
   config.log = directory_ / (container(i).name + ".log");
   config.pod_ip = record_.ip;
   TRY(config.mounts, make_mounts(shared_.fs, directory_, record_, spec, values));
+  config.pod = pod_config(record_, directory_);
+  config.resources = container_resources(spec);
+  config.security = container_security(record_.pod["spec"], spec);
+  if (shared_.driver.private_root()) {
+    const os::Path message = directory_ / (container(i).name + ".termination");
+    TRY([[maybe_unused]] const auto empty, shared_.fs.open(message, os::Open::kTruncate));
+    TRY_VOID(shared_.fs.set_mode(message, 0666));  // whoever the container runs as
+    config.mounts.push_back(
+        {.source = message, .target = spec["terminationMessagePath"].string_or("/dev/termination-log"), .read_only = false});
+  }
   config.name = run_name(container(i));
   return config;
 }
@@ -387,6 +450,7 @@ void PodWorker::finish() {
   const bool ever_started =
       std::any_of(record_.main.begin(), record_.main.end(), [](const ContainerRecord& c) { return c.attempt >= 0; });
   if (ever_started) report();
+  if (!release()) return;
   const Status cleared = shared_.fs.remove_all(directory_);
   if (!cleared.ok()) {
     log::warn("a pod's directory cannot be removed yet", {{"pod", text(name())}, {"error", cleared.error()}});

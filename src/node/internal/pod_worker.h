@@ -107,7 +107,18 @@ class PodWorker {
   void start(std::size_t i);
   void wait(std::size_t i, const std::string& reason, const std::string& message, const char* event,
             std::optional<Duration> retry = {});
+  /// Why it cannot be started yet: a kubelet's reason, the event's, the message.
+  struct Obstacle {
+    std::string reason;
+    const char* event;
+    std::string message;
+    std::optional<Duration> retry = {};
+  };
+  std::optional<Obstacle> obstacle_to(std::size_t i);
+  Status make_pod();
   Status prepare();
+  /// What is there of it beside files goes. False: not yet.
+  bool release();
   Result<ContainerConfig> configure(std::size_t i);
   void end_container(std::size_t i, Duration grace);
   void end_all(Duration grace);
@@ -130,6 +141,7 @@ class PodWorker {
   std::unique_ptr<ConfigSource> config_;
   std::vector<Live> live_;
   bool prepared_ = false;
+  bool released_ = false;  // it has ended for good, and the driver keeps nothing of it
   bool removed_ = false;
   bool ending_ = false;
   bool told_ = false;  // a status in this life of the runner

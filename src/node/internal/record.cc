@@ -5,6 +5,8 @@ namespace {
 
 using State = ContainerRecord::State;
 
+constexpr const char* kCriLogs = "cri";
+
 constexpr std::pair<State, const char*> kStates[] = {
     {State::kWaiting, "waiting"}, {State::kStarting, "starting"}, {State::kRunning, "running"}, {State::kTerminated, "terminated"}};
 
@@ -97,6 +99,7 @@ Result<PodRecord> PodRecord::from_json(const Json& json) {
   record.ip = json["ip"].as_string();
   record.start_time = json["startTime"].as_string();
   record.boot = json["boot"].as_string();
+  if (json["logFormat"].as_string() == kCriLogs) record.log_format = LogFormat::kCri;
   record.init = containers(json["init"]);
   record.main = containers(json["main"]);
   record.status = json["status"];
@@ -113,6 +116,7 @@ Json PodRecord::to_json() const {
                        {"ip", ip},
                        {"startTime", start_time},
                        {"boot", boot},
+                       {"logFormat", log_format == LogFormat::kCri ? kCriLogs : "raw"},
                        {"init", internal::to_json(init)},
                        {"main", internal::to_json(main)},
                        {"status", status}});

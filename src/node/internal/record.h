@@ -46,6 +46,7 @@ struct PodRecord {
   std::string ip;
   std::string start_time;
   std::string boot;  // of the machine when its containers were started: after a reboot all have ended, whatever their ids say
+  LogFormat log_format = LogFormat::kRaw;  // of the driver that ran it last
   std::vector<ContainerRecord> init, main;
   Json status;  // as last told
 

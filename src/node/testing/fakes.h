@@ -42,10 +42,26 @@ class FakeDriver final : public Driver {
   };
 
   std::string scheme() const override { return "fake"; }
+  LogFormat log_format() const override { return logs; }
+  bool private_root() const override { return isolates; }
   Status check_image(const std::string& image) const override {
     if (image == "unknown") return Error(Code::kUnsupported, "no such image");
+    if (image == "missing") return Error(Code::kNotFound, "import it");
     return {};
   }
+  Result<std::string> prepare_pod(const PodConfig& pod) override {
+    if (fail_pod) return *fail_pod;
+    prepared.push_back(pod);
+    left.insert(pod.uid);
+    return pod.host_network ? "" : address;
+  }
+  Status remove_pod(const std::string& uid) override {
+    if (fail_removal) return *fail_removal;
+    left.erase(uid);
+    removed.push_back(uid);
+    return {};
+  }
+  Result<std::vector<std::string>> pods() override { return std::vector<std::string>(left.begin(), left.end()); }
   Result<std::string> start(const ContainerConfig& config) override {
     if (fail_start) return *fail_start;
     const std::string id = config.name.container + "-" + std::to_string(config.name.attempt);
@@ -55,7 +71,7 @@ class FakeDriver final : public Driver {
   }
   std::optional<ContainerExit> poll(const std::string& id, const ContainerName&) override {
     const auto found = containers.find(id);
-    if (found == containers.end()) return ContainerExit{.code = 137, .signal = 0, .known = false};
+    if (found == containers.end()) return ContainerExit{.code = 137, .signal = 0, .known = false, .reason = ""};
     return found->second.exit;
   }
   void stop(const std::string& id, const ContainerName&, StopSignal signal) override {
@@ -66,7 +82,8 @@ class FakeDriver final : public Driver {
     }
   }
   Result<int> exec(const Context&, const ContainerConfig&, const std::vector<std::string>&) override { return 0; }
-  std::vector<FoundContainer> find() override {
+  Result<std::vector<FoundContainer>> find() override {
+    if (fail_find) return *fail_find;
     std::vector<FoundContainer> found;
     for (const auto& [id, c] : containers) {
       if (!c.exit) found.push_back({.name = c.config.name, .id = id});
@@ -84,7 +101,13 @@ class FakeDriver final : public Driver {
 
   std::map<std::string, Container> containers;  // "NAME-ATTEMPT"
   std::vector<std::string> starts;
-  std::optional<Error> fail_start;
+  std::vector<PodConfig> prepared;
+  std::set<std::string> left;        // uids of pods of which something is there
+  std::vector<std::string> removed;  // uids
+  std::optional<Error> fail_start, fail_pod, fail_removal, fail_find;
+  LogFormat logs = LogFormat::kRaw;
+  bool isolates = false;
+  std::string address;  // of every pod without the host's network
   bool obeys_terminate = true;
 };
 

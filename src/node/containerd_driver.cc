@@ -1,0 +1,402 @@
+#include "node/containerd_driver.h"
+
+#include <algorithm>
+#include <atomic>
+#include <list>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "node/internal/containerd_note.h"
+#include "node/internal/cri.h"
+#include "node/internal/marked.h"
+
+namespace varda::node {
+namespace {
+
+using cri::ContainerState;
+using std::chrono::seconds;
+
+// The grace period is the runner's to keep: it asks for SIGKILL itself. The call just has to outlast it.
+constexpr seconds kTerminateGrace = std::chrono::hours(24);
+
+const std::set<std::string> kOwnImages = {"varda", "varda-serve", "varda-train", "varda-aggregate"};
+
+class ContainerdDriver final : public Driver {
+ public:
+  ContainerdDriver(ContainerdDriverOptions options, std::unique_ptr<net::GrpcClient> grpc)
+      : options_(std::move(options)), grpc_(std::move(grpc)), runtime_(*grpc_) {}
+
+  ~ContainerdDriver() override {
+    on_exit({});
+    std::list<Stop> stops;
+    {
+      MutexLock lock(mutex_);
+      stops.swap(stops_);
+    }
+    for (Stop& stop : stops) stop.thread.request_stop();
+  }
+
+  std::string scheme() const override { return "containerd"; }
+  LogFormat log_format() const override { return LogFormat::kCri; }
+  bool private_root() const override { return true; }
+
+  Status check_image(const std::string& image) const override {
+    TRY([[maybe_unused]] const cri::Image found, resolve(image));
+    return {};
+  }
+
+  Result<std::string> prepare_pod(const PodConfig& pod) override {
+    TRY(const std::vector<cri::Sandbox> sandboxes, runtime_.sandboxes(ctx(), labels_of(pod.uid)));
+    const cri::Sandbox* ready = nullptr;
+    int attempt = 0;
+    for (const cri::Sandbox& sandbox : sandboxes) {
+      attempt = std::max(attempt, sandbox.attempt + 1);
+      if (sandbox.ready && (ready == nullptr || sandbox.attempt > ready->attempt)) ready = &sandbox;
+    }
+    for (const cri::Sandbox& sandbox : sandboxes) {
+      if (&sandbox != ready) TRY_VOID(clear(sandbox));
+    }
+    if (ready != nullptr) return address(pod, ready->id);
+    cri::SandboxConfig config = sandbox_of(pod);
+    config.attempt = attempt;
+    TRY(const std::string id, runtime_.run_sandbox(ctx(), config));
+    return address(pod, id);
+  }
+
+  Status remove_pod(const std::string& uid) override {
+    TRY(const std::vector<cri::Sandbox> sandboxes, runtime_.sandboxes(ctx(), labels_of(uid)));
+    for (const cri::Sandbox& sandbox : sandboxes) {
+      TRY_VOID(runtime_.stop_sandbox(ctx(), sandbox.id));
+      TRY_VOID(runtime_.remove_sandbox(ctx(), sandbox.id));
+    }
+    return {};
+  }
+
+  Result<std::vector<std::string>> pods() override {
+    TRY(const std::vector<cri::Sandbox> sandboxes, runtime_.sandboxes(ctx(), own_labels()));
+    std::set<std::string> uids;
+    for (const cri::Sandbox& sandbox : sandboxes) uids.insert(label(sandbox.labels, internal::kPodUidLabel));
+    return std::vector<std::string>(uids.begin(), uids.end());
+  }
+
+  Result<std::string> start(const ContainerConfig& config) override {
+    cri::Labels mine = labels_of(config.name.pod_uid);
+    mine[internal::kContainerLabel] = config.name.container;
+    TRY(const std::vector<cri::Container> before, runtime_.containers(ctx(), mine));
+    std::string running;
+    for (const cri::Container& container : before) {
+      // A start whose answer was lost.
+      if (container.state == ContainerState::kRunning && container.attempt == config.name.attempt && running.empty()) {
+        running = container.id;
+        continue;
+      }
+      TRY_VOID(runtime_.remove_container(ctx(), container.id));
+    }
+    if (!running.empty()) return note_running(running);
+
+    TRY(const cri::Image image, resolve(config.image));
+    TRY_VOID(check_user(config.security, image));
+    TRY(const std::string sandbox, ready_sandbox(config.name.pod_uid));
+    cri::ContainerSpec spec{.config = config,
+                            .image_id = image.id,
+                            .log_path = config.log.lexically_relative(config.pod.directory).string(),
+                            .labels = {}};
+    spec.config.environment.emplace("POD_IP", config.pod_ip);
+    spec.labels = std::move(mine);
+    spec.labels[internal::kPodNameLabel] = config.pod.name;
+    spec.labels[internal::kPodNamespaceLabel] = config.pod.ns;
+    TRY(const std::string id, runtime_.create_container(ctx(), sandbox, spec, sandbox_of(config.pod)));
+    const Status started = runtime_.start_container(ctx(), id);
+    if (!started.ok()) {
+      // What cannot be removed now is removed before the next start, or with the pod.
+      (void)runtime_.remove_container(ctx(), id);
+      return started.error();
+    }
+    return note_running(id);
+  }
+
+  std::optional<ContainerExit> poll(const std::string& id, const ContainerName&) override {
+    {
+      MutexLock lock(mutex_);
+      if (running_.contains(id)) return std::nullopt;
+    }
+    if (id.empty()) return ContainerExit{.code = 137, .signal = 0, .known = false, .reason = ""};
+    const Result<cri::ContainerStatus> status = runtime_.container_status(ctx(), id);
+    if (!status.ok()) {
+      if (status.error().code() == Code::kNotFound) return ContainerExit{.code = 137, .signal = 0, .known = false, .reason = ""};
+      return std::nullopt;  // nobody can tell now; containers outlive containerd
+    }
+    if (status->state == ContainerState::kRunning) {
+      (void)note_running(id);
+      return std::nullopt;
+    }
+    // "Unknown" is what containerd says of one that ended while it was away itself, as at a reboot.
+    const bool known = status->state == ContainerState::kExited && status->reason != "Unknown";
+    return ContainerExit{.code = known ? status->exit_code : 137,
+                         .signal = 0,
+                         .known = known,
+                         .reason = status->reason == "OOMKilled" ? status->reason : ""};
+  }
+
+  void stop(const std::string& id, const ContainerName&, StopSignal signal) override {
+    if (id.empty()) return;
+    std::list<Stop> ended;  // joined without the lock
+    MutexLock lock(mutex_);
+    for (auto it = stops_.begin(); it != stops_.end();) {
+      const auto next = std::next(it);
+      if (*it->done) {
+        ended.splice(ended.end(), stops_, it);
+      } else if (it->id == id && it->signal == signal) {
+        return;
+      }
+      it = next;
+    }
+    auto done = std::make_shared<std::atomic<bool>>(false);
+    stops_.push_back(
+        {.id = id, .signal = signal, .done = done, .thread = std::jthread([this, id, signal, done](const std::stop_token& stop) {
+                                                     end_container(Context(stop), id, signal);
+                                                     *done = true;
+                                                   })});
+  }
+
+  Result<int> exec(const Context& ctx, const ContainerConfig& config, const std::vector<std::string>& command) override {
+    cri::Labels mine = labels_of(config.name.pod_uid);
+    mine[internal::kContainerLabel] = config.name.container;
+    TRY(const std::vector<cri::Container> containers, runtime_.containers(ctx, mine));
+    for (const cri::Container& container : containers) {
+      if (container.state == ContainerState::kRunning && container.attempt == config.name.attempt)
+        return runtime_.exec(ctx, container.id, command);
+    }
+    return Error(Code::kNotFound, "container " + config.name.container + " is not running");
+  }
+
+  Result<std::vector<FoundContainer>> find() override {
+    TRY(const std::vector<cri::Container> containers, runtime_.containers(ctx(), own_labels()));
+    std::vector<FoundContainer> found;
+    MutexLock lock(mutex_);
+    for (const cri::Container& container : containers) {
+      if (container.state != ContainerState::kRunning) continue;
+      running_.insert(container.id);
+      found.push_back({.name = {.pod_uid = label(container.labels, internal::kPodUidLabel),
+                                .container = label(container.labels, internal::kContainerLabel),
+                                .attempt = container.attempt},
+                       .id = container.id});
+    }
+    return found;
+  }
+
+  void on_exit(std::function<void()> wake) override {
+    std::jthread before;  // joined without the lock
+    {
+      MutexLock lock(mutex_);
+      before = std::move(watch_);
+    }
+    before.request_stop();
+    {
+      MutexLock lock(wake_mutex_);
+      wake_ = std::move(wake);
+      if (!wake_) return;
+    }
+    MutexLock lock(mutex_);
+    watch_ = std::jthread([this](const std::stop_token& stop) { watch(Context(stop)); });
+  }
+
+ private:
+  struct Stop {
+    std::string id;
+    StopSignal signal;
+    std::shared_ptr<std::atomic<bool>> done;
+    std::jthread thread;
+  };
+
+  // Every call has a limit of its own, and the runner's thread can wait for that.
+  static Context ctx() { return Context::background(); }
+
+  cri::Labels own_labels() const { return {{internal::kRunnerLabel, internal::runner_mark(options_.root)}}; }
+  cri::Labels labels_of(const std::string& uid) const {
+    cri::Labels labels = own_labels();
+    labels[internal::kPodUidLabel] = uid;
+    return labels;
+  }
+  static std::string label(const cri::Labels& labels, const char* name) {
+    const auto found = labels.find(name);
+    return found == labels.end() ? "" : found->second;
+  }
+
+  cri::SandboxConfig sandbox_of(const PodConfig& pod) const {
+    cri::SandboxConfig config{.pod = pod, .attempt = 0, .labels = labels_of(pod.uid)};
+    config.labels[internal::kPodNameLabel] = pod.name;
+    config.labels[internal::kPodNamespaceLabel] = pod.ns;
+    return config;
+  }
+
+  Result<std::string> address(const PodConfig& pod, const std::string& sandbox) const {
+    if (pod.host_network) return std::string();
+    TRY(std::string address, runtime_.sandbox_address(ctx(), sandbox));
+    if (address.empty()) return Error(Code::kUnavailable, "the pod's sandbox has no address");
+    return address;
+  }
+
+  Result<std::string> ready_sandbox(const std::string& uid) const {
+    TRY(const std::vector<cri::Sandbox> sandboxes, runtime_.sandboxes(ctx(), labels_of(uid)));
+    const cri::Sandbox* best = nullptr;
+    for (const cri::Sandbox& sandbox : sandboxes) {
+      if (sandbox.ready && (best == nullptr || sandbox.attempt > best->attempt)) best = &sandbox;
+    }
+    if (best == nullptr) return Error(Code::kUnavailable, "the pod's sandbox has just ended");
+    return best->id;
+  }
+
+  // A sandbox whose own process has ended cannot take further containers. Those in it that still run end first, and their ends are
+  // told before the record of them goes.
+  Status clear(const cri::Sandbox& sandbox) {
+    TRY(const std::vector<cri::Container> containers, runtime_.containers(ctx(), own_labels()));
+    const bool any = std::any_of(containers.begin(), containers.end(), [&](const cri::Container& container) {
+      return container.sandbox_id == sandbox.id && container.state == ContainerState::kRunning;
+    });
+    TRY_VOID(runtime_.stop_sandbox(ctx(), sandbox.id));
+    if (any) return Error(Code::kUnavailable, "the pod's sandbox has ended, and its containers with it");
+    return runtime_.remove_sandbox(ctx(), sandbox.id);
+  }
+
+  Result<cri::Image> resolve(const std::string& image) const {
+    TRY(std::optional<cri::Image> found, runtime_.image(ctx(), image));
+    if (!found && kOwnImages.contains(image)) {
+      // What our controllers name so is what our own build makes.
+      TRY(found, runtime_.image(ctx(), "localhost/" + image + ":" + VARDA_VERSION));
+    }
+    if (found) return *std::move(found);
+    return Error(Code::kNotFound, "image " + image + " is not here, and containerd is not asked to pull it: import it as " +
+                                      cri_image_name(image) + " (ctr --address " + options_.socket +
+                                      " -n k8s.io images import FILE)");
+  }
+
+  // As a kubelet reads runAsNonRoot.
+  static Status check_user(const Security& security, const cri::Image& image) {
+    if (!security.must_not_be_root) return {};
+    if (security.user ? *security.user != 0 : image.uid && *image.uid != 0) return {};
+    if (!security.user && !image.uid && !image.user.empty())
+      return Error(Code::kInvalid, "container has runAsNonRoot and image has non-numeric user (" + image.user +
+                                       "), cannot verify user is non-root");
+    return Error(Code::kInvalid, "container has runAsNonRoot and image will run as root");
+  }
+
+  std::string note_running(const std::string& id) {
+    MutexLock lock(mutex_);
+    running_.insert(id);
+    return id;
+  }
+
+  void end_container(const Context& stopping, const std::string& id, StopSignal signal) {
+    const seconds grace = signal == StopSignal::kKill ? seconds(0) : kTerminateGrace;
+    const Status ended = runtime_.stop_container(stopping, id, grace);
+    if (!ended.ok()) {
+      if (!stopping.done()) log::warn("a container cannot be ended yet", {{"id", id}, {"error", ended.error()}});
+      return;
+    }
+    {
+      MutexLock lock(mutex_);
+      running_.erase(id);
+    }
+    wake();
+  }
+
+  void wake() {
+    MutexLock lock(wake_mutex_);
+    if (wake_) wake_();
+  }
+
+  void watch(const Context& until) {
+    bool failing = false;
+    while (until.sleep_for(options_.look_period).ok()) {
+      {
+        MutexLock lock(mutex_);
+        if (running_.empty()) continue;
+      }
+      const Result<std::vector<cri::Container>> containers = runtime_.containers(until, own_labels());
+      if (!containers.ok()) {
+        if (!failing && !until.done()) log::warn("containerd does not answer", {{"error", containers.error()}});
+        failing = true;
+        continue;
+      }
+      if (failing) log::info("containerd answers again", {});
+      failing = false;
+      if (forget_ended(*containers)) wake();
+    }
+  }
+
+  // One that was started after the look was taken is forgotten too; poll() then asks for it by name.
+  bool forget_ended(const std::vector<cri::Container>& containers) {
+    std::set<std::string> now;
+    for (const cri::Container& container : containers) {
+      if (container.state == ContainerState::kRunning) now.insert(container.id);
+    }
+    MutexLock lock(mutex_);
+    return std::erase_if(running_, [&](const std::string& id) { return !now.contains(id); }) > 0;
+  }
+
+  const ContainerdDriverOptions options_;
+  const std::unique_ptr<net::GrpcClient> grpc_;
+  mutable cri::Runtime runtime_;
+
+  Mutex mutex_;
+  std::set<std::string> running_ GUARDED_BY(mutex_);  // ids, as last seen
+  std::list<Stop> stops_ GUARDED_BY(mutex_);
+  std::jthread watch_ GUARDED_BY(mutex_);
+  Mutex wake_mutex_;  // held during the call, so that none is under way once it was replaced
+  std::function<void()> wake_ GUARDED_BY(wake_mutex_);
+};
+
+}  // namespace
+
+std::string cri_image_name(const std::string& image) {
+  const std::size_t slash = image.find('/');
+  const std::string host = image.substr(0, slash);
+  std::string name = image;
+  if (slash == std::string::npos) {
+    name = "docker.io/library/" + image;
+  } else if (host.find_first_of(".:") == std::string::npos && host != "localhost") {
+    name = "docker.io/" + image;
+  }
+  const std::string last = name.substr(name.rfind('/') + 1);
+  return last.find_first_of(":@") == std::string::npos ? name + ":latest" : name;
+}
+
+Result<std::string> ask_containerd(const Context& ctx, const std::string& socket) {
+  const std::unique_ptr<net::GrpcClient> grpc = net::make_grpc_client({.unix_socket = socket});
+  cri::Runtime runtime(*grpc);
+  Result<std::string> version = runtime.version(ctx);
+  if (version.ok() || ctx.stopped()) return version;
+  const Error& error = version.error();
+  if (error.code() == Code::kUnsupported) {
+    return Error(
+        Code::kUnsupported,
+        "what answers at " + socket +
+            " has no CRI (runtime.v1); containerd has it unless its configuration disables the plug-in cri: " + error.message());
+  }
+  return Error(Code::kUnavailable, "containerd does not answer at " + socket +
+                                       ": start it, or name its socket with --containerd-socket; " + error.message());
+}
+
+std::unique_ptr<Driver> make_containerd_driver(ContainerdDriverOptions options, std::unique_ptr<net::GrpcClient> grpc) {
+  return std::make_unique<ContainerdDriver>(std::move(options), std::move(grpc));
+}
+
+Result<std::unique_ptr<Driver>> make_containerd_driver(const Context& ctx, ContainerdDriverOptions options) {
+  TRY(const std::string version, ask_containerd(ctx, options.socket));
+  auto grpc = net::make_grpc_client({.unix_socket = options.socket});
+  cri::Runtime runtime(*grpc);
+  TRY(const std::vector<cri::Condition> conditions, runtime.status(ctx));
+  for (const cri::Condition& condition : conditions) {
+    if (!condition.holds)
+      log::warn("containerd is not ready for every pod", {{"condition", condition.type}, {"message", condition.message}});
+  }
+  TRY_VOID(internal::write_containerd_note(options.root, {.socket = options.socket}));
+  log::info("pods run in containerd", {{"version", version}, {"socket", options.socket}});
+  return make_containerd_driver(std::move(options), std::move(grpc));
+}
+
+}  // namespace varda::node

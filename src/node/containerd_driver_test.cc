@@ -1,0 +1,580 @@
+// The containerd driver against a runtime in memory that speaks its protocol, alone and below the pod runner.
+#include "node/containerd_driver.h"
+
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include "codec/yaml.h"
+#include "net/testing/grpc_server.h"
+#include "node/end_containers.h"
+#include "node/log_stream.h"
+#include "node/testing/fake_runtime.h"
+#include "node/testing/fakes.h"
+
+namespace varda::node {
+namespace {
+
+using std::chrono::seconds;
+using testing::FakeRuntime;
+using Fault = FakeRuntime::Fault;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr int kCreated = 0, kRunning = 1;
+
+class ContainerdTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "containerd_test_XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    root_ = pattern;
+    life();
+  }
+  void TearDown() override {
+    driver_.reset();
+    std::filesystem::remove_all(root_);
+  }
+  /// Another life of the runner's process.
+  void life() {
+    driver_.reset();
+    driver_ = make_containerd_driver({.root = root_, .look_period = std::chrono::milliseconds(5)}, runtime_.client());
+  }
+  static ContainerConfig config(const std::string& container = "c", int attempt = 0) {
+    ContainerConfig out;
+    out.name = {.pod_uid = "uid-web", .container = container, .attempt = attempt};
+    out.image = "web";
+    out.pod = {.ns = "default", .name = "web", .uid = "uid-web", .directory = "/pods/web", .hostname = "web"};
+    out.log = "/pods/web/" + container + ".log";
+    out.pod_ip = "10.1.0.1";
+    return out;
+  }
+  Result<std::string> start(const ContainerConfig& config) {
+    TRY([[maybe_unused]] const std::string address, driver_->prepare_pod(config.pod));
+    return driver_->start(config);
+  }
+  ContainerExit wait_exit(const std::string& id, const ContainerName& name) {
+    for (;;) {
+      if (const auto exit = driver_->poll(id, name)) return *exit;
+      std::this_thread::yield();
+    }
+  }
+
+  std::filesystem::path root_;
+  FakeRuntime runtime_;
+  std::unique_ptr<Driver> driver_;
+};
+
+TEST_F(ContainerdTest, AContainerHasWhatItsConfigSays) {
+  ContainerConfig wanted = config();
+  wanted.command = {"/bin/serve"};
+  wanted.arguments = {"--port", ""};
+  wanted.environment = {{"A", "1"}, {"EMPTY", ""}};
+  wanted.mounts = {{.source = "/data", .target = "/models", .read_only = true}};
+  const auto id = start(wanted);
+  ASSERT_TRUE(id.ok()) << id.error();
+  const FakeRuntime::Container c = runtime_.containers().at(*id);
+  EXPECT_EQ(c.state, kRunning);
+  EXPECT_EQ(c.name, "c");
+  EXPECT_EQ(c.image, "docker.io/library/web:latest");
+  EXPECT_THAT(c.command, ElementsAre("/bin/serve"));
+  EXPECT_THAT(c.arguments, ElementsAre("--port", ""));
+  EXPECT_EQ(c.environment, (std::map<std::string, std::string>{{"A", "1"}, {"EMPTY", ""}, {"POD_IP", "10.1.0.1"}}));
+  EXPECT_EQ(c.mounts, (std::map<std::string, std::string>{{"/models", "/data"}}));
+  EXPECT_EQ(c.log_path, "c.log");
+  EXPECT_EQ(c.labels.at("io.kubernetes.pod.name"), "web");
+  EXPECT_EQ(c.labels.at("io.kubernetes.pod.namespace"), "default");
+  EXPECT_EQ(c.labels.at("io.kubernetes.pod.uid"), "uid-web");
+  EXPECT_EQ(c.labels.at("io.kubernetes.container.name"), "c");
+  const FakeRuntime::Sandbox s = runtime_.sandboxes().at(c.sandbox);
+  EXPECT_EQ(s.hostname, "web");
+  EXPECT_EQ(s.log_directory, "/pods/web");
+  EXPECT_EQ(s.network, 0);
+}
+
+TEST_F(ContainerdTest, ContainersOfAPodShareOneSandboxAndItsAddress) {
+  const auto address = driver_->prepare_pod(config().pod);
+  ASSERT_TRUE(address.ok()) << address.error();
+  EXPECT_EQ(*address, "10.1.0.1");
+  EXPECT_EQ(*driver_->prepare_pod(config().pod), *address);
+  ASSERT_TRUE(start(config("a")).ok());
+  ASSERT_TRUE(start(config("b")).ok());
+  EXPECT_THAT(runtime_.sandboxes(), SizeIs(1));
+  PodConfig other = config().pod;
+  other.uid = "uid-other";
+  other.host_network = true;
+  EXPECT_EQ(*driver_->prepare_pod(other), "");
+  EXPECT_THAT(runtime_.sandboxes(), SizeIs(2));
+}
+
+TEST_F(ContainerdTest, AnEndIsToldWithItsCodeAndWakesTheRunner) {
+  std::atomic<int> wakes = 0;
+  driver_->on_exit([&] { ++wakes; });
+  const auto id = start(config());
+  ASSERT_TRUE(id.ok());
+  EXPECT_FALSE(driver_->poll(*id, config().name));
+  runtime_.end(*id, 3);
+  while (wakes == 0) std::this_thread::yield();
+  const auto exit = driver_->poll(*id, config().name);
+  ASSERT_TRUE(exit);
+  EXPECT_EQ(exit->code, 3);
+  EXPECT_TRUE(exit->known);
+  EXPECT_EQ(exit->reason, "");
+}
+
+TEST_F(ContainerdTest, OutOfMemoryKeepsItsReasonAndWhatNobodySawIsUnknown) {
+  driver_->on_exit([] {});
+  auto id = start(config());
+  runtime_.end(*id, 137, "OOMKilled");
+  EXPECT_EQ(wait_exit(*id, config().name).reason, "OOMKilled");
+  id = start(config("c", 1));
+  runtime_.end(*id, 255, "Unknown");
+  const ContainerExit unknown = wait_exit(*id, config("c", 1).name);
+  EXPECT_FALSE(unknown.known);
+  EXPECT_EQ(unknown.code, 137);
+  EXPECT_FALSE(driver_->poll("gone", config().name)->known);
+  EXPECT_FALSE(driver_->poll("", config().name)->known);
+}
+
+TEST_F(ContainerdTest, WhileContainerdIsAwayItsContainersCountAsRunning) {
+  driver_->on_exit([] {});
+  const auto id = start(config());
+  life();
+  runtime_.set_down(true);
+  EXPECT_FALSE(driver_->poll(*id, config().name));
+  EXPECT_EQ(driver_->find().error().code(), Code::kUnavailable);
+  runtime_.set_down(false);
+  EXPECT_FALSE(driver_->poll(*id, config().name));
+}
+
+TEST_F(ContainerdTest, TerminateLeavesTimeAndKillDoesNot) {
+  runtime_.set_obeys_terminate(false);
+  driver_->on_exit([] {});
+  const auto id = start(config());
+  driver_->stop(*id, config().name, StopSignal::kTerminate);
+  driver_->stop(*id, config().name, StopSignal::kTerminate);
+  EXPECT_FALSE(driver_->poll(*id, config().name));
+  driver_->stop(*id, config().name, StopSignal::kKill);
+  EXPECT_EQ(wait_exit(*id, config().name).code, 137);
+  runtime_.set_obeys_terminate(true);
+  const auto next = start(config("c", 1));
+  driver_->stop(*next, config("c", 1).name, StopSignal::kTerminate);
+  EXPECT_EQ(wait_exit(*next, config("c", 1).name).code, 143);
+}
+
+TEST_F(ContainerdTest, ADriverThatIsDestroyedDoesNotWaitForContainersThatDoNotEnd) {
+  runtime_.set_obeys_terminate(false);
+  const auto id = start(config());
+  driver_->stop(*id, config().name, StopSignal::kTerminate);
+  ASSERT_TRUE(runtime_.wait_for([](const FakeRuntime& r) { return r.changes().back() == "StopContainer"; }));
+  driver_.reset();
+  EXPECT_THAT(runtime_.running(), ElementsAre(*id));
+}
+
+TEST_F(ContainerdTest, TheNextLifeFindsWhatRunsAndNotWhatIsAnothers) {
+  const auto id = start(config("a", 2));
+  const auto ended = start(config("b"));
+  runtime_.end(*ended, 0);
+  auto other = make_containerd_driver({.root = root_ / "other"}, runtime_.client());
+  ContainerConfig stranger = config("a", 2);
+  stranger.pod.uid = stranger.name.pod_uid = "uid-stranger";
+  ASSERT_TRUE(other->prepare_pod(stranger.pod).ok());
+  ASSERT_TRUE(other->start(stranger).ok());
+  life();
+  const auto found = driver_->find();
+  ASSERT_TRUE(found.ok());
+  ASSERT_THAT(*found, SizeIs(1));
+  EXPECT_EQ(found->front().id, *id);
+  EXPECT_EQ(found->front().name, config("a", 2).name);
+  EXPECT_THAT(*driver_->pods(), ElementsAre("uid-web"));
+  EXPECT_EQ(driver_->poll(*ended, config("b").name)->code, 0);  // containerd remembers
+}
+
+TEST_F(ContainerdTest, ASandboxThatEndedIsReplacedAndItsContainersEndFirst) {
+  driver_->on_exit([] {});
+  const auto id = start(config());
+  const std::string before = runtime_.containers().at(*id).sandbox;
+  runtime_.end_sandbox(before);
+  EXPECT_EQ(driver_->prepare_pod(config().pod).error().code(), Code::kUnavailable);
+  EXPECT_EQ(wait_exit(*id, config().name).code, 137);
+  const auto address = driver_->prepare_pod(config().pod);
+  ASSERT_TRUE(address.ok()) << address.error();
+  EXPECT_EQ(*address, "10.1.0.3");
+  const auto now = runtime_.sandboxes();
+  ASSERT_THAT(now, SizeIs(1));
+  EXPECT_EQ(now.begin()->second.attempt, 1);
+  EXPECT_TRUE(driver_->start(config("c", 1)).ok());
+}
+
+TEST_F(ContainerdTest, ARestartLeavesOneRecordOfEachContainer) {
+  driver_->on_exit([] {});
+  for (int attempt = 0; attempt < 4; ++attempt) {
+    const auto id = start(config("c", attempt));
+    ASSERT_TRUE(id.ok()) << id.error();
+    runtime_.end(*id, 1);
+    EXPECT_EQ(wait_exit(*id, config("c", attempt).name).code, 1);
+  }
+  EXPECT_THAT(runtime_.containers(), SizeIs(1));
+}
+
+TEST_F(ContainerdTest, ImagesAreAskedForAndWhatIsMissingSaysHowToImportIt) {
+  EXPECT_TRUE(driver_->check_image("web").ok());
+  EXPECT_TRUE(driver_->check_image("docker.io/library/web:latest").ok());
+  const Status missing = driver_->check_image("varda-serve");
+  EXPECT_EQ(missing.error().code(), Code::kNotFound);
+  EXPECT_THAT(missing.error().message(), HasSubstr("docker.io/library/varda-serve:latest"));
+  EXPECT_THAT(missing.error().message(), HasSubstr("-n k8s.io images import"));
+  // What `make images` makes serves for the bare name of our own.
+  runtime_.set_images({"localhost/varda-serve:" VARDA_VERSION, "localhost/web:" VARDA_VERSION});
+  EXPECT_TRUE(driver_->check_image("varda-serve").ok());
+  EXPECT_FALSE(driver_->check_image("web").ok());
+  EXPECT_TRUE(driver_->check_image("localhost/web:" VARDA_VERSION).ok());
+  runtime_.set_down(true);
+  EXPECT_EQ(driver_->check_image("web").error().code(), Code::kUnavailable);
+}
+
+TEST_F(ContainerdTest, NamesOfImagesAreCompletedAsContainerdDoes) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"web", "docker.io/library/web:latest"},
+      {"web:1", "docker.io/library/web:1"},
+      {"me/web", "docker.io/me/web:latest"},
+      {"localhost/web", "localhost/web:latest"},
+      {"localhost:5000/web", "localhost:5000/web:latest"},
+      {"registry.example.com/a/web:2", "registry.example.com/a/web:2"},
+      {"web@sha256:00", "docker.io/library/web@sha256:00"},
+  };
+  for (const auto& [name, full] : cases) EXPECT_EQ(cri_image_name(name), full);
+}
+
+TEST_F(ContainerdTest, WhoMustNotBeRootIsNotStartedAsRoot) {
+  ContainerConfig wanted = config();
+  wanted.security.must_not_be_root = true;
+  EXPECT_THAT(start(wanted).error().message(), HasSubstr("image will run as root"));
+  runtime_.set_image_user(std::nullopt, "nobody");
+  EXPECT_THAT(start(wanted).error().message(), HasSubstr("non-numeric user (nobody)"));
+  wanted.security.user = 0;
+  EXPECT_FALSE(start(wanted).ok());
+  wanted.security.user = 1000;
+  EXPECT_TRUE(start(wanted).ok());
+  runtime_.set_image_user(65532, "");
+  wanted.security.user.reset();
+  wanted.name.attempt = 1;
+  EXPECT_TRUE(start(wanted).ok());
+}
+
+TEST_F(ContainerdTest, CommandsRunInTheContainerThatIsMeant) {
+  EXPECT_EQ(driver_->exec(Context::background(), config(), {"true"}).error().code(), Code::kNotFound);
+  ASSERT_TRUE(start(config()).ok());
+  runtime_.set_exec(7);
+  EXPECT_EQ(*driver_->exec(Context::background(), config(), {"true"}), 7);
+  EXPECT_EQ(driver_->exec(Context::background(), config("c", 1), {"true"}).error().code(), Code::kNotFound);
+}
+
+// Every call that changes something fails once, not carried out or with its answer lost; what was wanted is tried again as the
+// runner does it.
+TEST_F(ContainerdTest, NoFailedCallLeavesAContainerDoubledOrAPodBehind) {
+  for (const char* method : {"ListPodSandbox", "RunPodSandbox", "PodSandboxStatus", "ListContainers", "ImageStatus",
+                             "CreateContainer", "StartContainer", "RemoveContainer", "StopPodSandbox", "RemovePodSandbox"}) {
+    for (const Fault fault : {Fault::kNotDone, Fault::kAnswerLost}) {
+      SCOPED_TRACE(std::string(method) + (fault == Fault::kNotDone ? " not done" : " answer lost"));
+      driver_->on_exit([] {});
+      // The run before this one has ended, so that there is something to remove.
+      auto id = start(config());
+      ASSERT_TRUE(id.ok()) << id.error();
+      runtime_.end(*id, 1);
+      EXPECT_EQ(wait_exit(*id, config().name).code, 1);
+      // With its sandbox, unless that would take it along.
+      if (std::string(method) != "RemoveContainer") runtime_.end_sandbox(runtime_.sandboxes().begin()->first);
+      runtime_.fail_next(method, fault);
+      EXPECT_FALSE(start(config("c", 1)).ok());
+      id = start(config("c", 1));
+      ASSERT_TRUE(id.ok()) << id.error();
+      EXPECT_THAT(runtime_.running(), ElementsAre(*id));
+      EXPECT_THAT(runtime_.sandboxes(), SizeIs(1));
+      EXPECT_THAT(runtime_.containers(), SizeIs(1));
+      if (!driver_->remove_pod("uid-web").ok()) {
+        ASSERT_TRUE(driver_->remove_pod("uid-web").ok());
+      }
+      EXPECT_THAT(runtime_.containers(), IsEmpty());
+      EXPECT_THAT(runtime_.sandboxes(), IsEmpty());
+      life();
+    }
+  }
+}
+
+TEST_F(ContainerdTest, AStartWhoseAnswerWasLostIsTakenOver) {
+  ASSERT_TRUE(driver_->prepare_pod(config().pod).ok());
+  runtime_.fail_next("StartContainer", Fault::kAnswerLost);
+  runtime_.fail_next("RemoveContainer", Fault::kNotDone);
+  EXPECT_FALSE(driver_->start(config()).ok());
+  ASSERT_THAT(runtime_.running(), SizeIs(1));
+  EXPECT_EQ(*driver_->start(config()), runtime_.running().front());
+  EXPECT_THAT(runtime_.containers(), SizeIs(1));
+}
+
+TEST_F(ContainerdTest, WhatWasOnlyCreatedIsMadeAnew) {
+  ASSERT_TRUE(driver_->prepare_pod(config().pod).ok());
+  runtime_.fail_next("StartContainer", Fault::kNotDone);
+  runtime_.fail_next("RemoveContainer", Fault::kNotDone);
+  EXPECT_FALSE(driver_->start(config()).ok());
+  ASSERT_EQ(runtime_.containers().begin()->second.state, kCreated);
+  life();
+  EXPECT_THAT(*driver_->find(), IsEmpty());
+  ASSERT_TRUE(driver_->start(config()).ok());
+  EXPECT_THAT(runtime_.containers(), SizeIs(1));
+  EXPECT_THAT(runtime_.running(), SizeIs(1));
+}
+
+// ---- over a socket
+
+class ContainerdSocketTest : public ContainerdTest {
+ protected:
+  void SetUp() override {
+    ContainerdTest::SetUp();
+    socket_ = (root_ / "c.sock").string();
+  }
+  /// The runtime in memory behind a real socket.
+  std::unique_ptr<net::testing::GrpcServer> serve() {
+    return std::make_unique<net::testing::GrpcServer>(socket_, [this](const net::testing::GrpcCall& call) {
+      const auto answer = runtime_.call(Context::background(), call.method, call.message);
+      if (answer.ok()) return net::testing::GrpcReply::of(*answer);
+      const Code code = answer.error().code();
+      return net::testing::GrpcReply::error(code == Code::kNotFound      ? 5
+                                            : code == Code::kUnsupported ? 12
+                                                                         : 2,
+                                            answer.error().message());
+    });
+  }
+  std::string socket_;
+};
+
+TEST_F(ContainerdSocketTest, WithoutContainerdTheErrorNamesSocketAndFlag) {
+  const auto driver = make_containerd_driver(Context::background(), {.root = root_, .socket = socket_});
+  ASSERT_FALSE(driver.ok());
+  EXPECT_EQ(driver.error().code(), Code::kUnavailable);
+  EXPECT_THAT(driver.error().message(), HasSubstr(socket_));
+  EXPECT_THAT(driver.error().message(), HasSubstr("--containerd-socket"));
+}
+
+TEST_F(ContainerdSocketTest, WithoutCriTheErrorSaysSo) {
+  const net::testing::GrpcServer server(socket_, [](const net::testing::GrpcCall&) {
+    return net::testing::GrpcReply::error(12, "unknown service runtime.v1.RuntimeService");
+  });
+  const auto driver = make_containerd_driver(Context::background(), {.root = root_, .socket = socket_});
+  ASSERT_FALSE(driver.ok());
+  EXPECT_EQ(driver.error().code(), Code::kUnsupported);
+  EXPECT_THAT(driver.error().message(), HasSubstr("no CRI"));
+}
+
+TEST_F(ContainerdSocketTest, WhatADriverStartedEndsWithoutItByItsNote) {
+  const auto server = serve();
+  auto driver = make_containerd_driver(Context::background(), {.root = root_, .socket = socket_});
+  ASSERT_TRUE(driver.ok()) << driver.error();
+  ASSERT_TRUE((*driver)->prepare_pod(config().pod).ok());
+  ASSERT_TRUE((*driver)->start(config("a")).ok());
+  ASSERT_TRUE((*driver)->start(config("b")).ok());
+  driver->reset();
+  end_containers_of_others(root_, "containerd", seconds(1));
+  EXPECT_THAT(runtime_.running(), SizeIs(2));
+  EXPECT_EQ(end_containers(root_, seconds(1)), 2u);
+  EXPECT_THAT(runtime_.containers(), IsEmpty());
+  EXPECT_THAT(runtime_.sandboxes(), IsEmpty());
+  EXPECT_EQ(end_containers(root_, seconds(1)), 0u);
+}
+
+TEST_F(ContainerdSocketTest, ANodeThatGoesBackToProcessesLeavesNothingInContainerd) {
+  const auto server = serve();
+  auto driver = make_containerd_driver(Context::background(), {.root = root_, .socket = socket_});
+  ASSERT_TRUE(driver.ok()) << driver.error();
+  ASSERT_TRUE((*driver)->prepare_pod(config().pod).ok());
+  ASSERT_TRUE((*driver)->start(config()).ok());
+  driver->reset();
+  end_containers_of_others(root_, "process", seconds(1));
+  EXPECT_THAT(runtime_.sandboxes(), IsEmpty());
+}
+
+// ---- below the pod runner
+
+class ContainerdPods : public ContainerdTest {
+ protected:
+  void SetUp() override {
+    ContainerdTest::SetUp();
+    open();
+  }
+  void TearDown() override {
+    stop();
+    ContainerdTest::TearDown();
+  }
+  void stop() { runner_.reset(); }
+  /// A new life of runner and driver over what the runtime has.
+  void open() {
+    stop();
+    life();
+    auto opened = PodRunner::open({.root = root_, .node_name = "edge0", .node_address = "127.0.0.9"}, *driver_, host_,
+                                  os::real_file_system(), clock_);
+    ASSERT_TRUE(opened.ok()) << opened.error();
+    runner_ = std::move(opened).value();
+  }
+  /// Steps, with time passing quickly, until `holds`; at most 20 s of ours.
+  bool until(const std::function<bool()>& holds) {
+    const SteadyTime end = system_clock().now() + seconds(20);
+    while (system_clock().now() < end) {
+      (void)runner_->step();
+      if (holds()) return true;
+      clock_.advance(std::chrono::milliseconds(100));
+      std::this_thread::yield();
+    }
+    return false;
+  }
+  bool until_status(const std::string& path, const Json& value, const std::string& name = "web") {
+    return until([&] { return host_.status(name).at(path) == value; });
+  }
+  static Json pod(const std::string& name, const std::string& spec) {
+    Json object = Json::object({{"metadata", Json::object({{"name", name}, {"namespace", "default"}, {"uid", "uid-" + name}})}});
+    object.set("spec", codec::parse_yaml(spec).value());
+    return object;
+  }
+  bool until_ready(const std::string& name = "web") { return until_status("containerStatuses/0/ready", Json(true), name); }
+  std::filesystem::path directory() const { return root_ / "pods" / "default_web_uid-web"; }
+
+  testing::ManualClock clock_;
+  testing::RecordingHost host_;
+  std::unique_ptr<PodRunner> runner_;
+};
+
+constexpr const char* kPlain = "{containers: [{name: c, image: web}]}";
+
+TEST_F(ContainerdPods, APodHasItsSandboxsAddressAndLeavesNothing) {
+  runner_->set_desired({pod("web", kPlain)});
+  ASSERT_TRUE(until_ready());
+  EXPECT_EQ(host_.status("web")["podIP"], Json("10.1.0.1"));
+  EXPECT_THAT(host_.status("web").at("containerStatuses/0/containerID").as_string(), HasSubstr("containerd://container-"));
+  runner_->set_desired({});
+  ASSERT_TRUE(until([&] { return host_.has_finished("web"); }));
+  EXPECT_THAT(runtime_.containers(), IsEmpty());
+  EXPECT_THAT(runtime_.sandboxes(), IsEmpty());
+  EXPECT_FALSE(std::filesystem::exists(directory()));
+}
+
+TEST_F(ContainerdPods, AContainerThatEndsIsStartedAgain) {
+  runner_->set_desired({pod("web", kPlain)});
+  ASSERT_TRUE(until_ready());
+  runtime_.end(runtime_.running().front(), 9);
+  ASSERT_TRUE(until_status("containerStatuses/0/restartCount", Json(1)));
+  EXPECT_EQ(host_.status("web").at("containerStatuses/0/lastState/terminated/exitCode"), Json(9));
+}
+
+TEST_F(ContainerdPods, ARunnerThatWasKilledFindsItsContainersAgain) {
+  runner_->set_desired({pod("web", kPlain)});
+  ASSERT_TRUE(until_ready());
+  const std::string id = runtime_.running().front();
+  open();
+  runner_->set_desired({pod("web", kPlain)});
+  runtime_.end(id, 4);
+  ASSERT_TRUE(until_status("containerStatuses/0/restartCount", Json(1)));
+  EXPECT_EQ(host_.status("web").at("containerStatuses/0/lastState/terminated/exitCode"), Json(4));
+}
+
+TEST_F(ContainerdPods, AnEndWhileNobodyWatchedKeepsItsCode) {
+  runner_->set_desired({pod("web", "{restartPolicy: Never, containers: [{name: c, image: web}]}")});
+  ASSERT_TRUE(until_ready());
+  stop();
+  runtime_.end(runtime_.running().front(), 5);
+  open();
+  ASSERT_TRUE(until_status("phase", Json("Failed")));
+  EXPECT_EQ(host_.status("web").at("containerStatuses/0/state/terminated/exitCode"), Json(5));
+  // A pod that has run to its end needs no sandbox any more.
+  ASSERT_TRUE(until([&] { return runtime_.sandboxes().empty(); }));
+}
+
+TEST_F(ContainerdPods, WhatBelongsToNoRecordIsRemovedAtTheNextStart) {
+  runner_->set_desired({pod("web", kPlain)});
+  ASSERT_TRUE(until_ready());
+  stop();
+  std::filesystem::remove_all(directory());
+  open();
+  ASSERT_TRUE(until([&] { return runtime_.sandboxes().empty() && runtime_.containers().empty(); }));
+}
+
+TEST_F(ContainerdPods, ARunnerDoesNotOpenWhileContainerdCannotSayWhatRuns) {
+  runner_->set_desired({pod("web", kPlain)});
+  ASSERT_TRUE(until_ready());
+  stop();
+  runtime_.set_down(true);
+  life();
+  const auto opened = PodRunner::open({.root = root_, .node_name = "edge0", .node_address = "127.0.0.9"}, *driver_, host_);
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().code(), Code::kUnavailable);
+  runtime_.set_down(false);
+  open();
+  ASSERT_TRUE(until_ready());
+  EXPECT_THAT(runtime_.running(), SizeIs(1));
+}
+
+TEST_F(ContainerdPods, AMissingImageIsSaidAndThePodStartsOnceItIsThere) {
+  runtime_.set_images({});
+  runner_->set_desired({pod("web", kPlain)});
+  ASSERT_TRUE(until_status("containerStatuses/0/state/waiting/reason", Json("ErrImageNeverPull")));
+  EXPECT_THAT(host_.status("web").at("containerStatuses/0/state/waiting/message").as_string(), HasSubstr("images import"));
+  EXPECT_THAT(runtime_.sandboxes(), IsEmpty());
+  runtime_.set_images({"docker.io/library/web:latest"});
+  ASSERT_TRUE(until_ready());
+}
+
+TEST_F(ContainerdPods, LogsAndLastWordsAreWithoutWhatTheRuntimeAdds) {
+  runner_->set_desired(
+      {pod("web", "{restartPolicy: Never, containers: [{name: c, image: web, terminationMessagePolicy: FallbackToLogsOnError}]}")});
+  ASSERT_TRUE(until_ready());
+  std::ofstream(directory() / "c.log") << "2026-01-31T12:00:00.123456789Z stdout F hello\n"
+                                          "2026-01-31T12:00:00.2Z stderr P long \n"
+                                          "2026-01-31T12:00:00.3Z stderr F line\n";
+  auto stream = open_log(directory(), "c", {});
+  ASSERT_TRUE(stream.ok()) << stream.error();
+  std::string text;
+  while (const auto piece = (*stream)->read()) text += *piece;
+  EXPECT_EQ(text, "hello\nlong line\n");
+  runtime_.end(runtime_.running().front(), 1);
+  ASSERT_TRUE(until_status("phase", Json("Failed")));
+  EXPECT_EQ(host_.status("web").at("containerStatuses/0/state/terminated/message"), Json("hello\nlong line\n"));
+}
+
+TEST_F(ContainerdPods, TheMessageAContainerLeavesIsInItsStatus) {
+  runner_->set_desired({pod("web", "{restartPolicy: Never, containers: [{name: c, image: web, terminationMessagePath: /said}]}")});
+  ASSERT_TRUE(until_ready());
+  const std::string id = runtime_.running().front();
+  const std::string file = runtime_.containers().at(id).mounts.at("/said");
+  std::ofstream(file) << "no model\n";
+  runtime_.end(id, 0);
+  ASSERT_TRUE(until_status("phase", Json("Succeeded")));
+  EXPECT_EQ(host_.status("web").at("containerStatuses/0/state/terminated/message"), Json("no model\n"));
+}
+
+// Every call fails once in the life of a pod, also when the runner is killed right after; the end is the same.
+TEST_F(ContainerdPods, NoFailureOfOneCallKeepsAPodFromRunningOrFromGoing) {
+  for (const char* method :
+       {"RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox", "RemovePodSandbox"}) {
+    for (const Fault fault : {Fault::kNotDone, Fault::kAnswerLost}) {
+      SCOPED_TRACE(std::string(method) + (fault == Fault::kNotDone ? " not done" : " answer lost"));
+      const std::string name = std::string(method) + (fault == Fault::kNotDone ? "-not-done" : "-lost");
+      Json wanted = pod(name, "{terminationGracePeriodSeconds: 1, containers: [{name: c, image: web}]}");
+      runtime_.fail_next(method, fault);
+      runner_->set_desired({wanted});
+      (void)runner_->step();
+      open();
+      runner_->set_desired({wanted});
+      ASSERT_TRUE(until_ready(name));
+      EXPECT_THAT(runtime_.running(), SizeIs(1));
+      EXPECT_THAT(runtime_.sandboxes(), SizeIs(1));
+      runner_->set_desired({});
+      ASSERT_TRUE(until([&] { return host_.has_finished(name); }));
+      EXPECT_THAT(runtime_.containers(), IsEmpty());
+      EXPECT_THAT(runtime_.sandboxes(), IsEmpty());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace varda::node

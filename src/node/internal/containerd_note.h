@@ -1,0 +1,26 @@
+// What the containerd driver leaves behind for those who come without it: how its containers are labelled, and where they are.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "os/file_system.h"
+
+namespace varda::node::internal {
+
+inline constexpr const char* kRunnerLabel = "edgeai.io/runner";
+// As other tools on a node know them (k8s.io/kubernetes, pkg/kubelet/types/labels.go).
+inline constexpr const char* kPodUidLabel = "io.kubernetes.pod.uid";
+inline constexpr const char* kPodNameLabel = "io.kubernetes.pod.name";
+inline constexpr const char* kPodNamespaceLabel = "io.kubernetes.pod.namespace";
+inline constexpr const char* kContainerLabel = "io.kubernetes.container.name";
+
+/// ROOT/containerd.json: there as long as containers of this root may be in containerd.
+struct ContainerdNote {
+  std::string socket;
+};
+Status write_containerd_note(const os::Path& root, const ContainerdNote& note);
+std::optional<ContainerdNote> read_containerd_note(const os::Path& root);
+Status remove_containerd_note(const os::Path& root);
+
+}  // namespace varda::node::internal

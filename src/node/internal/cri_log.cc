@@ -1,0 +1,63 @@
+// Format: kubernetes.io/docs/concepts/cluster-administration/logging, and the CRI's design proposal on logging.
+#include "node/internal/cri_log.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace varda::node::internal {
+namespace {
+
+// A runtime cuts lines at 16 KiB; what is far longer is no line of a runtime.
+constexpr std::size_t kLineBytesMax = 1u << 20;
+
+bool is_time(std::string_view word) {
+  return word.size() >= 20 && word[4] == '-' && word[7] == '-' && word[10] == 'T' && word[13] == ':' && word[16] == ':';
+}
+
+// `line` ends with its line break, if it has one.
+std::string_view text_of(std::string_view line, bool& partial) {
+  partial = false;
+  const std::size_t time = line.find(' ');
+  if (time == std::string_view::npos || !is_time(line.substr(0, time))) return line;
+  std::string_view rest = line.substr(time + 1);
+  if (!rest.starts_with("stdout ") && !rest.starts_with("stderr ")) return line;
+  rest.remove_prefix(7);
+  const std::size_t tags = rest.find(' ');
+  if (tags == std::string_view::npos) return line;
+  // Tags are separated by ':'; the first says whether the line is whole.
+  const std::string_view first = rest.substr(0, std::min(tags, rest.find(':')));
+  if (first != "F" && first != "P") return line;
+  partial = first == "P";
+  return rest.substr(tags + 1);
+}
+
+void append(std::string& out, std::string_view line) {
+  bool partial = false;
+  std::string_view text = text_of(line, partial);
+  if (partial && text.ends_with('\n')) text.remove_suffix(1);
+  out += text;
+}
+
+}  // namespace
+
+std::string CriLog::take(std::string_view piece) {
+  std::string out;
+  for (std::size_t end = piece.find('\n'); end != std::string_view::npos; end = piece.find('\n')) {
+    rest_ += piece.substr(0, end + 1);
+    append(out, rest_);
+    rest_.clear();
+    piece.remove_prefix(end + 1);
+  }
+  rest_ += piece;
+  if (rest_.size() > kLineBytesMax) out += std::exchange(rest_, {});
+  return out;
+}
+
+std::string CriLog::finish() {
+  std::string out;
+  append(out, rest_);
+  rest_.clear();
+  return out;
+}
+
+}  // namespace varda::node::internal

@@ -1,0 +1,149 @@
+#include "node/internal/isolation.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace varda::node::internal {
+namespace {
+
+constexpr std::int64_t kCpuPeriodUs = 100'000, kCpuQuotaUsMin = 1000;
+constexpr std::int64_t kSharesPerCpu = 1024, kSharesMin = 2, kSharesMax = 262'144;
+
+struct Suffix {
+  std::string_view text;
+  double factor;
+};
+constexpr Suffix kSuffixes[] = {{"n", 1e-9},
+                                {"u", 1e-6},
+                                {"m", 1e-3},
+                                {"", 1},
+                                {"k", 1e3},
+                                {"M", 1e6},
+                                {"G", 1e9},
+                                {"T", 1e12},
+                                {"P", 1e15},
+                                {"E", 1e18},
+                                {"Ki", 1024.0},
+                                {"Mi", 1048576.0},
+                                {"Gi", 1073741824.0},
+                                {"Ti", 1099511627776.0},
+                                {"Pi", 1125899906842624.0},
+                                {"Ei", 1152921504606846976.0}};
+
+std::optional<std::int64_t> millis(const Json& value) {
+  return quantity_millis(value.is_integer() ? std::to_string(value.as_integer()) : value.as_string());
+}
+
+std::optional<std::int64_t> integer(const Json& value) {
+  return value.is_integer() ? std::optional(value.as_integer()) : std::nullopt;
+}
+
+std::optional<SeccompProfile> seccomp(const Json& profile) {
+  const std::string& type = profile["type"].as_string();
+  if (type == "RuntimeDefault") return SeccompProfile{.type = SeccompProfile::Type::kRuntimeDefault, .localhost_path = ""};
+  if (type == "Unconfined") return SeccompProfile{.type = SeccompProfile::Type::kUnconfined, .localhost_path = ""};
+  if (type != "Localhost") return std::nullopt;
+  return SeccompProfile{.type = SeccompProfile::Type::kLocalhost, .localhost_path = profile["localhostProfile"].as_string()};
+}
+
+std::vector<std::string> strings(const Json& list) {
+  std::vector<std::string> out;
+  for (const Json& item : list.as_array()) out.push_back(item.as_string());
+  return out;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> quantity_millis(std::string_view text) {
+  if (text.empty() || text.front() == '-') return std::nullopt;
+  if (text.front() == '+') text.remove_prefix(1);
+  double number = 0;
+  // An exponent is part of the number, "E" alone a suffix.
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (parsed.ec != std::errc() || !std::isfinite(number)) return std::nullopt;
+  const std::string_view rest = text.substr(static_cast<std::size_t>(parsed.ptr - text.data()));
+  for (const Suffix& suffix : kSuffixes) {
+    if (rest != suffix.text) continue;
+    const double millis = number * suffix.factor * 1000;
+    if (millis > 9.2e18) return std::nullopt;
+    // 0.1 is no binary fraction: what is but a trace beside a whole number is that number.
+    const double nearest = std::round(millis);
+    return static_cast<std::int64_t>(std::abs(millis - nearest) <= nearest * 1e-12 ? nearest : std::ceil(millis));
+  }
+  return std::nullopt;
+}
+
+PodConfig pod_config(const PodRecord& record, const os::Path& directory) {
+  const Json& spec = record.pod["spec"];
+  const Json& security = spec["securityContext"];
+  const PodName name = record.name();
+  PodConfig pod;
+  pod.ns = name.ns;
+  pod.name = name.name;
+  pod.uid = name.uid;
+  pod.directory = directory;
+  pod.host_network = record.host_network();
+  pod.host_pid = spec["hostPID"].as_bool();
+  pod.host_ipc = spec["hostIPC"].as_bool();
+  pod.shared_processes = spec["shareProcessNamespace"].as_bool();
+  if (!pod.host_network) {
+    pod.hostname = spec["hostname"].string_or(name.name).substr(0, 63);
+    while (pod.hostname.ends_with('-') || pod.hostname.ends_with('.')) pod.hostname.pop_back();
+  }
+  for (const char* kind : {"initContainers", "containers"}) {
+    for (const Json& container : spec[kind].as_array()) {
+      pod.privileged = pod.privileged || container.at("securityContext/privileged").as_bool();
+      for (const Json& port : container["ports"].as_array()) {
+        if (pod.host_network || port["hostPort"].as_integer() == 0) continue;
+        pod.ports.push_back({.container = static_cast<int>(port["containerPort"].as_integer()),
+                             .host = static_cast<int>(port["hostPort"].as_integer()),
+                             .protocol = port["protocol"].string_or("TCP"),
+                             .address = port["hostIP"].as_string()});
+      }
+    }
+  }
+  pod.user = integer(security["runAsUser"]);
+  pod.group = integer(security["runAsGroup"]);
+  if (const auto group = integer(security["fsGroup"])) pod.groups.push_back(*group);
+  for (const Json& group : security["supplementalGroups"].as_array()) pod.groups.push_back(group.as_integer());
+  for (const Json& sysctl : security["sysctls"].as_array()) pod.sysctls[sysctl["name"].as_string()] = sysctl["value"].as_string();
+  pod.seccomp = seccomp(security["seccompProfile"]);
+  return pod;
+}
+
+Resources container_resources(const Json& container) {
+  const auto of = [&](const char* kind, const char* resource) {
+    return millis(container.at("resources")[kind][resource]);
+  };
+  Resources out;
+  const std::optional<std::int64_t> cpu_limit = of("limits", "cpu");
+  const std::int64_t cpu = of("requests", "cpu").value_or(cpu_limit.value_or(0));
+  out.cpu_shares =
+      std::clamp(cpu > kSharesMax * 1000 / kSharesPerCpu ? kSharesMax : cpu * kSharesPerCpu / 1000, kSharesMin, kSharesMax);
+  if (cpu_limit && *cpu_limit > 0 && *cpu_limit < 1'000'000'000) {
+    out.cpu_period_us = kCpuPeriodUs;
+    out.cpu_quota_us = std::max(*cpu_limit * kCpuPeriodUs / 1000, kCpuQuotaUsMin);
+  }
+  if (const auto memory = of("limits", "memory")) out.memory_bytes_max = *memory / 1000;
+  return out;
+}
+
+Security container_security(const Json& pod_spec, const Json& container) {
+  const Json& own = container["securityContext"];
+  const Json& pod = pod_spec["securityContext"];
+  const auto either = [&](const char* field) -> const Json& { return own.contains(field) ? own[field] : pod[field]; };
+  Security out;
+  out.user = integer(either("runAsUser"));
+  out.group = integer(either("runAsGroup"));
+  out.must_not_be_root = either("runAsNonRoot").as_bool();
+  out.read_only_root = own["readOnlyRootFilesystem"].as_bool();
+  out.privileged = own["privileged"].as_bool();
+  out.no_new_privileges = own.contains("allowPrivilegeEscalation") && !own["allowPrivilegeEscalation"].as_bool();
+  out.added_capabilities = strings(own.at("capabilities/add"));
+  out.dropped_capabilities = strings(own.at("capabilities/drop"));
+  out.seccomp = seccomp(either("seccompProfile"));
+  return out;
+}
+
+}  // namespace varda::node::internal
