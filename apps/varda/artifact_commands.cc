@@ -8,6 +8,7 @@
 #include "artifact/store.h"
 #include "codec/json.h"
 #include "command.h"
+#include "file_server_command.h"
 #include "progress.h"
 
 namespace varda::app {
@@ -209,7 +210,8 @@ Status collect(const Flags& flags) {
 void add_artifact_commands(Program program) {
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
-  CLI::App* artifacts = program.parser.add_subcommand("artifacts", "what a node's disk holds of models: list, look over, tidy up");
+  CLI::App* artifacts = program.parser.add_subcommand(
+      "artifacts", "what a node's disk holds of models: list, look over, tidy up; serve archives to nodes");
   artifacts->require_subcommand(1);
   const auto add = [&](const char* name, const char* what, std::function<Status(const Context&, const Flags&)> run) {
     const auto flags = std::make_shared<Flags>();
@@ -245,6 +247,7 @@ void add_artifact_commands(Program program) {
             [on](const Context&, const Flags& flags) { return pin(flags, on); });
     command.first->add_option("digest", command.second->digests, "SHA-256 of the archive, or its beginning")->required();
   }
+  add_serve_command(*artifacts, program);
 }
 
 }  // namespace varda::app

@@ -9,6 +9,7 @@
 #include "cli/verbs.h"
 #include "client_session.h"
 #include "command.h"
+#include "duration.h"
 #include "kube/config.h"
 
 namespace varda::app {
@@ -25,20 +26,6 @@ struct ClientFlags {
   bool wait = true;
   int tail = -1, replicas = -1;
 };
-
-Result<std::chrono::milliseconds> parse_duration(const std::string& text) {
-  std::size_t used = 0;
-  double number = -1;
-  try {
-    number = std::stod(text, &used);
-  } catch (const std::exception&) {
-  }
-  const std::string unit = text.substr(std::min(used, text.size()));
-  const double scale = unit == "ms" ? 1 : unit == "s" || unit.empty() ? 1e3 : unit == "m" ? 60e3 : unit == "h" ? 3600e3 : -1;
-  if (number < 0 || scale < 0 || number * scale > 1e12)
-    return Error(Code::kInvalid, "--timeout takes a time like 30s, 5m or 1h, not \"" + text + "\"");
-  return std::chrono::milliseconds(static_cast<std::int64_t>(number * scale));
-}
 
 Result<std::string> read_all_input() {
   if (isatty(STDIN_FILENO)) std::fprintf(stderr, "reading standard input; end it with Ctrl-D\n");
@@ -127,7 +114,7 @@ void add_client_commands(Program program) {
   describe->add_option("-l,--selector", flags->label_selector, "label selector");
 
   CLI::App* remove = add("delete", "delete objects", [](const Context& ctx, cli::Session& s, const ClientFlags& f) -> Status {
-    TRY(const auto timeout, parse_duration(f.timeout));
+    TRY(const auto timeout, parse_duration("--timeout", f.timeout));
     return cli::remove(ctx, s,
                        {.words = f.words,
                         .files = f.files,
@@ -170,7 +157,7 @@ void add_client_commands(Program program) {
 
   CLI::App* wait =
       add("wait", "wait until objects fulfil a condition", [](const Context& ctx, cli::Session& s, const ClientFlags& f) -> Status {
-        TRY(const auto timeout, parse_duration(f.timeout));
+        TRY(const auto timeout, parse_duration("--timeout", f.timeout));
         return cli::wait(
             ctx, s,
             {.words = f.words, .condition = f.condition, .label_selector = f.label_selector, .all = f.all, .timeout = timeout});

@@ -7,11 +7,13 @@
 
 #include "api/ai/inference_model.h"
 #include "cli/printer.h"
+#include "duration.h"
 #include "kube/config.h"
 #include "meta/object.h"
 #include "net/client.h"
 #include "oip/client.h"
 #include "os/file_system.h"
+#include "predict_load.h"
 
 namespace varda::app {
 namespace {
@@ -19,9 +21,16 @@ namespace {
 using codec::Json;
 
 struct Flags {
-  std::string model, ns, url, labels, output;
+  std::string model, ns, url, labels, output, report, wait;
   std::vector<std::string> images;
   std::size_t limit = 0;
+  // A load:
+  std::string duration, until_version, longest = "10m";
+  std::size_t clients = 4;
+  double rate = 0;
+  std::vector<std::string> replicas;
+
+  bool load() const { return !duration.empty() || !until_version.empty(); }
 };
 
 struct Where {
@@ -44,44 +53,95 @@ Result<Where> find_model(const Context& ctx, const Globals& globals, const Flags
   return Where{model.status.url, model.spec.model_name.empty() ? flags.model : model.spec.model_name};
 }
 
+constexpr std::chrono::seconds kAnswerTimeout{30};
+constexpr std::chrono::milliseconds kAskAgain{500};
+
 double milliseconds(Duration duration) { return std::chrono::duration<double, std::milli>(duration).count(); }
 
-Status predict(const Context& ctx, const Globals& globals, const Flags& flags) {
-  TRY_VOID(set_up_logs(globals, log::Level::kWarn));
-  if (!flags.output.empty() && flags.output != "json") return Error(Code::kInvalid, "-o takes json, not \"" + flags.output + "\"");
-  auto& fs = os::real_file_system();
+/// kUnavailable and what a server says that is still loading are over some day; a model that it never heard of may be on its way.
+bool passes(Code code) { return code == Code::kUnavailable || code == Code::kTimeout || code == Code::kNotFound; }
+
+/// Until there is a server that says what the model takes, for --wait.
+Result<Where> find_ready(const Context& ctx, const Globals& globals, const Flags& flags, net::HttpClient& http) {
+  Context patient = ctx;
+  if (!flags.wait.empty()) {
+    TRY(const auto wait, parse_duration("--wait", flags.wait));
+    patient = ctx.with_timeout(wait);
+  }
+  while (true) {
+    auto where = find_model(patient, globals, flags);
+    if (where.ok()) {
+      const oip::Client client(http, where->url);
+      const auto predictor = oip::Predictor::open(patient.with_timeout(kAnswerTimeout), client, where->model_name);
+      if (predictor.ok()) return where;
+      where = predictor.error().context(where->url);
+    }
+    if (flags.wait.empty() || patient.done() || !passes(where.error().code())) return where;
+    if (!patient.sleep_for(kAskAgain).ok()) return where;
+  }
+}
+
+struct Samples {
   std::vector<oip::Images> batches;
+  std::vector<int> labels;  // none, or one for each image
+};
+
+Result<Samples> read_samples(const Flags& flags) {
+  auto& fs = os::real_file_system();
+  Samples out;
+  std::size_t count = 0;
   for (const std::string& path : flags.images) {
     TRY(const std::string bytes, os::read_file(fs, path));
     TRY(oip::Images images, oip::parse_images(bytes).context(path));
-    batches.push_back(std::move(images));
+    count += images.count;
+    out.batches.push_back(std::move(images));
   }
-  std::vector<int> labels;
-  if (!flags.labels.empty()) {
-    TRY(const std::string bytes, os::read_file(fs, flags.labels));
-    TRY(labels, oip::parse_labels(bytes).context(flags.labels));
-    std::size_t count = 0;
-    for (const oip::Images& images : batches) count += images.count;
-    if (labels.size() != count) {
-      return Error(Code::kInvalid,
-                   flags.labels + ": " + std::to_string(labels.size()) + " labels for " + std::to_string(count) + " images");
-    }
+  if (count == 0) return Error(Code::kInvalid, "no images in the files given");
+  if (flags.labels.empty()) return out;
+  TRY(const std::string bytes, os::read_file(fs, flags.labels));
+  TRY(out.labels, oip::parse_labels(bytes).context(flags.labels));
+  if (out.labels.size() != count) {
+    return Error(Code::kInvalid,
+                 flags.labels + ": " + std::to_string(out.labels.size()) + " labels for " + std::to_string(count) + " images");
   }
-  TRY(const Where where, find_model(ctx, globals, flags));
-  const std::unique_ptr<net::HttpClient> http = net::make_client({});
-  const oip::Client client(*http, where.url);
-  TRY(const oip::Predictor predictor, oip::Predictor::open(ctx, client, where.model_name).context(where.url));
+  return out;
+}
 
+/// In place, and not by a rename: the file may be a mount, as the one is by which a container leaves a word in its pod's status.
+Status write_report(const Flags& flags, const Json& summary) {
+  if (flags.report.empty()) return {};
+  TRY(const auto file, os::real_file_system().open(flags.report, os::Open::kTruncate));
+  return file->write(codec::write_json(summary) + "\n").context(flags.report);
+}
+
+Status load(const Context& ctx, const Flags& flags, const Where& where, const std::vector<oip::Images>& batches) {
+  LoadOptions options{.url = where.url, .model = where.model_name, .clients = flags.clients, .rate = flags.rate};
+  options.until_version = flags.until_version;
+  options.replicas = flags.replicas;
+  if (!flags.duration.empty()) {
+    TRY(options.duration, parse_duration("--duration", flags.duration));
+  }
+  TRY(options.longest, parse_duration("--longest", flags.longest));
+  TRY(const LoadReport report, put_load(ctx, options, batches));
+  const Json json = report.to_json();
+  std::fputs(flags.output == "json" ? (codec::write_json_pretty(json) + "\n").c_str() : report.to_text().c_str(), stdout);
+  return write_report(flags, json);
+}
+
+Status predict_each(const Context& ctx, const Flags& flags, const Where& where, const Samples& samples, net::HttpClient& http) {
+  const oip::Client client(http, where.url);
+  TRY(const oip::Predictor predictor, oip::Predictor::open(ctx, client, where.model_name).context(where.url));
+  const std::vector<int>& labels = samples.labels;
   std::vector<std::vector<std::string>> rows = {{"IMAGE", "LABEL", "PROBABILITY", "LATENCY"}};
   if (!labels.empty()) rows[0].push_back("EXPECTED");
   Json predictions = Json::array();
   std::vector<double> latencies;
   std::size_t number = 0, correct = 0;
   std::string version;
-  for (const oip::Images& images : batches) {
+  for (const oip::Images& images : samples.batches) {
     for (std::size_t i = 0; i < images.count && (flags.limit == 0 || number < flags.limit); ++i, ++number) {
       TRY(const oip::Prediction p,
-          predictor.predict(ctx.with_timeout(std::chrono::seconds(30)), images, i).context("image " + std::to_string(number)));
+          predictor.predict(ctx.with_timeout(kAnswerTimeout), images, i).context("image " + std::to_string(number)));
       version = p.version;
       latencies.push_back(milliseconds(p.latency));
       char probability[16], latency[24];
@@ -102,18 +162,18 @@ Status predict(const Context& ctx, const Globals& globals, const Flags& flags) {
       predictions.push_back(std::move(one));
     }
   }
-  if (latencies.empty()) return Error(Code::kInvalid, "no images in the files given");
   std::sort(latencies.begin(), latencies.end());
   const double p50 = latencies[latencies.size() / 2], p99 = latencies[latencies.size() * 99 / 100];
   const double accuracy = static_cast<double>(correct) / static_cast<double>(number);
+  Json out =
+      Json::object({{"model", where.model_name}, {"version", version}, {"url", where.url}, {"count", std::uint64_t{number}}});
+  if (!labels.empty()) {
+    out.set("correct", std::uint64_t{correct});
+    out.set("accuracy", accuracy);
+  }
+  out.set("latencyMs", Json::object({{"p50", p50}, {"p99", p99}}));
+  TRY_VOID(write_report(flags, out));
   if (flags.output == "json") {
-    Json out =
-        Json::object({{"model", where.model_name}, {"version", version}, {"url", where.url}, {"count", std::uint64_t{number}}});
-    if (!labels.empty()) {
-      out.set("correct", std::uint64_t{correct});
-      out.set("accuracy", accuracy);
-    }
-    out.set("latencyMs", Json::object({{"p50", p50}, {"p99", p99}}));
     out.set("predictions", std::move(predictions));
     std::printf("%s\n", codec::write_json_pretty(out).c_str());
     return {};
@@ -124,6 +184,17 @@ Status predict(const Context& ctx, const Globals& globals, const Flags& flags) {
   if (!labels.empty()) std::printf(", accuracy %.4f (%zu right)", accuracy, correct);
   std::printf("\n");
   return {};
+}
+
+Status predict(const Context& ctx, const Globals& globals, const Flags& flags) {
+  TRY_VOID(set_up_logs(globals, log::Level::kWarn));
+  if (!flags.output.empty() && flags.output != "json") return Error(Code::kInvalid, "-o takes json, not \"" + flags.output + "\"");
+  if (!flags.replicas.empty() && !flags.load())
+    return Error(Code::kInvalid, "--replica is of a load: give --duration or --until-version too");
+  TRY(const Samples samples, read_samples(flags));
+  const std::unique_ptr<net::HttpClient> http = net::make_client({});
+  TRY(const Where where, find_ready(ctx, globals, flags, *http));
+  return flags.load() ? load(ctx, flags, where, samples.batches) : predict_each(ctx, flags, where, samples, *http);
 }
 
 }  // namespace
@@ -139,6 +210,20 @@ void add_predict_command(Program program) {
   command->add_option("--limit", flags->limit, "only the first N images; 0: all")->check(CLI::Range(0, 1'000'000'000));
   command->add_option("--url", flags->url, "ask this server instead of the model's status.url");
   command->add_option("-n,--namespace", flags->ns, "of the InferenceModel");
+  command->add_option("--wait", flags->wait, "for a server that does not answer yet, at most so long: 30s, 5m");
+  command->add_option("--duration", flags->duration, "put a load on the model for so long, and report what became of the requests");
+  command->add_option("--until-version", flags->until_version,
+                      "load: --duration counts from when every client had an answer of that version");
+  command->add_option("--longest", flags->longest, "load: ends after that in any case")->default_str(flags->longest);
+  command->add_option("--clients", flags->clients, "load: at once; every second one takes a new connection for each request")
+      ->check(CLI::Range(1, 1024))
+      ->default_str("4");
+  command->add_option("--rate", flags->rate, "load: requests a second of all clients; 0: as fast as answers come")
+      ->check(CLI::Range(0.0, 1e6))
+      ->default_str("0");
+  command->add_option("--replica", flags->replicas, "load: URL of a server behind the URL; the report says how many it answered")
+      ->allow_extra_args(false);
+  command->add_option("--report", flags->report, "also write the summary as JSON into this file");
   command->add_option("-o,--output", flags->output, "json");
   command->add_option("--kubeconfig", globals.kubeconfig,
                       "where the InferenceModel is; default: $KUBECONFIG, then that of `varda up`");

@@ -2,9 +2,14 @@
 
 #include <array>
 #include <charconv>
+#include <cstdio>
 
 namespace varda::artifact {
 namespace {
+
+constexpr std::array<std::string_view, 12> kMonths = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                                      "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+constexpr std::array<std::string_view, 7> kDays = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
 
 std::optional<int> number(std::string_view text) {
   int value = 0;
@@ -16,8 +21,6 @@ std::optional<int> number(std::string_view text) {
 }  // namespace
 
 std::optional<WallTime> parse_http_date(std::string_view text) {
-  static constexpr std::array<std::string_view, 12> kMonths = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
-                                                               "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
   if (text.size() != 29 || text.substr(3, 2) != ", " || text.substr(25) != " GMT") return std::nullopt;
   unsigned month = 0;
   while (month < kMonths.size() && kMonths[month] != text.substr(8, 3)) ++month;
@@ -28,6 +31,19 @@ std::optional<WallTime> parse_http_date(std::string_view text) {
                                          std::chrono::day(static_cast<unsigned>(*day))};
   if (!date.ok() || *hour > 23 || *minute > 59 || *second > 60) return std::nullopt;
   return std::chrono::sys_days(date) + std::chrono::hours(*hour) + std::chrono::minutes(*minute) + std::chrono::seconds(*second);
+}
+
+std::string write_http_date(WallTime time) {
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
+  const auto days = std::chrono::floor<std::chrono::days>(seconds);
+  const std::chrono::year_month_day date(days);
+  const std::chrono::hh_mm_ss clock(seconds - days);
+  char text[64];
+  std::snprintf(text, sizeof text, "%s, %02u %s %04d %02d:%02d:%02d GMT", kDays[std::chrono::weekday(days).c_encoding()].data(),
+                static_cast<unsigned>(date.day()), kMonths[static_cast<unsigned>(date.month()) - 1].data(),
+                static_cast<int>(date.year()), static_cast<int>(clock.hours().count()), static_cast<int>(clock.minutes().count()),
+                static_cast<int>(clock.seconds().count()));
+  return text;
 }
 
 std::optional<std::chrono::seconds> retry_after_of(const net::Headers& headers) {

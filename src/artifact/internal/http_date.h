@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/clock.h"
@@ -12,6 +13,8 @@ namespace varda::artifact {
 
 /// "Sun, 06 Nov 1994 08:49:37 GMT"; the two obsolete forms are not read.
 std::optional<WallTime> parse_http_date(std::string_view text);
+/// Of whole seconds, the rest cut off; of years 0 to 9999.
+std::string write_http_date(WallTime time);
 
 /// Retry-After in seconds, or as a date, which is taken relative to the peer's own Date: our clock may be anywhere. At most an
 /// hour.

@@ -1,0 +1,281 @@
+#include "predict_load.h"
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "net/client.h"
+#include "oip/client.h"
+
+namespace varda::app {
+namespace {
+
+using codec::Json;
+
+constexpr double kGrowth = 1.02;
+constexpr std::size_t kBuckets = 1200;  // 1.02^1200 µs are more than half an hour
+constexpr std::chrono::seconds kRequestTimeout{30}, kMetricsTimeout{10};
+constexpr std::chrono::milliseconds kLook{200};  // the end may move nearer while a client waits for its turn
+
+std::size_t bucket_of(double microseconds) {
+  if (microseconds <= 1) return 0;
+  return std::min(kBuckets - 1, static_cast<std::size_t>(std::log(microseconds) / std::log(kGrowth)));
+}
+
+double seconds_since(SteadyTime begin) { return std::chrono::duration<double>(system_clock().now() - begin).count(); }
+
+void count(std::map<std::string, LoadReport::Span>& spans, const std::string& name, double at) {
+  LoadReport::Span& span = spans[name];
+  if (span.count++ == 0) span.first = at;
+  span.last = at;
+}
+
+/// How many requests for the model a server says it has answered well since it began, of whatever version.
+Result<std::uint64_t> answered_by(const Context& ctx, net::HttpClient& http, std::string url, const std::string& model) {
+  while (!url.empty() && url.back() == '/') url.pop_back();
+  net::ClientRequest request;
+  request.url = url + "/metrics";
+  TRY(const auto answer, http.call(ctx.with_timeout(kMetricsTimeout), std::move(request)));
+  if (answer.status != 200) return Error(Code::kUnavailable, "/metrics answered " + std::to_string(answer.status));
+  std::uint64_t sum = 0;
+  bool found = false;
+  std::string_view rest = answer.body;
+  const std::string label = "model=\"" + model + "\"";
+  while (!rest.empty()) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    if (!line.starts_with("nv_inference_request_success{") || line.find(label) == std::string_view::npos) continue;
+    const std::string number(line.substr(line.rfind(' ') + 1));
+    sum += static_cast<std::uint64_t>(std::strtod(number.c_str(), nullptr));
+    found = true;
+  }
+  if (!found) return Error(Code::kNotFound, "it counts no requests for model " + model);
+  return sum;
+}
+
+/// What the clients share, and when they end.
+class Load {
+ public:
+  Load(const LoadOptions& options, const std::vector<oip::Images>& images) : options_(options), images_(images) {
+    for (const oip::Images& batch : images) total_ += batch.count;
+  }
+
+  void run(const Context& ctx, std::size_t number, const oip::Predictor& predictor, bool fresh) {
+    LoadReport mine;
+    bool seen = options_.until_version.empty();
+    for (std::uint64_t i = 0; !over(ctx);) {
+      if (const auto wait = until_due(i, number); wait > Duration::zero()) {
+        (void)ctx.sleep_for(std::min<Duration>(wait, kLook));
+        continue;
+      }
+      ++i;
+      const std::uint64_t request = next_++;
+      std::size_t image = static_cast<std::size_t>(request % total_), batch = 0;
+      while (image >= images_[batch].count) image -= images_[batch++].count;
+      const double at = seconds_since(begin_);
+      const SteadyTime start = system_clock().now();
+      // One that is under way when the time is over is waited for: cutting it off would count as a failure.
+      const auto answer = predictor.predict(Context::background().with_timeout(kRequestTimeout), images_[batch], image);
+      ++mine.requests;
+      ++(fresh ? mine.fresh : mine.kept);
+      if (!answer.ok()) {
+        ++mine.failures;
+        const std::string& message = answer.error().message();
+        if (mine.errors.size() < LoadReport::kErrorsMax || mine.errors.contains(message)) count(mine.errors, message, at);
+        continue;
+      }
+      mine.latencies.add(system_clock().now() - start);
+      count(mine.versions, answer->version, at);
+      if (!seen && answer->version == options_.until_version) {
+        seen = true;
+        if (++seen_ == options_.clients) end_from_now();
+      }
+    }
+    add(mine);
+  }
+
+  void begin() {
+    begin_ = system_clock().now();
+    end_ = (begin_ + options_.longest).time_since_epoch().count();
+    if (options_.until_version.empty()) end_from_now();
+  }
+
+  LoadReport result() {
+    const MutexLock lock(mutex_);
+    report_.seconds = seconds_since(begin_);
+    report_.clients = options_.clients;
+    report_.url = options_.url;
+    report_.model = options_.model;
+    report_.reached = options_.until_version.empty() || seen_ == options_.clients;
+    return std::move(report_);
+  }
+
+ private:
+  /// How long the `i`th request of a client waits for its turn; all clients' turns are evenly spread.
+  Duration until_due(std::uint64_t i, std::size_t number) const {
+    if (options_.rate <= 0) return Duration::zero();
+    const std::chrono::duration<double> due(static_cast<double>(i * options_.clients + number) / options_.rate);
+    return begin_ + std::chrono::duration_cast<Duration>(due) - system_clock().now();
+  }
+  bool over(const Context& ctx) const { return ctx.done() || system_clock().now().time_since_epoch().count() >= end_; }
+  void end_from_now() {
+    const auto wanted = (system_clock().now() + options_.duration).time_since_epoch().count();
+    end_ = std::min<Duration::rep>(end_, wanted);
+  }
+
+  void add(const LoadReport& one) {
+    const MutexLock lock(mutex_);
+    report_.requests += one.requests;
+    report_.failures += one.failures;
+    report_.kept += one.kept;
+    report_.fresh += one.fresh;
+    report_.latencies.add(one.latencies);
+    for (const auto& [from, to] : {std::pair(&one.versions, &report_.versions), std::pair(&one.errors, &report_.errors)}) {
+      for (const auto& [name, span] : *from) {
+        if (to == &report_.errors && to->size() >= LoadReport::kErrorsMax && !to->contains(name)) continue;
+        LoadReport::Span& all = (*to)[name];
+        all.first = all.count == 0 ? span.first : std::min(all.first, span.first);
+        all.last = std::max(all.last, span.last);
+        all.count += span.count;
+      }
+    }
+  }
+
+  const LoadOptions& options_;
+  const std::vector<oip::Images>& images_;
+  std::uint64_t total_ = 0;
+  SteadyTime begin_;
+  std::atomic<Duration::rep> end_ = 0;
+  std::atomic<std::size_t> seen_ = 0;
+  std::atomic<std::uint64_t> next_ = 0;
+  Mutex mutex_;
+  LoadReport report_ GUARDED_BY(mutex_);
+};
+
+Json spans_json(const std::map<std::string, LoadReport::Span>& spans, const char* name) {
+  const auto round = [](double seconds) { return std::round(seconds * 1e3) / 1e3; };
+  Json out = Json::array();
+  for (const auto& [text, span] : spans) {
+    out.push_back(Json::object({{name, text.substr(0, 200)},
+                                {"requests", span.count},
+                                {"firstSecond", round(span.first)},
+                                {"lastSecond", round(span.last)}}));
+  }
+  return out;
+}
+
+}  // namespace
+
+LatencyBuckets::LatencyBuckets() : counts_(kBuckets) {}
+
+void LatencyBuckets::add(Duration latency) {
+  const double microseconds = std::chrono::duration<double, std::micro>(latency).count();
+  ++counts_[bucket_of(microseconds)];
+  ++total_;
+  max_ = std::max(max_, microseconds / 1e3);
+}
+
+void LatencyBuckets::add(const LatencyBuckets& other) {
+  for (std::size_t i = 0; i < kBuckets; ++i) counts_[i] += other.counts_[i];
+  total_ += other.total_;
+  max_ = std::max(max_, other.max_);
+}
+
+double LatencyBuckets::milliseconds_at(double share) const {
+  std::uint64_t before = 0;
+  const auto wanted = static_cast<std::uint64_t>(share * static_cast<double>(total_));
+  for (std::size_t i = 0; i < kBuckets; ++i) {
+    before += counts_[i];
+    if (counts_[i] > 0 && (before > wanted || before == total_))
+      return std::min(max_, std::pow(kGrowth, static_cast<double>(i) + 0.5) / 1e3);
+  }
+  return 0;
+}
+
+codec::Json LoadReport::to_json() const {
+  Json out = Json::object({{"model", model},
+                           {"url", url},
+                           {"seconds", std::round(seconds * 1e3) / 1e3},
+                           {"clients", std::uint64_t{clients}},
+                           {"requests", requests},
+                           {"failures", failures},
+                           {"connections", Json::object({{"kept", kept}, {"new", fresh}})},
+                           {"versions", spans_json(versions, "version")},
+                           {"errors", spans_json(errors, "message")},
+                           {"reachedVersion", reached},
+                           {"latencyMs", Json::object({{"p50", latencies.milliseconds_at(0.5)},
+                                                       {"p99", latencies.milliseconds_at(0.99)},
+                                                       {"max", latencies.milliseconds_max()}})}});
+  if (replicas.empty()) return out;
+  Json list = Json::array();
+  for (const Replica& replica : replicas) {
+    Json one = Json::object({{"url", replica.url}, {"answered", replica.answered}});
+    if (!replica.error.empty()) one.set("error", replica.error);
+    list.push_back(std::move(one));
+  }
+  out.set("replicas", std::move(list));
+  return out;
+}
+
+std::string LoadReport::to_text() const {
+  char line[256];
+  std::snprintf(line, sizeof line, "%llu requests in %.1f s, %llu failed; latency p50 %.2f ms, p99 %.2f ms, longest %.2f ms\n",
+                static_cast<unsigned long long>(requests), seconds, static_cast<unsigned long long>(failures),
+                latencies.milliseconds_at(0.5), latencies.milliseconds_at(0.99), latencies.milliseconds_max());
+  std::string out = line;
+  const auto tell = [&](const char* what, const std::string& name, const Span& span) {
+    std::snprintf(line, sizeof line, "%llu, from second %.1f to %.1f", static_cast<unsigned long long>(span.count), span.first,
+                  span.last);
+    out += what + name + ": " + line + "\n";
+  };
+  for (const auto& [version, span] : versions) tell("version ", version, span);
+  for (const auto& [message, span] : errors) tell("failed: ", message, span);
+  for (const Replica& replica : replicas)
+    out += replica.url + ": " + (replica.error.empty() ? std::to_string(replica.answered) + " answered" : replica.error) + "\n";
+  if (!reached) out += "the version waited for did not answer every client\n";
+  return out;
+}
+
+Result<LoadReport> put_load(const Context& ctx, const LoadOptions& options, const std::vector<oip::Images>& images) {
+  const std::unique_ptr<net::HttpClient> keeping =
+      net::make_client({.idle_connections_max = std::max<std::size_t>(16, options.clients)});
+  const std::unique_ptr<net::HttpClient> renewing = net::make_client({.idle_connections_max = 0});
+  const oip::Client kept(*keeping, options.url), fresh(*renewing, options.url);
+  TRY(const oip::Predictor by_kept, oip::Predictor::open(ctx, kept, options.model).context(options.url));
+  TRY(const oip::Predictor by_fresh, oip::Predictor::open(ctx, fresh, options.model).context(options.url));
+
+  std::vector<Result<std::uint64_t>> before;
+  for (const std::string& url : options.replicas) before.push_back(answered_by(ctx, *renewing, url, options.model));
+
+  Load load(options, images);
+  load.begin();
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < options.clients; ++i) {
+      const bool takes_new = i % 2 == 1;
+      threads.emplace_back(
+          [&ctx, &load, i, takes_new, &by_kept, &by_fresh] { load.run(ctx, i, takes_new ? by_fresh : by_kept, takes_new); });
+    }
+  }
+  LoadReport report = load.result();
+  for (std::size_t i = 0; i < options.replicas.size(); ++i) {
+    LoadReport::Replica replica{.url = options.replicas[i], .answered = 0, .error = ""};
+    const auto after = answered_by(Context::background(), *renewing, replica.url, options.model);
+    if (!after.ok()) {
+      replica.error = after.error().message();
+    } else {
+      // One that counted nothing before, or that began anew, has counted from nothing.
+      const std::uint64_t then = before[i].ok() ? *before[i] : 0;
+      replica.answered = *after >= then ? *after - then : *after;
+    }
+    report.replicas.push_back(std::move(replica));
+  }
+  return report;
+}
+
+}  // namespace varda::app
