@@ -1,0 +1,157 @@
+"""The cluster under test: what is asked of it again and again, and what is done in the middle of a step."""
+import json, os, subprocess, time
+
+import objects
+from kubectl import Failed, wait_until
+
+
+def true_condition(thing, kind):
+    return any(c['type'] == kind and c['status'] == 'True' for c in thing.get('status', {}).get('conditions', []))
+
+
+def labels_of(thing):
+    return thing['metadata'].get('labels') or {}
+
+
+class Cluster:
+    def __init__(self, kubectl, options):
+        self.kubectl, self.options, self.timeout = kubectl, options, options.timeout
+        self.nodes, self.step, self.shaken, self.jobs = {}, '', '', 0
+
+    # ---- nodes
+    def look_at_nodes(self):
+        self.nodes = {n['metadata']['name']: n for n in self.kubectl.items('nodes', everywhere=True)}
+
+    def is_edge(self, node):
+        return objects.EDGE_LABEL in labels_of(self.nodes[node])
+
+    def cloud_nodes(self):
+        return sorted(n for n in self.nodes if not self.is_edge(n) and true_condition(self.nodes[n], 'Ready')
+                      and not self.nodes[n].get('spec', {}).get('unschedulable'))
+
+    def has_containers(self, node=None):
+        """Nodes of `varda up` run pods as processes: cluster addresses and files for termination messages are not there."""
+        some = [self.nodes[node]] if node else self.nodes.values()
+        return not any(n.get('status', {}).get('nodeInfo', {}).get('containerRuntimeVersion', '').startswith('varda://') for n in some)
+
+    # ---- waiting
+    def wait(self, what, probe):
+        return wait_until(what, probe, self.timeout)
+
+    def settle(self, what, probe):
+        """Waits for a state. With --chaos its command runs meanwhile, once in a step, and the state must hold when that is over."""
+        if not self.options.chaos or self.shaken == self.step:
+            return self.wait(what, probe)
+        self.shaken = self.step
+        environment = dict(os.environ, VARDA_STEP=self.step, VARDA_NAMESPACE=self.kubectl.namespace or '')
+        chaos = subprocess.Popen(['/bin/sh', '-c', self.options.chaos], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                 env=environment, start_new_session=True, text=True, errors='replace')
+        try:
+            self.wait(what, probe)
+            said, _ = chaos.communicate(timeout=self.timeout)
+        except subprocess.TimeoutExpired:
+            raise Failed('the chaos command has not ended within %d s' % self.timeout)
+        finally:
+            if chaos.poll() is None:
+                os.killpg(chaos.pid, 15)
+                chaos.wait()
+        if chaos.returncode != 0:
+            raise Failed('the chaos command ended with %d: %s' % (chaos.returncode, said[-500:]))
+        return self.wait(what + ', after the chaos', probe)
+
+    # ---- models
+    def model(self, name):
+        return self.kubectl.get('inferencemodels.ai.kubeedge.io', name)
+
+    def serves(self, name, version):
+        """A probe: the model is Ready with this version, and its status is of its present spec."""
+        def probe():
+            model = self.model(name)
+            status = model.get('status', {})
+            fresh = status.get('observedGeneration') == model['metadata']['generation']
+            good = fresh and true_condition(model, 'Ready') and status.get('url') and status.get('servingVersion') == version
+            return model if good else self.words(model)
+        return lambda: self.only_objects(probe())
+
+    @staticmethod
+    def only_objects(found):
+        if isinstance(found, dict):
+            return found
+        raise ValueError(found)
+
+    @staticmethod
+    def words(model):
+        """Why a model is not what is waited for, in one line."""
+        status = model.get('status', {})
+        return '; '.join(['servingVersion %s' % status.get('servingVersion')] + [
+            '%s=%s %s: %s' % (c['type'], c['status'], c.get('reason'), c.get('message')) for c in status.get('conditions', [])])
+
+    def ready_pods(self, selector):
+        return [p for p in self.kubectl.items('pods', '-l', selector) if not p['metadata'].get('deletionTimestamp') and true_condition(p, 'Ready')]
+
+    # ---- runs of varda inside of the cluster
+    def start(self, purpose, args, place, report):
+        self.jobs += 1
+        name = '%s-%d' % (purpose, self.jobs)
+        self.kubectl.apply(objects.job(name, self.options.image, args, place, report))
+        return name
+
+    def pods_of(self, job):
+        return self.kubectl.items('pods', '-l', 'app=' + job)
+
+    def ended(self, job):
+        """A probe: (its report, how often it had to begin anew), once the run is over."""
+        def probe():
+            status = self.kubectl.get('jobs', job).get('status', {})
+            conditions = {c['type']: c for c in status.get('conditions', []) if c['status'] == 'True'}
+            if 'Failed' in conditions:
+                raise Failed('job %s: %s\n%s' % (job, conditions['Failed'].get('message'), self.kubectl('logs', '--tail=20', '-l', 'app=' + job)))
+            if 'Complete' not in conditions:
+                return None
+            pods = self.pods_of(job)
+            for pod in pods:
+                if pod['status'].get('phase') != 'Succeeded':
+                    continue
+                state = pod['status']['containerStatuses'][0]
+                word = state['state'].get('terminated', {}).get('message')
+                text = word if word else self.kubectl('logs', pod['metadata']['name'], timeout=30)
+                begun = len(pods) - 1 + state.get('restartCount', 0)
+                return json.loads(text[text.index('{'):]), begun
+            return None
+        return probe
+
+    def running(self, job):
+        return lambda: any(p['status'].get('phase') in ('Running', 'Succeeded') for p in self.pods_of(job))
+
+    def predict(self, model, url, place, report):
+        """The whole test split, sent from inside the cluster."""
+        patience = '%ds' % self.timeout
+        return self.start('predict', ['predict', model, '--url', url, '--images', '/data/test-images.idx3-ubyte', '--labels',
+                                      '/data/test-labels.idx1-ubyte', '--wait', patience, '-o', 'json'], place, report)
+
+    def load(self, model, url, place, report, *more):
+        return self.start('load', ['predict', model, '--url', url, '--images', '/data/test-images.idx3-ubyte', '--wait', '%ds' % self.timeout,
+                                   '--rate', str(self.options.rate), '--longest', '%ds' % self.timeout, '-o', 'json', *more], place, report)
+
+    # ---- when something is wrong
+    def diagnosis(self):
+        """What a person would look at."""
+        out = []
+        for what in (('get', 'inferencemodels.ai.kubeedge.io,deployments,services,jobs,pods', '-o', 'wide'),
+                     ('get', 'edgenodes.edgeai.io', '-o', 'wide'), ('get', 'events', '--sort-by=.lastTimestamp')):
+            try:
+                text = self.kubectl(*what, timeout=20)
+            except Failed as e:
+                text = str(e)
+            out.append('$ kubectl ' + ' '.join(what) + '\n' + '\n'.join(text.splitlines()[-25:]))
+        for model in ('digits', 'digits-cloud'):
+            try:
+                found = self.kubectl.get('inferencemodels.ai.kubeedge.io', model, missing=True, timeout=20)
+                if found:
+                    out.append(model + ': ' + self.words(found))
+            except Failed:
+                pass
+        return '\n'.join(out)
+
+    def pause(self, seconds):
+        time.sleep(seconds)

@@ -1,0 +1,73 @@
+"""kubectl, through times in which the API server is away: whatever may pass is tried again until the deadline."""
+import json, re, subprocess, time
+
+# What no waiting mends. All else may be an API server that restarts, a leader that changes, a proxy in between.
+FINAL = re.compile(r'\((NotFound|Invalid|MethodNotAllowed|NotAcceptable)\)|is invalid:|error validating|error parsing|unknown (flag|command|shorthand)|'
+                   r'^error: (required|unable to read|stat |the path )|no configuration has been provided|no such file or directory', re.M)
+# Said by servers that have just started, too; believed when it is said again and again.
+DOUBTFUL = re.compile(r'\((Forbidden|Unauthorized|BadRequest)\)|You must be logged in')
+DOUBTS = 6
+
+
+class Failed(Exception):
+    """A step did not hold."""
+
+
+class Kubectl:
+    def __init__(self, program, kubeconfig, context, cache, timeout):
+        self.base = [program, '--cache-dir', cache, '--request-timeout=20s']
+        if kubeconfig:
+            self.base += ['--kubeconfig', kubeconfig]
+        if context:
+            self.base += ['--context', context]
+        self.timeout = timeout
+        self.namespace = None
+        self.retries = 0
+
+    def __call__(self, *args, input=None, missing=False, timeout=None, everywhere=False):
+        """What it prints. missing=True: None instead, where there is no such object."""
+        command = self.base + ([] if everywhere or not self.namespace else ['--namespace', self.namespace]) + [str(a) for a in args]
+        end, pause, doubts = time.monotonic() + (timeout or self.timeout), 0.2, 0
+        while True:
+            try:
+                # In a session of its own: a ^C at the terminal is ours to handle, not the end of a clean-up's kubectl.
+                done = subprocess.run(command, input=input, capture_output=True, text=True, errors='replace', timeout=90, start_new_session=True)
+                code, out, wrong = done.returncode, done.stdout, done.stderr.strip()
+            except subprocess.TimeoutExpired:
+                code, out, wrong = 1, '', 'no answer within 90 s'
+            if code == 0:
+                return out
+            if missing and re.search(r'\(NotFound\)|not found', wrong):
+                return None
+            doubts = doubts + 1 if DOUBTFUL.search(wrong) else 0
+            if FINAL.search(wrong) or doubts >= DOUBTS or time.monotonic() > end:
+                raise Failed('kubectl %s: %s' % (' '.join(map(str, args))[:200], wrong[-2000:]))
+            self.retries += 1
+            time.sleep(pause)
+            pause = min(pause * 2, 3)
+
+    def get(self, *args, **kw):
+        """The object or list, or None with missing=True."""
+        text = self('get', *args, '-o', 'json', **kw)
+        return None if text is None else json.loads(text)
+
+    def items(self, *args, **kw):
+        return (self.get(*args, **kw) or {}).get('items', [])
+
+    def apply(self, *objects, **kw):
+        self('apply', '-f', '-', input=json.dumps({'apiVersion': 'v1', 'kind': 'List', 'items': list(objects)}), **kw)
+
+
+def wait_until(what, probe, timeout, every=0.5):
+    """The first true value of probe(). A field that is not there yet is no error; Failed names `what` and what was seen last."""
+    end, last = time.monotonic() + timeout, None
+    while True:
+        try:
+            last = probe()
+            if last:
+                return last
+        except (LookupError, TypeError, ValueError) as e:
+            last = repr(e)
+        if time.monotonic() > end:
+            raise Failed('%s: not within %d s (last seen: %s)' % (what, timeout, str(last)[:600]))
+        time.sleep(every)
