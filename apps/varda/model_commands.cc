@@ -52,7 +52,7 @@ Status pack(const Context& ctx, const PackFlags& flags) {
 struct FetchFlags {
   std::string url, sha256, to, framework, credentials_dir;
   std::vector<std::string> mirrors;
-  std::vector<std::string> file_roots;
+  std::vector<std::string> file_roots, beside;
   DownloadFlags download;
   artifact::Limits limits;
   bool insecure = false;
@@ -83,6 +83,11 @@ Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags
                            },
                        .rng = &system_rng()};
   options.to = flags.to;
+  for (const std::string& name : flags.beside) {
+    if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos)
+      return Error(Code::kInvalid, "--beside " + name + ": must be the name of a file, without / and not beginning with a dot");
+  }
+  options.beside = flags.beside;
   options.limits = flags.limits;
   options.spooled = !flags.no_spool;
   options.attempts_max = flags.attempts;
@@ -168,6 +173,8 @@ void add_model_commands(Program program) {
   add_download_flags(*fetch_command, fetch_flags->download);
   fetch_command->add_option("--sha256", fetch_flags->sha256, "of the archive, 64 lower-case hex digits")->required();
   fetch_command->add_option("--to", fetch_flags->to, "directory that appears complete or not at all")->required();
+  fetch_command->add_option("--beside", fetch_flags->beside,
+                            "a file at the archive's root that is shown beside the directory too: config.pbtxt (repeatable)");
   fetch_command->add_option("--framework", fetch_flags->framework, "whose layout is checked");
   fetch_command->add_option("--allow-files-below", fetch_flags->file_roots,
                             "file URLs may read below this directory; default: none");

@@ -4,7 +4,9 @@
 #include <thread>
 #include <vector>
 
+#include "api/edgeai/version_number.h"
 #include "artifact/layout.h"
+#include "artifact/numbered_view.h"
 #include "base/log.h"
 
 namespace varda::agent {
@@ -293,7 +295,7 @@ void ModelKeeper::look_at_tree() {
   }
   // A model whose directory could not even be made still has its problem to tell.
   for (const auto& [key, shown] : shown_)
-    if (!seen.contains(key) && !shown.problem.empty()) seen.emplace(key, Shown{{}, {}, shown.problem, shown.problem_reason});
+    if (!seen.contains(key) && !shown.problem.empty()) seen.emplace(key, Shown{{}, {}, {}, shown.problem, shown.problem_reason});
   shown_ = std::move(seen);
 }
 
@@ -347,7 +349,48 @@ void ModelKeeper::act(const Plan& plan) {
   for (const std::string& key : plan.remove) {
     complain(key, tree_.remove(key));
     exposed_.erase(key);
+    numbered_.erase(key);
     log::info("model removed", {{"model", key}});
+  }
+}
+
+void ModelKeeper::show_numbers() {
+  for (const api::EdgeModel& model : spec_->models) {
+    const auto found = shown_.find(model.key);
+    if (found == shown_.end() || !found->second.target) continue;
+    Shown& shown = found->second;
+    if (model.layout != api::EdgeModel::kNumbered) {
+      shown.numbers.clear();
+      numbered_.erase(model.key);
+      if (const Status removed = artifact::remove_numbered(fs_, tree_, model.key); !removed.ok())
+        log::warn("cannot clear a model directory", {{"model", model.key}, {"error", removed.error()}});
+      continue;
+    }
+    NumberedState state{*shown.target, shown.versions, {}, model.beside};
+    for (const auto& [version, job] : exposed_[model.key]) state.digests.emplace(version, job.digest.hex());
+    if (!shown.numbers.empty() && numbered_[model.key] == state) continue;
+    artifact::NumberedOptions options;
+    options.beside = model.beside;
+    for (const std::string& version : shown.versions) {
+      // Of an archive that this process did not expose, the number is found by what is there.
+      const auto listed = std::find_if(model.versions.begin(), model.versions.end(),
+                                       [&version](const api::EdgeModelVersion& one) { return one.version == version; });
+      const std::string sha256 = listed == model.versions.end() ? "" : listed->sha256;
+      options.versions[version] = {api::version_number(version), api::version_number(version, sha256)};
+    }
+    const auto view = artifact::show_numbered(fs_, tree_, model.key, options);
+    if (!view.ok()) {
+      shown.problem_reason =
+          view.error().code() == Code::kExhausted ? artifact::Reason::kDiskFull : artifact::Reason::kDownloadFailed;
+      shown.problem = "cannot be exposed: " + view.error().message();
+      log::error("version not exposed", {{"model", model.key}, {"version", *shown.target}, {"error", view.error()}});
+      continue;
+    }
+    std::map<std::string, std::string> numbers;
+    for (const auto& [number, version] : view->names) numbers.emplace(std::to_string(number), version);
+    shown.numbers = std::move(numbers);
+    if (*shown.target == model.target) shown.problem.clear();
+    numbered_[model.key] = std::move(state);
   }
 }
 
@@ -419,6 +462,8 @@ void ModelKeeper::step() {
   look();
   wanted = plan(*spec_, world);
   act(wanted);
+  look_at_tree();
+  show_numbers();
   look();
   poller_.set(plan(*spec_, world).poll);
   save_failures();

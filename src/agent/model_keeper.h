@@ -81,6 +81,8 @@ class ModelKeeper {
   void share_archives();
   void look_at_tree();
   void act(const Plan& plan);
+  /// The views of servers that know numbers only.
+  void show_numbers();
   void save_failures();
   void publish();
   void wake();
@@ -100,7 +102,15 @@ class ModelKeeper {
   std::string uid_;                        // of the EdgeNode that spec_ and generation_ are of
   std::int64_t generation_ = 0;
   std::map<std::string, Shown> shown_;
-  std::map<std::string, std::map<std::string, JobKey>> exposed_;    // by this process: what a shown version holds
+  std::map<std::string, std::map<std::string, JobKey>> exposed_;  // by this process: what a shown version holds
+  struct NumberedState {                                          // what a view was made of
+    std::string target;
+    std::vector<std::string> versions;
+    std::map<std::string, std::string> digests;
+    std::vector<std::string> beside;
+    friend bool operator==(const NumberedState&, const NumberedState&) = default;
+  };
+  std::map<std::string, NumberedState> numbered_;                   // by this process
   std::map<codec::Sha256, std::set<std::string>> shared_with_;      // as the work list has it
   std::map<JobKey, JobReport> remembered_;                          // failures of a former life, until taken up
   std::optional<std::pair<std::string, codec::Json>> last_report_;  // with uid_

@@ -92,7 +92,12 @@ Plan plan(const api::EdgeNodeSpec& spec, const World& world) {
                                             serving->second.version == active);
     // A server that has not moved on yet may open files of any version it was given before.
     if (!settled && shown != nullptr) keep.insert(shown->versions.begin(), shown->versions.end());
-    if (model.serving && active) out.poll.push_back({model.key, model.model_name, model.serving->url, *active});
+    const bool numbered = model.layout == api::EdgeModel::kNumbered;
+    if (!model.serving || !active || (numbered && (shown == nullptr || shown->numbers.empty()))) continue;
+    Poll poll{model.key, model.model_name, model.serving->url, *active};
+    if (model.serving->reading) poll.reading = *model.serving->reading;
+    if (numbered) poll.numbers = shown->numbers;
+    out.poll.push_back(std::move(poll));
   }
   out.install.insert(out.install.end(), later.begin(), later.end());
   for (const auto& [key, shown] : world.shown)
@@ -106,7 +111,9 @@ std::vector<api::EdgeModelReport> report(const api::EdgeNodeSpec& spec, const Wo
     api::EdgeModelReport one;
     one.key = model.key;
     const Shown* shown = find_shown(world, model.key);
-    if (shown != nullptr) one.exposed = shown->target.value_or("");
+    // Pods are made for what their server can see.
+    const bool seen = shown != nullptr && (model.layout != api::EdgeModel::kNumbered || !shown->numbers.empty());
+    if (seen) one.exposed = shown->target.value_or("");
     for (const api::EdgeModelVersion& version : model.versions) {
       one.versions.push_back(report_version(model, version, world));
       EdgeVersionReport& last = one.versions.back();
@@ -124,24 +131,90 @@ std::vector<api::EdgeModelReport> report(const api::EdgeNodeSpec& spec, const Wo
   return out;
 }
 
-api::EdgeServingReport read_index(const codec::Json& index, const Poll& poll) {
-  EdgeServingReport out;
-  bool loading = false;
-  for (const codec::Json& entry : index.as_array()) {
-    if (entry["name"].as_string() != poll.model_name) continue;
-    const std::string& version = entry["version"].as_string();
-    const std::string& state = entry["state"].as_string();
-    const std::string& reason = entry["reason"].as_string();
-    if (state == "READY" && (out.version.empty() || version == poll.target)) out.version = version;
-    if (state == "LOADING") loading = true;
-    // Servers list what they never tried, or let go of, as unavailable too; only a failure has something to say.
-    if (state == "UNAVAILABLE" && version == poll.target && !reason.empty() && reason != "unloaded") {
-      out.failed_version = version;
-      const std::string& code = entry["code"].as_string();
-      out.reason = code.empty() ? "LoadFailed" : code.substr(0, 128);
-      out.message = reason.substr(0, 1024);
+namespace {
+
+const codec::Json& at_pointer(const codec::Json& value, const std::string& pointer) {
+  static const codec::Json none;
+  const codec::Json* at = &value;
+  std::size_t start = 0;
+  while (start < pointer.size() && at != nullptr) {
+    const std::size_t end = std::min(pointer.find('/', start + 1), pointer.size());
+    std::string name = pointer.substr(start + 1, end - start - 1);
+    for (const auto& [escape, plain] : {std::pair("~1", "/"), std::pair("~0", "~")}) {
+      for (std::size_t i = name.find(escape); i != std::string::npos; i = name.find(escape, i + 1)) name.replace(i, 2, plain);
+    }
+    if (at->is_array()) {
+      const bool index = !name.empty() && name.size() < 9 && name.find_first_not_of("0123456789") == std::string::npos;
+      at = index && std::stoul(name) < at->size() ? &at->as_array()[std::stoul(name)] : nullptr;
+    } else {
+      at = at->find(name);
+    }
+    start = end;
+  }
+  return at == nullptr ? none : *at;
+}
+
+// Versions are text in some protocols, numbers in others.
+std::string text_at(const codec::Json& value, const std::string& pointer) {
+  const codec::Json& at = at_pointer(value, pointer);
+  return at.is_integer() ? std::to_string(at.as_integer()) : at.as_string();
+}
+
+bool has(const std::vector<std::string>& list, const std::string& text) {
+  return std::find(list.begin(), list.end(), text) != list.end();
+}
+
+// What serves, where several versions do.
+class Answering {
+ public:
+  explicit Answering(const Poll& poll) : poll_(poll) {}
+  void add(const std::string& told, const std::string& version) {
+    const bool greater = told.size() != told_.size() ? told.size() > told_.size() : told > told_;
+    if (version_.empty() || (poll_.numbers.empty() ? version == poll_.target : greater)) {
+      told_ = told;
+      version_ = version;
     }
   }
+  const std::string& version() const { return version_; }
+
+ private:
+  const Poll& poll_;
+  std::string told_, version_;
+};
+
+}  // namespace
+
+api::EdgeServingReport read_index(const codec::Json& answer, const Poll& poll) {
+  EdgeServingReport out;
+  const api::EdgeStatusReading& reading = poll.reading;
+  bool loading = false;
+  Answering answering(poll);
+  const codec::Json& list = at_pointer(answer, reading.list);
+  const codec::Json one = list.is_object() ? codec::Json::array({list}) : codec::Json();
+  for (const codec::Json& entry : (list.is_object() ? one : list).as_array()) {
+    if (!reading.name.empty() && text_at(entry, reading.name) != poll.model_name) continue;
+    const std::string told = text_at(entry, reading.version);
+    std::string version = told;
+    if (!poll.numbers.empty()) {
+      const auto named = poll.numbers.find(told);
+      if (named == poll.numbers.end()) continue;  // hidden since, and only remembered
+      version = named->second;
+    }
+    const std::string state = reading.state.empty() ? "" : text_at(entry, reading.state);
+    if (reading.state.empty() ? !version.empty() : has(reading.ready, state)) {
+      answering.add(told, version);
+    } else if (has(reading.loading, state)) {
+      loading = true;
+    } else if (const std::string message = reading.message.empty() ? "" : text_at(entry, reading.message);
+               version == poll.target && !message.empty() && !has(reading.quiet, message)) {
+      // Servers list what they never tried, or let go of, as unavailable too; only a failure has something to say.
+      out.failed_version = version;
+      const std::string code = reading.code.empty() ? "" : text_at(entry, reading.code);
+      out.reason = code.empty() ? "LoadFailed" : code.substr(0, 128);
+      out.message = message.substr(0, 1024);
+    }
+  }
+  out.version = answering.version();
   if (!out.version.empty()) {
     out.state = EdgeServingReport::kReady;
   } else if (!out.failed_version.empty() && !loading) {

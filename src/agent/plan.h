@@ -39,6 +39,9 @@ struct JobReport {
 struct Shown {
   std::optional<std::string> target;
   std::vector<std::string> versions;
+  /// Where the server knows numbers only: of all it is shown, and what they stand for (artifact/numbered_view.h). Empty: not shown
+  /// yet.
+  std::map<std::string, std::string> numbers;
   std::string problem;  // why the target could not be shown; "" it could
   artifact::Reason problem_reason = artifact::Reason::kDiskFull;
 };
@@ -54,6 +57,8 @@ struct Poll {
   std::string model_name;
   std::string url;
   std::string target;  // what is exposed
+  api::EdgeStatusReading reading = {};
+  std::map<std::string, std::string> numbers = {};  // as Shown::numbers; empty: the server speaks of names
   friend bool operator==(const Poll&, const Poll&) = default;
 };
 
@@ -81,8 +86,9 @@ std::vector<api::EdgeModelReport> report(const api::EdgeNodeSpec& spec, const Wo
 /// The job of a version; nothing if its sha256 is none (the report then says so).
 std::optional<JobKey> job_of(const api::EdgeModel& model, const api::EdgeModelVersion& version);
 
-/// What a server's repository index says about a model. `index` is the answer of POST /v2/repository/index.
-api::EdgeServingReport read_index(const codec::Json& index, const Poll& poll);
+/// What a server says about a model: `answer` is that to poll.reading. Of several versions that serve, the target counts, and of
+/// numbers the greatest, since that is what requests without a version get.
+api::EdgeServingReport read_index(const codec::Json& answer, const Poll& poll);
 /// What serves, as `.last-good` of the model's directory has it; "" if nothing does, or the server is not one of ours.
 std::string read_last_good(const codec::Json& index, const Poll& poll);
 

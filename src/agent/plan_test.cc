@@ -80,6 +80,7 @@ Case read_case(const Json& yaml) {
     if (shown.contains("target")) one.target = shown["target"].as_string();
     for (const Json& version : shown["versions"].as_array()) one.versions.push_back(version.as_string());
     one.problem = shown["problem"].as_string();
+    for (const auto& [number, version] : shown["numbers"].as_object()) one.numbers.emplace(number, version.as_string());
   }
   for (const auto& [key, serving] : yaml["serving"].as_object()) out.world.serving[key] = serving_of(serving);
   return out;
@@ -101,7 +102,12 @@ Json write_plan(const Plan& plan) {
     keep.set(key, list);
   }
   for (const std::string& key : plan.remove) remove.push_back(key);
-  for (const Poll& one : plan.poll) poll.push_back(one.key + "=" + one.target + " " + one.url);
+  for (const Poll& one : plan.poll) {
+    std::string text = one.key + "=" + one.target + " " + one.url;
+    for (const auto& [number, version] : one.numbers) text += " " + number + "=" + version;
+    if (one.reading != api::EdgeStatusReading{}) text += " " + one.reading.method + " " + one.reading.path;
+    poll.push_back(text);
+  }
   put("install", install);
   put("expose", expose);
   put("clear", clear);
@@ -139,6 +145,60 @@ TEST(AgentPlan, CasesAsFiles) {
     ++count;
   }
   EXPECT_GE(count, 12u);
+}
+
+// As TensorFlow Serving answers (tensorflow.org/tfx/serving/api_rest), asked the way the operator's table says.
+TEST(AgentServing, StatusOfAForeignServerIsReadByItsPointers) {
+  Poll poll{"default/digits", "digits", "http://127.0.0.1", "v4"};
+  poll.numbers = {{"3", "3"}, {"40", "v4"}};
+  poll.reading = {.path = "/v1/models/digits",
+                  .method = "GET",
+                  .list = "/model_version_status",
+                  .name = "",
+                  .version = "/version",
+                  .state = "/state",
+                  .ready = {"AVAILABLE"},
+                  .loading = {"START", "LOADING"},
+                  .code = "",
+                  .message = "/status/error_message",
+                  .quiet = {"OK"},
+                  .unknown = {}};
+  struct Row {
+    const char* versions;
+    const char* told;  // STATE VERSION FAILED MESSAGE
+  };
+  const Row rows[] = {
+      {R"({"version": "3", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}})", "Ready 3  "},
+      {R"({"version": 40, "state": "AVAILABLE"})", "Ready v4  "},
+      {R"({"version": "40", "state": "LOADING", "status": {"error_code": "OK", "error_message": ""}}, {"version": "3", "state": "AVAILABLE"})",
+       "Ready 3  "},
+      {R"({"version": "40", "state": "END", "status": {"error_code": "INVALID_ARGUMENT", "error_message": "no graph"}},
+          {"version": "3", "state": "AVAILABLE"})",
+       "Ready 3 v4 no graph"},
+      {R"({"version": "40", "state": "END", "status": {"error_message": "no graph"}})", "Failed  v4 no graph"},
+      {R"({"version": "40", "state": "UNLOADING", "status": {"error_message": "OK"}})", "Loading   "},
+      // Both are there while the server goes from one to the other: requests get the greater.
+      {R"({"version": "3", "state": "AVAILABLE"}, {"version": "40", "state": "AVAILABLE"})", "Ready v4  "},
+      {R"({"version": "7", "state": "AVAILABLE"})", "Loading   "},  // hidden since
+      {"", "Loading   "},
+  };
+  for (const Row& row : rows) {
+    const auto answer = codec::parse_json(std::string(R"({"model_version_status": [)") + row.versions + "]}");
+    ASSERT_TRUE(answer.ok()) << row.versions;
+    const auto report = read_index(*answer, poll);
+    EXPECT_EQ(report.state + " " + report.version + " " + report.failed_version + " " + report.message, row.told) << row.versions;
+  }
+}
+
+TEST(AgentServing, AnswerOfOneObjectIsAListOfOne) {
+  Poll poll{"default/digits", "digits", "http://127.0.0.1", "3"};
+  poll.reading.list = "/a~1b/1";
+  poll.reading.name = poll.reading.state = "";
+  poll.reading.version = "/v~0";
+  const auto answer = codec::parse_json(R"({"a/b": [null, {"v~": "3"}]})");
+  EXPECT_EQ(read_index(*answer, poll).version, "3");
+  EXPECT_EQ(read_index(codec::Json("text"), poll).state, api::EdgeServingReport::kLoading);
+  EXPECT_EQ(read_index(codec::Json(), poll).state, api::EdgeServingReport::kLoading);
 }
 
 TEST(AgentServing, IndexOfAServerIsRead) {

@@ -10,6 +10,8 @@ bool same(const api::EdgeServingReport& a, const api::EdgeServingReport& b) {
          a.message == b.message;
 }
 
+bool request_is_of_a_model(const Poll& poll) { return poll.reading != api::EdgeStatusReading{}; }
+
 }  // namespace
 
 void ServingPoller::set(std::vector<Poll> polls) {
@@ -55,15 +57,19 @@ bool ServingPoller::complete() const {
 
 Result<ServingPoller::Answer> ServingPoller::ask(const Context& ctx, const Poll& poll) {
   net::ClientRequest request;
-  request.method = "POST";
-  request.url = poll.url + "/v2/repository/index";
-  request.headers.add("Content-Type", "application/json");
-  request.body = "{}";
+  request.method = poll.reading.method;
+  request.url = poll.url + poll.reading.path;
+  if (request.method == "POST") {
+    request.headers.add("Content-Type", "application/json");
+    request.body = "{}";
+  }
   request.max_response_bytes = 1 << 20;
   TRY(const auto answer, http_.call(ctx.with_timeout(options_.timeout), std::move(request)));
+  // A server of one model says so while it has none yet.
+  if (answer.status == 404 && request_is_of_a_model(poll)) return Answer{read_index(codec::Json(), poll), ""};
   if (answer.status != 200) return Error(Code::kUnavailable, "HTTP " + std::to_string(answer.status));
   TRY(const auto index, codec::parse_json(answer.body));
-  return Answer{read_index(index, poll), read_last_good(index, poll)};
+  return Answer{read_index(index, poll), poll.numbers.empty() ? read_last_good(index, poll) : ""};
 }
 
 void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {

@@ -44,6 +44,25 @@ Status sync_names(os::FileSystem& fs, const os::Path& to) {
   return !above.ok() && above.error().code() == Code::kForbidden ? ok_status() : above;
 }
 
+/// As hard links, each appearing at once.
+Status put_beside(os::FileSystem& fs, const FetchOptions& options) {
+  const os::Path parent = options.to.parent_path();
+  for (const std::string& name : options.beside) {
+    TRY(const auto wanted, fs.stat(options.to / name));
+    TRY(const auto there, fs.stat(parent / name));
+    if (!wanted || wanted->kind != os::FileKind::kFile) {
+      if (there) TRY_VOID(fs.remove(parent / name));
+      continue;
+    }
+    if (there && there->inode == wanted->inode) continue;
+    const os::Path fresh = parent / ("." + name + ".fetch");
+    TRY_VOID(fs.remove_all(fresh));
+    TRY_VOID(fs.link(options.to / name, fresh));
+    TRY_VOID(fs.rename(fresh, parent / name));
+  }
+  return {};
+}
+
 Status put_in_place(os::FileSystem& fs, const FetchOptions& options, const os::Path& root, const os::Path& work) {
   TRY_VOID(os::write_file_atomically(fs, root / kMarker, options.request.digest.hex() + "\n", 0644));
   TRY_VOID(check_replaceable(fs, options.to));
@@ -53,6 +72,7 @@ Status put_in_place(os::FileSystem& fs, const FetchOptions& options, const os::P
     TRY_VOID(fs.rename(options.to, work / "old"));
   }
   TRY_VOID(fs.rename(root, options.to));
+  TRY_VOID(put_beside(fs, options));
   TRY_VOID(sync_names(fs, options.to));
   return fs.remove_all(work);
 }
@@ -72,7 +92,8 @@ Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient
   const auto done = complete(fs, options);
   if (!done.ok()) return disk_failure(done.error());
   if (*done) {
-    // By an attempt that was killed, perhaps, before its last sync.
+    // By an attempt that was killed, perhaps, before its last steps.
+    if (Status status = put_beside(fs, options); !status.ok()) return disk_failure(status.error());
     if (Status status = sync_names(fs, options.to); !status.ok()) return disk_failure(status.error());
     return installed();
   }

@@ -16,6 +16,9 @@ struct FetchOptions {
   os::Path to;                       // "/models/digits/3"; its parent is made
   std::vector<os::Path> file_roots;  // file URLs are read below these only
   Limits limits;
+  /// Files at the root of the archive that belong beside the directory as well (config.pbtxt of a Triton repository); one that it
+  /// does not have is taken away there.
+  std::vector<std::string> beside;
   bool spooled = true;  // keep what was downloaded till a kill for the next attempt: twice the bytes to write
   // Of failures that time may heal; back-off from 1 s to 30 s between them. A peer that refuses (a 4xx other than 408, 425 and 429)
   // is believed at once.

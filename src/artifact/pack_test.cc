@@ -146,6 +146,18 @@ TEST_F(FetchTest, VersionAppearsCompleteAndNothingBesideIt) {
   EXPECT_EQ(*fs.list("/models/digits"), std::vector<std::string>{"3"});
 }
 
+TEST_F(FetchTest, FilesThatBelongBesideTheVersionStandThereTooAlsoAfterAKillBetween) {
+  options.beside = {"model.onnx", "missing"};
+  ASSERT_TRUE(fs.make_directories("/models/digits", 0755).ok());
+  ASSERT_TRUE(os::write_file_atomically(fs, "/models/digits/missing", "of an earlier version").ok());
+  ASSERT_TRUE(fetch(kForever, fs, origin, options).ok());
+  EXPECT_EQ(*os::read_file(fs, "/models/digits/model.onnx"), "three");
+  EXPECT_EQ(*fs.stat("/models/digits/missing"), std::nullopt);
+  ASSERT_TRUE(fs.remove("/models/digits/model.onnx").ok());
+  ASSERT_TRUE(fetch(kForever, fs, origin, options).ok());
+  EXPECT_EQ((*fs.stat("/models/digits/model.onnx"))->inode, (*fs.stat("/models/digits/3/model.onnx"))->inode);
+}
+
 TEST_F(FetchTest, CompleteVersionNeedsNoNetwork) {
   ASSERT_TRUE(fetch(kForever, fs, origin, options).ok());
   origin.remove(kUrl);
