@@ -11,6 +11,7 @@
 #include "kube/config.h"
 #include "limit_flags.h"
 #include "net/client.h"
+#include "node/containerd_driver.h"
 #include "node/process_driver.h"
 #include "os/memory.h"
 
@@ -19,6 +20,7 @@ namespace {
 
 struct Flags {
   std::string node, layer = "edge", runner = "none", data_dir, address, admin, on_stop = "leave";
+  std::string containerd_socket = node::kContainerdSocket;
   std::string gateway, join_token_file;
   std::string peer_listen, peer_url, worker_listen;
   long watch_seconds = 10;
@@ -82,7 +84,10 @@ Status run_agent(const Context& ctx, const Globals& globals, const Flags& flags)
   options.node_name = flags.node;
   options.layer = flags.layer;
   options.data_directory = std::filesystem::absolute(flags.data_dir).lexically_normal();
-  options.runner = flags.runner == "process" ? agent::Runner::kProcess : agent::Runner::kNone;
+  options.runner = flags.runner == "process"      ? agent::Runner::kProcess
+                   : flags.runner == "containerd" ? agent::Runner::kContainerd
+                                                  : agent::Runner::kNone;
+  options.containerd_socket = flags.containerd_socket;
   options.on_stop = flags.on_stop == "end" ? agent::OnStop::kEndContainers : agent::OnStop::kLeaveContainers;
   options.node_address = flags.address;
   options.watch_timeout = std::chrono::seconds(flags.watch_seconds);
@@ -142,8 +147,12 @@ void add_agent_commands(Program program) {
   CLI::App* command = program.daemon("agent", "keep one node's models installed and served, also while it is cut off");
   command->add_option("--node", flags->node, "name of this node")->required();
   command->add_option("--layer", flags->layer, "cloud, edge or device")->check(CLI::IsMember({"cloud", "edge", "device"}));
-  command->add_option("--runner", flags->runner, "who runs the node's pods: none (a kubelet does) or process (this agent)")
-      ->check(CLI::IsMember({"none", "process"}));
+  command
+      ->add_option("--runner", flags->runner,
+                   "who runs the node's pods: none (a kubelet does), or this agent: process (as its children) or containerd")
+      ->check(CLI::IsMember({"none", "process", "containerd"}));
+  command->add_option("--containerd-socket", flags->containerd_socket, "where containerd answers (runner containerd)")
+      ->capture_default_str();
   command->add_option("--data-dir", flags->data_dir, "where everything of this node is kept")->required();
   command->add_option("--kubeconfig", globals.kubeconfig, "the API server and this node's credentials");
   command->add_option("--gateway", flags->gateway, "https://HOST:PORT of the gateway, instead of a kubeconfig");

@@ -11,6 +11,7 @@
 #include "data_directory.h"
 #include "detach.h"
 #include "download_flags.h"
+#include "node/containerd_driver.h"
 #include "node/end_containers.h"
 #include "node/process_driver.h"
 #include "os/file_system.h"
@@ -24,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct UpFlags {
-  std::string data_dir, listen, gateway, servers, driver = "process";
+  std::string data_dir, listen, gateway, servers, driver, containerd_socket;
   std::vector<std::string> nodes, images;
   ApiLimits limits;
   AuditFlags audit;
@@ -57,6 +58,7 @@ struct Settings {
   bool gateway_elsewhere = false;
   std::vector<NodeSpec> nodes;
   std::map<std::string, std::string> images;
+  std::string driver, containerd_socket;
   controllers::ServerTable servers = controllers::builtin_servers();
   ApiLimits limits;
   std::optional<apiserver::AuditLog::Options> audit;
@@ -85,10 +87,13 @@ Result<DatasetRoot> parse_dataset_root(const std::string& text, const std::vecto
 Result<Settings> settings_of(const UpFlags& flags) {
   Settings settings;
   settings.data_dir = fs::absolute(flags.data_dir.empty() ? default_data_dir() : fs::path(flags.data_dir)).lexically_normal();
-  if (flags.driver != "process") {
-    return Error(Code::kUnsupported, "--driver " + flags.driver + ": this build runs pods with the driver `process` only");
-  }
   const std::optional<UpState> before = read_state(settings.data_dir);
+  const auto chosen = [](const std::string& flag, const std::string& last, const char* usual) {
+    return !flag.empty() ? flag : !last.empty() ? last : std::string(usual);
+  };
+  settings.driver = chosen(flags.driver, before ? before->driver : "", "process");
+  settings.containerd_socket = chosen(flags.containerd_socket, before ? before->containerd_socket : "", node::kContainerdSocket);
+  settings.containerd_socket = fs::absolute(settings.containerd_socket).lexically_normal();
   for (const std::string& text : flags.nodes) {
     TRY(NodeSpec node, parse_node(text));
     for (const NodeSpec& other : settings.nodes) {
@@ -148,11 +153,15 @@ Supervisor::Options agent_options(const Settings& settings, const NodeSpec& node
                                "--layer",
                                node.layer,
                                "--runner",
-                               "process",
+                               settings.driver,
                                "--kubeconfig",
                                (directory / "agent.kubeconfig").string(),
                                "--data-dir",
                                (directory / "data").string()};
+  if (settings.driver == "containerd") {
+    options.process.arguments.push_back("--containerd-socket");
+    options.process.arguments.push_back(settings.containerd_socket);
+  }
   for (const auto& [name, command] : settings.images) {
     options.process.arguments.push_back("--image");
     options.process.arguments.push_back(name + "=" + command);
@@ -216,6 +225,11 @@ Result<std::unique_ptr<os::FileLock>> take_lock(const Context& ctx, const fs::pa
 
 Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   auto& files = os::real_file_system();
+  // An agent would try for ever; here somebody reads why.
+  if (settings.driver == "containerd") {
+    TRY([[maybe_unused]] const std::string version,
+        node::ask_containerd(ctx, settings.containerd_socket).context("--driver containerd"));
+  }
   TRY_VOID(files.make_directories(settings.data_dir, 0700).context("--data-dir"));
   TRY(const std::unique_ptr<os::FileLock> lock, take_lock(ctx, settings.data_dir));
   TRY_VOID(prepare_data_directory(settings.data_dir));
@@ -241,7 +255,9 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
                                            .address = control_plane->address(),
                                            .gateway = control_plane->gateway_address(),
                                            .nodes = settings.nodes,
-                                           .images = settings.images}));
+                                           .images = settings.images,
+                                           .driver = settings.driver,
+                                           .containerd_socket = settings.containerd_socket}));
   end_other_nodes(settings, *control_plane);
   std::vector<std::unique_ptr<Supervisor>> agents;
   for (const NodeSpec& node : settings.nodes) {
@@ -335,7 +351,12 @@ void add_up_commands(Program program) {
       "address where further nodes dial in, as 0.0.0.0:10443; port 0 takes a free one, \"off\" ends it; default: none, or "
       "that of last time");
   up->add_option("--node", flags->nodes, "NAME[=cloud|edge|device], once a node; default: cloud and edge0, or those of last time");
-  up->add_option("--driver", flags->driver, "how pods run: process")->default_str("process");
+  up->add_option("--driver", flags->driver,
+                 "how pods run: process (our own programs, and those of --image) or containerd (every image imported there); "
+                 "default: process, or that of last time")
+      ->check(CLI::IsMember({"process", "containerd"}));
+  up->add_option("--containerd-socket", flags->containerd_socket,
+                 std::string("where containerd answers; default: ") + node::kContainerdSocket + ", or that of last time");
   up->add_option("--servers", flags->servers,
                  "YAML file that says which server runs which frameworkType; default: DATA-DIR/servers.yaml if it is there");
   up->add_option("--image", flags->images, "NAME=COMMAND: pods of this image run that command; kept for later starts");

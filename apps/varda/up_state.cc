@@ -31,6 +31,8 @@ std::optional<UpState> read_state(const std::filesystem::path& data_dir) {
   state.gateway = (*json)["gateway"].as_string();
   for (const Json& node : (*json)["nodes"].as_array()) state.nodes.push_back({node["name"].as_string(), node["layer"].as_string()});
   for (const Json::Member& image : (*json)["images"].as_object()) state.images[image.first] = image.second.as_string();
+  state.driver = (*json)["driver"].as_string();
+  state.containerd_socket = (*json)["containerdSocket"].as_string();
   return state;
 }
 
@@ -45,6 +47,8 @@ Status write_state(const std::filesystem::path& data_dir, const UpState& state) 
                                   {"gateway", state.gateway},
                                   {"nodes", nodes},
                                   {"images", images},
+                                  {"driver", state.driver},
+                                  {"containerdSocket", state.containerd_socket},
                                   {"version", VARDA_VERSION}});
   return os::write_file_atomically(os::real_file_system(), data_dir / "up.json", codec::write_json_pretty(json) + "\n", 0600);
 }

@@ -28,6 +28,7 @@ struct UpState {
   std::string gateway;  // the same of the gateway; "" none
   std::vector<NodeSpec> nodes;
   std::map<std::string, std::string> images;  // of --image
+  std::string driver, containerd_socket;      // of --driver and --containerd-socket; "": those of a first start
 };
 std::optional<UpState> read_state(const std::filesystem::path& data_dir);
 Status write_state(const std::filesystem::path& data_dir, const UpState& state);

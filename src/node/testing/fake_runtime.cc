@@ -13,7 +13,7 @@ using codec::ProtoReader;
 using codec::ProtoWriter;
 using Labels = std::map<std::string, std::string>;
 
-constexpr int kCreated = 0, kRunning = 1, kExited = 2;
+constexpr int kRunning = 1, kExited = 2;  // ContainerState
 
 /// The bytes of a nested field: path {2, 1} is field 1 of the message in field 2.
 std::string nested(std::string_view message, std::initializer_list<std::uint32_t> path) {

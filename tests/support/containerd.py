@@ -1,0 +1,156 @@
+"""A containerd of one's own, with its own directories and socket, and images made here from programs of this machine. Needs root."""
+import contextlib, hashlib, io, json, os, pathlib, shutil, signal, subprocess, tarfile, tempfile
+
+import machine as m
+
+PAUSE = 'varda.test/pause:1'
+CNI = '/usr/lib/cni'
+
+
+def missing():
+    """Why there can be no containerd here; None: there can."""
+    if os.geteuid() != 0:
+        return 'containerd needs root'
+    for program in 'containerd', 'runc', 'ctr':
+        if not shutil.which(program):
+            return '%s is not installed' % program
+    return None
+
+
+def libraries(program):
+    """The shared libraries of a program, its loader among them."""
+    shown = subprocess.run(['ldd', program], capture_output=True, text=True)  # fails for what is linked statically
+    return [word for line in shown.stdout.splitlines() for word in line.split() if word.startswith('/')] if shown.returncode == 0 else []
+
+
+def oci_archive(path, name, programs, **config):
+    """An OCI archive with one layer: each program of this machine in /bin, its libraries where they are here, and a /tmp."""
+    layer = io.BytesIO()
+    seen = set()
+    with tarfile.open(fileobj=layer, mode='w') as tar:
+        def add(source, target):
+            if target in seen:
+                return
+            seen.add(target)
+            info = tarfile.TarInfo(target.lstrip('/'))
+            info.mode, info.size = 0o755, os.path.getsize(source)
+            with open(source, 'rb') as f:
+                tar.addfile(info, f)
+        for directory, mode in (('bin', 0o755), ('tmp', 0o1777)):
+            info = tarfile.TarInfo(directory)
+            info.type, info.mode = tarfile.DIRTYPE, mode
+            tar.addfile(info)
+        for program in programs:
+            source = program if '/' in program else shutil.which(program)
+            add(source, '/bin/' + os.path.basename(program))
+            for library in libraries(source):
+                add(library, library)
+    blobs = {}
+
+    def blob(data, kind=None):
+        digest = hashlib.sha256(data).hexdigest()
+        blobs[digest] = data
+        return {'digest': 'sha256:' + digest, 'size': len(data), **({'mediaType': kind} if kind else {})}
+
+    def document(value, kind):
+        return blob(json.dumps(value).encode(), kind)
+    packed = blob(layer.getvalue(), 'application/vnd.oci.image.layer.v1.tar')
+    image = document({'architecture': {'x86_64': 'amd64', 'aarch64': 'arm64'}.get(os.uname().machine, os.uname().machine), 'os': 'linux',
+                      'config': {'Env': ['PATH=/bin'], **config}, 'rootfs': {'type': 'layers', 'diff_ids': [packed['digest']]}},
+                     'application/vnd.oci.image.config.v1+json')
+    manifest = document({'schemaVersion': 2, 'mediaType': 'application/vnd.oci.image.manifest.v1+json', 'config': image, 'layers': [packed]},
+                        'application/vnd.oci.image.manifest.v1+json')
+    manifest['annotations'] = {'io.containerd.image.name': name, 'org.opencontainers.image.ref.name': name.rpartition(':')[2]}
+    files = {'oci-layout': json.dumps({'imageLayoutVersion': '1.0.0'}).encode(),
+             'index.json': json.dumps({'schemaVersion': 2, 'manifests': [manifest]}).encode(),
+             **{'blobs/sha256/' + digest: data for digest, data in blobs.items()}}
+    with tarfile.open(path, 'w') as tar:
+        for file, data in files.items():
+            info = tarfile.TarInfo(file)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return path
+
+
+class Containerd:
+    def __init__(self, cni=None):
+        """`cni`: the network configuration of pods; None: there is no network for them but the host's."""
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix='varda-containerd-', dir='/tmp'))
+        self.socket = str(self.dir / 'c.sock')
+        (self.dir / 'cni').mkdir()
+        if cni:
+            (self.dir / 'cni/10-test.conflist').write_text(json.dumps(cni))
+        (self.dir / 'config.toml').write_text('''version = 2
+root = "%(dir)s/root"
+state = "%(dir)s/state"
+[grpc]
+  address = "%(dir)s/c.sock"
+[ttrpc]
+  address = "%(dir)s/t.sock"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "%(dir)s/opt"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "%(pause)s"
+  restrict_oom_score_adj = true
+  disable_apparmor = true
+  stream_server_port = "0"
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "native"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "%(bin)s"
+    conf_dir = "%(dir)s/cni"
+''' % {'dir': self.dir, 'pause': PAUSE, 'bin': CNI})
+        self.process = None
+        self.start()
+        self.import_image(PAUSE, ['sleep'], Entrypoint=['/bin/sleep', 'infinity'])
+
+    def start(self):
+        with open(self.dir / 'containerd.log', 'a') as log:
+            self.process = subprocess.Popen(['containerd', '--config', str(self.dir / 'config.toml')], stdout=log, stderr=log)
+        m.wait_until('containerd', lambda: self.ctr('version', check=False).returncode == 0)
+
+    def stop(self, how=signal.SIGKILL):
+        self.process.send_signal(how)
+        self.process.wait()
+
+    def ctr(self, *args, check=True):
+        done = subprocess.run(['ctr', '-a', self.socket, '-n', 'k8s.io', *args], capture_output=True, text=True)
+        if check and done.returncode != 0:
+            raise m.Failed('ctr %s: %s' % (' '.join(args), done.stderr))
+        return done
+
+    def import_image(self, name, programs, **config):
+        archive = oci_archive(self.dir / 'image.tar', name, programs, **config)
+        self.ctr('images', 'import', '--snapshotter', 'native', str(archive))
+
+    def tasks(self):
+        """{container id: pid} of what runs, sandboxes among it."""
+        lines = self.ctr('tasks', 'list').stdout.splitlines()[1:]
+        return {line.split()[0]: int(line.split()[1]) for line in lines if line.split()[2] == 'RUNNING'}
+
+    def containers(self):
+        return self.ctr('containers', 'list', '-q').stdout.split()
+
+    def labels(self, container):
+        return json.loads(self.ctr('containers', 'info', container).stdout)['Labels']
+
+    def close(self):
+        with contextlib.suppress(Exception):
+            for container in self.tasks():
+                self.ctr('tasks', 'kill', '-s', 'SIGKILL', container, check=False)
+            m.wait_until('no task', lambda: not self.tasks(), 30)
+            for container in self.containers():
+                self.ctr('tasks', 'delete', '-f', container, check=False)
+                self.ctr('containers', 'delete', container, check=False)
+        with contextlib.suppress(Exception):
+            self.stop(signal.SIGTERM)
+        # Shims of what could not be deleted, and the mounts below us.
+        for pid in os.listdir('/proc'):
+            with contextlib.suppress(OSError):
+                if pid.isdigit() and self.socket in open('/proc/%s/cmdline' % pid).read().split('\0'):
+                    os.kill(int(pid), signal.SIGKILL)
+        with open('/proc/self/mounts') as mounts:
+            points = [line.split()[1] for line in mounts if line.split()[1].startswith(str(self.dir) + '/')]
+        for point in sorted(points, reverse=True):
+            subprocess.run(['umount', '-l', point], capture_output=True)
+        shutil.rmtree(self.dir, ignore_errors=True)
