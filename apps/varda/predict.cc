@@ -8,6 +8,7 @@
 #include "api/ai/inference_model.h"
 #include "cli/printer.h"
 #include "duration.h"
+#include "given_file.h"
 #include "kube/config.h"
 #include "meta/object.h"
 #include "net/client.h"
@@ -91,14 +92,14 @@ Result<Samples> read_samples(const Flags& flags) {
   Samples out;
   std::size_t count = 0;
   for (const std::string& path : flags.images) {
-    TRY(const std::string bytes, os::read_file(fs, path));
+    TRY(const std::string bytes, os::read_file(fs, followed(path)));
     TRY(oip::Images images, oip::parse_images(bytes).context(path));
     count += images.count;
     out.batches.push_back(std::move(images));
   }
   if (count == 0) return Error(Code::kInvalid, "no images in the files given");
   if (flags.labels.empty()) return out;
-  TRY(const std::string bytes, os::read_file(fs, flags.labels));
+  TRY(const std::string bytes, os::read_file(fs, followed(flags.labels)));
   TRY(out.labels, oip::parse_labels(bytes).context(flags.labels));
   if (out.labels.size() != count) {
     return Error(Code::kInvalid,

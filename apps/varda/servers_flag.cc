@@ -1,12 +1,13 @@
 #include "servers_flag.h"
 
 #include "codec/yaml.h"
+#include "given_file.h"
 #include "os/file_system.h"
 
 namespace varda::app {
 
 Result<controllers::ServerTable> read_servers(const std::filesystem::path& file) {
-  TRY(const std::string text, os::read_file(os::real_file_system(), file, 1u << 20));
+  TRY(const std::string text, os::read_file(os::real_file_system(), followed(file), 1u << 20));
   TRY(const codec::Json document, codec::parse_yaml(text).context(file.string()));
   if (!document.is_object() || !document.contains("servers") || document.size() != 1) {
     return Error(Code::kInvalid, file.string() + ": expected one key, servers, with an entry for each framework");

@@ -166,8 +166,9 @@ class Load(unittest.TestCase):
         url = 'http://127.0.0.1:%d' % server.server_address[1]
         try:
             with tempfile.TemporaryDirectory() as directory:
-                report = pathlib.Path(directory) / 'report.json'
-                command = [m.VARDA, 'predict', 'digits', '--url', url, '--images', m.DIGITS / 'test-images.idx3-ubyte', '--clients', '4', '-o', 'json',
+                report, images = pathlib.Path(directory) / 'report.json', pathlib.Path(directory) / 'images'
+                images.symlink_to(m.DIGITS / 'test-images.idx3-ubyte')  # as the files of a ConfigMap volume are
+                command = [m.VARDA, 'predict', 'digits', '--url', url, '--images', images, '--clients', '4', '-o', 'json',
                            '--replica', url, '--report', report]
                 out = json.loads(subprocess.run(command + ['--until-version', '4', '--duration', '300ms'], capture_output=True, text=True, check=True, timeout=120).stdout)
                 self.assertEqual(json.loads(report.read_text()), out)

@@ -104,11 +104,11 @@ class Cluster:
         def probe():
             status = self.kubectl.get('jobs', job).get('status', {})
             conditions = {c['type']: c for c in status.get('conditions', []) if c['status'] == 'True'}
-            if 'Failed' in conditions:
-                raise Failed('job %s: %s\n%s' % (job, conditions['Failed'].get('message'), self.kubectl('logs', '--tail=20', '-l', 'app=' + job)))
-            if 'Complete' not in conditions:
-                return None
             pods = self.pods_of(job)
+            if 'Failed' in conditions:
+                raise Failed('job %s: %s; %s' % (job, conditions['Failed'].get('message'), '; '.join(map(self.said_by, pods))))
+            if 'Complete' not in conditions:
+                raise ValueError('; '.join(map(self.said_by, pods)))
             for pod in pods:
                 if pod['status'].get('phase') != 'Succeeded':
                     continue
@@ -119,6 +119,16 @@ class Cluster:
                 return json.loads(text[text.index('{'):]), begun
             return None
         return probe
+
+    @staticmethod
+    def said_by(pod):
+        """What a pod is at, and the last words of its container."""
+        out = [pod['metadata']['name'], pod['status'].get('phase', '')]
+        for container in pod['status'].get('containerStatuses', []):
+            for state in (container.get('state', {}), container.get('lastState', {})):
+                for name, facts in state.items():
+                    out.append(' '.join(str(x) for x in (name, facts.get('reason', ''), facts.get('message', '').strip()) if x))
+        return ' '.join(out)
 
     def running(self, job):
         return lambda: any(p['status'].get('phase') in ('Running', 'Succeeded') for p in self.pods_of(job))
