@@ -1,5 +1,9 @@
 // operator: the controllers against any API server.
+#include <chrono>
+#include <map>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "admin.h"
 #include "command.h"
@@ -13,21 +17,42 @@ namespace varda::app {
 namespace {
 
 struct OperatorFlags {
-  std::string admin = "127.0.0.1:8085", election_namespace = "kube-system", servers;
+  std::string admin = "127.0.0.1:8085", election_namespace, servers;
+  std::vector<std::string> namespaces;
   bool elect = true;
+  std::int64_t lease_ms = 15'000, renew_ms = 10'000, retry_ms = 2'000;
 };
+
+/// How the Lease is held. A leader must have stopped before others may take over, and have time for more than one attempt.
+Result<runtime::LeaderElector::Options> election_of(const OperatorFlags& flags) {
+  using std::chrono::milliseconds;
+  if (flags.lease_ms % 1000 != 0 || flags.lease_ms < 1000)
+    return Error(Code::kInvalid, "--leader-election-lease-duration: whole seconds, at least one");
+  if (flags.renew_ms >= flags.lease_ms)
+    return Error(Code::kInvalid, "--leader-election-renew-deadline must be shorter than --leader-election-lease-duration");
+  if (flags.retry_ms <= 0 || flags.retry_ms * 6 / 5 >= flags.renew_ms)
+    return Error(Code::kInvalid,
+                 "--leader-election-retry-period and a fifth more must be shorter than --leader-election-renew-deadline");
+  runtime::LeaderElector::Options election;
+  if (!flags.election_namespace.empty()) {
+    election.ns = flags.election_namespace;
+  } else if (const auto pod = kube::in_cluster(); pod.ok()) {
+    election.ns = pod->ns;
+  }
+  election.lease.lease_duration = std::chrono::duration_cast<std::chrono::seconds>(milliseconds(flags.lease_ms));
+  election.lease.renew_deadline = milliseconds(flags.renew_ms);
+  election.lease.retry_period = milliseconds(flags.retry_ms);
+  return election;
+}
 
 Status operate(const Context& ctx, const Globals& globals, const OperatorFlags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kInfo));
   TRY(const kube::Config config, kube::find_config(globals.kubeconfig, default_data_dir() / "kubeconfig"));
   metrics::Registry registry;
   const std::unique_ptr<kube::Client> client = kube::connect(config, {.field_manager = "varda-operator", .metrics = &registry});
-  runtime::Manager::Options options{.component = "varda-operator", .metrics = &registry};
+  runtime::Manager::Options options{.component = "varda-operator", .namespaces = flags.namespaces, .metrics = &registry};
   if (flags.elect) {
-    runtime::LeaderElector::Options election;
-    election.ns = flags.election_namespace;
-    election.metrics = &registry;
-    options.election = election;
+    TRY(options.election, election_of(flags));
   }
   runtime::Manager manager(*client, std::move(options));
   controllers::Options ours;
@@ -51,8 +76,20 @@ void add_operator_command(Program program) {
   command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics")->default_str("127.0.0.1:8085");
   command->add_option("--servers", flags->servers,
                       "YAML file that says which server runs which frameworkType; default: onnx by varda-serve");
+  command->add_option("--namespace", flags->namespaces,
+                      "work on the models and data sets of this namespace only; may be repeated. Default: of all");
   command->add_flag("--leader-elect,!--no-leader-elect", flags->elect, "of several operators let one work (default)");
-  command->add_option("--leader-election-namespace", flags->election_namespace, "of the Lease")->default_str("kube-system");
+  command->add_option("--leader-election-namespace", flags->election_namespace,
+                      "of the Lease; default: that of the pod this runs in, else kube-system");
+  CLI::AsNumberWithUnit milliseconds(std::map<std::string, std::int64_t>{{"ms", 1}, {"s", 1000}, {"m", 60'000}},
+                                     CLI::AsNumberWithUnit::UNIT_REQUIRED, "TIME");
+  milliseconds.description("");
+  const auto time = [&](const char* name, std::int64_t& value, const char* what, const char* otherwise) {
+    command->add_option(name, value, what)->transform(milliseconds)->type_name("TIME")->default_str(otherwise);
+  };
+  time("--leader-election-lease-duration", flags->lease_ms, "after so long without a renewal another takes over", "15s");
+  time("--leader-election-renew-deadline", flags->renew_ms, "a leader that could not renew for so long ends itself", "10s");
+  time("--leader-election-retry-period", flags->retry_ms, "between two looks at the Lease", "2s");
   command->callback(
       [&chosen, &globals, flags] { chosen = [&globals, flags](const Context& ctx) { return operate(ctx, globals, *flags); }; });
 }

@@ -1,0 +1,182 @@
+"""`varda operator` as processes before `varda apiserver`: one leads, another takes over, and what both tell of themselves."""
+import collections, json, os, pathlib, re, shutil, signal, subprocess, sys, tempfile, unittest, urllib.error, urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+import machine as m  # noqa: E402
+
+CONTROLLER = {'controller'}
+QUEUE = {'controller', 'name'}
+# Families by name, and the labels of their series: what dashboards and alerts made for controller-runtime and client-go ask for.
+METRICS = {
+    'controller_runtime_reconcile_total': {'controller', 'result'},
+    'controller_runtime_reconcile_errors_total': CONTROLLER,
+    'controller_runtime_terminal_reconcile_errors_total': CONTROLLER,
+    'controller_runtime_reconcile_panics_total': CONTROLLER,
+    'controller_runtime_reconcile_time_seconds': CONTROLLER,
+    'controller_runtime_max_concurrent_reconciles': CONTROLLER,
+    'controller_runtime_active_workers': CONTROLLER,
+    'workqueue_depth': QUEUE,
+    'workqueue_adds_total': QUEUE,
+    'workqueue_queue_duration_seconds': QUEUE,
+    'workqueue_work_duration_seconds': QUEUE,
+    'workqueue_retries_total': QUEUE,
+    'workqueue_unfinished_work_seconds': QUEUE,
+    'workqueue_longest_running_processor_seconds': QUEUE,
+    'rest_client_requests_total': {'code', 'host', 'method'},
+    'rest_client_request_duration_seconds': {'host', 'verb'},
+    'leader_election_master_status': {'name'},
+}
+SHORT = ['--leader-election-lease-duration', '8s', '--leader-election-renew-deadline', '6s', '--leader-election-retry-period', '200ms']
+LONG = ['--leader-election-lease-duration', '600s', '--leader-election-renew-deadline', '500s', '--leader-election-retry-period', '200ms']
+
+
+class Process:
+    """A daemon whose log is JSON lines in a file."""
+
+    def __init__(self, test, log, *args):
+        self.log = log
+        with open(log, 'ab') as out:
+            self.process = subprocess.Popen([m.VARDA, *map(str, args), '--log-format', 'json'], stdout=subprocess.DEVNULL, stderr=out)
+        test.addCleanup(self.kill)
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+        self.process.wait()
+
+    def lines(self):
+        whole = self.log.read_text().rpartition('\n')[0]
+        return [json.loads(line) for line in whole.splitlines()]
+
+    def said(self, message):
+        return [line for line in self.lines() if line['message'] == message]
+
+    def ask(self, path):
+        """(status, text) of the administration port, whose address the log tells."""
+        try:
+            with urllib.request.urlopen('http://%s%s' % (self.said('health and metrics')[0]['address'], path), timeout=60) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as e:
+            return e.code, e.read().decode()
+
+    def leads(self):
+        return 'leader_election_master_status{name="varda-operator"} 1\n' in self.ask('/metrics')[1]
+
+    def end(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        return self.process.wait(timeout=180)
+
+
+class Operator(unittest.TestCase):
+    def setUp(self):
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
+        self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
+        self.cluster = m.Machine(self.work / 'data')
+        self.cluster.dir.mkdir()
+        self.api = Process(self, self.work / 'api.log', 'apiserver', '--data-dir', self.cluster.dir, '--listen', '127.0.0.1:0')
+        m.wait_until('the API server', lambda: self.cluster.kubectl('get', 'namespaces'))
+        self.cluster.kubectl('apply', *(a for crd in sorted(m.ROOT.glob('deploy/crds/*_*.yaml')) for a in ('-f', str(crd))))
+
+    def start(self, name, *flags):
+        return Process(self, self.work / (name + '.log'), 'operator', '--kubeconfig', self.cluster.kubeconfig, '--admin', '127.0.0.1:0',
+                       *flags)
+
+    def make(self, name, namespace='default'):
+        """An edge model for a node there is not: its status then says so, which is all that these tests ask of a controller."""
+        model = m.inference_model(name, 'edge', [('1', 'https://files.test/1.tar.gz', '0' * 64)], '1', node='nowhere')
+        model['metadata']['namespace'] = namespace
+        self.cluster.kubectl('apply', '-f', '-', input=json.dumps(model))
+
+    def observed(self, name, namespace='default'):
+        return 'conditions' in self.cluster.get('-n', namespace, 'inferencemodel', name).get('status', {})
+
+    def lease(self):
+        return self.cluster.get('-n', 'kube-system', 'lease', 'varda-operator')['spec']
+
+    def test_a_leader_that_is_killed_is_followed_by_the_other(self):
+        both = [self.start('one', *SHORT), self.start('two', *SHORT)]
+        m.wait_until('one leads', lambda: sum(o.leads() for o in both) == 1)
+        m.wait_until('the other waits', lambda: sum(bool(o.said('another leads, waiting for the lease')) for o in both) == 1)
+        leader, other = both if both[0].leads() else reversed(both)
+        for o in both:
+            self.assertEqual([o.ask(p)[0] for p in ('/healthz', '/readyz', '/nonsense')], [200, 200, 404])
+        self.make('a')
+        m.wait_until('it works', lambda: self.observed('a'))
+        self.assertFalse(other.said('leading'))
+        first = self.lease()
+        leader.end(signal.SIGKILL)
+        m.wait_until('the other leads', other.leads)
+        self.make('b')
+        m.wait_until('it works too', lambda: self.observed('b'))
+        then = self.lease()
+        self.assertNotEqual(then['holderIdentity'], first['holderIdentity'])
+        self.assertEqual(then['leaseTransitions'], first['leaseTransitions'] + 1)
+
+    def test_a_leader_that_ends_in_peace_gives_the_lease_up(self):
+        leader = self.start('one', *LONG)
+        m.wait_until('it leads', leader.leads)
+        other = self.start('two', *LONG)
+        m.wait_until('the other waits', lambda: other.said('another leads, waiting for the lease'))
+        self.assertEqual(leader.end(), 0)
+        m.wait_until('the other leads, long before the lease has run out', other.leads)
+        self.assertEqual(other.end(), 0)
+        self.assertEqual(self.lease()['holderIdentity'], '')
+        events = self.cluster.get('-n', 'kube-system', 'events')['items']
+        self.assertEqual(sum(e['reason'] == 'LeaderElection' and e['involvedObject']['name'] == 'varda-operator' for e in events), 2)
+
+    def test_a_leader_that_cannot_reach_the_server_ends_with_an_error(self):
+        leader = self.start('one', *SHORT)
+        m.wait_until('it leads', leader.leads)
+        self.api.process.send_signal(signal.SIGSTOP)  # connections stay, and say nothing
+        self.assertNotEqual(leader.process.wait(timeout=180), 0)
+        self.assertIn('leadership of kube-system/varda-operator was lost', leader.log.read_text())
+        self.api.process.send_signal(signal.SIGCONT)
+        again = self.start('again', *SHORT)
+        m.wait_until('the next one leads', again.leads)
+
+    def test_metrics_have_the_names_and_labels_of_the_field(self):
+        operator = self.start('one', '--log-level', 'debug')
+        m.wait_until('it leads', operator.leads)
+        self.make('a')
+        m.wait_until('it works', lambda: self.observed('a'))
+        labels = collections.defaultdict(set)
+        for name, inner in re.findall(r'^(\w+)\{(.*)\} \S+$', operator.ask('/metrics')[1], re.M):
+            family = name if name in METRICS else re.sub('_(bucket|sum|count)$', '', name)
+            labels[family] |= set(re.findall(r'(\w+)="', inner)) - {'le'}
+        self.assertEqual({name: labels[name] for name in METRICS}, METRICS)
+        results = set(re.findall('controller_runtime_reconcile_total{controller="inferencemodels",result="(\\w+)"}',
+                                 operator.ask('/metrics')[1]))
+        self.assertEqual(results, {'success', 'error', 'requeue', 'requeue_after'})
+
+        of_runs = [line for line in operator.lines() if 'reconcileID' in line]
+        self.assertTrue(any(line['controller'] == 'inferencemodels' and line['namespace'] == 'default' and line['name'] == 'a'
+                            for line in of_runs))
+        runs = collections.Counter(line['reconcileID'] for line in of_runs if line['message'] == 'reconciled')
+        self.assertEqual(set(runs.values()), {1}, 'each run has an identifier of its own')
+
+    def test_an_operator_of_some_namespaces_leaves_the_others_alone(self):
+        for namespace in 'abc':
+            self.cluster.kubectl('create', 'namespace', namespace)
+        operator = self.start('one', '--namespace', 'a', '--namespace', 'b')
+        m.wait_until('it leads', operator.leads)
+        for namespace in 'cab':
+            self.make('model', namespace)
+        m.wait_until('both are served', lambda: self.observed('model', 'a') and self.observed('model', 'b'))
+        self.make('later', 'a')
+        m.wait_until('it goes on', lambda: self.observed('later', 'a'))
+        self.assertFalse(self.observed('model', 'c'))
+
+    def test_flags_that_would_let_two_lead_are_refused(self):
+        for flags, why in [(['--leader-election-renew-deadline', '15s'], 'must be shorter than --leader-election-lease-duration'),
+                           (['--leader-election-retry-period', '9s'], 'must be shorter than --leader-election-renew-deadline'),
+                           (['--leader-election-retry-period', '0s'], 'must be shorter than --leader-election-renew-deadline'),
+                           (['--leader-election-lease-duration', '10500ms'], 'whole seconds')]:
+            done = self.cluster.run([m.VARDA, 'operator', '--kubeconfig', self.cluster.kubeconfig, '--admin', '127.0.0.1:0', *flags],
+                                    check=False)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(why, done.stderr)
+
+
+if __name__ == '__main__':
+    unittest.main()
