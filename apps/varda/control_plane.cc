@@ -145,8 +145,8 @@ class Running final : public ControlPlane {
 
     manager_ = std::make_unique<runtime::Manager>(*client_, runtime::Manager::Options{.component = "varda", .metrics = &registry_});
     controllers::Options ours;
+    ours.inference_models = options_.inference_models;
     ours.inference_models.node_port_host = kNodePortHost;
-    ours.inference_models.servers = options_.servers;
     controllers_ = controllers::add_all(*manager_, ours);
     builtin_ = controllers::add_builtin(*manager_, *client_, sessions_, {.node_port_host = kNodePortHost});
     TRY_VOID(listen());

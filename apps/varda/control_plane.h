@@ -26,7 +26,7 @@ class ControlPlane {
     std::vector<std::string> nodes;  // each gets credentials in nodes/NAME/agent.kubeconfig
     ApiLimits limits;
     std::optional<apiserver::AuditLog::Options> audit;
-    controllers::ServerTable servers = controllers::builtin_servers();  // by framework
+    controllers::InferenceModelOptions inference_models;
   };
   /// The API answers and the kinds are installed when this returns. kUnavailable: the address or the store is in use.
   static Result<std::unique_ptr<ControlPlane>> start(Options options);

@@ -7,18 +7,19 @@
 
 #include "admin.h"
 #include "command.h"
+#include "controller_flags.h"
 #include "controllers/controllers.h"
 #include "data_directory.h"
 #include "kube/config.h"
 #include "runtime/manager.h"
-#include "servers_flag.h"
 
 namespace varda::app {
 namespace {
 
 struct OperatorFlags {
-  std::string admin = "127.0.0.1:8085", election_namespace, servers;
+  std::string admin = "127.0.0.1:8085", election_namespace;
   std::vector<std::string> namespaces;
+  ControllerFlags controllers;
   bool elect = true;
   std::int64_t lease_ms = 15'000, renew_ms = 10'000, retry_ms = 2'000;
 };
@@ -56,9 +57,7 @@ Status operate(const Context& ctx, const Globals& globals, const OperatorFlags& 
   }
   runtime::Manager manager(*client, std::move(options));
   controllers::Options ours;
-  if (!flags.servers.empty()) {
-    TRY(ours.inference_models.servers, read_servers(flags.servers));
-  }
+  TRY(ours.inference_models, model_options(flags.controllers, flags.controllers.servers));
   const auto controllers = controllers::add_all(manager, ours);
   TRY(const auto admin, serve_admin(flags.admin, registry, [&manager] { return manager.ready(); }));
   return manager.run(ctx);
@@ -74,8 +73,9 @@ void add_operator_command(Program program) {
   CLI::App* command = program.daemon("operator", "run Varda's controllers against an API server");
   command->add_option("--kubeconfig", globals.kubeconfig, "the server; default: $KUBECONFIG, then the pod's service account");
   command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics")->default_str("127.0.0.1:8085");
-  command->add_option("--servers", flags->servers,
-                      "YAML file that says which server runs which frameworkType; default: onnx by varda-serve");
+  command->add_option("--servers", flags->controllers.servers,
+                      "YAML file that says which server runs which frameworkType, over the built-in table");
+  add_controller_flags(*command, flags->controllers);
   command->add_option("--namespace", flags->namespaces,
                       "work on the models and data sets of this namespace only; may be repeated. Default: of all");
   command->add_flag("--leader-elect,!--no-leader-elect", flags->elect, "of several operators let one work (default)");

@@ -8,6 +8,7 @@
 #include "codec/digest.h"
 #include "command.h"
 #include "control_plane.h"
+#include "controller_flags.h"
 #include "data_directory.h"
 #include "detach.h"
 #include "download_flags.h"
@@ -15,7 +16,6 @@
 #include "node/end_containers.h"
 #include "node/process_driver.h"
 #include "os/file_system.h"
-#include "servers_flag.h"
 #include "supervisor.h"
 #include "up_state.h"
 
@@ -25,8 +25,9 @@ namespace {
 namespace fs = std::filesystem;
 
 struct UpFlags {
-  std::string data_dir, listen, gateway, servers, driver, containerd_socket;
+  std::string data_dir, listen, gateway, driver, containerd_socket;
   std::vector<std::string> nodes, images;
+  ControllerFlags controllers;
   ApiLimits limits;
   AuditFlags audit;
   NodeLimits node_limits;
@@ -59,7 +60,7 @@ struct Settings {
   std::vector<NodeSpec> nodes;
   std::map<std::string, std::string> images;
   std::string driver, containerd_socket;
-  controllers::ServerTable servers = controllers::builtin_servers();
+  controllers::InferenceModelOptions inference_models;
   ApiLimits limits;
   std::optional<apiserver::AuditLog::Options> audit;
   NodeLimits node_limits;
@@ -109,11 +110,10 @@ Result<Settings> settings_of(const UpFlags& flags) {
     TRY(auto image, node::parse_image_flag(text).context("--image"));
     settings.images[image.first] = image.second;
   }
-  const fs::path servers = flags.servers.empty() ? settings.data_dir / "servers.yaml" : fs::path(flags.servers);
+  const fs::path servers = flags.controllers.servers.empty() ? settings.data_dir / "servers.yaml" : fs::path(flags.controllers.servers);
   TRY(const auto servers_there, os::real_file_system().stat(servers));
-  if (servers_there || !flags.servers.empty()) {
-    TRY(settings.servers, read_servers(servers).context("--servers"));
-  }
+  const bool told = servers_there || !flags.controllers.servers.empty();
+  TRY(settings.inference_models, model_options(flags.controllers, told ? servers : fs::path()).context("--servers"));
   settings.limits = flags.limits;
   TRY(settings.audit, audit_options(flags.audit));
   settings.node_limits = flags.node_limits;
@@ -247,7 +247,7 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   for (const NodeSpec& node : settings.nodes) options.nodes.push_back(node.name);
   options.limits = settings.limits;
   options.audit = settings.audit;
-  options.servers = settings.servers;
+  options.inference_models = settings.inference_models;
   TRY(const std::unique_ptr<ControlPlane> control_plane, ControlPlane::start(std::move(options)));
 
   const auto self = os::find_process(::getpid());
@@ -357,8 +357,9 @@ void add_up_commands(Program program) {
       ->check(CLI::IsMember({"process", "containerd"}));
   up->add_option("--containerd-socket", flags->containerd_socket,
                  std::string("where containerd answers; default: ") + node::kContainerdSocket + ", or that of last time");
-  up->add_option("--servers", flags->servers,
+  up->add_option("--servers", flags->controllers.servers,
                  "YAML file that says which server runs which frameworkType; default: DATA-DIR/servers.yaml if it is there");
+  add_controller_flags(*up, flags->controllers);
   up->add_option("--image", flags->images, "NAME=COMMAND: pods of this image run that command; kept for later starts");
   add_audit_flags(*up, flags->audit);
   add_limit_flags(*up, flags->limits);

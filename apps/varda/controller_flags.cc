@@ -1,0 +1,34 @@
+#include "controller_flags.h"
+
+#include "servers_flag.h"
+
+namespace varda::app {
+
+void add_controller_flags(CLI::App& command, ControllerFlags& flags) {
+  const controllers::InferenceModelOptions usual;
+  command.add_option("--serve-image", flags.serve_image, "image of varda-serve, for models of frameworkType onnx")
+      ->default_str(usual.servers.at("onnx").image);
+  command.add_option("--fetch-image", flags.fetch_image, "image of varda, which fetches the models of the cloud layer")
+      ->default_str(usual.fetch_image);
+  command
+      .add_option("--edge-network", flags.edge_network,
+                  "how pods of the edge layer are reached, unless a model says: host (the network of the node) or hostport (one "
+                  "port of it)")
+      ->check(CLI::IsMember({"host", "hostport"}))
+      ->default_str(usual.edge_network);
+}
+
+Result<controllers::InferenceModelOptions> model_options(const ControllerFlags& flags, const std::filesystem::path& servers) {
+  controllers::InferenceModelOptions options;
+  // An entry of the file stands for itself, also for onnx.
+  const std::string usual = options.servers.at("onnx").image;
+  if (!servers.empty()) {
+    TRY(options.servers, read_servers(servers));
+  }
+  if (auto& onnx = options.servers.at("onnx"); !flags.serve_image.empty() && onnx.image == usual) onnx.image = flags.serve_image;
+  if (!flags.fetch_image.empty()) options.fetch_image = flags.fetch_image;
+  if (!flags.edge_network.empty()) options.edge_network = flags.edge_network;
+  return options;
+}
+
+}  // namespace varda::app
