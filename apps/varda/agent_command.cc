@@ -1,4 +1,5 @@
 // agent: the edge agent, with or without a pod runner.
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <thread>
@@ -8,6 +9,7 @@
 #include "agent/identity.h"
 #include "command.h"
 #include "download_flags.h"
+#include "given_file.h"
 #include "kube/config.h"
 #include "limit_flags.h"
 #include "net/client.h"
@@ -29,12 +31,16 @@ struct Flags {
   DownloadFlags download;
 };
 
-/// The token, for as long as the node has none but it. Whoever reads it can be the node.
+/// The token, for as long as the node has none but it. Whoever reads it can be the node. kNotFound: it has not come yet, as in the
+/// volume of a Secret that is still to be made.
 Result<std::string> read_join_token(const std::filesystem::path& file) {
   auto& fs = os::real_file_system();
-  auto text = os::read_file(fs, file, 4096);
+  const std::filesystem::path real = followed(file);
+  auto text = os::read_file(fs, real, 4096);
+  if (text.ok() && text->empty()) return Error(Code::kNotFound, "--join-token-file " + file.string() + " is empty");
+  if (!text.ok() && text.error().code() == Code::kNotFound) return std::move(text).error().context("--join-token-file");
   if (!text.ok()) return std::move(text).error().context("--join-token-file").as_terminal();
-  TRY(const auto info, fs.stat(file));
+  TRY(const auto info, fs.stat(real));
   if (info && (info->mode & 0077) != 0) log::warn("others on this machine can read the join token", {{"file", file.string()}});
   return std::move(*text);
 }
@@ -77,8 +83,21 @@ Result<Upstream> reach_upstream(const Context& ctx, const Globals& globals, cons
   return upstream;
 }
 
-Status run_agent(const Context& ctx, const Globals& globals, const Flags& flags) {
+/// In a Pod the node's name and the gateway come by the environment.
+Result<Flags> completed(Flags flags, const Globals& globals) {
+  const auto variable = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return std::string(value ? value : "");
+  };
+  if (flags.node.empty()) flags.node = variable("NODE_NAME");
+  if (flags.node.empty()) return Error(Code::kInvalid, "agent needs --node NAME, or $NODE_NAME");
+  if (flags.gateway.empty() && globals.kubeconfig.empty()) flags.gateway = variable("VARDA_GATEWAY");
+  return flags;
+}
+
+Status run_agent(const Context& ctx, const Globals& globals, const Flags& given) {
   TRY_VOID(set_up_logs(globals, log::Level::kInfo));
+  TRY(const Flags flags, completed(given, globals));
   os::prefer_small_heap();
   agent::Options options;
   options.node_name = flags.node;
@@ -145,7 +164,7 @@ void add_agent_commands(Program program) {
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
   CLI::App* command = program.daemon("agent", "keep one node's models installed and served, also while it is cut off");
-  command->add_option("--node", flags->node, "name of this node")->required();
+  command->add_option("--node", flags->node, "name of this node; default: $NODE_NAME");
   command->add_option("--layer", flags->layer, "cloud, edge or device")->check(CLI::IsMember({"cloud", "edge", "device"}));
   command
       ->add_option("--runner", flags->runner,
@@ -155,9 +174,11 @@ void add_agent_commands(Program program) {
       ->capture_default_str();
   command->add_option("--data-dir", flags->data_dir, "where everything of this node is kept")->required();
   command->add_option("--kubeconfig", globals.kubeconfig, "the API server and this node's credentials");
-  command->add_option("--gateway", flags->gateway, "https://HOST:PORT of the gateway, instead of a kubeconfig");
+  command->add_option("--gateway", flags->gateway,
+                      "https://HOST:PORT of the gateway, instead of a kubeconfig; default: $VARDA_GATEWAY");
   command->add_option("--join-token-file", flags->join_token_file,
-                      "file with the token of `varda join-token`; needed until the node has enrolled, once");
+                      "file with the token of `varda join-token`, or with the one that agents share; needed until the node has "
+                      "enrolled, once, and waited for while it is missing");
   command
       ->add_option("--watch-seconds", flags->watch_seconds,
                    "how long a watch lasts, and by chance up to half longer: how soon both ends see a dead link, for one request "

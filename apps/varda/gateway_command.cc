@@ -1,6 +1,7 @@
 // gateway: the cloud end for nodes behind NAT, in front of any API server.
 #include <filesystem>
 #include <memory>
+#include <thread>
 
 #include "admin.h"
 #include "base/log.h"
@@ -9,7 +10,9 @@
 #include "gateway/authority.h"
 #include "gateway/enrolment.h"
 #include "gateway/gateway.h"
+#include "gateway/join_secret.h"
 #include "gateway/liveness.h"
+#include "given_file.h"
 #include "kube/config.h"
 #include "net/server.h"
 #include "os/file_system.h"
@@ -21,6 +24,7 @@ struct Flags {
   std::string listen = "0.0.0.0:10443", admin = "127.0.0.1:8086";
   std::string ca_cert, ca_key, tls_cert, tls_key;
   std::vector<std::string> hosts;
+  std::string join_secret;
   gateway::Limits limits;
 };
 
@@ -28,7 +32,7 @@ constexpr std::chrono::milliseconds kSessionLinger{2000};
 constexpr std::chrono::seconds kDrain{5};
 
 Result<std::string> read(const std::string& file, const char* flag) {
-  return os::read_file(os::real_file_system(), file).context(flag);
+  return os::read_file(os::real_file_system(), followed(file)).context(flag);
 }
 
 /// From files, or the cluster's own. An API server that does not answer yet is waited for.
@@ -67,7 +71,11 @@ Status serve(const Context& ctx, const Globals& globals, const Flags& flags) {
   metrics::Registry registry;
   const std::unique_ptr<kube::Client> client = kube::connect(config, {.field_manager = "varda-gateway", .metrics = &registry});
   TRY(const gateway::Authority authority, prepare(ctx, flags, *client));
-  gateway::Enrolment enrolment(*client, authority, {.metrics = &registry});
+  gateway::Enrolment::Options enrolling{.metrics = &registry};
+  if (!flags.join_secret.empty()) {
+    TRY(enrolling.join_secret, gateway::parse_join_secret(flags.join_secret).context("--join-secret"));
+  }
+  gateway::Enrolment enrolment(*client, authority, enrolling);
   gateway::Liveness liveness(*client, {});
 
   gateway::Gateway::Options options;
@@ -95,6 +103,12 @@ Status serve(const Context& ctx, const Globals& globals, const Flags& flags) {
   }
   TRY(const auto server, net::Server::create(std::move(listen), gateway->handler()).context("--listen " + flags.listen));
   log::info("nodes may dial in", {{"gateway", server->address()}});
+  std::jthread keeper;  // of the token that agents share
+  if (enrolling.join_secret) {
+    keeper = std::jthread([&](const std::stop_token& stop) {
+      gateway::run_join_secret(Context(stop), *client, *enrolling.join_secret, authority.ca_sha256(), system_rng());
+    });
+  }
   while (ctx.sleep_for(std::chrono::hours(24)).ok()) {
   }
   log::info("stopping");
@@ -115,6 +129,9 @@ void add_gateway_command(Program program) {
   command->add_option("--kubeconfig", globals.kubeconfig, "the server; default: $KUBECONFIG, then the pod's service account");
   command->add_option("--listen", flags->listen, "address and port for the nodes")->default_str("0.0.0.0:10443");
   command->add_option("--host", flags->hosts, "name or address by which nodes reach it, for its certificate; once each");
+  command->add_option("--join-secret", flags->join_secret,
+                      "NAMESPACE/NAME of a Secret where the join token is kept (key token) that the agents of a DaemonSet share; "
+                      "default: there is none");
   command->add_option("--ca-cert", flags->ca_cert,
                       "PEM of the authority of the edge; default: the Secret varda-system/varda-gateway-ca, "
                       "made if there is none");

@@ -7,7 +7,9 @@
 #include "cli/printer.h"
 #include "command.h"
 #include "gateway/authority.h"
+#include "gateway/join_secret.h"
 #include "gateway/join_token.h"
+#include "gateway/node_key.h"
 #include "kube/client.h"
 #include "meta/object.h"
 #include "new_file.h"
@@ -19,8 +21,8 @@ constexpr std::chrono::seconds kTtlMin{60};
 constexpr std::chrono::hours kTtlMax{24 * 30};
 
 struct Flags {
-  std::string node, ttl = "24h", revoke, output;
-  bool list = false;
+  std::string node, ttl = "24h", revoke, output, forget, join_secret{gateway::kJoinSecretDefault};
+  bool list = false, rotate_shared = false, revoke_shared = false;
 };
 
 /// "90m", "24h", "7d".
@@ -42,14 +44,20 @@ std::string state_of(const gateway::JoinTokenRecord& record, WallTime now) {
   return record.used_by.empty() ? "new" : "used";
 }
 
-Status list_tokens(const Context& ctx, const kube::Client& client) {
+Status list_tokens(const Context& ctx, const kube::Client& client, const meta::ObjectKey& join_secret) {
   TRY(const auto records, gateway::list_join_tokens(ctx, client));
+  const auto shared = gateway::find_shared_join_token(ctx, client, join_secret);
   const WallTime now = system_clock().wall();
   std::vector<std::vector<std::string>> rows = {{"ID", "NODE", "STATE", "EXPIRES"}};
   for (const gateway::JoinTokenRecord& record : records) {
     rows.push_back({record.id, record.node, state_of(record, now), meta::format_time(record.expires)});
   }
-  if (records.empty()) {
+  if (shared.ok() && *shared) {
+    rows.push_back({(*shared)->token.id, "(agents of " + join_secret.ns + ")", (*shared)->revoked ? "revoked" : "shared", "never"});
+  } else if (!shared.ok()) {
+    std::fprintf(stderr, "%s\n", shared.error().message().c_str());
+  }
+  if (rows.size() == 1) {
     std::fputs("No join tokens.\n", stderr);
   } else {
     std::fputs(cli::align(rows).c_str(), stdout);
@@ -59,20 +67,45 @@ Status list_tokens(const Context& ctx, const kube::Client& client) {
 
 Status run(const Context& ctx, const Globals& globals, const Flags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kWarn));
-  const int wishes = (flags.node.empty() ? 0 : 1) + (flags.list ? 1 : 0) + (flags.revoke.empty() ? 0 : 1);
-  if (wishes != 1) return Error(Code::kInvalid, "join-token needs one of --node NAME, --list and --revoke ID");
+  const int wishes = (flags.node.empty() ? 0 : 1) + (flags.list ? 1 : 0) + (flags.revoke.empty() ? 0 : 1) +
+                     (flags.forget.empty() ? 0 : 1) + (flags.rotate_shared ? 1 : 0) + (flags.revoke_shared ? 1 : 0);
+  if (wishes != 1) {
+    return Error(Code::kInvalid,
+                 "join-token needs one of --node NAME, --list, --revoke ID, --forget NODE, --rotate-shared and --revoke-shared");
+  }
   if (!flags.output.empty() && flags.node.empty()) return Error(Code::kInvalid, "--output goes with --node");
   TRY(const kube::Config config, find_server(globals));
   const std::unique_ptr<kube::Client> client = kube::connect(config, {.field_manager = "varda-join-token"});
-  if (flags.list) return list_tokens(ctx, *client);
+  TRY(const meta::ObjectKey join_secret, gateway::parse_join_secret(flags.join_secret).context("--join-secret"));
+  if (flags.list) return list_tokens(ctx, *client, join_secret);
   if (!flags.revoke.empty()) {
     TRY_VOID(gateway::revoke_join_token(ctx, *client, flags.revoke));
     std::fprintf(stderr, "join token %s is revoked; a node that it let in already stays in\n", flags.revoke.c_str());
     return {};
   }
+  if (!flags.forget.empty()) {
+    TRY_VOID(gateway::forget_node_key(ctx, *client, flags.forget));
+    std::fprintf(stderr,
+                 "the next key that enrols as node %s is its key; certificates of the former one stay good until they end\n",
+                 flags.forget.c_str());
+    return {};
+  }
+  if (flags.revoke_shared) {
+    TRY_VOID(gateway::revoke_shared_join_token(ctx, *client, join_secret));
+    std::fprintf(stderr,
+                 "the token in Secret %s lets nobody in until `varda join-token --rotate-shared`; nodes that are in stay in\n",
+                 join_secret.str().c_str());
+    return {};
+  }
   TRY(const std::chrono::seconds ttl, ttl_of(flags.ttl));
   TRY(const std::string ca, gateway::published_ca(ctx, *client));
   TRY(const net::CertificateFacts facts, net::certificate_facts(ca).context("ConfigMap varda-system/varda-gateway"));
+  if (flags.rotate_shared) {
+    TRY_VOID(gateway::rotate_shared_join_token(ctx, *client, join_secret, facts.sha256, system_rng()));
+    std::fprintf(stderr, "Secret %s has another token; the former one lets nobody in, nodes that are in stay in\n",
+                 join_secret.str().c_str());
+    return {};
+  }
   std::optional<NewFile> file;  // before the token: one that cannot be written down is of no use
   if (!flags.output.empty()) {
     TRY(NewFile created, NewFile::create(flags.output));
@@ -109,6 +142,14 @@ void add_join_token_command(Program program) {
   command->add_option("--ttl", flags->ttl, "how long it can be used: 90m, 24h, 7d")->capture_default_str();
   command->add_flag("--list", flags->list, "show the tokens there are: node, state, end");
   command->add_option("--revoke", flags->revoke, "ID: that token lets nobody in from now on");
+  command->add_option(
+      "--forget", flags->forget,
+      "NODE: its key is forgotten, so that an agent without it (a lost disk, another machine) gets in by the shared token");
+  command->add_flag("--rotate-shared", flags->rotate_shared,
+                    "another token for the agents that share one, also after --revoke-shared");
+  command->add_flag("--revoke-shared", flags->revoke_shared, "the token that agents share lets nobody in from now on");
+  command->add_option("--join-secret", flags->join_secret, "NAMESPACE/NAME of the Secret with the token that agents share")
+      ->capture_default_str();
   command->callback(
       [&chosen, &globals, flags] { chosen = [&globals, flags](const Context& ctx) { return run(ctx, globals, *flags); }; });
 }

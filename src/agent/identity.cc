@@ -156,6 +156,13 @@ class NodeIdentity final : public Identity {
     }
     if (ctx.done()) return status;
     milliseconds wait = options_.refused_retry;
+    if (!certificate_ && no_token_yet_) {
+      retry_ = clock_.now() + options_.token_retry;
+      if (!std::exchange(said_it_waits_, true)) {
+        log::info("this node has not enrolled yet; waiting for a join token", {{"detail", status.error()}});
+      }
+      return status;
+    }
     if (status.error().code() != Code::kForbidden) {
       wait = std::max(backoff_, retry_after_);
       backoff_ = std::min(options_.backoff_max, backoff_ * 2);
@@ -237,14 +244,17 @@ class NodeIdentity final : public Identity {
                    "`varda join-token --node " +
                        options_.node_name + "`");
     }
-    TRY(const std::string text, options_.join_token());
-    const std::string token = trimmed(text);
+    const auto text = options_.join_token();
+    no_token_yet_ = !text.ok() && text.error().code() == Code::kNotFound;
+    TRY_VOID(text);
+    const std::string token = trimmed(*text);
     TRY(const std::string pin, pin_of(token));
     net::TlsClient tls;
     tls.ca_sha256 = pin;
     tls.verified_name = kGatewayName;
     tls.not_earlier_than = WallTime();
-    TRY(NodeCertificate certificate, ask(ctx, tls, "/gateway/v1/enroll", Json::object({{"token", token}})));
+    TRY(NodeCertificate certificate,
+        ask(ctx, tls, "/gateway/v1/enroll", Json::object({{"token", token}, {"node", options_.node_name}})));
     TRY(const net::CertificateFacts ca, net::certificate_facts(certificate.ca_pem));
     if (ca.sha256 != pin) return Error(Code::kCorrupt, "the gateway answers with another authority than the join token names");
     TRY_VOID(keep(std::move(certificate)));
@@ -341,8 +351,9 @@ class NodeIdentity final : public Identity {
   Rng& rng_;
   IdentityStore store_;  // of the thread that enrols and renews
   Transport transport_;
-  std::string key_;              // constant after load()
-  milliseconds retry_after_{0};  // of that thread: what the gateway asked for last
+  std::string key_;                                    // constant after load()
+  milliseconds retry_after_{0};                        // of that thread: what the gateway asked for last
+  bool no_token_yet_ = false, said_it_waits_ = false;  // of that thread
 
   mutable Mutex mutex_;
   CondVar woken_;

@@ -35,13 +35,15 @@ struct IdentityOptions {
   std::string node_name;
   std::string gateway;  // "https://cloud.example:10443", without a slash at its end
   os::Path directory;   // DATA/identity
-  /// Asked only while a token is needed. An error of it is one of the enrolment. Empty: there is none.
+  /// Asked only while a token is needed. An error of it is one of the enrolment; kNotFound: none has come yet, and it is asked
+  /// again every `token_retry`. Empty: there is none.
   std::function<Result<std::string>()> join_token;
   /// Makes a client with those credentials. Empty: net::make_client().
   std::function<std::unique_ptr<net::HttpClient>(const net::TlsClient&)> connect;
   std::chrono::milliseconds request_timeout{30000};
   std::chrono::milliseconds backoff_first{1000}, backoff_max{300000};  // while the gateway cannot be reached
   std::chrono::milliseconds refused_retry{3600000};                    // of a renewal that was refused
+  std::chrono::milliseconds token_retry{3000};                         // of the first enrolment, while there is no token
 };
 
 /// Thread-safe, except that one thread at a time calls enrol(), step() and run().
@@ -54,7 +56,8 @@ class Identity {
   virtual ~Identity() = default;
 
   /// Returns once there is a certificate: tries for as long as the gateway cannot be reached. kForbidden, terminal: the gateway
-  /// refused; the message says what to do. kInvalid: no token, or one for another node.
+  /// refused; the message says what to do. kInvalid: no token is to come, or it is for
+  /// another node.
   virtual Status enrol(const Context& ctx) = 0;
   /// Renews until the context is done.
   virtual void run(const Context& ctx) = 0;

@@ -228,6 +228,28 @@ TEST_F(IdentityTest, GatewayThatIsBusySaysWhenToAskAgain) {
   EXPECT_GE((*identity)->due() - clock_.now(), 5s);  // 7 s, give or take a quarter
 }
 
+TEST_F(IdentityTest, ATokenThatIsStillToComeIsWaitedFor) {
+  IdentityOptions options;
+  options.node_name = "line7";
+  options.gateway = kUrl;
+  options.directory = kDirectory;
+  Result<std::string> token = Error(Code::kNotFound, "join/token: no such file");
+  options.join_token = [&] { return token; };
+  options.connect = [this](const net::TlsClient& tls) { return cloud_.connect(tls); };
+  const auto identity = Identity::open(std::move(options), fs_, clock_, *rng_).value();
+  for (int i = 0; i < 100; ++i) {
+    const Status status = identity->step(ctx_);
+    ASSERT_FALSE(status.ok());
+    EXPECT_FALSE(status.error().terminal());
+    EXPECT_EQ(identity->due() - clock_.now(), 3s);  // a volume gets the Secret any moment: no back-off
+    pass_until_due(*identity);
+  }
+  EXPECT_EQ(cloud_.requests(), 0);
+  token = cloud_.token("line7");
+  ASSERT_TRUE(identity->enrol(ctx_).ok());
+  EXPECT_EQ(asked(*identity), "200 line7");
+}
+
 TEST_F(IdentityTest, RefusalEndsTheEnrolmentAndSaysWhatToDo) {
   const std::string used = cloud_.token("line7"), expired = cloud_.token("line7", 1h);
   const std::string other = *net::make_csr(*net::make_key(), "line7");

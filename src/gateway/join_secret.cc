@@ -123,7 +123,9 @@ Status revoke_shared_join_token(const Context& ctx, const kube::Client& client, 
 
 bool is_agent_of(const Json& pod, std::string_view node) {
   const Json& metadata = pod["metadata"];
-  if (metadata["labels"]["app.kubernetes.io/name"].as_string() != kAgentName) return false;
+  const Json& labels = metadata["labels"];
+  if (labels["app.kubernetes.io/name"].as_string() != "varda" || labels["app.kubernetes.io/component"].as_string() != "agent")
+    return false;
   if (node.empty() || pod["spec"]["nodeName"].as_string() != node) return false;
   const std::string& phase = pod["status"]["phase"].as_string();
   if (phase == "Succeeded" || phase == "Failed") return false;
@@ -139,15 +141,15 @@ Result<std::string> why_no_agent(const Context& ctx, const kube::Client& client,
   if (!known) return "the cluster has no node \"" + node + "\"";
   kube::ListOptions options;
   options.ns = ns;
-  options.label_selector = "app.kubernetes.io/name=" + std::string(kAgentName);
+  options.label_selector = kAgentLabels;
   options.field_selector = "spec.nodeName=" + node;
   // From the server's cache, which knows the Pods of a node: read through, each would cost all agents' Pods, times all agents.
   options.resource_version = "0";
   TRY(const kube::List pods, client.list(ctx, kPods, options));
   const bool there = std::any_of(pods.items.begin(), pods.items.end(), [&](const Json& pod) { return is_agent_of(pod, node); });
   return there ? std::string()
-               : "no Pod of the agents' DaemonSet in namespace " + ns +
-                     " (label app.kubernetes.io/name=" + std::string(kAgentName) + ") is on node \"" + node + "\"";
+               : "no Pod of the agents' DaemonSet in namespace " + ns + " (labels " + std::string(kAgentLabels) +
+                     ") is on node \"" + node + "\"";
 }
 
 }  // namespace varda::gateway

@@ -18,8 +18,8 @@
 namespace varda::gateway {
 
 inline constexpr std::string_view kJoinSecretDefault = "varda-edge/varda-agent-join";
-/// What the agents' Pods have as app.kubernetes.io/name.
-inline constexpr std::string_view kAgentName = "varda-agent";
+/// What the agents' Pods have as labels, as the selector of deploy/kustomize/agent says.
+inline constexpr std::string_view kAgentLabels = "app.kubernetes.io/name=varda,app.kubernetes.io/component=agent";
 
 /// "NAMESPACE/NAME". kInvalid.
 Result<meta::ObjectKey> parse_join_secret(std::string_view text);

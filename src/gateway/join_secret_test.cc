@@ -56,7 +56,8 @@ class Cluster {
     const std::string ns = said["namespace"].string_or(kSecret.ns), owner = said["owner"].string_or("DaemonSet");
     Json metadata = Json::object({{"name", "agent-" + said["node"].as_string()},
                                   {"namespace", ns},
-                                  {"labels", Json::object({{"app.kubernetes.io/name", said["label"].string_or("varda-agent")}})}});
+                                  {"labels", Json::object({{"app.kubernetes.io/name", "varda"},
+                                                           {"app.kubernetes.io/component", said["label"].string_or("agent")}})}});
     if (!owner.empty()) {
       Json reference =
           Json::object({{"apiVersion", "apps/v1"}, {"kind", owner}, {"name", "varda-agent"}, {"uid", "u-1"}, {"controller", true}});

@@ -147,9 +147,6 @@ Status make_system_namespace(const Context& ctx, const kube::Client& client) {
   // An installation brings it, and whoever works in one need not be allowed to make namespaces.
   TRY(const std::optional<Json> found, client.find(ctx, namespaces, {"", std::string(kSystemNamespace)}));
   if (found) return {};
-  // Looked for first: a gateway in a cluster may not make namespaces, and its own is there.
-  const auto there = client.find(ctx, namespaces, {"", std::string(kSystemNamespace)});
-  if (there.ok() && *there) return {};
   auto created = client.create(ctx, namespaces, object);
   if (!created.ok() && created.error().code() != Code::kAlreadyExists) return std::move(created).error();
   return {};

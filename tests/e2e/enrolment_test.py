@@ -1,5 +1,5 @@
 """A node joins through the gateway: token, key and certificate with the real programs, and those that must not get in."""
-import contextlib, http.client, json, os, pathlib, random, resource, shutil, signal, ssl, subprocess, sys, tempfile, unittest, unittest.mock
+import base64, contextlib, http.client, json, os, pathlib, random, resource, shutil, signal, ssl, subprocess, sys, tempfile, unittest, unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -220,6 +220,159 @@ class Enrolment(unittest.TestCase):
         self.assertEqual(self.post('/gateway/v1/renew', json.dumps({'csr': self.csr()}), identity)[0], 403)
         self.varda.varda('patch', 'edgenode', 'line7', '-p', '{"metadata": {"annotations": {"edgeai.io/revoked": null}}}')
         self.wait_connected('line7')
+
+
+class AgentsOfADaemonSet(unittest.TestCase):
+    """Gateways beside an API server, and agents whose Pods the cluster started: they share a token."""
+    LABELS = {'app.kubernetes.io/name': 'varda', 'app.kubernetes.io/component': 'agent'}
+
+    def setUp(self):
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
+        self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
+        self.cluster = m.Machine(self.work / 'cluster')
+        self.start('apiserver', 'apiserver', '--data-dir', str(self.cluster.dir), '--listen', '127.0.0.1:0')
+        m.wait_until('the API server', lambda: self.cluster.get('namespaces'))
+        self.cluster.kubectl('apply', '-k', str(m.ROOT / 'deploy/crds'))
+
+    def start(self, name, *command, env=None):
+        with open(self.work / (name + '.log'), 'ab') as log:
+            environment = {k: v for k, v in os.environ.items() if k not in ('KUBECONFIG', 'NODE_NAME', 'VARDA_GATEWAY')}
+            process = subprocess.Popen([m.VARDA, *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**environment, **(env or {})})
+        self.addCleanup(self.end, process)
+        return process
+
+    def end(self, process):
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            return process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+
+    def log(self, name):
+        return (self.work / (name + '.log')).read_text(errors='replace')
+
+    def wait_log(self, name, text):
+        return m.wait_until('"%s" in the log of %s' % (text, name), lambda: text in self.log(name) and self.log(name))
+
+    def gateway(self, name):
+        """A gateway that begins; its URL."""
+        self.start(name, 'gateway', '--kubeconfig', self.cluster.kubeconfig, '--listen', '127.0.0.1:0', '--join-secret', 'varda-edge/varda-agent-join',
+                   '--admin', 'unix:' + str(self.work / (name + '.sock')))
+        return 'https://' + self.wait_log(name, 'gateway=').split('gateway=')[1].split()[0]
+
+    def agent(self, name, node, gateway, data, *flags):
+        """As in a Pod: the node and the gateway by the environment, the token in a volume."""
+        return self.start(name, 'agent', '--data-dir', str(self.work / data), '--join-token-file', str(self.work / 'join/token'), *flags,
+                          env={'NODE_NAME': node, 'VARDA_GATEWAY': gateway})
+
+    def apply(self, *objects):
+        self.cluster.kubectl('apply', '-f', '-', input=json.dumps({'apiVersion': 'v1', 'kind': 'List', 'items': list(objects)}))
+
+    def add_node(self, node, agent=True):
+        self.apply({'apiVersion': 'v1', 'kind': 'Node', 'metadata': {'name': node}})
+        if not agent:
+            return
+        owner = {'apiVersion': 'apps/v1', 'kind': 'DaemonSet', 'name': 'varda-agent', 'uid': self.daemon_set, 'controller': True}
+        self.apply({'apiVersion': 'v1', 'kind': 'Pod',
+                    'metadata': {'name': 'varda-agent-' + node, 'namespace': 'varda-edge', 'labels': self.LABELS, 'ownerReferences': [owner]},
+                    'spec': {'nodeName': node, 'containers': [{'name': 'agent', 'image': 'varda'}]}})
+
+    def add_daemon_set(self):
+        labels = self.LABELS
+        self.apply({'apiVersion': 'apps/v1', 'kind': 'DaemonSet', 'metadata': {'name': 'varda-agent', 'namespace': 'varda-edge'},
+                    'spec': {'selector': {'matchLabels': labels}, 'template': {'metadata': {'labels': labels}, 'spec': {'containers': [{'name': 'agent', 'image': 'varda'}]}}}})
+        self.daemon_set = self.cluster.get('daemonset', 'varda-agent', '-n', 'varda-edge')['metadata']['uid']
+
+    def mount(self, other_than=None):
+        """What the kubelet does: the Secret becomes a file."""
+        def probe():
+            secret = self.cluster.get('secret', 'varda-agent-join', '-n', 'varda-edge')
+            token = base64.b64decode(secret['data']['token']).decode()
+            return token if token != other_than else None
+        token = m.wait_until('the token', probe)
+        volume = self.work / 'join'
+        volume.mkdir(exist_ok=True)
+        (volume / 'new').write_text(token)
+        (volume / 'new').chmod(0o400)
+        os.replace(volume / 'new', volume / 'token')
+        return token
+
+    def connected(self, node):
+        def probe():
+            status = self.cluster.get('edgenode', node).get('status', {})
+            return {c['type']: c['status'] for c in status.get('conditions', [])}.get('Connected') == 'True'
+        m.wait_until('%s connected' % node, probe)
+
+    def refused(self, name, process, text):
+        self.assertNotEqual(process.wait(120), 0)
+        self.assertIn(text, self.log(name))
+
+    def test_they_enrol_by_themselves_each_as_its_own_node_only(self):
+        # Everything begins at once, in the wrong order.
+        one = self.gateway('gateway1')
+        agent = self.agent('line7', 'line7', one, 'line7')
+        self.wait_log('line7', 'waiting for a join token')
+        self.wait_log('gateway1', 'cannot keep the join token')
+        self.assertIsNone(agent.poll())
+        self.apply({'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': 'varda-edge'}})
+        self.add_daemon_set()
+        self.add_node('line7')
+        first = self.mount()
+        self.assertRegex(first, r'^varda-join\.[0-9a-f]{12}\.[0-9a-f]{64}\.[0-9a-f]{64}$')
+        self.connected('line7')
+        self.assertIn(first.split('.')[1], self.cluster.varda('join-token', '--list'))
+
+        # Another key in its name, at another gateway: refused, until the administrator says so.
+        two = self.gateway('gateway2')
+        lost = self.agent('lost', 'line7', two, 'lost')
+        self.refused('lost', lost, 'varda join-token --forget line7')
+        self.assertIn('reason="another key"', self.log('gateway2'))
+        self.end(agent)
+        self.cluster.varda('join-token', '--forget', 'line7')
+        self.agent('lost', 'line7', two, 'lost')
+        self.connected('line7')
+
+        # A node that runs no agent is nobody's to be, nor is one that there is not.
+        self.add_node('line8', agent=False)
+        self.refused('line8', self.agent('line8', 'line8', one, 'line8'), 'no Pod of the agents')
+        self.refused('line9', self.agent('line9', 'line9', one, 'line9'), 'the cluster has no node')
+
+        # Rotated, and deleted: the former token is none, and agents read the next.
+        self.add_node('line8')
+        self.cluster.varda('join-token', '--rotate-shared')
+        self.refused('line8', self.agent('line8', 'line8', one, 'line8'), 'the join token is not accepted')
+        second = self.mount(other_than=first)
+        self.agent('line8', 'line8', one, 'line8')
+        self.connected('line8')
+        self.cluster.kubectl('delete', 'secret', 'varda-agent-join', '-n', 'varda-edge')
+        third = self.mount(other_than=second)
+        self.cluster.varda('join-token', '--revoke-shared')
+        self.add_node('line9')
+        self.refused('line9', self.agent('line9', 'line9', two, 'line9'), 'the join token is not accepted')
+        self.cluster.varda('join-token', '--rotate-shared')
+        self.mount(other_than=third)
+        self.agent('line9', 'line9', two, 'line9')
+        self.connected('line9')
+        logs = ''.join(self.log(name) for name in ('gateway1', 'gateway2', 'line7', 'line8', 'line9', 'lost'))
+        for token in (first, second, third):
+            self.assertNotIn(token.split('.')[2], logs)
+
+    def test_first_pods_of_a_gateway_are_worth_no_warning(self):
+        self.apply({'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': 'varda-edge'}})
+        gateway = self.gateway('gateway')
+        token = self.work / 'token'
+        token.write_text(self.cluster.varda('join-token', '--node', 'line7'))
+        token.chmod(0o600)
+        self.start('line7', 'agent', '--node', 'line7', '--gateway', gateway, '--data-dir', str(self.work / 'line7'), '--join-token-file', str(token),
+                   '--runner', 'process', '--on-stop', 'end', '--image', 'sleeper=sleep 100000')
+        self.connected('line7')
+        self.apply({'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {'name': 'p'},
+                    'spec': {'nodeName': 'line7', 'terminationGracePeriodSeconds': 1, 'containers': [{'name': 'c', 'image': 'sleeper'}]}})
+        m.wait_until('the pod', lambda: self.cluster.get('pod', 'p').get('status', {}).get('phase') == 'Running')
+        self.assertNotRegex(self.log('line7'), r'(?m)^\S+ W .*(503|not read)')
 
 
 if __name__ == '__main__':

@@ -209,7 +209,7 @@ class GatewayAlone(unittest.TestCase):
         self.cluster = m.Machine(self.work / 'cluster')
         self.start('apiserver', 'apiserver', '--data-dir', str(self.cluster.dir), '--listen', '127.0.0.1:0')
         m.wait_until('the API server', lambda: self.cluster.get('namespaces'))
-        self.cluster.kubectl('apply', '-f', str(m.ROOT / 'deploy/crds'))
+        self.cluster.kubectl('apply', '-k', str(m.ROOT / 'deploy/crds'))
         gateway = ['gateway', '--kubeconfig', self.cluster.kubeconfig, '--admin', 'unix:' + str(self.work / 'admin.sock'), '--listen']
         first = self.start('gateway', *gateway, '127.0.0.1:0')
         address = self.log('gateway', 'gateway=')
