@@ -1,0 +1,343 @@
+#!/usr/bin/env python3
+"""The operator with many models and nodes, over the embedded API server in a process of its own. Prints a Markdown table.
+
+    bench/operator.py                                     1,000 models and 100 nodes
+    VARDA_BENCH_OPERATOR=10000x1000 bench/operator.py     so many of each; this size takes a few minutes
+
+Half of the models are in the cloud layer (Deployment, Service), half at the edge (Pod, a place in their node's EdgeNode), all on one
+port, as users leave it. The nodes look like a cluster's: a Node with labels, conditions, images and managedFields, as many KiB as they
+have, and what the agent of each would have reported once it had installed its models. Nobody runs Pods, and no latency is simulated.
+While it is measured, nodes send heartbeats that say nothing new.
+"""
+import base64, http.client, json, os, pathlib, random, signal, socket, ssl, subprocess, sys, tempfile, threading, time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'tests/support'))
+import machine as m  # noqa: E402
+
+MODELS, NODES = (int(n) for n in os.environ.get('VARDA_BENCH_OPERATOR', '1000x100').split('x'))
+CHANGES = 100         # of each layer
+HEARTBEATS = 10       # a second, of nodes in turn
+REST_SECONDS = 10
+MODEL_PATH = '/apis/ai.kubeedge.io/v1alpha1/namespaces/default/inferencemodels'
+KINDS = {'InferenceModel': MODEL_PATH, 'Node': '/api/v1/nodes', 'EdgeNode': '/apis/edgeai.io/v1alpha1/edgenodes', 'Pod': '/api/v1/pods',
+         'Deployment': '/apis/apps/v1/deployments', 'Service': '/api/v1/namespaces/default/services'}
+WRITES = ('CREATE', 'UPDATE', 'PATCH', 'DELETE')
+
+
+class Api:
+    """One kept connection; a thread has its own."""
+
+    def __init__(self, server, context, token):
+        self.host, self.context, self.token, self.connection = server.split('//')[1], context, token, None
+
+    def open(self, method, path, body=None, kind='application/json'):
+        if self.connection is None:
+            self.connection = http.client.HTTPSConnection(self.host, context=self.context, timeout=120)
+        headers = {'Authorization': 'Bearer ' + self.token} if self.token else {}
+        if body is not None:
+            headers['Content-Type'] = kind
+        self.connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+        return self.connection.getresponse()
+
+    def ask(self, method, path, body=None, kind='application/json'):
+        response = self.open(method, path, body, kind)
+        text = response.read()
+        if response.status >= 300:
+            raise m.Failed('%s %s: %d %s' % (method, path, response.status, text[:300]))
+        return json.loads(text)
+
+    def patch(self, path, body):
+        return self.ask('PATCH', path, body, 'application/merge-patch+json')
+
+
+def api_of(machine):
+    config = json.loads(machine.kubectl('config', 'view', '--raw', '-o', 'json'))
+    cluster, user = config['clusters'][0]['cluster'], config['users'][0]['user']
+    context = ssl.create_default_context(cadata=base64.b64decode(cluster['certificate-authority-data']).decode())
+    if 'client-certificate-data' in user:
+        with tempfile.NamedTemporaryFile() as both:
+            both.write(base64.b64decode(user['client-certificate-data']) + b'\n' + base64.b64decode(user['client-key-data']))
+            both.flush()
+            context.load_cert_chain(both.name)
+    return lambda: Api(cluster['server'], context, user.get('token'))
+
+
+def in_parallel(connect, items, work, threads=4):
+    items, failures = list(items), []
+
+    def run(share):
+        api = connect()
+        try:
+            for item in share:
+                work(api, item)
+        except Exception as e:  # told below
+            failures.append(e)
+    running = [threading.Thread(target=run, args=(items[i::threads],)) for i in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def on_edge(i):
+    return i % 2 == 1
+
+
+def node_of(i):
+    return 'edge%d' % (i // 2 % NODES)
+
+
+def digest(i, version):
+    return '%064x' % (i * 10 + int(version))
+
+
+def model(i):
+    spec = {'modelName': 'model-%d' % i, 'deployToLayer': 'edge' if on_edge(i) else 'cloud', 'frameworkType': 'onnx', 'targetVersion': '4',
+            'servingPort': 8080 + (i // 2 // NODES if on_edge(i) else 0),
+            'manifest': [{'version': v, 'downloadURL': 'https://files.example/models/%d-%s.tar.gz' % (i, v), 'sha256sum': digest(i, v)} for v in '34']}
+    if on_edge(i):
+        spec['nodeName'] = node_of(i)
+    return {'apiVersion': 'ai.kubeedge.io/v1alpha1', 'kind': 'InferenceModel', 'metadata': {'name': 'model-%d' % i}, 'spec': spec}
+
+
+def heartbeat():
+    now = time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())
+    return [{'type': kind, 'status': 'True' if kind == 'Ready' else 'False', 'lastHeartbeatTime': now, 'lastTransitionTime': '2026-01-01T00:00:00Z',
+             'reason': 'Kubelet', 'message': 'kubelet says so'} for kind in ('MemoryPressure', 'DiskPressure', 'PIDPressure', 'Ready')]
+
+
+def add_node(api, n):
+    name = 'edge%d' % n
+    labels = {'kubernetes.io/hostname': name, 'kubernetes.io/os': 'linux', 'kubernetes.io/arch': 'arm64', 'node-role.kubernetes.io/edge': '', 'site': 'site-%d' % (n % 50)}
+    managed = [{'manager': manager, 'operation': 'Update', 'apiVersion': 'v1', 'fieldsType': 'FieldsV1', 'time': '2026-01-01T00:00:00Z',
+                'fieldsV1': {'f:metadata': {'f:labels': {'f:' + key: {} for key in labels}}, 'f:status': {'f:conditions': {'k:' + str(k): {'f:lastHeartbeatTime': {}} for k in range(8)}}}}
+               for manager in ('edgecore', 'kube-controller-manager')]
+    api.ask('POST', '/api/v1/nodes', {'apiVersion': 'v1', 'kind': 'Node', 'metadata': {'name': name, 'labels': labels, 'managedFields': managed}})
+    images = [{'names': ['registry.example/team/image-%d@sha256:%064x' % (k, k), 'registry.example/team/image-%d:1.%d' % (k, k)], 'sizeBytes': 10000000 + k} for k in range(30)]
+    resources = {'cpu': '4', 'memory': '8123456Ki', 'pods': '110', 'ephemeral-storage': '30Gi'}
+    api.patch('/api/v1/nodes/%s/status' % name, {'status': {'conditions': heartbeat(), 'images': images, 'capacity': resources, 'allocatable': resources,
+              'addresses': [{'type': 'InternalIP', 'address': '10.1.%d.%d' % (n // 250, n % 250)}, {'type': 'Hostname', 'address': name}],
+              'nodeInfo': {'kernelVersion': '6.1.0', 'osImage': 'Debian GNU/Linux 12', 'kubeletVersion': 'v1.30.0', 'architecture': 'arm64', 'operatingSystem': 'linux'}}})
+    api.ask('POST', KINDS['EdgeNode'], {'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'EdgeNode', 'metadata': {'name': name}, 'spec': {}})
+    reports = [{'key': 'default/model-%d' % i, 'exposed': '4', 'versions': [{'version': v, 'state': 'Ready', 'sha256': digest(i, v), 'bytes': 7340032} for v in '34']}
+               for i in range(MODELS) if on_edge(i) and node_of(i) == name]
+    api.patch('%s/%s/status' % (KINDS['EdgeNode'], name), {'status': {'agentVersion': '0.1.0', 'modelRoot': '/var/lib/varda/models', 'address': '10.1.0.1', 'models': reports}})
+
+
+class Operator:
+    def __init__(self, machine, work, number):
+        self.socket, self.log = str(work / ('admin-%d.sock' % number)), open(work / ('operator-%d.log' % number), 'wb')
+        self.begin = time.monotonic()
+        self.process = subprocess.Popen([m.VARDA, 'operator', '--kubeconfig', machine.kubeconfig, '--admin', 'unix:' + self.socket, '--no-leader-elect'],
+                                        stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+
+    def get(self, path):
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect(self.socket)
+            s.sendall(b'GET %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n' % path.encode())
+            return b''.join(iter(lambda: s.recv(1 << 16), b'')).decode()
+
+    def sum(self, name, **labels):
+        """Of a metric's series with those labels."""
+        total = 0.0
+        for line in self.get('/metrics').splitlines():
+            if (line.startswith(name + '{') or line.startswith(name + ' ')) and all('%s="%s"' % pair in line for pair in labels.items()):
+                total += float(line.rsplit(' ', 1)[1])
+        return total
+
+    def ready(self):
+        if self.process.poll() is not None:
+            raise SystemExit('the operator ended: %d' % self.process.returncode)
+        try:
+            return self.get('/readyz').startswith('HTTP/1.1 200')
+        except OSError:
+            return False
+
+    def reconciles(self):
+        return self.sum('controller_runtime_reconcile_total')
+
+    def settle(self, quiet_seconds, ended=lambda: True, limit=900):
+        """Seconds from the start to the last reconcile, once none has come for a while and `ended`."""
+        last, since = -1, time.monotonic()
+        while True:
+            count, now = (self.reconciles(), time.monotonic()) if self.ready() else (-1, time.monotonic())
+            if count != last:
+                last, since = count, now
+            elif count >= 0 and now - since > quiet_seconds and ended():
+                return since - self.begin, count
+            if now - self.begin > limit:
+                raise SystemExit('the operator does not come to rest: %d reconciles' % count)
+            time.sleep(0.1)
+
+    def rss_kib(self):
+        for line in open('/proc/%d/status' % self.process.pid):
+            if line.startswith('VmRSS'):
+                return int(line.split()[1])
+
+    def cpu_seconds(self):
+        fields = open('/proc/%d/stat' % self.process.pid).read().rsplit(')', 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(60)
+        self.log.close()
+
+
+def writes_so_far(api):
+    """Of everybody, by the API server's own count."""
+    response = api.open('GET', '/metrics')
+    total = 0
+    for line in response.read().decode().splitlines():
+        if line.startswith('apiserver_request_total{') and any('verb="%s"' % verb in line for verb in WRITES):
+            total += float(line.rsplit(' ', 1)[1])
+    return total
+
+
+class Watch(threading.Thread):
+    """When each new generation of an object was first heard of."""
+
+    def __init__(self, api, path):
+        super().__init__(daemon=True)
+        version = api.ask('GET', path + '?limit=1')['metadata']['resourceVersion']
+        self.response = api.open('GET', '%s?watch=1&resourceVersion=%s&timeoutSeconds=3600' % (path, version))
+        self.heard, self.lock = {}, threading.Condition()
+        self.start()
+
+    def run(self):
+        for line in self.response:
+            item = json.loads(line)['object']
+            with self.lock:
+                self.heard[(item['metadata']['name'], item['metadata'].get('generation'))] = time.monotonic()
+                self.lock.notify_all()
+
+    def wait_for(self, name, generation):
+        with self.lock:
+            if not self.lock.wait_for(lambda: (name, generation) in self.heard, 60):
+                raise SystemExit('%s: no write of generation %d within a minute' % (name, generation))
+            return self.heard[(name, generation)]
+
+
+def change(api, watch, chosen, patch_of, child_path, child_of):
+    """Seconds from sending a change to hearing of the child's write, and to the change's own answer."""
+    out, answered = [], []
+    for i in chosen:
+        child = child_of(i)
+        generation = api.ask('GET', child_path + '/' + child)['metadata']['generation']
+        begin = time.monotonic()
+        api.patch('%s/model-%d' % (MODEL_PATH, i), patch_of(i))
+        answered.append(time.monotonic() - begin)
+        out.append(watch.wait_for(child, generation + 1) - begin)
+    return out, answered
+
+
+def main():
+    work = pathlib.Path(tempfile.mkdtemp(prefix='varda-bench-'))
+    machine = m.Machine(work / 'data')
+    server = subprocess.Popen([m.VARDA, 'apiserver', '--data-dir', str(machine.dir), '--listen', '127.0.0.1:0'],
+                              stdin=subprocess.DEVNULL, stdout=open(work / 'apiserver.log', 'wb'), stderr=subprocess.STDOUT)
+    operators, stop = [], threading.Event()
+
+    def operator():
+        operators.append(Operator(machine, work, len(operators)))
+        return operators[-1]
+    try:
+        m.wait_until('the API server', lambda: machine.kubectl('get', 'namespaces'))
+        machine.kubectl('apply', '-k', str(m.ROOT / 'deploy/crds'))
+        connect = api_of(machine)
+        api = connect()
+
+        empty = operator()
+        empty.settle(2)
+        empty_kib = empty.rss_kib()
+        empty.end()
+
+        begin = time.monotonic()
+        in_parallel(connect, range(NODES), add_node)
+        in_parallel(connect, range(MODELS), lambda one, i: one.ask('POST', MODEL_PATH, model(i)))
+        populated = time.monotonic() - begin
+
+        cloud, edge = MODELS - MODELS // 2, MODELS // 2
+        before = writes_so_far(api)
+        first = operator()
+
+        def made():
+            return len(api.ask('GET', KINDS['Deployment'])['items']) == cloud and len(api.ask('GET', KINDS['Pod'])['items']) == edge
+        first_seconds, first_reconciles = first.settle(3, made)
+        first_writes, first_cpu, first_kib = writes_so_far(api) - before, first.cpu_seconds(), first.rss_kib()
+        first.end()
+
+        second = operator()
+        again_seconds, again_reconciles = second.settle(3)
+        again_cpu, again_kib = second.cpu_seconds(), second.rss_kib()
+
+        sent = [0]
+
+        def beat():
+            one = connect()
+            while not stop.wait(1 / HEARTBEATS):
+                one.patch('/api/v1/nodes/edge%d/status' % (sent[0] % NODES), {'status': {'conditions': heartbeat()}})
+                sent[0] += 1
+        beats = threading.Thread(target=beat)
+        beats.start()
+        before, beaten, cpu, begin = writes_so_far(api), sent[0], second.cpu_seconds(), time.monotonic()
+        time.sleep(REST_SECONDS)
+        rest_writes = max(0, writes_so_far(api) - before - (sent[0] - beaten))
+        rest_cpu = (second.cpu_seconds() - cpu) / (time.monotonic() - begin)
+        chance = random.Random(1)
+        cloud_times, answers = change(api, Watch(connect(), '/apis/apps/v1/namespaces/default/deployments'), chance.sample(range(0, MODELS, 2), CHANGES),
+                                      lambda i: {'spec': {'replicas': 2}}, '/apis/apps/v1/namespaces/default/deployments', lambda i: 'model-%d' % i)
+        edge_times, more = change(api, Watch(connect(), KINDS['EdgeNode']), chance.sample(range(1, MODELS, 2), CHANGES),
+                                  lambda i: {'spec': {'targetVersion': '3'}}, KINDS['EdgeNode'], node_of)
+        stop.set()
+        beats.join()
+        kept = {kind: len(api.ask('GET', path)['items']) for kind, path in KINDS.items()}
+        busy_kib = second.rss_kib()
+        second.end()
+    except BaseException:
+        for log in sorted(work.glob('operator-*.log')):
+            print('--- ' + log.name, *log.read_text(errors='replace').splitlines()[-15:], sep='\n', file=sys.stderr)
+        raise
+    finally:
+        stop.set()
+        for one in operators:
+            if one.process.poll() is None:
+                one.process.kill()
+                one.process.wait()
+        server.terminate()
+        server.wait(60)
+        machine.close()
+    objects = sum(kept.values())
+
+    def percentile(values, p):
+        return sorted(values)[min(len(values) - 1, int(p * len(values)))] * 1e3
+    rows = [('models, nodes', '', '%d, %d' % (MODELS, NODES), ''),
+            ('objects the operator keeps', '', '%d' % objects, ''),
+            ('  made by the benchmark in', 's', '%.1f' % populated, ''),
+            ('first start to settled: every child written', 's', '%.1f' % first_seconds, ''),
+            ('  writes', '', '%d' % first_writes, ''),
+            ('  reconciles', '1/s', '%.0f' % (first_reconciles / first_seconds), ''),
+            ('  processor time', 's', '%.1f' % first_cpu, ''),
+            ('cold start to settled: all is there', 's', '%.1f' % again_seconds, ''),
+            ('  reconciles', '1/s', '%.0f' % (again_reconciles / again_seconds), ''),
+            ('  processor time', 's', '%.1f' % again_cpu, ''),
+            ('RSS of an operator with nothing to do', 'MiB', '%.1f' % (empty_kib / 1024), '≤ 40'),
+            ('RSS at rest', 'MiB', '%.1f' % (again_kib / 1024), ''),
+            ('  for each object, over the empty one', 'KiB', '%.1f' % ((again_kib - empty_kib) / objects), '≤ 6'),
+            ('  after the first start, and after the changes', 'MiB', '%.1f, %.1f' % (first_kib / 1024, busy_kib / 1024), ''),
+            ('writes at rest, %d heartbeats a second of nodes' % HEARTBEATS, '1/s', '%.1f' % (rest_writes / REST_SECONDS), '0'),
+            ('  processor', '%', '%.1f' % (100 * rest_cpu), ''),
+            ('change of a cloud model to its Deployment written, p50', 'ms', '%.1f' % percentile(cloud_times, 0.5), ''),
+            ('  p99', 'ms', '%.1f' % percentile(cloud_times, 0.99), ''),
+            ('change of an edge model to its EdgeNode written, p50', 'ms', '%.1f' % percentile(edge_times, 0.5), ''),
+            ('  p99', 'ms', '%.1f' % percentile(edge_times, 0.99), ''),
+            ("the change's own answer, p50", 'ms', '%.1f' % percentile(answers + more, 0.5), '')]
+    print('| what | unit | figure | aim |\n|---|---|---:|---|')
+    for row in rows:
+        print('| %s | %s | %s | %s |' % row)
+
+
+if __name__ == '__main__':
+    main()
