@@ -22,7 +22,7 @@ namespace {
 
 struct Flags {
   std::string node, layer = "edge", runner = "none", data_dir, address, admin, on_stop = "leave";
-  std::string containerd_socket = node::kContainerdSocket;
+  std::string containerd_socket = node::kContainerdSocket, pod_network = "cni";
   std::string gateway, join_token_file;
   std::string peer_listen, peer_url, worker_listen;
   long watch_seconds = 10;
@@ -107,6 +107,7 @@ Status run_agent(const Context& ctx, const Globals& globals, const Flags& given)
                    : flags.runner == "containerd" ? agent::Runner::kContainerd
                                                   : agent::Runner::kNone;
   options.containerd_socket = flags.containerd_socket;
+  if (flags.pod_network == "node") options.pod_network = node::PodNetwork::kNode;
   options.on_stop = flags.on_stop == "end" ? agent::OnStop::kEndContainers : agent::OnStop::kLeaveContainers;
   options.node_address = flags.address;
   options.watch_timeout = std::chrono::seconds(flags.watch_seconds);
@@ -172,6 +173,10 @@ void add_agent_commands(Program program) {
       ->check(CLI::IsMember({"none", "process", "containerd"}));
   command->add_option("--containerd-socket", flags->containerd_socket, "where containerd answers (runner containerd)")
       ->capture_default_str();
+  command
+      ->add_option("--pod-network", flags->pod_network,
+                   "where pods without hostNetwork are (runner containerd): cni (networks of their own) or node (this node's)")
+      ->check(CLI::IsMember({"cni", "node"}));
   command->add_option("--data-dir", flags->data_dir, "where everything of this node is kept")->required();
   command->add_option("--kubeconfig", globals.kubeconfig, "the API server and this node's credentials");
   command->add_option("--gateway", flags->gateway,

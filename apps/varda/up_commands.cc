@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct UpFlags {
-  std::string data_dir, listen, gateway, driver, containerd_socket;
+  std::string data_dir, listen, gateway, driver, containerd_socket, pod_network;
   std::vector<std::string> nodes, images;
   ControllerFlags controllers;
   ApiLimits limits;
@@ -59,7 +59,7 @@ struct Settings {
   bool gateway_elsewhere = false;
   std::vector<NodeSpec> nodes;
   std::map<std::string, std::string> images;
-  std::string driver, containerd_socket;
+  std::string driver, containerd_socket, pod_network;
   controllers::InferenceModelOptions inference_models;
   ApiLimits limits;
   std::optional<apiserver::AuditLog::Options> audit;
@@ -94,6 +94,7 @@ Result<Settings> settings_of(const UpFlags& flags) {
   };
   settings.driver = chosen(flags.driver, before ? before->driver : "", "process");
   settings.containerd_socket = chosen(flags.containerd_socket, before ? before->containerd_socket : "", node::kContainerdSocket);
+  settings.pod_network = chosen(flags.pod_network, before ? before->pod_network : "", "cni");
   settings.containerd_socket = fs::absolute(settings.containerd_socket).lexically_normal();
   for (const std::string& text : flags.nodes) {
     TRY(NodeSpec node, parse_node(text));
@@ -110,7 +111,8 @@ Result<Settings> settings_of(const UpFlags& flags) {
     TRY(auto image, node::parse_image_flag(text).context("--image"));
     settings.images[image.first] = image.second;
   }
-  const fs::path servers = flags.controllers.servers.empty() ? settings.data_dir / "servers.yaml" : fs::path(flags.controllers.servers);
+  const fs::path servers =
+      flags.controllers.servers.empty() ? settings.data_dir / "servers.yaml" : fs::path(flags.controllers.servers);
   TRY(const auto servers_there, os::real_file_system().stat(servers));
   const bool told = servers_there || !flags.controllers.servers.empty();
   TRY(settings.inference_models, model_options(flags.controllers, told ? servers : fs::path()).context("--servers"));
@@ -161,6 +163,8 @@ Supervisor::Options agent_options(const Settings& settings, const NodeSpec& node
   if (settings.driver == "containerd") {
     options.process.arguments.push_back("--containerd-socket");
     options.process.arguments.push_back(settings.containerd_socket);
+    options.process.arguments.push_back("--pod-network");
+    options.process.arguments.push_back(settings.pod_network);
   }
   for (const auto& [name, command] : settings.images) {
     options.process.arguments.push_back("--image");
@@ -257,7 +261,8 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
                                            .nodes = settings.nodes,
                                            .images = settings.images,
                                            .driver = settings.driver,
-                                           .containerd_socket = settings.containerd_socket}));
+                                           .containerd_socket = settings.containerd_socket,
+                                           .pod_network = settings.pod_network}));
   end_other_nodes(settings, *control_plane);
   std::vector<std::unique_ptr<Supervisor>> agents;
   for (const NodeSpec& node : settings.nodes) {
@@ -357,6 +362,10 @@ void add_up_commands(Program program) {
       ->check(CLI::IsMember({"process", "containerd"}));
   up->add_option("--containerd-socket", flags->containerd_socket,
                  std::string("where containerd answers; default: ") + node::kContainerdSocket + ", or that of last time");
+  up->add_option("--pod-network", flags->pod_network,
+                 "where pods without hostNetwork are, with containerd: cni (networks of their own, as CNI is configured) or node "
+                 "(this machine's, each with an address of its own, as processes are); default: cni, or that of last time")
+      ->check(CLI::IsMember({"cni", "node"}));
   up->add_option("--servers", flags->controllers.servers,
                  "YAML file that says which server runs which frameworkType; default: DATA-DIR/servers.yaml if it is there");
   add_controller_flags(*up, flags->controllers);

@@ -33,6 +33,7 @@ std::optional<UpState> read_state(const std::filesystem::path& data_dir) {
   for (const Json::Member& image : (*json)["images"].as_object()) state.images[image.first] = image.second.as_string();
   state.driver = (*json)["driver"].as_string();
   state.containerd_socket = (*json)["containerdSocket"].as_string();
+  state.pod_network = (*json)["podNetwork"].as_string();
   return state;
 }
 
@@ -49,6 +50,7 @@ Status write_state(const std::filesystem::path& data_dir, const UpState& state) 
                                   {"images", images},
                                   {"driver", state.driver},
                                   {"containerdSocket", state.containerd_socket},
+                                  {"podNetwork", state.pod_network},
                                   {"version", VARDA_VERSION}});
   return os::write_file_atomically(os::real_file_system(), data_dir / "up.json", codec::write_json_pretty(json) + "\n", 0600);
 }

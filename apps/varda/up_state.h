@@ -27,8 +27,8 @@ struct UpState {
   std::string address;  // "127.0.0.1:41873"
   std::string gateway;  // the same of the gateway; "" none
   std::vector<NodeSpec> nodes;
-  std::map<std::string, std::string> images;  // of --image
-  std::string driver, containerd_socket;      // of --driver and --containerd-socket; "": those of a first start
+  std::map<std::string, std::string> images;           // of --image
+  std::string driver, containerd_socket, pod_network;  // as the flags say; "": those of a first start
 };
 std::optional<UpState> read_state(const std::filesystem::path& data_dir);
 Status write_state(const std::filesystem::path& data_dir, const UpState& state);

@@ -9,7 +9,6 @@
 #include "agent/worker_api.h"
 #include "agent/worker_ports.h"
 #include "base/log.h"
-#include "node/containerd_driver.h"
 #include "node/end_containers.h"
 #include "node/process_driver.h"
 
@@ -112,7 +111,7 @@ class EdgeAgent final : public Agent {
  private:
   Result<std::unique_ptr<node::Driver>> make_driver(os::ProcessRunner& processes) const {
     if (options_.runner == Runner::kContainerd) {
-      node::ContainerdDriverOptions containerd{.root = options_.data_directory};
+      node::ContainerdDriverOptions containerd{.root = options_.data_directory, .pod_network = options_.pod_network};
       if (!options_.containerd_socket.empty()) containerd.socket = options_.containerd_socket;
       return node::make_containerd_driver(Context::background(), std::move(containerd));
     }

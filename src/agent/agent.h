@@ -21,6 +21,7 @@
 #include "base/rng.h"
 #include "kube/client.h"
 #include "net/http.h"
+#include "node/containerd_driver.h"
 #include "os/file_system.h"
 #include "os/process.h"
 
@@ -39,10 +40,11 @@ struct Options {
   os::Path data_directory;     // absolute; made if missing
   Runner runner = Runner::kNone;
   OnStop on_stop = OnStop::kLeaveContainers;
-  std::chrono::milliseconds stop_grace{5000};  // from SIGTERM to SIGKILL, with kEndContainers
-  std::map<std::string, std::string> images;   // of the process driver: name -> command line
-  std::string containerd_socket;               // of the containerd driver; "": where containerd has it by default
-  os::Path programs;                           // where varda-serve and the others stand; empty: beside the running program
+  std::chrono::milliseconds stop_grace{5000};             // from SIGTERM to SIGKILL, with kEndContainers
+  std::map<std::string, std::string> images;              // of the process driver: name -> command line
+  std::string containerd_socket;                          // of the containerd driver; "": where containerd has it by default
+  node::PodNetwork pod_network = node::PodNetwork::kCni;  // of the containerd driver
+  os::Path programs;  // where varda-serve and the others stand; empty: beside the running program
   std::map<std::string, std::string> container_environment;
   std::string node_address;                                           // empty: drawn at the first start and kept
   std::vector<os::Path> file_roots;                                   // file URLs are read below these only

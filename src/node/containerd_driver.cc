@@ -54,7 +54,9 @@ class ContainerdDriver final : public Driver {
     int attempt = 0;
     for (const cri::Sandbox& sandbox : sandboxes) {
       attempt = std::max(attempt, sandbox.attempt + 1);
-      if (sandbox.ready && (ready == nullptr || sandbox.attempt > ready->attempt)) ready = &sandbox;
+      // What was made under another --pod-network is not the pod's any more.
+      const bool fits = sandbox.ready && label(sandbox.labels, internal::kNetworkLabel) == network_of(pod);
+      if (fits && (ready == nullptr || sandbox.attempt > ready->attempt)) ready = &sandbox;
     }
     for (const cri::Sandbox& sandbox : sandboxes) {
       if (&sandbox != ready) TRY_VOID(clear(sandbox));
@@ -62,8 +64,11 @@ class ContainerdDriver final : public Driver {
     if (ready != nullptr) return address(pod, ready->id);
     cri::SandboxConfig config = sandbox_of(pod);
     config.attempt = attempt;
-    TRY(const std::string id, runtime_.run_sandbox(ctx(), config));
-    return address(pod, id);
+    const Result<std::string> id = runtime_.run_sandbox(ctx(), config);
+    if (id.ok()) return address(pod, *id);
+    if (pod.host_network || id.error().message().find("cni") == std::string::npos) return id.error();
+    return Error(id.error().code(), "containerd cannot make a network for the pod: " + id.error().message() +
+                                        "; configure CNI (/etc/cni/net.d), or start the node with --pod-network node");
   }
 
   Status remove_pod(const std::string& uid) override {
@@ -104,6 +109,7 @@ class ContainerdDriver final : public Driver {
                             .image_id = image.id,
                             .log_path = config.log.lexically_relative(config.pod.directory).string(),
                             .labels = {}};
+    spec.config.pod = placed(config.pod);
     spec.config.environment.emplace("POD_IP", config.pod_ip);
     spec.labels = std::move(mine);
     spec.labels[internal::kPodNameLabel] = config.pod.name;
@@ -226,15 +232,26 @@ class ContainerdDriver final : public Driver {
     return found == labels.end() ? "" : found->second;
   }
 
+  bool in_node_network(const PodConfig& pod) const { return pod.host_network || options_.pod_network == PodNetwork::kNode; }
+  const char* network_of(const PodConfig& pod) const { return in_node_network(pod) ? "node" : "pod"; }
+  PodConfig placed(PodConfig pod) const {
+    if (pod.host_network || !in_node_network(pod)) return pod;
+    pod.host_network = true;
+    pod.hostname.clear();
+    pod.ports.clear();  // it listens there itself
+    return pod;
+  }
+
   cri::SandboxConfig sandbox_of(const PodConfig& pod) const {
-    cri::SandboxConfig config{.pod = pod, .attempt = 0, .labels = labels_of(pod.uid)};
+    cri::SandboxConfig config{.pod = placed(pod), .attempt = 0, .labels = labels_of(pod.uid)};
     config.labels[internal::kPodNameLabel] = pod.name;
     config.labels[internal::kPodNamespaceLabel] = pod.ns;
+    config.labels[internal::kNetworkLabel] = network_of(pod);
     return config;
   }
 
   Result<std::string> address(const PodConfig& pod, const std::string& sandbox) const {
-    if (pod.host_network) return std::string();
+    if (in_node_network(pod)) return std::string();
     TRY(std::string address, runtime_.sandbox_address(ctx(), sandbox));
     if (address.empty()) return Error(Code::kUnavailable, "the pod's sandbox has no address");
     return address;

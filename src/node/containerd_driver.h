@@ -17,9 +17,14 @@ namespace varda::node {
 
 inline constexpr const char* kContainerdSocket = "/run/containerd/containerd.sock";
 
+/// Where pods without hostNetwork are: in networks of their own, as containerd's CNI plug-ins make them, or in the node's, each
+/// with an address of its own there, as processes are.
+enum class PodNetwork { kCni, kNode };
+
 struct ContainerdDriverOptions {
   os::Path root;  // of the runner: names it among others on this machine
   std::string socket = kContainerdSocket;
+  PodNetwork pod_network = PodNetwork::kCni;
   std::chrono::milliseconds look_period{1000};  // between looks at what runs, while anything does
 };
 

@@ -110,6 +110,35 @@ TEST_F(ContainerdTest, ContainersOfAPodShareOneSandboxAndItsAddress) {
   EXPECT_THAT(runtime_.sandboxes(), SizeIs(2));
 }
 
+TEST_F(ContainerdTest, InTheNodesNetworkTheRunnerGivesTheAddress) {
+  driver_ = make_containerd_driver({.root = root_, .pod_network = PodNetwork::kNode}, runtime_.client());
+  EXPECT_EQ(*driver_->prepare_pod(config().pod), "");
+  ASSERT_TRUE(driver_->start(config()).ok());
+  const FakeRuntime::Sandbox sandbox = runtime_.sandboxes().begin()->second;
+  EXPECT_EQ(sandbox.network, 2);
+  EXPECT_EQ(sandbox.hostname, "");
+}
+
+TEST_F(ContainerdTest, ASandboxInAnotherNetworkThanWantedIsReplaced) {
+  driver_->on_exit([] {});
+  const auto id = start(config());
+  ASSERT_TRUE(id.ok());
+  driver_ = make_containerd_driver({.root = root_, .pod_network = PodNetwork::kNode}, runtime_.client());
+  EXPECT_EQ(driver_->prepare_pod(config().pod).error().code(), Code::kUnavailable);
+  EXPECT_EQ(wait_exit(*id, config().name).code, 137);
+  EXPECT_EQ(*driver_->prepare_pod(config().pod), "");
+  ASSERT_THAT(runtime_.sandboxes(), SizeIs(1));
+  EXPECT_EQ(runtime_.sandboxes().begin()->second.network, 2);
+}
+
+TEST_F(ContainerdTest, WithoutANetworkForPodsTheErrorNamesTheWaysOut) {
+  runtime_.fail_next("RunPodSandbox", Fault::kNotDone, Error(Code::kInternal, "cni plugin not initialized"));
+  const auto address = driver_->prepare_pod(config().pod);
+  ASSERT_FALSE(address.ok());
+  EXPECT_THAT(address.error().message(), HasSubstr("cni plugin not initialized"));
+  EXPECT_THAT(address.error().message(), HasSubstr("--pod-network node"));
+}
+
 TEST_F(ContainerdTest, AnEndIsToldWithItsCodeAndWakesTheRunner) {
   std::atomic<int> wakes = 0;
   driver_->on_exit([&] { ++wakes; });

@@ -6,7 +6,7 @@ import containerd  # noqa: E402
 import machine as m  # noqa: E402
 
 TOOL = 'localhost/tool:1'
-PROGRAMS = ['sh', 'sleep', 'cat', 'ls', 'id', 'env', 'touch', 'test', 'hostname']
+PROGRAMS = ['sh', 'sleep', 'cat', 'ls', 'id', 'env', 'touch', 'test', 'hostname', 'readlink']
 FOREVER = 'trap "echo bye; exit 0" TERM; while :; do sleep 0.1; done'
 BRIDGE = 'vt-' + uuid.uuid4().hex[:8]
 
@@ -68,6 +68,10 @@ class Containerd(unittest.TestCase):
     def of_pod(self, name):
         """Ids of all that containerd has of a pod, sandboxes among it."""
         return [c for c in self.containerd.containers() if self.containerd.labels(c).get('io.kubernetes.pod.name') == name]
+
+    def up_again(self, *flags):
+        self.varda.down()
+        self.varda.up(*flags)
 
     def agent(self):
         return json.loads((self.varda.dir / 'nodes/edge0/agent.json').read_text())['pid']
@@ -212,8 +216,14 @@ class Containerd(unittest.TestCase):
         self.varda.up()  # the driver and its socket are remembered
         m.wait_until('it runs again', lambda: self.container('resumes')['restartCount'] == 1 and self.container('resumes')['ready'])
         self.assertEqual(len(self.of_pod('resumes')), 2)
-        self.varda.down()
-        self.varda.up('--driver', 'process', '--image', 'tool=/bin/sh -c')
+        self.up_again('--pod-network', 'node')
+        self.run_pod('beside', 'echo at $POD_IP; readlink /proc/self/ns/net; ' + FOREVER, hostNetwork=False)
+        self.ready('beside')
+        ip = self.status('beside')['podIP']
+        self.assertTrue(ip.startswith('127.'), ip)
+        m.wait_until('the log', lambda: self.varda.kubectl('logs', 'beside').split() == ['at', ip, os.readlink('/proc/self/ns/net')])
+        self.varda.kubectl('delete', 'pod', 'beside')
+        self.up_again('--driver', 'process', '--image', 'tool=/bin/sh -c')
         m.wait_until('it is a process', lambda: self.container('resumes')['containerID'].startswith('process://') and
                      self.container('resumes')['ready'])
         self.assertEqual(self.containerd.containers(), [])

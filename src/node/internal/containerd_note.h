@@ -9,6 +9,7 @@
 namespace varda::node::internal {
 
 inline constexpr const char* kRunnerLabel = "edgeai.io/runner";
+inline constexpr const char* kNetworkLabel = "edgeai.io/network";  // of a sandbox: "node" or "pod"
 // As other tools on a node know them (k8s.io/kubernetes, pkg/kubelet/types/labels.go).
 inline constexpr const char* kPodUidLabel = "io.kubernetes.pod.uid";
 inline constexpr const char* kPodNameLabel = "io.kubernetes.pod.name";
