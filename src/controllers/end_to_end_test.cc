@@ -1,6 +1,7 @@
 // The controllers over the real API server, in memory: objects in, objects out. Agents, runners and the scheduler are played by the
 // test, which writes what they would report.
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -31,6 +32,18 @@ Json yaml(std::string_view text) {
   return std::move(parsed).value();
 }
 
+/// The machine's, and ahead of it by as much as the test says.
+class AheadClock final : public Clock {
+ public:
+  WallTime wall() const override { return system_clock().wall() + std::chrono::duration_cast<WallTime::duration>(ahead()); }
+  SteadyTime now() const override { return system_clock().now() + ahead(); }
+  void set_ahead(std::chrono::seconds by) { ahead_ = by.count(); }
+
+ private:
+  Duration ahead() const { return std::chrono::seconds(ahead_.load()); }
+  std::atomic<std::int64_t> ahead_{0};
+};
+
 class Cluster : public testing::Test {
  protected:
   static apiserver::InMemoryApiServer::Options with_rules() {
@@ -47,6 +60,7 @@ class Cluster : public testing::Test {
     manager_ = std::make_unique<runtime::Manager>(client_, runtime::Manager::Options{});
     Options options;
     options.inference_models.node_port_host = "127.0.0.1";
+    options.inference_models.clock = &clock_;
     controllers_ = add_all(*manager_, std::move(options));
     thread_ = std::jthread([this](std::stop_token stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
   }
@@ -172,6 +186,7 @@ spec:
 
   apiserver::InMemoryApiServer api_;
   kube::Client client_;
+  AheadClock clock_;
   std::unique_ptr<runtime::Manager> manager_;
   std::unique_ptr<Controllers> controllers_;
   std::jthread thread_;
@@ -400,6 +415,25 @@ TEST_F(Cluster, SecondModelOnAPortWaitsAndGetsItWhenTheFirstMovesAway) {
   EXPECT_NE(condition("Ready", "message", "second").find("default/digits"), std::string::npos);
   patch(kModels + "/digits", "{spec: {servingPort: 9090}}");
   EXPECT_TRUE(eventually([&] { return condition("Ready", "reason", "second") != "PortInUse"; }));
+}
+
+TEST_F(Cluster, PodThatEndedForGoodIsReplacedAfterAPause) {
+  add_node("edge0");
+  add_agent("edge0");
+  post(kModels, model());
+  serve_version_three();
+  const auto uid = [&] { return api_.get(kPods + "/digits").body.at("metadata/uid").as_string(); };
+  const std::string first = uid();
+  patch_status(kPods + "/digits",
+               "{phase: Failed, reason: Evicted, message: 'The node was low on resource: memory.', conditions: null}");
+  ASSERT_TRUE(eventually([&] { return ready_is("False", "Evicted"); }));
+  EXPECT_TRUE(eventually([&] { return has_warning("Evicted"); }));
+  clock_.set_ahead(std::chrono::minutes(6));
+  // Whatever brings the next look.
+  patch(kModels + "/digits", "{metadata: {annotations: {touched: 'yes'}}}");
+  ASSERT_TRUE(eventually([&] { return has_pod() && uid() != first; }));
+  run_pod("digits", "edge0", "127.9.1.1");
+  EXPECT_TRUE(eventually([&] { return ready_is("True", "Serving"); }));
 }
 
 TEST_F(Cluster, UnreachableNodeMakesReadyUnknownAndKeepsTheLastReport) {

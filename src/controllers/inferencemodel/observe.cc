@@ -255,7 +255,7 @@ Verdict edge_answers(const EdgeView& view) {
       const api::EdgeServingReport& serving = *view.report->serving;
       return no(serving.reason.empty() ? "LoadFailed" : serving.reason, serving.message);
     }
-    return no("PodNotReady", "the pod runs and does not answer yet");
+    return no("PodNotReady", pod->status.phase == "Pending" ? "the pod is being started" : "the pod runs and does not answer yet");
   }
   if (!manifest_way) return {kTrue, "Serving", ""};
   if (view.report == nullptr || !view.report->serving) return no("WaitingForNode", "waiting for the agent to see the server");
