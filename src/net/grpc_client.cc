@@ -158,10 +158,8 @@ class Client final : public GrpcClient {
       written = written || unsent.empty();
       const Status ready =
           connection->waiter.wait(ctx, connection->fd.get(), unsent.empty() ? Waiter::For::kRead : Waiter::For::kEither);
-      if (!ready.ok()) {
-        give_up(*connection, unsent);
-        return ready.error().context(std::string(method));
-      }
+      // The connection goes with the call: so the server learns that nobody waits any more.
+      if (!ready.ok()) return ready.error().context(std::string(method));
       const Result<bool> open = receive(*connection);
       if (!open.ok()) return broken(open.error().message());
       if (!*open) return broken("the connection ended before the answer");
@@ -184,13 +182,6 @@ class Client final : public GrpcClient {
       unsent += more;
     }
     return {};
-  }
-
-  // The server learns that nobody waits any more, if that can be said without waiting.
-  static void give_up(Connection& connection, std::string& unsent) {
-    connection.http->cancel();
-    if (!refill(*connection.http, unsent).ok()) return;
-    (void)::send(connection.fd.get(), unsent.data(), unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 
   Result<std::string> result_of(GrpcAnswer answer) const {

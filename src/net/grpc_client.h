@@ -31,7 +31,7 @@ class GrpcClient {
  public:
   virtual ~GrpcClient() = default;
   /// One call, answered or failed when it returns. `method` is "/package.Service/Method". The deadline of the context is told to
-  /// the server; a call that is given up is reset there.
+  /// the server; a call that is given up takes its connection along.
   ///
   /// An answer with a status other than OK is an Error with the server's words and the Code next to its status (NOT_FOUND is
   /// kNotFound, UNKNOWN and INTERNAL are kInternal, UNIMPLEMENTED is kUnsupported ...). kUnavailable is also: nobody listens, or

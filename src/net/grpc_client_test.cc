@@ -211,7 +211,7 @@ TEST_F(GrpcClientTest, AStopRequestEndsACallAndTheServerLearnsOfIt) {
     stop.request_stop();
   });
   EXPECT_EQ(client->call(Context(stop.get_token()), "/a.B/C", "").error().code(), Code::kCancelled);
-  while (server.resets() == 0) std::this_thread::yield();
+  while (server.open_connections() > 0) std::this_thread::yield();
 }
 
 TEST_F(GrpcClientTest, CallsAtTheSameTimeDoNotWaitForEachOther) {

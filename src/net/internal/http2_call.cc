@@ -93,9 +93,6 @@ class Call final : public Http2Call {
 
   bool done() const override { return done_; }
   GrpcAnswer take() override { return std::move(answer_); }
-  void cancel() override {
-    if (!done_) (void)nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, stream_, NGHTTP2_CANCEL);
-  }
 
   Status feed(std::string_view bytes) override {
     const ssize_t used = nghttp2_session_mem_recv(session_, reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());

@@ -39,8 +39,6 @@ class Http2Call {
   /// The call under way, or the last one, has its answer.
   virtual bool done() const = 0;
   virtual GrpcAnswer take() = 0;
-  /// The caller does not want it any more: the server is told.
-  virtual void cancel() = 0;
 
   /// Bytes of the peer. An error: it does not speak HTTP/2, and the connection is of no more use.
   virtual Status feed(std::string_view bytes) = 0;

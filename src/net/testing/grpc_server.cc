@@ -29,7 +29,7 @@ nghttp2_nv header(std::string_view name, const std::string& value) {
 
 class Connection {
  public:
-  Connection(int fd, const Answer& answer, std::atomic<int>& resets) : fd_(fd), answer_(answer), resets_(resets) {
+  Connection(int fd, const Answer& answer) : fd_(fd), answer_(answer) {
     nghttp2_session_callbacks* callbacks = nullptr;
     CHECK(nghttp2_session_callbacks_new(&callbacks) == 0);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
@@ -89,7 +89,6 @@ class Connection {
   }
 
   static int on_frame(nghttp2_session*, const nghttp2_frame* frame, void* user) {
-    if (frame->hd.type == NGHTTP2_RST_STREAM) ++of(user).resets_;
     const bool ends =
         (frame->hd.type == NGHTTP2_DATA || frame->hd.type == NGHTTP2_HEADERS) && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
     if (ends) of(user).reply(frame->hd.stream_id);
@@ -142,7 +141,6 @@ class Connection {
 
   const int fd_;
   const Answer& answer_;
-  std::atomic<int>& resets_;
   nghttp2_session* session_ = nullptr;
   std::map<std::int32_t, Stream> streams_;
   bool closed_ = false;
@@ -153,14 +151,14 @@ class Connection {
 struct GrpcServer::State {
   Answer answer;
   int listener = -1;
-  std::atomic<int> taken{0}, resets{0};
+  std::atomic<int> taken{0};
   Mutex mutex;
   std::list<int> open GUARDED_BY(mutex);
   std::list<std::jthread> threads;  // the accepting thread, until it has ended
   std::jthread accepting;
 
   void serve(int fd) {
-    { Connection(fd, answer, resets).serve(); }
+    { Connection(fd, answer).serve(); }
     MutexLock lock(mutex);
     open.remove(fd);
     ::close(fd);
@@ -218,7 +216,10 @@ GrpcServer::~GrpcServer() {
 }
 
 int GrpcServer::connections() const { return state_->taken; }
-int GrpcServer::resets() const { return state_->resets; }
+int GrpcServer::open_connections() const {
+  MutexLock lock(state_->mutex);
+  return static_cast<int>(state_->open.size());
+}
 
 void GrpcServer::drop_connections() {
   MutexLock lock(state_->mutex);

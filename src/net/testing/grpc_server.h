@@ -41,8 +41,8 @@ class GrpcServer {
 
   /// How many were ever taken.
   int connections() const;
-  /// Streams that the client reset.
-  int resets() const;
+  /// How many there are.
+  int open_connections() const;
   /// Closes those there are; the socket goes on listening.
   void drop_connections();
 
