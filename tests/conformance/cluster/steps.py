@@ -55,19 +55,21 @@ class Steps:
         return said
 
     def operator(self):
-        leases = [x for x in self.kubectl.items('leases.coordination.k8s.io', '-A', everywhere=True) if x['metadata']['name'] == 'varda-operator']
-        if not leases:
+        def leases():
+            found = [x for x in self.kubectl.items('leases.coordination.k8s.io', '-A', everywhere=True) if x['metadata']['name'] == 'varda-operator']
+            return {x['metadata']['namespace']: x['spec'] for x in found}
+        before = leases()
+        if not before:
             check(not self.c.has_containers(), 'no Lease varda-operator: no operator has ever led here; see kubectl -n varda-system get pods')
             return 'the operator is that of varda up'
-        key = leases[0]['metadata']
-        before = leases[0]['spec'].get('renewTime')
 
-        # By a change, and not by the time in it: clocks differ.
+        # By a change, and not by the time in it: clocks differ. One that nobody renews may be of an installation that is gone.
         def renewed():
-            lease = self.kubectl.get('leases.coordination.k8s.io', key['name'], '--namespace', key['namespace'], everywhere=True)['spec']
-            return lease.get('holderIdentity') and lease.get('renewTime') != before and lease
-        lease = self.c.wait('the operator to renew its Lease %s/%s' % (key['namespace'], key['name']), renewed)
-        return 'operator %s leads (Lease %s/%s)' % (lease['holderIdentity'], key['namespace'], key['name'])
+            for namespace, lease in leases().items():
+                if lease.get('holderIdentity') and lease.get('renewTime') != before.get(namespace, {}).get('renewTime'):
+                    return 'operator %s leads (Lease %s/varda-operator)' % (lease['holderIdentity'], namespace)
+            return None
+        return self.c.wait('an operator to renew its Lease varda-operator', renewed)
 
     def edge_node(self):
         """(name, '') or ('', why there is none)."""
