@@ -220,9 +220,12 @@ void Informer::apply(kube::WatchEvent event, std::size_t scope) {
   }
   StoredPtr object = event.type == Type::kDeleted ? nullptr : store_of(std::move(event.object));
   MutexLock order(order_);
-  if (object) {
+  const StoredPtr old = get(key);
+  // News of what was before the copy is none, whatever made the server, or what stands before it, tell it again.
+  const bool stale = old && surely_older(event.resource_version, old->metadata.resource_version);
+  if (object && !stale) {
     put(std::move(object));
-  } else if (const StoredPtr old = get(key); old && !surely_older(event.resource_version, old->metadata.resource_version)) {
+  } else if (old && !stale) {
     drop(key);
   }
   passed(event.resource_version, scope);
