@@ -25,25 +25,27 @@ export SOURCE_DATE_EPOCH LC_ALL=C
 
 fail() { echo "images: $*" >&2; exit 1; }
 
-# Every file of $2... and of what they link, to the place the loader looks in. None is left out: one that is not found ends it.
+# What the files of $2... link, to the places the loader looks in, and beside it the licence of each: that of the package which owns it.
 libraries() {
-  local root=$1 file found missing
+  local root=$1 linked line file owner
   shift
-  missing=$(ldd "$@" | grep 'not found' || true)
-  [ -z "$missing" ] || fail "libraries are missing: $missing"
-  ldd "$@" | sed -nE 's/^\t(.* => )?(\/[^ ]+) \(0x.*/\2/p' | sort -u | while read -r file; do
-    found=$(readlink -f "$file")
-    install -D -m 0755 "$found" "$root/usr$(dirname "$file" | sed 's,^/usr,,')/$(basename "$file")"
-    copyright "$root" "$found"
+  linked=$(ldd "$@")
+  if grep 'not found' <<< "$linked" >&2; then fail "libraries are missing"; fi
+  local -A real=()  # by the name the loader looks for
+  while read -r file; do real[$file]=$(readlink -f "$file"); done < <(sed -nE 's/^\t(.* => )?(\/[^ ]+) \(0x.*/\2/p' <<< "$linked" | sort -u)
+  for file in "${!real[@]}"; do install -D -m 0755 "${real[$file]}" "$root/usr/${file#/usr}"; done
+  # Packages of before /lib and /usr/lib became one name the former.
+  local -A owners=()
+  while read -r line; do owners[${line##*: }]=${line%%[:,]*}; done < <(dpkg-query -S "${real[@]}" "${real[@]#/usr}" 2>/dev/null)
+  for file in "${real[@]}"; do
+    owner=${owners[$file]:-${owners[${file#/usr}]:-}}
+    [ -n "$owner" ] || fail "no package owns $file, so its licence is not known"
+    copyright "$root" "$owner"
   done
 }
 
-# The licence of what we ship, beside it: of the package that owns the file.
-copyright() {
-  local root=$1 file=$2 owner
-  owner=$( (dpkg-query -S "$file" 2>/dev/null || dpkg-query -S "${file#/usr}" 2>/dev/null || true) | head -n 1 | cut -d: -f1)
-  [ -n "$owner" ] || fail "no package owns $file, so its licence is not known"
-  [ -e "$root/usr/share/doc/$owner/copyright" ] || install -D -m 0644 "$(readlink -f "/usr/share/doc/$owner/copyright")" "$root/usr/share/doc/$owner/copyright"
+copyright() {  # ROOT PACKAGE
+  [ -e "$1/usr/share/doc/$2/copyright" ] || install -D -m 0644 "$(readlink -f "/usr/share/doc/$2/copyright")" "$1/usr/share/doc/$2/copyright"
 }
 
 program() {  # ROOT FILE TO
@@ -75,7 +77,7 @@ root_of() {  # NAME DIR: the tree of an image
   install -D -m 0644 LICENSE "$root/usr/share/doc/varda/copyright"
   # Where OpenSSL looks. The C library reads names from files and DNS by itself, without plug-ins.
   install -D -m 0644 /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
-  install -D -m 0644 /usr/share/doc/ca-certificates/copyright "$root/usr/share/doc/ca-certificates/copyright"
+  copyright "$root" ca-certificates
   mkdir -p "$root/usr/lib/ssl"
   ln -s /etc/ssl/certs/ca-certificates.crt "$root/usr/lib/ssl/cert.pem"
   echo 'hosts: files dns' > "$root/etc/nsswitch.conf"

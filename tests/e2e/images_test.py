@@ -1,0 +1,121 @@
+"""What `make images` packs, as a directory: programs that run in it alone, and a model server that loads a model and answers there."""
+import hashlib, json, os, pathlib, re, shutil, subprocess, sys, tempfile, unittest, urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+import machine as m  # noqa: E402
+
+# A user namespace, so that anybody may change his root: to the tree, and nothing else of the machine's files.
+ENTER = ['/usr/bin/unshare', '--user', '--map-root-user', '--root']
+
+
+def can_enter():
+    return subprocess.run(ENTER + ['/', '/usr/bin/true'], capture_output=True).returncode == 0
+
+
+def seen(root):
+    """{path: what counts of it in an archive}"""
+    def content(path):
+        return os.readlink(path) if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ''
+    return {str(path.relative_to(root)): (path.lstat().st_mode, path.lstat().st_mtime, content(path)) for path in root.rglob('*')}
+
+
+class Images(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
+        cls.addClassCleanup(shutil.rmtree, cls.work, True)
+        for name in ('varda', 'varda-serve'):
+            cls.make(name, cls.work / name)
+
+    @classmethod
+    def make(cls, name, to):
+        environment = dict(os.environ, VARDA_BIN=str(m.BIN), SOURCE_DATE_EPOCH='1700000000')
+        done = subprocess.run(['bash', str(m.ROOT / 'scripts/images.sh'), 'root', name, str(to)], capture_output=True, text=True, env=environment)
+        if done.returncode != 0:
+            raise m.Failed(done.stderr)
+
+    def enter(self, name, *command):
+        if not can_enter():
+            self.skipTest('this user may not make namespaces here')
+        return ENTER + [str(self.work / name), *command]
+
+    def files(self, name):
+        root = self.work / name
+        return {str(path.relative_to(root)): path for path in root.rglob('*')}
+
+    def test_the_programs_run_with_nothing_but_their_image(self):
+        for name in ('varda', 'varda-serve'):
+            done = subprocess.run(self.enter(name, '/usr/bin/' + name, '--version'), capture_output=True, text=True, env={})
+            self.assertRegex(done.stdout, r'^%s \d+\.\d+\.\d+\n$' % name, done.stderr)
+
+    def test_the_model_server_loads_a_model_and_answers(self):
+        command = self.enter('varda-serve', '/usr/bin/varda-serve', '--model-repository', '/models', '--http', '127.0.0.1:0')
+        models = self.work / 'varda-serve/models/digits'
+        models.mkdir(parents=True)
+        for version in ('3', '4'):
+            shutil.copytree(m.DIGITS / 'models' / version, models / version)
+        self.addCleanup(shutil.rmtree, models.parent)
+        log = open(self.work / 'serve.log', 'w+')
+        server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={})
+        self.addCleanup(log.close)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+
+        def port():
+            if server.poll() is not None:
+                raise RuntimeError((self.work / 'serve.log').read_text())  # no use in waiting
+            found = re.search(r'127\.0\.0\.1:([1-9]\d*)', (self.work / 'serve.log').read_text())
+            return found and found.group(1)
+        url = 'http://127.0.0.1:' + m.wait_until('the server', port)
+        described = m.wait_until('the model', lambda: json.load(urllib.request.urlopen(url + '/v2/models/digits', timeout=60)))
+        self.assertEqual(described['name'], 'digits')
+        client = m.Client(url, 'digits', [bytes(64)])
+        client.prepare()
+        self.assertTrue(client.one(), client.samples)
+        client.close()
+
+    def test_names_are_resolved(self):
+        """By the C library alone, from /etc/hosts: 404 comes from a server that was found."""
+        hosts = self.work / 'varda/etc/hosts'
+        hosts.write_text('127.0.0.1 files.example\n')
+        self.addCleanup(hosts.unlink)
+        (self.work / 'empty').mkdir()
+        files = m.FileServer(self.work / 'empty')
+        self.addCleanup(files.stop)
+        done = subprocess.run(self.enter('varda', '/usr/bin/varda', 'fetch', '--url', 'http://files.example:%d/x.tar.gz' % files.port, '--sha256', '0' * 64,
+                                         '--to', '/tmp/x', '--framework', 'onnx'), capture_output=True, text=True, env={})
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn('404', done.stderr)
+
+    def test_the_public_authorities_are_where_openssl_looks(self):
+        for name in ('varda', 'varda-serve'):
+            root = self.work / name
+            self.assertEqual(os.readlink(root / 'usr/lib/ssl/cert.pem'), '/etc/ssl/certs/ca-certificates.crt')
+            self.assertIn('BEGIN CERTIFICATE', (root / 'etc/ssl/certs/ca-certificates.crt').read_text())
+
+    def test_there_is_no_shell_and_every_library_has_its_licence(self):
+        for name in ('varda', 'varda-serve'):
+            files = self.files(name)
+            self.assertEqual([p for p in files if p.startswith('usr/bin/')], ['usr/bin/' + name])
+            self.assertEqual([p for p, path in files.items() if path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o6000], [])
+            # A stripped program has no section of symbols for debuggers.
+            headers = subprocess.run(['readelf', '-S', '--wide', str(self.work / name / 'usr/bin' / name)], capture_output=True, text=True, check=True).stdout
+            self.assertNotIn('.symtab', headers)
+            self.assertNotIn('.debug_info', headers)
+            for path in files:
+                if re.fullmatch(r'usr/lib/[^/]+-linux-gnu/lib(ssl|crypto)\.so\.3', path):
+                    self.assertIn('usr/share/doc/libssl3/copyright', files)
+            for needed in ('varda', 'libc6', 'libssl3', 'libstdc++6', 'ca-certificates') + (('onnxruntime',) if name == 'varda-serve' else ('libarchive13', 'libsqlite3-0')):
+                self.assertIn('usr/share/doc/%s/copyright' % needed, files)
+
+    def test_the_same_sources_make_the_same_tree(self):
+        for name in ('one', 'another'):
+            self.make('varda-serve', self.work / name)
+            self.addCleanup(shutil.rmtree, self.work / name)
+        one, another = (seen(self.work / name) for name in ('one', 'another'))
+        self.assertEqual({path for path in one if one[path] != another.get(path)}, set())
+        self.assertEqual(set(one), set(another))
+
+
+if __name__ == '__main__':
+    unittest.main()
