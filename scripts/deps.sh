@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what building, testing and the demo need: Debian packages (as root), and, as whoever runs it, ONNX Runtime and an old kubectl
 # below .deps/ of this checkout. Idempotent; quick when nothing is missing. `--check` only says what is missing (exit 1). `bench` also brings
-# nginx, the reference of `make bench`: without it those figures are left out.
+# nginx, the reference of `make bench`: without it those figures are left out. buildah, which `make images` alone needs, is left to who wants it
+# (it brings a quarter of a container engine): apt-get install --no-install-recommends buildah.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,5 +1,5 @@
 """What operator and gateway ask of an API server, as its audit log has it, is what the roles of deploy/ allow: no less, and no more."""
-import contextlib, hashlib, json, os, pathlib, secrets, shutil, signal, subprocess, sys, tempfile, unittest
+import base64, contextlib, json, os, pathlib, secrets, shutil, signal, subprocess, sys, tempfile, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'structure'))
@@ -20,7 +20,10 @@ RARE = {
     ('varda-operator', 'get', '', 'pods'): 'a child is read again after a conflict', ('varda-operator', 'get', '', 'services'): 'as above',
     ('varda-operator', 'get', 'apps', 'deployments'): 'as above', ('varda-operator-nodes', 'get', 'edgeai.io', 'edgenodes'): 'as above',
     ('varda-operator', 'patch', '', 'events'): 'an event that repeats is counted, after it was written once',
+    ('varda-operator', 'update', '', 'pods'): 'labels of a pod change in its place, as after an upgrade; all else makes it anew',
     ('varda-gateway', 'delete', '', 'secrets'): 'join tokens go a day after they expired',
+    ('varda-gateway', 'update', '', 'configmaps'): 'the authority is published again when another, ended one stands there',
+    ('varda-gateway', 'get', '', 'events'): 'an agent counts an event that repeats', ('varda-gateway', 'patch', '', 'events'): 'as above',
 }
 
 
@@ -134,12 +137,30 @@ class Rbac(unittest.TestCase):
             return None
         return m.wait_until('"%s" in %s' % (text, log), found)
 
-    def join(self, node, runner, *more):
+    def join(self, node, runner, *more, shared=None):
         token = self.work / (node + '.token')
-        token.write_text(self.cluster.varda('join-token', '--node', node))
+        token.write_text(shared or self.cluster.varda('join-token', '--node', node))
         token.chmod(0o600)
         return self.start(node, m.VARDA, 'agent', '--node', node, '--gateway', 'https://' + self.gateway, '--join-token-file', token, '--runner', runner,
                           '--on-stop', 'end', '--watch-seconds', '2', '--data-dir', self.work / node, *more)
+
+    def bind(self, pod, node):
+        """What a scheduler does; here is none."""
+        self.cluster.kubectl('create', '--raw', '/api/v1/namespaces/default/pods/%s/binding' % pod, '-f', '-', input=json.dumps(
+            {'apiVersion': 'v1', 'kind': 'Binding', 'metadata': {'name': pod}, 'target': {'kind': 'Node', 'name': node}}))
+
+    def join_as_daemon(self, node):
+        """As an agent of the DaemonSet, by the token that the gateway keeps for them. Its Pod is made by hand, the rest is as deployed."""
+        daemons = self.deploy['DaemonSet', 'varda-edge', 'varda-agent']
+        self.apply(daemons, {'apiVersion': 'v1', 'kind': 'Node', 'metadata': {'name': node}})
+        owner = self.cluster.get('daemonset', 'varda-agent', '-n', 'varda-edge')['metadata']
+        pod = dict(daemons['spec']['template'], apiVersion='v1', kind='Pod')
+        pod['metadata'] = dict(pod['metadata'], name='varda-agent-1', namespace='varda-edge', ownerReferences=[
+            {'apiVersion': 'apps/v1', 'kind': 'DaemonSet', 'name': owner['name'], 'uid': owner['uid'], 'controller': True}])
+        pod['spec'] = dict(pod['spec'], nodeName=node)
+        self.apply(pod)
+        secret = m.wait_until('the shared token', lambda: self.cluster.get('secret', 'varda-agent-join', '-n', 'varda-edge')['data'])
+        self.join(node, 'none', shared=base64.b64decode(secret['token']).decode())
 
     # ---- the cloud
     def apply(self, *objects):
@@ -170,10 +191,11 @@ class Rbac(unittest.TestCase):
         m.wait_until('the authority published', lambda: self.cluster.get('configmap', 'varda-gateway', '-n', 'varda-system'))
         self.join('line7', 'process', '--dataset-root', self.work, '--image', 'varda-serve=' + str(m.BIN / 'varda-serve'))
         self.join('line8', 'none')
-        for node in ('line7', 'line8'):
+        self.join_as_daemon('line9')
+        for node in ('line7', 'line8', 'line9'):
             m.wait_until(node + ' connected', lambda: self.condition('edgenode', node, 'Connected') == ('True', 'AgentConnected'))
 
-        # At the edge, with a Secret. There is no scheduler here: the test binds the pod.
+        # At the edge, with a Secret; another version in the same pod, another port in another one.
         self.cluster.kubectl('label', 'namespace', 'default', 'edgeai.io/edge-secrets=allow')
         self.cluster.kubectl('create', 'secret', 'generic', 'store', '--from-literal=username=ann', '--from-literal=password=x')
         edge = self.model('digits', 'edge', node='line7', port=18080)
@@ -181,10 +203,14 @@ class Rbac(unittest.TestCase):
             entry['credentials'] = {'secretName': 'store'}
         self.apply(edge)
         m.wait_until('the pod of digits', lambda: self.cluster.get('pod', 'digits'))
-        self.cluster.kubectl('create', '--raw', '/api/v1/namespaces/default/pods/digits/binding', '-f', '-', input=json.dumps(
-            {'apiVersion': 'v1', 'kind': 'Binding', 'metadata': {'name': 'digits'}, 'target': {'kind': 'Node', 'name': 'line7'}}))
+        self.bind('digits', 'line7')
         self.cluster.ready('digits', '3')
         self.cluster.kubectl('patch', 'inferencemodel', 'digits', '--type', 'merge', '-p', '{"spec": {"targetVersion": "4"}}')
+        self.cluster.ready('digits', '4')
+        before = self.cluster.get('pod', 'digits')['metadata']['uid']
+        self.cluster.kubectl('patch', 'inferencemodel', 'digits', '--type', 'merge', '-p', '{"spec": {"servingPort": 18090}}')
+        m.wait_until('the next pod', lambda: self.cluster.get('pod', 'digits')['metadata']['uid'] != before)
+        self.bind('digits', 'line7')
         self.cluster.ready('digits', '4')
 
         # In the cloud layer: a Deployment and a Service, changed and gone.
@@ -210,7 +236,7 @@ class Rbac(unittest.TestCase):
             m.wait_until('%s: the count' % group, lambda: self.cluster.get('datasets.' + group, 'train').get('status', {}).get('numberOfSamples') == 1)
             m.wait_until('%s: the Model seen' % group, lambda: self.cluster.get('models.' + group, 'ages').get('status', {}).get('conditions'))
 
-        # A model that cannot be: its pod is made anew when the port changes, and goes with it; events tell.
+        # Its end; events told of its life.
         m.wait_until('events', lambda: [e for e in self.cluster.get('events')['items'] if e['source'].get('component') == 'varda-operator'])
         self.cluster.kubectl('delete', 'inferencemodel', 'digits')
         m.wait_until('the pod gone', lambda: not self.cluster.get('pods', '-l', 'edgeai.io/model=digits')['items'])
@@ -229,7 +255,7 @@ class Rbac(unittest.TestCase):
         for line in self.audit.read_text().splitlines():
             event = json.loads(line)
             ref, user = event.get('objectRef'), event['user']['username']
-            if user not in (OPERATOR, GATEWAY) or ref is None or event['stage'] != 'ResponseComplete':
+            if user not in (OPERATOR, GATEWAY) or ref is None or event['stage'] not in ('ResponseStarted', 'ResponseComplete'):
                 continue  # what is no resource (/version, /apis) everybody may read
             resource = ref['resource'] + ('/' + ref['subresource'] if ref.get('subresource') else '')
             out[user, event['verb'], ref.get('apiGroup', ''), resource, ref.get('namespace', ''), ref.get('name', '')] = event['responseStatus']['code']
