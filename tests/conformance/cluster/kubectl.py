@@ -58,7 +58,7 @@ class Kubectl:
         self('apply', '-f', '-', input=json.dumps({'apiVersion': 'v1', 'kind': 'List', 'items': list(objects)}), **kw)
 
 
-def wait_until(what, probe, timeout, every=0.5):
+def wait_until(what, probe, timeout, every=0.3):
     """The first true value of probe(). A field that is not there yet is no error; Failed names `what` and what was seen last."""
     end, last = time.monotonic() + timeout, None
     while True:
