@@ -7,6 +7,8 @@ FINAL = re.compile(r'\((NotFound|Invalid|MethodNotAllowed|NotAcceptable)\)|is in
 # Said by servers that have just started, too; believed when it is said again and again.
 DOUBTFUL = re.compile(r'\((Forbidden|Unauthorized|BadRequest)\)|You must be logged in')
 DOUBTS = 6
+# An API server that has just started may not serve custom resources yet; this says nothing of an object.
+NOT_SERVED = re.compile(r"could not find the requested resource|doesn't have a resource type|no matches for kind")
 
 
 class Failed(Exception):
@@ -37,10 +39,11 @@ class Kubectl:
                 code, out, wrong = 1, '', 'no answer within 90 s'
             if code == 0:
                 return out
-            if missing and re.search(r'\(NotFound\)|not found', wrong):
+            served = not NOT_SERVED.search(wrong)
+            if missing and served and '(NotFound)' in wrong:
                 return None
             doubts = doubts + 1 if DOUBTFUL.search(wrong) else 0
-            if FINAL.search(wrong) or doubts >= DOUBTS or time.monotonic() > end:
+            if (FINAL.search(wrong) and served) or doubts >= DOUBTS or time.monotonic() > end:
                 raise Failed('kubectl %s: %s' % (' '.join(map(str, args))[:200], wrong[-2000:]))
             self.retries += 1
             time.sleep(pause)
