@@ -491,5 +491,94 @@ TEST(Expand, ReplacesKnownNamesOnly) {
   for (const auto& [text, wanted] : cases) EXPECT_EQ(internal::expand(text, values), wanted) << text;
 }
 
+// ---- drivers that keep something of a pod beside its containers
+
+TEST_F(Pods, AnImageThatIsMissingIsLookedForAgainAndAgain) {
+  desire({pod("web", "containers: [{name: c, image: missing}]")});
+  EXPECT_EQ(container().at("state/waiting/reason"), Json("ErrImageNeverPull"));
+  EXPECT_EQ(container().at("state/waiting/message"), Json("import it"));
+  EXPECT_THAT(host_.events(), Contains(HasSubstr("ErrImageNeverPull")));
+  EXPECT_THAT(driver_.prepared, IsEmpty());
+  const std::size_t said = host_.events().size();
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(next_);
+    EXPECT_LE(*next_ - clock_.now(), seconds(5));
+    pass(seconds(5));
+  }
+  EXPECT_EQ(host_.events().size(), said);
+}
+
+TEST_F(Pods, ThePodsAddressIsTheDriversIfItGivesOne) {
+  driver_.address = "10.1.2.3";
+  desire({pod("web", kPlain)});
+  EXPECT_EQ(status()["podIP"], Json("10.1.2.3"));
+  EXPECT_THAT(driver_.containers.at("c-0").config.arguments, ElementsAre("--at", "10.1.2.3"));
+  EXPECT_EQ(driver_.containers.at("c-0").config.pod.uid, "uid-web");
+  // A restart may find it elsewhere; nowhere at all, and it has one of ours.
+  driver_.address = "10.1.2.4";
+  driver_.end("c-0", 1);
+  settle();
+  EXPECT_THAT(driver_.containers.at("c-1").config.arguments, ElementsAre("--at", "10.1.2.4"));
+  EXPECT_EQ(status()["podIP"], Json("10.1.2.4"));
+  driver_.address = "";
+  driver_.end("c-1", 1);
+  settle();
+  pass(seconds(10));
+  EXPECT_THAT(status()["podIP"].as_string(), ::testing::StartsWith("127."));
+}
+
+TEST_F(Pods, WhatContainersShareIsTriedAgainAndIsNoContainersFailure) {
+  driver_.fail_pod = Error(Code::kUnavailable, "no network yet");
+  desire({pod("web", kPlain)});
+  EXPECT_EQ(container().at("state/waiting/reason"), Json("ContainerCreating"));
+  EXPECT_THAT(host_.events(), Contains(HasSubstr("FailedCreatePodSandBox no network yet")));
+  driver_.fail_pod.reset();
+  pass(seconds(5));
+  EXPECT_EQ(phase(), "Running");
+  EXPECT_EQ(container()["restartCount"], Json(0));
+}
+
+TEST_F(Pods, APodIsFinishedOnceNothingOfItIsLeft) {
+  desire({pod("web", kPlain)});
+  driver_.fail_removal = Error(Code::kUnavailable, "later");
+  desire({});
+  EXPECT_EQ(driver_.running(), 0u);
+  EXPECT_FALSE(host_.has_finished("web"));
+  EXPECT_TRUE(std::filesystem::exists(root_ / "pods" / "default_web_uid-web"));
+  driver_.fail_removal.reset();
+  pass(seconds(5));
+  EXPECT_TRUE(host_.has_finished("web"));
+  EXPECT_THAT(driver_.left, IsEmpty());
+}
+
+TEST_F(Pods, APodThatHasRunToItsEndKeepsItsDirectoryAndNothingElse) {
+  desire({pod("web", "{restartPolicy: Never, containers: [{name: c, image: app}]}")});
+  driver_.fail_removal = Error(Code::kUnavailable, "later");
+  driver_.end("c-0", 0);
+  settle();
+  EXPECT_EQ(phase(), "Succeeded");
+  EXPECT_FALSE(driver_.left.empty());
+  driver_.fail_removal.reset();
+  pass(seconds(5));
+  EXPECT_THAT(driver_.left, IsEmpty());
+  EXPECT_TRUE(std::filesystem::exists(root_ / "pods" / "default_web_uid-web"));
+  const std::size_t removals = driver_.removed.size();
+  pass(std::chrono::hours(1));
+  EXPECT_EQ(driver_.removed.size(), removals);
+}
+
+TEST_F(Pods, TheMessageOfAContainerWithARootOfItsOwnIsAFile) {
+  driver_.isolates = true;
+  desire({pod("web", "{restartPolicy: Never, containers: [{name: c, image: app}]}")});
+  const auto& mounts = driver_.containers.at("c-0").config.mounts;
+  ASSERT_EQ(mounts.size(), 1u);
+  EXPECT_EQ(mounts[0].target, "/dev/termination-log");
+  EXPECT_EQ(std::filesystem::status(mounts[0].source).permissions(), std::filesystem::perms(0666));
+  std::ofstream(mounts[0].source) << std::string(5000, 'x');
+  driver_.end("c-0", 1);
+  settle();
+  EXPECT_EQ(container().at("state/terminated/message").as_string().size(), 4096u);
+}
+
 }  // namespace
 }  // namespace varda::node

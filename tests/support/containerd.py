@@ -1,5 +1,5 @@
 """A containerd of one's own, with its own directories and socket, and images made here from programs of this machine. Needs root."""
-import contextlib, hashlib, io, json, os, pathlib, shutil, signal, subprocess, tarfile, tempfile
+import contextlib, hashlib, io, json, os, pathlib, shutil, signal, subprocess, tarfile, tempfile, unittest
 
 import machine as m
 
@@ -72,6 +72,10 @@ def oci_archive(path, name, programs, **config):
     return path
 
 
+class NoContainers(unittest.SkipTest):
+    """This machine cannot run containers, whoever asks."""
+
+
 class Containerd:
     def __init__(self, cni=None):
         """`cni`: the network configuration of pods; None: there is no network for them but the host's."""
@@ -101,13 +105,27 @@ state = "%(dir)s/state"
     conf_dir = "%(dir)s/cni"
 ''' % {'dir': self.dir, 'pause': PAUSE, 'bin': CNI})
         self.process = None
-        self.start()
-        self.import_image(PAUSE, ['sleep'], Entrypoint=['/bin/sleep', 'infinity'])
+        try:
+            self.start()
+            self.import_image(PAUSE, ['sleep'], Entrypoint=['/bin/sleep', 'infinity'])
+            if why := self.cannot_run():
+                raise NoContainers('no container runs here: ' + why)
+        except BaseException:
+            self.close()
+            raise
 
     def start(self):
         with open(self.dir / 'containerd.log', 'a') as log:
             self.process = subprocess.Popen(['containerd', '--config', str(self.dir / 'config.toml')], stdout=log, stderr=log)
-        m.wait_until('containerd', lambda: self.ctr('version', check=False).returncode == 0)
+        m.wait_until('containerd', lambda: self.process.poll() is not None or self.ctr('version', check=False).returncode == 0)
+        if self.process.poll() is not None:
+            raise NoContainers('containerd does not start: ' + (self.dir / 'containerd.log').read_text()[-500:])
+
+    def cannot_run(self):
+        """Why no container runs here, not even one of ctr's; None: they do."""
+        done = self.ctr('run', '--rm', '--net-host', '--snapshotter', 'native', '--memory-limit', '67108864', '--cpu-quota', '50000', '--cpu-period', '100000',
+                        PAUSE, 'probe', '/bin/sleep', '0', check=False)
+        return None if done.returncode == 0 else (done.stderr.strip() or 'exit %d' % done.returncode)
 
     def stop(self, how=signal.SIGKILL):
         self.process.send_signal(how)

@@ -13,8 +13,8 @@ using codec::ProtoReader;
 using codec::ProtoWriter;
 using std::chrono::seconds;
 
-constexpr auto kLimit = seconds(20);
-constexpr auto kSandboxLimit = seconds(60);  // CNI plug-ins may take their time
+constexpr auto kLimit = seconds(20);       // of calls that look
+constexpr auto kWorkLimit = seconds(120);  // CNI plug-ins, slow disks: giving up would only begin the same work again
 
 // NamespaceMode
 constexpr std::int64_t kPod = 0, kContainer = 1, kNode = 2;
@@ -265,16 +265,16 @@ Result<std::vector<Condition>> Runtime::status(const Context& ctx) {
 Result<std::string> Runtime::run_sandbox(const Context& ctx, const SandboxConfig& config) {
   ProtoWriter out;
   out.message(1, [&](ProtoWriter& m) { sandbox_config(m, config); });
-  TRY(const std::string answer, call(ctx, kSandboxLimit, "RunPodSandbox", out.bytes()));
+  TRY(const std::string answer, call(ctx, kWorkLimit, "RunPodSandbox", out.bytes()));
   return first_text(answer);
 }
 
 Status Runtime::stop_sandbox(const Context& ctx, const std::string& id) {
-  return fine_if_gone(call(ctx, kSandboxLimit, "StopPodSandbox", id_request(id)));
+  return fine_if_gone(call(ctx, kWorkLimit, "StopPodSandbox", id_request(id)));
 }
 
 Status Runtime::remove_sandbox(const Context& ctx, const std::string& id) {
-  return fine_if_gone(call(ctx, kSandboxLimit, "RemovePodSandbox", id_request(id)));
+  return fine_if_gone(call(ctx, kWorkLimit, "RemovePodSandbox", id_request(id)));
 }
 
 Result<std::string> Runtime::sandbox_address(const Context& ctx, const std::string& id) {
@@ -311,12 +311,12 @@ Result<std::string> Runtime::create_container(const Context& ctx, const std::str
   out.text(1, sandbox);
   out.message(2, [&](ProtoWriter& m) { container_config(m, spec); });
   out.message(3, [&](ProtoWriter& m) { sandbox_config(m, sandbox_of); });
-  TRY(const std::string answer, call(ctx, kLimit, "CreateContainer", out.bytes()));
+  TRY(const std::string answer, call(ctx, kWorkLimit, "CreateContainer", out.bytes()));
   return first_text(answer);
 }
 
 Status Runtime::start_container(const Context& ctx, const std::string& id) {
-  TRY([[maybe_unused]] const std::string answer, call(ctx, kLimit, "StartContainer", id_request(id)));
+  TRY([[maybe_unused]] const std::string answer, call(ctx, kWorkLimit, "StartContainer", id_request(id)));
   return {};
 }
 
@@ -327,7 +327,7 @@ Status Runtime::stop_container(const Context& ctx, const std::string& id, second
 }
 
 Status Runtime::remove_container(const Context& ctx, const std::string& id) {
-  return fine_if_gone(call(ctx, kLimit, "RemoveContainer", id_request(id)));
+  return fine_if_gone(call(ctx, kWorkLimit, "RemoveContainer", id_request(id)));
 }
 
 Result<std::vector<Container>> Runtime::containers(const Context& ctx, const Labels& with) {
