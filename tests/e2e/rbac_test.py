@@ -21,8 +21,10 @@ RARE = {
     ('varda-operator', 'get', 'apps', 'deployments'): 'as above', ('varda-operator-nodes', 'get', 'edgeai.io', 'edgenodes'): 'as above',
     ('varda-operator', 'patch', '', 'events'): 'an event that repeats is counted, after it was written once',
     ('varda-operator', 'update', '', 'pods'): 'labels of a pod change in its place, as after an upgrade; all else makes it anew',
-    ('varda-gateway', 'delete', '', 'secrets'): 'join tokens go a day after they expired',
-    ('varda-gateway', 'update', '', 'configmaps'): 'the authority is published again when another, ended one stands there',
+    ('varda-system/varda-operator', 'patch', '', 'events'): 'as above',
+    ('varda-edge/varda-gateway', 'update', '', 'secrets'): 'a token of a former authority is replaced',
+    ('varda-system/varda-gateway', 'delete', '', 'secrets'): 'join tokens go a day after they expired',
+    ('varda-system/varda-gateway', 'update', '', 'configmaps'): 'the authority is published again when another, ended one stands there',
     ('varda-gateway', 'get', '', 'events'): 'an agent counts an event that repeats', ('varda-gateway', 'patch', '', 'events'): 'as above',
 }
 
@@ -32,7 +34,7 @@ class Rights:
 
     def __init__(self, objects):
         self.roles = {key: one['rules'] for key, one in objects.items() if key[0] in ('Role', 'ClusterRole')}
-        self.bound = []  # (user, namespace or None for all, role's name, rules)
+        self.bound = []  # (user, namespace or None for all, ClusterRole or NAMESPACE/Role, rules)
         for key, one in objects.items():
             if key[0] in ('RoleBinding', 'ClusterRoleBinding'):
                 ref = one['roleRef']
@@ -42,7 +44,7 @@ class Rights:
 
     def bind(self, user, role, namespace, kind='ClusterRole'):
         rules = self.roles[kind, namespace if kind == 'Role' else '', role]
-        self.bound.append((user, namespace, role, rules))
+        self.bound.append((user, namespace, '%s/%s' % (namespace, role) if kind == 'Role' else role, rules))
 
     def uses(self, user, verb, group, resource, namespace, name):
         """Every (role, verb, group, resource) that allows it."""
