@@ -187,6 +187,22 @@ TEST_F(ConfigTest, AProxyComesFromTheFileElseFromTheEnvironment) {
   EXPECT_EQ(load_kubeconfig(plain).error().code(), Code::kInvalid);
 }
 
+TEST_F(ConfigTest, RequestsGoThroughTheProxy) {
+  std::vector<std::string> seen;
+  auto proxy = net::Server::create({}, net::inline_handler([&](const net::Request& request) {
+                                     seen.push_back(std::string(request.headers.find("Host").value_or("")) + " " + request.target);
+                                     return net::Response{.status = 200, .headers = {}, .body = "{}"};
+                                   }));
+  ASSERT_TRUE(proxy.ok());
+  Config config;
+  config.server = "http://api.test:6443";  // a name that nobody resolves
+  config.proxies.http = "http://" + (*proxy)->address();
+  const Context ctx = Context().with_timeout(std::chrono::seconds(60));
+  const auto answer = connect(config)->text(ctx, "/version");
+  ASSERT_TRUE(answer.ok()) << answer.error();
+  EXPECT_EQ(seen, std::vector<std::string>{"api.test:6443 /version"});
+}
+
 /// Tokens as they reach a server, whose answers say whether they are taken.
 TEST_F(ConfigTest, ATokenFileThatWasReplacedIsReadAgainWhenTheOldTokenIsRefused) {
   const fs::path file = write("token", "one\n");

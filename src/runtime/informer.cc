@@ -76,16 +76,14 @@ Duration Informer::step(const Context& ctx, std::size_t index) {
   Rng& rng = options_.rng ? *options_.rng : system_rng();
   const Clock& clock = options_.clock ? *options_.clock : system_clock();
   Scope& scope = scopes_.at(index);
-  SteadyTime begin = clock.now();
-  std::size_t events = 0;
+  Watched watched;
   Status status;
   try {
     if (!scope.listed) {
       status = list_once(ctx, index);
       scope.listed = status.ok();
-      begin = clock.now();
     }
-    if (status.ok()) status = watch_once(ctx, index, events);
+    if (status.ok()) status = watch_once(ctx, index, watched);
   } catch (const std::exception& e) {
     // Something of the change may be lost on the way to a handler: the next list brings all there is.
     scope.listed = false;
@@ -93,8 +91,8 @@ Duration Informer::step(const Context& ctx, std::size_t index) {
   }
   if (ctx.stopped()) return Duration::zero();
   // A watch that lived for a while, or got on, was a success, however it ended. One that ends at once must not become a busy loop.
-  const bool lived = scope.listed && clock.now() - begin > std::chrono::seconds(5);
-  if (lived || events > 0) {
+  const bool lived = watched.since && clock.now() - *watched.since > std::chrono::seconds(5);
+  if (lived || watched.events > 0) {
     scope.backoff = options_.backoff_min;
     scope.refused = 0;
   }
@@ -148,7 +146,7 @@ Status Informer::list_once(const Context& ctx, std::size_t scope) {
   return {};
 }
 
-Status Informer::watch_once(const Context& ctx, std::size_t scope, std::size_t& events) {
+Status Informer::watch_once(const Context& ctx, std::size_t scope, Watched& watched) {
   Rng& rng = options_.rng ? *options_.rng : system_rng();
   const auto seconds = options_.watch_timeout.count();
   TRY(const std::unique_ptr<kube::Watch> watch,
@@ -159,11 +157,12 @@ Status Informer::watch_once(const Context& ctx, std::size_t scope, std::size_t& 
            .field_selector = options_.filter.field_selector,
            .resource_version = resource_version(scope),
            .timeout = std::chrono::seconds(seconds + static_cast<long>(rng.below(static_cast<std::uint64_t>(seconds / 2 + 1))))}));
+  watched.since = (options_.clock ? *options_.clock : system_clock()).now();
   while (true) {
     TRY(std::optional<kube::WatchEvent> event, watch->next());
     if (!event) return {};
     apply(std::move(*event), scope);
-    ++events;
+    ++watched.events;
   }
 }
 

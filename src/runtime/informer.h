@@ -156,8 +156,12 @@ class Informer {
     std::chrono::milliseconds backoff;
   };
   Status list_once(const Context& ctx, std::size_t scope);
-  /// How many events came is in `events`, also after an error.
-  Status watch_once(const Context& ctx, std::size_t scope, std::size_t& events);
+  /// How far a watch got, also where it ended with an error.
+  struct Watched {
+    std::optional<SteadyTime> since;  // set: the server began it
+    std::size_t events = 0;
+  };
+  Status watch_once(const Context& ctx, std::size_t scope, Watched& watched);
   void apply(kube::WatchEvent event, std::size_t scope);
   void replace(kube::List list, std::size_t scope);
   std::optional<std::size_t> scope_of(const std::string& ns) const;

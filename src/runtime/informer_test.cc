@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <gtest/gtest.h>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 
 #include "runtime/testing/scripted_api.h"
@@ -31,6 +32,19 @@ struct StrictPod {
   Json to_json() const { return json; }
 };
 
+/// A pod whose decoder is broken for some.
+struct ThrowingPod {
+  meta::ObjectMeta metadata;
+  Json json;
+  static const Resource& resource() { return pods_resource(); }
+  static Result<ThrowingPod> from_json(const Json& json) {
+    if (json["metadata"]["name"].as_string() == "poison") throw std::runtime_error("thrown by the test");
+    TRY(meta::ObjectMeta metadata, meta::ObjectMeta::from_json(json["metadata"]));
+    return ThrowingPod{std::move(metadata), json};
+  }
+  Json to_json() const { return json; }
+};
+
 class InformerTest : public testing::Test {
  protected:
   template <Object T = Pod>
@@ -43,6 +57,7 @@ class InformerTest : public testing::Test {
     options.on_problem = [this](const Stored& stored) { tell("problem " + stored.metadata.name + ": " + stored.problem); };
     informer_ = std::make_unique<Informer>(client_, std::move(options));
     informer_->on_change([this](const Change& change) {
+      if (change.key.name == "trap") throw std::runtime_error("thrown by the test");
       tell((!change.old   ? "+"
             : !change.now ? "-"
                           : "~") +
@@ -207,6 +222,19 @@ TEST_F(InformerTest, AnUnreadableObjectIsAProblemAndNothingMore) {
             "+a3 problem bad: spec: must be an object +bad4 problem worse: metadata.labels: must be an object of strings +worse11 "
             "~bad12");
   EXPECT_NE(cache.get({"default", "bad"}), nullptr);
+  stop();
+}
+
+TEST_F(InformerTest, WhatThrowsConcernsItsObjectAndNoOther) {
+  api_.answer(200, pod_list(10, {pod_object("a", 3), pod_object("poison", 4), pod_object("trap", 5), pod_object("z", 6)}));
+  start<ThrowingPod>();
+  api_.wait_watches(1);  // the list that the handler threw in is read once more
+  EXPECT_TRUE(informer_->has_synced());
+  EXPECT_EQ(seen(4), "+a3 problem poison: exception: thrown by the test +poison4 +z6");
+  api_.send(watch_event("MODIFIED", pod_object("trap", 11)));
+  api_.answer(200, pod_list(20, {pod_object("a", 12), pod_object("trap", 11)}));
+  EXPECT_NE(api_.wait_watches(2).find("resourceVersion=20"), std::string::npos);
+  EXPECT_EQ(seen(7), "+a3 problem poison: exception: thrown by the test +poison4 +z6 -poison -z ~a12");
   stop();
 }
 
