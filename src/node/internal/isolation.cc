@@ -113,9 +113,7 @@ PodConfig pod_config(const PodRecord& record, const os::Path& directory) {
 }
 
 Resources container_resources(const Json& container) {
-  const auto of = [&](const char* kind, const char* resource) {
-    return millis(container.at("resources")[kind][resource]);
-  };
+  const auto of = [&](const char* kind, const char* resource) { return millis(container.at("resources")[kind][resource]); };
   Resources out;
   const std::optional<std::int64_t> cpu_limit = of("limits", "cpu");
   const std::int64_t cpu = of("requests", "cpu").value_or(cpu_limit.value_or(0));
