@@ -1,7 +1,10 @@
+#include <cmath>
+#include <functional>
 #include <regex>
 #include <set>
 
 #include "api/schema.h"
+#include "meta/object.h"
 
 namespace varda::api {
 
@@ -36,7 +39,8 @@ bool fits(Schema::Type type, const Json& value) {
     case Schema::Type::kString:
       return value.is_string();
     case Schema::Type::kInteger:
-      return value.is_integer() || (value.is_number() && Json(value.as_integer()).as_double() == value.as_double());
+      return value.is_integer() || (value.is_number() && std::floor(value.as_double()) == value.as_double() &&
+                                    std::abs(value.as_double()) < 9007199254740992.0);  // where a double counts one by one
     case Schema::Type::kNumber:
       return value.is_number();
     case Schema::Type::kBoolean:
@@ -113,6 +117,9 @@ class Walk {
     if (!schema.pattern.empty() && !std::regex_search(text, std::regex(schema.pattern))) {
       add("FieldValueInvalid", path, "Invalid value: " + shown + ": " + path + " in body should match '" + schema.pattern + "'");
     }
+    if (schema.format == "date-time" && !meta::parse_time(text).ok()) {
+      add("FieldValueTypeInvalid", path, "Invalid value: " + shown + ": " + path + " in body must be of type date-time: " + shown);
+    }
     if (!schema.one_of.empty()) {
       std::string supported;
       for (const std::string& one : schema.one_of) {
@@ -123,12 +130,18 @@ class Walk {
     }
   }
 
+  // As integers where both are: a double counts one by one up to 2^53 only.
+  template <typename Than>
+  static bool beyond(const Json& value, std::int64_t limit, Than than) {
+    return value.is_integer() ? than(value.as_integer(), limit) : than(value.as_double(), static_cast<double>(limit));
+  }
+
   void check_number(const Schema& schema, const Json& value, const std::string& path) {
     const std::string start = "Invalid value: " + codec::write_json(value) + ": " + path + " in body should be ";
-    if (schema.minimum && value.as_double() < static_cast<double>(*schema.minimum)) {
+    if (schema.minimum && beyond(value, *schema.minimum, std::less<>())) {
       add("FieldValueInvalid", path, start + "greater than or equal to " + std::to_string(*schema.minimum));
     }
-    if (schema.maximum && value.as_double() > static_cast<double>(*schema.maximum)) {
+    if (schema.maximum && beyond(value, *schema.maximum, std::greater<>())) {
       add("FieldValueInvalid", path, start + "less than or equal to " + std::to_string(*schema.maximum));
     }
   }
@@ -168,7 +181,9 @@ class Walk {
       add("FieldValueTooMany", path,
           "Too many: " + std::to_string(value.size()) + ": must have at most " + std::to_string(*schema.items_max) + " items");
     }
-    for (const auto& [name, member] : value.as_object()) visit(*schema.additional, member, dot + name);
+    for (const auto& [name, member] : value.as_object()) {
+      if (!member.is_null()) visit(*schema.additional, member, dot + name);
+    }
   }
 
   Depth depth_;

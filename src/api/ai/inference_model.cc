@@ -207,8 +207,8 @@ void InferenceModelStatus::describe(Type<InferenceModelStatus>& t) {
   t.field("observedGeneration", &S::observed_generation, "metadata.generation that this status speaks of.").format("int64");
   t.field("modelStatus", &S::model_status, "Versions: the one that serves and the one that shall.");
   t.field("node", &S::node, "The edge node of the model.").length(0, 253);
-  t.field("replicas", &S::replicas, "Servers that exist.").always().format("int32");
-  t.field("readyReplicas", &S::ready_replicas, "Servers that answer.").always().format("int32");
+  t.field("replicas", &S::replicas, "Servers that exist.").always().format("int32").range(0, 2147483647);
+  t.field("readyReplicas", &S::ready_replicas, "Servers that answer.").always().format("int32").range(0, 2147483647);
   t.field("selector", &S::selector, "Label selector of the server pods, for the scale subresource.").length(0, 1024);
   t.field("cachedVersions", &S::cached_versions, "Versions that are complete on the edge node's disk.")
       .items_max(64)

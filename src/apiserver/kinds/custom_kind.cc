@@ -110,36 +110,57 @@ Json cell(const PrinterColumn& column, const Json& object, WallTime now) {
   return value.is_string() ? Json(age_cell(value, now)) : Json();
 }
 
-// Replica counts where the scale subresource finds them.
-void check_scale_path(const Json& object, const std::string& path, Causes& causes) {
+// A value as an error of the scale paths shows it, with the Go type that holds it.
+std::string shown_with_type(const Json& value) {
+  const char* type = value.is_array()     ? "[]interface {}"
+                     : value.is_object()  ? "map[string]interface {}"
+                     : value.is_string()  ? "string"
+                     : value.is_bool()    ? "bool"
+                     : value.is_null()    ? "<nil>"
+                     : value.is_integer() ? "int64"
+                                          : "float64";
+  return (value.is_string() ? value.as_string() : codec::write_json(value)) + " is of the type " + type;
+}
+
+// What the scale subresource reads, where it reads it: a count (`zero` 0) or a text (""). Null: nothing is there, or it is of
+// another type, which is a cause.
+const Json* at_scale_path(const Json& object, const std::string& path, const Json& zero, Causes& causes) {
   const Json* at = &object;
   std::string_view rest = std::string_view(path).substr(1);
+  const auto mismatch = [&](const char* wanted) {
+    causes.push_back(invalid(path, zero, path + " accessor error: " + shown_with_type(*at) + ", expected " + wanted));
+    return nullptr;
+  };
   while (!rest.empty()) {
-    if (!at->is_object()) {
-      const std::string shown = at->is_string() ? at->as_string() : codec::write_json(*at);
-      const char* type = at->is_array() ? "[]interface {}" : at->is_string() ? "string" : at->is_bool() ? "bool" : "int64";
-      causes.push_back(
-          invalid(path, 0, path + " accessor error: " + shown + " is of the type " + type + ", expected map[string]interface{}"));
-      return;
-    }
+    if (!at->is_object()) return mismatch("map[string]interface{}");
     const std::size_t end = std::min(rest.find('.'), rest.size());
     at = at->find(rest.substr(0, end));
-    if (at == nullptr) return;
+    if (at == nullptr) return nullptr;
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
-  if (!at->is_integer()) {
-    const std::string shown = at->is_string() ? at->as_string() : codec::write_json(*at);
-    causes.push_back(invalid(path, 0,
-                             path + " accessor error: " + shown + " is of the type " +
-                                 (at->is_string() ? "string"
-                                  : at->is_bool() ? "bool"
-                                                  : "interface {}") +
-                                 ", expected int64"));
-  } else if (at->as_integer() < 0) {
-    causes.push_back(invalid(path, *at, "should be a non-negative integer"));
-  } else if (at->as_integer() > 2147483647) {
-    causes.push_back(invalid(path, *at, "should be less than or equal to 2147483647"));
+  if (zero.is_integer() && !at->is_integer()) return mismatch("int64");
+  if (zero.is_string() && !at->is_string()) return mismatch("string");
+  return at;
+}
+
+// Replica counts where the scale subresource finds them.
+void check_scale_path(const Json& object, const std::string& path, Causes& causes) {
+  const Json* count = at_scale_path(object, path, 0, causes);
+  if (count == nullptr) return;
+  if (count->as_integer() < 0) {
+    causes.push_back(invalid(path, *count, "should be a non-negative integer"));
+  } else if (count->as_integer() > 2147483647) {
+    causes.push_back(invalid(path, *count, "should be less than or equal to 2147483647"));
   }
+}
+
+// Whether it is too wrong for rules across fields to be asked: as kube-apiserver, which asks them in spite of a pattern or a range.
+bool blocks_rules(const Causes& causes) {
+  static constexpr std::string_view kBlocking[] = {"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong",
+                                                   "FieldValueTooMany", "FieldValueTypeInvalid"};
+  return std::any_of(causes.begin(), causes.end(), [](const StatusCause& cause) {
+    return std::find(std::begin(kBlocking), std::end(kBlocking), cause.reason) != std::end(kBlocking);
+  });
 }
 
 struct CustomTraits {
@@ -190,7 +211,7 @@ class CustomKind : public Kind {
     Causes causes = check_scale(object);
     append(causes, schema::validate(*traits_.schema, object, {}));
     append(causes, structure(object));
-    if (causes.empty() && traits_.rule) append(causes, traits_.rule(Json(), object));
+    if (traits_.rule && !blocks_rules(causes)) append(causes, traits_.rule(Json(), object));
     return causes;
   }
 
@@ -200,7 +221,7 @@ class CustomKind : public Kind {
     append(causes, schema::validate(*traits_.schema, object, {.old = &old, .field = ""}));
     // What was wrong before does not block a change elsewhere.
     if (Causes now = structure(object); !now.empty() && structure(old).empty()) append(causes, std::move(now));
-    if (causes.empty() && traits_.rule) append(causes, traits_.rule(old, object));
+    if (traits_.rule && !blocks_rules(causes)) append(causes, traits_.rule(old, object));
     return causes;
   }
 
@@ -237,6 +258,10 @@ class CustomKind : public Kind {
     if (property == traits_.schema->properties.end() || status == nullptr) return {};
     Causes causes = schema::validate(*property->second, *status, {.old = old.find("status"), .field = "status"});
     append(causes, schema::validate_lists(*property->second, *status, "status"));
+    if (const auto& scale = info().scale) {
+      check_scale_path(object, scale->status_replicas, causes);
+      if (!scale->label_selector.empty()) (void)at_scale_path(object, scale->label_selector, "", causes);
+    }
     return causes;
   }
 

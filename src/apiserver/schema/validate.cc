@@ -47,6 +47,12 @@ bool is_multiple(const Json& value, const Json& factor) {
   return std::isfinite(quotient) && quotient == std::floor(quotient);
 }
 
+// A whole number is an integer however it is written, as far as a double counts one by one.
+bool is_whole(const Json& value) {
+  const double number = value.as_double();
+  return value.is_integer() || (number == std::floor(number) && std::abs(number) < 9007199254740992.0);
+}
+
 // What tells an item of a list map from the others.
 Json identity_of(const Schema& schema, const Json& item) {
   Json identity = Json::object();
@@ -124,9 +130,12 @@ class Validator {
     if (schema.type.empty()) return;
     const std::string_view given = type_name(value);
     if (given == schema.type || (given == "integer" && schema.type == "number")) return;
-    // A whole number is an integer however it is written.
-    if (given == "number" && schema.type == "integer" && value.as_double() == std::floor(value.as_double())) return;
-    mismatch(!value.is_string() && !value.is_array() && !schema.format.empty() ? schema.format : schema.type);
+    if (given == "number" && schema.type == "integer" && is_whole(value)) return;
+    if (value.is_string() || value.is_array() || schema.format.empty()) return mismatch(schema.type);
+    // With a format, kube-apiserver compares formats, and a number's is the Go type that holds it.
+    const std::string given_format(value.is_integer() ? "int64" : value.is_number() ? "float64" : value.is_bool() ? "" : given);
+    causes_.push_back(
+        type_invalid(field(path), given_format, path + " in body must be of type " + schema.format + ": \"" + given_format + "\""));
   }
 
   void check_string(const Schema& schema, const Json& value, const std::string& path) {
@@ -285,7 +294,10 @@ void check_unique(const Schema& schema, const Json& value, std::string_view fiel
     if (schema.list_type == ListType::kSet) {
       identity = items[i];
     } else {
-      if (!items[i].is_object()) continue;
+      if (!items[i].is_object()) {
+        causes.push_back(invalid(indexed(field, i), items[i], "must be an object for an array of list-type map"));
+        continue;
+      }
       identity = identity_of(schema, items[i]);
     }
     // The printed form has sorted members, so that equal values are equal texts.
