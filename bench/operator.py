@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'tests/supp
 import machine as m  # noqa: E402
 
 MODELS, NODES = (int(n) for n in os.environ.get('VARDA_BENCH_OPERATOR', '1000x100').split('x'))
-CHANGES = 100         # of each layer
+CHANGES = min(100, MODELS // 2)  # of each layer
 HEARTBEATS = 10       # a second, of nodes in turn
 REST_SECONDS = 10
 MODEL_PATH = '/apis/ai.kubeedge.io/v1alpha1/namespaces/default/inferencemodels'
@@ -31,13 +31,20 @@ class Api:
         self.host, self.context, self.token, self.connection = server.split('//')[1], context, token, None
 
     def open(self, method, path, body=None, kind='application/json'):
-        if self.connection is None:
-            self.connection = http.client.HTTPSConnection(self.host, context=self.context, timeout=120)
         headers = {'Authorization': 'Bearer ' + self.token} if self.token else {}
         if body is not None:
             headers['Content-Type'] = kind
-        self.connection.request(method, path, json.dumps(body) if body is not None else None, headers)
-        return self.connection.getresponse()
+        while True:
+            fresh = self.connection is None
+            if fresh:
+                self.connection = http.client.HTTPSConnection(self.host, context=self.context, timeout=120)
+            try:
+                self.connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+                return self.connection.getresponse()
+            except (http.client.RemoteDisconnected, ConnectionError):
+                self.connection = None  # a server closes what was idle for a while
+                if fresh:
+                    raise
 
     def ask(self, method, path, body=None, kind='application/json'):
         response = self.open(method, path, body, kind)
@@ -273,18 +280,23 @@ def main():
         again_seconds, again_reconciles = second.settle(3)
         again_cpu, again_kib = second.cpu_seconds(), second.rss_kib()
 
-        sent = [0]
+        sent, between_beats = [0], threading.Lock()
 
         def beat():
             one = connect()
             while not stop.wait(1 / HEARTBEATS):
-                one.patch('/api/v1/nodes/edge%d/status' % (sent[0] % NODES), {'status': {'conditions': heartbeat()}})
-                sent[0] += 1
+                with between_beats:
+                    one.patch('/api/v1/nodes/edge%d/status' % (sent[0] % NODES), {'status': {'conditions': heartbeat()}})
+                    sent[0] += 1
+
+        def writes_of_others():
+            with between_beats:  # none is under way
+                return writes_so_far(api) - sent[0]
         beats = threading.Thread(target=beat)
         beats.start()
-        before, beaten, cpu, begin = writes_so_far(api), sent[0], second.cpu_seconds(), time.monotonic()
+        before, cpu, begin = writes_of_others(), second.cpu_seconds(), time.monotonic()
         time.sleep(REST_SECONDS)
-        rest_writes = max(0, writes_so_far(api) - before - (sent[0] - beaten))
+        rest_writes = writes_of_others() - before
         rest_cpu = (second.cpu_seconds() - cpu) / (time.monotonic() - begin)
         chance = random.Random(1)
         cloud_times, answers = change(api, Watch(connect(), '/apis/apps/v1/namespaces/default/deployments'), chance.sample(range(0, MODELS, 2), CHANGES),

@@ -57,9 +57,19 @@ Keys rivals(const InferenceModel& changed, const runtime::Caches& caches) {
   if (!changed.spec.on_edge()) return keys;
   for (const auto& model : caches.of<InferenceModel>().list()) {
     const bool same = model->metadata.key() == changed.metadata.key();
-    if (!same && model->spec.on_edge() && model->spec.port() == changed.spec.port()) keys.push_back(model->metadata.key());
+    if (same || !model->spec.on_edge() || model->spec.port() != changed.spec.port()) continue;
+    // Who selects a node may be on any; of those that name theirs, the ones on the same.
+    const std::string &there = model->spec.node_name, &here = changed.spec.node_name;
+    if (there.empty() || here.empty() || there == here) keys.push_back(model->metadata.key());
   }
   return keys;
+}
+
+// What a model says of itself at work (versions, conditions) is no rival's business: else, of thousands on one port, each report of
+// one would be a look at all.
+bool same_to_rivals(const InferenceModel& before, const InferenceModel& now) {
+  return before.metadata.uid == now.metadata.uid && before.metadata.generation == now.metadata.generation &&
+         before.metadata.deleting() == now.metadata.deleting() && before.status.node == now.status.node;
 }
 
 // Pods of a Deployment of ours carry the model's name in a label; their owner is the ReplicaSet or the Deployment.
@@ -106,7 +116,7 @@ void InferenceModelReconciler::watches(runtime::Watches<InferenceModel>& w) cons
   w.owns<api::Pod>(runtime::Update::kRecreate).owns<api::Deployment>().owns<api::Service>();
   w.maps<api::Pod>(of_pod).maps<api::Endpoints>(of_endpoints);
   w.maps<api::Node>(of_node).maps<api::EdgeNode>(of_edge_node);
-  w.maps<InferenceModel>(rivals);
+  w.maps<InferenceModel>(rivals, same_to_rivals);
 }
 
 World InferenceModelReconciler::look(const InferenceModel& model) const {
