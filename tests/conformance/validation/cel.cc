@@ -1,0 +1,219 @@
+#include "cel.h"
+
+#include <map>
+#include <regex>
+#include <string>
+
+#include "base/check.h"
+
+namespace varda::conformance {
+
+namespace {
+
+using codec::Json;
+
+// A value, or nothing where evaluation fails: a member that is not there, a comparison of different kinds.
+using Value = std::optional<Json>;
+using Scope = std::map<std::string, Json>;
+
+/// Reads and evaluates in one pass. A macro reads its argument once an item, from the place where it begins.
+class Evaluator {
+ public:
+  Evaluator(std::string_view text, Scope scope) : text_(text), scope_(std::move(scope)) {}
+
+  Value whole() {
+    Value value = either();
+    skip_space();
+    CHECK(at_ == text_.size());
+    return value;
+  }
+
+ private:
+  void skip_space() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+  }
+  bool take(std::string_view token) {
+    skip_space();
+    if (!text_.substr(at_).starts_with(token)) return false;
+    at_ += token.size();
+    return true;
+  }
+  void need(std::string_view token) { CHECK(take(token)); }
+  std::string word() {
+    skip_space();
+    const std::size_t begin = at_;
+    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_')) ++at_;
+    return std::string(text_.substr(begin, at_ - begin));
+  }
+
+  static Value truth(const Value& value, bool wanted) {
+    return value && value->is_bool() && value->as_bool() == wanted ? Value(Json(wanted)) : std::nullopt;
+  }
+  // One side that decides makes up for an error of the other.
+  Value either() {
+    Value left = both();
+    while (take("||")) {
+      const Value right = both();
+      left = truth(left, true) || truth(right, true)     ? Value(Json(true))
+             : truth(left, false) && truth(right, false) ? Value(Json(false))
+                                                         : std::nullopt;
+    }
+    return left;
+  }
+  Value both() {
+    Value left = relation();
+    while (take("&&")) {
+      const Value right = relation();
+      left = truth(left, false) || truth(right, false) ? Value(Json(false))
+             : truth(left, true) && truth(right, true) ? Value(Json(true))
+                                                       : std::nullopt;
+    }
+    return left;
+  }
+
+  Value relation() {
+    const Value left = unary();
+    for (const std::string_view sign : {"==", "!=", "<=", ">=", "<", ">", "in "}) {
+      if (!take(sign)) continue;
+      const Value right = unary();
+      if (!left || !right) return std::nullopt;
+      if (sign == "in ") {
+        for (const Json& item : right->as_array()) {
+          if (item == *left) return Json(true);
+        }
+        return Json(false);
+      }
+      if (sign == "==") return Json(*left == *right);
+      if (sign == "!=") return Json(*left != *right);
+      if (!left->is_number() || !right->is_number()) return std::nullopt;
+      const double a = left->as_double(), b = right->as_double();
+      return Json(sign == "<=" ? a <= b : sign == ">=" ? a >= b : sign == "<" ? a < b : a > b);
+    }
+    return left;
+  }
+
+  Value unary() {
+    skip_space();
+    if (text_.substr(at_).starts_with("!=") || !take("!")) return members(primary());
+    const Value value = unary();
+    if (!value || !value->is_bool()) return std::nullopt;
+    return Json(!value->as_bool());
+  }
+
+  Value primary() {
+    skip_space();
+    CHECK(at_ < text_.size());
+    if (take("(")) {
+      Value value = either();
+      need(")");
+      return value;
+    }
+    if (take("[")) {
+      Json list = Json::array();
+      bool failed = false;
+      while (!take("]")) {
+        const Value item = either();
+        failed = failed || !item;
+        if (item) list.push_back(*item);
+        (void)take(",");
+      }
+      return failed ? Value() : Value(list);
+    }
+    if (text_[at_] == '\'') return text();
+    if (std::isdigit(static_cast<unsigned char>(text_[at_])) || text_[at_] == '-') {
+      const bool minus = take("-");
+      const std::int64_t number = std::stoll(word());
+      return Json(minus ? -number : number);
+    }
+    const std::string name = word();
+    if (name == "true" || name == "false") return Json(name == "true");
+    if (name == "has" || name == "size") {
+      need("(");
+      const Value value = either();
+      need(")");
+      if (name == "has") return Json(value.has_value());
+      if (!value) return std::nullopt;
+      return Json(static_cast<std::int64_t>(value->is_string() ? value->as_string().size() : value->size()));
+    }
+    const auto known = scope_.find(name);
+    CHECK(known != scope_.end());
+    return known->second;
+  }
+
+  Json text() {
+    need("'");
+    std::string out;
+    while (text_.at(at_) != '\'') {
+      if (text_[at_] == '\\') ++at_;
+      out += text_.at(at_++);
+    }
+    ++at_;
+    return out;
+  }
+
+  Value members(Value value) {
+    while (at_ < text_.size() && text_[at_] == '.') {
+      ++at_;
+      const std::string name = word();
+      if (!take("(")) {
+        const Json* member = value ? value->find(name) : nullptr;
+        value = member == nullptr || member->is_null() ? Value() : Value(*member);
+      } else if (name == "matches") {
+        const Value pattern = either();
+        need(")");
+        if (!value || !value->is_string() || !pattern) return std::nullopt;
+        value = Json(std::regex_search(value->as_string(), std::regex(pattern->as_string())));
+      } else {
+        CHECK(name == "all" || name == "exists" || name == "exists_one");
+        value = macro(name, value);
+      }
+    }
+    return value;
+  }
+
+  Value macro(const std::string& name, const Value& list) {
+    const std::string variable = word();
+    need(",");
+    const std::size_t body = at_;
+    const auto hidden = scope_.find(variable) == scope_.end() ? Value() : Value(scope_.at(variable));
+    std::size_t held = 0, failed = 0;
+    Json items = list && list->is_array() ? *list : Json::array();
+    const std::size_t count = items.size();
+    if (count == 0) items.push_back(Json::object());  // the body is read all the same
+    for (const Json& item : items.as_array()) {
+      at_ = body;
+      scope_[variable] = item;
+      const Value value = either();
+      if (count == 0) break;
+      held += truth(value, true) ? 1 : 0;
+      failed += value && value->is_bool() ? 0 : 1;
+    }
+    need(")");
+    scope_.erase(variable);
+    if (hidden) scope_[variable] = *hidden;
+    if (!list || !list->is_array()) return std::nullopt;
+    if (name == "all") {
+      if (held + failed < count) return Json(false);
+      return failed == 0 ? Value(Json(true)) : std::nullopt;
+    }
+    if (name == "exists") {
+      if (held > 0) return Json(true);
+      return failed == 0 ? Value(Json(false)) : std::nullopt;
+    }
+    return failed == 0 ? Value(Json(held == 1)) : std::nullopt;
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+  Scope scope_;
+};
+
+}  // namespace
+
+std::optional<bool> evaluate_cel(std::string_view rule, const Json& self) {
+  const Value value = Evaluator(rule, {{"self", self}}).whole();
+  if (!value || !value->is_bool()) return std::nullopt;
+  return value->as_bool();
+}
+
+}  // namespace varda::conformance

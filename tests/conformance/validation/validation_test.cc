@@ -1,0 +1,406 @@
+// The tables of this folder against what checks objects here: the API server (in memory), the kinds' own validation, and the CEL of
+// the generated CRDs. README.md says what is in a table.
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <gtest/gtest.h>
+#include <random>
+#include <set>
+
+#include "api/kind.h"
+#include "apiserver/testing/in_memory.h"
+#include "cel.h"
+#include "codec/json.h"
+#include "codec/yaml.h"
+
+namespace varda::conformance {
+namespace {
+
+using codec::Json;
+namespace fs = std::filesystem;
+
+std::string replaced(const std::string& text, std::string_view what, const std::string& by) {
+  std::string out = text;
+  for (std::size_t at = out.find(what); at != std::string::npos; at = out.find(what, at + by.size()))
+    out.replace(at, what.size(), by);
+  return out;
+}
+
+// A value as a case has it, with what is long written out; table.py says the same for the runner.
+Json value_of(const Json& given, const std::string& index = "") {
+  if (given.is_string()) return index.empty() ? given : Json(replaced(given.as_string(), "${i}", index));
+  if (given.is_array()) {
+    Json list = Json::array();
+    for (const Json& item : given.as_array()) list.push_back(value_of(item, index));
+    return list;
+  }
+  if (!given.is_object()) return given;
+  const std::int64_t times = given["times"].as_integer();
+  if (given.contains("$repeat")) {
+    std::string text = given["before"].as_string();
+    for (std::int64_t i = 0; i < times; ++i) text += given["$repeat"].as_string();
+    return text + given["after"].as_string();
+  }
+  if (given.contains("$items")) {
+    Json list = Json::array();
+    for (std::int64_t i = 0; i < times; ++i) list.push_back(value_of(given["$items"], std::to_string(i)));
+    return list;
+  }
+  Json out = Json::object();
+  if (given.contains("$members")) {
+    for (std::int64_t i = 0; i < times; ++i) out.set("k" + std::to_string(i), value_of(given["$members"], std::to_string(i)));
+    return out;
+  }
+  if (given.contains("$null")) return nullptr;
+  for (const auto& [name, member] : given.as_object()) out.set(name, value_of(member, index));
+  return out;
+}
+
+// Sets what a path like spec.models[0].key names; null takes it away.
+void assign(Json& target, std::string_view path, const Json& given) {
+  Json* at = &target;
+  for (;;) {
+    const bool index = path.front() == '[';
+    if (index) path.remove_prefix(1);
+    const std::size_t end = std::min(path.find_first_of(index ? "]" : ".["), path.size());
+    const std::string step(path.substr(0, end));
+    path.remove_prefix(std::min(end + (index || (end < path.size() && path[end] == '.') ? 1 : 0), path.size()));
+    if (index && path.starts_with('.')) path.remove_prefix(1);
+    if (path.empty()) {
+      if (index) {
+        const std::size_t place = std::stoul(step);
+        if (place == at->size()) at->push_back(nullptr);
+        at->array_items().at(place) = value_of(given);
+      } else if (given.is_null()) {
+        at->erase(step);
+      } else {
+        at->set(step, value_of(given));
+      }
+      return;
+    }
+    at = index ? &at->array_items().at(std::stoul(step)) : &(*at)[step];
+  }
+}
+
+struct Case {
+  std::string name;
+  Json object;
+  bool status = false;  // about status, which only its own subresource writes
+  std::string causes;
+  bool taken = false, taken_by_cluster = false;
+  Json set;
+};
+
+std::string print(std::vector<std::string> lines) {
+  std::sort(lines.begin(), lines.end());
+  std::string out;
+  for (const std::string& line : lines) out += line + "\n";
+  return out;
+}
+
+std::string print_causes(const Json& causes) {  // of a table
+  std::vector<std::string> lines;
+  for (const Json& cause : causes.as_array()) {
+    const Json::Array& parts = cause.as_array();
+    lines.push_back(parts.at(0).as_string() + " | " + parts.at(1).as_string() + " | " + parts.at(2).as_string());
+  }
+  return print(std::move(lines));
+}
+
+struct Table {
+  const api::Kind* kind = nullptr;
+  Json base;
+  std::vector<Case> cases;
+
+  Json object_of(const std::vector<const Case*>& changed_by) const {
+    Json object = base;
+    for (const Case* one : changed_by) {
+      for (const auto& [path, given] : one->set.as_object()) assign(object, path, given);
+    }
+    return object;
+  }
+};
+
+fs::path folder() { return fs::path(VARDA_SOURCE_DIR) / "tests/conformance/validation"; }
+
+Table read(const api::Kind& kind) {
+  std::ifstream in(folder() / (kind.resource.group + "_" + kind.resource.plural + ".json"));
+  auto parsed = codec::parse_json(std::string((std::istreambuf_iterator<char>(in)), {}));
+  EXPECT_TRUE(parsed.ok()) << kind.resource.kind << ": there is no table, or it cannot be read";
+  Table table;
+  table.kind = &kind;
+  if (!parsed.ok()) return table;
+  const Json file = std::move(parsed).value();
+  EXPECT_EQ(file["crd"].as_string(), kind.resource.group_resource());
+  table.base = file["base"];
+  for (const char* part : {"cases", "schema"}) {
+    for (const Json& one : file[part].as_array()) {
+      Case made{.name = one["name"].as_string(), .set = one["set"]};
+      made.causes = print_causes(one["causes"]);
+      made.taken = one["causes"].empty();
+      made.taken_by_cluster = one[one.contains("cluster") ? "cluster" : "causes"].empty();
+      for (const auto& [path, given] : made.set.as_object()) made.status = made.status || path.starts_with("status");
+      table.cases.push_back(std::move(made));
+      table.cases.back().object = table.object_of({&table.cases.back()});
+    }
+  }
+  return table;
+}
+
+class Validation : public testing::TestWithParam<const api::Kind*> {
+ protected:
+  const Table table_ = read(*GetParam());
+};
+
+std::string kind_name(const testing::TestParamInfo<const api::Kind*>& info) {
+  return (info.param->resource.group == "sedna.io" ? "Sedna" : "") + info.param->resource.kind;
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Validation, testing::ValuesIn(api::kinds()), kind_name);
+
+std::string answer(const apiserver::InMemoryApiServer::Reply& reply) {
+  if (reply.status == 200 || reply.status == 201) return "";
+  std::vector<std::string> lines;
+  for (const Json& cause : reply.body.at("details/causes").as_array()) {
+    lines.push_back(cause["field"].as_string() + " | " + cause["reason"].as_string() + " | " + cause["message"].as_string());
+  }
+  if (reply.status != 422 || lines.empty())
+    lines.push_back(" | " + std::to_string(reply.status) + " | " + reply.body["message"].as_string());
+  return print(std::move(lines));
+}
+
+TEST_P(Validation, TheServerAnswersAsTheTable) {
+  apiserver::InMemoryApiServer::Options options;
+  for (const api::NativeRule& rule : api::native_rules()) options.server.rules[{rule.group, rule.kind}] = rule.check;
+  apiserver::InMemoryApiServer server(std::move(options));
+  for (const Json& crd : api::crds()) server.install_crds(codec::write_yaml(crd));
+  const std::string path = GetParam()->resource.path("default");
+  Json anchor = table_.base;
+  anchor.erase("status");
+  anchor["metadata"].set("name", "anchor");
+  ASSERT_EQ(server.post(path, anchor).status, 201) << server.post(path, anchor).text;
+  for (const Case& one : table_.cases) {
+    apiserver::InMemoryApiServer::Reply reply;
+    if (one.status) {
+      const Json change =
+          Json::array({Json::object({{"op", "add"}, {"path", "/status"}, {"value", std::as_const(one.object)["status"]}})});
+      reply = server.call("PATCH", path + "/anchor/status?dryRun=All", change, "application/json-patch+json");
+    } else {
+      Json object = one.object;
+      object.erase("status");
+      reply = server.post(path + "?dryRun=All", object);
+    }
+    EXPECT_EQ(answer(reply), one.causes) << one.name
+                                         << "\n(tests/conformance/run --write ours takes what the server in varda says)";
+  }
+}
+
+// The cluster's answers are those of a kube-apiserver.
+TEST_P(Validation, AClusterTakesWhatWeTakeAndRefusesWhatWeRefuse) {
+  for (const Case& one : table_.cases) EXPECT_EQ(one.taken_by_cluster, one.taken) << one.name;
+}
+
+// The command line checks objects without a server.
+TEST_P(Validation, TheKindItselfFindsWhatTheServerFinds) {
+  for (const Case& one : table_.cases) {
+    Json object = one.object;
+    if (!one.status) object.erase("status");
+    if (std::as_const(object).at("metadata/name").as_string().empty()) continue;  // a server's business
+    const auto causes = api::validate(*table_.kind, object);
+    EXPECT_EQ(causes.empty(), one.taken) << one.name
+                                         << (causes.empty() ? "" : ": " + causes.front().field + " " + causes.front().message);
+  }
+}
+
+api::Schema without_rules(api::Schema schema) {
+  schema.rules.clear();
+  for (api::Property& property : schema.properties) property.schema = without_rules(property.schema);
+  if (schema.items) schema.items = std::make_shared<api::Schema>(without_rules(*schema.items));
+  return schema;
+}
+
+// What a structural schema demands of a value before rules are asked.
+bool of_the_right_shape(const api::Schema& without_rules, const Json& object) {
+  static const std::set<std::string> kBlocking{"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong",
+                                               "FieldValueTooMany", "FieldValueTypeInvalid"};
+  const auto causes = api::validate(without_rules, object);
+  return std::none_of(causes.begin(), causes.end(), [](const auto& cause) { return kBlocking.contains(cause.reason); });
+}
+
+void drop_nulls(Json& value) {
+  if (value.is_array()) {
+    for (Json& item : value.array_items()) drop_nulls(item);
+  }
+  if (!value.is_object()) return;
+  std::vector<std::string> gone;
+  for (auto& [name, member] : value.object_members()) {
+    if (member.is_null()) gone.push_back(name);
+    drop_nulls(member);
+  }
+  for (const std::string& name : gone) value.erase(name);
+}
+
+using Asked = std::map<const api::Rule*, std::set<bool>>;  // what each rule was seen to say
+
+void ask_both(const api::Schema& schema, const Json& value, const std::string& what, Asked& asked) {
+  for (const api::Rule& rule : schema.rules) {
+    const bool ours = rule.check(value).empty();
+    const auto theirs = evaluate_cel(rule.cel, value);
+    ASSERT_TRUE(theirs.has_value()) << what << ": evaluation of " << rule.cel << " fails";
+    EXPECT_EQ(*theirs, ours) << what << ": " << rule.cel;
+    asked[&rule].insert(ours);
+  }
+  for (const api::Property& property : schema.properties) {
+    if (const Json* member = value.find(property.name); member != nullptr && property.name != "metadata")
+      ask_both(property.schema, *member, what, asked);
+  }
+  if (!schema.items) return;
+  for (const Json& item : value.as_array()) ask_both(*schema.items, item, what, asked);
+}
+
+void all_rules(const api::Schema& schema, std::vector<const api::Rule*>& out) {
+  for (const api::Rule& rule : schema.rules) out.push_back(&rule);
+  for (const api::Property& property : schema.properties) all_rules(property.schema, out);
+  if (schema.items) all_rules(*schema.items, out);
+}
+
+TEST_P(Validation, EveryRuleSaysTheSameInCelAndNativelyAndTheCasesBreakIt) {
+  std::vector<const api::Rule*> rules;
+  all_rules(*table_.kind->schema, rules);
+  if (rules.empty()) return;
+  const api::Schema bare = without_rules(*table_.kind->schema);
+  Asked asked;
+  const auto ask = [&](Json object, const std::string& what) {
+    drop_nulls(object);
+    if (std::as_const(object).at("metadata/name").as_string().empty() || !of_the_right_shape(bare, object)) return;
+    ask_both(*table_.kind->schema, object, what, asked);
+  };
+  for (const Case& one : table_.cases) ask(one.object, one.name);
+  for (const api::Rule* rule : rules) EXPECT_EQ(asked[rule].size(), 2u) << rule->message << ": no case breaks it, or none keeps it";
+  // What no case thought of: two of them at once.
+  std::vector<const Case*> plain;
+  for (const Case& one : table_.cases) {
+    if (!one.status && one.set.find("spec") == nullptr) plain.push_back(&one);
+  }
+  std::mt19937 random(1);
+  for (int i = 0; i < 500; ++i) {
+    const Case* first = plain[random() % plain.size()];
+    const Case* second = plain[random() % plain.size()];
+    // The second may change a part of what the first has replaced, or the other way round.
+    const auto meets = [](const Case& one, const Case& other) {
+      for (const auto& [path, given] : one.set.as_object()) {
+        for (const auto& [further, unused] : other.set.as_object()) {
+          if (path.starts_with(further) || further.starts_with(path)) return true;
+        }
+      }
+      return false;
+    };
+    if (meets(*first, *second)) continue;
+    ask(table_.object_of({first, second}), first->name + " and " + second->name);
+  }
+}
+
+// "spec.models[0].key" and "spec.nodeSelector.k" -> "spec.models[].key" and "spec.nodeSelector.*": what a schema calls them.
+std::string shape(const api::Schema& root, std::string_view path) {
+  std::string out;
+  const api::Schema* at = &root;
+  std::string step;
+  const auto go = [&] {
+    if (step.empty()) return;
+    const api::Property* property = at->find(step);
+    out += (out.empty() ? "" : ".") + (property != nullptr || !at->additional ? step : std::string("*"));
+    at = property != nullptr ? &property->schema : at->additional ? at->additional.get() : at;
+    step.clear();
+  };
+  for (const char c : path) {
+    if (c == '.' || c == '[') go();
+    if (c == '[') {
+      out += "[]";
+      if (at->items) at = at->items.get();
+    }
+    if (c != '.' && c != '[' && c != ']' && !(out.ends_with("[]") && step.empty() && std::isdigit(static_cast<unsigned char>(c))))
+      step += c;
+  }
+  go();
+  return out;
+}
+
+TEST_P(Validation, EveryConstraintOfTheSchemaHasACaseThatBreaksIt) {
+  std::set<std::string> broken;
+  for (const Case& one : table_.cases) {
+    const std::size_t colon = one.name.find(": ");
+    if (!one.taken && colon != std::string::npos)
+      broken.insert(shape(*table_.kind->schema, one.name.substr(0, colon)) + one.name.substr(colon));
+  }
+  const std::function<void(const api::Schema&, const std::string&)> visit = [&](const api::Schema& schema,
+                                                                                const std::string& path) {
+    const auto need = [&](bool there, const char* what) {
+      if (there) {
+        EXPECT_TRUE(broken.contains(path + ": " + what)) << "no case for " << path << ": " << what;
+      }
+    };
+    using Type = api::Schema::Type;
+    need(schema.type != Type::kAny && !(schema.type == Type::kObject && schema.preserve_unknown), "type");
+    need(!schema.one_of.empty(), "enum");
+    need(!schema.pattern.empty(), "pattern");
+    need(schema.length_min.value_or(0) > 0 && schema.one_of.empty(), "minLength");
+    need(schema.length_max && schema.one_of.empty(), "maxLength");
+    need(schema.minimum.has_value(), "minimum");
+    need(schema.maximum.has_value(), "maximum");
+    need(schema.items_max.has_value(), schema.type == Type::kArray ? "maxItems" : "maxProperties");
+    need(!schema.list_keys.empty(), "list-map keys");
+    need(schema.format == "date-time", "format");
+    for (const api::Property& property : schema.properties) {
+      const std::string below = (path.empty() ? "" : path + ".") + property.name;
+      if (below == "metadata") continue;
+      if (property.required) {
+        EXPECT_TRUE(broken.contains(below + ": required")) << "no case for " << below << ": required";
+      }
+      visit(property.schema, below);
+    }
+    if (schema.items) visit(*schema.items, path + "[]");
+    if (schema.additional) visit(*schema.additional, path + ".*");
+  };
+  for (const char* part : {"spec", "status"}) {
+    if (const api::Property* property = table_.kind->schema->find(part)) visit(property->schema, part);
+  }
+}
+
+TEST(Tables, AreThoseOfTheKinds) {
+  std::set<std::string> wanted{"wordings.json"}, found;
+  for (const api::Kind* kind : api::kinds()) wanted.insert(kind->resource.group + "_" + kind->resource.plural + ".json");
+  for (const auto& entry : fs::directory_iterator(folder())) {
+    if (entry.path().extension() == ".json") found.insert(entry.path().filename());
+  }
+  EXPECT_EQ(found, wanted);
+}
+
+TEST(Cel, SaysWhatAClusterWouldSay) {
+  const Json self = codec::parse_json(R"({"a": "x", "n": 2, "l": [{"k": "1"}, {"k": "2"}, {}], "e": []})").value();
+  for (const auto& [rule, wanted] : std::map<std::string, std::optional<bool>>{
+           {"has(self.a) && self.a != ''", true},
+           {"has(self.b)", false},
+           {"self.b == ''", std::nullopt},
+           {"self.b == '' || self.n <= 2", true},
+           {"self.b == '' || self.n < 2", std::nullopt},
+           {"self.b == '' && self.n < 2", false},
+           {"!has(self.b) || self.b == 'x'", true},
+           {"self.n <= 1", false},
+           {"self.a in ['x', 'y']", true},
+           {"!(self.a in ['y'])", true},
+           {"size(self.l) > 2 && size(self.e) == 0", true},
+           {"self.e.all(i, i == 1)", true},
+           {"self.l.all(i, has(i.k))", false},
+           {"self.l.all(i, !has(i.k) || i.k.matches('^[12]$'))", true},
+           {"self.l.exists(i, has(i.k) && i.k == '2')", true},
+           {"self.l.all(i, !has(i.k) || self.l.exists_one(j, has(j.k) && j.k == i.k))", true},
+           {"self.a.matches('^y')", false},
+       }) {
+    EXPECT_EQ(evaluate_cel(rule, self), wanted) << rule;
+  }
+}
+
+}  // namespace
+}  // namespace varda::conformance
