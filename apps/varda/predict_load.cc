@@ -20,6 +20,7 @@ using codec::Json;
 constexpr double kGrowth = 1.02;
 constexpr std::size_t kBuckets = 1200;  // 1.02^1200 µs are more than half an hour
 constexpr std::chrono::seconds kRequestTimeout{30}, kMetricsTimeout{10};
+constexpr std::chrono::milliseconds kAfterFailure{10};
 constexpr std::chrono::milliseconds kLook{200};  // the end may move nearer while a client waits for its turn
 
 std::size_t bucket_of(double microseconds) {
@@ -87,6 +88,8 @@ class Load {
         ++mine.failures;
         const std::string& message = answer.error().message();
         if (mine.errors.size() < LoadReport::kErrorsMax || mine.errors.contains(message)) count(mine.errors, message, at);
+        // A server that refuses at once would be asked as often as this machine can.
+        (void)ctx.sleep_for(kAfterFailure);
         continue;
       }
       mine.latencies.add(system_clock().now() - start);
