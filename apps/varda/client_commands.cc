@@ -183,9 +183,6 @@ void add_client_commands(Program program) {
 
   add("api-resources", "the kinds of objects that the server has",
       [](const Context& ctx, cli::Session& s, const ClientFlags&) { return cli::api_resources(ctx, s); });
-
-  add("doctor", "check the server, the nodes and the models, and say what to do",
-      [](const Context& ctx, cli::Session& s, const ClientFlags&) { return cli::doctor(ctx, s); });
 }
 
 }  // namespace varda::app

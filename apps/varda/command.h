@@ -39,7 +39,8 @@ std::filesystem::path default_data_dir();
 Result<kube::Config> find_server(const Globals& globals);
 Status set_up_logs(const Globals& globals, log::Level otherwise);
 
-void add_client_commands(Program program);     // apply get describe delete logs events wait patch scale api-resources doctor
+void add_client_commands(Program program);     // apply get describe delete logs events wait patch scale api-resources
+void add_doctor_command(Program program);      // doctor
 void add_model_commands(Program program);      // pack fetch predict models
 void add_dataset_commands(Program program);    // dataset
 void add_artifact_commands(Program program);   // artifacts

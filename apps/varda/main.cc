@@ -60,6 +60,7 @@ int run(int argc, char** argv) {
   Program program{parser, globals, chosen, before};
   add_up_commands(program);
   add_client_commands(program);
+  add_doctor_command(program);
   add_model_commands(program);
   add_dataset_commands(program);
   add_artifact_commands(program);

@@ -1,25 +1,56 @@
-#include "cli/verbs.h"
+#include "cli/doctor.h"
+
 #include "meta/object.h"
 
 namespace varda::cli {
 namespace {
 
-/// Prints one line a finding and remembers whether any was bad.
-class Report {
- public:
-  explicit Report(Session& session) : session_(session) {}
-  void good(const std::string& what) { session_.out("ok    " + what + "\n"); }
-  void note(const std::string& what, const std::string& advice) { session_.out("note  " + what + "\n      -> " + advice + "\n"); }
-  void bad(const std::string& what, const std::string& advice) {
-    ++problems_;
-    session_.out("BAD   " + what + "\n      -> " + advice + "\n");
-  }
-  int problems() const { return problems_; }
+constexpr const char* kSystem = "varda-system";
+const meta::Resource kDefinitions{"apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", false};
+const meta::Resource kDeployments{"apps", "v1", "Deployment", "deployments", true};
+const meta::Resource kLeases{"coordination.k8s.io", "v1", "Lease", "leases", true};
+const meta::Resource kServices{"", "v1", "Service", "services", true};
+const meta::Resource kConfigMaps{"", "v1", "ConfigMap", "configmaps", true};
+const meta::Resource kNodes{"", "v1", "Node", "nodes", false};
+const meta::Resource kEdgeNodes{"edgeai.io", "v1alpha1", "EdgeNode", "edgenodes", false};
+const meta::Resource kModels{"ai.kubeedge.io", "v1alpha1", "InferenceModel", "inferencemodels", true};
 
- private:
-  Session& session_;
-  int problems_ = 0;
-};
+// What somebody needs who puts models on a cluster and looks after them.
+constexpr struct {
+  const char *verb, *group, *resource;
+} kNeeded[] = {{"create", "ai.kubeedge.io", "inferencemodels"},
+               {"patch", "ai.kubeedge.io", "inferencemodels"},
+               {"delete", "ai.kubeedge.io", "inferencemodels"},
+               {"create", "edgeai.io", "datasets"},
+               {"create", "edgeai.io", "models"},
+               {"list", "edgeai.io", "edgenodes"},
+               {"list", "", "nodes"},
+               {"list", "", "pods"},
+               {"list", "", "events"}};
+
+Seen look(const Context& ctx, Session& session, const meta::Resource& resource, const std::string& ns, const std::string& name) {
+  auto found = session.client.find(ctx, resource, {ns, name});
+  if (!found.ok()) return {std::nullopt, found.error().message()};
+  return {std::move(found).value(), ""};
+}
+
+SeenList look_all(const Context& ctx, Session& session, const meta::Resource& resource) {
+  auto found = session.client.list_all(ctx, resource);
+  // A kind that is not installed is told of where the kinds are.
+  if (!found.ok()) return {{}, found.error().code() == Code::kNotFound ? "" : found.error().message()};
+  return {std::move(found->items), ""};
+}
+
+std::optional<bool> may(const Context& ctx, Session& session, const Permission& what) {
+  const Json attributes =
+      Json::object({{"verb", what.verb}, {"group", what.group}, {"resource", what.resource}, {"namespace", session.ns}});
+  const Json review = Json::object({{"apiVersion", "authorization.k8s.io/v1"},
+                                    {"kind", "SelfSubjectAccessReview"},
+                                    {"spec", Json::object({{"resourceAttributes", attributes}})}});
+  const auto answer = session.client.json(ctx, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review);
+  if (!answer.ok()) return std::nullopt;
+  return answer->at("status/allowed").as_bool();
+}
 
 const Json* condition(const Json& object, std::string_view type) {
   for (const Json& c : object.at("status/conditions").as_array()) {
@@ -28,79 +59,357 @@ const Json* condition(const Json& object, std::string_view type) {
   return nullptr;
 }
 
+bool is_true(const Json* condition) { return condition != nullptr && (*condition)["status"].as_string() == "True"; }
+
 std::string because(const Json* c) {
-  if (!c) return "no word yet";
+  if (c == nullptr) return "no word yet";
   return (*c)["reason"].as_string() + ((*c)["message"].as_string().empty() ? "" : ": " + (*c)["message"].as_string());
+}
+
+int leading_number(const std::string& text) {
+  int number = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9' || number > 9999) break;
+    number = number * 10 + (c - '0');
+  }
+  return number;
+}
+
+// Rules that an API server does not know are not kept by it.
+void drop_rules(Json& schema) {
+  if (schema.is_array()) {
+    for (Json& item : schema.array_items()) drop_rules(item);
+  }
+  if (!schema.is_object()) return;
+  schema.erase("x-kubernetes-validations");
+  for (auto& [name, member] : schema.object_members()) drop_rules(member);
+}
+
+/// The schema of the version that we work with; null where it is not served.
+Json schema_of(const Json& crd, const std::string& version) {
+  for (const Json& one : crd.at("spec/versions").as_array()) {
+    if (one["name"].as_string() == version && one["served"].as_bool()) return one.at("schema/openAPIV3Schema");
+  }
+  return nullptr;
+}
+
+class Diagnosis {
+ public:
+  Diagnosis(const Examined& seen, const DoctorOptions& options) : seen_(seen), options_(options) {}
+
+  std::vector<Finding> make() {
+    if (!server()) return std::move(found_);
+    kinds();
+    permissions();
+    // On one machine the operator and the gateway are parts of `varda up`, which answers, so they run.
+    if (!one_machine_) {
+      leader();
+      deployment("operator", seen_.operator_deployment, "varda-operator");
+      gateway();
+    }
+    probe();
+    nodes();
+    agents();
+    models();
+    return std::move(found_);
+  }
+
+ private:
+  using Level = Finding::Level;
+  void add(Level level, std::string where, std::string what, std::string advice = "") {
+    found_.push_back({level, std::move(where), std::move(what), std::move(advice)});
+  }
+  void unread(const std::string& where, const std::string& error) {
+    add(Level::kUnknown, where, "not checked: " + error, "ask somebody who may read it to run `varda doctor`");
+  }
+  std::string install() const {
+    return one_machine_ ? "start `varda up` again: it brings them" : "kubectl apply -f deploy/varda.yaml";
+  }
+
+  bool server() {
+    if (!seen_.version.object) {
+      add(Level::kBad, "server", "does not answer: " + seen_.version.error,
+          "start one with `varda up`, or check --kubeconfig and $KUBECONFIG");
+      return false;
+    }
+    const Json& version = *seen_.version.object;
+    const std::string name = version["gitVersion"].as_string();
+    const std::size_t ours = name.find("+varda.");
+    one_machine_ = ours != std::string::npos;
+    if (one_machine_ && name.substr(ours + 7) != options_.version) {
+      add(Level::kNote, "server", "is that of varda " + name.substr(ours + 7) + ", this is " + options_.version,
+          "use the program that `varda up` was started with, or start it again with this one");
+    } else if (leading_number(version["major"].as_string()) == 1 && leading_number(version["minor"].as_string()) < 27) {
+      add(Level::kNote, "server", "is version " + name + ", older than 1.27",
+          "upgrade it; rules across fields are checked by the operator only, which tells of them in conditions");
+    } else {
+      add(Level::kGood, "server", "answers, version " + name);
+    }
+    return true;
+  }
+
+  void kinds() {
+    for (std::size_t i = 0; i < options_.crds.size() && i < seen_.crds.size(); ++i) {
+      const Json& ours = options_.crds[i];
+      const Seen& theirs = seen_.crds[i];
+      const std::string where = "CRD " + ours.at("metadata/name").as_string();
+      const std::string version = ours.at("spec/versions/0/name").as_string();
+      if (!theirs.error.empty()) {
+        unread(where, theirs.error);
+      } else if (!theirs.object) {
+        add(Level::kBad, where, "is not installed", install());
+      } else if (!is_true(condition(*theirs.object, "Established"))) {
+        add(Level::kBad, where, "is not established (" + because(condition(*theirs.object, "Established")) + ")",
+            "another kind may have its names: kubectl describe crd " + ours.at("metadata/name").as_string());
+      } else if (!same_schema(ours, *theirs.object, version)) {
+        add(Level::kNote, where, "is of another release than this program",
+            "apply the CRDs of the release that the operator has: kubectl apply -f deploy/crds");
+      } else {
+        add(Level::kGood, where, "is installed");
+      }
+    }
+  }
+  static bool same_schema(const Json& ours, const Json& theirs, const std::string& version) {
+    Json wanted = schema_of(ours, version), found = schema_of(theirs, version);
+    if (wanted == found) return true;
+    drop_rules(wanted);
+    return wanted == found;
+  }
+
+  void permissions() {
+    std::string missing;
+    bool told = false;
+    for (const Permission& one : seen_.permissions) {
+      told = told || one.allowed.has_value();
+      if (one.allowed.value_or(true)) continue;
+      missing += (missing.empty() ? "" : ", ") + one.verb + " " + one.resource + (one.group.empty() ? "" : "." + one.group);
+    }
+    if (!told) {
+      add(Level::kUnknown, "permissions", "not checked: the server does not tell", "kubectl auth can-i --list");
+    } else if (!missing.empty()) {
+      add(Level::kNote, "permissions", "you may not " + missing,
+          "have a role with these verbs bound to you, if you are to put models on this cluster");
+    } else {
+      add(Level::kGood, "permissions", "you may create, change and watch models");
+    }
+  }
+
+  void leader() {
+    const std::string where = "Lease varda-system/varda-operator";
+    if (!seen_.lease.error.empty()) return unread(where, seen_.lease.error);
+    if (!seen_.lease.object) {
+      return add(Level::kBad, where, "is not there: no operator runs, or none has led yet", "kubectl apply -f deploy/varda.yaml");
+    }
+    const Json& spec = (*seen_.lease.object)["spec"];
+    const std::string holder = spec["holderIdentity"].as_string();
+    const auto renewed = meta::parse_time(spec["renewTime"].as_string());
+    const std::chrono::seconds duration(spec["leaseDurationSeconds"].as_integer(15));
+    const std::string advice = "kubectl get pods -n varda-system, and look at the operator's log";
+    // Twice, since the clock here may not be that of the operator.
+    if (holder.empty() || !renewed.ok()) return add(Level::kBad, where, "is held by nobody", advice);
+    if (seen_.now - *renewed > 2 * duration)
+      return add(Level::kBad, where, "was last renewed by " + holder + " at " + spec["renewTime"].as_string(), advice);
+    add(Level::kGood, where, "is held by " + holder);
+  }
+
+  void deployment(const std::string& what, const Seen& seen, const std::string& name) {
+    const std::string where = "Deployment varda-system/" + name;
+    if (!seen.error.empty()) return unread(where, seen.error);
+    if (!seen.object)
+      return add(Level::kNote, where, "is not there", "kubectl apply -f deploy/varda.yaml, unless the " + what + " runs elsewhere");
+    const std::int64_t available = seen.object->at("status/availableReplicas").as_integer();
+    const std::int64_t wanted = seen.object->at("spec/replicas").as_integer(1);
+    if (available == 0) return add(Level::kBad, where, "has no pod that is available", "kubectl describe pods -n varda-system");
+    if (available < wanted)
+      return add(Level::kNote, where, "has " + std::to_string(available) + " of " + std::to_string(wanted) + " pods",
+                 "kubectl describe pods -n varda-system");
+    add(Level::kGood, where, "is available");
+  }
+
+  void gateway() {
+    deployment("gateway", seen_.gateway_deployment, "varda-gateway");
+    const std::string service = "Service varda-system/varda-gateway", authority = "ConfigMap varda-system/varda-gateway";
+    if (!seen_.gateway_service.error.empty()) {
+      unread(service, seen_.gateway_service.error);
+    } else if (!seen_.gateway_service.object) {
+      add(Level::kNote, service, "is not there", "nodes need another address of the gateway: kubectl apply -f deploy/varda.yaml");
+    } else {
+      add(Level::kGood, service, "is there");
+    }
+    if (!seen_.gateway_config.error.empty()) {
+      unread(authority, seen_.gateway_config.error);
+    } else if (!seen_.gateway_config.object && !seen_.gateway_deployment.object) {
+      add(Level::kNote, authority, "is not there: without a gateway no node at the edge can enrol",
+          "kubectl apply -f deploy/varda.yaml");
+    } else if (!seen_.gateway_config.object || seen_.gateway_config.object->at("data").find("ca.crt") == nullptr) {
+      add(Level::kBad, authority, "has no ca.crt: no gateway has started yet, so no node can enrol",
+          "look at the gateway's log: kubectl logs -n varda-system deployment/varda-gateway");
+    } else {
+      add(Level::kGood, authority, "has the authority of the edge");
+    }
+  }
+
+  void probe() {
+    if (!seen_.gateway_trouble) return;
+    const std::string where = "gateway " + seen_.gateway_url;
+    if (seen_.gateway_trouble->empty()) return add(Level::kGood, where, "answers");
+    add(Level::kBad, where, "does not answer: " + *seen_.gateway_trouble,
+        "check the address and the firewalls on the way; a certificate of another authority is another gateway's");
+  }
+
+  void nodes() {
+    if (!seen_.nodes.error.empty()) return unread("nodes", seen_.nodes.error);
+    if (seen_.nodes.items.empty())
+      add(Level::kBad, "nodes", "there is none", "`varda up --node NAME=edge` starts one; on a cluster, join one");
+    for (const Json& node : seen_.nodes.items) {
+      const std::string name = node.at("metadata/name").as_string();
+      const Json* ready = condition(node, "Ready");
+      const bool edge = node.at("metadata/labels").find("node-role.kubernetes.io/edge") != nullptr;
+      if (is_true(ready)) {
+        add(Level::kGood, "node " + name, "is ready");
+      } else {
+        add(Level::kBad, "node " + name, "is not ready (" + because(ready) + ")",
+            one_machine_ ? "look at its agent's log: nodes/" + name + "/agent.log below the data directory"
+                         : "kubectl describe node " + name);
+      }
+      if (edge && seen_.edge_nodes.error.empty() && !has_agent(name)) {
+        add(Level::kBad, "node " + name, "is an edge node without an agent: models do not get there",
+            one_machine_ ? "look at nodes/" + name + "/agent.log below the data directory"
+                         : "kubectl get pods -n varda-edge -o wide, and look at the log of the agent there");
+      }
+    }
+  }
+  bool has_agent(const std::string& node) const {
+    for (const Json& agent : seen_.edge_nodes.items) {
+      if (agent.at("metadata/name").as_string() == node) return true;
+    }
+    return false;
+  }
+
+  void agents() {
+    if (!seen_.edge_nodes.error.empty()) return unread("edge nodes", seen_.edge_nodes.error);
+    for (const Json& agent : seen_.edge_nodes.items) {
+      const std::string where = "agent of " + agent.at("metadata/name").as_string();
+      const Json* connected = condition(agent, "Connected");
+      const std::string last_seen = agent.at("status/lastSeen").as_string();
+      if (is_true(connected)) {
+        add(Level::kGood, where, "is connected");
+      } else {
+        add(connected == nullptr ? Level::kNote : Level::kBad, where,
+            "is not connected (" + because(connected) + ")" + (last_seen.empty() ? "" : ", last seen " + last_seen),
+            "what serves there goes on; look at the agent's log and at the way to the gateway (varda doctor --gateway URL)");
+      }
+      const std::string version = agent.at("status/agentVersion").as_string();
+      if (version != options_.version && !(version.empty() && connected == nullptr)) {
+        add(Level::kNote, where, "is version " + (version.empty() ? "unknown" : version) + ", this is " + options_.version,
+            "restart it with the new program");
+      }
+      const std::int64_t left = agent.at("status/disk/availableBytes").as_integer(-1);
+      if (left >= 0 && left < (std::int64_t{1} << 30)) {
+        add(Level::kNote, where, "has less than 1 GiB of disk left", "remove old versions from manifests, or free space");
+      }
+    }
+  }
+
+  void models() {
+    if (!seen_.models.error.empty()) return unread("models", seen_.models.error);
+    for (const Json& model : seen_.models.items) {
+      const std::string ns = model.at("metadata/namespace").as_string(), name = model.at("metadata/name").as_string();
+      const Json* ready = condition(model, "Ready");
+      if (is_true(ready)) {
+        add(Level::kGood, "model " + ns + "/" + name,
+            "serves version " + model.at("status/servingVersion").string_or("of its image"));
+      } else {
+        add(Level::kBad, "model " + ns + "/" + name, "is not ready (" + because(ready) + ")",
+            "varda describe inferencemodel " + name + " -n " + ns);
+      }
+    }
+  }
+
+  const Examined& seen_;
+  const DoctorOptions& options_;
+  bool one_machine_ = false;
+  std::vector<Finding> found_;
+};
+
+std::string_view word(Finding::Level level) {
+  switch (level) {
+    case Finding::Level::kGood:
+      return "ok";
+    case Finding::Level::kNote:
+      return "note";
+    case Finding::Level::kUnknown:
+      return "unknown";
+    case Finding::Level::kBad:
+      return "problem";
+  }
+  return "problem";
+}
+
+Json to_json(const std::vector<Finding>& findings, int problems) {
+  Json list = Json::array();
+  for (const Finding& one : findings) {
+    Json entry = Json::object({{"level", word(one.level)}, {"where", one.where}, {"what", one.what}});
+    if (!one.advice.empty()) entry.set("advice", one.advice);
+    list.push_back(std::move(entry));
+  }
+  return Json::object({{"problems", problems}, {"findings", std::move(list)}});
 }
 
 }  // namespace
 
-Status doctor(const Context& ctx, Session& session) {
-  Report report(session);
+Examined examine(const Context& ctx, Session& session, const DoctorOptions& options) {
+  Examined seen;
+  seen.now = options.now;
   auto version = session.client.json(ctx, "GET", "/version");
   if (!version.ok()) {
-    report.bad("the API server does not answer: " + version.error().message(),
-               "start one with `varda up`, or check --kubeconfig and $KUBECONFIG");
-    return Error(Code::kUnavailable, "1 problem found");
+    seen.version.error = version.error().message();
+    return seen;
   }
-  report.good("the API server answers, version " + (*version)["gitVersion"].as_string());
+  seen.version.object = std::move(version).value();
+  for (const Json& crd : options.crds)
+    seen.crds.push_back(look(ctx, session, kDefinitions, "", crd.at("metadata/name").as_string()));
+  for (const auto& needed : kNeeded) {
+    Permission one{needed.verb, needed.group, needed.resource, std::nullopt};
+    one.allowed = may(ctx, session, one);
+    seen.permissions.push_back(std::move(one));
+  }
+  seen.lease = look(ctx, session, kLeases, kSystem, "varda-operator");
+  seen.operator_deployment = look(ctx, session, kDeployments, kSystem, "varda-operator");
+  seen.gateway_deployment = look(ctx, session, kDeployments, kSystem, "varda-gateway");
+  seen.gateway_service = look(ctx, session, kServices, kSystem, "varda-gateway");
+  seen.gateway_config = look(ctx, session, kConfigMaps, kSystem, "varda-gateway");
+  seen.nodes = look_all(ctx, session, kNodes);
+  seen.edge_nodes = look_all(ctx, session, kEdgeNodes);
+  seen.models = look_all(ctx, session, kModels);
+  if (!options.gateway_url.empty() && options.try_gateway) {
+    seen.gateway_url = options.gateway_url;
+    const std::string ca = seen.gateway_config.object ? seen.gateway_config.object->at("data")["ca.crt"].as_string() : "";
+    const Status tried = options.try_gateway(ctx, options.gateway_url, ca);
+    seen.gateway_trouble = tried.ok() ? "" : tried.error().message();
+  }
+  return seen;
+}
 
-  TRY(const kube::Discovery* discovery, session.discovery(ctx));
-  for (const auto& [group, kind] :
-       {std::pair("ai.kubeedge.io/v1alpha1", "InferenceModel"), std::pair("edgeai.io/v1alpha1", "EdgeNode")}) {
-    if (discovery->of(group, kind).ok()) {
-      report.good(std::string("the kind ") + kind + " is installed");
-    } else {
-      report.bad(std::string("the kind ") + kind + " is not installed", "apply deploy/crds, or use `varda up`, which does it");
-    }
-  }
-  if (report.problems() > 0) return Error(Code::kUnavailable, std::to_string(report.problems()) + " problems found");
+std::vector<Finding> diagnose(const Examined& examined, const DoctorOptions& options) {
+  return Diagnosis(examined, options).make();
+}
 
-  static const meta::Resource kNodes{"", "v1", "Node", "nodes", false};
-  static const meta::Resource kEdgeNodes{"edgeai.io", "v1alpha1", "EdgeNode", "edgenodes", false};
-  static const meta::Resource kModels{"ai.kubeedge.io", "v1alpha1", "InferenceModel", "inferencemodels", true};
-  TRY(const kube::List nodes, session.client.list_all(ctx, kNodes));
-  if (nodes.items.empty())
-    report.bad("there is no node", "`varda up --node NAME=edge` starts one; on a cluster, run `varda agent` there");
-  for (const Json& node : nodes.items) {
-    const std::string& name = node.at("metadata/name").as_string();
-    const Json* ready = condition(node, "Ready");
-    if (ready && (*ready)["status"].as_string() == "True") {
-      report.good("node " + name + " is ready");
-    } else {
-      report.bad("node " + name + " is not ready (" + because(ready) + ")",
-                 "look at its agent's log: nodes/" + name + "/agent.log below the data directory");
+Status doctor(const Context& ctx, Session& session, const DoctorOptions& options) {
+  const std::vector<Finding> findings = diagnose(examine(ctx, session, options), options);
+  int problems = 0;
+  for (const Finding& one : findings) problems += one.level == Finding::Level::kBad ? 1 : 0;
+  if (options.output.form == Output::Form::kJson) {
+    session.out(codec::write_json_pretty(to_json(findings, problems), 2) + "\n");
+  } else {
+    for (const Finding& one : findings) {
+      const char* mark = one.level == Finding::Level::kGood ? "ok    " : one.level == Finding::Level::kBad ? "BAD   " : "note  ";
+      session.out(mark + harmless(one.where + " " + one.what) + "\n");
+      if (!one.advice.empty()) session.out("      -> " + harmless(one.advice) + "\n");
     }
   }
-  TRY(const kube::List agents, session.client.list_all(ctx, kEdgeNodes));
-  for (const Json& agent : agents.items) {
-    const std::string& name = agent.at("metadata/name").as_string();
-    const std::string& its_version = agent.at("status/agentVersion").as_string();
-    if (its_version != VARDA_VERSION) {
-      report.note(
-          "the agent of " + name + " is version " + (its_version.empty() ? "unknown" : its_version) + ", this is " VARDA_VERSION,
-          "restart it with the new program");
-    }
-    const std::int64_t free_bytes = agent.at("status/disk/availableBytes").as_integer(-1);
-    if (free_bytes >= 0 && free_bytes < (std::int64_t{1} << 30)) {
-      report.note("node " + name + " has less than 1 GiB of disk left", "remove old versions from manifests, or free space");
-    }
-  }
-  TRY(const kube::List models, session.client.list_all(ctx, kModels));
-  for (const Json& model : models.items) {
-    const std::string name = model.at("metadata/namespace").as_string() + "/" + model.at("metadata/name").as_string();
-    const Json* ready = condition(model, "Ready");
-    if (ready && (*ready)["status"].as_string() == "True") {
-      report.good("model " + name + " serves version " + model.at("status/servingVersion").string_or("of its image"));
-    } else {
-      report.bad("model " + name + " is not ready (" + because(ready) + ")", "varda describe inferencemodel " +
-                                                                                 model.at("metadata/name").as_string() + " -n " +
-                                                                                 model.at("metadata/namespace").as_string());
-    }
-  }
-  if (report.problems() == 0) return {};
-  return Error(Code::kUnavailable,
-               std::to_string(report.problems()) + (report.problems() == 1 ? " problem found" : " problems found"));
+  if (problems == 0) return {};
+  return Error(Code::kUnavailable, std::to_string(problems) + (problems == 1 ? " problem found" : " problems found"));
 }
 
 }  // namespace varda::cli

@@ -77,8 +77,4 @@ Status api_resources(const Context& ctx, Session& session);
 /// spec.replicas through the scale subresource.
 Status scale(const Context& ctx, Session& session, const std::vector<std::string>& words, int replicas);
 
-/// Checks what can be checked from here (server, version, kinds, nodes, agents, models) and says what to do about each finding.
-/// kUnavailable if any check failed.
-Status doctor(const Context& ctx, Session& session);
-
 }  // namespace varda::cli

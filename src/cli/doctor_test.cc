@@ -1,0 +1,181 @@
+// What doctor says of installations: testdata/doctor/*.yaml hold what was seen and the findings. UPDATE_GOLDEN=1 rewrites these.
+#include "cli/doctor.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+
+#include "apiserver/testing/in_memory.h"
+#include "codec/yaml.h"
+#include "meta/object.h"
+#include "os/testing/memory_file_system.h"
+
+namespace varda::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A kind of nobody's, as this program would have it.
+const char* const kCrd =
+    R"({apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: things.example.com},
+  spec: {group: example.com, scope: Namespaced, names: {kind: Thing, listKind: ThingList, plural: things, singular: thing},
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object,
+  properties: {size: {type: integer}}, x-kubernetes-validations: [{rule: self.size < 9}]}}}}}]}})";
+
+Json yaml(std::string_view text) {
+  auto parsed = codec::parse_yaml(text);
+  EXPECT_TRUE(parsed.ok()) << text << (parsed.ok() ? "" : parsed.error().message());
+  return parsed.ok() ? std::move(parsed).value() : Json();
+}
+
+std::string read(const fs::path& path) {
+  std::ifstream in(path);
+  return std::string((std::istreambuf_iterator<char>(in)), {});
+}
+
+DoctorOptions options() {
+  DoctorOptions out;
+  out.version = "1.0.0";
+  out.crds = {yaml(kCrd)};
+  out.now = meta::parse_time("2026-01-01T00:01:00Z").value();
+  return out;
+}
+
+// {object: …} or {error: …} of a file; absent: it is not there.
+Seen seen(const Json& given) {
+  Seen out;
+  if (given.contains("object")) out.object = given["object"];
+  out.error = given["error"].as_string();
+  return out;
+}
+SeenList seen_list(const Json& given) {
+  if (given.contains("error")) return {{}, given["error"].as_string()};
+  SeenList out;
+  for (const Json& item : given.as_array()) out.items.push_back(item);
+  return out;
+}
+
+Examined examined(const Json& given) {
+  Examined out;
+  out.now = options().now;
+  out.version = seen(given["version"]);
+  Json crd = yaml(kCrd);
+  crd.set("status", yaml("{conditions: [{type: Established, status: 'True'}]}"));
+  out.crds = {given.contains("crd") ? seen(given["crd"]) : Seen{crd, ""}};
+  for (const Json& one : given["permissions"].as_array()) {
+    out.permissions.push_back({one["verb"].as_string(), one["group"].as_string(), one["resource"].as_string(),
+                               one.contains("allowed") ? std::optional<bool>(one["allowed"].as_bool()) : std::nullopt});
+  }
+  out.lease = seen(given["lease"]);
+  out.operator_deployment = seen(given["operator"]);
+  out.gateway_deployment = seen(given["gateway"]);
+  out.gateway_service = seen(given["service"]);
+  out.gateway_config = seen(given["config"]);
+  out.nodes = seen_list(given["nodes"]);
+  out.edge_nodes = seen_list(given["edgeNodes"]);
+  out.models = seen_list(given["models"]);
+  out.gateway_url = given["gatewayUrl"].as_string();
+  if (given.contains("gatewayTrouble")) out.gateway_trouble = given["gatewayTrouble"].as_string();
+  return out;
+}
+
+std::string print(const std::vector<Finding>& findings) {
+  std::string out;
+  for (const Finding& one : findings) {
+    out += std::string(one.level == Finding::Level::kGood      ? "ok"
+                       : one.level == Finding::Level::kNote    ? "note"
+                       : one.level == Finding::Level::kUnknown ? "unknown"
+                                                               : "BAD") +
+           " | " + one.where + " | " + one.what + " | " + one.advice + "\n";
+  }
+  return out;
+}
+
+TEST(Diagnosis, IsWhatTheFilesSay) {
+  std::size_t count = 0;
+  for (const auto& entry : fs::directory_iterator(fs::path(VARDA_TESTDATA) / "doctor")) {
+    if (entry.path().extension() != ".yaml") continue;
+    ++count;
+    const std::string got = print(diagnose(examined(yaml(read(entry.path()))), options()));
+    fs::path golden = entry.path();
+    golden.replace_extension(".txt");
+    if (std::getenv("UPDATE_GOLDEN") != nullptr) std::ofstream(golden) << got;
+    EXPECT_EQ(got, read(golden)) << entry.path();
+  }
+  EXPECT_GE(count, 6u);
+}
+
+TEST(Diagnosis, SaysWhatToDoAboutEverythingThatIsNotGood) {
+  for (const auto& entry : fs::directory_iterator(fs::path(VARDA_TESTDATA) / "doctor")) {
+    if (entry.path().extension() != ".yaml") continue;
+    for (const Finding& one : diagnose(examined(yaml(read(entry.path()))), options())) {
+      EXPECT_FALSE(one.where.empty() || one.what.empty()) << entry.path();
+      EXPECT_EQ(one.advice.empty(), one.level == Finding::Level::kGood) << entry.path() << one.where << one.what;
+    }
+  }
+}
+
+class DoctorTest : public ::testing::Test {
+ protected:
+  apiserver::InMemoryApiServer api_;
+  kube::Client client_{api_.transport(), {}};
+  os::testing::MemoryFileSystem files_;
+  std::string out_;
+  Session session_{client_, files_, [this](std::string_view text) { out_ += text; }, [](std::string_view) {},
+                   []() -> Result<std::string> { return std::string(); }};
+  Context ctx_ = Context().with_timeout(std::chrono::seconds(20));
+};
+
+TEST_F(DoctorTest, AsksAServerBeforeAnythingIsInstalled) {
+  const Status status = doctor(ctx_, session_, options());
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code(), Code::kUnavailable);
+  EXPECT_NE(out_.find("BAD   CRD things.example.com is not installed\n      -> "), std::string::npos) << out_;
+  EXPECT_NE(out_.find("ok    permissions you may create"), std::string::npos) << out_;
+}
+
+TEST_F(DoctorTest, SeesAnInstalledKindAndOneOfAnotherRelease) {
+  api_.install_crds(kCrd);
+  (void)doctor(ctx_, session_, options());
+  EXPECT_NE(out_.find("ok    CRD things.example.com is installed"), std::string::npos) << out_;
+  out_.clear();
+  DoctorOptions newer = options();
+  newer.crds[0] = yaml(std::string(kCrd).replace(std::string(kCrd).find("integer"), 7, "string"));
+  (void)doctor(ctx_, session_, newer);
+  EXPECT_NE(out_.find("note  CRD things.example.com is of another release"), std::string::npos) << out_;
+}
+
+TEST_F(DoctorTest, TriesTheGatewayWithTheAuthorityThatTheClusterPublishes) {
+  ASSERT_EQ(api_.post("/api/v1/namespaces", yaml("{apiVersion: v1, kind: Namespace, metadata: {name: varda-system}}")).status, 201);
+  ASSERT_EQ(api_.post("/api/v1/namespaces/varda-system/configmaps",
+                      yaml("{apiVersion: v1, kind: ConfigMap, metadata: {name: varda-gateway}, data: {ca.crt: PEM}}"))
+                .status,
+            201);
+  DoctorOptions asked = options();
+  asked.gateway_url = "https://gateway:30443";
+  std::string tried;
+  asked.try_gateway = [&](const Context&, const std::string& url, const std::string& ca) -> Status {
+    tried = url + " " + ca;
+    return Error(Code::kUnavailable, "connection refused");
+  };
+  (void)doctor(ctx_, session_, asked);
+  EXPECT_EQ(tried, "https://gateway:30443 PEM");
+  EXPECT_NE(out_.find("BAD   gateway https://gateway:30443 does not answer: connection refused"), std::string::npos) << out_;
+}
+
+TEST_F(DoctorTest, TellsMachinesAsJson) {
+  DoctorOptions asked = options();
+  asked.output.form = Output::Form::kJson;
+  const Status status = doctor(ctx_, session_, asked);
+  const auto parsed = codec::parse_json(out_);
+  ASSERT_TRUE(parsed.ok()) << out_;
+  std::int64_t problems = 0;
+  for (const Json& one : (*parsed)["findings"].as_array()) problems += one["level"].as_string() == "problem" ? 1 : 0;
+  EXPECT_GT(problems, 0);
+  EXPECT_EQ((*parsed)["problems"].as_integer(), problems);
+  EXPECT_NE(status.error().message().find(std::to_string(problems) + " problem"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace varda::cli
