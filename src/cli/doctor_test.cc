@@ -21,7 +21,7 @@ const char* const kCrd =
     R"({apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: things.example.com},
   spec: {group: example.com, scope: Namespaced, names: {kind: Thing, listKind: ThingList, plural: things, singular: thing},
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object,
-  properties: {size: {type: integer}}, x-kubernetes-validations: [{rule: self.size < 9}]}}}}}]}})";
+  properties: {size: {type: integer, maximum: 1152921504606846976}}, x-kubernetes-validations: [{rule: self.size < 9}]}}}}}]}})";
 
 Json yaml(std::string_view text) {
   auto parsed = codec::parse_yaml(text);
