@@ -11,6 +11,24 @@ import threading
 import urllib.parse
 
 
+def flow(text):
+    """The value that {a: b, c: [d]} begins with, and what follows it."""
+    text = text.lstrip()
+    if text[:1] not in ('{', '['):
+        found = re.match(r'"(\\.|[^"\\])*"|\'([^\']|\'\')*\'|(:(?! )|[^,:{}\[\]])*', text).group()
+        return scalar(found), text[len(found):].lstrip()
+    made, end = ({}, '}') if text[0] == '{' else ([], ']')
+    text = text[1:].lstrip()
+    while text and not text.startswith(end):
+        name, text = flow(text)
+        if end == '}':
+            made[name], text = flow(text[1:])
+        else:
+            made.append(name)
+        text = text[1:].lstrip() if text.startswith(',') else text
+    return made, text[1:].lstrip()
+
+
 def scalar(text):
     text = text.strip()
     if text[:1] == '"':
@@ -19,13 +37,13 @@ def scalar(text):
         return text[1:-1].replace("''", "'")
     if text in ('', '~', 'null'):
         return None
-    if text[:1] in '{[':
-        return json.loads(text)
+    if text[:1] in ('{', '['):
+        return flow(text)[0]
     return {'true': True, 'false': False}.get(text, text)
 
 
 def read_yaml(text):
-    """The YAML that kubeconfigs are written in: maps and lists by indentation, scalars on one line; JSON too."""
+    """The YAML that kubeconfigs are written in: maps and lists, each value on one line; JSON too."""
     if text.lstrip().startswith('{'):
         return json.loads(text)
     lines = []
