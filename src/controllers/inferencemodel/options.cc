@@ -64,6 +64,38 @@ Result<api::EdgeStatusReading> read_reading(const Json& value, const std::string
   return reading;
 }
 
+std::string with_the_longest_names(std::string text) {
+  const std::pair<std::string_view, std::size_t> lengths[] = {{"{modelName}", 63}, {"{port}", 5}, {"{version}", 63}};
+  for (const auto& [name, length] : lengths) {
+    for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + length))
+      text.replace(at, name.size(), std::string(length, 'x'));
+  }
+  return text;
+}
+
+// What of the entry goes to the agents, in the work list of a node, must be what an EdgeNode takes: one entry beyond it would keep
+// the list of every model of that node from being written.
+Status check_limits(const std::string& name, const ServerEntry& entry) {
+  api::EdgeModel model;
+  model.key = "namespace/name";
+  model.layout = entry.layout;
+  model.beside = entry.beside;
+  api::EdgeStatusReading& reading = model.serving.emplace().reading.emplace(entry.reading);
+  model.serving->url = "http://server";
+  reading.path = with_the_longest_names(reading.path);
+  api::EdgeNodeSpec spec;
+  spec.models.push_back(std::move(model));
+  const auto causes = api::validate(api::EdgeNode::kind().schema->find("spec")->schema, spec.to_json());
+  if (causes.empty()) return {};
+  std::string field = causes.front().field;
+  for (const auto& [theirs, ours] :
+       {std::pair<std::string_view, std::string_view>("models[0].serving.reading", "status"), {"models[0].", ""}}) {
+    if (field.starts_with(theirs)) field.replace(0, theirs.size(), ours);
+  }
+  const bool path = field == "status.path";
+  return invalid(name + "." + field, causes.front().message + (path ? ", with the longest names filled in" : ""));
+}
+
 Result<ServerEntry> read_entry(const std::string& name, const Json& value) {
   if (!value.is_object()) return invalid(name, "must be an object");
   ServerEntry entry;
@@ -113,6 +145,7 @@ Result<ServerEntry> read_entry(const std::string& name, const Json& value) {
   }
   if (!entry.beside.empty() && entry.layout != api::EdgeModel::kNumbered)
     return invalid(name + ".beside", "goes with layout: numbered only");
+  TRY_VOID(check_limits(name, entry));
   return entry;
 }
 

@@ -5,6 +5,7 @@
 
 #include "controllers/inferencemodel/plan.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 
 #include "codec/yaml.h"
@@ -136,6 +137,49 @@ TEST(ServerTable, ErrorsNameTheEntryAndTheField) {
             "quiet are");
   EXPECT_EQ(message("{onnx: {image: x, mountPath: models}}"), "servers.onnx.mountPath: must be an absolute path");
   EXPECT_EQ(message("[1]"), "servers: must be an object");
+}
+
+// An EdgeNode has limits, and one that is refused keeps all models of its node from changing.
+TEST(ServerTable, EntriesBeyondWhatAnEdgeNodeTakesAreRefusedWhenTheTableIsRead) {
+  const auto word = [](std::size_t length) { return std::string(length, 'w'); };
+  const auto pointer = [](std::size_t length) { return "/" + std::string(length - 1, 'p'); };
+  const auto list = [](std::size_t items) {
+    Json::Array out;
+    for (std::size_t i = 0; i < items; ++i) out.emplace_back("w" + std::to_string(i));
+    return Json(std::move(out));
+  };
+  struct Limit {
+    std::string field;  // of the error
+    Json just, beyond;
+  };
+  std::vector<Limit> limits = {{"status.path", pointer(1024), pointer(1025)},
+                               // The longest names are 63 characters: filled in, 961 are 1024 and 962 are too many.
+                               {"status.path", pointer(961) + "{modelName}", pointer(962) + "{modelName}"},
+                               {"status.ready", list(16), list(17)},
+                               {"status.loading", list(16), list(17)},
+                               {"status.quiet", list(16), list(17)},
+                               {"status.ready[0]", Json::array({word(63)}), Json::array({word(64)})},
+                               {"status.ready[0]", Json::array({word(1)}), Json::array({""})},
+                               {"status.loading[0]", Json::array({word(63)}), Json::array({word(64)})},
+                               {"status.quiet[0]", Json::array({word(253)}), Json::array({word(254)})},
+                               {"beside", list(16), list(17)},
+                               {"beside[0]", Json::array({word(253)}), Json::array({word(254)})}};
+  for (const char* member : {"list", "name", "version", "state", "code", "message"})
+    limits.push_back({std::string("status.") + member, pointer(253), pointer(254)});
+  for (const Limit& limit : limits) {
+    const auto read = [&](const Json& value) {
+      Json entry =
+          Json::object({{"image", "x"}, {"layout", "numbered"}, {"status", Json::object({{"ready", Json::array({"UP"})}})}});
+      std::string path = limit.field.substr(0, limit.field.find('['));
+      std::replace(path.begin(), path.end(), '.', '/');
+      entry.make(path) = value;
+      return servers_from_json(Json::object({{"triton", entry}}));
+    };
+    const auto just = read(limit.just), beyond = read(limit.beyond);
+    EXPECT_TRUE(just.ok()) << limit.field << ": " << just.error().message();
+    ASSERT_FALSE(beyond.ok()) << limit.field;
+    EXPECT_TRUE(beyond.error().message().starts_with("servers.triton." + limit.field + ": ")) << beyond.error().message();
+  }
 }
 
 }  // namespace
