@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
+
 namespace varda::controllers {
 
 namespace {
@@ -10,6 +12,9 @@ namespace {
 using api::InferenceModel;
 using meta::ObjectKey;
 using Keys = std::vector<ObjectKey>;
+
+// What a cluster's policy refuses today it may take tomorrow, and nothing of ours changes when it does.
+constexpr Duration kRefusedAgain = std::chrono::minutes(2);
 
 // Models in the edge layer that a node, or what its agent reports, may concern.
 Keys models_near(std::string_view node, const runtime::Caches& caches) {
@@ -174,6 +179,10 @@ Result<runtime::Action> InferenceModelReconciler::reconcile(const Context& ctx, 
   const api::InferenceModelStatus status = observe(model, wanted, world, options_, meta::format_time(clock_.wall()));
   tell(model, status, writer);
   TRY_VOID(writer.status(ctx, model, status.to_json()));
+  if (!converged.ok() && converged.error().terminal() && wanted.refused) {
+    log::warn("objects refused", {{"error", converged.error()}});
+    return runtime::Action::after(kRefusedAgain);
+  }
   TRY_VOID(std::move(converged));
   if (!wanted.ended_pod.empty()) return replace_ended_pod(ctx, model, world, writer);
   return runtime::Action::await_change();
