@@ -138,7 +138,17 @@ TEST_F(AnswersTest, WhatTheServerAsksToBeSentLaterIs) {
   }
   // A deadline that comes first is not waited beyond, and stopping ends the wait.
   script({later(429, "50")});
-  EXPECT_EQ(patient.list(Context().with_timeout(std::chrono::milliseconds(5)), kMaps).error().code(), Code::kUnavailable);
+  const Context soon = Context().with_timeout(std::chrono::seconds(40));
+  EXPECT_EQ(patient.list(soon, kMaps).error().code(), Code::kUnavailable);
+  EXPECT_FALSE(soon.expired()) << "it said so at once";
+  script({later(429, "0"), {200, list_of(1)}});
+  EXPECT_FALSE(list(*patient.without_waits()).ok());
+  // However often the server asks, a call waits so long in all and no longer.
+  const auto hurried = client({.waits_max = 10, .waits_total = std::chrono::seconds(1)});
+  seen_.clear();
+  script({later(429, "3600")});
+  EXPECT_EQ(list(hurried).error().code(), Code::kUnavailable);
+  EXPECT_EQ(seen_.size(), 2u);
   script({later(429, "0"), {200, list_of(1)}});
   EXPECT_FALSE(list(client()).ok()) << "only who is asked to wait does";
 }

@@ -14,7 +14,6 @@ namespace {
 constexpr std::chrono::seconds kSilence{15};
 constexpr std::size_t kWatchLineBytesMax = 64u << 20;
 constexpr std::size_t kErrorBytesMax = 1u << 20;
-constexpr std::chrono::seconds kAskedWaitMax{60};
 
 /// The query of a request, in the order in which it is built.
 class QueryText {
@@ -205,6 +204,7 @@ struct Client::Impl {
   Result<net::ClientResponse> send(const Context& ctx, const Call& call) const {
     bool renewed = false;
     std::string token = options.token_source ? options.token_source() : options.token;
+    std::chrono::milliseconds waited{0};
     for (int waits = 0;;) {
       const SteadyTime begin = system_clock().now();
       auto response = http.send(call.timeout ? ctx.with_timeout(*call.timeout) : ctx, request(call, token));
@@ -221,12 +221,14 @@ struct Client::Impl {
         }
       }
       const auto wait = waits < options.waits_max ? asked_wait(*response) : std::nullopt;
-      if (!wait) return response;
+      if (!wait || waited + *wait > options.waits_total) return response;
       ++waits;
+      waited += *wait;
       response->body.reset();
       // Those who were told the same time together come back one by one.
-      if (!ctx.sleep_for(*wait + std::chrono::milliseconds(system_rng().below(static_cast<std::uint64_t>(wait->count()) / 4 + 1)))
-               .ok())
+      const auto pause = *wait + std::chrono::milliseconds(system_rng().below(static_cast<std::uint64_t>(wait->count()) / 4 + 1));
+      const bool in_time = !ctx.deadline() || system_clock().now() + pause < *ctx.deadline();
+      if (!in_time || !ctx.sleep_for(pause).ok())
         return Error(Code::kUnavailable, what(call.method, call.target) + ": the server has too much to do (HTTP status " +
                                              std::to_string(status) + "), and there is no time left to wait");
       count_retry(call.method, status);
@@ -234,14 +236,14 @@ struct Client::Impl {
   }
 
   /// For how long the server asks to be left alone; nothing: it does not.
-  static std::optional<std::chrono::milliseconds> asked_wait(const net::ClientResponse& response) {
+  std::optional<std::chrono::milliseconds> asked_wait(const net::ClientResponse& response) const {
     if (response.status != 429 && response.status < 500) return std::nullopt;
     const auto text = response.headers.find("Retry-After");
     if (!text) return std::nullopt;
     int seconds = 0;
     const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), seconds);
     if (error != std::errc() || end != text->data() + text->size() || seconds < 0) return std::nullopt;
-    return std::min<std::chrono::milliseconds>(std::chrono::seconds(seconds), kAskedWaitMax);
+    return std::min<std::chrono::milliseconds>(std::chrono::seconds(seconds), options.waits_total);
   }
 
   /// Sends and reads the whole answer; an answer of 400 and above is an Error.
@@ -307,6 +309,12 @@ Client::Client(std::unique_ptr<net::HttpClient> http, Options options) {
   impl_ = std::make_unique<Impl>(std::move(http), reference, std::move(options));
 }
 Client::~Client() = default;
+
+std::unique_ptr<Client> Client::without_waits() const {
+  Options options = impl_->options;
+  options.waits_max = 0;
+  return std::make_unique<Client>(impl_->http, std::move(options));
+}
 
 Result<Json> Client::get(const Context& ctx, const Resource& resource, const ObjectKey& key) const {
   TRY(Json object, impl_->call_json(ctx, {.target = path_of(resource, key)}));

@@ -88,9 +88,10 @@ class Client {
     /// After a 401: the token to try once more with, given the one that was refused; the same: there is no other. Thread-safe.
     std::function<std::string(const std::string&)> token_again;
     std::string user_agent = "varda/" VARDA_VERSION;
-    std::string field_manager;                 // ?fieldManager= of writes; "" none
-    std::chrono::milliseconds timeout{30000};  // of one attempt, unless the context ends earlier; watches have their own
-    int waits_max = 0;                         // how often a request waits as long as Retry-After asks, and is sent again
+    std::string field_manager;                      // ?fieldManager= of writes; "" none
+    std::chrono::milliseconds timeout{30000};       // of one attempt, unless the context ends earlier; watches have their own
+    int waits_max = 0;                              // how often a request waits as long as Retry-After asks, and is sent again
+    std::chrono::milliseconds waits_total{60'000};  // and for how long in all; some more, so that not all come back together
     std::uint64_t response_bytes_max = 256u << 20;
     metrics::Registry* metrics = nullptr;  // rest_client_*, with the names and labels of client-go
   };
@@ -101,6 +102,8 @@ class Client {
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
+  /// The same over the same transport (this one outlives it), for those who cannot wait as Retry-After asks.
+  std::unique_ptr<Client> without_waits() const;
 
   Result<Json> get(const Context& ctx, const Resource& resource, const ObjectKey& key) const;
   /// get() where missing is no error.

@@ -92,21 +92,24 @@ Json LeaseCore::release(const Json& lease, WallTime wall) const {
 }
 
 LeaderElector::LeaderElector(const kube::Client& client, Options options)
-    : client_(client),
+    : client_(client.without_waits()),
       options_(with_identity(std::move(options))),
       clock_(options_.clock ? *options_.clock : system_clock()),
       rng_(options_.rng ? *options_.rng : system_rng()),
       key_{options_.ns, options_.name},
       core_(options_.lease) {}
 
-Status LeaderElector::attempt(const Context& ctx) {
-  const SteadyTime begin = clock_.now();  // the lease counts from before the request, not from after it
-  TRY(const std::optional<Json> lease, client_.find(ctx, leases_resource(), key_));
+Status LeaderElector::attempt(const Context& caller) {
+  // One that hangs leaves time for another, over another connection.
+  const Context ctx = caller.with_timeout(options_.lease.renew_deadline / 2);
+  const SteadyTime begin = clock_.now();  // our own lease counts from before the request
+  TRY(const std::optional<Json> lease, client_->find(ctx, leases_resource(), key_));
+  const SteadyTime seen = clock_.now();  // and that of another from after the answer: it may have been renewed as late as that
   if (lease) {
-    core_.observe(*lease, begin);
+    core_.observe(*lease, seen);
     uid_ = (*lease)["metadata"]["uid"].as_string();
   }
-  const auto wanted = core_.attempt(lease ? *lease : Json(), begin, clock_.wall(), options_.ns, options_.name);
+  const auto wanted = core_.attempt(lease ? *lease : Json(), seen, clock_.wall(), options_.ns, options_.name);
   if (!wanted) {
     if (core_.holder() != followed_) {
       followed_ = core_.holder();
@@ -115,8 +118,8 @@ Status LeaderElector::attempt(const Context& ctx) {
     return {};
   }
   TRY(const Json written,
-      lease ? client_.update(ctx, leases_resource(), *wanted) : client_.create(ctx, leases_resource(), *wanted));
-  core_.observe(written, begin);
+      lease ? client_->update(ctx, leases_resource(), *wanted) : client_->create(ctx, leases_resource(), *wanted));
+  core_.observe(written, clock_.now());
   core_.wrote(begin);
   uid_ = written["metadata"]["uid"].as_string();
   return {};
@@ -130,9 +133,9 @@ Duration LeaderElector::pause() {
 }
 
 void LeaderElector::release(const Context& ctx) {
-  if (const auto lease = client_.find(ctx, leases_resource(), key_);
+  if (const auto lease = client_->find(ctx, leases_resource(), key_);
       lease.ok() && *lease && (**lease)["spec"]["holderIdentity"].as_string() == options_.lease.identity) {
-    (void)client_.update(ctx, leases_resource(), core_.release(**lease, clock_.wall()));
+    (void)client_->update(ctx, leases_resource(), core_.release(**lease, clock_.wall()));
   }
 }
 
@@ -152,9 +155,11 @@ Status LeaderElector::run(const Context& ctx, const std::function<void(const Con
   if (gauge) gauge->set(1);
 
   std::stop_source stop;   // of the work that the leader does
-  std::stop_source ended;  // it has ended by itself
+  std::stop_source done;   // it has ended
+  std::stop_source ended;  // it has ended, or shall
   std::jthread work([&] {
     lead(ctx.with_stop(stop.get_token()));
+    done.request_stop();
     ended.request_stop();
   });
   const std::stop_callback follow(ctx.stop_token(), [&] {
@@ -166,7 +171,9 @@ Status LeaderElector::run(const Context& ctx, const std::function<void(const Con
     const SteadyTime now = clock_.now();
     return core_.leads_until().value_or(now) - now;
   };
-  while (ctx.with_stop(ended.get_token()).sleep_for(std::min(pause(), until_deadline())).ok()) {
+  SteadyTime begun = clock_.now();  // of the last attempt: one that took long is not paused after as well
+  while (ctx.with_stop(ended.get_token()).sleep_for(std::min(pause() - (clock_.now() - begun), until_deadline())).ok()) {
+    begun = clock_.now();
     // An answer that comes after the deadline is no use: by then another may lead.
     const Status tried = attempt(ctx.with_timeout(until_deadline()));
     if (!tried.ok() && !ctx.stopped())
@@ -177,6 +184,12 @@ Status LeaderElector::run(const Context& ctx, const std::function<void(const Con
     }
   }
   stop.request_stop();
+  // Nobody renews any more. Work that does not end before another may lead ends with the process.
+  const Duration left = until_deadline() + options_.lease.lease_duration - options_.lease.renew_deadline;
+  if (Context(done.get_token()).sleep_for(left).ok()) {
+    log::error("the work of a former leader does not end, the process does", {{"lease", key_.str()}});
+    options_.last_resort();
+  }
   work.join();
   if (gauge) gauge->set(0);
   if (lost) return Error(Code::kUnavailable, "leadership of " + key_.str() + " was lost");

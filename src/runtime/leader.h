@@ -2,7 +2,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstdlib>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -59,8 +61,10 @@ class LeaderElector {
     const Clock* clock = nullptr;
     Rng* rng = nullptr;
     metrics::Registry* metrics = nullptr;  // leader_election_master_status
+    /// What ends the process where the work of a former leader goes on although another may lead. Tests have one that returns.
+    std::function<void()> last_resort = [] { std::_Exit(EXIT_FAILURE); };
   };
-  /// `client` outlives it.
+  /// What owns the transport of `client` outlives it. It does not wait as a busy server asks: a lease does not wait either.
   LeaderElector(const kube::Client& client, Options options);
 
   /// The Lease, as events name it; one that was not read yet has no uid.
@@ -68,12 +72,13 @@ class LeaderElector {
   const std::string& identity() const { return options_.lease.identity; }
 
   /// Waits for leadership, calls `lead` with a context that stops when it is lost or `ctx` stops, and gives the lease up after
-  /// that. kUnavailable: leadership was lost (the process should end). Success: `ctx` stopped, or `lead` returned.
+  /// that. kUnavailable: leadership was lost (the process should end). Success: `ctx` stopped, or `lead` returned. A `lead` that
+  /// has not returned when others may take over (lease_duration - renew_deadline after the loss) meets Options::last_resort.
   Status run(const Context& ctx, const std::function<void(const Context&)>& lead);
 
   // The parts of run(), for a driver of its own. One thread.
 
-  /// Looks, and takes or renews the lease if it may. An error only costs this attempt.
+  /// Looks, and takes or renews the lease if it may, within half the renew_deadline. An error only costs this attempt.
   Status attempt(const Context& ctx);
   bool leading() const { return core_.leading(clock_.now()); }
   /// Until the next attempt.
@@ -82,7 +87,7 @@ class LeaderElector {
   void release(const Context& ctx);
 
  private:
-  const kube::Client& client_;
+  const std::unique_ptr<kube::Client> client_;
   const Options options_;
   const Clock& clock_;
   Rng& rng_;

@@ -1,6 +1,7 @@
 #include "runtime/leader.h"
 
 #include <atomic>
+#include <functional>
 #include <gtest/gtest.h>
 #include <thread>
 
@@ -92,31 +93,123 @@ TEST(LeaderElector, OneLeadsAndTheOtherFollowsWhenItEnds) {
   EXPECT_EQ(most, 1);
 }
 
-/// A way to the server that can be made to swallow everything, as a link that is cut does.
-class Swallowing final : public net::HttpClient {
+/// A clock that goes on only where a test says so: nothing depends on how fast the machine is.
+class HandClock final : public Clock {
  public:
-  explicit Swallowing(net::HttpClient& inner) : inner_(inner) {}
+  SteadyTime now() const override { return kStart + Duration(passed_); }
+  WallTime wall() const override { return kWall + std::chrono::duration_cast<WallTime::duration>(Duration(passed_)); }
+  void pass(Duration duration) { passed_ += duration.count(); }
+
+ private:
+  std::atomic<Duration::rep> passed_{0};
+};
+
+/// A way to the server on which the next request meets what `next` says, before it goes on its way or instead of that.
+class Link final : public net::HttpClient {
+ public:
+  using Next = std::function<Result<net::ClientResponse>(const Context& ctx, net::ClientRequest request)>;
+  explicit Link(net::HttpClient& inner) : inner_(inner) {}
   Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
-    if (!swallow) return inner_.send(ctx, std::move(request));
-    TRY_VOID(ctx.sleep_for(std::chrono::hours(1)));
-    return Error(Code::kUnavailable, "never");
+    ++requests;
+    return next ? next(ctx, std::move(request)) : inner_.send(ctx, std::move(request));
   }
-  std::atomic<bool> swallow{false};
+  net::HttpClient& inner() { return inner_; }
+  Next next;
+  int requests = 0;
 
  private:
   net::HttpClient& inner_;
 };
 
+LeaderElector::Options named(const char* name, const HandClock& clock) {
+  LeaderElector::Options out;
+  out.lease = {.identity = name, .retry_period = milliseconds(1)};
+  out.clock = &clock;
+  out.last_resort = [] { ADD_FAILURE() << "the process would have ended"; };
+  return out;
+}
+
+TEST(LeaderElector, ALookThatTookLongMakesAFreshLeaseNoOlder) {
+  apiserver::InMemoryApiServer api;
+  HandClock clock;
+  Link slow(api.transport());
+  const kube::Client near(api.transport(), {}), far(slow, {});
+  LeaderElector leader(near, named("one", clock)), follower(far, named("two", clock));
+  ASSERT_TRUE(leader.attempt(Context()).ok());
+  slow.next = [&](const Context& ctx, net::ClientRequest request) {
+    clock.pass(seconds(8));
+    EXPECT_TRUE(leader.attempt(Context()).ok());
+    clock.pass(seconds(8));
+    EXPECT_TRUE(leader.attempt(Context()).ok());
+    return slow.inner().send(ctx, std::move(request));
+  };
+  ASSERT_TRUE(follower.attempt(Context()).ok());
+  slow.next = nullptr;
+  ASSERT_TRUE(follower.attempt(Context()).ok());
+  EXPECT_FALSE(follower.leading());
+  EXPECT_TRUE(leader.leading());
+  clock.pass(seconds(15));
+  ASSERT_TRUE(follower.attempt(Context()).ok());
+  EXPECT_TRUE(follower.leading()) << "one that nobody renews runs out all the same";
+}
+
+TEST(LeaderElector, ARenewalThatHangsLeavesTimeForAnother) {
+  apiserver::InMemoryApiServer api;
+  HandClock clock;
+  Link link(api.transport());
+  const kube::Client client(link, {});
+  LeaderElector elector(client, named("one", clock));
+  std::atomic<int> hung{0};
+  int requests = 0;
+  link.next = [&](const Context& ctx, net::ClientRequest request) -> Result<net::ClientResponse> {
+    // After the two by which it took the lease every other look takes all the time it is given.
+    if (++requests < 3 || hung % 2 == 1 || request.method != "GET") {
+      if (request.method == "PUT") ++hung;
+      return link.inner().send(ctx, std::move(request));
+    }
+    ++hung;
+    clock.pass(*ctx.deadline() - system_clock().now());
+    return Error(Code::kTimeout, "never");
+  };
+  const Status end = elector.run(Context().with_timeout(seconds(120)), [&](const Context& ctx) {
+    while (hung < 6 && ctx.sleep_for(milliseconds(1)).ok()) {
+    }
+    EXPECT_FALSE(ctx.stopped());
+  });
+  EXPECT_TRUE(end.ok()) << end.error();
+}
+
+TEST(LeaderElector, DoesNotWaitAsABusyServerAsks) {
+  const auto busy = net::loopback(net::inline_handler([](const net::Request&) {
+    net::Response later{.status = 429};
+    later.headers.add("Retry-After", "1");
+    return later;
+  }));
+  HandClock clock;
+  Link link(*busy);
+  const kube::Client patient(link, {.waits_max = 10});
+  LeaderElector elector(patient, named("one", clock));
+  EXPECT_FALSE(elector.attempt(Context()).ok());
+  EXPECT_EQ(link.requests, 1);
+}
+
 TEST(LeaderElector, ALeaderThatIsCutOffEndsByItselfAndLeavesTheLeaseToRunOut) {
   apiserver::InMemoryApiServer api;
-  Swallowing link(api.transport());
-  kube::Client cut_off(link, {}), near(api.transport(), {});
-  const LeaseCore::Options lease{
-      .identity = "one", .lease_duration = seconds(1), .renew_deadline = milliseconds(200), .retry_period = milliseconds(5)};
-  LeaderElector one(cut_off, {.lease = lease});
+  HandClock clock;
+  Link link(api.transport());
+  const kube::Client cut_off(link, {}), near(api.transport(), {});
+  auto options = named("one", clock);
+  options.lease.lease_duration = seconds(1000);
+  LeaderElector one(cut_off, options);
+  int writes = 0;
+  link.next = [&](const Context& ctx, net::ClientRequest request) -> Result<net::ClientResponse> {
+    if (request.method != "GET") ++writes;
+    if (request.method != "GET" || writes == 0) return link.inner().send(ctx, std::move(request));
+    clock.pass(seconds(4));
+    return Error(Code::kTimeout, "never");
+  };
   bool stopped_inside = false;
   const Status end = one.run(Context().with_timeout(seconds(120)), [&](const Context& ctx) {
-    link.swallow = true;
     stopped_inside = ctx.sleep_for(std::chrono::hours(1)).error().code() == Code::kCancelled;
   });
   ASSERT_FALSE(end.ok());
@@ -126,10 +219,36 @@ TEST(LeaderElector, ALeaderThatIsCutOffEndsByItselfAndLeavesTheLeaseToRunOut) {
   const auto left = near.get(Context(), {"coordination.k8s.io", "v1", "Lease", "leases", true}, {"kube-system", "varda-operator"});
   ASSERT_TRUE(left.ok()) << left.error();
   EXPECT_EQ((*left)["spec"]["holderIdentity"].as_string(), "one") << "it could not give it up";
-  LeaseCore::Options other = lease;
-  other.identity = "two";
-  LeaderElector two(near, {.lease = other});
-  EXPECT_TRUE(two.run(Context().with_timeout(seconds(120)), [](const Context&) {}).ok());
+  LeaderElector two(near, named("two", clock));
+  ASSERT_TRUE(two.attempt(Context()).ok());
+  clock.pass(seconds(999));
+  ASSERT_TRUE(two.attempt(Context()).ok());
+  EXPECT_FALSE(two.leading());
+  clock.pass(seconds(1));
+  ASSERT_TRUE(two.attempt(Context()).ok());
+  EXPECT_TRUE(two.leading());
+}
+
+TEST(LeaderElector, WorkThatGoesOnWhenAnotherMayLeadEndsWithTheProcess) {
+  apiserver::InMemoryApiServer api;
+  HandClock clock;
+  Link link(api.transport());
+  const kube::Client client(link, {});
+  auto options = named("one", clock);
+  std::atomic<bool> process_ended{false};
+  options.last_resort = [&] { process_ended = true; };
+  LeaderElector one(client, options);
+  int writes = 0;
+  link.next = [&](const Context& ctx, net::ClientRequest request) -> Result<net::ClientResponse> {
+    if (request.method != "GET") ++writes;
+    if (request.method != "GET" || writes == 0) return link.inner().send(ctx, std::move(request));
+    clock.pass(seconds(15));
+    return Error(Code::kTimeout, "never");
+  };
+  const Status end = one.run(Context().with_timeout(seconds(120)), [&](const Context&) {
+    while (!process_ended) std::this_thread::sleep_for(milliseconds(1));  // deaf to its context
+  });
+  EXPECT_EQ(end.error().code(), Code::kUnavailable);
 }
 
 TEST(LeaderElector, WithoutANameEachHasOneOfItsOwn) {
