@@ -1,5 +1,6 @@
 #include "kube/config.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -18,6 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kWaitsMax = 10;
+constexpr std::string_view kUserMembers[] = {
+    "client-certificate", "client-certificate-data", "client-key", "client-key-data", "token", "tokenFile", "extensions"};
 constexpr std::chrono::seconds kDeadAfter{10};
 
 Result<std::string> read_file(const fs::path& path) {
@@ -135,6 +138,14 @@ Result<Config> parse_kubeconfig(std::string_view yaml, const std::filesystem::pa
       return Error(Code::kUnsupported, "user \"" + user_name + "\" needs the credential plug-in \"" + plugin +
                                            "\", which is not supported: use a token or a client certificate");
     }
+  }
+  // To act as somebody else than the file says, or as nobody, is worse than not to begin.
+  for (const auto& [member, value] : user->as_object()) {
+    const bool known = std::find(std::begin(kUserMembers), std::end(kUserMembers), member) != std::end(kUserMembers);
+    const bool said = !value.is_null() && !(value.is_string() && value.as_string().empty());
+    if (!known && said)
+      return Error(Code::kUnsupported, "user \"" + user_name + "\" has \"" + member +
+                                           "\", which is not supported: use a token or a client certificate of its own");
   }
   TRY(out.tls.certificate_pem, pem(*user, "client-certificate", directory));
   TRY(out.tls.key_pem, pem(*user, "client-key", directory));

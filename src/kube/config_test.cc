@@ -84,6 +84,25 @@ TEST_F(ConfigTest, ContextsNameServerAndCredentials) {
   EXPECT_EQ(two.tls.server_name, "x");
 }
 
+TEST_F(ConfigTest, AUserWeCannotActAsIsNotReplacedByAnother) {
+  const auto parsed = [&](const std::string& user) {
+    return parse_kubeconfig("{current-context: c, clusters: [{name: k, cluster: {server: 'https://h'}}], users: [{name: u, user: " +
+                                user + "}], contexts: [{name: c, context: {cluster: k, user: u}}]}",
+                            dir_);
+  };
+  for (const char* member :
+       {"as: root", "as-groups: [g]", "as-uid: '1'", "as-user-extra: {a: [b]}", "username: x", "password: x"}) {
+    const auto config = parsed(std::string("{token: t, ") + member + "}");
+    ASSERT_FALSE(config.ok()) << member;
+    EXPECT_EQ(config.error().code(), Code::kUnsupported) << member;
+    const std::string name(member, std::string_view(member).find(':'));
+    EXPECT_NE(config.error().message().find("\"" + name + "\""), std::string::npos) << config.error();
+  }
+  for (const char* nothing : {"as: ''", "as-groups: null", "extensions: [{name: e, extension: {}}]"}) {
+    EXPECT_TRUE(parsed(std::string("{token: t, ") + nothing + "}").ok()) << nothing;
+  }
+}
+
 TEST_F(ConfigTest, ErrorsSayWhatIsWrong) {
   const fs::path path = write("config", kFile);
   EXPECT_NE(load_kubeconfig(path).error().message().find("certificate-authority: cannot read"), std::string::npos);
