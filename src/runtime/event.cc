@@ -248,7 +248,9 @@ bool ApiEventRecorder::Impl::write(const Context& ctx, const Pending& event) {
     }
   }
   if (!before) {
-    const std::string name = event.object.name.substr(0, 200) + "." + rng.name_suffix(16);
+    std::string about = event.object.name.substr(0, 200);
+    while (about.ends_with('-') || about.ends_with('.')) about.pop_back();  // no name may have "-." or ".." in it
+    const std::string name = about + "." + rng.name_suffix(16);
     const auto created = client.create(ctx, events_resource(), object_of(event, name));
     if (created.ok()) {
       known.put(event.identity, {name, event.count});

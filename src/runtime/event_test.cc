@@ -65,6 +65,15 @@ TEST_F(EventTest, AfterTenQuietMinutesTheyAreToldOneByOneAgain) {
   EXPECT_EQ(told().count("later"), 1u);
 }
 
+TEST_F(EventTest, ALongNameIsCutToOneThatTheServerTakes) {
+  for (const char* end : {"-tail", ".tail", "..tail", "tail"}) {
+    recorder_.record({&config_maps_resource(), {"default", std::string(199, 'w') + end}, "uid-1", "7"}, EventType::kWarning,
+                     "Broken", end);
+    recorder_.flush(Context().with_timeout(seconds(60)));
+    EXPECT_EQ(told().count(end), 1u) << end;
+  }
+}
+
 TEST_F(EventTest, AnObjectHasABurstAndThenOneEveryFiveMinutes) {
   ApiEventRecorder recorder(client_, {.component = "test", .clock = &clock_, .metrics = &metrics_});
   const auto storm = [&] {

@@ -10,10 +10,16 @@ namespace varda::runtime {
 
 bool QueueCore::add(const ObjectKey& key, SteadyTime now) {
   if (working_.contains(key)) {
-    again_.insert(key);
+    added_ += again_.insert(key).second;
     return true;
   }
   if (ready_.contains(key)) return true;
+  if (!enter(key, now)) return false;
+  ++added_;
+  return true;
+}
+
+bool QueueCore::enter(const ObjectKey& key, SteadyTime now) {
   if (ready_.size() >= keys_max_) return false;
   // What was to come later comes now.
   if (const auto due = due_.find(key); due != due_.end()) {
@@ -73,7 +79,7 @@ std::optional<QueueCore::Item> QueueCore::take(SteadyTime now) {
 
 void QueueCore::done(const ObjectKey& key, SteadyTime now) {
   working_.erase(key);
-  if (again_.erase(key) > 0) add(key, now);
+  if (again_.erase(key) > 0) enter(key, now);
 }
 
 std::optional<SteadyTime> QueueCore::next() const {
@@ -106,15 +112,16 @@ struct WorkQueue::Impl {
   }
 
   void added() REQUIRES(mutex) {
-    if (adds) adds->add();
+    if (adds) adds->add(static_cast<double>(core.added() - counted));
+    counted = core.added();
     if (depth) depth->set(static_cast<double>(core.ready()));
   }
 
   std::optional<ObjectKey> take() REQUIRES(mutex) {
     const SteadyTime now = clock.now();
     auto item = core.take(now);
+    added();
     if (!item) return std::nullopt;
-    if (depth) depth->set(static_cast<double>(core.ready()));
     if (waited) waited->observe(std::chrono::duration<double>(now - item->since).count());
     begun[item->key] = now;
     // Only one worker sleeps until the next delayed key: there may be more to do.
@@ -134,6 +141,7 @@ struct WorkQueue::Impl {
   mutable Mutex mutex;
   CondVar changed;
   QueueCore core GUARDED_BY(mutex);
+  std::uint64_t counted GUARDED_BY(mutex) = 0;  // of core.added(), in the metric
   std::map<ObjectKey, SteadyTime> begun GUARDED_BY(mutex);
   bool shut GUARDED_BY(mutex) = false;
 };

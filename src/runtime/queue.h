@@ -56,13 +56,16 @@ class QueueCore {
   std::size_t delayed() const { return due_.size(); }
   std::size_t working() const { return working_.size(); }
   int failures(const ObjectKey& key) const;
+  /// How often a key came in that was not in yet, at once or when its delay was over: what workqueue_adds_total counts.
+  std::uint64_t added() const { return added_; }
 
  private:
+  bool enter(const ObjectKey& key, SteadyTime now);
   void promote(SteadyTime now);
 
   Backoff backoff_;
   std::size_t keys_max_;
-  std::uint64_t sequence_ = 0;
+  std::uint64_t sequence_ = 0, added_ = 0;
   std::map<std::uint64_t, Item> order_;       // ready, oldest first
   std::map<ObjectKey, std::uint64_t> ready_;  // key -> place in order_
   std::set<ObjectKey> working_;

@@ -131,6 +131,7 @@ TEST(WorkQueue, TellsItsMetrics) {
   metrics::Registry registry;
   WorkQueue queue({.name = "q", .metrics = &registry});
   queue.add(kA);
+  queue.add(kA);
   queue.add(kB);
   EXPECT_NE(registry.text().find("workqueue_depth{name=\"q\",controller=\"q\"} 2"), std::string::npos) << registry.text();
   ASSERT_EQ(queue.take(), kA);
@@ -144,6 +145,23 @@ TEST(WorkQueue, TellsItsMetrics) {
         "workqueue_unfinished_work_seconds{name=\"q\",controller=\"q\"} 0"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
   }
+}
+
+TEST(QueueCore, CountsAKeyWhereItComesInAndNotAgainWhileItIsThere) {
+  QueueCore queue({});
+  queue.add(kA, kStart);
+  queue.add(kA, kStart);
+  EXPECT_EQ(queue.added(), 1u);
+  queue.add_at(kB, kStart + milliseconds(5));
+  EXPECT_EQ(queue.added(), 1u) << "it is not in yet";
+  ASSERT_EQ(queue.take(kStart)->key, kA);
+  queue.add(kA, kStart);
+  queue.add(kA, kStart);
+  EXPECT_EQ(queue.added(), 2u) << "once for while it is being worked on";
+  queue.done(kA, kStart);
+  EXPECT_EQ(queue.added(), 2u) << "it was counted when it was asked for";
+  ASSERT_EQ(queue.take(kStart + milliseconds(5))->key, kA);
+  EXPECT_EQ(queue.added(), 3u) << "the other has come due";
 }
 
 TEST(WorkQueue, ShutDownWakesEverybody) {
