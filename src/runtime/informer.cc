@@ -36,6 +36,16 @@ ObjectKey key_of(const Json& object) {
   return {metadata["namespace"].as_string(), metadata["name"].as_string()};
 }
 
+/// What is kept of an object that is of no interest.
+Json name_of(const Json& object) {
+  Json metadata = Json::object();
+  for (const char* member : {"name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
+                             "labels", "ownerReferences"}) {
+    if (const Json& value = object["metadata"][member]; !value.is_null()) metadata.set(member, value);
+  }
+  return Json::object({{"apiVersion", object["apiVersion"]}, {"kind", object["kind"]}, {"metadata", std::move(metadata)}});
+}
+
 }  // namespace
 
 Json Stored::json() const {
@@ -187,16 +197,22 @@ void Informer::replace(kube::List list, std::size_t scope) {
   }
   MutexLock order(order_);
   std::vector<ObjectKey> gone;
+  bool went_back = false;  // a backup was restored: versions say nothing about what is newer, and name other contents than before
   {
     MutexLock lock(mutex_);
+    went_back = surely_older(list.resource_version, versions_[scope]);
     for (const auto& [key, object] : objects_) {
       if (scope_of(key.ns) != scope) continue;
       // What this process wrote after the list was made stays.
-      if (!listed.contains(key) && !surely_older(list.resource_version, object->metadata.resource_version)) gone.push_back(key);
+      const bool newer = !went_back && surely_older(list.resource_version, object->metadata.resource_version);
+      if (!listed.contains(key) && !newer) gone.push_back(key);
     }
   }
+  if (went_back)
+    log::warn("the server has gone back, its list replaces all that was known",
+              {{"resource", options_.resource.group_resource()}, {"version", list.resource_version}});
   for (const ObjectKey& key : gone) drop(key);
-  for (StoredPtr& object : fresh) put(std::move(object));
+  for (StoredPtr& object : fresh) put(std::move(object), went_back);
   // A version only ever goes on, except where the server has started anew with lower numbers: a list is the truth.
   {
     MutexLock lock(mutex_);
@@ -253,6 +269,8 @@ Result<std::shared_ptr<const void>> Informer::decode(const Json& object) const {
 }
 
 StoredPtr Informer::store_of(Json object) const {
+  const bool whole = !options_.whole || options_.whole(object);
+  if (!whole) object = name_of(object);
   if (Json* metadata = object.find("metadata"); metadata && metadata->is_object()) metadata->erase("managedFields");
   if (options_.trim) options_.trim(object);
   auto out = std::make_shared<Stored>();
@@ -269,7 +287,7 @@ StoredPtr Informer::store_of(Json object) const {
     out->metadata.resource_version = raw["resourceVersion"].as_string();
     if (raw["deletionTimestamp"].is_string()) out->metadata.deletion_timestamp = raw["deletionTimestamp"].as_string();
   }
-  if (options_.decode && out->problem.empty()) {
+  if (whole && options_.decode && out->problem.empty()) {
     auto typed = decode(object);
     if (typed.ok()) {
       out->typed = std::move(*typed);
@@ -282,15 +300,16 @@ StoredPtr Informer::store_of(Json object) const {
   return out;
 }
 
-void Informer::put(StoredPtr object) {
+void Informer::put(StoredPtr object, bool whatever_version) {
   const ObjectKey key = object->metadata.key();
   const StoredPtr old = get(key);
   if (old) {
     const std::string& before = old->metadata.resource_version;
     const std::string& after = object->metadata.resource_version;
     // The echo of a write told by wrote(), or an object that a list brings again.
-    if (!after.empty() && before == after && old->metadata.uid == object->metadata.uid) return;
-    if (surely_older(after, before) && old->metadata.uid == object->metadata.uid) return;
+    const bool same = !after.empty() && before == after && old->metadata.uid == object->metadata.uid;
+    if (same && (!whatever_version || old->text == object->text)) return;
+    if (!whatever_version && surely_older(after, before) && old->metadata.uid == object->metadata.uid) return;
   }
   swap(key, object);
   if (!object->problem.empty()) {

@@ -82,6 +82,9 @@ class Informer {
     std::function<void(const Stored&)> on_problem;
     /// Takes out of an object, before it is kept, what nobody here reads. Its name and version stay.
     std::function<void(Json&)> trim;
+    /// An object of which this is false is kept as little more than its name: name, namespace, uid, version, labels, owners and
+    /// the time of its deletion. It is not decoded: for readers of C++ objects it is not there. Absent: all are kept whole.
+    std::function<bool(const Json&)> whole;
   };
   template <Object T>
   static Options typed(Filter filter = {}) {
@@ -167,7 +170,7 @@ class Informer {
   std::optional<std::size_t> scope_of(const std::string& ns) const;
   Result<std::shared_ptr<const void>> decode(const Json& object) const;
   StoredPtr store_of(Json object) const;
-  void put(StoredPtr object) REQUIRES(order_);
+  void put(StoredPtr object, bool whatever_version = false) REQUIRES(order_);
   void drop(const ObjectKey& key) REQUIRES(order_);
   void passed(const std::string& resource_version, std::size_t scope) REQUIRES(order_);
   StoredPtr swap(const ObjectKey& key, StoredPtr now) EXCLUDES(mutex_);

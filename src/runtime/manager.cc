@@ -1,5 +1,6 @@
 #include "runtime/manager.h"
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 #include <utility>
@@ -9,6 +10,12 @@
 #include "runtime/internal/controller_loop.h"
 
 namespace varda::runtime {
+namespace {
+
+// Between two looks whether every copy is complete: soon at a start that goes well, seldom where a server cannot be reached.
+constexpr std::chrono::milliseconds kLookMin{2}, kLookMax{250};
+
+}  // namespace
 
 struct Manager::Impl {
   Impl(const kube::Client& c, Options o)
@@ -65,6 +72,7 @@ Informer& Manager::add_informer(Informer::Options options) {
                       "this object cannot be read and is ignored until it is corrected: " + object.problem);
     };
   }
+  if (impl_->options.informers) impl_->options.informers(options);
   return impl_->caches.add(impl_->client, std::move(options));
 }
 
@@ -100,8 +108,7 @@ Status Manager::run(const Context& ctx) {
   for (const auto& informer : impl_->caches.all()) threads.emplace_back([&informer, &inner] { informer->run(inner); });
   threads.emplace_back([this, &inner] { impl_->events.run(inner); });
 
-  while (!impl_->caches.synced() && ctx.sleep_for(std::chrono::milliseconds(2)).ok()) {
-  }
+  for (auto pause = kLookMin; !impl_->caches.synced() && ctx.sleep_for(pause).ok();) pause = std::min(pause * 2, kLookMax);
   Status status;
   if (impl_->caches.synced() && !ctx.stopped()) {
     if (impl_->options.election) {

@@ -33,6 +33,8 @@ class Manager {
     std::string host;
     std::optional<LeaderElector::Options> election;  // set: controllers run only while leading
     std::vector<std::string> namespaces;             // only what is in these, of namespaced kinds; none: all there are
+    /// May change how a resource's copy is kept (trim, whole), before there is one. None: as those who use it ask.
+    std::function<void(Informer::Options&)> informers;
     std::chrono::milliseconds informer_backoff_min{200};
     const Clock* clock = nullptr;  // null: the machine's
     Rng* rng = nullptr;

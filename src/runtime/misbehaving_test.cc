@@ -172,6 +172,14 @@ const Case kCases[] = {
      {watch_tells(
          2,
          framed(R"({"type": "DELETED", "object": {"metadata": {"name": "b", "namespace": "default", "resourceVersion": "1"}}})"))}},
+    {"ServerWentBack",
+     {watch_tells(
+          1,
+          framed(
+              R"({"type": "ADDED", "object": {"metadata": {"name": "lost", "namespace": "default", "resourceVersion": "999998"}}})") +
+              framed(
+                  R"({"type": "MODIFIED", "object": {"metadata": {"name": "c", "namespace": "default", "resourceVersion": "999999"}}})")),
+      watch_says(http_answer(410, kGone))}},
     {"WatchIsAPage", times(2, {watch_says(http_answer(200, "<html>\nPlease log in\n</html>", "text/html"))})},
     {"WatchByteByByte", {{.on = On::kWatch, .what = What::kDribble}}},
     {"WatchFramedWrongly", times(3, {watch_tells(1, "zz\r\n")})},
