@@ -203,7 +203,8 @@ void end_other_nodes(const Settings& settings, ControlPlane& control_plane) {
     if (wanted) continue;
     const fs::path data = node_directory(settings.data_dir, name) / "data";
     end_processes(agents_of(data), kAgentGrace);
-    (void)node::end_containers(data, kContainerGrace);
+    if (const auto gone = node::end_containers(data, kContainerGrace); !gone.ok())
+      log::warn("containers of a node that is declared no more go on", {{"node", name}, {"error", gone.error()}});
     if (const Status forgotten = control_plane.forget_node(name); !forgotten.ok()) {
       log::warn("a node that is declared no more stays listed", {{"node", name}, {"error", forgotten.error()}});
     }
@@ -287,7 +288,8 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   for (std::size_t i = 0; i < agents.size(); ++i) {
     stopping.emplace_back([&, i] {
       agents[i]->stop(kAgentGrace);
-      (void)node::end_containers(node_directory(settings.data_dir, settings.nodes[i].name) / "data", kContainerGrace);
+      const auto gone = node::end_containers(node_directory(settings.data_dir, settings.nodes[i].name) / "data", kContainerGrace);
+      if (!gone.ok()) log::warn("containers go on", {{"node", settings.nodes[i].name}, {"error", gone.error()}});
     });
   }
   stopping.clear();  // joins
@@ -330,12 +332,18 @@ Status run_down(const Context& ctx, const std::string& flag) {
   // What a killed control plane left behind.
   auto names = os::real_file_system().list(data_dir / "nodes");
   const std::vector<std::string> left = names.ok() ? *names : std::vector<std::string>();
+  Status go_on;  // one node's containers that do not end keep no other's
   for (const std::string& name : left) {
     const fs::path data = node_directory(data_dir, name) / "data";
     const std::vector<os::ProcessId> agents = agents_of(data);
     end_processes(agents, kAgentGrace);
-    any = node::end_containers(data, kContainerGrace) > 0 || !agents.empty() || any;
+    const Result<std::size_t> ended = node::end_containers(data, kContainerGrace);
+    any = ended.value_or(0) > 0 || !agents.empty() || any;
+    if (ended.ok()) continue;
+    go_on = Error(ended.error().code(),
+                  (go_on.ok() ? "" : go_on.error().message() + "\n") + "node " + name + ": " + ended.error().message());
   }
+  if (!go_on.ok()) return go_on;
   std::printf(any ? "varda is down\n" : "varda was not running\n");
   return {};
 }

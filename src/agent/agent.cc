@@ -103,7 +103,10 @@ class EdgeAgent final : public Agent {
     stop.request_stop();
     threads.clear();
     worker_ports_.reset();  // nobody waits there any more
-    if (runner_ && options_.on_stop == OnStop::kEndContainers) node::end_containers(options_.data_directory, options_.stop_grace);
+    if (runner_ && options_.on_stop == OnStop::kEndContainers) {
+      const auto ended = node::end_containers(options_.data_directory, options_.stop_grace);
+      if (!ended.ok()) log::warn("containers go on", {{"node", options_.node_name}, {"error", ended.error()}});
+    }
     log::info("agent stopped", {{"node", options_.node_name}});
     return {};
   }

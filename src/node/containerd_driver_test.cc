@@ -408,10 +408,41 @@ TEST_F(ContainerdSocketTest, WhatADriverStartedEndsWithoutItByItsNote) {
   driver->reset();
   end_containers_of_others(root_, "containerd", seconds(1));
   EXPECT_THAT(runtime_.running(), SizeIs(2));
-  EXPECT_EQ(end_containers(root_, seconds(1)), 2u);
+  EXPECT_EQ(end_containers(root_, seconds(1)).value(), 2u);
   EXPECT_THAT(runtime_.containers(), IsEmpty());
   EXPECT_THAT(runtime_.sandboxes(), IsEmpty());
-  EXPECT_EQ(end_containers(root_, seconds(1)), 0u);
+  EXPECT_EQ(end_containers(root_, seconds(1)).value(), 0u);
+}
+
+TEST_F(ContainerdSocketTest, APodThatDoesNotEndIsNamedAndKeepsNoOther) {
+  auto server = serve();
+  auto driver = make_containerd_driver(Context::background(), {.root = root_, .socket = socket_});
+  ASSERT_TRUE(driver.ok()) << driver.error();
+  ContainerConfig other = config();
+  other.pod.uid = other.name.pod_uid = "other";
+  for (const ContainerConfig& c : {config(), other}) {
+    ASSERT_TRUE((*driver)->prepare_pod(c.pod).ok());
+    ASSERT_TRUE((*driver)->start(c).ok());
+  }
+  driver->reset();
+  for (const char* method : {"StopPodSandbox", "RemovePodSandbox"}) {
+    const std::size_t before = runtime_.sandboxes().size();
+    runtime_.fail_next(method, testing::FakeRuntime::Fault::kNotDone, Error(Code::kInternal, "device or resource busy"));
+    const auto ended = end_containers(root_, seconds(1));
+    ASSERT_FALSE(ended.ok()) << method;
+    EXPECT_THAT(ended.error().message(), HasSubstr("device or resource busy"));
+    EXPECT_THAT(ended.error().message(), HasSubstr("crictl --runtime-endpoint unix://" + socket_ + " rmp -f"));
+    EXPECT_LE(runtime_.sandboxes().size(), std::min<std::size_t>(before, 1)) << method;
+  }
+  EXPECT_THAT(runtime_.sandboxes(), SizeIs(1));
+  // Without containerd nothing is forgotten either.
+  server.reset();
+  const auto away = end_containers(root_, seconds(1));
+  ASSERT_FALSE(away.ok());
+  EXPECT_THAT(away.error().message(), HasSubstr("pods --label edgeai.io/runner="));
+  server = serve();
+  EXPECT_TRUE(end_containers(root_, seconds(1)).ok());
+  EXPECT_THAT(runtime_.sandboxes(), IsEmpty());
 }
 
 TEST_F(ContainerdSocketTest, ANodeThatGoesBackToProcessesLeavesNothingInContainerd) {

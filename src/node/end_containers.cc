@@ -1,5 +1,6 @@
 #include "node/end_containers.h"
 
+#include <optional>
 #include <signal.h>
 #include <thread>
 #include <vector>
@@ -15,12 +16,12 @@
 namespace varda::node {
 namespace {
 
-std::size_t end_processes(const os::Path& root, std::chrono::milliseconds grace) {
+Result<std::size_t> end_processes(const os::Path& root, std::chrono::milliseconds grace) {
   std::size_t count = 0;
   // Again until nothing is found: a container may have started children while it was asked to end.
   for (int round = 0; round < 10; ++round) {
     const auto found = internal::find_marked(root.string());
-    if (found.empty()) break;
+    if (found.empty()) return count;
     if (round == 0) count = found.size();
     const int signal = round == 0 && grace.count() > 0 ? SIGTERM : SIGKILL;
     for (const auto& process : found) (void)os::signal_process(process.id, signal, process.leads_group);
@@ -28,10 +29,23 @@ std::size_t end_processes(const os::Path& root, std::chrono::milliseconds grace)
     for (const auto& process : found) (void)os::wait_for_exit(until, process.id);
     for (const auto& process : found) (void)os::real_processes().poll(process.id);
   }
-  return count;
+  std::string pids;
+  for (const auto& process : internal::find_marked(root.string())) pids += " " + std::to_string(process.id.pid);
+  if (pids.empty()) return count;
+  return Error(Code::kUnavailable, "processes of containers below " + root.string() + " do not end; by hand: kill -9" + pids);
 }
 
-Result<std::size_t> end_pods(const os::Path& root, const std::string& socket, std::chrono::milliseconds grace) {
+/// What could not be ended, and the first reason.
+struct Left {
+  std::vector<std::string> sandboxes;
+  std::optional<Error> reason;
+
+  void add(const Error& error) {
+    if (!reason) reason = error;
+  }
+};
+
+Result<std::size_t> end_pods(const os::Path& root, const std::string& socket, std::chrono::milliseconds grace, Left& left) {
   const auto grpc = net::make_grpc_client({.unix_socket = socket});
   cri::Runtime runtime(*grpc);
   const Context ctx = Context::background();
@@ -51,30 +65,56 @@ Result<std::size_t> end_pods(const os::Path& root, const std::string& socket, st
   }
   TRY(const std::vector<cri::Sandbox> sandboxes, runtime.sandboxes(ctx, mine));
   for (const cri::Sandbox& sandbox : sandboxes) {
-    TRY_VOID(runtime.stop_sandbox(ctx, sandbox.id));
-    TRY_VOID(runtime.remove_sandbox(ctx, sandbox.id));
+    Status ended = runtime.stop_sandbox(ctx, sandbox.id);
+    if (ended.ok()) ended = runtime.remove_sandbox(ctx, sandbox.id);
+    if (ended.ok()) continue;
+    left.add(ended.error());
+    left.sandboxes.push_back(sandbox.id);
   }
   return count;
 }
 
-std::size_t end_in_containerd(const os::Path& root, std::chrono::milliseconds grace) {
+Result<std::size_t> end_in_containerd(const os::Path& root, std::chrono::milliseconds grace) {
   const auto note = internal::read_containerd_note(root);
-  if (!note) return 0;
-  const Result<std::size_t> ended = end_pods(root, note->socket, grace);
-  const Status gone = ended.ok() ? internal::remove_containerd_note(root) : Status(ended.error());
-  if (!gone.ok()) log::warn("containers in containerd may go on", {{"root", root.string()}, {"error", gone.error()}});
-  return ended.value_or(0);
+  if (!note) return std::size_t{0};
+  Left left;
+  const Result<std::size_t> ended = end_pods(root, note->socket, grace, left);
+  const std::string by_hand = "crictl --runtime-endpoint unix://" + note->socket;
+  if (!ended.ok()) {
+    return Error(ended.error().code(), "what runs below " + root.string() + " in containerd goes on: " + ended.error().message() +
+                                           "; once containerd answers, `varda down` again, or by hand: " + by_hand +
+                                           " pods --label " + internal::kRunnerLabel + "=" + internal::runner_mark(root) +
+                                           " and rmp -f each");
+  }
+  if (left.reason) {
+    std::string ids;
+    for (const std::string& id : left.sandboxes) ids += " " + id;
+    return Error(left.reason->code(), std::to_string(left.sandboxes.size()) + " pods below " + root.string() +
+                                          " go on in containerd: " + left.reason->message() +
+                                          "; `varda down` again, or by hand: " + by_hand + " rmp -f" + ids);
+  }
+  TRY_VOID(internal::remove_containerd_note(root));
+  return ended;
+}
+
+void log_what_goes_on(const os::Path& root, const Result<std::size_t>& ended) {
+  if (!ended.ok()) log::warn("containers go on", {{"root", root.string()}, {"error", ended.error()}});
 }
 
 }  // namespace
 
-std::size_t end_containers(const os::Path& root, std::chrono::milliseconds grace) {
-  return end_processes(root, grace) + end_in_containerd(root, grace);
+Result<std::size_t> end_containers(const os::Path& root, std::chrono::milliseconds grace) {
+  const Result<std::size_t> processes = end_processes(root, grace);
+  const Result<std::size_t> pods = end_in_containerd(root, grace);
+  if (!processes.ok() && !pods.ok()) return Error(pods.error().code(), processes.error().message() + "\n" + pods.error().message());
+  if (!processes.ok()) return processes.error();
+  if (!pods.ok()) return pods.error();
+  return *processes + *pods;
 }
 
 void end_containers_of_others(const os::Path& root, const std::string& scheme, std::chrono::milliseconds grace) {
-  if (scheme != "process") (void)end_processes(root, grace);
-  if (scheme != "containerd") (void)end_in_containerd(root, grace);
+  if (scheme != "process") log_what_goes_on(root, end_processes(root, grace));
+  if (scheme != "containerd") log_what_goes_on(root, end_in_containerd(root, grace));
 }
 
 }  // namespace varda::node

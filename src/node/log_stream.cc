@@ -1,12 +1,14 @@
 #include "node/log_stream.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <fcntl.h>
 #include <limits>
 #include <map>
 #include <sys/stat.h>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 
@@ -91,18 +93,20 @@ bool still_runs(const os::Path& pod_directory, const std::string& container) {
 
 class LogStream final : public net::BodyStream {
  public:
-  LogStream(int fd, os::Path directory, std::string container, const LogOptions& options, std::string start)
-      : fd_(fd), directory_(std::move(directory)), container_(std::move(container)), options_(options), ready_(std::move(start)) {
+  // `older` is read before `fd`, each from where it stands; -1: there is none. Both are closed here.
+  LogStream(int fd, int older, os::Path directory, std::string container, const LogOptions& options)
+      : fd_(fd), older_(older), directory_(std::move(directory)), container_(std::move(container)), options_(options) {
     left_ = options.limit_bytes.value_or(std::numeric_limits<std::uint64_t>::max());
   }
   ~LogStream() override {
     if (ticket_ != 0) Ticker::instance().remove(ticket_);
+    end_older();
     ::close(fd_);
   }
 
   std::optional<std::string> read() override {
     if (left_ == 0) return std::nullopt;
-    std::string piece = ready_.empty() ? next() : std::exchange(ready_, {});
+    std::string piece = next();
     if (piece.empty() && !follows()) {
       // Written between the last read and the end of the container.
       piece = next();
@@ -119,14 +123,27 @@ class LogStream final : public net::BodyStream {
   }
 
  private:
+  static std::string read_piece(int fd) {
+    std::string piece(kPiece, '\0');
+    const ssize_t count = ::read(fd, piece.data(), piece.size());
+    piece.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
+    return piece;
+  }
+
+  void end_older() {
+    if (older_ >= 0) ::close(older_);
+    older_ = -1;
+  }
+
   std::string next() {
+    if (older_ >= 0) {
+      if (std::string piece = read_piece(older_); !piece.empty()) return piece;
+      end_older();
+    }
     struct stat info {};
     // Rotated: what was there has moved to another file, the new part starts at 0.
     if (::fstat(fd_, &info) == 0 && info.st_size < ::lseek(fd_, 0, SEEK_CUR)) ::lseek(fd_, 0, SEEK_SET);
-    std::string piece(kPiece, '\0');
-    const ssize_t count = ::read(fd_, piece.data(), piece.size());
-    piece.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
-    return piece;
+    return read_piece(fd_);
   }
 
   bool follows() {
@@ -141,10 +158,10 @@ class LogStream final : public net::BodyStream {
   }
 
   const int fd_;
+  int older_;
   const os::Path directory_;
   const std::string container_;
   const LogOptions options_;
-  std::string ready_;
   std::uint64_t left_ = 0;
   std::uint64_t ticket_ = 0;
 };
@@ -207,6 +224,57 @@ std::uint64_t count_lines(int fd) {
   return lines;
 }
 
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int fd() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+Error rotation_error(const os::Path& path) {
+  return Error(Code::kInternal, "rotate " + path.string() + ": " + std::generic_category().message(errno));
+}
+
+// Where the first whole line of [begin, end) starts; begin itself if it is the file's, or if no line ends there.
+off_t first_line_after(int fd, off_t begin, off_t end) {
+  if (begin <= 0) return 0;
+  std::string piece(kPiece, '\0');
+  for (off_t at = begin - 1; at < end;) {
+    const ssize_t count = ::pread(fd, piece.data(), std::min<std::size_t>(piece.size(), static_cast<std::size_t>(end - at)), at);
+    if (count <= 0) break;
+    const auto newline = std::string_view(piece).substr(0, static_cast<std::size_t>(count)).find('\n');
+    const off_t next = at + static_cast<off_t>(newline) + 1;
+    if (newline != std::string_view::npos) return next < end ? next : begin;
+    at += count;
+  }
+  return begin;
+}
+
+bool copy_range(int from, off_t begin, off_t end, int to) {
+  std::string piece(kPiece, '\0');
+  for (off_t at = begin; at < end;) {
+    const ssize_t count = ::pread(from, piece.data(), std::min<std::size_t>(piece.size(), static_cast<std::size_t>(end - at)), at);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return false;
+    if (count == 0) return true;  // somebody shortened it
+    for (ssize_t done = 0; done < count;) {
+      const ssize_t written = ::write(to, piece.data() + done, static_cast<std::size_t>(count - done));
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) return false;
+      done += written;
+    }
+    at += count;
+  }
+  return true;
+}
+
 Result<std::optional<std::uint64_t>> number(const net::Query& query, std::string_view name) {
   const auto text = query.find(name);
   if (!text || text->empty()) return std::optional<std::uint64_t>();
@@ -252,44 +320,51 @@ Result<std::unique_ptr<net::BodyStream>> open_log(const os::Path& directory, con
     return Error(Code::kNotFound, previous ? "previous terminated container \"" + container + "\" not found"
                                            : "container \"" + container + "\" has written nothing yet");
   }
-  std::string start;
-  const int older = previous ? -1 : ::open((directory / (container + ".log.1")).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (!options.tail_lines) {
-    // The older part first; it is as large as rotation lets it be.
-    char piece[16384];
-    for (ssize_t count = 0; older >= 0 && (count = ::read(older, piece, sizeof(piece))) > 0;)
-      start.append(piece, static_cast<std::size_t>(count));
-  } else {
+  // The older part first.
+  int older = previous ? -1 : ::open((directory / (container + ".log.1")).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (options.tail_lines) {
     ::lseek(fd, tail_offset(fd, *options.tail_lines), SEEK_SET);
     const std::uint64_t here = older >= 0 ? count_lines(fd) : *options.tail_lines;
     if (here < *options.tail_lines) {
-      const off_t from = tail_offset(older, *options.tail_lines - here);
-      char piece[16384];
-      off_t at = from;
-      for (ssize_t count = 0; (count = ::pread(older, piece, sizeof(piece), at)) > 0; at += count)
-        start.append(piece, static_cast<std::size_t>(count));
+      ::lseek(older, tail_offset(older, *options.tail_lines - here), SEEK_SET);
+    } else if (older >= 0) {
+      ::close(std::exchange(older, -1));
     }
   }
-  if (older >= 0) ::close(older);
   const auto record = read_record(directory);
   if (!record.ok() || (*record)["logFormat"].as_string() != "cri")
-    return std::make_unique<LogStream>(fd, directory, container, options, std::move(start));
+    return std::make_unique<LogStream>(fd, older, directory, container, options);
   LogOptions lines = options;
   lines.limit_bytes.reset();  // it counts what is shown
-  auto raw = std::make_unique<LogStream>(fd, directory, container, lines, std::move(start));
+  auto raw = std::make_unique<LogStream>(fd, older, directory, container, lines);
   return std::make_unique<CriStream>(std::move(raw), options.limit_bytes);
 }
 
 Status rotate_log(const os::Path& log, std::uint64_t bytes_max) {
-  std::error_code error;
-  const auto size = std::filesystem::file_size(log, error);
-  if (error || size <= bytes_max) return {};
-  os::Path older = log;
+  const int fd = ::open(log.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return errno == ENOENT ? Status() : Status(rotation_error(log));
+  const Descriptor file(fd);
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return rotation_error(log);
+  const off_t size = info.st_size;
+  if (static_cast<std::uint64_t>(size) <= bytes_max) return {};
+  os::Path older = log, fresh = log;
   older += ".1";
-  // The writer keeps its open file, so the bytes are copied and the file is emptied; what it writes in between is lost.
-  std::filesystem::copy_file(log, older, std::filesystem::copy_options::overwrite_existing, error);
-  if (!error) std::filesystem::resize_file(log, 0, error);
-  if (error) return Error(Code::kInternal, "rotate " + log.string() + ": " + error.message());
+  fresh += ".1.new";
+  // Whoever reads the older part goes on with what it opened.
+  ::unlink(fresh.c_str());
+  const Descriptor out(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, info.st_mode & 0777));
+  if (out.fd() < 0) return rotation_error(fresh);
+  if (!copy_range(fd, first_line_after(fd, size - static_cast<off_t>(bytes_max), size), size, out.fd()) ||
+      ::rename(fresh.c_str(), older.c_str()) != 0) {
+    const Error error = rotation_error(log);
+    ::unlink(fresh.c_str());
+    // Better a hole in a log than a disk that it fills.
+    (void)::ftruncate(fd, 0);
+    return error;
+  }
+  // The writer keeps its open file, so the file is emptied; what it wrote since we looked is lost.
+  if (::ftruncate(fd, 0) != 0) return rotation_error(log);
   return {};
 }
 

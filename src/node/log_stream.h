@@ -28,11 +28,14 @@ struct LogOptions {
 os::Path pod_directory(const os::Path& root, std::string_view ns, std::string_view name, std::string_view uid);
 
 /// A stream of the container's log, to be sent as text/plain. With follow it ends when that run of the container has ended; it
-/// costs no thread of its own. kNotFound: that container has not run (or, with kPrevious, not twice).
+/// costs no thread of its own, and memory for one piece however large the log is. kNotFound: that container has not run (or, with
+/// kPrevious, not twice).
 Result<std::unique_ptr<net::BodyStream>> open_log(const os::Path& pod_directory, const std::string& container,
                                                   const LogOptions& options);
 
-/// Keeps a log below `bytes_max`: what is there goes to FILE.1 and the file starts again. Its writers append, so they go on.
+/// Bounds a log that has outgrown `bytes_max`: its last lines of at most that many bytes replace FILE.1, and the file starts again.
+/// Its writers append, so they go on. When FILE.1 cannot be written the file starts again all the same: a log does not fill the
+/// disk.
 Status rotate_log(const os::Path& log, std::uint64_t bytes_max);
 
 }  // namespace varda::node

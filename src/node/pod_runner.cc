@@ -16,7 +16,8 @@ using internal::PodRecord;
 using internal::PodWorker;
 using internal::ProbeResult;
 
-constexpr auto kLogCheck = std::chrono::seconds(30);
+// A log has no bound between two looks but the speed of its writer.
+constexpr auto kLogCheck = std::chrono::seconds(1);
 
 // Passes on to the real host, and notes that what desired() shows has changed.
 class NotingHost final : public Host {
@@ -251,21 +252,25 @@ class Runner final : public PodRunner {
 
   std::optional<SteadyTime> rotate_logs() {
     const SteadyTime now = shared_.clock.now();
+    const bool look = now >= rotate_at_;
     bool any = false;
     for (const auto& [uid, worker] : workers_) {
       for (const auto* list : {&worker->record().init, &worker->record().main}) {
         for (const internal::ContainerRecord& c : *list) {
-          if (!c.running()) continue;
-          any = true;
-          if (now < rotate_at_) continue;
+          any = any || c.running();
+          // Also of those that have ended: they may have written until then.
+          if (!look || (!c.running() && !rotate_once_more_)) continue;
           const Status rotated = rotate_log(worker->directory() / (c.name + ".log"), options_.log_bytes_max);
           if (!rotated.ok())
             log::warn("a log cannot be rotated", {{"pod", internal::text(worker->name())}, {"error", rotated.error()}});
         }
       }
     }
-    if (now >= rotate_at_) rotate_at_ = now + kLogCheck;
-    return any ? std::optional(rotate_at_) : std::nullopt;
+    if (look) {
+      rotate_at_ = now + kLogCheck;
+      rotate_once_more_ = any;
+    }
+    return any || rotate_once_more_ ? std::optional(rotate_at_) : std::nullopt;
   }
 
   void snapshot() {
@@ -300,6 +305,7 @@ class Runner final : public PodRunner {
   NotingHost host_;
   std::map<std::string, std::unique_ptr<PodWorker>> workers_;  // by uid; the thread in step()
   SteadyTime rotate_at_{};
+  bool rotate_once_more_ = false;  // something ran at the last look
   std::atomic<std::size_t> count_{0};
 
   mutable Mutex mutex_;

@@ -1,10 +1,12 @@
 // The state machine of pods, with a driver, a prober and a clock that do what the test says.
 #include "node/pod_runner.h"
 
+#include <fcntl.h>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "codec/yaml.h"
 #include "node/internal/environment.h"
@@ -461,6 +463,100 @@ TEST_F(Pods, VolumesAreMadeAndMounted) {
   EXPECT_EQ(os::read_file(os::real_file_system(), volumes / "m" / "sub" / "x").value(), "A");
   EXPECT_FALSE(std::filesystem::exists(volumes / "m" / "b.txt"));
   EXPECT_EQ(os::read_file(os::real_file_system(), volumes / "d" / "name").value(), "web");
+}
+
+TEST_F(Pods, ASubPathThroughALinkIsRefused) {
+  std::filesystem::create_directories(root_ / "host" / "secret");
+  std::filesystem::create_directories(root_ / "volume" / "real");
+  std::filesystem::create_directory_symlink(root_ / "host", root_ / "volume" / "link");
+  std::filesystem::create_directory_symlink("real", root_ / "volume" / "inner");
+  std::filesystem::create_directory_symlink(root_ / "volume", root_ / "volumes_of_the_administrator");
+  for (const char* inner : {"link", "link/secret", "link/made", "real/../link", "inner/made", "inner"}) {
+    const std::string name = "p" + std::to_string(std::hash<std::string>()(inner));
+    desire({pod(name, "{volumes: [{name: v, hostPath: {path: " + (root_ / "volume").string() +
+                          "}}], containers: [{name: c, image: app, volumeMounts: [{name: v, mountPath: /v, subPath: " + inner +
+                          "}]}]}")});
+    const Json waiting = status(name).at("containerStatuses/0/state/waiting");
+    EXPECT_THAT(waiting["message"].as_string(), ::testing::AnyOf(HasSubstr("the link '"), HasSubstr("leaves the volume"))) << inner;
+  }
+  EXPECT_THAT(driver_.starts, IsEmpty());
+  EXPECT_FALSE(std::filesystem::exists(root_ / "host" / "made"));
+  EXPECT_FALSE(std::filesystem::exists(root_ / "volume" / "real" / "made"));
+  // The volume itself is the administrator's word.
+  desire(
+      {pod("web", "{volumes: [{name: v, hostPath: {path: " + (root_ / "volumes_of_the_administrator").string() +
+                      "}}], containers: [{name: c, image: app, volumeMounts: [{name: v, mountPath: /v, subPath: real/made}]}]}")});
+  EXPECT_EQ(phase(), "Running");
+  EXPECT_TRUE(std::filesystem::is_directory(root_ / "volume" / "real" / "made"));
+}
+
+TEST_F(Pods, ConfigurationIsReadOnlyAndNeverWrittenIntoWhatAContainerHas) {
+  const auto set = [&](const std::string& text) {
+    host_.set_object("configmap default/cm", Json::object({{"data", Json::object({{"k", text}})}}));
+    host_.set_object("secret default/s", codec::parse_json(R"({"data":{"k":"eA=="}})").value());
+  };
+  set("first");
+  const Json web =
+      pod("web", R"({volumes: [{name: m, configMap: {name: cm, items: [{key: k, path: sub/f}]}}, {name: s, secret: {secretName: s}},
+      {name: d, downwardAPI: {items: [{path: name, fieldRef: {fieldPath: metadata.name}}]}},
+      {name: p, projected: {sources: [{configMap: {name: cm}}]}}],
+      containers: [{name: a, image: app, volumeMounts: [{name: m, mountPath: /m}, {name: s, mountPath: /s}, {name: d, mountPath: /d}, {name: p, mountPath: /p}]},
+                   {name: b, image: app, volumeMounts: [{name: m, mountPath: /m}]}]})");
+  desire({web});
+  ASSERT_EQ(phase(), "Running");
+  for (const os::Mount& mount : driver_.containers.at("a-0").config.mounts) EXPECT_TRUE(mount.read_only) << mount.target;
+
+  // As a container with a writable mount would have left it. Container b has the volume mounted all the time.
+  const auto volume = root_ / "pods" / "default_web_uid-web" / "volumes" / "m";
+  const int mounted = ::open(volume.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  std::filesystem::create_directories(root_ / "host");
+  std::filesystem::remove_all(volume / "sub");
+  std::filesystem::create_directory_symlink(root_ / "host", volume / "sub");
+  std::ofstream(volume / "own") << "b still reads this";
+  set("second");
+  open();
+  driver_.end("a-0", 1);
+  settle();
+  pass(seconds(10));
+  EXPECT_EQ(container(0)["restartCount"], Json(1));
+  EXPECT_TRUE(std::filesystem::is_empty(root_ / "host"));
+  EXPECT_FALSE(std::filesystem::is_symlink(volume / "sub"));
+  EXPECT_EQ(os::read_file(os::real_file_system(), volume / "sub" / "f").value(), "second");
+  EXPECT_FALSE(std::filesystem::exists(volume / "own"));
+  EXPECT_EQ(::faccessat(mounted, "own", R_OK, 0), 0) << "what a running container has mounted was taken away";
+
+  // Once nothing runs, nothing is kept for it.
+  const auto kept = root_ / "pods" / "default_web_uid-web" / "volumes.old";
+  EXPECT_TRUE(std::filesystem::exists(kept));
+  open();
+  driver_.containers.clear();
+  open();
+  settle();
+  pass(std::chrono::minutes(1));
+  EXPECT_FALSE(std::filesystem::exists(kept / "m.0" / "own"));
+  ::close(mounted);
+}
+
+TEST_F(Pods, ALogIsBoundedEverySecondAndOnceMoreWhenItsContainerHasEnded) {
+  constexpr std::uint64_t kLimit = 10u << 20;
+  const auto log = root_ / "pods" / "default_web_uid-web" / "c.log";
+  const auto write = [&] {
+    std::ofstream(log, std::ios::app) << "x";
+    std::filesystem::resize_file(log, 12u << 20);
+  };
+  desire({pod("web", "{restartPolicy: Never, containers: [{name: c, image: app}]}")});
+  write();
+  pass(seconds(1));
+  EXPECT_EQ(std::filesystem::file_size(log), 0u);
+  EXPECT_EQ(std::filesystem::file_size(log.string() + ".1"), kLimit);
+  write();
+  driver_.end("c-0", 0);
+  settle();
+  EXPECT_EQ(phase(), "Succeeded");
+  ASSERT_TRUE(next_);
+  pass(seconds(1));
+  EXPECT_EQ(std::filesystem::file_size(log), 0u);
+  EXPECT_FALSE(next_);  // and then there is nothing to look at
 }
 
 TEST_F(Pods, MissingHostPathWaitsAndIsFoundLater) {

@@ -2,6 +2,7 @@
 #include "node/process_driver.h"
 
 #include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <functional>
 #include <gmock/gmock.h>
@@ -263,9 +264,9 @@ TEST_F(Processes, ContainersAreEndedWithoutARunner) {
   runner_->set_desired({pod("web", "setsid sleep 1000 & trap '' TERM; echo up; while :; do sleep 0.05; done")});
   ASSERT_TRUE(wrote("web", "up"));
   stop_runner();
-  EXPECT_GE(end_containers(root_ / "." / "", std::chrono::milliseconds(50)), 2u);
+  EXPECT_GE(end_containers(root_ / "." / "", std::chrono::milliseconds(50)).value(), 2u);
   EXPECT_THAT(internal::find_marked(root_), IsEmpty());
-  EXPECT_EQ(end_containers(root_, std::chrono::milliseconds(50)), 0u);
+  EXPECT_EQ(end_containers(root_, std::chrono::milliseconds(50)).value(), 0u);
   start_runner();
   EXPECT_TRUE(host_.wait_for(
       "web", [](const Json& s) { return s.at("containerStatuses/0/restartCount").as_integer() == 1 && is_ready(s); }));
@@ -324,14 +325,94 @@ TEST(Logs, TailLimitAndRotation) {
   EXPECT_FALSE(std::filesystem::exists(directory / "c.log.1"));
   ASSERT_TRUE(rotate_log(directory / "c.log", 10).ok());
   std::ofstream(directory / "c.log", std::ios::app) << "four\n";
-  EXPECT_EQ(read({}), "one\ntwo\nthree\nfour\n");
+  EXPECT_EQ(read({}), "two\nthree\nfour\n");
   EXPECT_EQ(read({.tail_lines = 2}), "three\nfour\n");
-  EXPECT_EQ(read({.tail_lines = 99}), "one\ntwo\nthree\nfour\n");
+  EXPECT_EQ(read({.tail_lines = 99}), "two\nthree\nfour\n");
   EXPECT_EQ(open_log(directory, "c", {.run = LogOptions::Run::kPrevious}).error().code(), Code::kNotFound);
   EXPECT_EQ(open_log(directory, "../c", {}).error().code(), Code::kInvalid);
   EXPECT_EQ(LogOptions::parse("tailLines=x").error().code(), Code::kInvalid);
   EXPECT_EQ(LogOptions::parse("tailLines=5&follow=true").value().tail_lines, 5u);
   std::filesystem::remove_all(directory);
+}
+
+class RotatedLogs : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "logs_test_XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+  os::Path log() const { return directory_ / "c.log"; }
+  os::Path older() const { return directory_ / "c.log.1"; }
+
+  os::Path directory_;
+};
+
+TEST_F(RotatedLogs, OfALogThatOutgrewItsLimitTheLastWholeLinesStay) {
+  std::string text;
+  for (int i = 0; i < 20000; ++i) text += "line " + std::to_string(i) + "\n";
+  for (const std::uint64_t limit : {50u, 1000u, 150000u}) {
+    std::ofstream(log()) << text;
+    ASSERT_TRUE(rotate_log(log(), limit).ok());
+    EXPECT_EQ(std::filesystem::file_size(log()), 0u);
+    const std::string kept = os::read_file(os::real_file_system(), older()).value();
+    EXPECT_LE(kept.size(), limit);
+    EXPECT_GE(kept.size(), limit - 11);
+    EXPECT_TRUE(text.ends_with("\n" + kept)) << kept.substr(0, 20);
+  }
+  // A line that is longer than all we keep is cut, not lost.
+  std::ofstream(log()) << std::string(5000, 'x') << "\n";
+  ASSERT_TRUE(rotate_log(log(), 100).ok());
+  EXPECT_EQ(os::read_file(os::real_file_system(), older()).value(), std::string(99, 'x') + "\n");
+  // A link in its place is not followed.
+  std::ofstream(directory_ / "other") << text;
+  std::filesystem::remove(log());
+  std::filesystem::create_symlink("other", log());
+  EXPECT_FALSE(rotate_log(log(), 100).ok());
+  EXPECT_EQ(std::filesystem::file_size(directory_ / "other"), text.size());
+}
+
+TEST_F(RotatedLogs, AFastWriterCannotMakeMoreOfItThanTheLimit) {
+  constexpr std::uint64_t kLimit = 100000, kTotal = 20u << 20;
+  std::atomic<bool> wrote{false};
+  std::jthread writer([&] {
+    std::ofstream out(log(), std::ios::app);
+    const std::string lines(4096, '\n');
+    for (std::uint64_t done = 0; done < kTotal; done += lines.size()) out << lines << std::flush;
+    wrote = true;
+  });
+  for (bool last = false; !last;) {
+    last = wrote;
+    ASSERT_TRUE(rotate_log(log(), kLimit).ok());
+    if (std::filesystem::exists(older())) {
+      ASSERT_LE(std::filesystem::file_size(older()), kLimit);
+    }
+  }
+  EXPECT_LE(std::filesystem::file_size(log()), kLimit);
+}
+
+TEST_F(RotatedLogs, AreReadInPiecesHoweverLargeTheyAre) {
+  const std::string lines = std::string(1023, 'o') + "\n";
+  {
+    std::ofstream out(older());
+    for (int i = 0; i < 3000; ++i) out << lines;
+  }
+  std::ofstream(log()) << "newest\n";
+  const auto read = [&](LogOptions options) {
+    auto stream = open_log(directory_, "c", options).value();
+    std::size_t total = 0;
+    std::string last;
+    while (auto piece = stream->read()) {
+      EXPECT_LE(piece->size(), 64u << 10);
+      total += piece->size();
+      last = *piece;
+    }
+    EXPECT_EQ(last, "newest\n");
+    return total;
+  };
+  EXPECT_EQ(read({}), 3000 * lines.size() + 7);
+  EXPECT_EQ(read({.tail_lines = 2001}), 2000 * lines.size() + 7);
 }
 
 TEST(Images, NamesAndFlags) {

@@ -10,10 +10,24 @@ using os::FileKind;
 using os::Path;
 
 constexpr std::uint32_t kDefaultMode = 0644;
+// Below the pod's directory.
+constexpr const char* kVolumes = "volumes";
+constexpr const char* kFresh = "volumes.new";     // nobody's but ours
+constexpr const char* kReplaced = "volumes.old";  // configuration that running containers may still have mounted
 
 bool stays_inside(const std::string& text) {
   const Path path(text);
   return path.is_relative() && std::find(path.begin(), path.end(), "..") == path.end();
+}
+
+bool names_one_directory(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
+}
+
+// What we write ourselves, from what the API server says.
+bool is_configuration(const Json& volume) {
+  const auto has = [&](const char* kind) { return volume.contains(kind); };
+  return has("configMap") || has("secret") || has("downwardAPI") || has("projected");
 }
 
 // The object a path leads to, links followed: an administrator may well mount a link.
@@ -82,12 +96,8 @@ Status write_fields(os::FileSystem& fs, const Path& directory, const PodRecord& 
   return {};
 }
 
-Status make_volume(os::FileSystem& fs, const Path& directory, const PodRecord& record, const std::string& host_ip,
-                   const Json& volume, ConfigSource& source) {
-  if (const Json* host_path = volume.find("hostPath")) return check_host_path(fs, *host_path);
-  TRY_VOID(fs.make_directories(directory));
-  if (volume.contains("emptyDir")) return fs.set_mode(directory, 0777);
-  TRY_VOID(os::remove_leftovers(fs, directory));  // or a pod would see half of a file that it never asked for
+Status write_configuration(os::FileSystem& fs, const Path& directory, const PodRecord& record, const std::string& host_ip,
+                           const Json& volume, ConfigSource& source) {
   if (const Json* map = volume.find("configMap")) {
     return write_config(fs, directory, Kind::kConfigMap, (*map)["name"].as_string(), *map, (*map)["defaultMode"], source);
   }
@@ -97,32 +107,92 @@ Status make_volume(os::FileSystem& fs, const Path& directory, const PodRecord& r
   }
   if (const Json* api = volume.find("downwardAPI"))
     return write_fields(fs, directory, record, host_ip, *api, (*api)["defaultMode"]);
-  if (const Json* projected = volume.find("projected")) {
-    const Json& usual = (*projected)["defaultMode"];
-    for (const Json& part : (*projected)["sources"].as_array()) {
-      if (const Json* map = part.find("configMap")) {
-        TRY_VOID(write_config(fs, directory, Kind::kConfigMap, (*map)["name"].as_string(), *map, usual, source));
-      } else if (const Json* secret = part.find("secret")) {
-        TRY_VOID(write_config(fs, directory, Kind::kSecret, (*secret)["name"].as_string(), *secret, usual, source));
-      } else if (const Json* api = part.find("downwardAPI")) {
-        TRY_VOID(write_fields(fs, directory, record, host_ip, *api, usual));
-      } else {
-        return Error(Code::kUnsupported, "projected volumes take configMap, secret and downwardAPI here");
-      }
+  const Json& projected = volume["projected"];
+  const Json& usual = projected["defaultMode"];
+  for (const Json& part : projected["sources"].as_array()) {
+    if (const Json* map = part.find("configMap")) {
+      TRY_VOID(write_config(fs, directory, Kind::kConfigMap, (*map)["name"].as_string(), *map, usual, source));
+    } else if (const Json* secret = part.find("secret")) {
+      TRY_VOID(write_config(fs, directory, Kind::kSecret, (*secret)["name"].as_string(), *secret, usual, source));
+    } else if (const Json* api = part.find("downwardAPI")) {
+      TRY_VOID(write_fields(fs, directory, record, host_ip, *api, usual));
+    } else {
+      return Error(Code::kUnsupported, "projected volumes take configMap, secret and downwardAPI here");
     }
-    return {};
   }
-  return Error(Code::kUnsupported, "only emptyDir, hostPath, configMap, secret, downwardAPI and projected volumes are known here");
+  return {};
+}
+
+// What was at `directory` makes room. A container may have it mounted and go on reading, so it is kept aside, for as long as the
+// pod is.
+Status put_aside(os::FileSystem& fs, const Path& pod_directory, const std::string& name) {
+  const Path directory = pod_directory / kVolumes / name, aside = pod_directory / kReplaced;
+  TRY(const auto there, fs.stat(directory));
+  if (!there) return {};
+  TRY_VOID(fs.make_directories(aside, 0700));
+  for (int number = 0;; ++number) {
+    const Path to = aside / (name + "." + std::to_string(number));
+    TRY(const auto taken, fs.stat(to));
+    if (!taken) return fs.rename(directory, to);
+  }
+}
+
+Status make_volume(os::FileSystem& fs, const Path& pod_directory, const PodRecord& record, const std::string& host_ip,
+                   const Json& volume, ConfigSource& source) {
+  const std::string& name = volume["name"].as_string();
+  if (!names_one_directory(name)) return Error(Code::kInvalid, "its name is not one");
+  const Path directory = pod_directory / kVolumes / name;
+  if (const Json* host_path = volume.find("hostPath")) return check_host_path(fs, *host_path);
+  if (volume.contains("emptyDir")) {
+    TRY_VOID(fs.make_directories(directory));
+    return fs.set_mode(directory, 0777);
+  }
+  if (!is_configuration(volume)) {
+    return Error(Code::kUnsupported,
+                 "only emptyDir, hostPath, configMap, secret, downwardAPI and projected volumes are known here");
+  }
+  // Written where no container can reach, never into what one has mounted: a link planted there would lead us out of it.
+  const Path fresh = pod_directory / kFresh / name;
+  TRY_VOID(fs.remove_all(fresh));
+  TRY_VOID(fs.make_directories(pod_directory / kFresh, 0700));
+  TRY_VOID(fs.make_directories(fresh));
+  TRY_VOID(write_configuration(fs, fresh, record, host_ip, volume, source));
+  TRY_VOID(put_aside(fs, pod_directory, name));
+  TRY_VOID(fs.make_directories(pod_directory / kVolumes));
+  return fs.rename(fresh, directory);
+}
+
+// The place of a subPath in a volume, made if it is missing. No component may be a link: whoever writes to the volume can plant
+// one.
+Result<Path> reach(os::FileSystem& fs, const Path& volume, const std::string& inner) {
+  Path path = volume;
+  for (const Path& part : Path(inner)) {
+    if (part.empty() || part == ".") continue;
+    path /= part;
+    TRY(const auto info, fs.stat(path));
+    if (!info) {
+      TRY_VOID(fs.make_directories(path));
+    } else if (info->kind == FileKind::kSymlink) {
+      return Error(Code::kInvalid, "subPath '" + inner + "' leads through the link '" + path.lexically_relative(volume).string() +
+                                       "': links are not followed in a volume, they may lead out of it");
+    }
+  }
+  return path;
 }
 
 }  // namespace
 
 Status make_volumes(os::FileSystem& fs, const Path& pod_directory, const PodRecord& record, const std::string& host_ip,
                     ConfigSource& source) {
+  const auto runs = [](const ContainerRecord& c) {
+    return c.state == ContainerRecord::State::kRunning || c.state == ContainerRecord::State::kStarting;
+  };
+  const bool mounted =
+      std::any_of(record.init.begin(), record.init.end(), runs) || std::any_of(record.main.begin(), record.main.end(), runs);
+  if (!mounted) TRY_VOID(fs.remove_all(pod_directory / kReplaced));
   for (const Json& volume : record.pod.at("spec/volumes").as_array()) {
     const std::string& name = volume["name"].as_string();
-    if (!stays_inside(name)) return Error(Code::kInvalid, "volume name '" + name + "'");
-    TRY_VOID(make_volume(fs, pod_directory / "volumes" / name, record, host_ip, volume, source).context("volume " + name));
+    TRY_VOID(make_volume(fs, pod_directory, record, host_ip, volume, source).context("volume '" + name + "'"));
   }
   return {};
 }
@@ -135,17 +205,16 @@ Result<std::vector<os::Mount>> make_mounts(os::FileSystem& fs, const Path& pod_d
     const auto& volumes = record.pod.at("spec/volumes").as_array();
     const auto volume = std::find_if(volumes.begin(), volumes.end(), [&](const Json& v) { return v["name"].as_string() == name; });
     if (volume == volumes.end()) return Error(Code::kInvalid, "volumeMount " + name + ": there is no such volume");
-    Path source = volume->contains("hostPath") ? Path(volume->at("hostPath/path").as_string()) : pod_directory / "volumes" / name;
+    Path source = volume->contains("hostPath") ? Path(volume->at("hostPath/path").as_string()) : pod_directory / kVolumes / name;
     std::string inner = wanted["subPath"].as_string();
     if (const Json* expression = wanted.find("subPathExpr")) inner = expand(expression->as_string(), environment);
     if (!inner.empty()) {
       if (!stays_inside(inner)) return Error(Code::kInvalid, "volumeMount " + name + ": subPath '" + inner + "' leaves the volume");
-      source /= inner;
-      TRY(const auto info, fs.stat(source));
-      if (!info) TRY_VOID(fs.make_directories(source));
+      TRY(source, reach(fs, source, inner).context("volumeMount " + name));
     }
-    mounts.push_back(
-        {.source = std::move(source), .target = wanted["mountPath"].as_string(), .read_only = wanted["readOnly"].as_bool()});
+    mounts.push_back({.source = std::move(source),
+                      .target = wanted["mountPath"].as_string(),
+                      .read_only = wanted["readOnly"].as_bool() || is_configuration(*volume)});
   }
   return mounts;
 }
