@@ -62,7 +62,7 @@ class ContainerdDriver final : public Driver {
       if (&sandbox != ready) TRY_VOID(clear(sandbox));
     }
     if (ready != nullptr) return address(pod, ready->id);
-    cri::SandboxConfig config = sandbox_of(pod);
+    TRY(cri::SandboxConfig config, sandbox_of(pod));
     config.attempt = attempt;
     const Result<std::string> id = runtime_.run_sandbox(ctx(), config);
     if (id.ok()) return address(pod, *id);
@@ -91,37 +91,43 @@ class ContainerdDriver final : public Driver {
     cri::Labels mine = labels_of(config.name.pod_uid);
     mine[internal::kContainerLabel] = config.name.container;
     TRY(const std::vector<cri::Container> before, runtime_.containers(ctx(), mine));
-    std::string running;
+    std::string started_before;
     for (const cri::Container& container : before) {
-      // A start whose answer was lost.
-      if (container.state == ContainerState::kRunning && container.attempt == config.name.attempt && running.empty()) {
-        running = container.id;
-        continue;
+      // A start whose answer was lost; it may have run to its end meanwhile.
+      if (container.attempt == config.name.attempt && started_before.empty()) {
+        TRY(const bool runs_or_ran, has_started(container.id));
+        if (runs_or_ran) {
+          started_before = container.id;
+          continue;
+        }
       }
       TRY_VOID(runtime_.remove_container(ctx(), container.id));
     }
-    if (!running.empty()) return note_running(running);
+    if (!started_before.empty()) return note_running(started_before);
 
     TRY(const cri::Image image, resolve(config.image));
     TRY_VOID(check_user(config.security, image));
     TRY(const std::string sandbox, ready_sandbox(config.name.pod_uid));
     cri::ContainerSpec spec{.config = config,
                             .image_id = image.id,
+                            .user_name = {},
                             .log_path = config.log.lexically_relative(config.pod.directory).string(),
                             .labels = {}};
     spec.config.pod = placed(config.pod);
+    give_user(spec, image);
     spec.config.environment.emplace("POD_IP", config.pod_ip);
     spec.labels = std::move(mine);
     spec.labels[internal::kPodNameLabel] = config.pod.name;
     spec.labels[internal::kPodNamespaceLabel] = config.pod.ns;
-    TRY(const std::string id, runtime_.create_container(ctx(), sandbox, spec, sandbox_of(config.pod)));
+    TRY(const cri::SandboxConfig its_sandbox, sandbox_of(config.pod));
+    TRY(const std::string id, runtime_.create_container(ctx(), sandbox, spec, its_sandbox));
     const Status started = runtime_.start_container(ctx(), id);
-    if (!started.ok()) {
-      // What cannot be removed now is removed before the next start, or with the pod.
-      (void)runtime_.remove_container(ctx(), id);
-      return started.error();
-    }
-    return note_running(id);
+    if (started.ok()) return note_running(id);
+    const Result<bool> all_the_same = has_started(id);  // an answer that was lost is no failure
+    if (all_the_same.ok() && *all_the_same) return note_running(id);
+    // What cannot be removed now is removed before the next start, or with the pod.
+    if (all_the_same.ok()) (void)runtime_.remove_container(ctx(), id);
+    return started.error();
   }
 
   std::optional<ContainerExit> poll(const std::string& id, const ContainerName&) override {
@@ -182,14 +188,21 @@ class ContainerdDriver final : public Driver {
   Result<std::vector<FoundContainer>> find() override {
     TRY(const std::vector<cri::Container> containers, runtime_.containers(ctx(), own_labels()));
     std::vector<FoundContainer> found;
-    MutexLock lock(mutex_);
     for (const cri::Container& container : containers) {
-      if (container.state != ContainerState::kRunning) continue;
-      running_.insert(container.id);
+      const bool runs = container.state == ContainerState::kRunning;
+      if (!runs) {
+        TRY(const bool ran, has_started(container.id));
+        if (!ran) continue;
+      }
       found.push_back({.name = {.pod_uid = label(container.labels, internal::kPodUidLabel),
                                 .container = label(container.labels, internal::kContainerLabel),
                                 .attempt = container.attempt},
-                       .id = container.id});
+                       .id = container.id,
+                       .ended = !runs});
+    }
+    MutexLock lock(mutex_);
+    for (const FoundContainer& container : found) {
+      if (!container.ended) running_.insert(container.id);
     }
     return found;
   }
@@ -239,11 +252,29 @@ class ContainerdDriver final : public Driver {
     pod.host_network = true;
     pod.hostname.clear();
     pod.ports.clear();  // it listens there itself
+    // They would be the node's own.
+    std::erase_if(pod.sysctls,
+                  [](const auto& entry) { return entry.first.starts_with("net.") || entry.first.starts_with("net/"); });
     return pod;
   }
 
-  cri::SandboxConfig sandbox_of(const PodConfig& pod) const {
-    cri::SandboxConfig config{.pod = placed(pod), .attempt = 0, .labels = labels_of(pod.uid)};
+  // Asked for each time: containerd may have been configured anew and restarted since.
+  Result<std::string> cgroup_parent() const {
+    TRY(const cri::CgroupDriver driver, runtime_.cgroup_driver(ctx()));
+    switch (driver) {
+      case cri::CgroupDriver::kSystemd:
+        return std::string("varda.slice");  // systemd makes it; any other form of name is refused
+      case cri::CgroupDriver::kCgroupfs:
+        return std::string("/varda");
+      case cri::CgroupDriver::kUnknown:
+        break;
+    }
+    return std::string();
+  }
+
+  Result<cri::SandboxConfig> sandbox_of(const PodConfig& pod) const {
+    TRY(std::string cgroups, cgroup_parent());
+    cri::SandboxConfig config{.pod = placed(pod), .attempt = 0, .labels = labels_of(pod.uid), .cgroup_parent = std::move(cgroups)};
     config.labels[internal::kPodNameLabel] = pod.name;
     config.labels[internal::kPodNamespaceLabel] = pod.ns;
     config.labels[internal::kNetworkLabel] = network_of(pod);
@@ -291,6 +322,25 @@ class ContainerdDriver final : public Driver {
                                       " -n k8s.io images import FILE)");
   }
 
+  // A group counts only beside a user; as with a kubelet that is the image's, by number where it has one.
+  static void give_user(cri::ContainerSpec& spec, const cri::Image& image) {
+    Security& security = spec.config.security;
+    if (!security.group || security.user) return;
+    if (image.uid || image.user.empty()) {
+      security.user = image.uid.value_or(0);
+    } else {
+      spec.user_name = image.user;
+    }
+  }
+
+  // It runs, or has run. One that could not be started has not, though containerd gives it an exit code too.
+  Result<bool> has_started(const std::string& id) const {
+    const Result<cri::ContainerStatus> status = runtime_.container_status(ctx(), id);
+    if (status.ok()) return status->state == ContainerState::kRunning || status->ever_ran;
+    if (status.error().code() == Code::kNotFound) return false;
+    return status.error();
+  }
+
   // As a kubelet reads runAsNonRoot.
   static Status check_user(const Security& security, const cri::Image& image) {
     if (!security.must_not_be_root) return {};
@@ -309,10 +359,14 @@ class ContainerdDriver final : public Driver {
 
   void end_container(const Context& stopping, const std::string& id, StopSignal signal) {
     const seconds grace = signal == StopSignal::kKill ? seconds(0) : kTerminateGrace;
-    const Status ended = runtime_.stop_container(stopping, id, grace);
-    if (!ended.ok()) {
-      if (!stopping.done()) log::warn("a container cannot be ended yet", {{"id", id}, {"error", ended.error()}});
-      return;
+    // A signal that did not arrive is one that was not sent. Once the container has ended, by whatever, each of these calls
+    // succeeds.
+    for (bool told = false;; told = true) {
+      const Status ended = runtime_.stop_container(stopping, id, grace);
+      if (ended.ok()) break;
+      if (stopping.done()) return;
+      if (!told) log::warn("a container cannot be ended yet", {{"id", id}, {"error", ended.error()}});
+      if (!stopping.sleep_for(options_.look_period).ok()) return;
     }
     {
       MutexLock lock(mutex_);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include "codec/protobuf.h"
 #include "codec/yaml.h"
 #include "net/testing/grpc_server.h"
 #include "node/end_containers.h"
@@ -25,6 +26,18 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 constexpr int kCreated = 0, kRunning = 1;
+
+/// All values of a field that is a string or a message; path {15, 2, 13}: field 13 of the message in field 2 of that in field 15.
+std::vector<std::string> fields(const std::string& message, std::vector<std::uint32_t> path) {
+  std::vector<std::string> found;
+  codec::ProtoReader in(message);
+  while (in.next()) {
+    if (in.field() == path.front()) found.push_back(in.text());
+  }
+  path.erase(path.begin());
+  if (path.empty() || found.empty()) return found;
+  return fields(found.back(), path);
+}
 
 class ContainerdTest : public ::testing::Test {
  protected:
@@ -55,6 +68,11 @@ class ContainerdTest : public ::testing::Test {
   Result<std::string> start(const ContainerConfig& config) {
     TRY([[maybe_unused]] const std::string address, driver_->prepare_pod(config.pod));
     return driver_->start(config);
+  }
+  /// What the runtime was sent for a container: a ContainerConfig.
+  std::string sent(const ContainerConfig& config) {
+    const auto id = start(config);
+    return id.ok() ? runtime_.containers().at(*id).config : "";
   }
   ContainerExit wait_exit(const std::string& id, const ContainerName& name) {
     for (;;) {
@@ -117,6 +135,109 @@ TEST_F(ContainerdTest, InTheNodesNetworkTheRunnerGivesTheAddress) {
   const FakeRuntime::Sandbox sandbox = runtime_.sandboxes().begin()->second;
   EXPECT_EQ(sandbox.network, 2);
   EXPECT_EQ(sandbox.hostname, "");
+}
+
+TEST_F(ContainerdTest, APodKeepsItsSysctlsButNotThoseThatWouldBeTheNodes) {
+  const auto sysctls = [&](const ContainerConfig& wanted) {
+    EXPECT_TRUE(start(wanted).ok());
+    std::set<std::string> names;
+    for (const std::string& entry : fields(runtime_.sandboxes().rbegin()->second.config, {8, 3}))
+      names.insert(fields(entry, {1}).at(0));
+    EXPECT_TRUE(driver_->remove_pod(wanted.pod.uid).ok());
+    return names;
+  };
+  ContainerConfig wanted = config();
+  wanted.pod.sysctls = {{"net.ipv4.ip_unprivileged_port_start", "0"}, {"net/core/somaxconn", "9"}, {"kernel.shm_rmid_forced", "1"}};
+  EXPECT_THAT(sysctls(wanted), SizeIs(3));
+  driver_ = make_containerd_driver({.root = root_, .pod_network = PodNetwork::kNode}, runtime_.client());
+  EXPECT_THAT(sysctls(wanted), ElementsAre("kernel.shm_rmid_forced"));
+}
+
+// Field 13 masked_paths, 14 readonly_paths of LinuxContainerSecurityContext: a runtime hides only what it is told to.
+TEST_F(ContainerdTest, WhatBelongsToTheMachineIsHiddenUnlessThePodMayHaveIt) {
+  int attempt = 0;
+  const auto paths = [&](std::uint32_t field, const Security& security) {
+    ContainerConfig wanted = config("c", ++attempt);
+    wanted.security = security;
+    const std::string config_sent = sent(wanted);
+    EXPECT_NE(config_sent, "");
+    return fields(config_sent, {15, 2, field});
+  };
+  EXPECT_THAT(paths(14, {}), ElementsAre("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"));
+  EXPECT_THAT(paths(13, {}), ::testing::IsSupersetOf({"/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware"}));
+  for (const std::uint32_t field : {13u, 14u}) {
+    EXPECT_THAT(paths(field, {.privileged = true}), IsEmpty());
+    EXPECT_THAT(paths(field, {.unmasked_proc = true}), IsEmpty());
+  }
+}
+
+// Field 15 seccomp: a message that is there and empty is the runtime's own profile.
+TEST_F(ContainerdTest, ASeccompProfileIsPassedOnAndWithoutOneThereIsNone) {
+  ContainerConfig wanted = config();
+  EXPECT_THAT(fields(sent(wanted), {15, 2, 15}), IsEmpty());
+  wanted.name.attempt = 1;
+  wanted.security.seccomp = SeccompProfile{.type = SeccompProfile::Type::kRuntimeDefault, .localhost_path = ""};
+  EXPECT_THAT(fields(sent(wanted), {15, 2, 15}), ElementsAre(""));
+}
+
+// Field 1 of LinuxPodSandboxConfig. With systemd any other form than NAME.slice is refused by runc, with cgroupfs that is just a
+// name.
+TEST_F(ContainerdTest, CgroupsAreNamedAsContainerdMakesThem) {
+  const std::string systemd =
+      R"({"containerd": {"defaultRuntimeName": "runc", "runtimes": {"runc": {"options": {"SystemdCgroup": true}}}}})";
+  const std::string other =
+      R"({"containerd": {"defaultRuntimeName": "kata", "runtimes": {"runc": {"options": {"SystemdCgroup": true}}}}})";
+  const std::string says_systemd = codec::ProtoWriter().message(1, [](codec::ProtoWriter&) {}).bytes();
+  const std::string says_cgroupfs = codec::ProtoWriter().message(1, [](codec::ProtoWriter& m) { m.number(1, 1); }).bytes();
+  struct Case {
+    std::string status;
+    std::optional<std::string> runtime_config;
+    std::string parent;
+  };
+  const Case cases[] = {
+      {"", std::nullopt, ""},
+      {"no json", std::nullopt, ""},
+      {"{}", std::nullopt, "/varda"},
+      {other, std::nullopt, "/varda"},
+      {systemd, std::nullopt, "varda.slice"},
+      {R"({"systemdCgroup": true})", std::nullopt, "varda.slice"},
+      {systemd, "", "varda.slice"},
+      {systemd, says_cgroupfs, "/varda"},
+      {"{}", says_systemd, "varda.slice"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.status + (c.runtime_config ? " and its own answer" : ""));
+    runtime_.set_config(c.status, c.runtime_config);
+    ASSERT_TRUE(start(config()).ok());
+    const auto parent = fields(runtime_.sandboxes().begin()->second.config, {8, 1});
+    EXPECT_EQ(parent, c.parent.empty() ? std::vector<std::string>() : std::vector{c.parent});
+    ASSERT_TRUE(driver_->remove_pod("uid-web").ok());
+  }
+}
+
+TEST_F(ContainerdTest, AGroupAloneComesWithTheImagesUser) {
+  int attempt = 0;
+  const auto user = [&](std::optional<int> uid, const std::string& name) {
+    runtime_.set_image_user(uid, name);
+    ContainerConfig wanted = config("c", ++attempt);
+    wanted.security.group = 2000;
+    const std::string config_sent = sent(wanted);
+    EXPECT_THAT(fields(config_sent, {15, 2, 12}), SizeIs(1));
+    const auto number = fields(config_sent, {15, 2, 5});
+    const auto text = fields(config_sent, {15, 2, 6});
+    if (number.empty()) return text.empty() ? "nobody at all" : text.front();
+    codec::ProtoReader in(number.front());
+    return text.empty() ? std::to_string(in.next() ? in.number() : 0) : "both";
+  };
+  EXPECT_EQ(user(65532, ""), "65532");
+  EXPECT_EQ(user(std::nullopt, "nobody"), "nobody");
+  EXPECT_EQ(user(std::nullopt, ""), "0");
+}
+
+TEST_F(ContainerdTest, WhileContainerdStartsItIsAway) {
+  runtime_.fail_next("ImageStatus", Fault::kNotDone, Error(Code::kInternal, "UNKNOWN: server is not initialized yet"));
+  EXPECT_EQ(driver_->check_image("web").error().code(), Code::kUnavailable);
+  EXPECT_TRUE(driver_->check_image("web").ok());
 }
 
 TEST_F(ContainerdTest, ASandboxInAnotherNetworkThanWantedIsReplaced) {
@@ -194,6 +315,14 @@ TEST_F(ContainerdTest, TerminateLeavesTimeAndKillDoesNot) {
   EXPECT_EQ(wait_exit(*next, config("c", 1).name).code, 143);
 }
 
+TEST_F(ContainerdTest, ASignalThatContainerdDidNotTakeIsSentAgain) {
+  driver_->on_exit([] {});
+  const auto id = start(config());
+  runtime_.fail_next("StopContainer", Fault::kNotDone);
+  driver_->stop(*id, config().name, StopSignal::kTerminate);
+  EXPECT_EQ(wait_exit(*id, config().name).code, 143);
+}
+
 TEST_F(ContainerdTest, ADriverThatIsDestroyedDoesNotWaitForContainersThatDoNotEnd) {
   runtime_.set_obeys_terminate(false);
   const auto id = start(config());
@@ -215,9 +344,12 @@ TEST_F(ContainerdTest, TheNextLifeFindsWhatRunsAndNotWhatIsAnothers) {
   life();
   const auto found = driver_->find();
   ASSERT_TRUE(found.ok());
-  ASSERT_THAT(*found, SizeIs(1));
+  ASSERT_THAT(*found, SizeIs(2));
   EXPECT_EQ(found->front().id, *id);
   EXPECT_EQ(found->front().name, config("a", 2).name);
+  EXPECT_FALSE(found->front().ended);
+  EXPECT_EQ(found->back().id, *ended);
+  EXPECT_TRUE(found->back().ended);
   EXPECT_THAT(*driver_->pods(), ElementsAre("uid-web"));
   EXPECT_EQ(driver_->poll(*ended, config("b").name)->code, 0);  // containerd remembers
 }
@@ -318,7 +450,8 @@ TEST_F(ContainerdTest, NoFailedCallLeavesAContainerDoubledOrAPodBehind) {
       // With its sandbox, unless that would take it along.
       if (std::string(method) != "RemoveContainer") runtime_.end_sandbox(runtime_.sandboxes().begin()->first);
       runtime_.fail_next(method, fault);
-      EXPECT_FALSE(start(config("c", 1)).ok());
+      const bool started_all_the_same = std::string(method) == "StartContainer" && fault == Fault::kAnswerLost;
+      EXPECT_EQ(start(config("c", 1)).ok(), started_all_the_same);
       id = start(config("c", 1));
       ASSERT_TRUE(id.ok()) << id.error();
       EXPECT_THAT(runtime_.running(), ElementsAre(*id));
@@ -337,11 +470,35 @@ TEST_F(ContainerdTest, NoFailedCallLeavesAContainerDoubledOrAPodBehind) {
 TEST_F(ContainerdTest, AStartWhoseAnswerWasLostIsTakenOver) {
   ASSERT_TRUE(driver_->prepare_pod(config().pod).ok());
   runtime_.fail_next("StartContainer", Fault::kAnswerLost);
-  runtime_.fail_next("RemoveContainer", Fault::kNotDone);
+  runtime_.fail_next("ContainerStatus", Fault::kNotDone);
   EXPECT_FALSE(driver_->start(config()).ok());
   ASSERT_THAT(runtime_.running(), SizeIs(1));
   EXPECT_EQ(*driver_->start(config()), runtime_.running().front());
   EXPECT_THAT(runtime_.containers(), SizeIs(1));
+}
+
+TEST_F(ContainerdTest, AStartWhoseAnswerWasLostIsTakenOverAlsoWhenItHasEnded) {
+  driver_->on_exit([] {});
+  ASSERT_TRUE(driver_->prepare_pod(config().pod).ok());
+  runtime_.fail_next("StartContainer", Fault::kAnswerLost);
+  runtime_.fail_next("ContainerStatus", Fault::kNotDone);
+  EXPECT_FALSE(driver_->start(config()).ok());
+  const std::string ran = runtime_.running().front();
+  runtime_.end(ran, 6);
+  EXPECT_EQ(*driver_->start(config()), ran);
+  EXPECT_EQ(wait_exit(ran, config().name).code, 6);
+}
+
+TEST_F(ContainerdTest, WhatCouldNotBeStartedHasNotRun) {
+  ASSERT_TRUE(driver_->prepare_pod(config().pod).ok());
+  runtime_.fail_next("StartContainer", Fault::kNotDone, Error(Code::kInternal, "no such program"));
+  runtime_.fail_next("RemoveContainer", Fault::kNotDone);
+  EXPECT_FALSE(driver_->start(config()).ok());
+  ASSERT_THAT(runtime_.containers(), SizeIs(1));
+  EXPECT_THAT(*driver_->find(), IsEmpty());
+  ASSERT_TRUE(driver_->start(config()).ok());
+  EXPECT_THAT(runtime_.containers(), SizeIs(1));
+  EXPECT_THAT(runtime_.running(), SizeIs(1));
 }
 
 TEST_F(ContainerdTest, WhatWasOnlyCreatedIsMadeAnew) {
@@ -548,6 +705,36 @@ TEST_F(ContainerdPods, AnEndWhileNobodyWatchedKeepsItsCode) {
   EXPECT_EQ(host_.status("web").at("containerStatuses/0/state/terminated/exitCode"), Json(5));
   // A pod that has run to its end needs no sandbox any more.
   ASSERT_TRUE(until([&] { return runtime_.sandboxes().empty(); }));
+}
+
+// A runner that was killed between a start and the record of it, or had the answer lost: what it then finds has ended already.
+TEST_F(ContainerdPods, AJobRunsOnceWhateverWasRecordedOfItsStart) {
+  const Json job = pod("web", "{restartPolicy: Never, containers: [{name: c, image: web}]}");
+  for (const auto& [state, attempt] : {std::pair("starting", 0), std::pair("waiting", -1)}) {
+    SCOPED_TRACE(state);
+    runner_->set_desired({job});
+    ASSERT_TRUE(until_ready());
+    stop();
+    const std::filesystem::path file = directory() / "record.json";
+    Json record = codec::parse_json(os::read_file(os::real_file_system(), file).value()).value();
+    Json c = std::as_const(record)["main"].as_array()[0];
+    c.set("state", state);
+    c.set("attempt", attempt);
+    c.erase("id");
+    record.set("main", Json::array({c}));
+    std::ofstream(file) << codec::write_json(record);
+    const std::string id = runtime_.running().front();
+    runtime_.end(id, 0);
+    const auto before = runtime_.changes();
+    open();
+    runner_->set_desired({job});
+    ASSERT_TRUE(until_status("phase", Json("Succeeded")));
+    const auto changes = runtime_.changes();
+    EXPECT_EQ(std::count(changes.begin(), changes.end(), "StartContainer"),
+              std::count(before.begin(), before.end(), "StartContainer"));
+    runner_->set_desired({});
+    ASSERT_TRUE(until([&] { return host_.has_finished("web") && runner_->idle(); }));
+  }
 }
 
 TEST_F(ContainerdPods, WhatBelongsToNoRecordIsRemovedAtTheNextStart) {

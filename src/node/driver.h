@@ -58,6 +58,7 @@ struct Resources {
 struct Security {
   std::optional<std::int64_t> user, group;  // nothing: the image's
   bool must_not_be_root = false;
+  bool unmasked_proc = false;  // procMount: Unmasked
   bool read_only_root = false, privileged = false, no_new_privileges = false;
   std::vector<std::string> added_capabilities, dropped_capabilities;
   std::optional<SeccompProfile> seccomp;
@@ -81,10 +82,11 @@ struct ContainerConfig {
   Security security;
 };
 
-/// A running container that the driver found by itself.
+/// A container that the driver found by itself.
 struct FoundContainer {
   ContainerName name;
   std::string id;
+  bool ended = false;  // it has run, and poll() tells how it ended
 };
 
 /// How a container ended. `known` is false if nobody was there to see it.
@@ -128,7 +130,8 @@ class Driver {
   virtual void stop(const std::string& id, const ContainerName& name, StopSignal signal) = 0;
   /// Runs a command beside a running container, with its environment and mounts, to the end; the exit code.
   virtual Result<int> exec(const Context& ctx, const ContainerConfig& config, const std::vector<std::string>& command) = 0;
-  /// All running containers this driver has started for this runner, also in a former life.
+  /// All running containers this driver has started for this runner, also in a former life; where it remembers them, those that
+  /// have ended too.
   virtual Result<std::vector<FoundContainer>> find() = 0;
   /// `wake` is called, from any thread, when poll() may have something new. Set once, before start(); cheap.
   /// An empty function ends that: no call is under way once this returns. Who set it does so before it is destroyed.

@@ -176,6 +176,7 @@ class Runner final : public PodRunner {
 
   void end_strays(const std::vector<FoundContainer>& running) {
     for (const FoundContainer& found : running) {
+      if (found.ended) continue;
       const auto worker = workers_.find(found.name.pod_uid);
       const bool known = worker != workers_.end() && runs(worker->second->record(), found);
       if (known) continue;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "codec/json.h"
 #include "codec/protobuf.h"
 
 namespace varda::node::cri {
@@ -15,6 +16,22 @@ using std::chrono::seconds;
 
 constexpr auto kLimit = seconds(20);       // of calls that look
 constexpr auto kWorkLimit = seconds(120);  // CNI plug-ins, slow disks: giving up would only begin the same work again
+
+// What of /proc and /sys tells of the machine or changes it. A runtime hides nothing that it is not told to; these are the paths
+// that a kubelet names (kubernetes, pkg/securitycontext/util.go).
+constexpr const char* kMaskedPaths[] = {"/proc/acpi",
+                                        "/proc/asound",
+                                        "/proc/interrupts",
+                                        "/proc/kcore",
+                                        "/proc/keys",
+                                        "/proc/latency_stats",
+                                        "/proc/sched_debug",
+                                        "/proc/scsi",
+                                        "/proc/timer_list",
+                                        "/proc/timer_stats",
+                                        "/sys/devices/virtual/powercap",
+                                        "/sys/firmware"};
+constexpr const char* kReadOnlyPaths[] = {"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"};
 
 // NamespaceMode
 constexpr std::int64_t kPod = 0, kContainer = 1, kNode = 2;
@@ -69,6 +86,7 @@ void sandbox_config(ProtoWriter& out, const SandboxConfig& config) {
   }
   labels(out, 6, config.labels);
   out.message(8, [&](ProtoWriter& linux_config) {
+    linux_config.text(1, config.cgroup_parent);
     linux_config.message(2, [&](ProtoWriter& security) {
       security.message(1, [&](ProtoWriter& options) { namespaces(options, pod); });
       optional_number(security, 3, pod.user);
@@ -82,7 +100,8 @@ void sandbox_config(ProtoWriter& out, const SandboxConfig& config) {
 }
 
 // LinuxContainerConfig
-void linux_config(ProtoWriter& out, const ContainerConfig& config) {
+void linux_config(ProtoWriter& out, const ContainerSpec& spec) {
+  const ContainerConfig& config = spec.config;
   out.message(1, [&](ProtoWriter& m) {
     const Resources& r = config.resources;
     m.number(1, r.cpu_period_us).number(2, r.cpu_quota_us).number(3, r.cpu_shares).number(4, r.memory_bytes_max);
@@ -98,10 +117,15 @@ void linux_config(ProtoWriter& out, const ContainerConfig& config) {
     m.number(2, s.privileged ? 1 : 0);
     m.message(3, [&](ProtoWriter& options) { namespaces(options, config.pod); });
     optional_number(m, 5, s.user);
+    m.text(6, spec.user_name);
     optional_number(m, 12, s.group);
     m.number(7, s.read_only_root ? 1 : 0);
     numbers(m, 8, config.pod.groups);
     m.number(11, s.no_new_privileges ? 1 : 0);
+    if (!s.privileged && !s.unmasked_proc) {
+      for (const char* path : kMaskedPaths) m.element(13, path);
+      for (const char* path : kReadOnlyPaths) m.element(14, path);
+    }
     seccomp(m, 15, s.seccomp);
   });
 }
@@ -121,7 +145,7 @@ void container_config(ProtoWriter& out, const ContainerSpec& spec) {
   }
   labels(out, 9, spec.labels);
   out.text(11, spec.log_path);
-  out.message(15, [&](ProtoWriter& m) { linux_config(m, config); });
+  out.message(15, [&](ProtoWriter& m) { linux_config(m, spec); });
 }
 
 std::string id_request(const std::string& id) {
@@ -225,7 +249,11 @@ std::string filtered(std::uint32_t field, const Labels& with) {
 
 Result<std::string> Runtime::call(const Context& ctx, Duration limit, const char* method, const std::string& request) {
   const std::string service = std::string(method) == "ImageStatus" ? "/runtime.v1.ImageService/" : "/runtime.v1.RuntimeService/";
-  return grpc_.call(ctx.with_timeout(limit), service + method, request).context(method);
+  const Result<std::string> answer = grpc_.call(ctx.with_timeout(limit), service + method, request).context(method);
+  // What containerd says between the moment it listens and the moment it has read what it has, with the code of any failure.
+  if (!answer.ok() && answer.error().message().find("server is not initialized yet") != std::string::npos)
+    return Error(Code::kUnavailable, answer.error().message());
+  return answer;
 }
 
 Result<std::string> Runtime::version(const Context& ctx) {
@@ -260,6 +288,53 @@ Result<std::vector<Condition>> Runtime::status(const Context& ctx) {
   }
   TRY_VOID(in.status());
   return out;
+}
+
+namespace {
+
+// LinuxRuntimeConfiguration
+CgroupDriver read_cgroup_driver(std::string_view runtime_config) {
+  CgroupDriver out = CgroupDriver::kUnknown;
+  ProtoReader in(runtime_config);
+  while (in.next()) {
+    if (in.field() != 1) continue;
+    out = CgroupDriver::kSystemd;  // SYSTEMD is 0 and not written
+    ProtoReader linux_config(in.bytes());
+    while (linux_config.next()) {
+      if (linux_config.field() == 1 && linux_config.number() == 1) out = CgroupDriver::kCgroupfs;
+    }
+  }
+  return out;
+}
+
+// The configuration of containerd's plug-in cri, as it is in the verbose status.
+CgroupDriver configured_cgroup_driver(std::string_view text) {
+  const Result<codec::Json> config = codec::parse_json(text);
+  if (!config.ok() || !config->is_object()) return CgroupDriver::kUnknown;
+  const codec::Json& containerd = (*config)["containerd"];
+  const codec::Json& runtime = containerd["runtimes"][containerd["defaultRuntimeName"].string_or("runc")];
+  const bool systemd = (*config)["systemdCgroup"].as_bool() || runtime["options"]["SystemdCgroup"].as_bool();
+  return systemd ? CgroupDriver::kSystemd : CgroupDriver::kCgroupfs;
+}
+
+}  // namespace
+
+Result<CgroupDriver> Runtime::cgroup_driver(const Context& ctx) {
+  const Result<std::string> told = call(ctx, kLimit, "RuntimeConfig", {});  // of containerd 2.0 and later
+  if (told.ok()) {
+    if (const CgroupDriver driver = read_cgroup_driver(*told); driver != CgroupDriver::kUnknown) return driver;
+  } else if (told.error().code() != Code::kUnsupported) {
+    return told.error();
+  }
+  TRY(const std::string answer, call(ctx, kLimit, "Status", ProtoWriter().number(1, 1).bytes()));  // verbose
+  CgroupDriver driver = CgroupDriver::kUnknown;
+  ProtoReader in(answer);
+  while (in.next()) {
+    if (in.field() != 2) continue;
+    if (const auto [key, value] = in.entry(); key == "config") driver = configured_cgroup_driver(value);
+  }
+  TRY_VOID(in.status());
+  return driver;
 }
 
 Result<std::string> Runtime::run_sandbox(const Context& ctx, const SandboxConfig& config) {
@@ -353,6 +428,9 @@ Result<ContainerStatus> Runtime::container_status(const Context& ctx, const std:
       switch (status.field()) {
         case 3:
           out.state = state_of(status.number());
+          break;
+        case 5:  // started_at
+          out.ever_ran = status.number() != 0;
           break;
         case 7:
           out.exit_code = static_cast<int>(status.number());

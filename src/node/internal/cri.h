@@ -28,6 +28,7 @@ struct SandboxConfig {
   PodConfig pod;
   int attempt = 0;
   Labels labels;
+  std::string cgroup_parent;  // empty: wherever the runtime puts it
 };
 struct Sandbox {
   std::string id;
@@ -39,6 +40,7 @@ struct Sandbox {
 struct ContainerSpec {
   ContainerConfig config;
   std::string image_id;
+  std::string user_name;  // in the place of a number
   std::string log_path;  // below the sandbox's log directory
   Labels labels;
 };
@@ -51,6 +53,7 @@ struct Container {
 };
 struct ContainerStatus {
   ContainerState state = ContainerState::kUnknown;
+  bool ever_ran = false;
   int exit_code = 0;
   std::string reason, message;
 };
@@ -61,7 +64,10 @@ struct Image {
   std::string user;                 // the same by name, where it has one
 };
 
+enum class CgroupDriver { kUnknown, kSystemd, kCgroupfs };
+
 /// Calls of the two services, blocking. Thread-safe. Every call ends by a deadline of its own, if the context has none before.
+/// kUnavailable: nobody answers, or the runtime is still starting.
 class Runtime {
  public:
   explicit Runtime(net::GrpcClient& grpc) : grpc_(grpc) {}
@@ -69,6 +75,8 @@ class Runtime {
   /// "containerd 1.6.20"
   Result<std::string> version(const Context& ctx);
   Result<std::vector<Condition>> status(const Context& ctx);
+  /// Which names of cgroups it takes. kUnknown: it does not tell.
+  Result<CgroupDriver> cgroup_driver(const Context& ctx);
 
   Result<std::string> run_sandbox(const Context& ctx, const SandboxConfig& config);
   /// Ends every container in it, too. Fine if it has ended or is gone.

@@ -137,6 +137,7 @@ Security container_security(const Json& pod_spec, const Json& container) {
   out.must_not_be_root = either("runAsNonRoot").as_bool();
   out.read_only_root = own["readOnlyRootFilesystem"].as_bool();
   out.privileged = own["privileged"].as_bool();
+  out.unmasked_proc = own["procMount"].as_string() == "Unmasked";
   out.no_new_privileges = own.contains("allowPrivilegeEscalation") && !own["allowPrivilegeEscalation"].as_bool();
   out.added_capabilities = strings(own.at("capabilities/add"));
   out.dropped_capabilities = strings(own.at("capabilities/drop"));

@@ -65,9 +65,10 @@ TEST(Isolation, AContainersOwnSecurityContextGoesBeforeThePods) {
   EXPECT_TRUE(inherited.must_not_be_root);
   EXPECT_EQ(inherited.seccomp->type, SeccompProfile::Type::kRuntimeDefault);
   EXPECT_FALSE(inherited.no_new_privileges);
+  EXPECT_FALSE(inherited.unmasked_proc);
   const Json container = codec::parse_yaml(
                              "{securityContext: {runAsUser: 0, runAsNonRoot: false, readOnlyRootFilesystem: true, "
-                             "allowPrivilegeEscalation: false, privileged: true, "
+                             "allowPrivilegeEscalation: false, privileged: true, procMount: Unmasked, "
                              "capabilities: {add: [NET_ADMIN], drop: [ALL]}, "
                              "seccompProfile: {type: Localhost, localhostProfile: a.json}}}")
                              .value();
@@ -78,6 +79,7 @@ TEST(Isolation, AContainersOwnSecurityContextGoesBeforeThePods) {
   EXPECT_TRUE(own.read_only_root);
   EXPECT_TRUE(own.no_new_privileges);
   EXPECT_TRUE(own.privileged);
+  EXPECT_TRUE(own.unmasked_proc);
   EXPECT_THAT(own.added_capabilities, ElementsAre("NET_ADMIN"));
   EXPECT_THAT(own.dropped_capabilities, ElementsAre("ALL"));
   EXPECT_EQ(own.seccomp->localhost_path, "a.json");

@@ -82,17 +82,20 @@ void PodWorker::adopt(const std::vector<FoundContainer>& running) {
   const bool rebooted = record_.boot != shared_.boot;
   for (std::size_t i = 0; i < live_.size(); ++i) {
     ContainerRecord& c = container(i);
-    if (c.state != State::kRunning && c.state != State::kStarting) continue;
+    ContainerName name = run_name(c);
+    // A start that failed for us, because its answer was lost, may have been one.
+    if (!c.running() && c.state != State::kStarting) ++name.attempt;
     // A pid and a start time may by chance be those of another process of this boot.
-    if (rebooted) c.id.clear();
-    const ContainerName name = run_name(c);
+    if (rebooted && c.running()) c.id.clear();
     const auto found = std::find_if(running.begin(), running.end(), [&](const FoundContainer& f) { return f.name == name; });
     if (found != running.end()) {
-      if (c.state == State::kStarting) c.started = now_text();
+      if (!c.running()) c.started = now_text();
+      if (c.state == State::kTerminated) c.last = c.ended;
+      c.attempt = name.attempt;
       c.state = State::kRunning;
       c.id = found->id;
       live_[i].running_since = now;
-      begin_probes(i);
+      if (!found->ended) begin_probes(i);
     } else if (c.state == State::kStarting) {
       // It never came to be. The next start is the same attempt again.
       c.state = State::kWaiting;

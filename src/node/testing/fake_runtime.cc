@@ -89,8 +89,16 @@ Result<std::string> FakeRuntime::call(const Context& ctx, std::string_view metho
     fault = found->second;
     faults_.erase(found);
   }
-  if (fault && fault->first == Fault::kNotDone) return fault->second;
-  const bool looks = name.starts_with("List") || name.ends_with("Status") || name == "Version";
+  if (fault && fault->first == Fault::kNotDone) {
+    const auto failed = containers_.find(nested(message, {1}));
+    if (name == "StartContainer" && fault->second.code() == Code::kInternal && failed != containers_.end()) {
+      failed->second.state = kExited;
+      failed->second.exit_code = 128;
+      failed->second.reason = "StartError";
+    }
+    return fault->second;
+  }
+  const bool looks = name.starts_with("List") || name.ends_with("Status") || name == "Version" || name == "RuntimeConfig";
   if (!looks) changes_.push_back(name);
   Result<std::string> answer = run(ctx, name, message);
   changed_.notify_all();
@@ -101,7 +109,12 @@ Result<std::string> FakeRuntime::call(const Context& ctx, std::string_view metho
 Result<std::string> FakeRuntime::run(const Context& ctx, const std::string& method, std::string_view message) {
   const std::string id = nested(message, {1});
   if (method == "Version") return ProtoWriter().text(2, "fake").text(3, "1.0").bytes();
-  if (method == "Status") return std::string();
+  if (method == "Status") {
+    ProtoWriter out;
+    if (number(message, 1) == 1 && !status_config_.empty()) out.entry(2, "config", status_config_);
+    return std::move(out).bytes();
+  }
+  if (method == "RuntimeConfig" && runtime_config_) return *runtime_config_;
   if (method == "RunPodSandbox") return run_sandbox(id);
   if (method == "ListPodSandbox") return list_sandboxes(message);
   if (method == "ListContainers") return list_containers(message);
@@ -119,6 +132,7 @@ Result<std::string> FakeRuntime::run(const Context& ctx, const std::string& meth
     if (found == containers_.end()) return Error(Code::kNotFound, "no such container");
     if (!sandboxes_[found->second.sandbox].ready) return Error(Code::kInternal, "sandbox container is not running");
     found->second.state = kRunning;
+    found->second.ever_ran = true;
     return std::string();
   }
   const auto sandbox = sandboxes_.find(id);
@@ -255,7 +269,9 @@ Result<std::string> FakeRuntime::container_status(const std::string& id) const {
   if (found == containers_.end()) return Error(Code::kNotFound, "no such container");
   const Container& c = found->second;
   ProtoWriter out;
-  out.message(1, [&](ProtoWriter& status) { status.text(1, id).number(3, c.state).number(7, c.exit_code).text(10, c.reason); });
+  out.message(1, [&](ProtoWriter& status) {
+    status.text(1, id).number(3, c.state).number(5, c.ever_ran ? 1 : 0).number(7, c.exit_code).text(10, c.reason);
+  });
   return std::move(out).bytes();
 }
 
@@ -313,6 +329,11 @@ void FakeRuntime::end_sandbox(const std::string& id) {
 void FakeRuntime::set_obeys_terminate(bool obeys) {
   MutexLock lock(mutex_);
   obeys_terminate_ = obeys;
+}
+void FakeRuntime::set_config(std::string status_config, std::optional<std::string> runtime_config) {
+  MutexLock lock(mutex_);
+  status_config_ = std::move(status_config);
+  runtime_config_ = std::move(runtime_config);
 }
 void FakeRuntime::set_exec(int code) {
   MutexLock lock(mutex_);

@@ -33,6 +33,7 @@ class FakeRuntime {
     int attempt = 0;
     int state = 0;  // ContainerState
     int exit_code = 0;
+    bool ever_ran = false;
     std::string reason;
     bool obeys_terminate = true;
     std::string config;  // ContainerConfig as it came
@@ -43,7 +44,8 @@ class FakeRuntime {
   Result<std::string> call(const Context& ctx, std::string_view method, std::string_view message);
 
   enum class Fault { kNotDone, kAnswerLost };
-  /// The next call of that name ("StartContainer") fails: before it does anything, or after all of it.
+  /// The next call of that name ("StartContainer") fails: before it does anything, or after all of it. A start that fails with
+  /// kInternal leaves a container that has ended without having run, as containerd does when its program cannot be executed.
   void fail_next(const std::string& method, Fault fault, Error error = Error(Code::kUnavailable, "the connection broke"));
   /// Every call fails from now on, or no longer does.
   void set_down(bool down);
@@ -54,6 +56,8 @@ class FakeRuntime {
   void end_sandbox(const std::string& id);
   void set_obeys_terminate(bool obeys);
   void set_exec(int code);
+  /// What the verbose status says of the configuration, and what RuntimeConfig answers; nothing: there is no such method.
+  void set_config(std::string status_config, std::optional<std::string> runtime_config = {});
 
   std::map<std::string, Sandbox> sandboxes() const;
   std::map<std::string, Container> containers() const;
@@ -83,6 +87,8 @@ class FakeRuntime {
   std::set<std::string> images_ GUARDED_BY(mutex_) = {"docker.io/library/web:latest"};
   std::optional<int> image_uid_ GUARDED_BY(mutex_);
   std::string image_user_ GUARDED_BY(mutex_);
+  std::string status_config_ GUARDED_BY(mutex_);
+  std::optional<std::string> runtime_config_ GUARDED_BY(mutex_);
   int last_ GUARDED_BY(mutex_) = 0;
   int exec_code_ GUARDED_BY(mutex_) = 0;
   bool down_ GUARDED_BY(mutex_) = false;
