@@ -1,5 +1,5 @@
 """Pods in a real containerd: the same pods, the same results as with processes, whatever is killed meanwhile."""
-import base64, json, os, pathlib, signal, subprocess, sys, tempfile, unittest, uuid
+import base64, json, os, pathlib, shutil, signal, struct, subprocess, sys, tempfile, unittest, uuid
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import containerd  # noqa: E402
@@ -9,6 +9,17 @@ TOOL = 'localhost/tool:1'
 PROGRAMS = ['sh', 'sleep', 'cat', 'ls', 'id', 'env', 'touch', 'test', 'hostname', 'readlink']
 FOREVER = 'trap "echo bye; exit 0" TERM; while :; do sleep 0.1; done'
 BRIDGE = 'vt-' + uuid.uuid4().hex[:8]
+
+
+def free_subnet():
+    """The first three numbers of a network that no route of this machine leads into."""
+    routes = [line.split() for line in open('/proc/net/route').read().splitlines()[1:]]
+    taken = [[struct.unpack('>I', bytes.fromhex(x)[::-1])[0] for x in (route[1], route[7])] for route in routes]
+    for third in range(256):
+        address = 10 << 24 | 241 << 16 | third << 8
+        if all(mask == 0 or address & mask & 0xffffff00 != to & 0xffffff00 & mask for to, mask in taken):
+            return '10.241.%d' % third
+    return None
 
 
 class WithoutContainerd(unittest.TestCase):
@@ -25,13 +36,15 @@ class WithoutContainerd(unittest.TestCase):
 class Containerd(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
+        cls.subnet = free_subnet()
         network = {'cniVersion': '0.4.0', 'name': 'test', 'plugins': [
             {'type': 'bridge', 'bridge': BRIDGE, 'ipam': {'type': 'host-local', 'dataDir': tempfile.mkdtemp(prefix='varda-ipam-', dir='/tmp'),
-                                                          'subnet': '10.241.7.0/24'}}]}
+                                                          'subnet': '%s.0/24' % cls.subnet}}]}
         cls.addClassCleanup(subprocess.run, ['rm', '-rf', network['plugins'][0]['ipam']['dataDir']])
-        cls.bridged = os.path.exists(containerd.CNI + '/bridge') and \
+        cls.bridged = bool(cls.subnet and os.path.exists(containerd.CNI + '/bridge') and shutil.which('ip')) and \
             subprocess.run(['ip', 'link', 'add', BRIDGE, 'type', 'bridge'], capture_output=True).returncode == 0
-        cls.addClassCleanup(subprocess.run, ['ip', 'link', 'delete', BRIDGE], capture_output=True)
+        if cls.bridged:
+            cls.addClassCleanup(subprocess.run, ['ip', 'link', 'delete', BRIDGE], capture_output=True)
         cls.containerd = containerd.Containerd(network if cls.bridged else None)
         cls.addClassCleanup(cls.containerd.close)
         cls.containerd.import_image(TOOL, PROGRAMS, Entrypoint=['/bin/sh', '-c'])
@@ -75,6 +88,10 @@ class Containerd(unittest.TestCase):
         self.varda.down()
         self.varda.up(*flags)
 
+    def start_containerd(self):
+        if self.containerd.process.poll() is not None:
+            self.containerd.start()
+
     def agent(self):
         return json.loads((self.varda.dir / 'nodes/edge0/agent.json').read_text())['pid']
 
@@ -108,9 +125,38 @@ class Containerd(unittest.TestCase):
         self.assertEqual(said, ['hello from the pod fast xyzzy from the host', '1234', '2345', 'read-only root', 'read-only mount', 'kept',
                                 'CapEff: 0000000000000000', 'NoNewPrivs: 1', 'at ' + status['podIP']])
         self.assertEqual(self.varda.varda('logs', 'full', '--tail', '1').strip(), said[-1])
-        spec = json.loads(self.containerd.ctr('containers', 'info', self.id('full')).stdout)['Spec']['linux']['resources']
-        self.assertEqual(spec['memory']['limit'], 64 << 20)
-        self.assertEqual((spec['cpu']['quota'], spec['cpu']['period'], spec['cpu']['shares']), (50000, 100000, 512))
+        spec = json.loads(self.containerd.ctr('containers', 'info', self.id('full')).stdout)['Spec']['linux']
+        self.assertEqual(spec['resources']['memory']['limit'], 64 << 20)
+        cpu = spec['resources']['cpu']
+        self.assertEqual((cpu['quota'], cpu['period'], cpu['shares']), (50000, 100000, 512))
+        self.assertEqual(os.path.dirname(spec['cgroupsPath']), '/varda')
+
+    def test_root_in_a_container_cannot_change_the_machine(self):
+        pattern = pathlib.Path('/proc/sys/kernel/core_pattern').read_text()
+        script = '(echo "$(cat /proc/sys/kernel/core_pattern)" > /proc/sys/kernel/core_pattern) 2>/dev/null || echo refused; id -u; id -g; ' + FOREVER
+        self.run_pod('root', script, {'securityContext': {'runAsGroup': 2000}})
+        self.ready('root')
+        m.wait_until('the log', lambda: self.varda.kubectl('logs', 'root').split() == ['refused', '0', '2000'])
+        self.assertEqual(pathlib.Path('/proc/sys/kernel/core_pattern').read_text(), pattern)
+        spec = json.loads(self.containerd.ctr('containers', 'info', self.id('root')).stdout)['Spec']['linux']
+        self.assertLessEqual({'/proc/kcore', '/proc/keys', '/proc/timer_list', '/sys/firmware'}, set(spec['maskedPaths']))
+        self.assertLessEqual({'/proc/sys', '/proc/sysrq-trigger', '/proc/irq'}, set(spec['readonlyPaths']))
+
+    def test_a_pod_is_asked_to_end_though_containerd_was_away(self):
+        marks = self.varda.dir / 'asked'
+        marks.mkdir()
+        self.run_pod('asked', 'trap "echo bye > /marks/bye; exit 0" TERM; while :; do sleep 0.1; done',
+                     {'volumeMounts': [{'name': 'marks', 'mountPath': '/marks'}]}, terminationGracePeriodSeconds=60,
+                     volumes=[{'name': 'marks', 'hostPath': {'path': str(marks)}}])
+        self.ready('asked')
+        self.addCleanup(self.start_containerd)
+        self.containerd.stop()
+        self.varda.kubectl('delete', 'pod', 'asked', '--wait=false')
+        log = self.varda.dir / 'nodes/edge0/agent.log'
+        m.wait_until('it was tried', lambda: 'a container cannot be ended yet' in log.read_text())
+        self.containerd.start()
+        m.wait_until('the pod is gone', lambda: 'pod/asked' not in self.varda.kubectl('get', 'pods', '-o', 'name').split())
+        self.assertEqual((marks / 'bye').read_text(), 'bye\n')
 
     def test_a_killed_container_starts_again_and_its_log_is_kept(self):
         self.run_pod('restarts', 'echo I run; ' + FOREVER)
@@ -167,6 +213,7 @@ class Containerd(unittest.TestCase):
         self.run_pod('lives')
         self.ready('lives')
         pid = self.pid('lives')
+        self.addCleanup(self.start_containerd)
         self.containerd.stop()
         self.run_pod('waits')
         m.wait_until('it says why', lambda: 'cannot connect' in json.dumps(self.container('waits')['state'].get('waiting', {})))
@@ -208,7 +255,7 @@ class Containerd(unittest.TestCase):
         self.run_pod('netted', 'hostname; ls /sys/class/net; echo at $POD_IP; ' + FOREVER, hostNetwork=False, hostname='inside')
         self.ready('netted')
         ip = self.status('netted')['podIP']
-        self.assertTrue(ip.startswith('10.241.7.'), ip)
+        self.assertTrue(ip.startswith(self.subnet + '.'), ip)
         m.wait_until('the log', lambda: self.varda.kubectl('logs', 'netted').split() == ['inside', 'eth0', 'lo', 'at', ip])
 
     def test_z_down_ends_all_and_up_starts_it_again_as_it_was(self):

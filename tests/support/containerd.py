@@ -1,10 +1,16 @@
-"""A containerd of one's own, with its own directories and socket, and images made here from programs of this machine. Needs root."""
-import contextlib, hashlib, io, json, os, pathlib, shutil, signal, subprocess, tarfile, tempfile, unittest
+"""A containerd of one's own, with its own directories and socket, and images made here from programs of this machine. Needs root.
+
+It ends with the process that made it. What a killed one leaves (containers, mounts, directories, a bridge) is removed by the next."""
+import contextlib, ctypes, hashlib, io, json, os, pathlib, shutil, signal, subprocess, tarfile, tempfile, unittest
 
 import machine as m
 
 PAUSE = 'varda.test/pause:1'
 CNI = '/usr/lib/cni'
+PREFIX = 'varda-containerd-'
+OWNER = 'owner.json'
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)  # loaded here: little is allowed between fork and exec
 
 
 def missing():
@@ -72,6 +78,57 @@ def oci_archive(path, name, programs, **config):
     return path
 
 
+def born(pid):
+    """When a process started, in ticks since boot: with its pid it names one process. None: there is none."""
+    try:
+        state, *rest = pathlib.Path('/proc/%d/stat' % pid).read_text().rpartition(')')[2].split()
+    except OSError:
+        return None
+    return None if state in 'ZX' else rest[18]
+
+
+def of(directory):
+    """Pids of what belongs to the containerd of a directory: itself, its shims by their sockets, its containers by their root."""
+    for pid in map(int, filter(str.isdigit, os.listdir('/proc'))):
+        with contextlib.suppress(OSError):
+            words = pathlib.Path('/proc/%d/cmdline' % pid).read_text().split('\0')
+            mounts = [line.split() for line in pathlib.Path('/proc/%d/mountinfo' % pid).read_text().splitlines()]
+            if {str(directory / 'c.sock'), str(directory / 'config.toml')} & set(words) or \
+                    any(m[4] == '/' and '/%s/' % directory.name in m[3] for m in mounts):
+                yield pid
+
+
+def sweep(directory):
+    """Ends and removes all that a containerd left."""
+    for _ in range(10):  # shims end their containers' children, and are ended themselves
+        found = list(of(directory))
+        for pid in found:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        if not found:
+            break
+    with open('/proc/self/mounts') as mounts:
+        points = [line.split()[1] for line in mounts if line.split()[1].startswith(str(directory) + '/')]
+    for point in sorted(points, reverse=True):
+        subprocess.run(['umount', '-l', point], capture_output=True)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def sweep_dead():
+    """What is left of those whose owner was killed."""
+    for directory in pathlib.Path('/tmp').glob(PREFIX + '*'):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            owner = json.loads((directory / OWNER).read_text())
+            if born(owner['pid']) == owner['born']:
+                continue
+            sweep(directory)
+            for plugin in (owner['cni'] or {}).get('plugins', []):
+                if plugin.get('type') == 'bridge':
+                    if shutil.which('ip'):
+                        subprocess.run(['ip', 'link', 'delete', plugin['bridge']], capture_output=True)
+                    shutil.rmtree(plugin['ipam']['dataDir'], ignore_errors=True)
+
+
 class NoContainers(unittest.SkipTest):
     """This machine cannot run containers, whoever asks."""
 
@@ -79,7 +136,9 @@ class NoContainers(unittest.SkipTest):
 class Containerd:
     def __init__(self, cni=None):
         """`cni`: the network configuration of pods; None: there is no network for them but the host's."""
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix='varda-containerd-', dir='/tmp'))
+        sweep_dead()
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix=PREFIX, dir='/tmp'))
+        (self.dir / OWNER).write_text(json.dumps({'pid': os.getpid(), 'born': born(os.getpid()), 'cni': cni}))
         self.socket = str(self.dir / 'c.sock')
         (self.dir / 'cni').mkdir()
         if cni:
@@ -116,7 +175,8 @@ state = "%(dir)s/state"
 
     def start(self):
         with open(self.dir / 'containerd.log', 'a') as log:
-            self.process = subprocess.Popen(['containerd', '--config', str(self.dir / 'config.toml')], stdout=log, stderr=log)
+            self.process = subprocess.Popen(['containerd', '--config', str(self.dir / 'config.toml')], stdout=log, stderr=log,
+                                            preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
         m.wait_until('containerd', lambda: self.process.poll() is not None or self.ctr('version', check=False).returncode == 0)
         if self.process.poll() is not None:
             raise NoContainers('containerd does not start: ' + (self.dir / 'containerd.log').read_text()[-500:])
@@ -162,13 +222,4 @@ state = "%(dir)s/state"
                 self.ctr('containers', 'delete', container, check=False)
         with contextlib.suppress(Exception):
             self.stop(signal.SIGTERM)
-        # Shims of what could not be deleted, and the mounts below us.
-        for pid in os.listdir('/proc'):
-            with contextlib.suppress(OSError):
-                if pid.isdigit() and self.socket in open('/proc/%s/cmdline' % pid).read().split('\0'):
-                    os.kill(int(pid), signal.SIGKILL)
-        with open('/proc/self/mounts') as mounts:
-            points = [line.split()[1] for line in mounts if line.split()[1].startswith(str(self.dir) + '/')]
-        for point in sorted(points, reverse=True):
-            subprocess.run(['umount', '-l', point], capture_output=True)
-        shutil.rmtree(self.dir, ignore_errors=True)
+        sweep(self.dir)  # what could not be deleted
