@@ -8,6 +8,7 @@ namespace varda::cli {
 namespace {
 
 constexpr const char* kSystem = "varda-system";
+constexpr const char* kOperator = "varda-operator";  // namespace, Deployment and Lease
 const meta::Resource kDefinitions{"apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", false};
 const meta::Resource kDeployments{"apps", "v1", "Deployment", "deployments", true};
 const meta::Resource kLeases{"coordination.k8s.io", "v1", "Lease", "leases", true};
@@ -41,6 +42,16 @@ SeenList look_all(const Context& ctx, Session& session, const meta::Resource& re
   // A kind that is not installed is told of where the kinds are.
   if (!found.ok()) return {{}, found.error().code() == Code::kNotFound ? "" : found.error().message()};
   return {std::move(found->items), ""};
+}
+
+// In a namespace of its own, or beside the gateway. Where it is nowhere, the former is where it would be.
+void look_for_operator(const Context& ctx, Session& session, Examined& seen) {
+  for (const char* ns : {kOperator, kSystem, kOperator}) {
+    seen.operator_namespace = ns;
+    seen.lease = look(ctx, session, kLeases, ns, kOperator);
+    seen.operator_deployment = look(ctx, session, kDeployments, ns, kOperator);
+    if (seen.lease.object || seen.operator_deployment.object) return;
+  }
 }
 
 std::optional<bool> may(const Context& ctx, Session& session, const Permission& what) {
@@ -120,7 +131,7 @@ class Diagnosis {
     // On one machine the operator and the gateway are parts of `varda up`, which answers, so they run.
     if (!one_machine_) {
       leader();
-      deployment("operator", seen_.operator_deployment, "varda-operator");
+      deployment("operator", seen_.operator_deployment, seen_.operator_namespace, kOperator);
       gateway();
     }
     probe();
@@ -211,7 +222,7 @@ class Diagnosis {
   }
 
   void leader() {
-    const std::string where = "Lease varda-system/varda-operator";
+    const std::string where = "Lease " + seen_.operator_namespace + "/" + kOperator;
     if (!seen_.lease.error.empty()) return unread(where, seen_.lease.error);
     if (!seen_.lease.object) {
       return add(Level::kBad, where, "is not there: no operator runs, or none has led yet", "kubectl apply -f deploy/varda.yaml");
@@ -220,7 +231,7 @@ class Diagnosis {
     const std::string holder = spec["holderIdentity"].as_string();
     const auto renewed = meta::parse_time(spec["renewTime"].as_string());
     const std::chrono::seconds duration(spec["leaseDurationSeconds"].as_integer(15));
-    const std::string advice = "kubectl get pods -n varda-system, and look at the operator's log";
+    const std::string advice = "kubectl get pods -n " + seen_.operator_namespace + ", and look at the operator's log";
     // Twice, since the clock here may not be that of the operator.
     if (holder.empty() || !renewed.ok()) return add(Level::kBad, where, "is held by nobody", advice);
     if (seen_.now - *renewed > 2 * duration)
@@ -228,22 +239,21 @@ class Diagnosis {
     add(Level::kGood, where, "is held by " + holder);
   }
 
-  void deployment(const std::string& what, const Seen& seen, const std::string& name) {
-    const std::string where = "Deployment varda-system/" + name;
+  void deployment(const std::string& what, const Seen& seen, const std::string& ns, const std::string& name) {
+    const std::string where = "Deployment " + ns + "/" + name, describe = "kubectl describe pods -n " + ns;
     if (!seen.error.empty()) return unread(where, seen.error);
     if (!seen.object)
       return add(Level::kNote, where, "is not there", "kubectl apply -f deploy/varda.yaml, unless the " + what + " runs elsewhere");
     const std::int64_t available = seen.object->at("status/availableReplicas").as_integer();
     const std::int64_t wanted = seen.object->at("spec/replicas").as_integer(1);
-    if (available == 0) return add(Level::kBad, where, "has no pod that is available", "kubectl describe pods -n varda-system");
+    if (available == 0) return add(Level::kBad, where, "has no pod that is available", describe);
     if (available < wanted)
-      return add(Level::kNote, where, "has " + std::to_string(available) + " of " + std::to_string(wanted) + " pods",
-                 "kubectl describe pods -n varda-system");
+      return add(Level::kNote, where, "has " + std::to_string(available) + " of " + std::to_string(wanted) + " pods", describe);
     add(Level::kGood, where, "is available");
   }
 
   void gateway() {
-    deployment("gateway", seen_.gateway_deployment, "varda-gateway");
+    deployment("gateway", seen_.gateway_deployment, kSystem, "varda-gateway");
     const std::string service = "Service varda-system/varda-gateway", authority = "ConfigMap varda-system/varda-gateway";
     if (!seen_.gateway_service.error.empty()) {
       unread(service, seen_.gateway_service.error);
@@ -390,8 +400,7 @@ Examined examine(const Context& ctx, Session& session, const DoctorOptions& opti
     one.allowed = may(ctx, session, one);
     seen.permissions.push_back(std::move(one));
   }
-  seen.lease = look(ctx, session, kLeases, kSystem, "varda-operator");
-  seen.operator_deployment = look(ctx, session, kDeployments, kSystem, "varda-operator");
+  look_for_operator(ctx, session, seen);
   seen.gateway_deployment = look(ctx, session, kDeployments, kSystem, "varda-gateway");
   seen.gateway_service = look(ctx, session, kServices, kSystem, "varda-gateway");
   seen.gateway_config = look(ctx, session, kConfigMaps, kSystem, "varda-gateway");

@@ -46,6 +46,7 @@ struct Examined {
   Seen version;            // error: the server does not answer, and the rest is empty
   std::vector<Seen> crds;  // in the order of DoctorOptions::crds
   std::vector<Permission> permissions;
+  std::string operator_namespace = "varda-operator";  // where the next two are, or would be
   Seen lease, operator_deployment, gateway_deployment, gateway_service, gateway_config;
   SeenList nodes, edge_nodes, models;
   std::string gateway_url;                     // "": not tried

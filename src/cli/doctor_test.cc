@@ -67,6 +67,7 @@ Examined examined(const Json& given) {
     out.permissions.push_back({one["verb"].as_string(), one["group"].as_string(), one["resource"].as_string(),
                                one.contains("allowed") ? std::optional<bool>(one["allowed"].as_bool()) : std::nullopt});
   }
+  if (given.contains("operatorNamespace")) out.operator_namespace = given["operatorNamespace"].as_string();
   out.lease = seen(given["lease"]);
   out.operator_deployment = seen(given["operator"]);
   out.gateway_deployment = seen(given["gateway"]);
@@ -162,6 +163,25 @@ TEST_F(DoctorTest, TriesTheGatewayWithTheAuthorityThatTheClusterPublishes) {
   (void)doctor(ctx_, session_, asked);
   EXPECT_EQ(tried, "https://gateway:30443 PEM");
   EXPECT_NE(out_.find("BAD   gateway https://gateway:30443 does not answer: connection refused"), std::string::npos) << out_;
+}
+
+TEST_F(DoctorTest, FindsTheOperatorInItsNamespaceOrBesideTheGateway) {
+  const Examined nowhere = examine(ctx_, session_, options());
+  EXPECT_EQ(nowhere.operator_namespace, "varda-operator");
+  EXPECT_FALSE(nowhere.lease.object || nowhere.operator_deployment.object);
+  // In that order: where both are, its own namespace counts.
+  for (const std::string ns : {"varda-system", "varda-operator"}) {
+    const Json space = Json::object({{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", Json::object({{"name", ns}})}});
+    ASSERT_EQ(api_.post("/api/v1/namespaces", space).status, 201);
+    ASSERT_EQ(api_.post("/apis/coordination.k8s.io/v1/namespaces/" + ns + "/leases",
+                        yaml("{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: varda-operator}}"))
+                  .status,
+              201);
+    const Examined seen = examine(ctx_, session_, options());
+    EXPECT_EQ(seen.operator_namespace, ns);
+    ASSERT_TRUE(seen.lease.object.has_value());
+    EXPECT_EQ(seen.lease.object->at("metadata/namespace").as_string(), ns);
+  }
 }
 
 TEST_F(DoctorTest, TellsMachinesAsJson) {

@@ -6,7 +6,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'structure'
 import machine as m  # noqa: E402
 from manifests_test import ROOT, by_identity  # noqa: E402
 
-OPERATOR, GATEWAY = ('system:serviceaccount:varda-system:varda-' + name for name in ('operator', 'gateway'))
+NAMESPACE = {'operator': 'varda-operator', 'gateway': 'varda-system'}
+OPERATOR, GATEWAY = ('system:serviceaccount:%s:varda-%s' % (NAMESPACE[name], name) for name in ('operator', 'gateway'))
 
 # Rights that no run makes use of for certain, and why they are there.
 KEPT = {
@@ -21,7 +22,7 @@ RARE = {
     ('varda-operator', 'get', 'apps', 'deployments'): 'as above', ('varda-operator-nodes', 'get', 'edgeai.io', 'edgenodes'): 'as above',
     ('varda-operator', 'patch', '', 'events'): 'an event that repeats is counted, after it was written once',
     ('varda-operator', 'update', '', 'pods'): 'labels of a pod change in its place, as after an upgrade; all else makes it anew',
-    ('varda-system/varda-operator', 'patch', '', 'events'): 'as above',
+    ('varda-operator/varda-operator', 'patch', '', 'events'): 'as above',
     ('varda-edge/varda-gateway', 'update', '', 'secrets'): 'a token of a former authority is replaced',
     ('varda-system/varda-gateway', 'delete', '', 'secrets'): 'join tokens go a day after they expired',
     ('varda-system/varda-gateway', 'update', '', 'configmaps'): 'the authority is published again when another, ended one stands there',
@@ -117,11 +118,11 @@ class Rbac(unittest.TestCase):
 
     def start_deployed(self, name, kind, *more):
         """A container of deploy/varda.yaml, with its own arguments but for the addresses."""
-        container, = self.deploy['Deployment', 'varda-system', 'varda-' + kind]['spec']['template']['spec']['containers']
+        container, = self.deploy['Deployment', NAMESPACE[kind], 'varda-' + kind]['spec']['template']['spec']['containers']
         values = {}
         for env in container.get('env', []):
             ref = env['valueFrom']['configMapKeyRef']
-            values[env['name']] = self.deploy['ConfigMap', 'varda-system', ref['name']]['data'][ref['key']]
+            values[env['name']] = self.deploy['ConfigMap', NAMESPACE[kind], ref['name']]['data'][ref['key']]
         arguments = []
         for argument in container['args']:
             for key, value in values.items():

@@ -11,6 +11,7 @@ sys.path.insert(0, str(ROOT / 'scripts'))
 import manifests  # noqa: E402
 
 KUSTOMIZE = ROOT / 'deploy/kustomize'
+SYSTEM = {'varda-operator': 'varda-operator', 'varda-system': 'varda-gateway'}  # namespace and what runs in it
 COMPOSITIONS = ['default', 'kubeedge', 'namespaced', 'no-agent', 'registry']
 
 
@@ -98,6 +99,24 @@ class Manifests(unittest.TestCase):
                 for subject in one['subjects']:
                     self.assertIn(('ServiceAccount', subject['namespace'], subject['name']), objects, (name, key))
 
+    def test_who_makes_secrets_shares_no_namespace_with_other_rights(self):
+        """A Secret of the type service-account-token is filled for any ServiceAccount of its namespace, and so is a TokenRequest."""
+        for name, objects in self.objects.items():
+            grants = []  # (namespace or '' for all, who, resources that are written)
+            for key, one in objects.items():
+                if key[0] in ('RoleBinding', 'ClusterRoleBinding'):
+                    ref = one['roleRef']
+                    rules = objects[ref['kind'], key[1] if ref['kind'] == 'Role' else '', ref['name']]['rules']
+                    written = {resource for rule in rules if set(rule['verbs']) & {'create', 'update', 'patch'} for resource in rule['resources']}
+                    grants.extend((key[1], (subject['namespace'], subject['name']), written) for subject in one['subjects'])
+            entitled, makers = {who for _, who, _ in grants}, 0
+            for namespace, who, written in grants:
+                if written & {'secrets', 'serviceaccounts/token'}:
+                    makers += 1
+                    self.assertNotEqual(namespace, '', (name, who))
+                    self.assertEqual({other for other in entitled if other[0] == namespace} - {who}, set(), '%s: %s can be them' % (name, who))
+            self.assertGreater(makers, 0, name)
+
     def pods(self, objects):
         for key, one in objects.items():
             if key[0] in ('Deployment', 'DaemonSet'):
@@ -105,10 +124,11 @@ class Manifests(unittest.TestCase):
 
     def test_pods_of_the_system_are_what_restricted_admits(self):
         for name, objects in self.objects.items():
-            labels = objects['Namespace', '', 'varda-system']['metadata']['labels']
-            self.assertEqual({labels['pod-security.kubernetes.io/' + mode] for mode in ('enforce', 'audit', 'warn')}, {'restricted'})
+            for namespace in SYSTEM:
+                labels = objects['Namespace', '', namespace]['metadata']['labels']
+                self.assertEqual({labels['pod-security.kubernetes.io/' + mode] for mode in ('enforce', 'audit', 'warn')}, {'restricted'})
             for key, _, pod in self.pods(objects):
-                if key[1] != 'varda-system':
+                if key[1] not in SYSTEM:
                     continue
                 self.assertEqual(pod['securityContext']['seccompProfile'], {'type': 'RuntimeDefault'}, key)
                 self.assertTrue(pod['securityContext']['runAsNonRoot'], key)
@@ -153,14 +173,16 @@ class Manifests(unittest.TestCase):
                 for probe in ('livenessProbe', 'readinessProbe'):
                     port = container[probe]['httpGet']['port']
                     self.assertTrue(isinstance(port, int) or port in {p['name'] for p in container['ports']}, key)
-        for name in ('varda-operator', 'varda-gateway'):
-            deployment = self.all['Deployment', 'varda-system', name]
+        for namespace, name in SYSTEM.items():
+            deployment = self.all['Deployment', namespace, name]
             labels = deployment['spec']['selector']['matchLabels']
-            self.assertEqual(self.all['PodDisruptionBudget', 'varda-system', name]['spec']['selector']['matchLabels'], labels)
-            policy = self.all['NetworkPolicy', 'varda-system', name]['spec']
+            self.assertEqual(self.all['PodDisruptionBudget', namespace, name]['spec']['selector']['matchLabels'], labels)
+            policy = self.all['NetworkPolicy', namespace, name]['spec']
             self.assertEqual(policy['podSelector']['matchLabels'], labels)
             opened = {port['port'] for rule in policy['ingress'] for port in rule['ports']}
             self.assertEqual(opened, {port['containerPort'] for port in deployment['spec']['template']['spec']['containers'][0]['ports']})
+        for name in ('varda-deny-others', 'varda-to-api-server'):
+            self.assertEqual(*(self.all['NetworkPolicy', namespace, name]['spec'] for namespace in SYSTEM))
         service = self.all['Service', 'varda-system', 'varda-gateway']['spec']
         self.assertEqual(service['selector'], self.all['Deployment', 'varda-system', 'varda-gateway']['spec']['selector']['matchLabels'])
         self.assertEqual((service['type'], service['ports'][0]['nodePort']), ('NodePort', 30443))

@@ -60,7 +60,7 @@ class Steps:
             return {x['metadata']['namespace']: x['spec'] for x in found}
         before = leases()
         if not before:
-            check(not self.c.has_containers(), 'no Lease varda-operator: no operator has ever led here; see kubectl -n varda-system get pods')
+            check(not self.c.has_containers(), 'no Lease varda-operator: no operator has ever led here; see kubectl -n varda-operator get pods')
             return 'the operator is that of varda up'
 
         # By a change, and not by the time in it: clocks differ. One that nobody renews may be of an installation that is gone.
