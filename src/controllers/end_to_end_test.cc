@@ -61,6 +61,7 @@ class Cluster : public testing::Test {
     Options options;
     options.inference_models.node_port_host = "127.0.0.1";
     options.inference_models.clock = &clock_;
+    if (!servers_.is_null()) options.inference_models.servers = servers_from_json(servers_).value();
     controllers_ = add_all(*manager_, std::move(options));
     thread_ = std::jthread([this](std::stop_token stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
   }
@@ -187,6 +188,7 @@ spec:
   apiserver::InMemoryApiServer api_;
   kube::Client client_;
   AheadClock clock_;
+  Json servers_;  // of the operators that start from now on; null: the built-in table
   std::unique_ptr<runtime::Manager> manager_;
   std::unique_ptr<Controllers> controllers_;
   std::jthread thread_;
@@ -343,6 +345,48 @@ TEST_F(Cluster, PortChangeReplacesThePod) {
   run_pod("digits", "edge0", "127.9.1.1");
   EXPECT_TRUE(eventually([&] { return status()["url"].as_string() == "http://127.9.1.1:9090"; })) << codec::write_json(status());
   EXPECT_TRUE(eventually([&] { return first_work().at("serving/url").as_string() == "http://127.9.1.1:9090"; }));
+}
+
+TEST_F(Cluster, OperatorWithOtherDefaultsReplacesNoPodUntilSomebodyDeletesIt) {
+  add_node("edge0");
+  add_agent("edge0");
+  post(kModels, model());
+  serve_version_three();
+  const auto pod = [&] { return api_.get(kPods + "/digits").body; };
+  const std::string uid = pod().at("metadata/uid").as_string();
+  EXPECT_EQ(condition("PodCurrent", "status"), "");
+  stop();
+
+  servers_ = yaml("{onnx: {image: 'varda-serve:next', args: ['--new'], layout: numbered}}");
+  start();
+  ASSERT_TRUE(eventually([&] { return condition("PodCurrent", "reason") == "Outdated"; }));
+  EXPECT_TRUE(ready_is("True", "Serving"));
+  stop();
+  EXPECT_EQ(pod().at("metadata/uid").as_string(), uid);
+  EXPECT_TRUE(pod().at("metadata/deletionTimestamp").is_null());
+  EXPECT_TRUE(first_work()["layout"].is_null()) << "the pod that stays is shown its files as before";
+  EXPECT_FALSE(has_warning("Outdated"));
+
+  // At rest: the next of the same build writes nothing.
+  bool wrote = true;
+  for (int restart = 0; restart < 5 && wrote; ++restart) {
+    const std::string before = revision();
+    start();
+    ASSERT_TRUE(eventually([&] { return manager_->ready() && manager_->idle(); }));
+    stop();
+    wrote = revision() != before;
+  }
+  EXPECT_FALSE(wrote);
+
+  start();
+  end_pod("digits");
+  ASSERT_TRUE(eventually([&] {
+    const std::string now = pod().at("metadata/uid").as_string();
+    return !now.empty() && now != uid;
+  }));
+  EXPECT_EQ(pod().at("spec/containers/0/image").as_string(), "varda-serve:next");
+  EXPECT_TRUE(eventually([&] { return condition("PodCurrent", "status").empty(); }));
+  EXPECT_TRUE(eventually([&] { return first_work()["layout"].as_string() == "numbered"; }));
 }
 
 TEST_F(Cluster, EdgeModelMovesToTheCloudAndBack) {

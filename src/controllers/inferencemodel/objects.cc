@@ -84,14 +84,6 @@ Json to_json(const api::Quantities& amounts) {
   return out;
 }
 
-Json resources_of(const InferenceModel& model) {
-  const api::ModelResources& resources = model.spec.resources;
-  Json out;
-  if (!resources.requests.values.empty()) out.set("requests", to_json(resources.requests));
-  if (!resources.limits.values.empty()) out.set("limits", to_json(resources.limits));
-  return out;
-}
-
 // Below 1024 only root may listen, unless the pod's own network is told otherwise. The network of the node cannot be told.
 constexpr std::int64_t kPrivilegedPorts = 1024;
 
@@ -159,6 +151,14 @@ Json named_node(const std::string& node) {
 }
 
 }  // namespace
+
+Json resources_of(const InferenceModel& model) {
+  const api::ModelResources& resources = model.spec.resources;
+  Json out;
+  if (!resources.requests.values.empty()) out.set("requests", to_json(resources.requests));
+  if (!resources.limits.values.empty()) out.set("limits", to_json(resources.limits));
+  return out;
+}
 
 const std::string& edge_network(const InferenceModel& model, const InferenceModelOptions& options) {
   return model.spec.edge_network.empty() ? options.edge_network : model.spec.edge_network;

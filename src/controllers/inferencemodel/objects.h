@@ -11,6 +11,8 @@ namespace varda::controllers {
 
 /// host or hostport, as the model or else the operator has it.
 const std::string& edge_network(const api::InferenceModel& model, const InferenceModelOptions& options);
+/// Of its server's container; amounts in canonical form. Null: none.
+codec::Json resources_of(const api::InferenceModel& model);
 /// The edge pod. `server` null: the image way. `model_root` is the node's.
 codec::Json make_edge_pod(const api::InferenceModel& model, const std::string& node, const ServerEntry* server,
                           const std::string& model_root, const InferenceModelOptions& options);

@@ -164,6 +164,7 @@ const api::Container* server_of(const api::Pod& pod) {
 // Whether the pod is one that will go, because the spec asks for another: on another node, of another image, at another port or in
 // another network.
 bool outdated(const api::Pod& pod, const Plan& plan) {
+  if (plan.keeps_pod) return false;
   if (!pod.spec.node_name.empty() && pod.spec.node_name != plan.placement.node) return true;
   const api::Container* is = server_of(pod);
   for (const Json& object : plan.objects) {
@@ -431,10 +432,12 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
     }
   }
 
-  // Where no pod speaks for itself: the API server, the ReplicaSet, and pods that are no more.
-  for (const auto& cause : {plan.refused, deployment_problem(world), of_ended}) {
+  // Where no pod speaks for itself: the API server, the ReplicaSet, and pods that are no more. What the last ReplicaSet may not
+  // make are pods of the target.
+  for (const auto& [cause, of_target] :
+       {std::pair(plan.refused, true), std::pair(deployment_problem(world), true), std::pair(of_ended, found.replicas == 0)}) {
     if (!any_problem) any_problem = cause;
-    if (!target_problem && (found.replicas == 0 || cause == plan.refused)) target_problem = cause;
+    if (!target_problem && of_target) target_problem = cause;
   }
   const auto [url, url_problem] = service_address(model, world, options);
   const bool answers = !url.empty() && found.ready_replicas > 0;
@@ -482,9 +485,9 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
 }  // namespace
 
 bool is_progress(std::string_view reason) {
-  static constexpr std::string_view kProgress[] = {"WaitingForNode", "Pending",    "Downloading",  "Installing",
-                                                   "Loading",        "PodPending", "PodNotReady",  "ServiceNotReady",
-                                                   "RollingOut",     "Serving",    "ScaledToZero", "LoadBalancerPending"};
+  static constexpr std::string_view kProgress[] = {
+      "WaitingForNode", "Pending", "Downloading",  "Installing",          "Loading", "PodPending", "PodNotReady", "ServiceNotReady",
+      "RollingOut",     "Serving", "ScaledToZero", "LoadBalancerPending", "Outdated"};
   return std::find(std::begin(kProgress), std::end(kProgress), reason) != std::end(kProgress);
 }
 
@@ -506,6 +509,13 @@ InferenceModelStatus observe(const InferenceModel& model, const Plan& plan, cons
     set("TargetVersionReady", *found.target);
   } else {
     std::erase_if(status.conditions, [](const meta::Condition& condition) { return condition.type == "TargetVersionReady"; });
+  }
+  if (plan.outdated_pod) {
+    set("PodCurrent",
+        no("Outdated", "the pod is kept as an earlier operator or table of servers made it; `kubectl delete pod " +
+                           model.metadata.name + " -n " + model.metadata.ns + "` renews it"));
+  } else {
+    std::erase_if(status.conditions, [](const meta::Condition& condition) { return condition.type == "PodCurrent"; });
   }
   status.observed_generation = model.metadata.generation;
   status.url = std::move(found.url);

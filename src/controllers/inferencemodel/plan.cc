@@ -4,6 +4,7 @@
 #include <set>
 #include <tuple>
 
+#include "controllers/inferencemodel/kept_pod.h"
 #include "controllers/inferencemodel/objects.h"
 
 namespace varda::controllers {
@@ -54,6 +55,26 @@ bool model_is_exposed(const InferenceModel& model, const World& world, const api
   return pod != nullptr && !pod->spec.volumes.empty() && pod->spec.node_name == world.edge_node->metadata.name;
 }
 
+bool answers(const api::Node* node) {
+  const api::CoreCondition* ready = node == nullptr ? nullptr : find_condition(node->status.conditions, "Ready");
+  return ready != nullptr && ready->status == "True";
+}
+
+void add_edge_pod(const InferenceModel& model, const World& world, const ServerEntry* server, const std::string& model_root,
+                  const InferenceModelOptions& options, Plan& plan) {
+  const std::string& node = plan.placement.node;
+  Json wanted = make_edge_pod(model, node, server, model_root, options);
+  annotate(model, node, server, wanted);
+  if (const api::Pod* pod = edge_pod(model, world.pods)) {
+    if (auto kept = keep_pod(model, node, *pod, server, wanted, answers(find_node(world.nodes, node)))) {
+      plan.keeps_pod = true;
+      plan.outdated_pod = kept->outdated;
+      wanted = std::move(kept->object);
+    }
+  }
+  plan.objects.push_back(std::move(wanted));
+}
+
 void plan_edge(const InferenceModel& model, const World& world, const InferenceModelOptions& options, Plan& plan) {
   plan.placement = place(model, world.nodes);
   const std::string& node = plan.placement.node;
@@ -75,7 +96,7 @@ void plan_edge(const InferenceModel& model, const World& world, const InferenceM
     return;
   }
   if (model.spec.from_image()) {
-    plan.objects.push_back(make_edge_pod(model, node, nullptr, "", options));
+    add_edge_pod(model, world, nullptr, "", options, plan);
     return;
   }
   const api::Pod* pod = edge_pod(model, world.pods);
@@ -86,8 +107,7 @@ void plan_edge(const InferenceModel& model, const World& world, const InferenceM
     return;
   }
   if (!model_is_exposed(model, world, pod)) return;
-  plan.objects.push_back(
-      make_edge_pod(model, node, &options.servers.at(model.spec.framework_type), world.edge_node->status.model_root, options));
+  add_edge_pod(model, world, &options.servers.at(model.spec.framework_type), world.edge_node->status.model_root, options, plan);
 }
 
 api::EdgeModelVersion to_work(const InferenceModel& model, const api::ManifestEntry& entry) {
@@ -175,13 +195,15 @@ std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::E
   work.framework = spec.framework_type;
   work.versions = versions_to_hold(model, node);
   work.target = spec.target_version;
-  if (server != nullptr && server->layout != api::EdgeModel::kTarget) {
-    work.layout = server->layout;
-    work.beside = server->beside;
+  // A pod that stays goes on being served as it was made for.
+  const bool here = pod != nullptr && !pod->metadata.deleting() && pod->spec.node_name == node.metadata.name;
+  const api::EdgeModel traits = server_traits(here ? pod : nullptr, server);
+  if (traits.layout == api::EdgeModel::kNumbered) {
+    work.layout = traits.layout;
+    work.beside = traits.beside;
   }
   // A pod without volumes is of the image way and on its way out.
-  const bool answers = pod != nullptr && !pod->metadata.deleting() && pod->spec.node_name == node.metadata.name &&
-                       !pod->status.pod_ip.empty() && !pod->spec.volumes.empty();
+  const bool answers = here && !pod->status.pod_ip.empty() && !pod->spec.volumes.empty();
   if (answers && spec.replicas > 0) {
     // The port the pod was made with: a changed servingPort makes another pod.
     std::int64_t port = spec.port();
@@ -189,8 +211,8 @@ std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::E
       if (container.name == "server" && !container.ports.empty()) port = container.ports.front().container_port;
     }
     work.serving.emplace().url = "http://" + pod->status.pod_ip + ":" + std::to_string(port);
-    if (server != nullptr && server->reading != api::EdgeStatusReading{}) {
-      api::EdgeStatusReading& reading = work.serving->reading.emplace(server->reading);
+    if (traits.serving && traits.serving->reading) {
+      api::EdgeStatusReading& reading = work.serving->reading.emplace(*traits.serving->reading);
       reading.path = fill_in(reading.path, model);
     }
   }

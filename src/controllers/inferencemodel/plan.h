@@ -50,6 +50,8 @@ struct Plan {
   /// Edge layer: the uid of a pod that has ended for good (evicted, refused by its node, failed) and comes back only as another
   /// one. `objects` are not made beside it: it has to go first, after a pause.
   std::string ended_pod;
+  /// Edge layer: the pod that is there stays, and what `objects` has is that one's wish. Outdated: another one would be made now.
+  bool keeps_pod = false, outdated_pod = false;
   /// Why the API server did not take `objects`, once it was asked (pod security, quotas).
   std::optional<Problem> refused;
 };

@@ -150,7 +150,14 @@ Status ApiWriter::bring_about(const Context& ctx, const ObjectRef* owner, Json w
   const Resource& resource = informer->resource();
   const ObjectKey key = key_of(wanted);
   wanted.erase("status");
-  if (const StoredPtr live = informer->get(key)) return update(ctx, *informer, owner, wanted, live->json(), update_of(resource));
+  // With a uid this very object is meant: another one of its name is not it, and what is gone is not made again.
+  const std::string uid = std::as_const(wanted)["metadata"]["uid"].as_string();
+  if (!uid.empty()) wanted["metadata"].erase("uid");
+  if (const StoredPtr live = informer->get(key)) {
+    if (!uid.empty() && live->metadata.uid != uid) return {};
+    return update(ctx, *informer, owner, wanted, live->json(), update_of(resource), uid);
+  }
+  if (!uid.empty()) return {};
 
   auto created = client_.create(ctx, resource, dressed(wanted, owner, codec::write_json(wanted)));
   if (created.ok()) {
@@ -161,11 +168,11 @@ Status ApiWriter::bring_about(const Context& ctx, const ObjectRef* owner, Json w
   // The copy is behind, or holds only some of the objects.
   TRY(std::optional<Json> live, client_.find(ctx, resource, key));
   if (!live) return Error(Code::kConflict, "it came and went while it was being created");
-  return update(ctx, *informer, owner, wanted, std::move(*live), update_of(resource));
+  return update(ctx, *informer, owner, wanted, std::move(*live), update_of(resource), uid);
 }
 
-Status ApiWriter::update(const Context& ctx, Informer& informer, const ObjectRef* owner, const Json& wanted, Json live,
-                         Update how) {
+Status ApiWriter::update(const Context& ctx, Informer& informer, const ObjectRef* owner, const Json& wanted, Json live, Update how,
+                         const std::string& uid) {
   const Resource& resource = informer.resource();
   for (int attempt = 0; attempt < kConflictsMax; ++attempt) {
     if (owner) {
@@ -205,6 +212,7 @@ Status ApiWriter::update(const Context& ctx, Informer& informer, const ObjectRef
     TRY(std::optional<Json> fresh, client_.find(ctx, resource, key_of(live)));
     if (!fresh) return Error(Code::kConflict, "it was deleted while it was being updated");
     live = std::move(*fresh);
+    if (!uid.empty() && std::as_const(live)["metadata"]["uid"].as_string() != uid) return {};
   }
   return Error(Code::kConflict, "others keep changing it");
 }
