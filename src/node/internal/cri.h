@@ -41,7 +41,7 @@ struct ContainerSpec {
   ContainerConfig config;
   std::string image_id;
   std::string user_name;  // in the place of a number
-  std::string log_path;  // below the sandbox's log directory
+  std::string log_path;   // below the sandbox's log directory
   Labels labels;
 };
 enum class ContainerState { kCreated = 0, kRunning = 1, kExited = 2, kUnknown = 3 };
