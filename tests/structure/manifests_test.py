@@ -162,8 +162,17 @@ class Manifests(unittest.TestCase):
                     section = reference.split('\n## varda %s\n' % command)[1].split('\n## ')[0]
                     for flag in flags:
                         self.assertRegex(section, r'\| `%s[ `]' % re.escape(flag.partition('=')[0]), (name, key))
-                    names = {env['name'] for env in container['env']} if 'env' in container else set()
+                    names = {env['name'] for env in container.get('env', [])}
+                    for source in container.get('envFrom', []):
+                        names |= set(objects['ConfigMap', key[1], source['configMapRef']['name']].get('data', {}))
                     self.assertEqual(set(re.findall(r'\$\((\w+)\)', ' '.join(flags))), names, key)
+
+    def test_what_users_set_is_no_part_of_the_file(self):
+        """`kubectl apply` takes back what its file says otherwise, and leaves a member that no file of it ever had."""
+        container, = self.all['DaemonSet', 'varda-edge', 'varda-agent']['spec']['template']['spec']['containers']
+        self.assertEqual([source['configMapRef']['name'] for source in container['envFrom']], ['varda-agent-defaults', 'varda-agent'])
+        self.assertNotIn('data', self.all['ConfigMap', 'varda-edge', 'varda-agent'])
+        self.assertEqual(set(self.objects['kubeedge']['ConfigMap', 'varda-edge', 'varda-agent']['data']), {'gateway'})
 
     def test_ports_probes_and_selectors_agree(self):
         for key, one, pod in self.pods(self.all):
