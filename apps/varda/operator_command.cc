@@ -9,6 +9,7 @@
 #include "command.h"
 #include "controller_flags.h"
 #include "controllers/controllers.h"
+#include "controllers/kept.h"
 #include "data_directory.h"
 #include "kube/config.h"
 #include "runtime/manager.h"
@@ -51,7 +52,10 @@ Status operate(const Context& ctx, const Globals& globals, const OperatorFlags& 
   TRY(const kube::Config config, kube::find_config(globals.kubeconfig, default_data_dir() / "kubeconfig"));
   metrics::Registry registry;
   const std::unique_ptr<kube::Client> client = kube::connect(config, {.field_manager = "varda-operator", .metrics = &registry});
-  runtime::Manager::Options options{.component = "varda-operator", .namespaces = flags.namespaces, .metrics = &registry};
+  runtime::Manager::Options options{.component = "varda-operator",
+                                    .namespaces = flags.namespaces,
+                                    .informers = controllers::keep_only_ours,
+                                    .metrics = &registry};
   if (flags.elect) {
     TRY(options.election, election_of(flags));
   }

@@ -1,0 +1,44 @@
+#include "controllers/kept.h"
+
+#include <algorithm>
+
+#include "api/ai/inference_model.h"
+#include "api/core/deployment.h"
+#include "api/core/node.h"
+#include "api/core/pod.h"
+#include "api/core/service.h"
+#include "controllers/inferencemodel/plan.h"
+#include "runtime/writer.h"
+
+namespace varda::controllers {
+namespace {
+
+using codec::Json;
+
+/// Whoever took the label off one of ours, or left it behind without its owner, does not make it another's: it is to be put right.
+bool ours(const Json& object) {
+  const Json& metadata = object["metadata"];
+  if (metadata["labels"].contains(kModelLabel) || metadata["annotations"].contains(runtime::kLastApplied)) return true;
+  const auto& owners = metadata["ownerReferences"].as_array();
+  return std::any_of(owners.begin(), owners.end(),
+                     [](const Json& owner) { return owner["kind"].as_string() == api::InferenceModel::resource().kind; });
+}
+
+void trim_node(Json& node) {
+  if (Json* const status = node.find("status"); status && status->is_object()) {
+    for (const char* member : {"images", "volumesInUse", "volumesAttached"}) status->erase(member);
+  }
+}
+
+}  // namespace
+
+void keep_only_ours(runtime::Informer::Options& options) {
+  const meta::Resource& resource = options.resource;
+  if (resource == api::Node::resource()) {
+    options.trim = trim_node;
+  } else if (resource == api::Pod::resource() || resource == api::Deployment::resource() || resource == api::Service::resource()) {
+    options.whole = ours;
+  }
+}
+
+}  // namespace varda::controllers

@@ -1,0 +1,100 @@
+// Controllers beside those of a cluster: what is not theirs costs little, and what is theirs works.
+#include "controllers/kept.h"
+
+#include <functional>
+#include <gtest/gtest.h>
+#include <thread>
+
+#include "api/core/node.h"
+#include "api/core/pod.h"
+#include "api/kind.h"
+#include "apiserver/testing/in_memory.h"
+#include "codec/yaml.h"
+#include "controllers/controllers.h"
+#include "kube/client.h"
+
+namespace varda::controllers {
+namespace {
+
+using codec::Json;
+
+Json yaml(std::string_view text) {
+  auto parsed = codec::parse_yaml(text);
+  EXPECT_TRUE(parsed.ok()) << (parsed.ok() ? "" : parsed.error().message());
+  return std::move(parsed).value();
+}
+
+class KeptTest : public testing::Test {
+ protected:
+  KeptTest() {
+    for (const Json& crd : api::crds()) api_.install_crds(codec::write_yaml(crd));
+  }
+  void post(const std::string& collection, const Json& object) {
+    const auto reply = api_.post(collection, object);
+    ASSERT_EQ(reply.status, 201) << reply.text;
+  }
+  void run() {
+    controllers_ = add_all(manager_, {});
+    thread_ = std::jthread([this](std::stop_token stop) { EXPECT_TRUE(manager_.run(Context(stop)).ok()); });
+    eventually("it is ready", [this] { return manager_.ready(); });
+  }
+  static void eventually(const char* what, const std::function<bool()>& holds) {
+    const auto deadline = system_clock().now() + std::chrono::seconds(60);
+    while (!holds()) {
+      ASSERT_LT(system_clock().now(), deadline) << "never: " << what;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  runtime::StoredPtr kept(const meta::Resource& resource, const std::string& name) {
+    return manager_.caches().find(resource)->get({resource.namespaced ? "default" : "", name});
+  }
+
+  apiserver::InMemoryApiServer api_;
+  kube::Client client_{api_.transport(), {}};
+  runtime::Manager manager_{client_, {.informers = keep_only_ours}};
+  std::unique_ptr<Controllers> controllers_;
+  std::jthread thread_;
+};
+
+TEST_F(KeptTest, OfWhatIsNotOursLittleMoreThanTheNameIsKept) {
+  const std::string much(15'000, 'x');
+  const std::string pod = "spec: {containers: [{name: c, image: i, env: [{name: E, value: " + much + "}]}]}}";
+  post("/api/v1/namespaces/default/pods",
+       yaml("{metadata: {name: foreign, labels: {app: web}, annotations: {much: " + much + "}}, " + pod));
+  post("/api/v1/namespaces/default/pods", yaml("{metadata: {name: ours, labels: {edgeai.io/inference-model: m}}, " + pod));
+  const std::string owner = "{apiVersion: edgeai.io/v1alpha1, kind: InferenceModel, name: m, uid: u}";
+  post("/api/v1/namespaces/default/pods", yaml("{metadata: {name: unlabelled, ownerReferences: [" + owner + "]}, " + pod));
+  post("/api/v1/nodes", yaml("{metadata: {name: node0}}"));
+  ASSERT_EQ(api_.merge_patch("/api/v1/nodes/node0/status",
+                             yaml("{status: {conditions: [{type: Ready, status: 'True'}], images: [{names: [" + much + "]}]}}"))
+                .status,
+            200);
+  run();
+  const runtime::StoredPtr foreign = kept(api::Pod::resource(), "foreign");
+  ASSERT_TRUE(foreign);
+  EXPECT_LT(foreign->text.size(), 500u) << foreign->text;
+  EXPECT_EQ(foreign->typed, nullptr);
+  EXPECT_EQ(foreign->metadata.labels.at("app"), "web");
+  EXPECT_EQ(foreign->problem, "");
+  for (const char* name : {"ours", "unlabelled"}) {
+    const runtime::StoredPtr whole = kept(api::Pod::resource(), name);
+    ASSERT_TRUE(whole && whole->typed) << name;
+    EXPECT_GT(whole->text.size(), much.size()) << name;
+  }
+  const runtime::StoredPtr node = kept(api::Node::resource(), "node0");
+  ASSERT_TRUE(node && node->typed);
+  EXPECT_LT(node->text.size(), 1000u);
+  EXPECT_NE(node->text.find("Ready"), std::string::npos);
+  // Whose label comes later is ours from then on.
+  ASSERT_EQ(
+      api_.merge_patch("/api/v1/namespaces/default/pods/foreign", yaml("{metadata: {labels: {edgeai.io/inference-model: m}}}"))
+          .status,
+      200);
+  eventually("it is kept whole", [&] {
+    const auto now = kept(api::Pod::resource(), "foreign");
+    return now && now->typed && now->text.size() > much.size();
+  });
+}
+
+}  // namespace
+}  // namespace varda::controllers
