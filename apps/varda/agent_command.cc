@@ -1,4 +1,5 @@
 // agent: the edge agent, with or without a pod runner.
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -121,6 +122,12 @@ Status run_agent(const Context& ctx, const Globals& globals, const Flags& given)
     options.images.insert(std::move(image));
   }
   metrics::Registry registry;
+  // A port is open from the start: a node that waits for its first certificate is alive, and nothing to be restarted.
+  std::atomic<bool> enrolled{false};
+  std::shared_ptr<void> port;
+  if (!flags.admin.empty()) {
+    TRY(port, serve_admin(flags.admin, registry, [&enrolled] { return enrolled.load(); }));
+  }
   const Result<Upstream> upstream = reach_upstream(ctx, globals, flags, registry);
   if (!upstream.ok()) return ctx.stopped() ? Status() : upstream.error();  // it may wait long for its first certificate
   // Model servers are asked straight; only archives come through a proxy.
@@ -145,13 +152,16 @@ Status run_agent(const Context& ctx, const Globals& globals, const Flags& given)
   options.metrics = &registry;
   TRY(const auto agent, agent::Agent::open(std::move(options), *upstream->client, *http));
 
-  const std::string listen =
-      !flags.admin.empty() ? flags.admin : "unix:" + (std::filesystem::absolute(flags.data_dir) / "admin.sock").string();
-  auto admin = serve_admin(listen, registry, [] { return true; });
-  // Health is worth a port, not a node: a path too long for a socket must not keep the models from being served.
-  if (!admin.ok()) {
-    if (!flags.admin.empty()) return std::move(admin).error();
-    log::warn("no health port", {{"error", admin.error()}});
+  enrolled = true;
+  if (!port) {
+    auto admin =
+        serve_admin("unix:" + (std::filesystem::absolute(flags.data_dir) / "admin.sock").string(), registry, [] { return true; });
+    // Health is worth a port, not a node: a path too long for a socket must not keep the models from being served.
+    if (admin.ok()) {
+      port = std::move(*admin);
+    } else {
+      log::warn("no health port", {{"error", admin.error()}});
+    }
   }
   // A node has little memory, and an agent mostly waits.
   const std::jthread trimmer([](const std::stop_token& stop) { os::keep_memory_trimmed(Context(stop)); });

@@ -1,6 +1,7 @@
 // gateway: the cloud end for nodes behind NAT, in front of any API server.
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <thread>
 
 #include "admin.h"
@@ -70,6 +71,17 @@ Status serve(const Context& ctx, const Globals& globals, const Flags& flags) {
   TRY(const kube::Config config, kube::find_config(globals.kubeconfig, default_data_dir() / "kubeconfig"));
   metrics::Registry registry;
   const std::unique_ptr<kube::Client> client = kube::connect(config, {.field_manager = "varda-gateway", .metrics = &registry});
+  // Open from the start: a gateway that waits for its API server is alive, and nothing to be restarted.
+  std::mutex mutex;
+  const gateway::Gateway* serving = nullptr;
+  const auto serve_by = [&](const gateway::Gateway* gateway) {
+    const std::lock_guard lock(mutex);
+    serving = gateway;
+  };
+  TRY(const auto admin, serve_admin(flags.admin, registry, [&mutex, &serving] {
+        const std::lock_guard lock(mutex);
+        return serving != nullptr && serving->ready();
+      }));
   TRY(const gateway::Authority authority, prepare(ctx, flags, *client));
   gateway::Enrolment::Options enrolling{.metrics = &registry};
   if (!flags.join_secret.empty()) {
@@ -89,7 +101,8 @@ Status serve(const Context& ctx, const Globals& globals, const Flags& flags) {
   options.limits.session_linger = kSessionLinger;
   options.metrics = &registry;
   TRY(const std::unique_ptr<gateway::Gateway> gateway, gateway::Gateway::create(std::move(options)));
-  TRY(const auto admin, serve_admin(flags.admin, registry, [&gateway] { return gateway->ready(); }));
+  serve_by(gateway.get());
+  const std::shared_ptr<void> until_it_ends(nullptr, [&serve_by](void*) { serve_by(nullptr); });
 
   net::Server::Options listen = gateway::server_options(limits);
   listen.listen = flags.listen;

@@ -85,9 +85,11 @@ Status run(const Context& ctx, const Globals& globals, const Flags& flags) {
   }
   if (!flags.forget.empty()) {
     TRY_VOID(gateway::forget_node_key(ctx, *client, flags.forget));
-    std::fprintf(stderr,
-                 "the next key that enrols as node %s is its key; certificates of the former one stay good until they end\n",
-                 flags.forget.c_str());
+    std::fprintf(
+        stderr,
+        "the next key that enrols as node %s is its key; the former one is renewed no more, and its certificate stays good "
+        "until it ends\n",
+        flags.forget.c_str());
     return {};
   }
   if (flags.revoke_shared) {

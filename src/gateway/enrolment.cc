@@ -115,13 +115,13 @@ struct Enrolment::Impl {
         failures({opts.failures_in_a_row, opts.failure_period, opts.remembered_max}),
         addresses({opts.address_failures_in_a_row, opts.address_failure_period, opts.remembered_max}) {}
 
-  /// kForbidden: shut out. Else what the read came to.
-  Status check_admitted(const Context& ctx, const std::string& node) const {
+  /// Has it an EdgeNode? kForbidden: shut out. Else what the read came to.
+  Result<bool> check_admitted(const Context& ctx, const std::string& node) const {
     TRY(const std::optional<Json> edge_node, upstream.find(ctx, api::EdgeNode::resource(), {"", node}));
     if (edge_node && is_revoked(*edge_node)) {
       return Error(Code::kForbidden, "its EdgeNode has the annotation " + std::string(kRevokedAnnotation) + ": \"true\"");
     }
-    return {};
+    return edge_node.has_value();
   }
 
   Outcome give(const std::string& node, const std::string& csr) const {
@@ -147,10 +147,20 @@ struct Enrolment::Impl {
     const auto token = JoinToken::parse(*text);
     if (!token.ok()) return refuse_token("malformed");
     if (options.join_secret) {
-      const auto shared = find_shared_join_token(ctx, upstream, *options.join_secret);
-      // What is no token there is for whoever keeps it to complain of.
-      if (!shared.ok() && shared.error().code() != Code::kCorrupt) return upstream_failed(shared.error());
-      if (shared.ok() && *shared && (*shared)->token.id == token->id) return enroll_agent(ctx, **shared, *token, body, *csr, *key);
+      // A token of the node's own first: it needs nothing of the other.
+      const auto own = find_join_token(ctx, upstream, token->id);
+      if (own.ok() && !*own) {
+        const auto shared = find_shared_join_token(ctx, upstream, *options.join_secret);
+        // What is no token there is for whoever keeps it to complain of.
+        if (!shared.ok() && shared.error().code() != Code::kCorrupt) {
+          return upstream_failed(
+              shared.error().context("Secret " + options.join_secret->str() +
+                                     " with the token that agents share (--join-secret needs the right to get it)"));
+        }
+        if (shared.ok() && *shared && (*shared)->token.id == token->id) {
+          return enroll_agent(ctx, **shared, *token, body, *csr, *key);
+        }
+      }
     }
     return enroll_with_own_token(ctx, *token, *csr, *key);
   }
@@ -168,7 +178,7 @@ struct Enrolment::Impl {
       const std::string node = record.node;
       const Verdict verdict = judge(record, token, key, clock.wall());
       if (verdict != Verdict::kGood) return refuse_token(std::string(to_string(verdict)), node, "ID " + token.id);
-      if (const Status admitted = check_admitted(ctx, node); !admitted.ok()) {
+      if (const auto admitted = check_admitted(ctx, node); !admitted.ok()) {
         if (admitted.error().code() != Code::kForbidden) return upstream_failed(admitted.error(), node);
         return refuse_token("node revoked", node, admitted.error().message());
       }
@@ -194,23 +204,38 @@ struct Enrolment::Impl {
     if (!said.ok()) return {"invalid", said.error().message(), "", bad_request(said.error().message())};
     const std::string& node = *said;
     if (!is_name_of_node(node)) return {"invalid", "node", "", bad_request("node: this is no name of a node")};
-    if (const Status admitted = check_admitted(ctx, node); !admitted.ok()) {
-      if (admitted.error().code() != Code::kForbidden) return upstream_failed(admitted.error(), node);
-      return refuse_node("node revoked", node, "node \"" + node + "\" was shut out: " + admitted.error().message());
+    const auto has_edge_node = check_admitted(ctx, node);
+    if (!has_edge_node.ok()) {
+      const Error& admitted = has_edge_node.error();
+      if (admitted.code() != Code::kForbidden) return upstream_failed(admitted, node);
+      return refuse_node("node revoked", node, "node \"" + node + "\" was shut out: " + admitted.message());
     }
     const auto why = why_no_agent(ctx, upstream, options.join_secret->ns, node);
     if (!why.ok()) return upstream_failed(why.error(), node);
     if (!why->empty()) return refuse_node("no agent there", node, *why);
     // Remembered before the certificate is made: one key only, whatever breaks afterwards. The same key asks again.
-    const auto claim = claim_node_key(ctx, upstream, node, key);
+    // A node that has an EdgeNode has been here: if it came in before keys were remembered, its name is not for whoever is next.
+    const auto claim = claim_node_key(ctx, upstream, node, key, {.be_first = !*has_edge_node, .follow = true});
     if (!claim.ok()) return upstream_failed(claim.error(), node);
-    if (*claim == KeyClaim::kIsAnother) {
-      return refuse_node(
-          "another key", node,
-          "node \"" + node + "\" has enrolled with another key before. If its data directory was lost, or the machine " +
-              "replaced, `varda join-token --forget " + node + "` lets the new one in; else somebody tries to be that node");
+    const std::string name = "node \"" + node + "\"";
+    switch (*claim) {
+      case KeyClaim::kIsTheNodes:
+        return give(node, csr);
+      case KeyClaim::kIsAnother:
+        return refuse_node("another key", node,
+                           name + " has enrolled with another key before. If its data directory was lost, or the machine " +
+                               "replaced, `varda join-token --forget " + node +
+                               "` lets the new one in; else somebody tries to be that node");
+      case KeyClaim::kIsForgotten:
+        return refuse_node("forgotten key", node,
+                           "this key of " + name + " was forgotten, so the token that agents share does not let it in any more. " +
+                               "If it is the true one, a token of its own does: `varda join-token --node " + node + "`");
+      case KeyClaim::kIsUnknown:
+        break;
     }
-    return give(node, csr);
+    return refuse_node("no key remembered", node,
+                       name + " has an EdgeNode, but no key of it is remembered: it came in before keys were, or in another way. " +
+                           "If its data directory was lost, `varda join-token --forget " + node + "` lets the new key in");
   }
 
   Outcome renew(const Context& ctx, const net::Peer& peer, const Json& body) const {
@@ -229,15 +254,22 @@ struct Enrolment::Impl {
     if (!csr.ok()) return {"invalid", csr.error().message(), node, bad_request(csr.error().message())};
     const auto key = net::csr_key_sha256(*csr);
     if (!key.ok()) return {"invalid", key.error().message(), node, bad_request("csr: " + key.error().message())};
-    if (const Status admitted = check_admitted(ctx, node); !admitted.ok()) {
+    if (const auto admitted = check_admitted(ctx, node); !admitted.ok()) {
       if (admitted.error().code() != Code::kForbidden) return upstream_failed(admitted.error(), node);
       return refuse_certificate("node revoked", node, admitted.error().message());
     }
-    // So nodes that came in before keys were remembered are known in time. The certificate is good without it.
-    if (const auto claim = claim_node_key(ctx, upstream, node, *key); !claim.ok()) {
-      log::warn("cannot remember a node's key", {{"node", node}, {"error", claim.error()}});
-    }
-    return give(node, *csr);
+    // The first renewal of a node that came in before keys were remembered has its key remembered. Where one was forgotten a
+    // renewal sets none: it could be by who was meant.
+    const auto claim = claim_node_key(ctx, upstream, node, *key, {.be_first = true, .follow = false});
+    if (!claim.ok()) return upstream_failed(claim.error(), node);
+    if (*claim == KeyClaim::kIsTheNodes) return give(node, *csr);
+    // It has shown the node's certificate, so it may know.
+    const bool another = *claim == KeyClaim::kIsAnother;
+    return refuse_node(
+        another ? "another key" : "forgotten key", node,
+        "the certificate is not renewed: " +
+            (another ? "node \"" + node + "\" has another key now" : "this key of node \"" + node + "\" was forgotten") +
+            ". If this is the true node, a join token of its own lets it in again");
   }
 
   Outcome serve(const Context& ctx, const net::Request& request) {
@@ -284,9 +316,10 @@ std::optional<net::Response> Enrolment::handle(const Context& ctx, const net::Re
   const std::string& address = request.peer.address;
   // A node that shows a certificate answers for itself, not for what else stands behind its address. Of the others each token does:
   // one machine that goes on trying an old one does not keep a whole site out. IDs can be made up, so the address has a limit too.
+  // A certificate whose key was forgotten is a node's too: from elsewhere it does not use up the tries of who has the name now.
   const std::string& name = request.peer.certificate_common_name;
-  const std::string host = name.empty() ? internal::address_of(address) : std::string();
-  std::string who = "node " + name;
+  const std::string host = internal::address_of(address);
+  std::string who = "node " + name + " at " + host;
   std::chrono::milliseconds wait{0};
   if (name.empty()) {
     const MutexLock lock(impl_->mutex);

@@ -5,7 +5,8 @@
 //
 // Both answer {"certificate", "ca", "node"}, or a Kubernetes Status. Why a token or a certificate was not accepted stands in the
 // log and in the counter, not in the answer. `node` counts for the token that the agents of a DaemonSet share (join_secret.h),
-// since a token of its own says itself whose it is; whoever has that secret is told why his node does not get in.
+// since a token of its own says itself whose it is; whoever has that secret is told why his node does not get in, unless it was
+// revoked. A certificate is renewed for the node's remembered key only (node_key.h); another one is told so.
 #pragma once
 
 #include <chrono>

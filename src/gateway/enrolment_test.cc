@@ -37,6 +37,7 @@ class EnrolmentTest : public testing::Test {
     for (const Json& crd : api::crds()) {
       if (crd.at("spec/names/kind").as_string() == "EdgeNode") api_.install_crds(codec::write_yaml(crd));
     }
+    EXPECT_TRUE(make_system_namespace(ctx_, client_).ok());  // as every gateway does at its start
   }
 
   std::string token(const std::string& node, std::chrono::seconds ttl = 24h) {
@@ -364,6 +365,16 @@ TEST_F(EnrolmentTest, MadeUpTokensHaveTheLimitOfTheirAddress) {
   // What is no token at all is one thing to try, whatever it says.
   for (int i = 0; i < 10; ++i) EXPECT_EQ(enroll("x" + std::to_string(i), csr_, "10.0.0.6:5").status, 403);
   EXPECT_EQ(enroll("y", csr_, "10.0.0.6:5").status, 429);
+}
+
+TEST_F(EnrolmentTest, FormerHolderOfANameDoesNotUseUpTheTriesOfTheOneWhoHasIt) {
+  ASSERT_EQ(enroll(token("line7"), csr_).status, 200);
+  net::Peer former = node("line7", clock_.wall() + 1h);
+  former.address = "192.0.2.9:1";
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(renew(other_csr_, former).status, 403);
+  EXPECT_EQ(renew(other_csr_, former).status, 429);
+  EXPECT_EQ(count("renew", "another key"), 10u);
+  EXPECT_EQ(renew(csr_, node("line7", clock_.wall() + 1h)).status, 200);
 }
 
 TEST_F(EnrolmentTest, OldTokensGoWhenSomebodyEnrols) {

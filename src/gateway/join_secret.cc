@@ -31,7 +31,7 @@ Result<std::optional<SharedJoinToken>> read(const Json& secret, const meta::Obje
                                      ": its key token holds no join token. If it is meant to, delete the Secret, or "
                                      "say `varda join-token --rotate-shared`");
   }
-  return std::optional(SharedJoinToken{std::move(*token), text_of(secret, kRevoked) == "true"});
+  return std::optional(SharedJoinToken{std::move(*token), says_revoked(secret)});
 }
 
 Json with_token(std::optional<Json> present, const meta::ObjectKey& key, const JoinToken& token) {
@@ -71,10 +71,10 @@ Result<Kept> keep_shared_join_token(const Context& ctx, const kube::Client& clie
   for (int attempt = 1;; ++attempt) {
     TRY(std::optional<Json> present, client.find(ctx, secrets(), secret));
     if (present) {
+      // Whoever took it back did not mean: until the authority changes, or the token is taken away too.
+      if (says_revoked(*present)) return Kept::kAsItWas;
       TRY(const std::optional<SharedJoinToken> shared, read(*present, secret));
       if (shared && shared->token.ca_sha256 == ca_sha256) return Kept::kAsItWas;
-      // Whoever took it back did not mean: until the authority changes.
-      if (shared && shared->revoked) return Kept::kAsItWas;
     }
     const bool there = present.has_value();
     const Json wanted = with_token(std::move(present), secret, JoinToken::make(ca_sha256, rng));
@@ -126,6 +126,8 @@ bool is_agent_of(const Json& pod, std::string_view node) {
   const Json& labels = metadata["labels"];
   if (labels["app.kubernetes.io/name"].as_string() != "varda" || labels["app.kubernetes.io/component"].as_string() != "agent")
     return false;
+  // One that is being deleted is about to give its node up, and may have for long: a node that is gone never says that it ended.
+  if (!metadata["deletionTimestamp"].is_null()) return false;
   if (node.empty() || pod["spec"]["nodeName"].as_string() != node) return false;
   const std::string& phase = pod["status"]["phase"].as_string();
   if (phase == "Succeeded" || phase == "Failed") return false;

@@ -26,14 +26,14 @@ Result<meta::ObjectKey> parse_join_secret(std::string_view text);
 
 struct SharedJoinToken {
   JoinToken token;
-  bool revoked = false;  // key `revoked` says true: lets nobody in, and no gateway makes another one
+  bool revoked = false;  // as says_revoked(): lets nobody in, and no gateway makes another one
 };
 /// Nothing: there is no Secret, or no token in it. kCorrupt: what is there is no join token.
 Result<std::optional<SharedJoinToken>> find_shared_join_token(const Context& ctx, const kube::Client& client,
                                                               const meta::ObjectKey& secret);
 enum class Kept { kAsItWas, kMade };
 /// Sees to it that there is one for that authority: makes the Secret if it is missing, the token if the Secret has none, another
-/// one if it names another authority. Of two gateways the second takes what the first made. One that is revoked stays. kCorrupt:
+/// one if it names another authority. Of two gateways the second takes what the first made. What is revoked stays. kCorrupt:
 /// what is there is not ours to replace. kNotFound: the namespace is missing.
 Result<Kept> keep_shared_join_token(const Context& ctx, const kube::Client& client, const meta::ObjectKey& secret,
                                     const std::string& ca_sha256, Rng& rng);
@@ -52,7 +52,7 @@ Status revoke_shared_join_token(const Context& ctx, const kube::Client& client, 
 
 // Who may use it.
 
-/// Is that Pod an agent of a DaemonSet, bound to that node and not finished? Pure.
+/// Is that Pod an agent of a DaemonSet, bound to that node, not finished and not being deleted? Pure.
 bool is_agent_of(const codec::Json& pod, std::string_view node);
 /// Why the API server does not have that node with an agent in `ns` on it; "": it has. In an answer's words.
 Result<std::string> why_no_agent(const Context& ctx, const kube::Client& client, const std::string& ns, const std::string& node);

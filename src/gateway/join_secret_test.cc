@@ -50,7 +50,27 @@ class Cluster {
   void add_node(const std::string& name) {
     create({"", "v1", "Node", "nodes", false}, Json::object({{"metadata", Json::object({{"name", name}})}}));
   }
-  /// {node, and what differs from an agent of a DaemonSet that runs: namespace, label, owner, phase}
+  void add_edge_node(const std::string& name) {
+    create(api::EdgeNode::resource(), Json::object({{"metadata", Json::object({{"name", name}})}, {"spec", Json::object()}}));
+  }
+  /// Of one that is there: the garbage collector deletes the Pods of others.
+  std::string uid_of_daemon_set(const std::string& ns) {
+    const meta::Resource daemon_sets{"apps", "v1", "DaemonSet", "daemonsets", true};
+    const meta::ObjectKey key{ns, "varda-agent"};
+    if (!client_.find(ctx_, daemon_sets, key).value()) {
+      const Json labels = Json::object({{"app", "agent"}});
+      const Json container = Json::object({{"name", "agent"}, {"image", "varda"}});
+      create(daemon_sets,
+             Json::object(
+                 {{"metadata", Json::object({{"name", key.name}, {"namespace", ns}})},
+                  {"spec", Json::object({{"selector", Json::object({{"matchLabels", labels}})},
+                                         {"template",
+                                          Json::object({{"metadata", Json::object({{"labels", labels}})},
+                                                        {"spec", Json::object({{"containers", Json::array({container})}})}})}})}}));
+    }
+    return client_.get(ctx_, daemon_sets, key)->at("metadata")["uid"].as_string();
+  }
+  /// {node, and what differs from an agent of a DaemonSet that runs: namespace, label, owner, phase, deleting}
   void add_pod(const Json& said) {
     const meta::Resource pods{"", "v1", "Pod", "pods", true};
     const std::string ns = said["namespace"].string_or(kSecret.ns), owner = said["owner"].string_or("DaemonSet");
@@ -59,10 +79,14 @@ class Cluster {
                                   {"labels", Json::object({{"app.kubernetes.io/name", "varda"},
                                                            {"app.kubernetes.io/component", said["label"].string_or("agent")}})}});
     if (!owner.empty()) {
-      Json reference =
-          Json::object({{"apiVersion", "apps/v1"}, {"kind", owner}, {"name", "varda-agent"}, {"uid", "u-1"}, {"controller", true}});
+      Json reference = Json::object({{"apiVersion", "apps/v1"},
+                                     {"kind", owner},
+                                     {"name", "varda-agent"},
+                                     {"uid", owner == "DaemonSet" ? uid_of_daemon_set(ns) : "u-1"},
+                                     {"controller", true}});
       metadata.set("ownerReferences", Json::array({std::move(reference)}));
     }
+    if (said["deleting"].as_bool()) metadata.set("finalizers", Json::array({"example.com/keeps-it"}));
     const Json container = Json::object({{"name", "agent"}, {"image", "varda"}});
     const meta::ObjectKey key{ns, metadata["name"].as_string()};
     create(pods, Json::object(
@@ -71,6 +95,9 @@ class Cluster {
     const Json status = Json::object({{"status", Json::object({{"phase", said["phase"].string_or("Running")}})}});
     const auto told = client_.patch(ctx_, pods, key, kube::PatchType::kMerge, status, "status");
     ASSERT_TRUE(told.ok()) << told.error();
+    if (!said["deleting"].as_bool()) return;
+    ASSERT_TRUE(client_.remove(ctx_, pods, key).ok());
+    ASSERT_TRUE(client_.get(ctx_, pods, key)->at("metadata").contains("deletionTimestamp"));
   }
   Result<Kept> keep() { return keep_shared_join_token(ctx_, client_, kSecret, authority_.ca_sha256(), *rng_); }
   /// What an agent reads in its volume.
@@ -120,6 +147,10 @@ TEST(SharedJoinToken, LetsInWhomTheClusterVouchesFor) {
       SCOPED_TRACE(codec::write_json(step));
       if (step.contains("forget")) {
         ASSERT_TRUE(forget_node_key(cluster.ctx_, cluster.client_, step["forget"].as_string()).ok());
+      } else if (step.contains("appears")) {
+        cluster.add_edge_node(step["appears"].as_string());
+      } else if (step.contains("earlier_build")) {
+        cluster.add_edge_node(step["earlier_build"].as_string());
       } else if (step.contains("rotate")) {
         ASSERT_TRUE(
             rotate_shared_join_token(cluster.ctx_, cluster.client_, kSecret, cluster.authority_.ca_sha256(), *cluster.rng_).ok());
@@ -285,6 +316,74 @@ TEST(SharedJoinToken, SecretsOfAnotherTypeAreNoRememberedKeys) {
   EXPECT_EQ(ask(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.7:1"}).status, 503);
 }
 
+TEST(SharedJoinToken, IsRevokedByWhateverIsNotFalseAlsoWithoutAToken) {
+  Cluster cluster;
+  cluster.add_node("line7");
+  cluster.add_pod(Json::object({{"node", "line7"}}));
+  ASSERT_TRUE(cluster.keep().ok());
+  const std::string token = cluster.token();
+  Enrolment::Options options = cluster.options();
+  options.failures_in_a_row = 100;
+  Enrolment enrolment(cluster.client_, cluster.authority_, options);
+  const auto set = [&](const char* key, const Json& value) {
+    const Json patch = Json::object({{"data", Json::object({{key, value}})}});
+    ASSERT_TRUE(cluster.client_.patch(cluster.ctx_, secrets(), kSecret, kube::PatchType::kMerge, patch).ok());
+  };
+  const Json body = Json::object({{"token", token}, {"csr", *net::make_csr(*net::make_key(), "line7")}, {"node", "line7"}});
+  const std::pair<std::string, bool> cases[] = {{"true\n", true}, {" true", true},    {"True", true},  {"yes", true},
+                                                {"1", true},      {"0", true},        {"False", true}, {"", false},
+                                                {"false", false}, {"false\n", false}, {" \n", false},  {"falsehood", true}};
+  for (const auto& [text, revoked] : cases) {
+    SCOPED_TRACE(text);
+    set("revoked", codec::base64(text));
+    EXPECT_EQ(find_shared_join_token(cluster.ctx_, cluster.client_, kSecret).value()->revoked, revoked);
+    EXPECT_EQ(ask(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.7:1"}).status, revoked ? 403 : 200);
+  }
+  // Without its token, or with something else in its place, it stays revoked; without the mark there is another token.
+  set("revoked", codec::base64("true\n"));
+  for (const Json& gone : {Json(codec::base64("nonsense")), Json("")}) {
+    set("token", gone);
+    EXPECT_EQ(cluster.keep().value(), Kept::kAsItWas);
+  }
+  set("token", nullptr);
+  EXPECT_EQ(cluster.keep().value(), Kept::kAsItWas);
+  EXPECT_EQ(cluster.token(), "");
+  set("revoked", nullptr);
+  EXPECT_EQ(cluster.keep().value(), Kept::kMade);
+  EXPECT_NE(cluster.token(), "");
+}
+
+TEST(SharedJoinToken, ThatCannotBeReadKeepsNobodyOutWhoHasATokenOfItsOwn) {
+  Cluster cluster;
+  cluster.add_node("line7");
+  cluster.add_pod(Json::object({{"node", "line7"}}));
+  ASSERT_TRUE(cluster.keep().ok());
+  // As where a gateway has no right to get that Secret.
+  const auto transport = net::loopback(net::inline_handler([&](const net::Request& request) {
+    if (request.path() == "/api/v1/namespaces/varda-edge/secrets/varda-agent-join") {
+      net::Response response;
+      response.status = 403;
+      return response;
+    }
+    net::ClientRequest onward{.method = request.method, .url = "http://in-memory" + request.target, .body = request.body};
+    onward.headers = request.headers;
+    const auto answer = cluster.api_.transport().call(cluster.ctx_, std::move(onward));
+    net::Response response;
+    response.status = answer.ok() ? answer->status : 500;
+    response.body = answer.ok() ? answer->body : answer.error().message();
+    return response;
+  }));
+  const kube::Client client(*transport, {});
+  Enrolment enrolment(client, cluster.authority_, cluster.options());
+  const auto enrol = [&](const std::string& token) {
+    const Json body = Json::object({{"token", token}, {"csr", *net::make_csr(*net::make_key(), "line7")}, {"node", "line7"}});
+    return ask(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.7:1"});
+  };
+  EXPECT_EQ(enrol(cluster.token()).status, 503);
+  const net::Response own = enrol(cluster.own_token("line7"));
+  EXPECT_EQ(own.status, 200) << own.body;
+}
+
 TEST(SharedJoinToken, KeeperMakesItAndEndsWhenItIsTold) {
   Cluster cluster;
   std::stop_source stop;
@@ -305,6 +404,34 @@ TEST(NodeKey, IsForgottenByNameOnly) {
   Cluster cluster;
   EXPECT_EQ(forget_node_key(cluster.ctx_, cluster.client_, "line7").error().code(), Code::kNotFound);
   EXPECT_EQ(forget_node_key(cluster.ctx_, cluster.client_, "../x").error().code(), Code::kInvalid);
+}
+
+TEST(NodeKey, RemembersTheNewestThatAreRefusedAndNoMore) {
+  Cluster cluster;
+  const auto key = [](std::size_t i) { return codec::Sha256::of(std::to_string(i)).hex(); };
+  const auto claim = [&](std::size_t i) {
+    return claim_node_key(cluster.ctx_, cluster.client_, "line7", key(i), {.be_first = true, .follow = true}).value();
+  };
+  for (std::size_t i = 0; i < kRefusedKeysMax + 3; ++i) {
+    ASSERT_EQ(claim(i), KeyClaim::kIsTheNodes) << i;
+    ASSERT_TRUE(forget_node_key(cluster.ctx_, cluster.client_, "line7").ok());
+    for (std::size_t j = i + 1 - std::min(i + 1, kRefusedKeysMax); j <= i; ++j) EXPECT_EQ(claim(j), KeyClaim::kIsForgotten) << j;
+  }
+  EXPECT_EQ(claim(0), KeyClaim::kIsTheNodes);
+}
+
+TEST(NodeKey, AListThatIsDamagedLetsNobodyIn) {
+  Cluster cluster;
+  const KeyRights rights{.be_first = true, .follow = true};
+  const std::string key = codec::Sha256::of("a").hex();
+  ASSERT_TRUE(claim_node_key(cluster.ctx_, cluster.client_, "line7", key, rights).ok());
+  for (const std::string member : {"key-sha256", "refused-sha256"}) {
+    const Json patch = Json::object({{"data", Json::object({{member, codec::base64("no digest")}})}});
+    ASSERT_TRUE(
+        cluster.client_.patch(cluster.ctx_, secrets(), {"varda-system", "node-key-line7"}, kube::PatchType::kMerge, patch).ok());
+    EXPECT_EQ(claim_node_key(cluster.ctx_, cluster.client_, "line7", key, rights).error().code(), Code::kCorrupt);
+    EXPECT_EQ(forget_node_key(cluster.ctx_, cluster.client_, "line7").error().code(), Code::kCorrupt);
+  }
 }
 
 }  // namespace

@@ -112,8 +112,16 @@ Result<JoinTokenRecord> JoinTokenRecord::from_secret(const Json& secret) {
   if (!expires.ok()) return corrupt("data.expires is no time");
   record.expires = *expires;
   record.used_by = text("used-by");
-  record.revoked = text("revoked") == "true";
+  record.revoked = says_revoked(secret);
   return record;
+}
+
+bool says_revoked(const Json& secret) {
+  const auto bytes = codec::unbase64(secret["data"]["revoked"].as_string());
+  if (!bytes.ok()) return true;
+  constexpr std::string_view kBlank = " \t\r\n";
+  const auto begin = bytes->find_first_not_of(kBlank);
+  return begin != std::string::npos && bytes->substr(begin, bytes->find_last_not_of(kBlank) + 1 - begin) != "false";
 }
 
 std::string_view to_string(Verdict verdict) {

@@ -73,6 +73,9 @@ struct StoredJoinToken {
   codec::Json secret;
   JoinTokenRecord record;
 };
+/// Does the Secret of a token take it back? Its data.revoked is written by hand too, so that all but absent, empty and "false"
+/// does, with white space around it or not.
+bool says_revoked(const codec::Json& secret);
 /// Nothing: there is none. kCorrupt.
 Result<std::optional<StoredJoinToken>> find_join_token(const Context& ctx, const kube::Client& client, const std::string& id);
 /// Notes the key. kConflict: somebody wrote the Secret since it was read; look again. kNotFound.

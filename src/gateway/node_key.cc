@@ -1,7 +1,10 @@
 #include "gateway/node_key.h"
 
+#include <algorithm>
 #include <optional>
+#include <vector>
 
+#include "api/edgeai/edge_node.h"
 #include "codec/digest.h"
 #include "gateway/caller.h"
 #include "gateway/join_token.h"
@@ -15,25 +18,60 @@ using codec::Json;
 constexpr std::string_view kType = "edgeai.io/node-key";
 constexpr std::string_view kLabel = "edgeai.io/node-key";
 constexpr const char* kKey = "key-sha256";
+constexpr const char* kRefused = "refused-sha256";
+constexpr std::size_t kDigestDigits = 64;
 constexpr int kAttempts = 8;  // against other writers
 
 meta::ObjectKey key_of(const std::string& node) { return {std::string(kSystemNamespace), "node-key-" + node}; }
 
-Json secret_of(const std::string& node, const std::string& key_sha256) {
-  const meta::ObjectKey key = key_of(node);
-  return Json::object(
-      {{"apiVersion", "v1"},
-       {"kind", "Secret"},
-       {"metadata",
-        Json::object({{"name", key.name}, {"namespace", key.ns}, {"labels", Json::object({{std::string(kLabel), "true"}})}})},
-       {"type", std::string(kType)},
-       {"data", Json::object({{"node", codec::base64(node)}, {kKey, codec::base64(key_sha256)}})}});
+bool is_digest(std::string_view text) {
+  return text.size() == kDigestDigits &&
+         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
 struct Remembered {
   Json secret;
-  std::string key_sha256;
+  std::string key_sha256;            // "" forgotten
+  std::vector<std::string> refused;  // newest first
+
+  bool refuses(std::string_view key) const {
+    return std::any_of(refused.begin(), refused.end(), [&](const auto& one) { return codec::same_secret(one, key); });
+  }
+  /// `key` is the node's now, "" none; what was it before is refused.
+  Json with(const std::string& key) && {
+    if (!key_sha256.empty()) refused.insert(refused.begin(), key_sha256);
+    refused.erase(std::remove(refused.begin(), refused.end(), key), refused.end());
+    if (refused.size() > kRefusedKeysMax) refused.resize(kRefusedKeysMax);
+    Json& data = secret.make("data");
+    if (key.empty()) {
+      data.erase(kKey);
+    } else {
+      data.set(kKey, codec::base64(key));
+    }
+    std::string lines;
+    for (const std::string& one : refused) lines += one + "\n";
+    if (lines.empty()) {
+      data.erase(kRefused);
+    } else {
+      data.set(kRefused, codec::base64(lines));
+    }
+    return std::move(secret);
+  }
 };
+
+Remembered nothing_of(const std::string& node) {
+  const meta::ObjectKey key = key_of(node);
+  return {
+      Json::object(
+          {{"apiVersion", "v1"},
+           {"kind", "Secret"},
+           {"metadata",
+            Json::object({{"name", key.name}, {"namespace", key.ns}, {"labels", Json::object({{std::string(kLabel), "true"}})}})},
+           {"type", std::string(kType)},
+           {"data", Json::object({{"node", codec::base64(node)}})}}),
+      "",
+      {}};
+}
 
 Result<std::optional<Remembered>> find(const Context& ctx, const kube::Client& client, const std::string& node) {
   TRY(std::optional<Json> secret, client.find(ctx, secrets(), key_of(node)));
@@ -41,25 +79,52 @@ Result<std::optional<Remembered>> find(const Context& ctx, const kube::Client& c
   const auto corrupt = [&](const char* what) { return Error(Code::kCorrupt, "Secret " + key_of(node).str() + ": " + what); };
   // The type of a Secret never changes: what somebody else put there stays somebody else's.
   if (std::as_const(*secret)["type"].as_string() != kType) return corrupt("its type is not edgeai.io/node-key");
-  auto text = codec::unbase64(std::as_const(*secret)["data"][kKey].as_string());
-  if (!text.ok() || text->empty()) return corrupt("data.key-sha256 is no digest");
-  return std::optional(Remembered{std::move(*secret), std::move(*text)});
+  const Json& data = std::as_const(*secret)["data"];
+  Remembered known;
+  if (data.contains(kKey)) {
+    auto text = codec::unbase64(data[kKey].as_string());
+    if (!text.ok() || !is_digest(*text)) return corrupt("data.key-sha256 is no digest");
+    known.key_sha256 = std::move(*text);
+  }
+  const auto lines = codec::unbase64(data[kRefused].as_string());
+  if (!lines.ok()) return corrupt("data.refused-sha256 is no list of digests");
+  for (std::string_view rest = *lines; !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    if (!is_digest(line)) return corrupt("data.refused-sha256 is no list of digests");
+    known.refused.emplace_back(line);
+  }
+  known.secret = std::move(*secret);
+  return std::optional(std::move(known));
 }
 
 bool changed_meanwhile(const Error& error) {
   return error.code() == Code::kAlreadyExists || error.code() == Code::kConflict || error.code() == Code::kNotFound;
 }
 
+/// kAlreadyExists, kConflict, kNotFound: somebody else wrote it since.
+Status write(const Context& ctx, const kube::Client& client, const std::string& node, std::optional<Remembered> known,
+             const std::string& key_sha256) {
+  const bool there = known.has_value();
+  const Json secret = (there ? std::move(*known) : nothing_of(node)).with(key_sha256);
+  TRY_VOID(there ? client.update(ctx, secrets(), secret) : client.create(ctx, secrets(), secret));
+  return {};
+}
+
 }  // namespace
 
 Result<KeyClaim> claim_node_key(const Context& ctx, const kube::Client& client, const std::string& node,
-                                const std::string& key_sha256) {
+                                const std::string& key_sha256, KeyRights rights) {
   for (int attempt = 1;; ++attempt) {
-    TRY(const std::optional<Remembered> known, find(ctx, client, node));
-    if (known) return codec::same_secret(known->key_sha256, key_sha256) ? KeyClaim::kIsTheNodes : KeyClaim::kIsAnother;
-    auto created = client.create(ctx, secrets(), secret_of(node, key_sha256));
-    if (created.ok()) return KeyClaim::kIsTheNodes;
-    if (created.error().code() != Code::kAlreadyExists || attempt == kAttempts) return std::move(created).error();
+    TRY(std::optional<Remembered> known, find(ctx, client, node));
+    if (known && codec::same_secret(known->key_sha256, key_sha256)) return KeyClaim::kIsTheNodes;
+    if (known && known->refuses(key_sha256)) return KeyClaim::kIsForgotten;
+    if (known && !known->key_sha256.empty()) return KeyClaim::kIsAnother;
+    if (known && !rights.follow) return KeyClaim::kIsForgotten;
+    if (!known && !rights.be_first) return KeyClaim::kIsUnknown;
+    const Status written = write(ctx, client, node, std::move(known), key_sha256);
+    if (written.ok()) return KeyClaim::kIsTheNodes;
+    if (!changed_meanwhile(written.error()) || attempt == kAttempts) return written.error();
   }
 }
 
@@ -67,11 +132,8 @@ Status set_node_key(const Context& ctx, const kube::Client& client, const std::s
   for (int attempt = 1;; ++attempt) {
     TRY(std::optional<Remembered> known, find(ctx, client, node));
     if (known && known->key_sha256 == key_sha256) return {};
-    if (known) known->secret["data"].set(kKey, codec::base64(key_sha256));
-    const auto written =
-        known ? client.update(ctx, secrets(), known->secret) : client.create(ctx, secrets(), secret_of(node, key_sha256));
-    if (written.ok()) return {};
-    if (!changed_meanwhile(written.error()) || attempt == kAttempts) return written.error();
+    const Status written = write(ctx, client, node, std::move(known), key_sha256);
+    if (written.ok() || !changed_meanwhile(written.error()) || attempt == kAttempts) return written;
   }
 }
 
@@ -79,12 +141,18 @@ Status forget_node_key(const Context& ctx, const kube::Client& client, const std
   if (const std::string why = meta::check_dns_subdomain(node); !why.empty()) {
     return Error(Code::kInvalid, "node \"" + node + "\": " + why);
   }
-  auto removed = client.remove(ctx, secrets(), key_of(node));
-  if (!removed.ok() && removed.error().code() == Code::kNotFound) {
-    return Error(Code::kNotFound, "no key of node \"" + node + "\" is remembered");
+  for (int attempt = 1;; ++attempt) {
+    TRY(std::optional<Remembered> known, find(ctx, client, node));
+    if (!known) {
+      // One that came in before keys were remembered has an EdgeNode.
+      TRY(const std::optional<Json> edge_node, client.find(ctx, api::EdgeNode::resource(), {"", node}));
+      if (!edge_node) return Error(Code::kNotFound, "no key of node \"" + node + "\" is remembered");
+    } else if (known->key_sha256.empty()) {
+      return {};
+    }
+    const Status written = write(ctx, client, node, std::move(known), "");
+    if (written.ok() || !changed_meanwhile(written.error()) || attempt == kAttempts) return written;
   }
-  TRY_VOID(removed);
-  return {};
 }
 
 }  // namespace varda::gateway

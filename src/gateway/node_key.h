@@ -1,7 +1,8 @@
 // Which key is a node's: remembered with its first certificate, so that nobody with another key gets one in its name by a token
-// that is good for any node (trust on first use). One Secret for each node, varda-system/node-key-NODE, type and label
-// edgeai.io/node-key, data {node, key-sha256}: small, written once in a node's life, and no two nodes' gateways ever wait for one
-// another.
+// that is good for any node, nor renews one (trust on first use). One Secret for each node, varda-system/node-key-NODE, type and
+// label edgeai.io/node-key, data {node, key-sha256, refused-sha256}: small, written once in a node's life, and no two nodes'
+// gateways ever wait for one another. Without key-sha256 the key was forgotten; refused-sha256 has the keys that were the node's
+// before, a line each, newest first.
 #pragma once
 
 #include <string>
@@ -12,14 +13,28 @@
 
 namespace varda::gateway {
 
-enum class KeyClaim { kIsTheNodes, kIsAnother };
-/// Is that the node's key? If none is remembered it is from now on; of two keys at two gateways one comes second. `key_sha256`: of
-/// the public key, hex. kCorrupt: the Secret cannot be read, or is not of our making.
+enum class KeyClaim {
+  kIsTheNodes,
+  kIsAnother,    // another one is remembered
+  kIsForgotten,  // it was the node's and was forgotten; or none is remembered since, and this one may not follow
+  kIsUnknown,    // none was ever remembered, and this one may not be the first
+};
+/// What a key may do that is not the remembered one.
+struct KeyRights {
+  bool be_first = false;  // become the node's where none was ever remembered
+  bool follow = false;    // become the node's where the former was forgotten; one that was itself the node's before never does
+};
+/// Is that the node's key, or becomes it now? Of two keys at two gateways one comes second. `key_sha256`: of the public key, hex.
+/// kCorrupt: the Secret cannot be read, or is not of our making.
 Result<KeyClaim> claim_node_key(const Context& ctx, const kube::Client& client, const std::string& node,
-                                const std::string& key_sha256);
-/// From now on it is that one, whatever was remembered: for who proved it by a token for this node alone. kCorrupt.
+                                const std::string& key_sha256, KeyRights rights);
+/// From now on it is that one, also if it was forgotten before: for who proved it by a token for this node alone. The former one is
+/// refused. kCorrupt.
 Status set_node_key(const Context& ctx, const kube::Client& client, const std::string& node, const std::string& key_sha256);
-/// The next key is taken for the node's. Certificates that were given stay good. kNotFound: none was remembered. kInvalid: no name.
+/// The next key is taken for the node's, and the former one neither enrols nor renews any more, save by a token of the node's own;
+/// its certificate stays good until it ends. So many former ones are refused at most, the newest. kNotFound: none was remembered,
+/// and there is no EdgeNode of it. kInvalid: no name. kCorrupt.
+inline constexpr std::size_t kRefusedKeysMax = 16;
 Status forget_node_key(const Context& ctx, const kube::Client& client, const std::string& node);
 
 }  // namespace varda::gateway

@@ -189,9 +189,12 @@ class Enrolment(unittest.TestCase):
         shutil.copy(self.work / 'greedy.key', identity / 'key.pem')
         subject = subprocess.run(['openssl', 'x509', '-noout', '-subject', '-in', str(identity / 'cert.pem')], check=True, capture_output=True, text=True).stdout
         self.assertNotIn('masters', subject)
-        # It renews as itself.
-        status, answer = self.post('/gateway/v1/renew', json.dumps({'csr': self.csr('again', '/CN=cloud')}), identity)
+        # It renews as itself, with its own key.
+        again = subprocess.run(['openssl', 'req', '-new', '-key', str(identity / 'key.pem'), '-subj', '/CN=cloud'], check=True, capture_output=True, text=True).stdout
+        status, answer = self.post('/gateway/v1/renew', json.dumps({'csr': again}), identity)
         self.assertEqual((status, answer.get('node')), (200, 'line7'), answer)
+        status, answer = self.post('/gateway/v1/renew', json.dumps({'csr': self.csr('other', '/CN=line7')}), identity)
+        self.assertEqual(status, 403, answer)
         # A certificate of one's own making ends the connection.
         self.csr('self')
         own = self.work / 'own'
