@@ -511,9 +511,8 @@ InferenceModelStatus observe(const InferenceModel& model, const Plan& plan, cons
     std::erase_if(status.conditions, [](const meta::Condition& condition) { return condition.type == "TargetVersionReady"; });
   }
   if (plan.outdated_pod) {
-    set("PodCurrent",
-        no("Outdated", "the pod is kept as an earlier operator or table of servers made it; `kubectl delete pod " +
-                           model.metadata.name + " -n " + model.metadata.ns + "` renews it"));
+    set("PodCurrent", no("Outdated", "the pod is kept as an earlier operator or table of servers made it; `kubectl delete pod " +
+                                         model.metadata.name + " -n " + model.metadata.ns + "` renews it"));
   } else {
     std::erase_if(status.conditions, [](const meta::Condition& condition) { return condition.type == "PodCurrent"; });
   }
