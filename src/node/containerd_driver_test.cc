@@ -1,23 +1,22 @@
-// The containerd driver against a runtime in memory that speaks its protocol, alone and below the pod runner.
+// The containerd driver against a runtime in memory that speaks its protocol. Below the pod runner: containerd_pods_test.cc.
 #include "node/containerd_driver.h"
 
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include "codec/protobuf.h"
 #include "codec/yaml.h"
 #include "net/testing/grpc_server.h"
 #include "node/end_containers.h"
-#include "node/log_stream.h"
-#include "node/testing/fake_runtime.h"
+#include "node/testing/containerd_fixture.h"
 #include "node/testing/fakes.h"
 
 namespace varda::node {
 namespace {
 
 using std::chrono::seconds;
+using testing::ContainerdTest;
 using testing::FakeRuntime;
 using Fault = FakeRuntime::Fault;
 using ::testing::ElementsAre;
@@ -38,53 +37,6 @@ std::vector<std::string> fields(const std::string& message, std::vector<std::uin
   if (path.empty() || found.empty()) return found;
   return fields(found.back(), path);
 }
-
-class ContainerdTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "containerd_test_XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
-    life();
-  }
-  void TearDown() override {
-    driver_.reset();
-    std::filesystem::remove_all(root_);
-  }
-  /// Another life of the runner's process.
-  void life() {
-    driver_.reset();
-    driver_ = make_containerd_driver({.root = root_, .look_period = std::chrono::milliseconds(5)}, runtime_.client());
-  }
-  static ContainerConfig config(const std::string& container = "c", int attempt = 0) {
-    ContainerConfig out;
-    out.name = {.pod_uid = "uid-web", .container = container, .attempt = attempt};
-    out.image = "web";
-    out.pod = {.ns = "default", .name = "web", .uid = "uid-web", .directory = "/pods/web", .hostname = "web"};
-    out.log = "/pods/web/" + container + ".log";
-    out.pod_ip = "10.1.0.1";
-    return out;
-  }
-  Result<std::string> start(const ContainerConfig& config) {
-    TRY([[maybe_unused]] const std::string address, driver_->prepare_pod(config.pod));
-    return driver_->start(config);
-  }
-  /// What the runtime was sent for a container: a ContainerConfig.
-  std::string sent(const ContainerConfig& config) {
-    const auto id = start(config);
-    return id.ok() ? runtime_.containers().at(*id).config : "";
-  }
-  ContainerExit wait_exit(const std::string& id, const ContainerName& name) {
-    for (;;) {
-      if (const auto exit = driver_->poll(id, name)) return *exit;
-      std::this_thread::yield();
-    }
-  }
-
-  std::filesystem::path root_;
-  FakeRuntime runtime_;
-  std::unique_ptr<Driver> driver_;
-};
 
 TEST_F(ContainerdTest, AContainerHasWhatItsConfigSays) {
   ContainerConfig wanted = config();
@@ -611,216 +563,6 @@ TEST_F(ContainerdSocketTest, ANodeThatGoesBackToProcessesLeavesNothingInContaine
   driver->reset();
   end_containers_of_others(root_, "process", seconds(1));
   EXPECT_THAT(runtime_.sandboxes(), IsEmpty());
-}
-
-// ---- below the pod runner
-
-class ContainerdPods : public ContainerdTest {
- protected:
-  void SetUp() override {
-    ContainerdTest::SetUp();
-    open();
-  }
-  void TearDown() override {
-    stop();
-    ContainerdTest::TearDown();
-  }
-  void stop() { runner_.reset(); }
-  /// A new life of runner and driver over what the runtime has.
-  void open() {
-    stop();
-    life();
-    auto opened = PodRunner::open({.root = root_, .node_name = "edge0", .node_address = "127.0.0.9"}, *driver_, host_,
-                                  os::real_file_system(), clock_);
-    ASSERT_TRUE(opened.ok()) << opened.error();
-    runner_ = std::move(opened).value();
-  }
-  /// Steps, with time passing quickly, until `holds`; at most 20 s of ours.
-  bool until(const std::function<bool()>& holds) {
-    const SteadyTime end = system_clock().now() + seconds(20);
-    while (system_clock().now() < end) {
-      (void)runner_->step();
-      if (holds()) return true;
-      clock_.advance(std::chrono::milliseconds(100));
-      std::this_thread::yield();
-    }
-    return false;
-  }
-  bool until_status(const std::string& path, const Json& value, const std::string& name = "web") {
-    return until([&] { return host_.status(name).at(path) == value; });
-  }
-  static Json pod(const std::string& name, const std::string& spec) {
-    Json object = Json::object({{"metadata", Json::object({{"name", name}, {"namespace", "default"}, {"uid", "uid-" + name}})}});
-    object.set("spec", codec::parse_yaml(spec).value());
-    return object;
-  }
-  bool until_ready(const std::string& name = "web") { return until_status("containerStatuses/0/ready", Json(true), name); }
-  std::filesystem::path directory() const { return root_ / "pods" / "default_web_uid-web"; }
-
-  testing::ManualClock clock_;
-  testing::RecordingHost host_;
-  std::unique_ptr<PodRunner> runner_;
-};
-
-constexpr const char* kPlain = "{containers: [{name: c, image: web}]}";
-
-TEST_F(ContainerdPods, APodHasItsSandboxsAddressAndLeavesNothing) {
-  runner_->set_desired({pod("web", kPlain)});
-  ASSERT_TRUE(until_ready());
-  EXPECT_EQ(host_.status("web")["podIP"], Json("10.1.0.1"));
-  EXPECT_THAT(host_.status("web").at("containerStatuses/0/containerID").as_string(), HasSubstr("containerd://container-"));
-  runner_->set_desired({});
-  ASSERT_TRUE(until([&] { return host_.has_finished("web"); }));
-  EXPECT_THAT(runtime_.containers(), IsEmpty());
-  EXPECT_THAT(runtime_.sandboxes(), IsEmpty());
-  EXPECT_FALSE(std::filesystem::exists(directory()));
-}
-
-TEST_F(ContainerdPods, AContainerThatEndsIsStartedAgain) {
-  runner_->set_desired({pod("web", kPlain)});
-  ASSERT_TRUE(until_ready());
-  runtime_.end(runtime_.running().front(), 9);
-  ASSERT_TRUE(until_status("containerStatuses/0/restartCount", Json(1)));
-  EXPECT_EQ(host_.status("web").at("containerStatuses/0/lastState/terminated/exitCode"), Json(9));
-}
-
-TEST_F(ContainerdPods, ARunnerThatWasKilledFindsItsContainersAgain) {
-  runner_->set_desired({pod("web", kPlain)});
-  ASSERT_TRUE(until_ready());
-  const std::string id = runtime_.running().front();
-  open();
-  runner_->set_desired({pod("web", kPlain)});
-  runtime_.end(id, 4);
-  ASSERT_TRUE(until_status("containerStatuses/0/restartCount", Json(1)));
-  EXPECT_EQ(host_.status("web").at("containerStatuses/0/lastState/terminated/exitCode"), Json(4));
-}
-
-TEST_F(ContainerdPods, AnEndWhileNobodyWatchedKeepsItsCode) {
-  runner_->set_desired({pod("web", "{restartPolicy: Never, containers: [{name: c, image: web}]}")});
-  ASSERT_TRUE(until_ready());
-  stop();
-  runtime_.end(runtime_.running().front(), 5);
-  open();
-  ASSERT_TRUE(until_status("phase", Json("Failed")));
-  EXPECT_EQ(host_.status("web").at("containerStatuses/0/state/terminated/exitCode"), Json(5));
-  // A pod that has run to its end needs no sandbox any more.
-  ASSERT_TRUE(until([&] { return runtime_.sandboxes().empty(); }));
-}
-
-// A runner that was killed between a start and the record of it, or had the answer lost: what it then finds has ended already.
-TEST_F(ContainerdPods, AJobRunsOnceWhateverWasRecordedOfItsStart) {
-  const Json job = pod("web", "{restartPolicy: Never, containers: [{name: c, image: web}]}");
-  for (const auto& [state, attempt] : {std::pair("starting", 0), std::pair("waiting", -1)}) {
-    SCOPED_TRACE(state);
-    runner_->set_desired({job});
-    ASSERT_TRUE(until_ready());
-    stop();
-    const std::filesystem::path file = directory() / "record.json";
-    Json record = codec::parse_json(os::read_file(os::real_file_system(), file).value()).value();
-    Json c = std::as_const(record)["main"].as_array()[0];
-    c.set("state", state);
-    c.set("attempt", attempt);
-    c.erase("id");
-    record.set("main", Json::array({c}));
-    std::ofstream(file) << codec::write_json(record);
-    const std::string id = runtime_.running().front();
-    runtime_.end(id, 0);
-    const auto before = runtime_.changes();
-    open();
-    runner_->set_desired({job});
-    ASSERT_TRUE(until_status("phase", Json("Succeeded")));
-    const auto changes = runtime_.changes();
-    EXPECT_EQ(std::count(changes.begin(), changes.end(), "StartContainer"),
-              std::count(before.begin(), before.end(), "StartContainer"));
-    runner_->set_desired({});
-    ASSERT_TRUE(until([&] { return host_.has_finished("web") && runner_->idle(); }));
-  }
-}
-
-TEST_F(ContainerdPods, WhatBelongsToNoRecordIsRemovedAtTheNextStart) {
-  runner_->set_desired({pod("web", kPlain)});
-  ASSERT_TRUE(until_ready());
-  stop();
-  std::filesystem::remove_all(directory());
-  open();
-  ASSERT_TRUE(until([&] { return runtime_.sandboxes().empty() && runtime_.containers().empty(); }));
-}
-
-TEST_F(ContainerdPods, ARunnerDoesNotOpenWhileContainerdCannotSayWhatRuns) {
-  runner_->set_desired({pod("web", kPlain)});
-  ASSERT_TRUE(until_ready());
-  stop();
-  runtime_.set_down(true);
-  life();
-  const auto opened = PodRunner::open({.root = root_, .node_name = "edge0", .node_address = "127.0.0.9"}, *driver_, host_);
-  ASSERT_FALSE(opened.ok());
-  EXPECT_EQ(opened.error().code(), Code::kUnavailable);
-  runtime_.set_down(false);
-  open();
-  ASSERT_TRUE(until_ready());
-  EXPECT_THAT(runtime_.running(), SizeIs(1));
-}
-
-TEST_F(ContainerdPods, AMissingImageIsSaidAndThePodStartsOnceItIsThere) {
-  runtime_.set_images({});
-  runner_->set_desired({pod("web", kPlain)});
-  ASSERT_TRUE(until_status("containerStatuses/0/state/waiting/reason", Json("ErrImageNeverPull")));
-  EXPECT_THAT(host_.status("web").at("containerStatuses/0/state/waiting/message").as_string(), HasSubstr("images import"));
-  EXPECT_THAT(runtime_.sandboxes(), IsEmpty());
-  runtime_.set_images({"docker.io/library/web:latest"});
-  ASSERT_TRUE(until_ready());
-}
-
-TEST_F(ContainerdPods, LogsAndLastWordsAreWithoutWhatTheRuntimeAdds) {
-  runner_->set_desired(
-      {pod("web", "{restartPolicy: Never, containers: [{name: c, image: web, terminationMessagePolicy: FallbackToLogsOnError}]}")});
-  ASSERT_TRUE(until_ready());
-  std::ofstream(directory() / "c.log") << "2026-01-31T12:00:00.123456789Z stdout F hello\n"
-                                          "2026-01-31T12:00:00.2Z stderr P long \n"
-                                          "2026-01-31T12:00:00.3Z stderr F line\n";
-  auto stream = open_log(directory(), "c", {});
-  ASSERT_TRUE(stream.ok()) << stream.error();
-  std::string text;
-  while (const auto piece = (*stream)->read()) text += *piece;
-  EXPECT_EQ(text, "hello\nlong line\n");
-  runtime_.end(runtime_.running().front(), 1);
-  ASSERT_TRUE(until_status("phase", Json("Failed")));
-  EXPECT_EQ(host_.status("web").at("containerStatuses/0/state/terminated/message"), Json("hello\nlong line\n"));
-}
-
-TEST_F(ContainerdPods, TheMessageAContainerLeavesIsInItsStatus) {
-  runner_->set_desired({pod("web", "{restartPolicy: Never, containers: [{name: c, image: web, terminationMessagePath: /said}]}")});
-  ASSERT_TRUE(until_ready());
-  const std::string id = runtime_.running().front();
-  const std::string file = runtime_.containers().at(id).mounts.at("/said");
-  std::ofstream(file) << "no model\n";
-  runtime_.end(id, 0);
-  ASSERT_TRUE(until_status("phase", Json("Succeeded")));
-  EXPECT_EQ(host_.status("web").at("containerStatuses/0/state/terminated/message"), Json("no model\n"));
-}
-
-// Every call fails once in the life of a pod, also when the runner is killed right after; the end is the same.
-TEST_F(ContainerdPods, NoFailureOfOneCallKeepsAPodFromRunningOrFromGoing) {
-  for (const char* method :
-       {"RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox", "RemovePodSandbox"}) {
-    for (const Fault fault : {Fault::kNotDone, Fault::kAnswerLost}) {
-      SCOPED_TRACE(std::string(method) + (fault == Fault::kNotDone ? " not done" : " answer lost"));
-      const std::string name = std::string(method) + (fault == Fault::kNotDone ? "-not-done" : "-lost");
-      Json wanted = pod(name, "{terminationGracePeriodSeconds: 1, containers: [{name: c, image: web}]}");
-      runtime_.fail_next(method, fault);
-      runner_->set_desired({wanted});
-      (void)runner_->step();
-      open();
-      runner_->set_desired({wanted});
-      ASSERT_TRUE(until_ready(name));
-      EXPECT_THAT(runtime_.running(), SizeIs(1));
-      EXPECT_THAT(runtime_.sandboxes(), SizeIs(1));
-      runner_->set_desired({});
-      ASSERT_TRUE(until([&] { return host_.has_finished(name); }));
-      EXPECT_THAT(runtime_.containers(), IsEmpty());
-      EXPECT_THAT(runtime_.sandboxes(), IsEmpty());
-    }
-  }
 }
 
 }  // namespace

@@ -1,0 +1,64 @@
+// The containerd driver over a runtime in memory, with lives that begin and end as a test wants.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <memory>
+#include <stdlib.h>
+#include <string>
+#include <thread>
+
+#include "node/containerd_driver.h"
+#include "node/testing/fake_runtime.h"
+
+namespace varda::node::testing {
+
+class ContainerdTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "containerd_test_XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    root_ = pattern;
+    life();
+  }
+  void TearDown() override {
+    driver_.reset();
+    std::filesystem::remove_all(root_);
+  }
+  /// Another life of the runner's process.
+  void life() {
+    driver_.reset();
+    driver_ = make_containerd_driver({.root = root_, .look_period = std::chrono::milliseconds(5)}, runtime_.client());
+  }
+  static ContainerConfig config(const std::string& container = "c", int attempt = 0) {
+    ContainerConfig out;
+    out.name = {.pod_uid = "uid-web", .container = container, .attempt = attempt};
+    out.image = "web";
+    out.pod = {.ns = "default", .name = "web", .uid = "uid-web", .directory = "/pods/web", .hostname = "web"};
+    out.log = "/pods/web/" + container + ".log";
+    out.pod_ip = "10.1.0.1";
+    return out;
+  }
+  Result<std::string> start(const ContainerConfig& config) {
+    TRY([[maybe_unused]] const std::string address, driver_->prepare_pod(config.pod));
+    return driver_->start(config);
+  }
+  /// What the runtime was sent for a container: a ContainerConfig.
+  std::string sent(const ContainerConfig& config) {
+    const auto id = start(config);
+    return id.ok() ? runtime_.containers().at(*id).config : "";
+  }
+  ContainerExit wait_exit(const std::string& id, const ContainerName& name) {
+    for (;;) {
+      if (const auto exit = driver_->poll(id, name)) return *exit;
+      std::this_thread::yield();
+    }
+  }
+
+  std::filesystem::path root_;
+  FakeRuntime runtime_;
+  std::unique_ptr<Driver> driver_;
+};
+
+}  // namespace varda::node::testing
