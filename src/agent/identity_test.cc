@@ -1,21 +1,15 @@
-// The agent's identity against the true enrolment over the API server in memory: through plain values, and over TLS sockets.
+// The agent's identity against the true enrolment over the API server in memory, through plain values. Over TLS sockets:
+// identity_tls_test.cc.
 #include "agent/identity.h"
 
 #include <gtest/gtest.h>
 #include <set>
 #include <thread>
 
-#include "api/edgeai/edge_node.h"
-#include "api/kind.h"
-#include "apiserver/testing/in_memory.h"
+#include "agent/testing/cloud.h"
 #include "artifact/testing/manual_clock.h"
-#include "codec/yaml.h"
 #include "gateway/authority.h"
-#include "gateway/caller.h"
-#include "gateway/enrolment.h"
-#include "gateway/join_token.h"
 #include "net/client.h"
-#include "net/server.h"
 #include "os/testing/crash_campaign.h"
 #include "os/testing/memory_file_system.h"
 
@@ -26,113 +20,12 @@ using namespace std::chrono_literals;
 using artifact::testing::ManualClock;
 using codec::Json;
 using os::testing::MemoryFileSystem;
+using testing::Cloud;
+using testing::kUrl;
 
-constexpr const char* kUrl = "https://cloud.example:10443";
 constexpr const char* kDirectory = "/data/identity";
 
-/// The cloud end: API server, authority, enrolment, and a link to it that can break.
-class Cloud {
- public:
-  explicit Cloud(const Clock& clock)
-      : clock_(clock), enrolment_(client_, authority_, {.upstream_timeout = 300s, .failures_in_a_row = 1000, .clock = &clock}) {
-    for (const Json& crd : api::crds()) {
-      if (crd.at("spec/names/kind").as_string() == "EdgeNode") api_.install_crds(codec::write_yaml(crd));
-    }
-  }
-
-  enum class Link {
-    kUp,
-    kDown,         // nothing gets through
-    kLosesAnswer,  // requests get through
-    kServesNobody  // 503
-  };
-  void link(Link link) { link_ = link; }
-  int requests() const { return requests_; }
-  int connections() const { return connections_; }
-  const gateway::Authority& authority() const { return authority_; }
-  const kube::Client& client() const { return client_; }
-  gateway::Enrolment& enrolment() { return enrolment_; }
-
-  std::string token(const std::string& node, std::chrono::seconds ttl = 24h, std::string ca_sha256 = "") {
-    if (ca_sha256.empty()) ca_sha256 = authority_.ca_sha256();
-    return gateway::create_join_token(ctx_, client_, {.node = node, .ttl = ttl, .ca_sha256 = std::move(ca_sha256)}, clock_.wall(),
-                                      system_rng())
-        ->text();
-  }
-  void annotate(const std::string& node, Json revoked) {
-    const Json annotations = Json::object({{"annotations", Json::object({{"edgeai.io/revoked", std::move(revoked)}})}});
-    auto patched = client_.patch(ctx_, api::EdgeNode::resource(), {"", node}, kube::PatchType::kMerge,
-                                 Json::object({{"metadata", annotations}}));
-    if (patched.ok()) return;
-    Json object = Json::object({{"apiVersion", "edgeai.io/v1alpha1"}, {"kind", "EdgeNode"}, {"metadata", annotations}});
-    object["metadata"].set("name", node);
-    CHECK(client_.create(ctx_, api::EdgeNode::resource(), object).ok());
-  }
-
-  /// What the network and both ends' TLS would make of those credentials.
-  std::unique_ptr<net::HttpClient> connect(const net::TlsClient& tls) {
-    ++connections_;
-    net::Peer peer{.address = "10.0.0.7:4000", .certificate_common_name = ""};
-    if (!tls.certificate_pem.empty()) {
-      const auto facts = net::certificate_facts(tls.certificate_pem).value();
-      peer.certificate_common_name = facts.common_name;
-      peer.certificate_organizations = facts.organizations;
-      peer.certificate_not_after = facts.not_after;
-      peer.certificate_expired = facts.not_after <= clock_.wall();
-    }
-    const bool trusts = tls.ca_pem == authority_.ca_pem() || (tls.ca_pem.empty() && tls.ca_sha256 == authority_.ca_sha256());
-    return std::make_unique<Cable>(*this,
-                                   net::loopback(net::inline_handler([this](const net::Request& r) { return serve(r); }), peer),
-                                   trusts && tls.verified_name == gateway::kGatewayName);
-  }
-
- private:
-  class Cable final : public net::HttpClient {
-   public:
-    Cable(Cloud& cloud, std::unique_ptr<net::HttpClient> through, bool trusted)
-        : cloud_(cloud), through_(std::move(through)), trusted_(trusted) {}
-    Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
-      ++cloud_.requests_;
-      if (cloud_.link_ == Link::kDown) return Error(Code::kUnavailable, "no route to host");
-      if (!trusted_) return Error(Code::kUnavailable, "certificate verify failed");
-      request.url.erase(0, std::string(kUrl).size());
-      auto response = through_->send(ctx, std::move(request));
-      if (cloud_.link_ == Link::kLosesAnswer) return Error(Code::kUnavailable, "the connection broke");
-      return response;
-    }
-
-   private:
-    Cloud& cloud_;
-    const std::unique_ptr<net::HttpClient> through_;
-    const bool trusted_;
-  };
-
-  /// Enrolment, and for the rest who is asking.
-  net::Response serve(const net::Request& request) {
-    net::Response response;
-    if (link_ == Link::kServesNobody) {
-      response.status = 503;
-      response.headers.add("Retry-After", "7");
-      return response;
-    }
-    if (auto answer = enrolment_.handle(ctx_, request)) return std::move(*answer);
-    const auto node = gateway::node_of(request.peer, clock_.wall());
-    if (!node.ok()) response.status = node.error().code() == Code::kUnauthenticated ? 401 : 403;
-    response.body = node.ok() ? *node : node.error().message();
-    return response;
-  }
-
-  const Context ctx_ = Context::background();
-  const Clock& clock_;
-  apiserver::InMemoryApiServer api_;
-  kube::Client client_{api_.transport(), {}};
-  const gateway::Authority authority_ = *gateway::Authority::of(*net::make_ca("edge-ca", 24h * 3650));
-  gateway::Enrolment enrolment_;
-  std::atomic<Link> link_{Link::kUp};
-  std::atomic<int> requests_{0}, connections_{0};
-};
-
-class IdentityTest : public testing::Test {
+class IdentityTest : public ::testing::Test {
  protected:
   IdentityTest() { clock_.set_wall(std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now())); }
 
@@ -609,202 +502,6 @@ TEST(IdentityCrash, PowerCutLeavesNoIdentityOrAWholeOneAndTheTokenStaysGood) {
     fs.on_call({});
   }
   EXPECT_EQ(campaign.failure(), "");
-}
-
-/// The same over sockets: what TLS makes of it.
-class IdentityOverTls : public testing::Test {
- protected:
-  IdentityOverTls() {
-    net::Server::Options options;
-    options.tls = *cloud_.authority().server({}, clock_.wall());
-    server_ = serve(options);
-  }
-  std::unique_ptr<net::Server> serve(const net::Server::Options& options) {
-    return *net::Server::create(options, pool_.wrap([this](const net::Request& request) {
-      if (auto answer = cloud_.enrolment().handle(Context::background(), request)) return std::move(*answer);
-      net::Response response;
-      const auto node = gateway::node_of(request.peer, clock_.wall());
-      if (!node.ok()) response.status = node.error().code() == Code::kUnauthenticated ? 401 : 403;
-      response.body = node.ok() ? *node : node.error().message();
-      return response;
-    }));
-  }
-  std::unique_ptr<Identity> open(const net::Server& server, std::string token, const Clock& clock = system_clock()) {
-    IdentityOptions options;
-    options.node_name = "line7";
-    options.gateway = "https://127.0.0.1:" + std::to_string(server.port());
-    options.directory = kDirectory;
-    options.request_timeout = 300s;
-    options.backoff_first = 1ms;
-    options.backoff_max = 2ms;
-    if (!token.empty()) options.join_token = [token] { return Result<std::string>(token); };
-    return *Identity::open(std::move(options), fs_, clock, system_rng());
-  }
-  std::string asked(const net::Server& server, net::HttpClient& client) {
-    auto answer = client.call(ctx_, {.url = "https://127.0.0.1:" + std::to_string(server.port()) + "/whoami"});
-    if (!answer.ok()) return answer.error().message();
-    return std::to_string(answer->status) + " " + answer->body;
-  }
-
-  const Context ctx_ = Context().with_timeout(300s);
-  const Clock& clock_ = system_clock();
-  MemoryFileSystem fs_;
-  Cloud cloud_{clock_};
-  net::HandlerPool pool_{{.threads = 2}};
-  std::unique_ptr<net::Server> server_;
-};
-
-TEST_F(IdentityOverTls, NodeEnrolsByTheDigestInItsTokenAndIsKnownByItsCertificate) {
-  const auto identity = open(*server_, cloud_.token("line7"));
-  ASSERT_TRUE(identity->enrol(ctx_).ok());
-  EXPECT_EQ(asked(*server_, identity->transport()), "200 line7");
-  const WallTime before = identity->facts()->not_after;
-  ASSERT_TRUE(identity->step(ctx_).ok());
-  EXPECT_GE(identity->facts()->not_after, before);
-  EXPECT_EQ(asked(*server_, identity->transport()), "200 line7");
-  EXPECT_EQ(asked(*server_, open(*server_, "")->transport()), "200 line7");
-}
-
-TEST_F(IdentityOverTls, OneInTheMiddleIsNotToldTheToken) {
-  const auto other = *gateway::Authority::of(*net::make_ca("edge-ca", 24h));
-  net::Server::Options options;
-  options.tls = *other.server({}, clock_.wall());
-  std::atomic<int> heard{0};
-  const auto middle = *net::Server::create(options, net::inline_handler([&](const net::Request&) {
-                                             ++heard;
-                                             return net::Response();
-                                           }));
-  const auto identity = open(*middle, cloud_.token("line7"));
-  for (int i = 0; i < 3; ++i) {
-    const Status status = identity->step(ctx_);
-    ASSERT_FALSE(status.ok());
-    EXPECT_FALSE(status.error().terminal());  // it may be a portal that goes away
-    EXPECT_NE(status.error().message().find("certificate"), std::string::npos) << status.error();
-  }
-  EXPECT_EQ(heard, 0);
-  // Nor is an enrolled node led astray.
-  ASSERT_TRUE(open(*server_, cloud_.token("line7"))->enrol(ctx_).ok());
-  const auto enrolled = open(*middle, "");
-  EXPECT_FALSE(enrolled->step(ctx_).ok());
-  EXPECT_EQ(heard, 0);
-}
-
-TEST_F(IdentityOverTls, CertificatesOfOthersAndForOtherThingsAreNobodysNodes) {
-  const std::string& ca = cloud_.authority().ca_pem();
-  const auto as = [&](const net::KeyPair& pair) {
-    const auto client = net::make_client(
-        {.tls = {.ca_pem = ca, .certificate_pem = pair.certificate_pem, .key_pem = pair.key_pem, .server_name = ""}});
-    return asked(*server_, *client);
-  };
-  // By the same CA, which a cluster's administrator may use for more than the edge.
-  const net::KeyPair edge_ca = *net::make_ca("edge-ca", 24h);
-  const auto authority = *gateway::Authority::of(edge_ca);
-  net::Server::Options options;
-  options.tls = *authority.server({}, clock_.wall());
-  const auto server = serve(options);
-  const auto ask = [&](const std::string& name, std::vector<std::string> organizations) {
-    net::CertificateRequest request;
-    request.common_name = name;
-    request.organizations = std::move(organizations);
-    const net::KeyPair pair = *net::make_certificate(edge_ca, request);
-    const auto client = net::make_client({.tls = {.ca_pem = edge_ca.certificate_pem,
-                                                  .certificate_pem = pair.certificate_pem,
-                                                  .key_pem = pair.key_pem,
-                                                  .server_name = ""}});
-    return asked(*server, *client).substr(0, 4);
-  };
-  EXPECT_EQ(ask("line7", {"system:nodes"}), "200 ");
-  EXPECT_EQ(ask("line7", {"system:masters"}), "403 ");
-  EXPECT_EQ(ask("line7", {"system:nodes", "system:masters"}), "403 ");
-  EXPECT_EQ(ask("system:admin", {"system:nodes"}), "403 ");
-  EXPECT_EQ(ask("line7", {}), "403 ");
-  // Another CA with the same name: no connection at all.
-  net::CertificateRequest request;
-  request.common_name = "line7";
-  request.organizations = {"system:nodes"};
-  EXPECT_EQ(as(*net::make_certificate(edge_ca, request)).find("200"), std::string::npos);
-}
-
-TEST_F(IdentityOverTls, NodeWhoseClockFellBackReachesItsGateway) {
-  // The gateway's certificate begins in a year of this machine's clock: as if the node were a year behind.
-  ManualClock cloud_clock;
-  cloud_clock.set_wall(std::chrono::floor<std::chrono::seconds>(clock_.wall() + 24h * 365));
-  Cloud cloud(cloud_clock);
-  net::Server::Options options;
-  options.tls = *cloud.authority().server({}, cloud_clock.wall());
-  const auto server = *net::Server::create(
-      options, pool_.wrap([&](const net::Request& r) { return std::move(*cloud.enrolment().handle(Context::background(), r)); }));
-  const auto identity = open(*server, cloud.token("line7"));
-  const Status status = identity->enrol(ctx_);
-  ASSERT_TRUE(status.ok()) << status.error();
-  EXPECT_GT(identity->facts()->not_before, clock_.wall() + 24h * 364);
-}
-
-TEST_F(IdentityOverTls, RunRenewsWhileAStreamStaysOpen) {
-  // A watch that was opened with the first certificate goes on after the second has come.
-  struct Pipe {
-    Mutex mutex;
-    std::string bytes GUARDED_BY(mutex);
-    std::function<void()> wake GUARDED_BY(mutex);
-    void put(const std::string& more) {
-      std::function<void()> call;
-      {
-        const MutexLock lock(mutex);
-        bytes += more;
-        call = wake;
-      }
-      if (call) call();
-    }
-  };
-  struct PipeStream final : net::BodyStream {
-    explicit PipeStream(std::shared_ptr<Pipe> p) : pipe(std::move(p)) {}
-    ~PipeStream() override {
-      const MutexLock lock(pipe->mutex);
-      pipe->wake = nullptr;
-    }
-    std::optional<std::string> read() override {
-      const MutexLock lock(pipe->mutex);
-      return std::exchange(pipe->bytes, {});
-    }
-    void on_ready(std::function<void()> wake) override {
-      const MutexLock lock(pipe->mutex);
-      pipe->wake = std::move(wake);
-    }
-    std::shared_ptr<Pipe> pipe;
-  };
-  const auto pipe = std::make_shared<Pipe>();
-  std::atomic<bool> refuse{false};
-  net::Server::Options options;
-  options.tls = *cloud_.authority().server({}, clock_.wall());
-  const auto server = *net::Server::create(options, pool_.wrap([&](const net::Request& request) {
-    if (auto answer = cloud_.enrolment().handle(Context::background(), request)) {
-      refuse = false;
-      return std::move(*answer);
-    }
-    net::Response response;
-    if (request.path() == "/watch") response.stream = std::make_unique<PipeStream>(pipe);
-    if (request.path() == "/whoami" && refuse) response.status = 401;  // as if the certificate had ended
-    return response;
-  }));
-  ASSERT_TRUE(open(*server, cloud_.token("line7"))->enrol(ctx_).ok());
-  const auto identity = open(*server, "");
-  const std::string first = identity->facts()->sha256;
-  auto watch = identity->transport().send(ctx_, {.url = "https://127.0.0.1:" + std::to_string(server->port()) + "/watch"});
-  ASSERT_TRUE(watch.ok()) << watch.error();
-  pipe->put("one");
-  EXPECT_EQ(watch->body->read()->value(), "one");
-
-  std::jthread renewal([&](const std::stop_token& stop) { identity->run(Context(stop)); });
-  refuse = true;
-  EXPECT_EQ(asked(*server, identity->transport()), "401 ");
-  while (identity->facts()->sha256 == first) ASSERT_TRUE(ctx_.sleep_for(1ms).ok());
-  pipe->put("two");
-  EXPECT_EQ(watch->body->read()->value(), "two");
-  EXPECT_EQ(asked(*server, identity->transport()), "200 ");
-  renewal.request_stop();
-  renewal.join();
-  watch->body.reset();
-  server->stop(0ms);
 }
 
 }  // namespace
