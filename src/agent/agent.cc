@@ -152,7 +152,7 @@ class EdgeAgent final : public Agent {
   }
 
   Status start_workers() {
-    workers_ = std::make_unique<WorkerKeeper>(WorkerKeeper::Options{.directory = options_.data_directory / "workers"}, fs_,
+    workers_ = std::make_unique<WorkerKeeper>(WorkerKeeper::Options{.directory = worker_root(options_.data_directory)}, fs_,
                                               *journal_, rng_);
     workers_->load();  // who asks at once is known
     worker_api_ =

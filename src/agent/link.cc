@@ -27,8 +27,8 @@ std::optional<codec::Json> status_patch(const api::EdgeNodeStatus& wanted, const
   const codec::Json now = live["status"].is_object() ? live["status"] : codec::Json::object();
   codec::Json next = now;
   const codec::Json ours = wanted.to_json();
-  for (const char* name : {"observedGeneration", "agentVersion", "modelRoot", "address", "disk", "models", "datasets", "workers",
-                           "peerUrl", "shares", "replicas", "summary"}) {
+  for (const char* name : {"observedGeneration", "agentVersion", "modelRoot", "workerRoot", "workerSocketDirectory", "address",
+                           "disk", "models", "datasets", "workers", "peerUrl", "shares", "replicas", "summary"}) {
     if (const codec::Json* value = ours.find(name)) {
       next.set(name, *value);
     } else {

@@ -116,24 +116,25 @@ Core::Core(Parts parts, Pods* pods)
               if (parts_.replicas != nullptr) parts_.replicas->set_desired(node);
               if (parts_.workers != nullptr) parts_.workers->set_desired(node);
             }),
-      models_({.install_threads = parts_.options.install_threads,
-               .retry = {.first = parts_.options.retry_first},
-               .serving = {.busy = parts_.options.poll_busy, .steady = parts_.options.poll_steady},
-               .marks_period = parts_.options.marks_period,
-               .progress_period = parts_.options.progress_period,
-               .clock = &parts_.clock,
-               .client_of_node = parts_.peers == nullptr ? std::function<net::HttpClient*(const std::string&)>()
-                                                         : [this](const std::string& node) { return parts_.peers->client_of(node); },
-               .archives = parts_.archives,
-               .metrics = parts_.options.metrics},
-              parts_.store, parts_.tree, parts_.fs, parts_.http, parts_.journal, parts_.rng,
-              [this](const api::EdgeNodeStatus& status, const std::string& uid) {
-                {
-                  const MutexLock lock(mutex_);
-                  of_models_ = Said{status, uid};
-                }
-                report();
-              }),
+      models_(
+          {.install_threads = parts_.options.install_threads,
+           .retry = {.first = parts_.options.retry_first},
+           .serving = {.busy = parts_.options.poll_busy, .steady = parts_.options.poll_steady},
+           .marks_period = parts_.options.marks_period,
+           .progress_period = parts_.options.progress_period,
+           .clock = &parts_.clock,
+           .client_of_node = parts_.peers == nullptr ? std::function<net::HttpClient*(const std::string&)>()
+                                                     : [this](const std::string& node) { return parts_.peers->client_of(node); },
+           .archives = parts_.archives,
+           .metrics = parts_.options.metrics},
+          parts_.store, parts_.tree, parts_.fs, parts_.http, parts_.journal, parts_.rng,
+          [this](const api::EdgeNodeStatus& status, const std::string& uid) {
+            {
+              const MutexLock lock(mutex_);
+              of_models_ = Said{status, uid};
+            }
+            report();
+          }),
       datasets_({.roots = parts_.options.dataset_roots,
                  .directory = parts_.options.data_directory / "datasets",
                  .times = {.recount = parts_.options.dataset_recount},
@@ -192,6 +193,10 @@ void Core::report() {
   }
   status.agent_version = VARDA_VERSION;
   status.model_root = parts_.tree.root().string();
+  if (parts_.workers != nullptr) {
+    status.worker_root = worker_root(parts_.options.data_directory).string();
+    if (!parts_.options.worker_socket.empty()) status.worker_socket_directory = parts_.options.worker_socket.parent_path().string();
+  }
   status.address = parts_.address;
   link_.report(std::move(status), of_models_->uid);
 }

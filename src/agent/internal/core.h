@@ -57,6 +57,9 @@ class Pods {
   bool fed_ GUARDED_BY(mutex_) = false;
 };
 
+/// Where the tokens of workers are, NAMESPACE/NAME/token.
+inline os::Path worker_root(const os::Path& data_directory) { return data_directory / "workers"; }
+
 class Core {
  public:
   /// All of it outlives the core.

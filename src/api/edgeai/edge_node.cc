@@ -103,7 +103,9 @@ void EdgeModelServing::describe(Type<EdgeModelServing>& t) {
 
 void EdgeModel::describe(Type<EdgeModel>& t) {
   t.doc("A model that the node holds and serves.");
-  t.field("key", &EdgeModel::key, "NAMESPACE/NAME of the InferenceModel.").required().length(1, 317);
+  t.field("key", &EdgeModel::key, "NAMESPACE/NAME of the InferenceModel, or NAMESPACE/NAME.WORKER of a job's worker.")
+      .required()
+      .length(1, 317);
   t.field("modelName", &EdgeModel::model_name, "Name of the model as its server calls it.").length(0, 63);
   t.field("framework", &EdgeModel::framework, "What the model is made with.").length(0, 63);
   t.field("layout", &EdgeModel::layout,
@@ -116,6 +118,9 @@ void EdgeModel::describe(Type<EdgeModel>& t) {
   t.field("versions", &EdgeModel::versions, "Versions to hold on disk.").items_max(64).list_map({"version"});
   t.field("target", &EdgeModel::target, "The version to expose as the active one.").length(0, 63);
   t.field("serving", &EdgeModel::serving, "Where the model's pod answers. Absent: nothing is served.");
+  t.field(
+      "cascade", &EdgeModel::cascade,
+      "What the file cascade.json beside the versions says: the tiers of joint inference. At most 64 KiB. Absent: no such file.");
   t.keep_unknown(&EdgeModel::unknown);
 }
 
@@ -214,10 +219,16 @@ void EdgeServingReport::describe(Type<EdgeServingReport>& t) {
 
 void EdgeModelReport::describe(Type<EdgeModelReport>& t) {
   t.doc("A model on the node.");
-  t.field("key", &EdgeModelReport::key, "NAMESPACE/NAME of the InferenceModel.").required().length(1, 317);
+  t.field("key", &EdgeModelReport::key, "NAMESPACE/NAME of the InferenceModel, or NAMESPACE/NAME.WORKER of a job's worker.")
+      .required()
+      .length(1, 317);
   t.field("exposed", &EdgeModelReport::exposed, "The version that the server is told to serve; empty: none.").length(0, 63);
   t.field("versions", &EdgeModelReport::versions, "Versions on the node.").items_max(64).list_map({"version"});
   t.field("serving", &EdgeModelReport::serving, "What the model's server says.");
+  t.field(
+      "cascade", &EdgeModelReport::cascade,
+      "What it says of the tiers of joint inference: their state at once when it changes, counts every 10 s at most. The counters "
+      "are summed up over its starts and grow within an epoch.");
   t.keep_unknown(&EdgeModelReport::unknown);
 }
 
@@ -319,6 +330,10 @@ void EdgeNodeStatus::describe(Type<EdgeNodeStatus>& t) {
   t.field("observedGeneration", &S::observed_generation, "metadata.generation that the agent works on.").format("int64");
   t.field("agentVersion", &S::agent_version, "Version of the agent.").length(0, 63);
   t.field("modelRoot", &S::model_root, "Directory of the exposed models on the node; pods mount MODELROOT/NAMESPACE/NAME.")
+      .length(0, 4096);
+  t.field("workerRoot", &S::worker_root, "Directory of the workers' tokens on the node.").length(0, 4096);
+  t.field("workerSocketDirectory", &S::worker_socket_directory,
+          "Directory of the socket on the node at which workers ask the agent. Absent: there is none.")
       .length(0, 4096);
   t.field("address", &S::address, "Address of the node.").length(0, 253);
   t.field("disk", &S::disk, "The disk of the models.");

@@ -75,7 +75,7 @@ struct EdgeModelServing {
 struct EdgeModel {
   static constexpr std::string_view kTarget = "target", kNumbered = "numbered";
 
-  std::string key;  // NAMESPACE/NAME of the InferenceModel
+  std::string key;  // NAMESPACE/NAME of the InferenceModel, or NAMESPACE/NAME.WORKER of a job's worker
   std::string model_name;
   std::string framework;
   std::string layout;               // how versions are shown to the server: kTarget ("" too), kNumbered (artifact/numbered_view.h)
@@ -83,6 +83,7 @@ struct EdgeModel {
   std::vector<EdgeModelVersion> versions;
   std::string target;
   std::optional<EdgeModelServing> serving;
+  Json cascade;  // an object: what the file cascade.json beside `target` says, its server's business; null: there is no such file
   Json unknown;
   static void describe(Type<EdgeModel>& t);
 };
@@ -173,6 +174,7 @@ struct EdgeModelReport {
   std::string exposed;  // what `target` names on disk; "" none
   std::vector<EdgeVersionReport> versions;
   std::optional<EdgeServingReport> serving;
+  Json cascade;  // what the server says of its tiers, the counters summed up over its starts (docs/design/017); null: nothing
   Json unknown;
   const EdgeVersionReport* find_version(std::string_view version) const;
   static void describe(Type<EdgeModelReport>& t);
@@ -278,6 +280,8 @@ struct EdgeNodeStatus {
   std::int64_t observed_generation = 0;
   std::string agent_version;
   std::string model_root;
+  std::string worker_root;              // of the workers' tokens
+  std::string worker_socket_directory;  // of the socket that workers ask at; "": there is none
   std::string address;
   EdgeDisk disk;
   std::vector<meta::Condition> conditions;
