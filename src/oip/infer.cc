@@ -192,6 +192,10 @@ Message write_infer_response(const InferResponse& response, std::span<const Enco
     json += ",\"id\":";
     internal::write_string(response.id, json);
   }
+  if (response.parameters.is_object()) {
+    json += ",\"parameters\":";
+    json += codec::write_json(response.parameters);
+  }
   json += ",\"outputs\":";
   write_tensors(response.outputs, encodings, json);
   json += '}';
@@ -213,6 +217,8 @@ Result<InferResponse> parse_infer_response(std::shared_ptr<const std::string> bo
       response.model_version = reader.string();
     } else if (member == "id") {
       response.id = reader.string();
+    } else if (member == "parameters") {
+      response.parameters = reader.value();
     } else if (member == "outputs") {
       TRY(response.outputs, tensors.read(reader, "output"));
     } else {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "codec/json.h"
 #include "tensor/tensor.h"
 
 namespace varda::oip {
@@ -63,6 +64,7 @@ struct InferResponse {
   std::string model_version;
   std::string id;
   std::vector<tensor::Named> outputs;
+  codec::Json parameters = nullptr;  // an object, or null: none
 };
 
 /// `encodings` has one entry an output, or is empty for JSON throughout. What JSON cannot hold always goes in binary: FP16, BF16

@@ -6,6 +6,7 @@
 #include "codec/json.h"
 #include "oip/metadata.h"
 #include "oip/route.h"
+#include "serving/inference.h"
 
 namespace varda::serving {
 namespace {
@@ -21,84 +22,38 @@ Response text(int status, std::string body) {
 
 Response json(int status, std::string body) { return {status, {{"Content-Type", "application/json"}}, std::move(body), nullptr}; }
 
-Response failure(const Error& error) {
-  Response out = json(oip::http_status(error.code()), oip::error_body(error.message()));
-  if (error.code() == Code::kExhausted) out.headers.add("Retry-After", "1");
-  return out;
-}
-
 double microseconds(Duration duration) { return std::chrono::duration<double, std::micro>(duration).count(); }
 
 // One inference request, from its bytes to its answer.
 class InferJob final : public Job {
  public:
-  InferJob(std::shared_ptr<ModelVersion> version, Request request, Responder responder, const oip::Limits& limits)
-      : version_(std::move(version)),
-        json_length_(request.headers.find(oip::kJsonLengthHeader)),
-        body_(std::make_shared<const std::string>(std::move(request.body))),
-        responder_(std::move(responder)),
-        limits_(limits),
-        arrived_(system_clock().now()) {}
+  InferJob(std::shared_ptr<ModelVersion> version, InferCall call, Responder responder, const oip::Limits& limits)
+      : version_(std::move(version)), call_(std::move(call)), responder_(std::move(responder)), limits_(limits) {}
 
-  std::size_t bytes() const override { return body_->size(); }
+  std::size_t bytes() const override { return call_.bytes(); }
 
   void run() override {
-    const SteadyTime start = system_clock().now();
     VersionStats& stats = version_->stats();
-    stats.queue_us.add(microseconds(start - arrived_));
-    auto answer = infer(start - arrived_);
-    if (answer.ok()) {
-      stats.success.add();
-    } else {
-      stats.failure.add();
-    }
-    Response response = answer.ok() ? std::move(answer).value() : failure(answer.error());
-    stats.request_us.add(microseconds(system_clock().now() - arrived_));
+    stats.queue_us.add(microseconds(system_clock().now() - call_.arrived));
+    auto inferred = infer(*version_, call_, {}, limits_);
+    (inferred.ok() ? stats.success : stats.failure).add();
+    Response response = inferred.ok() ? infer_response(version_->model(), version_->version(), std::move(inferred).value())
+                                      : error_response(inferred.error());
+    stats.request_us.add(microseconds(system_clock().now() - call_.arrived));
     responder_(std::move(response));
   }
 
   /// Answers without a run.
   void refuse(const Error& error) {
     version_->stats().failure.add();
-    responder_(failure(error));
+    responder_(error_response(error));
   }
 
  private:
-  Result<Response> infer(Duration waited) {
-    const auto queue_timeout = version_->config().queue_timeout;
-    if (queue_timeout.count() > 0 && waited > queue_timeout) return late(waited);
-    std::optional<std::string_view> length;
-    if (json_length_) length = *json_length_;
-    TRY(oip::InferRequest request, oip::parse_infer_request(body_, length, limits_));
-    if (request.timeout && waited > *request.timeout) return late(waited);
-
-    std::vector<std::string> names;
-    std::vector<oip::Encoding> encodings;
-    for (const oip::RequestedOutput& output : request.outputs) {
-      names.push_back(output.name);
-      encodings.push_back(output.encoding);
-    }
-    TRY(std::vector<tensor::Named> outputs, version_->run(request.inputs, names));
-    if (encodings.empty()) encodings.assign(outputs.size(), request.encoding);
-    oip::Message message =
-        oip::write_infer_response({version_->model(), version_->version(), std::move(request.id), std::move(outputs)}, encodings);
-    Response response{200, {{"Content-Type", std::string(message.content_type())}}, std::move(message.body), nullptr};
-    if (message.json_length) response.headers.add(std::string(oip::kJsonLengthHeader), std::to_string(*message.json_length));
-    return response;
-  }
-
-  static Error late(Duration waited) {
-    return Error(Code::kTimeout, "the request waited " +
-                                     std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(waited).count()) +
-                                     " ms for an instance, longer than it may");
-  }
-
   const std::shared_ptr<ModelVersion> version_;
-  const std::optional<std::string> json_length_;
-  const std::shared_ptr<const std::string> body_;
+  const InferCall call_;
   Responder responder_;
   const oip::Limits& limits_;
-  const SteadyTime arrived_;
 };
 
 class ModelServer {
@@ -163,7 +118,7 @@ class ModelServer {
             200, oip::write(oip::ServerMetadata{service_.server_name, VARDA_VERSION, {"binary_tensor_data", "model_repository"}}));
       case oip::Call::kModelMetadata: {
         const auto version = service_.repository.find(route.model, route.version);
-        return version.ok() ? json(200, oip::write((*version)->metadata())) : failure(version.error());
+        return version.ok() ? json(200, oip::write((*version)->metadata())) : error_response(version.error());
       }
       case oip::Call::kModelReady:
         return model_ready(route);
@@ -172,12 +127,12 @@ class ModelServer {
       case oip::Call::kModelInfer:
         break;
     }
-    return failure(Error(Code::kInternal, "no answer for this call"));
+    return error_response(Error(Code::kInternal, "no answer for this call"));
   }
 
   Response model_ready(const oip::Route& route) const {
     const auto version = service_.repository.find(route.model, route.version);
-    if (!version.ok() && version.error().code() == Code::kNotFound) return failure(version.error());
+    if (!version.ok() && version.error().code() == Code::kNotFound) return error_response(version.error());
     const bool draining = service_.draining.load();
     Json out = Json::object({{"name", route.model}, {"ready", version.ok() && !draining}});
     if (!version.ok()) out.set("reason", version.error().message());
@@ -189,7 +144,7 @@ class ModelServer {
     bool ready_only = false;
     if (!request.body.empty()) {
       const auto body = codec::parse_json(request.body);
-      if (!body.ok()) return failure(body.error());
+      if (!body.ok()) return error_response(body.error());
       ready_only = (*body)["ready"].as_bool();
     }
     std::vector<oip::IndexEntry> entries = service_.repository.index();
@@ -199,10 +154,11 @@ class ModelServer {
 
   void infer(const oip::Route& route, Request request, Responder respond) const {
     auto version = service_.repository.find(route.model, route.version);
-    if (!version.ok()) return respond(failure(version.error()));
+    if (!version.ok()) return respond(error_response(version.error()));
     // Kept here too: the job may be gone before submit() returns, and with it the last reference to the executor's owner.
     const std::shared_ptr<ModelVersion> keeper = *version;
-    std::unique_ptr<Job> job = std::make_unique<InferJob>(keeper, std::move(request), std::move(respond), service_.limits);
+    std::unique_ptr<Job> job = std::make_unique<InferJob>(keeper, InferCall::of(std::move(request), system_clock().now()),
+                                                          std::move(respond), service_.limits);
     if (const auto status = keeper->executor().submit(job); !status.ok()) {
       static_cast<InferJob&>(*job).refuse(Error(status.error()).context("model \"" + route.model + "\""));
     }

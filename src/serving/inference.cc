@@ -1,0 +1,74 @@
+#include "serving/inference.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "oip/route.h"
+
+namespace varda::serving {
+namespace {
+
+Error late(Duration waited) {
+  return Error(Code::kTimeout, "the request waited " +
+                                   std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(waited).count()) +
+                                   " ms for an instance, longer than it may");
+}
+
+}  // namespace
+
+InferCall InferCall::of(net::Request request, SteadyTime arrived) {
+  InferCall call;
+  call.content_type = request.headers.find("Content-Type").value_or("");
+  call.json_length = request.headers.find(oip::kJsonLengthHeader);
+  call.body = std::make_shared<const std::string>(std::move(request.body));
+  call.arrived = arrived;
+  return call;
+}
+
+Result<Inferred> infer(ModelVersion& version, const InferCall& call, std::span<const std::string> also, const oip::Limits& limits) {
+  const Duration waited = system_clock().now() - call.arrived;
+  const auto queue_timeout = version.config().queue_timeout;
+  if (queue_timeout.count() > 0 && waited > queue_timeout) return late(waited);
+  std::optional<std::string_view> length;
+  if (call.json_length) length = *call.json_length;
+  TRY(oip::InferRequest request, oip::parse_infer_request(call.body, length, limits));
+  if (request.timeout && waited > *request.timeout) return late(waited);
+
+  Inferred out;
+  std::vector<std::string> names;
+  for (const oip::RequestedOutput& output : request.outputs) {
+    names.push_back(output.name);
+    out.encodings.push_back(output.encoding);
+  }
+  const std::size_t asked = names.size();
+  // Without names there are all outputs, and so what `also` names.
+  for (const std::string& name : also) {
+    if (asked > 0 && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  TRY(out.outputs, version.run(request.inputs, names));
+  if (asked == 0) {
+    out.encodings.assign(out.outputs.size(), request.encoding);
+  } else {
+    std::move(out.outputs.begin() + static_cast<std::ptrdiff_t>(asked), out.outputs.end(), std::back_inserter(out.others));
+    out.outputs.resize(asked);
+  }
+  out.id = std::move(request.id);
+  return out;
+}
+
+net::Response infer_response(const std::string& model, const std::string& version, Inferred inferred, codec::Json parameters) {
+  oip::Message message = oip::write_infer_response(
+      {model, version, std::move(inferred.id), std::move(inferred.outputs), std::move(parameters)}, inferred.encodings);
+  net::Response response{200, {{"Content-Type", std::string(message.content_type())}}, std::move(message.body), nullptr};
+  if (message.json_length) response.headers.add(std::string(oip::kJsonLengthHeader), std::to_string(*message.json_length));
+  return response;
+}
+
+net::Response error_response(const Error& error) {
+  net::Response out{
+      oip::http_status(error.code()), {{"Content-Type", "application/json"}}, oip::error_body(error.message()), nullptr};
+  if (error.code() == Code::kExhausted) out.headers.add("Retry-After", "1");
+  return out;
+}
+
+}  // namespace varda::serving
