@@ -26,6 +26,7 @@ Result<controllers::InferenceModelOptions> model_options(const ControllerFlags& 
     TRY(options.servers, read_servers(servers));
   }
   if (auto& onnx = options.servers.at("onnx"); !flags.serve_image.empty() && onnx.image == usual) onnx.image = flags.serve_image;
+  if (!flags.serve_image.empty()) options.serve_image = flags.serve_image;
   if (!flags.fetch_image.empty()) options.fetch_image = flags.fetch_image;
   if (!flags.edge_network.empty()) options.edge_network = flags.edge_network;
   return options;

@@ -164,43 +164,49 @@ const std::string& edge_network(const InferenceModel& model, const InferenceMode
   return model.spec.edge_network.empty() ? options.edge_network : model.spec.edge_network;
 }
 
+api::PodSpec edge_server(const InferenceModel& model, const ServerEntry* server, const std::string& network,
+                         const std::string& directory) {
+  api::PodSpec spec;
+  // A pod with a token does not come back on a node that restarts without its cloud; one with the variables of services waits for
+  // them.
+  spec.automount_service_account_token = false;
+  spec.unknown.set("enableServiceLinks", false);
+  api::Container container = server_container(model, server);
+  if (network == "host") {
+    spec.host_network = true;
+    // Else names of the cluster would not be resolved.
+    spec.unknown.set("dnsPolicy", "ClusterFirstWithHostNet");
+    allow_port_of_the_node(model, container);
+  } else {
+    container.ports.front().host_port = model.spec.port();
+    allow_port_in_own_network(model, container, spec);
+  }
+  if (server != nullptr) {
+    container.volume_mounts.push_back(mount(fill_in(server->mount_path, model), true));
+    std::string path = directory;
+    if (server->layout == api::EdgeModel::kNumbered) path += "/" + std::string(kNumberedDirectory);
+    spec.volumes.push_back(Json::object({{"name", kVolume}, {"hostPath", Json::object({{"path", path}, {"type", "Directory"}})}}));
+  }
+  spec.containers.push_back(std::move(container));
+  return spec;
+}
+
 Json make_edge_pod(const InferenceModel& model, const std::string& node, const ServerEntry* server, const std::string& model_root,
                    const InferenceModelOptions& options) {
-  const bool host = edge_network(model, options) == "host";
   api::Pod pod;
   pod.metadata.name = model.metadata.name;
   pod.metadata.labels = pod_labels(model);
   // KubeEdge's admission (CHANGELOG-1.6) then leaves the pod on a node that is cut off, whatever others put into its tolerations.
   pod.metadata.labels["app-offline.kubeedge.io"] = "autonomy";
+  pod.spec =
+      edge_server(model, server, edge_network(model, options), model_root + "/" + model.metadata.ns + "/" + model.metadata.name);
   // As DaemonSets place their pods: the scheduler still decides, and can say why not.
   pod.spec.affinity = node_affinity(Json::object({{"matchFields", named_node(node)}}));
-  // A pod with a token does not come back on a node that restarts without its cloud; one with the variables of services waits for
-  // them.
-  pod.spec.automount_service_account_token = false;
-  pod.spec.unknown.set("enableServiceLinks", false);
   for (const char* taint : {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}) {
     pod.spec.tolerations.push_back({.key = taint, .op = "Exists", .effect = "NoExecute"});
   }
   // With which users keep everything else off their edge nodes, by either effect.
   pod.spec.tolerations.push_back({.key = "node-role.kubernetes.io/edge", .op = "Exists"});
-  api::Container container = server_container(model, server);
-  if (host) {
-    pod.spec.host_network = true;
-    // Else names of the cluster would not be resolved.
-    pod.spec.unknown.set("dnsPolicy", "ClusterFirstWithHostNet");
-    allow_port_of_the_node(model, container);
-  } else {
-    container.ports.front().host_port = model.spec.port();
-    allow_port_in_own_network(model, container, pod.spec);
-  }
-  if (server != nullptr) {
-    container.volume_mounts.push_back(mount(fill_in(server->mount_path, model), true));
-    std::string path = model_root + "/" + model.metadata.ns + "/" + model.metadata.name;
-    if (server->layout == api::EdgeModel::kNumbered) path += "/" + std::string(kNumberedDirectory);
-    pod.spec.volumes.push_back(
-        Json::object({{"name", kVolume}, {"hostPath", Json::object({{"path", path}, {"type", "Directory"}})}}));
-  }
-  pod.spec.containers.push_back(std::move(container));
   return pod.to_json();
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "api/ai/inference_model.h"
+#include "api/core/pod.h"
 #include "codec/json.h"
 #include "controllers/inferencemodel/options.h"
 
@@ -13,6 +14,10 @@ namespace varda::controllers {
 const std::string& edge_network(const api::InferenceModel& model, const InferenceModelOptions& options);
 /// Of its server's container; amounts in canonical form. Null: none.
 codec::Json resources_of(const api::InferenceModel& model);
+/// What is in an edge pod, but not where it runs: the server's container, its network (host, hostport) and, with a server of ours,
+/// the model's directory on the node. `server` null: the image way.
+api::PodSpec edge_server(const api::InferenceModel& model, const ServerEntry* server, const std::string& network,
+                         const std::string& directory);
 /// The edge pod. `server` null: the image way. `model_root` is the node's.
 codec::Json make_edge_pod(const api::InferenceModel& model, const std::string& node, const ServerEntry* server,
                           const std::string& model_root, const InferenceModelOptions& options);

@@ -6,6 +6,7 @@
 
 #include "controllers/inferencemodel/download_text.h"
 #include "controllers/inferencemodel/plan.h"
+#include "controllers/inferencemodel/pod_problem.h"
 
 namespace varda::controllers {
 
@@ -39,70 +40,6 @@ struct Finding {
   std::vector<std::string> cached_versions;
 };
 
-std::string http_url(const std::string& host, std::int64_t port) {
-  const bool v6 = host.find(':') != std::string::npos;
-  return "http://" + (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
-}
-
-// Reasons that an agent or `varda fetch` gives for a version. In the cloud layer they come as the text of a container's end.
-constexpr std::string_view kFetchReasons[] = {"DigestMismatch", "DownloadFailed",  "UnsafeArchive",      "BadLayout",
-                                              "DiskFull",       "SourceForbidden", "CredentialsMissing", "CredentialsForbidden"};
-
-std::string last_line(std::string_view text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
-  const std::size_t start = text.rfind('\n');
-  return std::string(start == std::string_view::npos ? text : text.substr(start + 1));
-}
-
-std::optional<Problem> container_problem(const api::ContainerStatus& container, bool fetch) {
-  const Json* state = nullptr;
-  const std::string waiting = container.state.at("waiting/reason").as_string();
-  if (!waiting.empty() && waiting != "ContainerCreating" && waiting != "PodInitializing") {
-    if (waiting != "CrashLoopBackOff")
-      return Problem{waiting, "container " + container.name + ": " + container.state.at("waiting/message").as_string()};
-    state = &container.last_state.at("terminated");
-  }
-  const Json& ended = container.state["terminated"];
-  if (ended.is_object()) {
-    state = &ended;
-  } else if (fetch) {
-    state = &container.last_state["terminated"];  // While it is tried again, the last failure still stands.
-  }
-  if (state == nullptr || (*state)["exitCode"].as_integer() == 0) return {};
-  const std::string& text = (*state)["message"].as_string();
-  if (fetch) {
-    // The end of a log: only the line of the failure counts, and of it nothing that differs from one attempt to the next.
-    for (const std::string_view known : kFetchReasons) {
-      const std::size_t at = text.rfind(std::string(known) + ": ");
-      if (at == std::string::npos) continue;
-      const std::size_t start = at + known.size() + 2;
-      return Problem{std::string(known), text.substr(start, text.find('\n', start) - start)};
-    }
-  }
-  const std::string how =
-      "container " + container.name + " ended with exit code " + std::to_string((*state)["exitCode"].as_integer());
-  const std::string last = last_line(text);
-  return Problem{fetch ? "FetchFailed" : "ContainerFailed", last.empty() ? how : how + ": " + last};
-}
-
-// Why a pod is not ready, where somebody said so.
-std::optional<Problem> pod_problem(const api::Pod& pod) {
-  // Evicted, OutOfcpu, NodeAffinity ...: what the node says of the pod as a whole; its containers only tell that they ended.
-  if (pod.ended() && !pod.status.reason.empty()) return Problem{pod.status.reason, pod.status.message};
-  if (const auto* scheduled = find_condition(pod.status.conditions, "PodScheduled");
-      scheduled != nullptr && scheduled->status == "False") {
-    return Problem{scheduled->reason.empty() ? "Unschedulable" : scheduled->reason, scheduled->message};
-  }
-  for (const auto& container : pod.status.init_container_statuses) {
-    if (auto problem = container_problem(container, true)) return problem;
-  }
-  for (const auto& container : pod.status.container_statuses) {
-    if (auto problem = container_problem(container, false)) return problem;
-  }
-  if (pod.ended()) return Problem{"PodFailed", pod.status.message.empty() ? "the pod has ended" : pod.status.message};
-  return {};
-}
-
 // Of the edge layer, where it is on us to make another one.
 Problem ended_problem(const api::Pod& pod) {
   Problem problem = pod_problem(pod).value_or(Problem{"PodFailed", "the pod has ended"});
@@ -115,23 +52,9 @@ Problem ended_problem(const api::Pod& pod) {
 
 std::optional<Verdict> unreachable(const Plan& plan, const World& world, bool agent_needed) {
   const std::string& name = plan.placement.node;
-  const api::Node* node = find_node(world.nodes, name);
-  const auto verdict = [&](std::string_view reason, std::string_view why, std::string_view message) {
-    std::string text = "node " + name + " is out of reach";
-    if (!why.empty()) text += " (" + std::string(why) + (message.empty() ? "" : ": " + std::string(message)) + ")";
-    return Verdict{kUnknown, std::string(reason), text + "; what it serves is its last report"};
-  };
-  if (node != nullptr) {
-    const api::CoreCondition* ready = find_condition(node->status.conditions, "Ready");
-    if (ready != nullptr && ready->status == kUnknown) return verdict("NodeUnreachable", ready->reason, ready->message);
-    if (ready != nullptr && ready->status == kFalse) return verdict("NodeNotReady", ready->reason, ready->message);
-  }
-  if (agent_needed && world.edge_node != nullptr) {
-    const meta::Condition* connected = meta::find_condition(world.edge_node->status.conditions, "Connected");
-    if (connected != nullptr && connected->status != kTrue)
-      return verdict("NodeUnreachable", connected->reason, connected->message);
-  }
-  return {};
+  auto lost = out_of_reach(name, find_node(world.nodes, name), agent_needed ? world.edge_node.get() : nullptr);
+  if (!lost) return {};
+  return Verdict{kUnknown, std::move(lost->reason), std::move(lost->message)};
 }
 
 std::string node_address(const Plan& plan, const World& world, const api::Pod* pod, const InferenceModelOptions& options) {

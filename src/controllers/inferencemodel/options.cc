@@ -159,15 +159,6 @@ Json unprivileged(std::int64_t user) {
                        {"seccompProfile", Json::object({{"type", "RuntimeDefault"}})}});
 }
 
-ServerEntry varda_serve() {
-  ServerEntry entry;
-  entry.image = "varda-serve";
-  entry.args = {"--model-repository", "/models", "--http", "$(POD_IP):{port}"};
-  entry.ready_path = "/v2/models/{modelName}/ready";
-  entry.security_context = restricted_container();
-  return entry;
-}
-
 // tensorflow.org/tfx/serving (docker, serving_config, api_rest): the entry point of the image puts MODEL_NAME and MODEL_BASE_PATH
 // into flags, and what is in args after them, where the last one counts. gRPC is off, so that servers that share a node's network
 // do not meet at its port. It loads the greatest number below the base path, looks every second, and unloads the one before only
@@ -214,6 +205,15 @@ ServerEntry triton() {
 }
 
 }  // namespace
+
+ServerEntry varda_serve(std::string image) {
+  ServerEntry entry;
+  entry.image = std::move(image);
+  entry.args = {"--model-repository", "/models", "--http", "$(POD_IP):{port}"};
+  entry.ready_path = "/v2/models/{modelName}/ready";
+  entry.security_context = restricted_container();
+  return entry;
+}
 
 Json restricted_container() {
   Json context = unprivileged(65532);

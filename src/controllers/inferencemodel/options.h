@@ -37,6 +37,9 @@ using ServerTable = std::map<std::string, ServerEntry>;  // by frameworkType
 /// onnx by varda-serve, tensorflow by TensorFlow Serving, triton and tensorrt by Triton: docs/design/016-cluster.md.
 ServerTable builtin_servers();
 
+/// Of the built-in table: varda-serve, by whatever name its image has.
+ServerEntry varda_serve(std::string image = "varda-serve");
+
 /// What our own images run as: an ordinary user, with a root file system that is not written to. Passes pod security `restricted`.
 codec::Json restricted_container();
 
@@ -47,8 +50,9 @@ Result<ServerTable> servers_from_json(const codec::Json& table);
 
 struct InferenceModelOptions {
   ServerTable servers = builtin_servers();
-  std::string fetch_image = "varda";  // runs `fetch --url U --sha256 S --to DIR` in the cloud layer
-  std::string edge_network = "host";  // of models that do not say: host, hostport
+  std::string serve_image = "varda-serve";  // where it has to be that one: the first tier of joint inference
+  std::string fetch_image = "varda";        // runs `fetch --url U --sha256 S --to DIR` in the cloud layer
+  std::string edge_network = "host";        // of models that do not say: host, hostport
   /// One machine: the address its node ports answer at ("127.0.0.1"). Empty: a cluster, where any node's does.
   std::string node_port_host;
   const Clock* clock = nullptr;  // null: the machine's

@@ -4,6 +4,7 @@
 #include <set>
 #include <tuple>
 
+#include "controllers/inferencemodel/held_versions.h"
 #include "controllers/inferencemodel/kept_pod.h"
 #include "controllers/inferencemodel/objects.h"
 
@@ -110,50 +111,6 @@ void plan_edge(const InferenceModel& model, const World& world, const InferenceM
   add_edge_pod(model, world, &options.servers.at(model.spec.framework_type), world.edge_node->status.model_root, options, plan);
 }
 
-api::EdgeModelVersion to_work(const InferenceModel& model, const api::ManifestEntry& entry) {
-  api::EdgeModelVersion version;
-  version.version = entry.version;
-  version.url = entry.download_url;
-  version.sha256 = entry.sha256sum;
-  version.mirrors = entry.mirrors;
-  if (entry.credentials) version.credentials = model.metadata.ns + "/" + entry.credentials->secret_name;
-  return version;
-}
-
-// A version of whatever model has no room on the node's disk, or by its limit.
-bool lacks_room(const api::EdgeNode& node) {
-  return std::any_of(node.status.models.begin(), node.status.models.end(), [](const api::EdgeModelReport& model) {
-    return std::any_of(model.versions.begin(), model.versions.end(), [](const api::EdgeVersionReport& version) {
-      return version.state == api::EdgeVersionReport::kFailed && version.reason == "DiskFull";
-    });
-  });
-}
-
-// The versions a node holds: the target, what is exposed or serves now, and one more that is there already, for a way back without
-// the network: the last of the manifest among them. In the order of the manifest. What a node holds it does not evict, so the way
-// back is let go of while something else has no room: the node then removes it if that helps, and keeps it if it does not.
-std::vector<api::EdgeModelVersion> versions_to_hold(const InferenceModel& model, const api::EdgeNode& node) {
-  const api::EdgeModelReport* report = node.status.find_model(model.metadata.key().str());
-  const api::InferenceModelSpec& spec = model.spec;
-  const bool cramped = lacks_room(node);
-  std::set<std::string> wanted{spec.target_version};
-  if (report != nullptr) {
-    if (!report->exposed.empty()) wanted.insert(report->exposed);
-    if (report->serving && !report->serving->version.empty()) wanted.insert(report->serving->version);
-    for (auto entry = spec.manifest.rbegin(); entry != spec.manifest.rend() && !cramped; ++entry) {
-      const api::EdgeVersionReport* version = report->find_version(entry->version);
-      if (version == nullptr || version->state != api::EdgeVersionReport::kReady || wanted.contains(entry->version)) continue;
-      wanted.insert(entry->version);
-      break;
-    }
-  }
-  std::vector<api::EdgeModelVersion> held;
-  for (const api::ManifestEntry& entry : spec.manifest) {
-    if (wanted.contains(entry.version)) held.push_back(to_work(model, entry));
-  }
-  return held;
-}
-
 }  // namespace
 
 const api::Pod* edge_pod(const InferenceModel& model, const std::vector<std::shared_ptr<const api::Pod>>& pods) {
@@ -193,7 +150,7 @@ std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::E
   work.key = model.metadata.key().str();
   work.model_name = spec.model_name;
   work.framework = spec.framework_type;
-  work.versions = versions_to_hold(model, node);
+  work.versions = versions_to_hold(work.key, archives_of(model), spec.target_version, node);
   work.target = spec.target_version;
   // A pod that stays goes on being served as it was made for.
   const bool here = pod != nullptr && !pod->metadata.deleting() && pod->spec.node_name == node.metadata.name;

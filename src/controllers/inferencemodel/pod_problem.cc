@@ -1,0 +1,95 @@
+#include "controllers/inferencemodel/pod_problem.h"
+
+#include <string_view>
+
+namespace varda::controllers {
+
+namespace {
+
+using codec::Json;
+
+// Reasons that an agent or `varda fetch` gives for a version. In the cloud layer they come as the text of a container's end.
+constexpr std::string_view kFetchReasons[] = {"DigestMismatch", "DownloadFailed",  "UnsafeArchive",      "BadLayout",
+                                              "DiskFull",       "SourceForbidden", "CredentialsMissing", "CredentialsForbidden"};
+
+std::string last_line(std::string_view text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
+  const std::size_t start = text.rfind('\n');
+  return std::string(start == std::string_view::npos ? text : text.substr(start + 1));
+}
+
+std::optional<Problem> container_problem(const api::ContainerStatus& container, bool fetch) {
+  const Json* state = nullptr;
+  const std::string waiting = container.state.at("waiting/reason").as_string();
+  if (!waiting.empty() && waiting != "ContainerCreating" && waiting != "PodInitializing") {
+    if (waiting != "CrashLoopBackOff")
+      return Problem{waiting, "container " + container.name + ": " + container.state.at("waiting/message").as_string()};
+    state = &container.last_state.at("terminated");
+  }
+  const Json& ended = container.state["terminated"];
+  if (ended.is_object()) {
+    state = &ended;
+  } else if (fetch) {
+    state = &container.last_state["terminated"];  // While it is tried again, the last failure still stands.
+  }
+  if (state == nullptr || (*state)["exitCode"].as_integer() == 0) return {};
+  const std::string& text = (*state)["message"].as_string();
+  if (fetch) {
+    // The end of a log: only the line of the failure counts, and of it nothing that differs from one attempt to the next.
+    for (const std::string_view known : kFetchReasons) {
+      const std::size_t at = text.rfind(std::string(known) + ": ");
+      if (at == std::string::npos) continue;
+      const std::size_t start = at + known.size() + 2;
+      return Problem{std::string(known), text.substr(start, text.find('\n', start) - start)};
+    }
+  }
+  const std::string how =
+      "container " + container.name + " ended with exit code " + std::to_string((*state)["exitCode"].as_integer());
+  const std::string last = last_line(text);
+  return Problem{fetch ? "FetchFailed" : "ContainerFailed", last.empty() ? how : how + ": " + last};
+}
+
+}  // namespace
+
+std::optional<Problem> pod_problem(const api::Pod& pod) {
+  // Evicted, OutOfcpu, NodeAffinity ...: what the node says of the pod as a whole; its containers only tell that they ended.
+  if (pod.ended() && !pod.status.reason.empty()) return Problem{pod.status.reason, pod.status.message};
+  if (const auto* scheduled = find_condition(pod.status.conditions, "PodScheduled");
+      scheduled != nullptr && scheduled->status == "False") {
+    return Problem{scheduled->reason.empty() ? "Unschedulable" : scheduled->reason, scheduled->message};
+  }
+  for (const auto& container : pod.status.init_container_statuses) {
+    if (auto problem = container_problem(container, true)) return problem;
+  }
+  for (const auto& container : pod.status.container_statuses) {
+    if (auto problem = container_problem(container, false)) return problem;
+  }
+  if (pod.ended()) return Problem{"PodFailed", pod.status.message.empty() ? "the pod has ended" : pod.status.message};
+  return {};
+}
+
+std::optional<Problem> out_of_reach(const std::string& name, const api::Node* node, const api::EdgeNode* agent) {
+  const auto problem = [&](std::string_view reason, std::string_view why, std::string_view message) {
+    std::string text = "node " + name + " is out of reach";
+    if (!why.empty()) text += " (" + std::string(why) + (message.empty() ? "" : ": " + std::string(message)) + ")";
+    return Problem{std::string(reason), text + "; what it serves is its last report"};
+  };
+  if (node != nullptr) {
+    const api::CoreCondition* ready = find_condition(node->status.conditions, "Ready");
+    if (ready != nullptr && ready->status == "Unknown") return problem("NodeUnreachable", ready->reason, ready->message);
+    if (ready != nullptr && ready->status == "False") return problem("NodeNotReady", ready->reason, ready->message);
+  }
+  if (agent != nullptr) {
+    const meta::Condition* connected = meta::find_condition(agent->status.conditions, "Connected");
+    if (connected != nullptr && connected->status != "True")
+      return problem("NodeUnreachable", connected->reason, connected->message);
+  }
+  return {};
+}
+
+std::string http_url(const std::string& host, std::int64_t port) {
+  const bool v6 = host.find(':') != std::string::npos;
+  return "http://" + (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+}  // namespace varda::controllers
