@@ -1,0 +1,150 @@
+// JointInferenceService (sedna.io/v1alpha1): one model for its clients, over two tiers or more from the device to the cloud.
+// docs/design/017 says what becomes of it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/ai/inference_model.h"
+#include "api/kind.h"
+#include "api/sedna/worker.h"
+#include "meta/object.h"
+
+namespace varda::api {
+
+/// "300ms", "2s", "1m", from 1ms to 10m; nothing for any other text.
+std::optional<std::chrono::milliseconds> parse_deadline(std::string_view text);
+
+struct JointEdgeWorker : Worker {
+  std::optional<HardExampleMining> hard_example_mining;
+  Json unknown;
+  static void describe(Type<JointEdgeWorker>& t);
+};
+
+struct JointCloudWorker : Worker {
+  static constexpr std::int64_t kDefaultPort = 5000;
+
+  std::int64_t port = 0;  // 0: see service_port()
+  std::optional<InferenceModelService> service;
+  std::string deadline;  // of one call; "" the service's
+  Json unknown;
+  /// Of the Service: port, else the first port that a container declares, else 5000.
+  std::int64_t service_port() const;
+  /// ClusterIP, NodePort, LoadBalancer.
+  std::string_view service_type() const { return service ? std::string_view(service->type) : "NodePort"; }
+  static void describe(Type<JointCloudWorker>& t);
+};
+
+struct JointTier {
+  static constexpr std::string_view kDevice = "device", kEdge = "edge", kCloud = "cloud";
+
+  std::string name;
+  ModelReference model;
+  std::string node_name;
+  std::string layer;  // kDevice, kEdge, kCloud; exactly one of node_name and layer
+  std::optional<HardExampleMining> policy;
+  std::string deadline;
+  Json unknown;
+  static void describe(Type<JointTier>& t);
+};
+
+struct JointInferenceServiceSpec {
+  static constexpr std::chrono::milliseconds kDefaultDeadline{2000};
+  static constexpr std::size_t kTiersMax = 8;
+
+  std::string model_name;
+  std::int64_t serving_port = 0;  // 0: one that is free
+  std::string deadline;
+  // Both, or tiers.
+  std::optional<JointEdgeWorker> edge_worker;
+  std::optional<JointCloudWorker> cloud_worker;
+  std::vector<JointTier> tiers;
+  Json unknown;
+
+  bool has_tiers() const { return !tiers.empty(); }
+  /// Of a request: deadline, else 2s, or the longest of a tier's where that is longer.
+  std::chrono::milliseconds total_deadline() const;
+  static void describe(Type<JointInferenceServiceSpec>& t);
+};
+
+struct JointEndpoint {
+  std::string node;
+  std::string url;
+  bool ready = false;
+  std::string version;  // of the first tier's model
+  Json unknown;
+  friend bool operator==(const JointEndpoint&, const JointEndpoint&) = default;
+  static void describe(Type<JointEndpoint>& t);
+};
+
+struct JointTierStatus {
+  std::string name;
+  std::string layer;
+  std::string node;  // "" several, or the cloud's choice
+  std::string model;
+  std::string version;
+  std::string url;
+  bool ready = false;
+  std::int64_t answered = 0;
+  std::int64_t asked = 0;
+  std::map<std::string, std::int64_t> errors;  // by reason
+  std::string p50_ms, p99_ms;                  // text: "5.1"
+  Json unknown;
+  friend bool operator==(const JointTierStatus&, const JointTierStatus&) = default;
+  static void describe(Type<JointTierStatus>& t);
+};
+
+/// What of the counters of one record on one node is in the sums, by which they survive pods, agents and nodes.
+struct JointCounters {
+  std::string node;   // "": records that are gone, added up
+  std::string epoch;  // of the record; "" with node ""
+  Json counters;      // integers at any depth, as the node reports them
+  Json unknown;
+  friend bool operator==(const JointCounters&, const JointCounters&) = default;
+  static void describe(Type<JointCounters>& t);
+};
+
+struct JointInferenceServiceStatus {
+  static constexpr std::size_t kEndpointsMax = 1024, kCountersMax = 2048;
+
+  std::vector<meta::Condition> conditions;  // Ready, EdgeReady, CloudReady, Degraded
+  std::int64_t observed_generation = 0;
+  std::string url;  // of the first endpoint that is ready
+  std::vector<JointEndpoint> endpoints;
+  std::int64_t active = 0, failed = 0;  // workers
+  std::int64_t inference_number = 0;
+  std::int64_t hard_example_number = 0;
+  std::string upload_cloud_ratio;  // "0.27"; "" before the first inference
+  std::int64_t bytes_sent_up = 0;
+  std::vector<JointTierStatus> tiers;
+  std::string start_time;   // when the service was first ready
+  std::string update_time;  // when the status last changed
+  std::vector<JointCounters> counters;
+  Json unknown;
+  Json to_json() const;
+  static void describe(Type<JointInferenceServiceStatus>& t);
+};
+
+struct JointInferenceService {
+  static constexpr std::size_t kNameMax = 48;  // names of children are longer
+
+  meta::ObjectMeta metadata;
+  JointInferenceServiceSpec spec;
+  JointInferenceServiceStatus status;
+  Json unknown;
+
+  /// What clients call the one model.
+  const std::string& model_name() const { return spec.model_name.empty() ? metadata.name : spec.model_name; }
+  static const Kind& kind();
+  static const meta::Resource& resource() { return kind().resource; }
+  static Result<JointInferenceService> from_json(const Json& object);
+  Json to_json() const;
+  static void describe(Type<JointInferenceService>& t);
+};
+
+}  // namespace varda::api
