@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "oip/envelope.h"
 #include "oip/infer.h"
 #include "oip/metadata.h"
 #include "oip/route.h"
@@ -49,16 +50,31 @@ void response(const std::shared_ptr<const std::string>& body, std::optional<std:
   check_same(parsed->outputs, again->outputs);
 }
 
+// What can be opened can be opened again under other words, with the same tensors.
+void envelope(const std::shared_ptr<const std::string>& body, std::optional<std::string_view> length) {
+  const auto opened = oip::open_infer_response(body, length);
+  if (!opened.ok()) return;
+  const oip::Message sealed = oip::reseal(*opened, "m", "1", codec::Json::object({{"tier", "cloud"}}));
+  std::optional<std::string> json_length;
+  if (sealed.json_length) json_length = std::to_string(*sealed.json_length);
+  const auto again = oip::open_infer_response(std::make_shared<const std::string>(sealed.body), json_length);
+  CHECK(again.ok());
+  CHECK(again->model_name == "m" && again->id == opened->id && again->outputs == opened->outputs &&
+        again->binary == opened->binary);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto body = std::make_shared<const std::string>(reinterpret_cast<const char*>(data), size);
   request(body, std::nullopt);
   response(body, std::nullopt);
+  envelope(body, std::nullopt);
   // The JSON ends where the first line does, for inputs that carry binary tensors.
   const std::string length = std::to_string(std::min(body->find('\n'), body->size()));
   request(body, length);
   response(body, length);
+  envelope(body, length);
   (void)oip::parse_model_metadata(*body);
   (void)oip::parse_index(*body);
   (void)oip::parse_route("GET", *body);
