@@ -29,6 +29,7 @@
 
 namespace varda::controllers {
 
+using codec::Json;
 using PodPtr = std::shared_ptr<const api::Pod>;
 using EdgeNodePtr = std::shared_ptr<const api::EdgeNode>;
 
