@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 packages=(
   g++ cmake ninja-build ccache mold pkg-config make git ca-certificates curl
   libboost1.81-dev libboost-json1.81-dev libssl-dev libnghttp2-dev libsimdjson-dev libyaml-cpp-dev
-  libsqlite3-dev libexpat1-dev libxxhash-dev libarchive-dev libzstd-dev zlib1g-dev libre2-dev libspng-dev libcli11-dev libspdlog-dev libfmt-dev
+  libsqlite3-dev libexpat1-dev libxxhash-dev libarchive-dev libzstd-dev zlib1g-dev libre2-dev libspng-dev libturbojpeg0-dev libcli11-dev libspdlog-dev libfmt-dev
   libgtest-dev libgmock-dev libbenchmark-dev clang-14 libclang-rt-14-dev clang-format-14 python3 npm
 )
 

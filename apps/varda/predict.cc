@@ -206,7 +206,7 @@ void add_predict_command(Program program) {
   Run& chosen = program.chosen;
   CLI::App* command = program.parser.add_subcommand("predict", "send images to a model; print label, probability and latency");
   command->add_option("model", flags->model, "name of an InferenceModel (with --url: of the model at that server)")->required();
-  command->add_option("--images", flags->images, "IDX (MNIST's format) or PNG files")->required();
+  command->add_option("--images", flags->images, "IDX (MNIST's format), PNG or JPEG files")->required();
   command->add_option("--labels", flags->labels, "IDX file of the right answers; then accuracy is printed");
   command->add_option("--limit", flags->limit, "only the first N images; 0: all")->check(CLI::Range(0, 1'000'000'000));
   command->add_option("--url", flags->url, "ask this server instead of the model's status.url");

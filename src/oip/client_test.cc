@@ -92,8 +92,8 @@ TEST(Images, PngHoldsTheSamePixelsAsTheIdxFile) {
 
 TEST(Images, TornOrForeignFilesAreRefused) {
   const std::string idx = digits("test-images.idx3-ubyte"), png = digits("png/digit-0.png");
-  EXPECT_EQ(parse_images("hello").error().message(), "neither a PNG nor an IDX file of images");
-  EXPECT_EQ(parse_images("").error().message(), "neither a PNG nor an IDX file of images");
+  EXPECT_EQ(parse_images("hello").error().message(), "neither a JPEG, a PNG nor an IDX file of images");
+  EXPECT_EQ(parse_images("").error().message(), "neither a JPEG, a PNG nor an IDX file of images");
   EXPECT_THAT(parse_images(idx.substr(0, 100)).error().message(), HasSubstr("its header says 23040"));
   EXPECT_THAT(parse_images(digits("test-labels.idx1-ubyte")).error().message(), HasSubstr("not an IDX file of images"));
   EXPECT_THAT(parse_labels(idx).error().message(), HasSubstr("not an IDX file of labels"));

@@ -4,13 +4,12 @@
 #include <array>
 #include <optional>
 
-#include "oip/internal/png.h"
+#include "codec/image.h"
 
 namespace varda::oip {
 namespace {
 
 constexpr std::size_t kPixelsMax = std::size_t{64} << 20;
-constexpr std::string_view kPngMagic = "\x89PNG\r\n\x1a\n";
 
 std::size_t big_endian(std::string_view bytes, std::size_t at) {
   std::size_t out = 0;
@@ -96,16 +95,40 @@ tensor::Shape shape_for(const Images& images, std::size_t count, const Layout& l
   return layout.planes ? tensor::Shape{n, c, h, w} : tensor::Shape{n, h, w, c};
 }
 
+Result<tensor::Tensor> file_tensor(const Images& images, std::size_t first, std::size_t count, const tensor::Spec& input) {
+  const tensor::Shape shape = {static_cast<std::int64_t>(count)};
+  if (!tensor::fits(shape, input.shape)) {
+    return Error(Code::kInvalid, "the model's input \"" + input.name + "\" takes strings in the shape " +
+                                     tensor::to_string(input.shape) + ", not " + tensor::to_string(shape));
+  }
+  std::vector<std::string> files;
+  for (std::size_t i = first; i < first + count; ++i) {
+    if (!images.file.empty()) {
+      files.push_back(images.file);
+      continue;
+    }
+    const std::size_t size = images.height * images.width * images.channels;
+    const auto from = images.pixels.begin() + static_cast<std::ptrdiff_t>(i * size);
+    TRY(std::string png,
+        codec::encode_png({images.width, images.height, images.channels, {from, from + static_cast<std::ptrdiff_t>(size)}}));
+    files.push_back(std::move(png));
+  }
+  return tensor::Tensor::of_strings(shape, files);
+}
+
 }  // namespace
 
 Result<Images> parse_images(std::string_view bytes) {
-  if (bytes.substr(0, kPngMagic.size()) == kPngMagic) return internal::decode_png(bytes, kPixelsMax);
+  if (codec::image_format(bytes)) {
+    TRY(codec::Image image, codec::decode_image(bytes, kPixelsMax));
+    return Images{1, image.height, image.width, image.channels, std::move(image.pixels), std::string(bytes)};
+  }
   auto sizes = idx_sizes(bytes, 3, "images");
   if (!sizes.ok() && bytes.substr(0, 2) != std::string_view("\0\0", 2))
-    return Error(Code::kInvalid, "neither a PNG nor an IDX file of images");
+    return Error(Code::kInvalid, "neither a JPEG, a PNG nor an IDX file of images");
   if (!sizes.ok()) return std::move(sizes).error();
   const std::string_view data = bytes.substr(16);
-  return Images{(*sizes)[0], (*sizes)[1], (*sizes)[2], 1, {data.begin(), data.end()}};
+  return Images{(*sizes)[0], (*sizes)[1], (*sizes)[2], 1, {data.begin(), data.end()}, ""};
 }
 
 Result<std::vector<int>> parse_labels(std::string_view bytes) {
@@ -118,6 +141,7 @@ Result<std::vector<int>> parse_labels(std::string_view bytes) {
 
 Result<tensor::Tensor> image_tensor(const Images& images, std::size_t first, std::size_t count, const tensor::Spec& input) {
   if (first + count > images.count) return Error(Code::kInvalid, "there are " + std::to_string(images.count) + " images");
+  if (input.dtype == tensor::DType::kBytes) return file_tensor(images, first, count, input);
   const auto layout = layout_for(images, input.shape);
   if (!layout) {
     return Error(Code::kInvalid, "images of " + std::to_string(images.width) + "x" + std::to_string(images.height) +

@@ -1,0 +1,71 @@
+#include "codec/internal/jpeg.h"
+
+#include <memory>
+#include <string>
+#include <turbojpeg.h>
+#include <type_traits>
+
+namespace varda::codec::internal {
+namespace {
+
+using Handle = std::unique_ptr<std::remove_pointer_t<tjhandle>, int (*)(tjhandle)>;
+
+struct Header {
+  int width = 0;
+  int height = 0;
+  int subsampling = 0;
+  int colour_space = 0;
+};
+
+Result<Handle> decompressor() {
+  Handle handle(tjInitDecompress(), tjDestroy);
+  if (handle == nullptr) return Error(Code::kExhausted, "no memory to decode a JPEG");
+  return handle;
+}
+
+Error bad(const Handle& handle) { return Error(Code::kInvalid, std::string("JPEG: ") + tjGetErrorStr2(handle.get())); }
+
+const unsigned char* data(std::string_view bytes) { return reinterpret_cast<const unsigned char*>(bytes.data()); }
+
+Result<Header> header_of(const Handle& handle, std::string_view bytes) {
+  Header out;
+  if (tjDecompressHeader3(handle.get(), data(bytes), bytes.size(), &out.width, &out.height, &out.subsampling, &out.colour_space) !=
+      0)
+    return bad(handle);
+  if (out.width <= 0 || out.height <= 0) return Error(Code::kInvalid, "JPEG: no pixels");
+  return out;
+}
+
+}  // namespace
+
+Result<ImageHeader> jpeg_header(std::string_view bytes) {
+  TRY(const Handle handle, decompressor());
+  TRY(const Header header, header_of(handle, bytes));
+  return ImageHeader{ImageFormat::kJpeg, static_cast<std::size_t>(header.width), static_cast<std::size_t>(header.height)};
+}
+
+Result<Image> decode_jpeg(std::string_view bytes, std::size_t pixels_max) {
+  TRY(const Handle handle, decompressor());
+  TRY(const Header header, header_of(handle, bytes));
+  Image out;
+  out.width = static_cast<std::size_t>(header.width);
+  out.height = static_cast<std::size_t>(header.height);
+  if (out.width * out.height > pixels_max) {
+    return Error(Code::kInvalid, "JPEG: " + std::to_string(out.width) + "x" + std::to_string(out.height) + " pixels are too many");
+  }
+  if (header.colour_space == TJCS_CMYK || header.colour_space == TJCS_YCCK)
+    return Error(Code::kUnsupported, "JPEG: in CMYK, for print; RGB and grey are read");
+  const bool grey = header.colour_space == TJCS_GRAY;
+  out.channels = grey ? 1 : 3;
+  out.pixels.resize(out.width * out.height * out.channels);
+  // A warning is a torn or damaged file whose rest the library would fill up. Scans are limited because each of a progressive
+  // file's costs a pass over the whole image, and a few bytes are enough for one.
+  constexpr int kFlags = TJFLAG_STOPONWARNING | TJFLAG_LIMITSCANS | TJFLAG_ACCURATEDCT;
+  if (tjDecompress2(handle.get(), data(bytes), bytes.size(), out.pixels.data(), header.width, 0, header.height,
+                    grey ? TJPF_GRAY : TJPF_RGB, kFlags) != 0) {
+    return bad(handle);
+  }
+  return out;
+}
+
+}  // namespace varda::codec::internal

@@ -1,0 +1,14 @@
+// PNG images.
+#pragma once
+
+#include <string_view>
+
+#include "codec/image.h"
+
+namespace varda::codec::internal {
+
+/// As read_image_header() and decode_image().
+Result<ImageHeader> png_header(std::string_view bytes);
+Result<Image> decode_png(std::string_view bytes, std::size_t pixels_max);
+
+}  // namespace varda::codec::internal
