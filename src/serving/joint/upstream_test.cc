@@ -1,0 +1,121 @@
+#include "serving/joint/upstream.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "net/client.h"
+#include "net/testing/raw_socket.h"
+
+namespace varda::serving::joint {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr auto kAnswer =
+    R"({"model_name":"big","model_version":"7","outputs":[{"name":"y","shape":[1],"datatype":"FP32","data":[1]}]})";
+
+InferCall call_of(std::string body, net::Headers headers = {}) {
+  return InferCall::of({.method = "POST", .target = "/", .headers = std::move(headers), .body = std::move(body)}, SteadyTime{});
+}
+
+TEST(Upstream, RequestGoesUpAsItCameButForTheModelsName) {
+  net::Request seen;
+  const auto http = net::loopback(net::inline_handler([&](const net::Request& request) {
+    seen = request;
+    return net::Response{200, {}, kAnswer, nullptr};
+  }));
+  const Upstream upstream(*http, {});
+  const std::string body = "{\"any\": bytes}\x01\xff";
+  const Called called = upstream.infer(Context::background(), "http://cloud:1/", "digits big",
+                                       call_of(body, {{"content-type", "application/octet-stream"},
+                                                      {"Inference-Header-Content-Length", "14"},
+                                                      {"Authorization", "Bearer of the edge"}}));
+  EXPECT_EQ(called.failure, CallFailure::kNone) << called.message;
+  EXPECT_EQ(called.answer.model_version, "7");
+  EXPECT_EQ(called.bytes_sent, body.size());
+  EXPECT_EQ(seen.body, body);
+  EXPECT_EQ(seen.method, "POST");
+  EXPECT_THAT(seen.target, ::testing::EndsWith("/v2/models/digits%20big/infer"));
+  EXPECT_EQ(seen.headers.find("Content-Type"), "application/octet-stream");
+  EXPECT_EQ(seen.headers.find("Inference-Header-Content-Length"), "14");
+  EXPECT_FALSE(seen.headers.find("Authorization")) << "what clients are let in with here is nobody else's business";
+}
+
+TEST(Upstream, WhatServersSayBecomesAReason) {
+  struct Case {
+    int status;
+    std::string body;
+    CallFailure failure;
+    std::string message;
+  };
+  for (const Case& c : std::vector<Case>{
+           {200, "<html>welcome</html>", CallFailure::kFailed, "no answer of the protocol: offset 0"},
+           {200, "", CallFailure::kFailed, "no answer of the protocol"},
+           {200, R"({"outputs":[{"name":"y"}]})", CallFailure::kFailed, "no answer of the protocol"},
+           {204, "", CallFailure::kFailed, "HTTP 204"},
+           {302, "", CallFailure::kFailed, "HTTP 302"},
+           {400, R"({"error":"no such input"})", CallFailure::kRefused, "HTTP 400: no such input"},
+           {404, "not json", CallFailure::kRefused, "HTTP 404"},
+           {429, "", CallFailure::kOverloaded, "HTTP 429"},
+           {500, R"({"error":"out of luck"})", CallFailure::kFailed, "HTTP 500: out of luck"},
+           {503, R"({"reason":"loading"})", CallFailure::kOverloaded, "HTTP 503: loading"},
+       }) {
+    const auto http = net::loopback(net::inline_handler([&](const net::Request&) {
+      return net::Response{c.status, {}, c.body, nullptr};
+    }));
+    const Called called = Upstream(*http, {}).infer(Context::background(), "http://cloud", "m", call_of("x"));
+    EXPECT_EQ(called.failure, c.failure) << c.status << " " << c.body;
+    EXPECT_THAT(called.message, StartsWith(c.message)) << c.status;
+  }
+}
+
+TEST(Upstream, WhatConnectionsDoBecomesAReason) {
+  const auto http = net::make_client({});
+  const Upstream upstream(*http, {});
+  const auto ask = [&](int port, std::chrono::milliseconds patience) {
+    return upstream.infer(Context::background().with_timeout(patience), "http://127.0.0.1:" + std::to_string(port), "m",
+                          call_of("x"));
+  };
+  constexpr std::chrono::seconds kLong{30};
+  {
+    net::testing::CannedServer server("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"model_name\":");
+    const Called called = ask(server.port(), kLong);
+    EXPECT_EQ(called.failure, CallFailure::kFailed);
+    EXPECT_THAT(called.message, StartsWith("the answer broke off: "));
+  }
+  int port = 0;
+  {
+    net::testing::CannedServer server("");
+    port = server.port();
+    EXPECT_EQ(ask(port, kLong).failure, CallFailure::kUnreachable);
+  }
+  EXPECT_EQ(ask(port, kLong).failure, CallFailure::kUnreachable) << "nobody listens any more";
+  EXPECT_EQ(upstream.infer(Context::background(), "not a url", "m", call_of("x")).failure, CallFailure::kFailed);
+}
+
+TEST(Upstream, ServerThatDoesNotAnswerIsATimeout) {
+  // A handler that keeps its responders without ever completing them.
+  std::vector<net::Responder> kept;
+  const auto http = net::loopback([&](net::Request, net::Responder respond) { kept.push_back(std::move(respond)); });
+  const Called called = Upstream(*http, {}).infer(Context::background().with_timeout(std::chrono::milliseconds(1)), "http://cloud",
+                                                  "m", call_of("x"));
+  EXPECT_EQ(called.failure, CallFailure::kTimeout);
+}
+
+TEST(Upstream, ReadinessIsTheModelsOwn) {
+  std::string target;
+  int status = 200;
+  const auto http = net::loopback(net::inline_handler([&](const net::Request& request) {
+    target = request.target;
+    return net::Response{status, {}, R"({"name":"m","ready":true})", nullptr};
+  }));
+  const Upstream upstream(*http, {});
+  EXPECT_EQ(upstream.ready(Context::background(), "http://cloud", "m").failure, CallFailure::kNone);
+  EXPECT_THAT(target, ::testing::EndsWith("/v2/models/m/ready"));
+  status = 503;
+  EXPECT_EQ(upstream.ready(Context::background(), "http://cloud", "m").failure, CallFailure::kOverloaded);
+}
+
+}  // namespace
+}  // namespace varda::serving::joint
