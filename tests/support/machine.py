@@ -109,6 +109,7 @@ class Machine:
         self.dir = pathlib.Path(data_dir or tempfile.mkdtemp(prefix='varda-'))
         self.nodes, self.log = list(nodes), log
         self.kubeconfig = str(self.dir / 'kubeconfig')
+        self.frozen = {}  # node: agents that freeze() stopped
 
     # ---- the programs
     def up(self, *extra, timeout=180):
@@ -176,7 +177,27 @@ class Machine:
         """SIGKILL to every process that works for this machine, at once."""
         return kill_below(self.dir)
 
+    def freeze(self, node):
+        """Takes a node away until thaw(): its agent stops in its tracks, so that nobody starts again what it ran, and its pods are killed."""
+        below = str(self.dir / 'nodes' / node)
+        for pid, command in self.processes().items():
+            if ' agent ' in command and node in command.split():
+                os.kill(pid, signal.SIGSTOP)
+                self.frozen.setdefault(node, []).append(pid)
+        if node not in self.frozen:
+            raise Failed('no agent of node %s runs' % node)
+        for pid in set(processes_below(below)) - set(self.frozen[node]):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def thaw(self, node):
+        for pid in self.frozen.pop(node, []):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
     def close(self):
+        for node in list(self.frozen):
+            self.thaw(node)
         with contextlib.suppress(Exception):
             self.down()
         with contextlib.suppress(Exception):
@@ -259,6 +280,10 @@ class Client:
             self.connection.close()
         self.connection = None
 
+    def read(self, answer):
+        """What is remembered of an answer."""
+        return answer.get('model_version')
+
     def one(self):
         """One request; True if it was answered 200."""
         begin, error, version = time.monotonic(), None, None
@@ -272,7 +297,7 @@ class Client:
             if r.status != 200:
                 error = 'HTTP %d %s' % (r.status, body[:200])
             else:
-                version = json.loads(body).get('model_version')
+                version = self.read(json.loads(body))
             if r.will_close:
                 self.close()
         except (OSError, http.client.HTTPException, ValueError) as e:
@@ -286,9 +311,9 @@ class Client:
 class Load:
     """Client threads that keep sending until stopped."""
 
-    def __init__(self, url, model, images, clients=2):
+    def __init__(self, url, model, images, clients=2, kind=Client):
         self.stopping = threading.Event()
-        self.clients = [Client(url, model, images) for _ in range(clients)]
+        self.clients = [kind(url, model, images) for _ in range(clients)]
         for c in self.clients:
             c.prepare()
         self.threads = [threading.Thread(target=self.work, args=(c,), daemon=True) for c in self.clients]

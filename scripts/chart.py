@@ -1,0 +1,65 @@
+"""One picture: accuracy over the share of requests that go to the cloud, as SVG."""
+import html
+
+WIDTH, HEIGHT = 760, 460
+LEFT, RIGHT, TOP, BOTTOM = 70, 24, 64, 62
+STYLE = """
+text { font: 13px system-ui, 'Helvetica Neue', Arial, sans-serif; fill: #33373d }
+.title { font-size: 17px; font-weight: 600; fill: #14171a }
+.note { fill: #6a7078 }
+.grid { stroke: #e6e8eb; stroke-width: 1 }
+.axis { stroke: #9aa0a8; stroke-width: 1 }
+""".strip()
+COLOURS = ('#2563a8', '#c2762b')
+
+
+def curve(path, title, note, lines, points):
+    """lines: [(name, [(share, accuracy)])], in the order of the share; points: [(label, share, accuracy)], which were measured. Shares and
+    accuracies are from 0 to 1."""
+    values = [y for _, line in lines for _, y in line] + [y for _, _, y in points]
+    low = int(min(values) * 50 - 0.5) / 50  # the next 2 % below
+    high = 1.0
+
+    def x(share):
+        return LEFT + share * (WIDTH - LEFT - RIGHT)
+
+    def y(accuracy):
+        return TOP + (high - accuracy) / (high - low) * (HEIGHT - TOP - BOTTOM)
+
+    out = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img">' % (WIDTH, HEIGHT, WIDTH, HEIGHT),
+           '<title>%s</title>' % html.escape(title), '<style>%s</style>' % STYLE, '<rect width="%d" height="%d" fill="#fff"/>' % (WIDTH, HEIGHT),
+           text(LEFT, 28, title, kind='title'), text(LEFT, 48, note, kind='note')]
+    steps = round((high - low) * 50)
+    for i in range(steps + 1):
+        at = low + i / 50
+        out.append('<line class="grid" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>' % (x(0), y(at), x(1), y(at)))
+        out.append(text(LEFT - 10, y(at) + 4, '%d %%' % round(100 * at), 'end'))
+    for share in (0, .2, .4, .6, .8, 1):
+        out.append('<line class="axis" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>' % (x(share), y(low), x(share), y(low) + 5))
+        out.append(text(x(share), y(low) + 21, '%d %%' % round(100 * share), 'middle'))
+    out.append('<line class="axis" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>' % (x(0), y(low), x(1), y(low)))
+    out.append(text((x(0) + x(1)) / 2, HEIGHT - 14, 'requests sent to the cloud', 'middle'))
+    middle = (y(low) + y(high)) / 2
+    out.append('<g transform="rotate(-90 18 %.1f)">%s</g>' % (middle, text(18, middle, 'right answers', 'middle')))
+    for i, (name, line) in enumerate(lines):
+        out.append('<polyline fill="none" stroke="%s" stroke-width="2"%s points="%s"/>' % (
+            COLOURS[i], ' stroke-dasharray="5 4"' if i else '', ' '.join('%.1f,%.1f' % (x(a), y(b)) for a, b in line)))
+        key = y(low) - 18 - 22 * (len(lines) - 1 - i)
+        out.append('<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="2"%s/>' % (
+            x(1) - 290, key - 4, x(1) - 262, key - 4, COLOURS[i], ' stroke-dasharray="5 4"' if i else ''))
+        out.append(text(x(1) - 254, key, name))
+    key = y(low) - 18 - 22 * len(lines)
+    out.append('<circle cx="%.1f" cy="%.1f" r="5" fill="%s" stroke="#fff" stroke-width="1.5"/>' % (x(1) - 276, key - 4, COLOURS[0]))
+    out.append(text(x(1) - 254, key, 'measured through the service'))
+    for label, share, accuracy in points:
+        out.append('<circle cx="%.1f" cy="%.1f" r="5" fill="%s" stroke="#fff" stroke-width="1.5"/>' % (x(share), y(accuracy), COLOURS[0]))
+        if share > 0.9:
+            out.append(text(x(share) - 4, y(accuracy) + 22, label, 'end'))
+        else:
+            out.append(text(x(share) + 10, y(accuracy) + 17, label))
+    out.append('</svg>')
+    path.write_text('\n'.join(out) + '\n')
+
+
+def text(x, y, content, anchor='start', kind=''):
+    return '<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>' % (x, y, anchor, ' class="%s"' % kind if kind else '', html.escape(content))
