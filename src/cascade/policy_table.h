@@ -61,7 +61,7 @@ inline constexpr std::size_t kPolicyParametersMax = 8;
 inline constexpr std::size_t kPolicyNameBytesMax = 63;
 inline constexpr std::size_t kParameterKeyBytesMax = 63;
 inline constexpr std::size_t kParameterValueBytesMax = 4096;
-inline constexpr std::size_t kTextListItemsMax = 256;
+inline constexpr std::size_t kTextListItemsMax = 1024;
 /// Exactly the numbers that are taken, before their range is looked at (RE2 and ECMAScript read it alike). No sign, no spaces, no
 /// NaN: every range begins at 0 or above. All of them are within a double's range.
 inline constexpr std::string_view kNumberPattern = R"(^([0-9]{1,20}([.][0-9]{0,20})?|[.][0-9]{1,20})([eE][-+]?[0-9]{1,2})?$)";
