@@ -48,7 +48,8 @@ class Breaker {
 
   /// Whether a request may be sent; it may be the probe.
   std::optional<Ticket> admit(SteadyTime now);
-  /// Whether somebody should ask the tier whether it is ready, now: the pause is over, or it failed last and is not asked any more.
+  /// Whether somebody should ask the tier whether it is ready, now: nothing is known of it yet, its pause is over, or it failed
+  /// last and is not asked any more. At rest nobody should.
   std::optional<Ticket> probe(SteadyTime now);
   void finished(const Ticket& ticket, Outcome outcome, Evidence evidence, SteadyTime now);
 
@@ -77,8 +78,9 @@ class Breaker {
   Duration pause_{};              // the last one
   SteadyTime pause_until_{};
   SteadyTime since_{};  // not closed since, or closed since
-  SteadyTime last_outcome_{};
+  std::optional<SteadyTime> last_outcome_;
   bool probing_ = false;
+  bool suspect_ = true;  // it failed last, or nobody knows yet: a question for readiness is due
   std::array<Slice, kSlices> slices_;
 };
 

@@ -128,18 +128,23 @@ class Machine {
   };
   static constexpr std::size_t kCallsMax = kTiersMax + 1;
 
-  Step climb(std::uint8_t from);
+  void advance(SteadyTime now);
+  Step climb(std::size_t from);
   Step settle();
+  Step go_on(std::uint8_t after);
   std::optional<Step> call_tier(std::uint8_t tier);
-  std::optional<Step> call_upper(std::uint8_t tier);
+  std::optional<Step> call_upper(std::uint8_t tier, SteadyTime until);
+  Step begin(std::uint8_t tier, SteadyTime until, Step::Kind kind);
   Step next();
-  Step wait() const;
+  Step wait();
   Step end(Summary::End end);
-  void end_call();
-  bool timeout_is_its_fault() const;
+  Step emit(Step step);
+  void take_back();
+  void time_out();
+  bool had_its_time() const;
   SteadyTime limit(std::uint8_t tier) const;
   const Call* find(CallId id) const;
-  bool last(std::uint8_t tier) const { return tier + 1U == route_->tiers.size(); }
+  bool last(std::size_t tier) const { return tier + 1 == route_->tiers.size(); }
 
   std::shared_ptr<const Route> route_;
   SteadyTime deadline_;
@@ -150,11 +155,12 @@ class Machine {
   std::uint8_t call_count_ = 0;
   Call current_{};                // kNoCall: none
   std::optional<Permit> permit_;  // of the current call, if it is not the first tier's
+  CallId cancel_ = kNoCall;       // for the next step
   First first_ = First::kNotRun;
   std::optional<std::uint8_t> best_;
-  std::array<bool, kTiersMax> forced_{};   // decided before inference: the answer is taken as it is
-  std::array<bool, kTiersMax> skipped_{};  // hard before inference: not run, unless nothing above answers
-  bool descending_ = false;
+  std::array<bool, kTiersMax> decided_{};  // before inference: the answer is taken as it is
+  std::array<bool, kTiersMax> skipped_{};  // hard before inference, and not called since
+  bool descending_ = false;                // nothing above answered: those that were skipped are called, the highest first
   bool retried_ = false;
 };
 

@@ -88,25 +88,27 @@ class BoundPolicy {
   Judgement after(std::span<const tensor::Named> outputs) const;
 
  private:
-  // How the input's samples lie in the tensors.
+  // How the samples lie in the tensor.
   enum class Layout : std::uint8_t {
-    kRows,    // one a row, [N, n]: classes; boxes, of which `counts` may say how many are meant; labels, best first
-    kSingle,  // one altogether, [n]
-    kFlat,    // one after the other, [n of all]; `counts` [N] says how many are whose
-    kBoxes,   // one a row, [N, n, 5 or more], the score behind four coordinates; without N: one altogether
+    kRows,    // [N,n]: one a row, best first where it is labels
+    kEach,    // [N]: a label each
+    kSingle,  // [n]: one sample altogether
+    kFlat,    // [n]: one after the other
+    kBoxes,   // [N,n,5 or more], or without N: boxes with the score behind four coordinates
   };
-  BoundPolicy() = default;
+  struct Place {
+    std::string values;  // the output with the input; "" if none is read
+    std::string counts;  // the output that says how many boxes of each sample are meant; "" if all are
+    Layout layout = Layout::kRows;
+  };
   struct Finder;
-  std::optional<std::vector<std::size_t>> lengths(std::span<const tensor::Named> outputs, std::size_t total) const;
-  Judgement judge_numbers(const tensor::Tensor& tensor, std::span<const tensor::Named> outputs) const;
-  Judgement judge_texts(const tensor::Tensor& tensor, std::span<const tensor::Named> outputs) const;
+  class Reader;
+  BoundPolicy() = default;
 
   std::shared_ptr<const Policy> policy_;
-  std::vector<std::string> reads_;
   std::vector<std::string> labels_;
-  std::string values_;  // the output with the input; "" if none is read
-  std::string counts_;  // the output with the numbers of boxes; "" if none is read
-  Layout layout_ = Layout::kRows;
+  std::vector<std::string> reads_;
+  Place place_;
 };
 
 /// For an answer of a tier whose outputs nobody knew before it: binds to what came, and judges it. What does not fit is one invalid

@@ -44,7 +44,7 @@ class TierGate {
   void abandoned(const Breaker::Ticket& ticket, SteadyTime now);
 
   /// For a background question for readiness (GET /v2/models/MODEL/ready): set if one should be asked now. The ticket goes back
-  /// through probed() in any case.
+  /// through probed() in any case. Whatever is no success is a failure here, a 404 too: the model is not ready.
   std::optional<Breaker::Ticket> probe(SteadyTime now);
   void probed(const Breaker::Ticket& ticket, const std::optional<Failure>& failure, SteadyTime now);
 
@@ -56,7 +56,7 @@ class TierGate {
     bool seen = false;                            // it answered, or failed to: its state is known
     std::optional<SteadyTime> unavailable_since;  // the breaker is not closed
     std::string version;                          // "" unknown
-    std::optional<Failure> last_error;            // until the next success
+    std::optional<Failure> last_error;            // until a request succeeds, or a probe that ends a pause
   };
   Health health() const;
 

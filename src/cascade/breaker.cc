@@ -1,0 +1,102 @@
+#include "cascade/breaker.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace varda::cascade {
+
+Breaker::Breaker(Options options, Rng& rng) : options_(options), rng_(rng) {
+  CHECK(options.failures_max > 0 && options.window >= std::chrono::milliseconds(kSlices));
+}
+
+std::optional<Breaker::Ticket> Breaker::admit(SteadyTime now) {
+  if (state_ == State::kClosed) return Ticket{generation_, false};
+  if (probing_ || now < pause_until_) return std::nullopt;
+  state_ = State::kHalfOpen;
+  probing_ = true;
+  return Ticket{generation_, true};
+}
+
+std::optional<Breaker::Ticket> Breaker::probe(SteadyTime now) {
+  if (state_ != State::kClosed) return admit(now);
+  if (probing_ || !suspect_ || (last_outcome_ && now < *last_outcome_ + options_.suspicion)) return std::nullopt;
+  probing_ = true;
+  return Ticket{generation_, true};
+}
+
+void Breaker::finished(const Ticket& ticket, Outcome outcome, Evidence evidence, SteadyTime now) {
+  // What was sent before it opened or closed last tells of a time that is over.
+  if (ticket.generation != generation_) return;
+  if (ticket.probe) probing_ = false;
+  if (outcome == Outcome::kNothing) {
+    if (state_ == State::kHalfOpen) state_ = State::kOpen;  // the pause is over: the next one is the probe
+    return;
+  }
+  last_outcome_ = last_outcome_ ? std::max(*last_outcome_, now) : now;
+  suspect_ = outcome == Outcome::kFailure;
+  if (state_ != State::kClosed) {
+    if (outcome == Outcome::kSuccess) return close(now, evidence);
+    return open(now);
+  }
+  if (evidence == Evidence::kRequest) count(now, outcome == Outcome::kFailure);
+  if (outcome == Outcome::kFailure) {
+    ++failures_;
+    if (failures_ >= options_.failures_max || rate_is_too_high(now)) open(now);
+    return;
+  }
+  // A tier can be ready and still fail what it is asked: that it is ready makes no failed request good.
+  if (evidence == Evidence::kReadiness) return;
+  failures_ = 0;
+  if (level_ > 0 && now >= since_ + pause_) level_ = 0;
+}
+
+std::optional<SteadyTime> Breaker::unavailable_since() const {
+  if (state_ == State::kClosed) return std::nullopt;
+  return since_;
+}
+
+void Breaker::open(SteadyTime now) {
+  if (state_ == State::kClosed) since_ = now;
+  state_ = State::kOpen;
+  ++generation_;
+  probing_ = false;
+  Duration pause = options_.pause_min;
+  for (unsigned i = 0; i < level_ && pause < options_.pause_max; ++i) pause *= 2;
+  pause = std::min<Duration>(pause, options_.pause_max);
+  if (pause < options_.pause_max) ++level_;
+  const double factor = 1 + options_.jitter * (2 * rng_.unit() - 1);
+  pause_ = std::chrono::duration_cast<Duration>(pause * factor);
+  pause_until_ = now + pause_;
+}
+
+void Breaker::close(SteadyTime now, Evidence evidence) {
+  state_ = State::kClosed;
+  ++generation_;
+  since_ = now;
+  // On trust only: the next request that fails opens it again.
+  failures_ = evidence == Evidence::kReadiness ? options_.failures_max - 1 : 0;
+  slices_ = {};
+}
+
+void Breaker::count(SteadyTime now, bool failure) {
+  const std::int64_t number = now.time_since_epoch() / (options_.window / kSlices);
+  Slice& slice = slices_[static_cast<std::size_t>(number) % kSlices];
+  if (slice.number < number) slice = {.number = number};
+  ++slice.calls;
+  slice.failures += failure ? 1 : 0;
+}
+
+bool Breaker::rate_is_too_high(SteadyTime now) const {
+  const std::int64_t number = now.time_since_epoch() / (options_.window / kSlices);
+  std::uint32_t calls = 0;
+  std::uint32_t failures = 0;
+  for (const Slice& slice : slices_) {
+    if (slice.number <= number - static_cast<std::int64_t>(kSlices)) continue;
+    calls += slice.calls;
+    failures += slice.failures;
+  }
+  return calls >= options_.window_calls_min && failures >= options_.failure_rate * calls;
+}
+
+}  // namespace varda::cascade

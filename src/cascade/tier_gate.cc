@@ -1,0 +1,117 @@
+#include "cascade/tier_gate.h"
+
+namespace varda::cascade {
+
+bool InFlight::enter() {
+  std::uint32_t now = now_.load(std::memory_order_relaxed);
+  do {
+    if (now >= max_.load(std::memory_order_relaxed)) return false;
+  } while (!now_.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel));
+  return true;
+}
+
+std::optional<Breaker::Ticket> TierGate::admit(SteadyTime now) {
+  MutexLock lock(mutex_);
+  return breaker_.admit(now);
+}
+
+void TierGate::succeeded(const Breaker::Ticket& ticket, SteadyTime now) {
+  MutexLock lock(mutex_);
+  seen_ = true;
+  last_error_.reset();
+  breaker_.finished(ticket, Breaker::Outcome::kSuccess, Breaker::Evidence::kRequest, now);
+}
+
+void TierGate::failed(const Breaker::Ticket& ticket, const Failure& failure, SteadyTime now) {
+  MutexLock lock(mutex_);
+  seen_ = true;
+  last_error_ = failure;
+  // A tier that refuses is there and answers.
+  const auto outcome = failure.tier_at_fault ? Breaker::Outcome::kFailure : Breaker::Outcome::kSuccess;
+  breaker_.finished(ticket, outcome, Breaker::Evidence::kRequest, now);
+}
+
+void TierGate::abandoned(const Breaker::Ticket& ticket, SteadyTime now) {
+  MutexLock lock(mutex_);
+  breaker_.finished(ticket, Breaker::Outcome::kNothing, Breaker::Evidence::kRequest, now);
+}
+
+std::optional<Breaker::Ticket> TierGate::probe(SteadyTime now) {
+  MutexLock lock(mutex_);
+  return breaker_.probe(now);
+}
+
+void TierGate::probed(const Breaker::Ticket& ticket, const std::optional<Failure>& failure, SteadyTime now) {
+  MutexLock lock(mutex_);
+  seen_ = true;
+  const bool closed = breaker_.state() == Breaker::State::kClosed;
+  breaker_.finished(ticket, failure ? Breaker::Outcome::kFailure : Breaker::Outcome::kSuccess, Breaker::Evidence::kReadiness, now);
+  if (failure) {
+    last_error_ = failure;
+  } else if (!closed && breaker_.state() == Breaker::State::kClosed) {
+    last_error_.reset();
+  }
+}
+
+void TierGate::set_version(std::string version) {
+  MutexLock lock(mutex_);
+  version_ = std::move(version);
+}
+
+TierGate::Health TierGate::health() const {
+  MutexLock lock(mutex_);
+  return {.state = breaker_.state(),
+          .seen = seen_,
+          .unavailable_since = breaker_.unavailable_since(),
+          .version = version_,
+          .last_error = last_error_};
+}
+
+std::variant<Permit, Reason> Permit::ask(TierGate& gate, InFlight& in_flight, SteadyTime now) {
+  // The place first: a probe is let through once a pause, and must not be spent on a request that has none.
+  if (!in_flight.enter()) return Reason::kInFlightLimit;
+  const auto ticket = gate.admit(now);
+  if (!ticket) {
+    in_flight.leave();
+    return Reason::kBreakerOpen;
+  }
+  return Permit(gate, in_flight, *ticket, now);
+}
+
+Permit::Permit(Permit&& other) noexcept
+    : gate_(std::exchange(other.gate_, nullptr)), in_flight_(other.in_flight_), ticket_(other.ticket_), latest_(other.latest_) {}
+
+Permit& Permit::operator=(Permit&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  gate_ = std::exchange(other.gate_, nullptr);
+  in_flight_ = other.in_flight_;
+  ticket_ = other.ticket_;
+  latest_ = other.latest_;
+  return *this;
+}
+
+void Permit::succeeded(SteadyTime now) {
+  if (gate_ == nullptr) return;
+  gate_->succeeded(ticket_, now);
+  leave();
+}
+
+void Permit::failed(const Failure& failure, SteadyTime now) {
+  if (gate_ == nullptr) return;
+  gate_->failed(ticket_, failure, now);
+  leave();
+}
+
+void Permit::release() {
+  if (gate_ == nullptr) return;
+  gate_->abandoned(ticket_, latest_);
+  leave();
+}
+
+void Permit::leave() {
+  in_flight_->leave();
+  gate_ = nullptr;
+}
+
+}  // namespace varda::cascade
