@@ -1,0 +1,35 @@
+// Half precision (IEEE 754 binary16) as the 16 bits of an FP16 tensor.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace varda::transform::internal {
+
+/// Rounded to the nearest, ties to even; beyond the range infinity.
+inline std::uint16_t half_of(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000u);
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u);   // not a number
+  if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);  // rounds to 2^16 or more
+  if (magnitude < 0x38800000u) {
+    // Below 2^-14: a multiple of 2^-24, which adding 0.5 leaves in the low bits, rounded by the addition itself.
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+    return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(0.5f)));
+  }
+  const std::uint32_t odd = magnitude >> 13 & 1u;
+  return static_cast<std::uint16_t>(sign | ((magnitude - 0x38000000u + 0xfffu + odd) >> 13));
+}
+
+inline float float_of(std::uint16_t half) {
+  const std::uint32_t sign = (half & 0x8000u) << 16;
+  const std::uint32_t exponent = half >> 10 & 0x1fu;
+  const std::uint32_t fraction = half & 0x3ffu;
+  if (exponent == 0x1fu) return std::bit_cast<float>(sign | 0x7f800000u | fraction << 13);
+  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | fraction << 13);
+  const float value = static_cast<float>(fraction) * 0x1p-24f;
+  return sign != 0 ? -value : value;
+}
+
+}  // namespace varda::transform::internal
