@@ -282,14 +282,15 @@ Result<double> parse_number(std::string_view text, double min, double max) {
 Result<std::vector<std::string>> parse_text_list(std::string_view text) {
   if (!codec::is_utf8(text)) return Error(Code::kInvalid, "must be UTF-8");
   std::vector<std::string> items;
-  if (const std::string whole = trimmed(text); whole.starts_with('[')) {
+  const std::string whole = trimmed(text);
+  if (whole.starts_with('[')) {
     const auto json = codec::parse_json(whole, {.depth_max = 2});
     if (!json.ok()) return Error(Code::kInvalid, "begins with '[' and is no JSON list of strings: " + json.error().message());
     for (const codec::Json& item : json->as_array()) {
       if (!item.is_string()) return Error(Code::kInvalid, "begins with '[' and is no JSON list of strings");
       items.push_back(trimmed(item.as_string()));
     }
-  } else {
+  } else if (!whole.empty()) {
     for (std::size_t at = 0; at <= whole.size();) {
       const std::size_t comma = std::min(whole.find(',', at), whole.size());
       items.push_back(trimmed(std::string_view(whole).substr(at, comma - at)));
