@@ -131,7 +131,9 @@ std::optional<SteadyTime> ModelKeeper::due() const {
   return dirty_ ? SteadyTime::min() : next_look();
 }
 
-SteadyTime ModelKeeper::next_look() const { return std::min({disk_due_, marks_due_, progress_.due().value_or(SteadyTime::max())}); }
+SteadyTime ModelKeeper::next_look() const {
+  return std::min({disk_due_, marks_due_, cascade_due_, progress_.due().value_or(SteadyTime::max())});
+}
 
 std::map<JobKey, JobReport> ModelKeeper::jobs() const {
   std::map<JobKey, JobReport> out = schedule_.reports();
@@ -299,9 +301,45 @@ void ModelKeeper::look_at_tree() {
   shown_ = std::move(seen);
 }
 
+void ModelKeeper::write_cascades() {
+  std::map<std::string, Unwritten> unwritten;
+  for (const api::EdgeModel& model : spec_->models) {
+    const codec::Json cascade = model.cascade.is_object() ? model.cascade : codec::Json();
+    Status status;
+    if (const std::size_t bytes = cascade.is_null() ? 0 : codec::write_json(cascade).size(); bytes > kCascadeBytesMax) {
+      const std::string message =
+          "it has " + std::to_string(bytes) + " bytes, and " + std::to_string(kCascadeBytesMax) + " are allowed";
+      status = Error(Code::kInvalid, message);
+    } else {
+      status = tree_.set_cascade(model.key, cascade);
+    }
+    if (status.ok()) continue;
+    const bool full = status.error().code() == Code::kExhausted, refused = status.error().code() == Code::kInvalid;
+    Unwritten one{full      ? artifact::Reason::kDiskFull
+                  : refused ? artifact::Reason::kBadLayout
+                            : artifact::Reason::kDownloadFailed,
+                  full      ? "DiskFull"
+                  : refused ? "Refused"
+                            : "WriteFailed",
+                  "cascade.json cannot be written: " + status.error().message()};
+    if (const auto before = unwritten_.find(model.key); before == unwritten_.end() || before->second != one)
+      log::error("cascade not written", {{"model", model.key}, {"error", status.error()}});
+    unwritten.emplace(model.key, std::move(one));
+  }
+  unwritten_ = std::move(unwritten);
+  cascade_due_ = unwritten_.empty() ? SteadyTime::max() : clock_.now() + options_.cascade_retry;
+}
+
 void ModelKeeper::act(const Plan& plan) {
+  write_cascades();
   for (const Plan::Expose& expose : plan.expose) {
     Shown& shown = shown_[expose.key];
+    // Without the file a server would take itself for the only tier. One that serves goes on by the old file.
+    if (const auto unwritten = unwritten_.find(expose.key); unwritten != unwritten_.end() && !shown.target) {
+      shown.problem_reason = unwritten->second.reason;
+      shown.problem = unwritten->second.message;
+      continue;
+    }
     auto& held = exposed_[expose.key];
     const auto known = held.find(expose.version);
     if (shown.target == expose.version && known != held.end() && known->second.digest == expose.job.digest) continue;
@@ -486,6 +524,8 @@ void ModelKeeper::publish() {
     World world;
     world.shown = shown_;
     world.serving = poller_.reports();
+    for (const auto& [key, unwritten] : unwritten_)
+      world.cascades[key].set("problem", codec::Json::object({{"reason", unwritten.word}, {"message", unwritten.message}}));
     {
       const MutexLock lock(mutex_);
       world.jobs = jobs();

@@ -30,6 +30,8 @@ namespace varda::agent {
 
 class ModelKeeper {
  public:
+  static constexpr std::size_t kCascadeBytesMax = 64 << 10;  // of EdgeNode.spec.models[].cascade
+
   struct Options {
     std::size_t install_threads = 2;
     RetryPolicy retry;
@@ -37,6 +39,7 @@ class ModelKeeper {
     std::chrono::seconds disk_period{60};
     std::chrono::milliseconds marks_period{2000};      // between looks at what people ask of the store (artifact/marks.h)
     std::chrono::milliseconds progress_period{10000};  // between figures of downloads, and before the first of one
+    std::chrono::milliseconds cascade_retry{5000};     // of a cascade.json that the disk refused
     const Clock* clock = nullptr;                      // null: the machine's; of `serving` too
     /// The client that knows a node; empty, or null from it: archives are not had from other nodes.
     std::function<net::HttpClient*(const std::string& node)> client_of_node;
@@ -80,6 +83,8 @@ class ModelKeeper {
   void note_peers();
   void share_archives();
   void look_at_tree();
+  /// The files cascade.json, before any target.
+  void write_cascades();
   void act(const Plan& plan);
   /// The views of servers that know numbers only.
   void show_numbers();
@@ -110,13 +115,20 @@ class ModelKeeper {
     std::vector<std::string> beside;
     friend bool operator==(const NumberedState&, const NumberedState&) = default;
   };
-  std::map<std::string, NumberedState> numbered_;                   // by this process
+  std::map<std::string, NumberedState> numbered_;  // by this process
+  struct Unwritten {                               // a cascade that did not get to the disk
+    artifact::Reason reason;
+    std::string word, message;
+    friend bool operator==(const Unwritten&, const Unwritten&) = default;
+  };
+  std::map<std::string, Unwritten> unwritten_;                      // by model key
   std::map<codec::Sha256, std::set<std::string>> shared_with_;      // as the work list has it
   std::map<JobKey, JobReport> remembered_;                          // failures of a former life, until taken up
   std::optional<std::pair<std::string, codec::Json>> last_report_;  // with uid_
   api::EdgeDisk disk_;
   SteadyTime disk_due_;
   SteadyTime marks_due_;
+  SteadyTime cascade_due_ = SteadyTime::max();
 
   mutable Mutex mutex_;
   std::condition_variable_any woken_;

@@ -126,6 +126,8 @@ std::vector<api::EdgeModelReport> report(const api::EdgeNodeSpec& spec, const Wo
     }
     if (const auto serving = world.serving.find(model.key); model.serving && !one.exposed.empty() && serving != world.serving.end())
       one.serving = serving->second;
+    if (const auto cascade = world.cascades.find(model.key); model.cascade.is_object() && cascade != world.cascades.end())
+      one.cascade = cascade->second;
     out.push_back(std::move(one));
   }
   return out;

@@ -50,6 +50,7 @@ struct World {
   std::map<JobKey, JobReport> jobs;
   std::map<std::string, Shown> shown;                     // by model key
   std::map<std::string, api::EdgeServingReport> serving;  // by model key
+  std::map<std::string, codec::Json> cascades;            // what is said of tiers, by model key
 };
 
 struct Poll {

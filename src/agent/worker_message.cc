@@ -137,9 +137,10 @@ Result<WorkerName> WorkerName::parse(std::string_view key) {
 }
 
 Result<Json> read_registration(const WorkerName& who, std::string_view body) {
-  TRY(const Json said, read_object(body, {"version", "capabilities", "worker"}));
+  TRY(const Json said, read_object(body, {"version", "instance", "capabilities", "worker"}));
   Json out = Json::object();
   TRY_VOID(take_text(said, "version", kWordBytesMax, out));
+  TRY_VOID(take_text(said, "instance", kWordBytesMax, out));
   if (!out.contains("version")) return wrong("version", "it is missing: which version of the worker this is");
   if (const Json* worker = said.find("worker"); worker != nullptr && !worker->is_null()) {
     if (!worker->is_string()) return wrong("worker", "it is no string");

@@ -79,6 +79,8 @@ Status WorkerState::check_size() const {
 
 Result<bool> WorkerState::set_registered(Json said, const std::string& time) {
   if (same(registered_, said)) return false;
+  // Figures are of a run, and that one is over.
+  if (std::as_const(registered_)["instance"] != std::as_const(said)["instance"]) metrics_ = Json();
   said.set("time", time);
   registered_ = std::move(said);
   return true;

@@ -32,6 +32,7 @@ class WorkerState {
 
   // Each takes what worker_message.h read, and says whether that is anything new: what is said again changes nothing, so a request
   // may come twice. `time` is for people. kExhausted: there is no room for it, and nothing was changed.
+  /// One with another `instance` is another run, and the metrics of the former go.
   Result<bool> set_registered(codec::Json said, const std::string& time);
   Result<bool> set_progress(codec::Json said, const std::string& time);
   Result<bool> set_metrics(codec::Json said);

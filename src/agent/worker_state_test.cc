@@ -29,7 +29,7 @@ TEST(WorkerMessages, SayWhichMemberIsWrongAndWhatWasExpected) {
       {"[]", "body: it is no JSON object"},
       {R"({"capabilities": []})", "version: it is missing: which version of the worker this is"},
       {R"({"vesrion": "1"})", "body: unknown member \"vesrion\", did you mean \"version\"?"},
-      {R"({"version": "1", "colour": 1})", "body: unknown member \"colour\", expected version, capabilities, worker"},
+      {R"({"version": "1", "colour": 1})", "body: unknown member \"colour\", expected version, instance, capabilities, worker"},
       {R"({"version": "1", "version": "2"})", "body: member \"version\" stands twice"},
       {R"({"version": 1})", "version: it is no string"},
       {R"({"version": "1", "capabilities": [""]})", "capabilities: each is a string of 1 to 63 bytes"},
@@ -124,6 +124,24 @@ TEST(WorkerState, SaidAgainChangesNothing) {
   EXPECT_FALSE(state.set_registered(json(R"({"version": "1"})"), "later").value());
   EXPECT_TRUE(state.set_metrics(json(R"({"loss": 1})")).value());
   EXPECT_FALSE(state.set_metrics(json(R"({"loss": 1})")).value());
+}
+
+TEST(WorkerState, MetricsAreOfOneRun) {
+  WorkerState state("u1");
+  const auto metrics = [&state] { return state.to_json()["metrics"].at("metrics/served").as_integer(-1); };
+  ASSERT_TRUE(state.set_registered(json(R"({"version": "1"})"), kTime).value());
+  ASSERT_TRUE(state.set_metrics(json(R"({"metrics": {"served": 7}})")).value());
+  ASSERT_TRUE(state.set_registered(json(R"({"version": "2"})"), kTime).value());
+  EXPECT_EQ(metrics(), 7) << "who does not tell one run from another";
+  ASSERT_TRUE(state.set_registered(json(R"({"version": "2", "instance": "a"})"), kTime).value());
+  EXPECT_EQ(metrics(), -1);
+  ASSERT_TRUE(state.set_metrics(json(R"({"metrics": {"served": 3}})")).value());
+  EXPECT_FALSE(state.set_registered(json(R"({"version": "2", "instance": "a"})"), "later").value());
+  ASSERT_TRUE(state.set_registered(json(R"({"version": "3", "instance": "a"})"), kTime).value());
+  EXPECT_EQ(metrics(), 3) << "the same run, once more";
+  ASSERT_TRUE(state.set_registered(json(R"({"version": "3", "instance": "b"})"), kTime).value());
+  EXPECT_EQ(metrics(), -1);
+  EXPECT_EQ(state.to_json().at("registered/instance").as_string(), "b");
 }
 
 TEST(WorkerState, ReadsWhatItWrote) {

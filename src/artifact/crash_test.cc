@@ -113,6 +113,7 @@ struct Model {
   std::map<std::string, std::set<int>> versions;  // allowed archives, kAbsent among them
   std::set<std::string> outdated;                 // shows the files of an artifact that was installed anew since
   std::set<std::string> targets{""};              // "": none
+  std::set<std::string> cascades{""};             // what cascade.json says; "": there is none
 };
 struct Owed {
   std::map<int, bool> artifacts;  // true: there; false: not there; missing: either
@@ -157,9 +158,11 @@ class Life {
     Model& model = owed_.models[key];
     std::set<int>& shown = model.versions[version];
     if (shown.empty()) shown = {kAbsent};
-    switch (draw(10)) {
+    switch (draw(11)) {
       case 0:
         return reopen();
+      case 10:
+        return set_cascade(key, draw(3) == 0 ? "" : version);
       case 9:
         return replace_damaged(archive);
       case 1:
@@ -265,13 +268,22 @@ class Life {
     model.targets = {version};
   }
 
+  void set_cascade(const std::string& key, const std::string& text) {
+    Model& model = owed_.models[key];
+    model.cascades.insert(text);
+    CHECK(tree_->set_cascade(key, text.empty() ? codec::Json() : codec::Json(text)).ok());
+    model.cascades = {text};
+  }
+
   void remove_model(const std::string& key) {
     Model& model = owed_.models[key];
     for (auto& [version, shown] : model.versions) shown.insert(kAbsent);
     model.targets.insert("");
+    model.cascades.insert("");
     CHECK(tree_->remove(key).ok());
     for (auto& [version, shown] : model.versions) shown = {kAbsent};
     model.targets = {""};
+    model.cascades = {""};
   }
 
   void fetch_one(int archive) {
@@ -369,6 +381,9 @@ class Life {
       if (!active.empty() && (shown == model.versions.end() || !shown->second.contains(kAbsent)) &&
           !left.stat(tree.directory(key) / active).value())
         return key + ": target names " + active + ", which is not there";
+      const auto cascade = os::read_file(left, tree.directory(key) / "cascade.json");
+      if (const auto says = codec::parse_json(cascade.value_or("\"\"")); !says.ok() || !model.cascades.contains(says->as_string()))
+        return key + ": cascade.json is \"" + cascade.value_or("") + "\"";
       const auto names = left.list(tree.directory(key));
       for (const std::string& name : names.value_or({}))
         if (name.front() == '.' && name != ".last-good") return key + ": " + name + " is left";

@@ -45,7 +45,8 @@ class ArtifactFaults : public ::testing::Test {
   struct Acknowledged {
     bool installed[2] = {false, false};
     bool removed_first = false;
-    std::set<std::string> targets{""};  // which the file may name
+    std::set<std::string> targets{""};   // which the file may name
+    std::set<std::string> cascades{""};  // what cascade.json may say
   };
   // Two versions come, the target goes from one to the other, the first goes. Stops where something fails.
   Status work(CrashingFileSystem& fs, Origin& origin, Acknowledged& done) const {
@@ -60,6 +61,9 @@ class ArtifactFaults : public ::testing::Test {
         return installed.failure().error;
       }
       done.installed[i] = true;
+      done.cascades.insert(version);
+      TRY_VOID(tree.set_cascade(kKey, codec::Json(version)));
+      done.cascades = {version};
       TRY_VOID(tree.expose(kKey, version, installed->directory));
       done.targets.insert(version);
       TRY_VOID(tree.set_target(kKey, version));
@@ -111,7 +115,11 @@ class ArtifactFaults : public ::testing::Test {
     }
     const std::string target = tree->target(kKey).value().value_or("");
     ASSERT_TRUE(done.targets.contains(target)) << target;
+    const auto cascade = os::read_file(fs, tree->directory(kKey) / "cascade.json");
+    ASSERT_TRUE(done.cascades.contains(cascade.ok() ? codec::parse_json(*cascade).value().as_string() : ""))
+        << cascade.value_or("");
     if (!target.empty()) {
+      ASSERT_FALSE(done.cascades.contains("")) << "it was there before the first target";
       ASSERT_TRUE(fs.stat(tree->directory(kKey) / target).value()) << target;
     }
     Acknowledged again;

@@ -9,6 +9,8 @@ namespace varda::artifact {
 namespace {
 
 constexpr std::string_view kTarget = "target";
+constexpr std::string_view kCascade = "cascade.json";
+constexpr std::uint64_t kCascadeBytesMax = 1 << 20;  // of one that is read: larger ones are not ours
 constexpr std::string_view kLastGood = ".last-good";
 constexpr std::string_view kGone = ".old-";  // under way to be removed
 
@@ -25,9 +27,10 @@ Status check_key(std::string_view key) {
 }
 
 Status check_version(std::string_view version) {
-  if (plain_name(version, 63) && version != kTarget) return {};
-  return Error(Code::kInvalid, "version \"" + std::string(version) +
-                                   "\": must be 1-63 of [A-Za-z0-9._-], not start with \".\" and not be \"target\"");
+  if (plain_name(version, 63) && version != kTarget && version != kCascade) return {};
+  return Error(Code::kInvalid,
+               "version \"" + std::string(version) +
+                   "\": must be 1-63 of [A-Za-z0-9._-], not start with \".\" and not be \"target\" or \"cascade.json\"");
 }
 
 }  // namespace
@@ -78,15 +81,15 @@ Status ModelTree::expose(std::string_view key, std::string_view version, const o
   TRY_VOID(fs_->sync_directory(root_));
   if (!shown) return {};
   TRY(const auto active, target(key));
-  return active == version ? write_line(model, kTarget, version) : ok_status();
+  return active == version ? write_text(model, kTarget, std::string(version) + "\n") : ok_status();
 }
 
-Status ModelTree::write_line(const os::Path& model, std::string_view name, std::string_view line) {
+Status ModelTree::write_text(const os::Path& model, std::string_view name, const std::string& text) {
   // Under a name that no server takes for a version, should we be killed here.
   const os::Path fresh = model / ".new-line";
   {
     TRY(auto file, fs_->open(fresh, os::Open::kTruncate, 0644));
-    TRY_VOID(file->write(std::string(line) + "\n"));
+    TRY_VOID(file->write(text));
     TRY_VOID(file->sync());
   }
   TRY_VOID(fs_->rename(fresh, model / name));
@@ -101,7 +104,28 @@ Status ModelTree::note_last_good(std::string_view key, std::string_view line) {
     TRY(const std::string text, os::read_file(*fs_, place, 4096));
     if (text == std::string(line) + "\n") return {};
   }
-  return write_line(directory(key), kLastGood, line);
+  return write_text(directory(key), kLastGood, std::string(line) + "\n");
+}
+
+Status ModelTree::set_cascade(std::string_view key, const codec::Json& cascade) {
+  TRY_VOID(check_key(key));
+  const os::Path model = directory(key), place = model / kCascade;
+  TRY(const auto there, fs_->stat(place));
+  if (cascade.is_null()) {
+    if (!there) return {};
+    TRY_VOID(fs_->remove(place));
+    return fs_->sync_directory(model);
+  }
+  if (there && there->kind == os::FileKind::kFile && there->size_bytes <= kCascadeBytesMax) {
+    TRY(const std::string text, os::read_file(*fs_, place, kCascadeBytesMax));
+    const auto says = codec::parse_json(text);
+    // Whatever the order of members: that is nothing a server could see.
+    if (says.ok() && *says == cascade) return {};
+  }
+  TRY_VOID(fs_->make_directories(model, 0755));
+  TRY_VOID(fs_->sync_directory(model.parent_path()));
+  TRY_VOID(fs_->sync_directory(root_));
+  return write_text(model, kCascade, codec::write_json(cascade) + "\n");
 }
 
 Status ModelTree::set_target(std::string_view key, std::string_view version) {
@@ -111,7 +135,7 @@ Status ModelTree::set_target(std::string_view key, std::string_view version) {
   if (!shown) return Error(Code::kNotFound, std::string(key) + ": version " + std::string(version) + " is not exposed");
   TRY(const auto active, target(key));
   if (active == version) return {};
-  return write_line(directory(key), kTarget, version);
+  return write_text(directory(key), kTarget, std::string(version) + "\n");
 }
 
 Status ModelTree::clear_target(std::string_view key) {

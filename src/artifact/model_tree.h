@@ -2,6 +2,7 @@
 //
 //   root/NS/NAME/VERSION/…   hard links to an artifact's files: on the same file system, nothing is copied
 //   root/NS/NAME/target      one line: the active version; replaced by rename
+//   root/NS/NAME/cascade.json    what the server asks beside its own model (docs/design/017); replaced by rename
 //   root/NS/NAME/.last-good  one line: what served last, for a server that starts (serving/layout.h); replaced by rename
 //   root/NS/NAME/.numbered/…     the same for a server that knows numbers only (numbered_view.h)
 //
@@ -15,12 +16,13 @@
 #include <vector>
 
 #include "base/result.h"
+#include "codec/json.h"
 #include "os/file_system.h"
 
 namespace varda::artifact {
 
-/// A key is "NAMESPACE/NAME" of the model. Every call says kInvalid for a key or version that is no plain name. Not thread-safe
-/// for one key; different keys do not meet.
+/// A key is "NAMESPACE/NAME" of the model, and a name may have dots. Every call says kInvalid for a key or version that is no plain
+/// name. Not thread-safe for one key; different keys do not meet.
 class ModelTree {
  public:
   /// Creates the root and clears what a crash left under way.
@@ -37,6 +39,9 @@ class ModelTree {
   Status clear_target(std::string_view key);
   /// Writes `.last-good`, if it does not say so already. The line is a server's, and means nothing here.
   Status note_last_good(std::string_view key, std::string_view line);
+  /// Writes `cascade.json`, if it does not say the same already; null takes it away. Before the first version too: the model's
+  /// directory is made. Durable on return; a failure leaves the old one. kExhausted: the disk is full.
+  Status set_cascade(std::string_view key, const codec::Json& cascade);
   /// What `target` names; nothing: no such file.
   Result<std::optional<std::string>> target(std::string_view key) const;
 
@@ -52,7 +57,7 @@ class ModelTree {
 
  private:
   ModelTree(os::FileSystem& fs, os::Path root) : fs_(&fs), root_(std::move(root)) {}
-  Status write_line(const os::Path& directory, std::string_view name, std::string_view line);
+  Status write_text(const os::Path& directory, std::string_view name, const std::string& text);
   Status hide(const os::Path& directory, std::string_view version);
   Status take_away(const os::Path& directory, std::string_view name);
 

@@ -1,0 +1,218 @@
+// What a node does about tiers of joint inference: the file beside a model, over a disk that may refuse it, in virtual time.
+#include <gtest/gtest.h>
+
+#include "agent/model_keeper.h"
+#include "node/testing/fakes.h"
+#include "os/testing/memory_file_system.h"
+
+namespace varda::agent {
+namespace {
+
+using codec::Json;
+using codec::Sha256;
+using std::chrono::seconds;
+
+constexpr const char* kFile = "/models/default/digits.edge/cascade.json";
+
+/// Every archive is there already.
+class FullStore final : public artifact::Store {
+ public:
+  artifact::Outcome<artifact::Installed> ensure(const Context&, const artifact::Request&, const artifact::ProgressSink&) override {
+    return artifact::Installed{.directory = "/artifacts/one", .bytes = 1};
+  }
+  std::optional<artifact::Installed> find(const Sha256&) override {
+    return artifact::Installed{.directory = "/artifacts/one", .bytes = 1};
+  }
+  std::vector<Sha256> list() const override { return {}; }
+  std::uint64_t bytes() const override { return 0; }
+  void keep(std::set<Sha256>) override {}
+  Result<std::uint64_t> evict(std::uint64_t) override { return std::uint64_t{0}; }
+  Status remove(const Sha256&) override { return {}; }
+};
+
+class NoHttp final : public net::HttpClient {
+ public:
+  Result<net::ClientResponse> send(const Context&, net::ClientRequest) override {
+    return Error(Code::kUnavailable, "there is no network");
+  }
+};
+
+/// A keeper that can be ended and started again over the same disk.
+class CascadeFile : public ::testing::Test {
+ protected:
+  CascadeFile() {
+    CHECK(fs.make_directories("/artifacts/one", 0755).ok());
+    CHECK(os::write_file_atomically(fs, "/artifacts/one/model.onnx", "one").ok());
+    start();
+  }
+  void start() {
+    keeper.reset();
+    tree = artifact::ModelTree::open(fs, "/models").value();
+    keeper = std::make_unique<ModelKeeper>(ModelKeeper::Options{.clock = &clock}, store, *tree, fs, http, *journal, *rng,
+                                           [this](const api::EdgeNodeStatus& status, const std::string&) { told = status; });
+    keeper->load();
+    strands = keeper->strands();
+    run();
+  }
+  void want(const std::string& cascade, const std::string& target = "3") {
+    Json model = Json::object({{"key", "default/digits.edge"}, {"modelName", "digits"}, {"framework", "onnx"}, {"target", target}});
+    Json version = Json::object({{"version", "3"}, {"url", "http://files/3"}, {"sha256", Sha256::of("3").hex()}});
+    model.set("versions", Json::array({std::move(version)}));
+    if (!cascade.empty()) model.set("cascade", codec::parse_json(cascade).value());
+    want_models(Json::array({std::move(model)}));
+  }
+  void want_models(Json models) {
+    auto node = api::EdgeNode::from_json(Json::object(
+        {{"apiVersion", api::EdgeNode::resource().api_version()},
+         {"kind", api::EdgeNode::resource().kind},
+         {"metadata", Json::object({{"name", "edge0"}, {"uid", "n1"}, {"generation", ++generation}})},
+         {"spec", Json::object({{"models", std::move(models)}, {"later", true}})}}));  // a spec without models says something too
+    CHECK(node.ok());
+    keeper->set_desired(*node);
+    run();
+  }
+  /// What is due is done.
+  void run() {
+    for (int round = 0; round < 10; ++round)
+      for (const runtime::Strand& strand : strands)
+        if (const auto due = strand.due(); due && *due <= clock.now()) strand.step(ctx);
+  }
+  void pass(seconds time) {
+    clock.advance(time);
+    run();
+  }
+  std::string file() {
+    const auto text = os::read_file(fs, kFile);
+    return text.ok() ? *text : "";
+  }
+  std::uint64_t inode() { return (*fs.stat(kFile))->inode; }
+  std::string target() { return tree->target("default/digits.edge").value().value_or(""); }
+  /// "STATE REASON" of the version, and the reason of the cascade's problem.
+  std::string said() {
+    if (told.models.empty()) return "nothing";
+    const api::EdgeModelReport& model = told.models[0];
+    return model.versions[0].state + " " + model.versions[0].reason + ", " + model.cascade.at("problem/reason").as_string();
+  }
+
+  Context ctx;
+  node::testing::ManualClock clock;
+  os::testing::MemoryFileSystem fs;
+  NoHttp http;
+  FullStore store;
+  std::unique_ptr<Rng> rng = seeded_rng(1);
+  std::unique_ptr<Journal> journal = Journal::in_memory();
+  std::int64_t generation = 0;
+  api::EdgeNodeStatus told;
+  std::optional<artifact::ModelTree> tree;
+  std::unique_ptr<ModelKeeper> keeper;
+  std::vector<runtime::Strand> strands;
+};
+
+TEST_F(CascadeFile, IsThereBeforeTheFirstTargetAndFollowsTheWorkList) {
+  bool in_order = true;
+  fs.on_call([&](std::string_view call, const os::Path& path) -> Status {
+    if (call == "rename" && path.filename() == ".new-line" && target().empty() && file().empty() &&
+        fs.stat(path.parent_path() / "3")->has_value())
+      in_order = false;
+    return {};
+  });
+  want(R"({"version": 1})");
+  fs.on_call({});
+  EXPECT_TRUE(in_order) << "a version was shown before the tiers were there";
+  EXPECT_EQ(file(), "{\"version\":1}\n");
+  EXPECT_EQ(target(), "3");
+  EXPECT_EQ(said(), "Ready , ");
+  want(R"({"version": 2})");
+  EXPECT_EQ(file(), "{\"version\":2}\n");
+  want("");
+  EXPECT_EQ(file(), "");
+  EXPECT_EQ(target(), "3");
+  want(R"({"version": 3})", "");
+  EXPECT_EQ(file(), "{\"version\":3}\n");
+  want_models(Json::array());
+  EXPECT_TRUE(tree->keys()->empty());
+}
+
+TEST_F(CascadeFile, StaysOverRestartsWithoutALinkAndIsNotWrittenWhenItIsTheSame) {
+  want(R"({"version": 1, "tiers": []})");
+  const std::uint64_t before = inode();
+  want(R"({"tiers": [], "version": 1})");
+  start();
+  pass(seconds(300));
+  EXPECT_EQ(inode(), before);
+  // A disk that lost it: it comes back from the journal, though nobody was asked.
+  ASSERT_TRUE(fs.remove(kFile).ok());
+  start();
+  EXPECT_EQ(file(), "{\"tiers\":[],\"version\":1}\n") << "as it was last wanted";
+  EXPECT_EQ(target(), "3");
+}
+
+TEST_F(CascadeFile, ThatAFullDiskRefusesKeepsTheFirstVersionBackAndIsTriedAgain) {
+  fs.on_call([](std::string_view call, const os::Path& path) -> Status {
+    return call == "write" && path.filename() == ".new-line" ? Status(Error(Code::kExhausted, "no space left on device"))
+                                                             : Status();
+  });
+  want(R"({"version": 1})");
+  EXPECT_EQ(said(), "Failed DiskFull, DiskFull");
+  EXPECT_EQ(target(), "");
+  EXPECT_EQ(told.models[0].versions[0].message, "cascade.json cannot be written: no space left on device");
+  fs.on_call({});
+  pass(seconds(5));
+  EXPECT_EQ(said(), "Ready , ");
+  EXPECT_EQ(target(), "3");
+  EXPECT_EQ(file(), "{\"version\":1}\n");
+}
+
+TEST_F(CascadeFile, AChangedOneThatAFullDiskRefusesLeavesTheOldOneInForceAndSaysSo) {
+  want(R"({"version": 1})");
+  fs.on_call([](std::string_view call, const os::Path&) -> Status {
+    return call == "write" ? Status(Error(Code::kExhausted, "no space left on device")) : Status();
+  });
+  want(R"({"version": 2})");
+  EXPECT_EQ(file(), "{\"version\":1}\n");
+  EXPECT_EQ(said(), "Ready , DiskFull");
+  EXPECT_EQ(target(), "3");
+  fs.on_call({});
+  pass(seconds(5));
+  EXPECT_EQ(said(), "Ready , ");
+  EXPECT_EQ(file(), "{\"version\":2}\n");
+}
+
+TEST_F(CascadeFile, ThatIsTooLargeIsRefusedAndTheOldOneStays) {
+  want(R"({"version": 1})");
+  want("{\"version\": 2, \"service\": \"" + std::string(ModelKeeper::kCascadeBytesMax, 'x') + "\"}");
+  EXPECT_EQ(file(), "{\"version\":1}\n");
+  EXPECT_EQ(said(), "Ready , Refused");
+  want(R"({"version": 3})");
+  EXPECT_EQ(said(), "Ready , ");
+  EXPECT_EQ(file(), "{\"version\":3}\n");
+}
+
+// Whatever fails, a server finds no version without its tiers, and all is as it should be once the disk works again.
+TEST_F(CascadeFile, AfterAFaultOfAnyCallAllIsAsItShouldBeOnceTheDiskWorks) {
+  for (int nth = 1; nth < 200; ++nth) {
+    want_models(Json::array());
+    ASSERT_TRUE(tree->keys()->empty());
+    bool fault = false;
+    int seen = 0;
+    fs.on_call([&](std::string_view, const os::Path&) -> Status {
+      if (++seen != nth) return {};
+      fault = true;
+      return Error(Code::kInternal, "input/output error");
+    });
+    want(R"({"version": 1})");
+    fs.on_call({});
+    if (!target().empty()) {
+      EXPECT_EQ(file(), "{\"version\":1}\n") << nth;
+    }
+    for (int minute = 0; minute < 3; ++minute) pass(seconds(61));
+    EXPECT_EQ(said(), "Ready , ") << nth;
+    EXPECT_EQ(target(), "3") << nth;
+    EXPECT_EQ(file(), "{\"version\":1}\n") << nth;
+    if (!fault) return;
+  }
+  FAIL() << "there is no end of calls";
+}
+
+}  // namespace
+}  // namespace varda::agent
