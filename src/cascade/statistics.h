@@ -21,7 +21,7 @@
 
 namespace varda::cascade {
 
-/// The latencies of the last 1,024 to 2,048 calls in buckets an eighth of an octave wide: a quantile is within 5 % of the true one.
+/// The latencies of the last 1,024 to 2,048 calls in buckets an eighth of an octave wide: a quantile is within 7 % of the true one.
 /// By calls, not by time, so that nothing changes at rest. Thread-safe, without locks.
 class LatencyWindow {
  public:
