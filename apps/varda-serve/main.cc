@@ -14,12 +14,16 @@
 #include "base/context.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/rng.h"
 #include "flags.h"
 #include "infer/engine.h"
+#include "net/client.h"
+#include "net/proxy.h"
 #include "net/server.h"
 #include "os/file_system.h"
 #include "os/process.h"
 #include "serving/handler.h"
+#include "serving/joint/center.h"
 #include "serving/load_probe.h"
 #include "serving/repository.h"
 
@@ -44,6 +48,20 @@ std::map<std::string, std::string> environment() {
   return out;
 }
 
+// What tiers above a model are reached through (serving/joint).
+constexpr std::size_t kIdleConnectionsMax = 64;  // of each, kept for the next request
+constexpr std::chrono::seconds kDeadAfter{5};    // of silence on the wire: the connection is not waited for any more
+
+net::Proxies proxies_of_environment() {
+  std::string left_out;
+  auto proxies = net::proxies_from_environment([](const char* name) { return std::getenv(name); }, &left_out);
+  if (!left_out.empty()) log::warn("a proxy's user and password in the environment are not used", {{"proxy", left_out}});
+  if (proxies.ok()) return std::move(proxies).value();
+  // Most servers ask nobody: that is no reason not to serve.
+  log::warn("the environment's proxies are not used", {{"error", proxies.error()}});
+  return {};
+}
+
 // The child of a ChildProbe. It ends without destroying what engines leave behind: a crash in their exit handlers says nothing
 // about the model.
 int probe_load(const Flags& flags) {
@@ -62,12 +80,19 @@ Status serve(const Context& ctx, const Flags& flags, std::vector<std::string> ar
                              .arguments = std::move(arguments),
                              .environment = environment(),
                              .timeout = milliseconds(flags.load_timeout_seconds)});
-  TRY(const std::unique_ptr<serving::Repository> repository,
-      serving::Repository::open(
-          {.directory = flags.model_repository, .defaults = flags.defaults, .probe = flags.try_loads ? &probe : nullptr},
-          os::real_file_system(), engines, registry));
+  net::Proxies proxies = proxies_of_environment();
+  const std::unique_ptr<net::HttpClient> pooled =
+      net::make_client({.proxies = proxies, .idle_connections_max = kIdleConnectionsMax, .dead_after = kDeadAfter});
+  const std::unique_ptr<net::HttpClient> fresh =
+      net::make_client({.proxies = std::move(proxies), .idle_connections_max = 0, .dead_after = kDeadAfter});
+  serving::joint::Center center({}, {*pooled, *fresh}, registry, system_rng());
+  TRY(const std::unique_ptr<serving::Repository> repository, serving::Repository::open({.directory = flags.model_repository,
+                                                                                        .defaults = flags.defaults,
+                                                                                        .probe = flags.try_loads ? &probe : nullptr,
+                                                                                        .joint = &center},
+                                                                                       os::real_file_system(), engines, registry));
   std::atomic<bool> draining{false};
-  const serving::Service service{.repository = *repository, .registry = registry, .draining = draining};
+  const serving::Service service{.repository = *repository, .registry = registry, .draining = draining, .joint = &center};
 
   const net::Handler handler = serving::make_handler(service);
   const net::Handler admin_handler = serving::make_admin_handler(service);
@@ -100,6 +125,7 @@ Status serve(const Context& ctx, const Flags& flags, std::vector<std::string> ar
   server->drain();
   (void)Context::background().sleep_for(milliseconds(flags.drain_delay_seconds));
   server->stop(milliseconds(flags.drain_timeout_seconds));
+  center.stop();
   if (admin) admin->stop(std::chrono::milliseconds(100));
   log::info("varda-serve ends");
   return {};

@@ -17,6 +17,7 @@ enum class Call {
   kModelReady,       // GET  /v2/models/M[/versions/V]/ready
   kModelInfer,       // POST /v2/models/M[/versions/V]/infer
   kRepositoryIndex,  // POST /v2/repository/index
+  kModelCascade,     // GET  /v2/models/M/cascade: ours, what its tiers do
 };
 
 struct Route {

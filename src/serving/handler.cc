@@ -7,6 +7,7 @@
 #include "oip/metadata.h"
 #include "oip/route.h"
 #include "serving/inference.h"
+#include "serving/joint/journey.h"
 
 namespace varda::serving {
 namespace {
@@ -124,20 +125,31 @@ class ModelServer {
         return model_ready(route);
       case oip::Call::kRepositoryIndex:
         return index(request);
+      case oip::Call::kModelCascade: {
+        const auto told = service_.repository.describe_tiers(route.model);
+        return told.ok() ? json(200, codec::write_json(*told)) : error_response(told.error());
+      }
       case oip::Call::kModelInfer:
         break;
     }
     return error_response(Error(Code::kInternal, "no answer for this call"));
   }
 
+  // Whether the endpoint answers: with other tiers it may, while no version of its own is loaded.
   Response model_ready(const oip::Route& route) const {
-    const auto version = service_.repository.find(route.model, route.version);
+    const Repository::Serving serving = service_.repository.serving(route.model);
+    const auto version = route.version.empty() ? serving.version : service_.repository.find(route.model, route.version);
     if (!version.ok() && version.error().code() == Code::kNotFound) return error_response(version.error());
+    const bool others = route.version.empty() && serving.plan != nullptr && joint::answers_above(*serving.plan);
     const bool draining = service_.draining.load();
-    Json out = Json::object({{"name", route.model}, {"ready", version.ok() && !draining}});
-    if (!version.ok()) out.set("reason", version.error().message());
-    if (version.ok() && draining) out.set("reason", "the server is going away");
-    return json(version.ok() && !draining ? 200 : 503, codec::write_json(out));
+    const bool ready = (version.ok() || others) && !draining;
+    Json out = Json::object({{"name", route.model}, {"ready", ready}});
+    if (draining) {
+      out.set("reason", "the server is going away");
+    } else if (!version.ok()) {
+      out.set("reason", version.error().message());
+    }
+    return json(ready ? 200 : 503, codec::write_json(out));
   }
 
   Response index(const Request& request) const {
@@ -153,14 +165,27 @@ class ModelServer {
   }
 
   void infer(const oip::Route& route, Request request, Responder respond) const {
-    auto version = service_.repository.find(route.model, route.version);
+    if (service_.joint != nullptr && route.version.empty()) {
+      Repository::Serving serving = service_.repository.serving(route.model);
+      if (serving.plan != nullptr) {
+        return joint::begin(
+            *service_.joint,
+            {std::move(serving.plan), std::move(serving.version), InferCall::of(std::move(request), system_clock().now())},
+            std::move(respond), service_.limits);
+      }
+      return infer(std::move(serving.version), std::move(request), std::move(respond));
+    }
+    infer(service_.repository.find(route.model, route.version), std::move(request), std::move(respond));
+  }
+
+  void infer(Result<std::shared_ptr<ModelVersion>> version, Request request, Responder respond) const {
     if (!version.ok()) return respond(error_response(version.error()));
     // Kept here too: the job may be gone before submit() returns, and with it the last reference to the executor's owner.
     const std::shared_ptr<ModelVersion> keeper = *version;
     std::unique_ptr<Job> job = std::make_unique<InferJob>(keeper, InferCall::of(std::move(request), system_clock().now()),
                                                           std::move(respond), service_.limits);
     if (const auto status = keeper->executor().submit(job); !status.ok()) {
-      static_cast<InferJob&>(*job).refuse(Error(status.error()).context("model \"" + route.model + "\""));
+      static_cast<InferJob&>(*job).refuse(Error(status.error()).context("model \"" + keeper->model() + "\""));
     }
   }
 

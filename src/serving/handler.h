@@ -18,6 +18,7 @@ struct Service {
   const std::atomic<bool>& draining;  // true: not ready, while everything is still answered
   std::string server_name = "varda-serve";
   oip::Limits limits;
+  joint::Center* joint = nullptr;  // the repository's; null: no model has other tiers
 };
 
 /// /v2/…, /healthz and /readyz. Short inferences run on the caller's thread (executor.h).

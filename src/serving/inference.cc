@@ -14,6 +14,13 @@ Error late(Duration waited) {
                                    " ms for an instance, longer than it may");
 }
 
+std::size_t samples(const ModelVersion& version, const std::vector<tensor::Named>& inputs) {
+  const std::vector<tensor::Spec>& specs = version.metadata().inputs;
+  const bool batches = !specs.empty() && !specs[0].shape.empty() && specs[0].shape[0] == -1;
+  if (!batches || inputs.empty() || inputs[0].tensor.shape().empty()) return 1;
+  return static_cast<std::size_t>(inputs[0].tensor.shape()[0]);
+}
+
 }  // namespace
 
 InferCall InferCall::of(net::Request request, SteadyTime arrived) {
@@ -40,15 +47,22 @@ Result<Inferred> infer(ModelVersion& version, const InferCall& call, std::span<c
     names.push_back(output.name);
     out.encodings.push_back(output.encoding);
   }
-  const std::size_t asked = names.size();
-  // Without names there are all outputs, and so what `also` names.
-  for (const std::string& name : also) {
-    if (asked > 0 && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  const bool all = names.empty();
+  const std::size_t asked = all ? version.metadata().outputs.size() : names.size();
+  const auto among_all = [&](const std::string& name) {
+    const auto& outputs = version.metadata().outputs;
+    return std::any_of(outputs.begin(), outputs.end(), [&](const tensor::Spec& spec) { return spec.name == name; });
+  };
+  if (all && !std::all_of(also.begin(), also.end(), among_all)) {
+    for (const tensor::Spec& spec : version.metadata().outputs) names.push_back(spec.name);
   }
+  for (const std::string& name : also) {
+    if (!names.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  out.samples = samples(version, request.inputs);
   TRY(out.outputs, version.run(request.inputs, names));
-  if (asked == 0) {
-    out.encodings.assign(out.outputs.size(), request.encoding);
-  } else {
+  if (all) out.encodings.assign(asked, request.encoding);
+  if (out.outputs.size() > asked) {
     std::move(out.outputs.begin() + static_cast<std::ptrdiff_t>(asked), out.outputs.end(), std::back_inserter(out.others));
     out.outputs.resize(asked);
   }

@@ -33,6 +33,7 @@ struct Inferred {
   std::vector<tensor::Named> outputs;    // those asked for, in the order asked; they may outlive the version
   std::vector<oip::Encoding> encodings;  // of each
   std::vector<tensor::Named> others;     // asked for by `also` alone
+  std::size_t samples = 1;               // rows, where the model takes several at a time
 };
 
 /// Reads the request and runs the version on the calling thread; only jobs of its executor() do that. `also` names outputs that

@@ -9,6 +9,8 @@ namespace {
 
 constexpr std::size_t kVersionBytesMax = 63;
 constexpr std::string_view kLastGood = ".last-good";
+constexpr std::string_view kCascade = "cascade.json";
+constexpr std::uint64_t kCascadeBytesMax = 1 << 20;
 
 bool digits(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -63,6 +65,12 @@ void look_at_last_good(os::FileSystem& fs, const std::filesystem::path& model, W
   out.last_good_unchanged = line == out.last_good + " " + files_name(out.last_good_fingerprint);
 }
 
+std::optional<std::string> look_at_cascade(os::FileSystem& fs, const std::filesystem::path& model) {
+  auto text = os::read_file(fs, model / kCascade, kCascadeBytesMax);
+  if (text.ok()) return std::move(text).value();
+  return text.error().code() == Code::kNotFound ? std::nullopt : std::optional<std::string>("");
+}
+
 Result<Wanted> look(os::FileSystem& fs, const std::filesystem::path& model) {
   TRY(const std::vector<std::string> names, fs.list(model / "."));
   Wanted out;
@@ -112,6 +120,7 @@ Result<std::map<std::string, Wanted>> scan(os::FileSystem& fs, const std::filesy
     if (name.front() == '.' || name == "lost+found" || !is_directory(fs, repository / name)) continue;
     auto wanted = look(fs, repository / name);
     out[name] = wanted.ok() ? std::move(wanted).value() : Wanted{.problem = wanted.error().message()};
+    out[name].cascade = look_at_cascade(fs, repository / name);
   }
   return out;
 }

@@ -4,6 +4,7 @@
 //   DIR/MODEL/target      optional: one line, the version to serve; replaced by rename
 //   DIR/MODEL/.last-good  optional: one line "VERSION FILES", what served last here (FILES as the repository's index names them).
 //                         That version needs no try-out, and serves from the start while another one is tried
+//   DIR/MODEL/cascade.json optional: the model is the first tier of several (serving/joint); replaced by rename
 //
 // Without `target` the newest version is meant: numbers as numbers and above names, names by their letters. Names that begin with
 // '.' are somebody's work in progress and are not looked at.
@@ -27,7 +28,8 @@ struct Wanted {
   std::string fingerprint;  // of the version's files: another one after any change
   std::string last_good;    // version that served last and is there; "" unknown
   std::string last_good_fingerprint;
-  bool last_good_unchanged = false;  // its files are the ones that served
+  bool last_good_unchanged = false;    // its files are the ones that served
+  std::optional<std::string> cascade;  // what cascade.json holds, "" where it cannot be read
   std::string problem;               // why that cannot be: "target names version 5, which is not there"; "" if it can
   friend bool operator==(const Wanted&, const Wanted&) = default;
 };

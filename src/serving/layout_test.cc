@@ -54,6 +54,18 @@ TEST_F(Layout, TargetThatIsNotThereKeepsItsNameAndSaysSo) {
   EXPECT_NE(wanted("digits").problem, "");
 }
 
+TEST_F(Layout, CascadeIsTakenAsItStandsWhateverTheVersionsAre) {
+  file("digits/3/model.onnx");
+  EXPECT_EQ(wanted("digits").cascade, std::nullopt);
+  file("digits/cascade.json", "{}");
+  EXPECT_EQ(wanted("digits").cascade, "{}");
+  EXPECT_EQ(wanted("digits").version, "3");
+  file("digits/target", "no version\n");
+  EXPECT_EQ(wanted("digits").cascade, "{}");
+  file("digits/cascade.json", std::string((1 << 20) + 1, ' '));
+  EXPECT_EQ(wanted("digits").cascade, "") << "too large to be one";
+}
+
 TEST_F(Layout, WorkInProgressAndStrayFilesAreNotVersions) {
   file("digits/3/model.onnx");
   file("digits/.5/model.onnx");

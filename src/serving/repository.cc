@@ -6,7 +6,6 @@
 #include "base/log.h"
 
 namespace varda::serving {
-
 struct Repository::Load {
   Candidate candidate;
   std::unique_ptr<ModelVersion> loaded;  // null: `failure` says why
@@ -73,6 +72,31 @@ std::shared_ptr<ModelVersion> Repository::share(std::unique_ptr<ModelVersion> ve
 
 Result<std::shared_ptr<ModelVersion>> Repository::find(std::string_view model, std::string_view version) const {
   MutexLock lock(mutex_);
+  return find_locked(model, version);
+}
+
+Repository::Serving Repository::serving(std::string_view model) const {
+  MutexLock lock(mutex_);
+  const auto it = entries_.find(model);
+  return {find_locked(model, ""), it != entries_.end() ? it->second.plan : nullptr};
+}
+
+Result<codec::Json> Repository::describe_tiers(std::string_view model) const {
+  const joint::Model* joint = nullptr;
+  std::string version;
+  {
+    MutexLock lock(mutex_);
+    const auto it = entries_.find(model);
+    if (it == entries_.end()) return Error(Code::kNotFound, "there is no model \"" + std::string(model) + "\"");
+    joint = it->second.joint;
+    if (it->second.active != nullptr) version = it->second.active->version();
+  }
+  if (joint == nullptr)
+    return Error(Code::kNotFound, "model \"" + std::string(model) + "\" has no cascade.json: it is all there is");
+  return joint->describe(options_.joint->instance(), version, system_clock().now(), system_clock().wall());
+}
+
+Result<std::shared_ptr<ModelVersion>> Repository::find_locked(std::string_view model, std::string_view version) const {
   const auto it = entries_.find(model);
   if (it == entries_.end()) return Error(Code::kNotFound, "there is no model \"" + std::string(model) + "\"");
   const Entry& entry = it->second;
@@ -204,6 +228,7 @@ void Repository::look() {
     log::info("model removed", {{"model", it->first}});
     if (it->second.active != nullptr) it->second.active->stats().ready.set(0);
     dropped.push_back(std::move(it->second.active));
+    if (it->second.joint != nullptr) it->second.joint->forget();
     it = entries_.erase(it);
   }
   for (auto& [name, now] : wanted) {
@@ -214,10 +239,40 @@ void Repository::look() {
       log::info("model unloaded", {{"model", name}, {"version", entry.active->version()}, {"reason", now.problem}});
       entry.active->stats().ready.set(0);
       dropped.push_back(std::move(entry.active));
+      if (entry.joint != nullptr) put_in_force(entry, entry.joint->fit_none());
     }
+    if (options_.joint != nullptr && entry.wanted.cascade != now.cascade) follow_tiers(name, entry, now.cascade);
     if (entry.wanted.version != now.version) entry.failure.reset();
     entry.wanted = std::move(now);
   }
+}
+
+void Repository::follow_tiers(const std::string& model, Entry& entry, const std::optional<std::string>& file) {
+  if (!file) {
+    log::info("model has no other tiers any more", {{"model", model}});
+    entry.joint->forget();
+    entry.joint = nullptr;
+    entry.plan.reset();
+    return;
+  }
+  entry.joint = &options_.joint->model(model);
+  if (!entry.joint->want(*file).ok()) return;
+  // What did not fit the file before may fit it now.
+  if (entry.failure && entry.failure->why.code == joint::kPolicyMismatch) entry.failure.reset();
+  entry.fallback_failed.clear();
+  if (entry.active == nullptr) {
+    put_in_force(entry, entry.joint->fit_none());
+  } else if (auto plan = entry.joint->fit(*entry.active); plan.ok()) {
+    put_in_force(entry, std::move(plan).value());
+  } else {
+    entry.joint->refuse(plan.error());
+  }
+}
+
+void Repository::put_in_force(Entry& entry, std::shared_ptr<const joint::Plan> plan) {
+  entry.plan = plan;
+  entry.joint->adopt(std::move(plan));
+  options_.joint->watch(*entry.joint);
 }
 
 void Repository::collect() {
@@ -251,6 +306,15 @@ void Repository::apply(const std::string& model, Load& load) {
     retired_->add(std::move(load.loaded));
     return;
   }
+  std::shared_ptr<const joint::Plan> plan;
+  if (entry.joint != nullptr) {
+    auto fitted = entry.joint->fit(*load.loaded);
+    if (!fitted.ok()) {
+      retired_->add(std::move(load.loaded));
+      return fail(model, entry, load, {std::string(joint::kPolicyMismatch), fitted.error().message(), std::nullopt});
+    }
+    plan = std::move(fitted).value();
+  }
   const std::string before = entry.active != nullptr ? entry.active->version() : "";
   if (entry.active != nullptr) {
     entry.active->stats().ready.set(0);
@@ -264,6 +328,7 @@ void Repository::apply(const std::string& model, Load& load) {
                                      {"load_seconds", shared->stats().load_seconds.value()}});
   entry.active_fingerprint = candidate.fingerprint;
   entry.active.swap(shared);  // the old one is dropped here, or by the last request that is under way on it
+  if (entry.joint != nullptr) put_in_force(entry, std::move(plan));
   if (wanted) entry.failure.reset();
 }
 

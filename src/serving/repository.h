@@ -4,6 +4,10 @@
 // and warmed beside the one that serves; then requests go to the new one, those under way end on the old one, and the old one is
 // dropped. A version that does not load leaves the old one serving, and its reason in index(). One that nobody has seen to load
 // here is tried by a LoadProbe first. Nothing is ever written to the directory.
+//
+// A model with a cascade.json (serving/joint) is the first tier of several. File and version are put in force together: a version
+// that does not put out what the file's policy reads is not switched to, and a file that does not fit the version that serves is
+// not followed until one of both changes.
 #pragma once
 
 #include <chrono>
@@ -24,6 +28,7 @@
 #include "oip/metadata.h"
 #include "os/file_system.h"
 #include "serving/internal/directory_watch.h"
+#include "serving/joint/center.h"
 #include "serving/layout.h"
 #include "serving/load_probe.h"
 #include "serving/model_version.h"
@@ -40,6 +45,7 @@ class Repository {
     std::chrono::milliseconds look_interval{1000};    // how often to look where nobody tells of changes
     std::chrono::milliseconds retry_interval{30000};  // of loads that failed for a reason that may pass (memory, a missing library)
     LoadProbe* probe = nullptr;                       // outlives the repository; null: every version is loaded untried
+    joint::Center* joint = nullptr;                   // outlives the repository; null: cascade.json is not looked at
   };
   /// Begins to follow. kNotFound, kInvalid: the directory cannot be read. `fs`, `engines` and `registry` outlive it.
   static Result<std::unique_ptr<Repository>> open(Options options, os::FileSystem& fs, infer::Engines& engines,
@@ -49,6 +55,15 @@ class Repository {
   /// The version that answers now; `version` "" means the active one. kNotFound: no such model, or that version is not loaded.
   /// kUnavailable: the model is known and none of its versions is loaded (yet); the message says why.
   Result<std::shared_ptr<ModelVersion>> find(std::string_view model, std::string_view version) const;
+
+  /// Who answers requests that name no version.
+  struct Serving {
+    Result<std::shared_ptr<ModelVersion>> version;  // as find() has it
+    std::shared_ptr<const joint::Plan> plan;        // the tiers, fitted to that version; null: there are none
+  };
+  Serving serving(std::string_view model) const;
+  /// What the model's tiers do, as /v2/models/MODEL/cascade tells it. kNotFound: no such model, or it has no tiers.
+  Result<codec::Json> describe_tiers(std::string_view model) const;
 
   /// By model: READY the active version, LOADING, and UNAVAILABLE with a reason what is wanted and does not load.
   std::vector<oip::IndexEntry> index() const;
@@ -80,6 +95,8 @@ class Repository {
     std::optional<Failure> failure;
     std::string fallback_failed;  // fingerprint of a last good version that did not load
     std::unique_ptr<ModelStats> stats;
+    joint::Model* joint = nullptr;            // null: no cascade.json
+    std::shared_ptr<const joint::Plan> plan;  // in force for `active`
   };
   // One load on a thread of its own. The thread touches `result` and `done` only.
   struct Load;
@@ -91,6 +108,9 @@ class Repository {
   void look();
   void collect();
   void apply(const std::string& model, Load& load) REQUIRES(mutex_);
+  void follow_tiers(const std::string& model, Entry& entry, const std::optional<std::string>& file) REQUIRES(mutex_);
+  void put_in_force(Entry& entry, std::shared_ptr<const joint::Plan> plan) REQUIRES(mutex_);
+  Result<std::shared_ptr<ModelVersion>> find_locked(std::string_view model, std::string_view version) const REQUIRES(mutex_);
   void start_loads();
   void start_load(const std::string& model, Entry& entry, Candidate candidate) REQUIRES(mutex_);
   void fail(const std::string& model, Entry& entry, const Load& load, LoadFailure why) REQUIRES(mutex_);

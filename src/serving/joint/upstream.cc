@@ -11,12 +11,16 @@ namespace {
 constexpr std::size_t kAnswerBytesMax = std::size_t{64} << 20;
 constexpr std::size_t kWordsMax = 200;  // of a server, in a message of ours
 
-Called failed(CallFailure failure, std::string message) {
+Called failed(cascade::Failure failure) {
   Called out;
-  out.failure = failure;
-  out.message = std::move(message);
+  out.failure = std::move(failure);
   return out;
 }
+
+cascade::Failure timeout(std::string message) { return {.reason = cascade::Reason::kTimeout, .message = std::move(message)}; }
+
+// Stopped by us: that says nothing about the other side.
+cascade::Failure cancelled() { return {.message = "the call was given up", .tier_at_fault = false}; }
 
 std::string model_url(const std::string& url, const std::string& model) {
   std::string out = url;
@@ -39,34 +43,35 @@ std::string words(const net::HttpClient::Answer& answer) {
   return said.empty() ? out : out + ": " + said;
 }
 
-CallFailure failure_of(int status) {
-  if (status == 200) return CallFailure::kNone;
-  if (status == 429 || status == 503) return CallFailure::kOverloaded;
-  return status >= 400 && status < 500 ? CallFailure::kRefused : CallFailure::kFailed;
-}
-
 }  // namespace
 
-Called Upstream::exchange(const Context& ctx, net::ClientRequest request, net::HttpClient::Answer& answer) const {
-  auto response = http_.send(ctx, std::move(request));
+Called Upstream::exchange(const Context& ctx, net::HttpClient& http, net::ClientRequest request, net::HttpClient::Answer& answer) {
+  auto response = http.send(ctx, std::move(request));
   if (!response.ok()) {
-    const Code code = response.error().code();
-    return failed(code == Code::kTimeout       ? CallFailure::kTimeout
-                  : code == Code::kUnavailable ? CallFailure::kUnreachable
-                                               : CallFailure::kFailed,
-                  response.error().message());
+    const Error& error = response.error();
+    switch (error.code()) {
+      case Code::kTimeout:
+        return failed(timeout(error.message()));
+      case Code::kCancelled:
+        return failed(cancelled());
+      case Code::kUnavailable:
+        return failed(cascade::unreachable(error.message()));
+      default:
+        return failed(cascade::unreadable(error.message()));
+    }
   }
   answer.status = response->status;
   answer.headers = std::move(response->headers);
   for (;;) {
     auto bytes = response->body->read();
     if (!bytes.ok()) {
-      return failed(bytes.error().code() == Code::kTimeout ? CallFailure::kTimeout : CallFailure::kFailed,
-                    "the answer broke off: " + bytes.error().message());
+      if (bytes.error().code() == Code::kCancelled) return failed(cancelled());
+      const std::string message = "the answer broke off: " + bytes.error().message();
+      return failed(bytes.error().code() == Code::kTimeout ? timeout(message) : cascade::unreadable(message));
     }
     if (!bytes->has_value()) break;
     if (answer.body.size() + (*bytes)->size() > kAnswerBytesMax) {
-      return failed(CallFailure::kFailed, "the answer is larger than " + std::to_string(kAnswerBytesMax >> 20) + " MiB");
+      return failed(cascade::unreadable("the answer is larger than " + std::to_string(kAnswerBytesMax >> 20) + " MiB"));
     }
     if (answer.body.empty()) {
       answer.body = std::move(**bytes);
@@ -74,32 +79,33 @@ Called Upstream::exchange(const Context& ctx, net::ClientRequest request, net::H
       answer.body += **bytes;
     }
   }
-  const CallFailure failure = failure_of(answer.status);
-  return failure == CallFailure::kNone ? Called{} : failed(failure, words(answer));
+  if (answer.status == 200) return {};
+  // What is neither a success nor an error is no answer of the protocol.
+  return failed(answer.status < 400 ? cascade::unreadable(words(answer)) : cascade::of_status(answer.status, words(answer)));
 }
 
-Called Upstream::infer(const Context& ctx, const std::string& url, const std::string& model, const InferCall& call) const {
+Called Upstream::infer(const Context& ctx, const std::string& url, const std::string& model, const InferCall& call,
+                       Connection connection) const {
   net::ClientRequest request{.method = "POST", .url = model_url(url, model) + "/infer", .body = *call.body};
   if (!call.content_type.empty()) request.headers.add("Content-Type", call.content_type);
   if (call.json_length) request.headers.add(std::string(oip::kJsonLengthHeader), *call.json_length);
   net::HttpClient::Answer answer;
-  Called out = exchange(ctx, std::move(request), answer);
-  out.bytes_sent = call.bytes();
-  if (out.failure != CallFailure::kNone) return out;
+  Called out = exchange(ctx, connection == Connection::kNew ? clients_.fresh : clients_.pooled, std::move(request), answer);
+  if (!out.failure || out.failure->reason != cascade::Reason::kUnreachable) out.bytes_sent = call.bytes();
+  if (out.failure) return out;
   const auto length = answer.headers.find(oip::kJsonLengthHeader);
   auto opened = oip::open_infer_response(std::make_shared<const std::string>(std::move(answer.body)), length, limits_);
   if (opened.ok()) {
     out.answer = std::move(opened).value();
   } else {
-    out.failure = CallFailure::kFailed;
-    out.message = "no answer of the protocol: " + opened.error().message();
+    out.failure = cascade::unreadable("no answer of the protocol: " + opened.error().message());
   }
   return out;
 }
 
 Called Upstream::ready(const Context& ctx, const std::string& url, const std::string& model) const {
   net::HttpClient::Answer answer;
-  return exchange(ctx, {.url = model_url(url, model) + "/ready"}, answer);
+  return exchange(ctx, clients_.pooled, {.url = model_url(url, model) + "/ready"}, answer);
 }
 
 }  // namespace varda::serving::joint

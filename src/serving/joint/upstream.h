@@ -2,47 +2,46 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/context.h"
-#include "base/result.h"
+#include "cascade/reason.h"
 #include "net/http.h"
 #include "oip/envelope.h"
 #include "serving/inference.h"
 
 namespace varda::serving::joint {
 
-/// Why a call brought no answer, in the words of docs/design/017-joint-inference.md.
-enum class CallFailure : std::uint8_t {
-  kNone,
-  kTimeout,      // nothing, or not all of it, within the deadline
-  kUnreachable,  // no connection, or one that broke before the answer
-  kRefused,      // 4xx
-  kFailed,       // 5xx, an answer that broke off, or none of the protocol
-  kOverloaded,   // 429, 503
-};
-
 struct Called {
-  CallFailure failure = CallFailure::kNone;
-  std::string message;           // what is wrong, for people; "" without a failure
-  oip::Envelope answer;          // without a failure
+  std::optional<cascade::Failure> failure;
+  oip::Envelope answer;          // of infer(), without a failure
   std::uint64_t bytes_sent = 0;  // of the body
 };
 
-/// Thread-safe. `http` outlives it.
+/// Thread-safe.
 class Upstream {
  public:
-  Upstream(net::HttpClient& http, oip::Limits limits) : http_(http), limits_(limits) {}
+  /// Clients with a pool of connections and without one, for what must not meet a connection that was used before.
+  struct Clients {
+    net::HttpClient& pooled;
+    net::HttpClient& fresh;
+  };
+  enum class Connection : std::uint8_t { kAny, kNew };
+
+  /// The clients outlive it.
+  Upstream(Clients clients, oip::Limits limits) : clients_(clients), limits_(limits) {}
 
   /// Sends the request on as it came, but for the model's name. Blocks until the answer, the deadline or a stop request.
-  Called infer(const Context& ctx, const std::string& url, const std::string& model, const InferCall& call) const;
+  Called infer(const Context& ctx, const std::string& url, const std::string& model, const InferCall& call,
+               Connection connection) const;
   /// Whether the model answers there: GET …/ready.
   Called ready(const Context& ctx, const std::string& url, const std::string& model) const;
 
  private:
-  Called exchange(const Context& ctx, net::ClientRequest request, net::HttpClient::Answer& answer) const;
+  static Called exchange(const Context& ctx, net::HttpClient& http, net::ClientRequest request, net::HttpClient::Answer& answer);
 
-  net::HttpClient& http_;
+  const Clients clients_;
   const oip::Limits limits_;
 };
 

@@ -19,19 +19,27 @@ InferCall call_of(std::string body, net::Headers headers = {}) {
   return InferCall::of({.method = "POST", .target = "/", .headers = std::move(headers), .body = std::move(body)}, SteadyTime{});
 }
 
+constexpr auto kAny = Upstream::Connection::kAny;
+
+// "" of an answer, else "REASON: message".
+std::string outcome(const Called& called) {
+  return called.failure ? std::string(to_string(called.failure->reason)) + ": " + called.failure->message : "";
+}
+
 TEST(Upstream, RequestGoesUpAsItCameButForTheModelsName) {
   net::Request seen;
   const auto http = net::loopback(net::inline_handler([&](const net::Request& request) {
     seen = request;
     return net::Response{200, {}, kAnswer, nullptr};
   }));
-  const Upstream upstream(*http, {});
+  const Upstream upstream({*http, *http}, {});
   const std::string body = "{\"any\": bytes}\x01\xff";
   const Called called = upstream.infer(Context::background(), "http://cloud:1/", "digits big",
                                        call_of(body, {{"content-type", "application/octet-stream"},
                                                       {"Inference-Header-Content-Length", "14"},
-                                                      {"Authorization", "Bearer of the edge"}}));
-  EXPECT_EQ(called.failure, CallFailure::kNone) << called.message;
+                                                      {"Authorization", "Bearer of the edge"}}),
+                                       kAny);
+  EXPECT_EQ(outcome(called), "");
   EXPECT_EQ(called.answer.model_version, "7");
   EXPECT_EQ(called.bytes_sent, body.size());
   EXPECT_EQ(seen.body, body);
@@ -46,61 +54,56 @@ TEST(Upstream, WhatServersSayBecomesAReason) {
   struct Case {
     int status;
     std::string body;
-    CallFailure failure;
-    std::string message;
+    std::string outcome;
   };
   for (const Case& c : std::vector<Case>{
-           {200, "<html>welcome</html>", CallFailure::kFailed, "no answer of the protocol: offset 0"},
-           {200, "", CallFailure::kFailed, "no answer of the protocol"},
-           {200, R"({"outputs":[{"name":"y"}]})", CallFailure::kFailed, "no answer of the protocol"},
-           {204, "", CallFailure::kFailed, "HTTP 204"},
-           {302, "", CallFailure::kFailed, "HTTP 302"},
-           {400, R"({"error":"no such input"})", CallFailure::kRefused, "HTTP 400: no such input"},
-           {404, "not json", CallFailure::kRefused, "HTTP 404"},
-           {429, "", CallFailure::kOverloaded, "HTTP 429"},
-           {500, R"({"error":"out of luck"})", CallFailure::kFailed, "HTTP 500: out of luck"},
-           {503, R"({"reason":"loading"})", CallFailure::kOverloaded, "HTTP 503: loading"},
+           {200, "<html>welcome</html>", "Failed: no answer of the protocol: offset 0"},
+           {200, "", "Failed: no answer of the protocol"},
+           {200, R"({"outputs":[{"name":"y"}]})", "Failed: no answer of the protocol"},
+           {204, "", "Failed: HTTP 204"},
+           {302, "", "Failed: HTTP 302"},
+           {400, R"({"error":"no such input"})", "Refused: HTTP 400: no such input"},
+           {404, "not json", "Refused: HTTP 404"},
+           {429, "", "Overloaded: HTTP 429"},
+           {500, R"({"error":"out of luck"})", "Failed: HTTP 500: out of luck"},
+           {503, R"({"reason":"loading"})", "Overloaded: HTTP 503: loading"},
        }) {
     const auto http = net::loopback(net::inline_handler([&](const net::Request&) {
       return net::Response{c.status, {}, c.body, nullptr};
     }));
-    const Called called = Upstream(*http, {}).infer(Context::background(), "http://cloud", "m", call_of("x"));
-    EXPECT_EQ(called.failure, c.failure) << c.status << " " << c.body;
-    EXPECT_THAT(called.message, StartsWith(c.message)) << c.status;
+    const Called called = Upstream({*http, *http}, {}).infer(Context::background(), "http://cloud", "m", call_of("x"), kAny);
+    EXPECT_THAT(outcome(called), StartsWith(c.outcome)) << c.status << " " << c.body;
   }
 }
 
 TEST(Upstream, WhatConnectionsDoBecomesAReason) {
   const auto http = net::make_client({});
-  const Upstream upstream(*http, {});
+  const Upstream upstream({*http, *http}, {});
   const auto ask = [&](int port, std::chrono::milliseconds patience) {
     return upstream.infer(Context::background().with_timeout(patience), "http://127.0.0.1:" + std::to_string(port), "m",
-                          call_of("x"));
+                          call_of("x"), kAny);
   };
   constexpr std::chrono::seconds kLong{30};
   {
     net::testing::CannedServer server("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"model_name\":");
-    const Called called = ask(server.port(), kLong);
-    EXPECT_EQ(called.failure, CallFailure::kFailed);
-    EXPECT_THAT(called.message, StartsWith("the answer broke off: "));
+    EXPECT_THAT(outcome(ask(server.port(), kLong)), StartsWith("Failed: the answer broke off: "));
   }
-  int port = 0;
   {
     net::testing::CannedServer server("");
-    port = server.port();
-    EXPECT_EQ(ask(port, kLong).failure, CallFailure::kUnreachable);
+    EXPECT_THAT(outcome(ask(server.port(), kLong)), StartsWith("Unreachable: "));
   }
-  EXPECT_EQ(ask(port, kLong).failure, CallFailure::kUnreachable) << "nobody listens any more";
-  EXPECT_EQ(upstream.infer(Context::background(), "not a url", "m", call_of("x")).failure, CallFailure::kFailed);
+  EXPECT_THAT(outcome(ask(1, kLong)), StartsWith("Unreachable: ")) << "nobody listens";
+  EXPECT_THAT(outcome(upstream.infer(Context::background(), "not a url", "m", call_of("x"), kAny)), StartsWith("Failed: "));
 }
 
 TEST(Upstream, ServerThatDoesNotAnswerIsATimeout) {
   // A handler that keeps its responders without ever completing them.
   std::vector<net::Responder> kept;
   const auto http = net::loopback([&](net::Request, net::Responder respond) { kept.push_back(std::move(respond)); });
-  const Called called = Upstream(*http, {}).infer(Context::background().with_timeout(std::chrono::milliseconds(1)), "http://cloud",
-                                                  "m", call_of("x"));
-  EXPECT_EQ(called.failure, CallFailure::kTimeout);
+  const Called called =
+      Upstream({*http, *http}, {})
+          .infer(Context::background().with_timeout(std::chrono::milliseconds(1)), "http://cloud", "m", call_of("x"), kAny);
+  EXPECT_THAT(outcome(called), StartsWith("Timeout: "));
 }
 
 TEST(Upstream, ReadinessIsTheModelsOwn) {
@@ -110,11 +113,11 @@ TEST(Upstream, ReadinessIsTheModelsOwn) {
     target = request.target;
     return net::Response{status, {}, R"({"name":"m","ready":true})", nullptr};
   }));
-  const Upstream upstream(*http, {});
-  EXPECT_EQ(upstream.ready(Context::background(), "http://cloud", "m").failure, CallFailure::kNone);
+  const Upstream upstream({*http, *http}, {});
+  EXPECT_EQ(outcome(upstream.ready(Context::background(), "http://cloud", "m")), "");
   EXPECT_THAT(target, ::testing::EndsWith("/v2/models/m/ready"));
   status = 503;
-  EXPECT_EQ(upstream.ready(Context::background(), "http://cloud", "m").failure, CallFailure::kOverloaded);
+  EXPECT_EQ(outcome(upstream.ready(Context::background(), "http://cloud", "m")), "Overloaded: HTTP 503");
 }
 
 }  // namespace

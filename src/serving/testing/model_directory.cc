@@ -47,6 +47,12 @@ void ModelDirectory::last_good(const std::string& model, const std::string& line
   std::filesystem::rename(path_ / model / ".new-line", path_ / model / ".last-good");
 }
 
+void ModelDirectory::cascade(const std::string& model, const std::string& text) {
+  std::filesystem::create_directories(path_ / model);
+  write(path_ / model / ".new-cascade", text);
+  std::filesystem::rename(path_ / model / ".new-cascade", path_ / model / "cascade.json");
+}
+
 void ModelDirectory::remove(const std::string& below) { std::filesystem::remove_all(path_ / below); }
 
 std::string ModelDirectory::hold(const std::string& name) {

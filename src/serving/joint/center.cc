@@ -1,0 +1,147 @@
+#include "serving/joint/center.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace varda::serving::joint {
+namespace {
+
+// One question for readiness, and what is made of the answer.
+class Question final : public Job {
+ public:
+  Question(std::shared_ptr<Upper> upper, cascade::Breaker::Ticket ticket) : upper_(std::move(upper)), ticket_(ticket) {}
+  ~Question() override {
+    // Never asked, for want of a thread: that says nothing about the tier.
+    if (!asked_) upper_->gate->abandoned(ticket_, system_clock().now());
+  }
+
+  void ask(const Upstream& upstream, const Context& ctx) {
+    asked_ = true;
+    const Called called = upstream.ready(ctx, upper_->url, upper_->model);
+    upper_->gate->probed(ticket_, called.failure, system_clock().now());
+  }
+  void run() override { ask_(*this); }
+  std::size_t bytes() const override { return 0; }
+
+  std::function<void(Question&)> ask_;
+
+ private:
+  const std::shared_ptr<Upper> upper_;
+  const cascade::Breaker::Ticket ticket_;
+  bool asked_ = false;
+};
+
+}  // namespace
+
+Center::Center(Options options, Upstream::Clients clients, metrics::Registry& registry, Rng& rng)
+    : options_(options),
+      rng_(rng),
+      registry_(registry),
+      instance_(rng.uuid()),
+      upstream_(clients, options.limits),
+      threads_({.max = options.threads_max}) {}
+
+Center::~Center() { stop(); }
+
+Model& Center::model(const std::string& name) {
+  MutexLock lock(mutex_);
+  std::unique_ptr<Model>& model = models_[name];
+  if (model == nullptr) model = std::make_unique<Model>(name, registry_, rng_);
+  return *model;
+}
+
+void Center::watch(Model& model) {
+  {
+    MutexLock lock(mutex_);
+    if (std::find(watched_.begin(), watched_.end(), &model) == watched_.end()) watched_.push_back(&model);
+    look_at_ = SteadyTime{};
+    begin();
+  }
+  changed_.notify_one();
+}
+
+void Center::wake_at(SteadyTime when, std::weak_ptr<Sleeper> sleeper) {
+  bool sooner = false;
+  {
+    MutexLock lock(mutex_);
+    sooner = alarms_.empty() || when < alarms_.begin()->first;
+    alarms_.emplace(when, std::move(sleeper));
+    begin();
+  }
+  if (sooner) changed_.notify_one();
+}
+
+void Center::begin() {
+  if (!thread_.joinable() && !stopped_) thread_ = std::thread([this] { follow(); });
+}
+
+void Center::follow() {
+  mutex_.lock();
+  while (!stopped_) {
+    const SteadyTime now = system_clock().now();
+    if (!watched_.empty() && look_at_ <= now) {
+      look_at_ = now + options_.look_interval;
+      mutex_.unlock();
+      look(now);
+      mutex_.lock();
+    } else if (!alarms_.empty() && alarms_.begin()->first <= now) {
+      const std::shared_ptr<Sleeper> sleeper = alarms_.begin()->second.lock();
+      alarms_.erase(alarms_.begin());
+      mutex_.unlock();
+      if (sleeper != nullptr) sleeper->wake();
+      mutex_.lock();
+    } else {
+      SteadyTime until = now + std::chrono::hours(1);
+      if (!watched_.empty()) until = look_at_;
+      if (!alarms_.empty()) until = std::min(until, alarms_.begin()->first);
+      changed_.wait_until(mutex_, until);
+    }
+  }
+  mutex_.unlock();
+}
+
+void Center::look(SteadyTime now) {
+  std::vector<Model*> models;
+  {
+    MutexLock lock(mutex_);
+    models = watched_;
+  }
+  for (Model* model : models) {
+    const std::shared_ptr<const Plan> plan = model->plan();
+    if (plan == nullptr) continue;
+    for (std::size_t i = 0; i < plan->uppers.size(); ++i) {
+      const std::shared_ptr<Upper>& upper = plan->uppers[i];
+      if (upper == nullptr) continue;
+      plan->meters[i]->breaker_state.set(breaker_number(upper->gate->health().state));
+      auto ticket = upper->gate->probe(now);
+      const SteadyTime asked_at{SteadyTime::duration(upper->asked_at.load())};
+      // Nobody asks it anything: what is known of it would grow old.
+      if (!ticket && now - asked_at >= options_.quiet_max) ticket = upper->gate->admit(now);
+      if (!ticket) continue;
+      upper->asked_at = now.time_since_epoch().count();
+      ask_for_readiness(upper, *ticket);
+    }
+  }
+}
+
+void Center::ask_for_readiness(const std::shared_ptr<Upper>& upper, const cascade::Breaker::Ticket& ticket) {
+  auto question = std::make_unique<Question>(upper, ticket);
+  question->ask_ = [this](Question& self) { self.ask(upstream_, Context(stopping()).with_timeout(options_.readiness_timeout)); };
+  std::unique_ptr<Job> job = std::move(question);
+  (void)threads_.submit(job);
+}
+
+void Center::stop() {
+  std::thread thread;
+  {
+    MutexLock lock(mutex_);
+    stopped_ = true;
+    thread.swap(thread_);
+  }
+  changed_.notify_all();
+  stop_.request_stop();
+  if (thread.joinable()) thread.join();
+  threads_.stop();
+}
+
+}  // namespace varda::serving::joint

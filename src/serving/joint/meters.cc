@@ -1,0 +1,56 @@
+#include "serving/joint/meters.h"
+
+namespace varda::serving::joint {
+
+TierMeters::TierMeters(metrics::Registry& registry, const std::string& model, const std::string& tier)
+    : answered(registry.counter("varda_joint_answered_total", "Requests answered, by the tier that did.",
+                                {{"model", model}, {"tier", tier}})),
+      seconds(registry.histogram("varda_joint_seconds", "Time of a tier's calls that brought an answer.",
+                                 metrics::latency_buckets(), {{"model", model}, {"tier", tier}})),
+      breaker_state(registry.gauge("varda_joint_breaker_state", "0: the tier is asked; 1: it is tried; 2: it is not asked.",
+                                   {{"model", model}, {"tier", tier}})) {}
+
+Meters::Meters(metrics::Registry& registry, const std::string& model)
+    : registry_(registry),
+      model_(model),
+      inferences_(registry.counter("varda_joint_inferences_total", "Requests that a tier answered.", {{"model", model}})),
+      hard_(registry.counter("varda_joint_hard_total", "Of these, hard by a policy.", {{"model", model}})),
+      bytes_up_(
+          registry.counter("varda_joint_bytes_up_total", "Bytes of bodies sent to tiers above the first.", {{"model", model}})) {}
+
+std::shared_ptr<TierMeters> Meters::tier(const std::string& name) { return std::make_shared<TierMeters>(registry_, model_, name); }
+
+void Meters::count(const cascade::Summary& summary, const cascade::Route& route,
+                   const std::vector<std::shared_ptr<TierMeters>>& tiers, std::uint64_t bytes_up) {
+  if (bytes_up > 0) bytes_up_.add(static_cast<double>(bytes_up));
+  if (summary.end == cascade::Summary::End::kAnswered) {
+    inferences_.add();
+    if (summary.hard) hard_.add();
+    tiers[summary.tier]->answered.add();
+  }
+  for (std::size_t i = 0; i < summary.tier_count; ++i) {
+    const cascade::Summary::Tier& tier = summary.tiers[i];
+    if (tier.answered) tiers[i]->seconds.observe(std::chrono::duration<double>(tier.latency).count());
+    if (!tier.reason) continue;
+    const bool error = is_error(*tier.reason);
+    registry_
+        .counter(error ? "varda_joint_errors_total" : "varda_joint_not_asked_total",
+                 error ? "Requests that a tier was asked and did not answer." : "Requests that a tier could not be asked.",
+                 {{"model", model_}, {"tier", route.tiers[i].name}, {"reason", std::string(to_string(*tier.reason))}})
+        .add();
+  }
+}
+
+double breaker_number(cascade::Breaker::State state) {
+  switch (state) {
+    case cascade::Breaker::State::kClosed:
+      return 0;
+    case cascade::Breaker::State::kHalfOpen:
+      return 1;
+    case cascade::Breaker::State::kOpen:
+      return 2;
+  }
+  return 0;
+}
+
+}  // namespace varda::serving::joint

@@ -1,0 +1,45 @@
+// What a model with tiers is counted by, for Prometheus. The same numbers as cascade::Statistics has.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/metrics.h"
+#include "cascade/breaker.h"
+#include "cascade/machine.h"
+
+namespace varda::serving::joint {
+
+/// Of one tier. References into a registry.
+struct TierMeters {
+  TierMeters(metrics::Registry& registry, const std::string& model, const std::string& tier);
+
+  metrics::Counter& answered;     // varda_joint_answered_total
+  metrics::Histogram& seconds;    // varda_joint_seconds: of the calls that answered
+  metrics::Gauge& breaker_state;  // varda_joint_breaker_state: 0 closed, 1 half-open, 2 open
+};
+
+/// Of a model.
+class Meters {
+ public:
+  Meters(metrics::Registry& registry, const std::string& model);
+
+  std::shared_ptr<TierMeters> tier(const std::string& name);
+  /// Once a request, after its end. `tiers` are the route's, in its order.
+  void count(const cascade::Summary& summary, const cascade::Route& route, const std::vector<std::shared_ptr<TierMeters>>& tiers,
+             std::uint64_t bytes_up);
+
+ private:
+  metrics::Registry& registry_;
+  const std::string model_;
+  metrics::Counter& inferences_;  // varda_joint_inferences_total
+  metrics::Counter& hard_;        // varda_joint_hard_total
+  metrics::Counter& bytes_up_;    // varda_joint_bytes_up_total
+};
+
+/// As the gauge has it.
+double breaker_number(cascade::Breaker::State state);
+
+}  // namespace varda::serving::joint

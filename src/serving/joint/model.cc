@@ -1,0 +1,166 @@
+#include "serving/joint/model.h"
+
+#include <utility>
+
+#include "base/log.h"
+
+namespace varda::serving::joint {
+namespace {
+
+// A configuration whose policies can be made.
+Result<cascade::Config> parse(std::string_view text) {
+  TRY(cascade::Config config, cascade::parse_config(text));
+  for (const cascade::TierConfig& tier : config.tiers) {
+    if (!tier.policy) continue;
+    auto policy = cascade::make_policy(tier.policy->name, tier.policy->parameters);
+    if (!policy.ok()) return std::move(policy).error().context("policy of tier " + tier.name);
+  }
+  return config;
+}
+
+std::shared_ptr<const cascade::Policy> policy_of(const cascade::TierConfig& tier) {
+  return tier.policy ? cascade::make_policy(tier.policy->name, tier.policy->parameters).value() : nullptr;
+}
+
+}  // namespace
+
+Model::Model(std::string name, metrics::Registry& registry, Rng& rng)
+    : name_(std::move(name)),
+      registry_(registry),
+      rng_(rng),
+      meters_(registry, name_),
+      in_flight_(std::make_shared<cascade::InFlight>(0)) {}
+
+Status Model::want(std::string_view text) {
+  auto config = parse(text);
+  MutexLock lock(mutex_);
+  if (!config.ok()) {
+    log::error("cascade.json cannot be followed", {{"model", name_}, {"error", config.error()}});
+    problem_ = {"Invalid", "cascade.json: " + config.error().message()};
+    return std::move(config).error();
+  }
+  wanted_ = std::move(config).value();
+  problem_.reset();
+  return {};
+}
+
+void Model::forget() {
+  MutexLock lock(mutex_);
+  wanted_.reset();
+  plan_.reset();
+  problem_.reset();
+}
+
+// Tiers that stay what they were keep what is known of them.
+std::shared_ptr<Upper> Model::upper(const cascade::TierConfig& tier) {
+  if (tier.url.empty()) return nullptr;
+  if (plan_ != nullptr) {
+    for (const auto& known : plan_->uppers) {
+      if (known != nullptr && known->name == tier.name && known->url == tier.url && known->model == tier.model) return known;
+    }
+  }
+  auto made = std::make_shared<Upper>();
+  made->name = tier.name;
+  made->url = tier.url;
+  made->model = tier.model;
+  made->gate = std::make_shared<cascade::TierGate>(cascade::Breaker::Options{}, rng_);
+  return made;
+}
+
+std::shared_ptr<Plan> Model::draft(const std::shared_ptr<const cascade::Policy>& first) {
+  auto plan = std::make_shared<Plan>();
+  auto route = std::make_shared<cascade::Route>();
+  plan->model = this;
+  plan->config = *wanted_;
+  plan->since = plan_ != nullptr && plan_->config == *wanted_ ? plan_->since : system_clock().now();
+  route->deadline = wanted_->deadline;
+  route->in_flight = in_flight_;
+  for (const cascade::TierConfig& tier : wanted_->tiers) {
+    const bool is_first = route->tiers.empty();
+    const std::shared_ptr<Upper> above = is_first ? nullptr : upper(tier);
+    route->tiers.push_back({.name = tier.name,
+                            .policy = is_first ? first : policy_of(tier),
+                            .gate = above != nullptr ? above->gate : nullptr,
+                            .deadline = tier.deadline});
+    plan->uppers.push_back(above);
+    plan->counters.push_back(statistics_.tier(tier.name));
+    plan->meters.push_back(meters_.tier(tier.name));
+  }
+  plan->route = std::move(route);
+  return plan;
+}
+
+Result<std::shared_ptr<const Plan>> Model::fit(const ModelVersion& version) {
+  MutexLock lock(mutex_);
+  if (!wanted_) return std::shared_ptr<const Plan>();
+  const cascade::TierConfig& first = wanted_->tiers.front();
+  std::optional<cascade::BoundPolicy> bound;
+  if (first.policy) {
+    const oip::ModelMetadata& metadata = version.metadata();
+    auto fitted = cascade::BoundPolicy::bind(policy_of(first), metadata.outputs, metadata.labels);
+    if (!fitted.ok()) return std::move(fitted).error();
+    bound = std::move(fitted).value();
+  }
+  std::shared_ptr<Plan> plan = draft(bound ? bound->shared_policy() : nullptr);
+  plan->policy = std::move(bound);
+  return std::shared_ptr<const Plan>(std::move(plan));
+}
+
+std::shared_ptr<const Plan> Model::fit_none() {
+  MutexLock lock(mutex_);
+  return wanted_ ? draft(nullptr) : nullptr;
+}
+
+void Model::adopt(std::shared_ptr<const Plan> plan) {
+  MutexLock lock(mutex_);
+  if (plan != nullptr) {
+    in_flight_->set_max(plan->config.in_flight_max);
+    if (problem_ && problem_->reason == kPolicyMismatch) problem_.reset();
+  }
+  plan_ = std::move(plan);
+}
+
+void Model::refuse(const Error& why) {
+  log::error("the new policy does not fit the model; the old one stays", {{"model", name_}, {"error", why}});
+  MutexLock lock(mutex_);
+  problem_ = {std::string(kPolicyMismatch), why.message()};
+}
+
+std::shared_ptr<const Plan> Model::plan() const {
+  MutexLock lock(mutex_);
+  return plan_;
+}
+
+codec::Json Model::describe(const std::string& instance, const std::string& version, SteadyTime now, WallTime wall) const {
+  std::shared_ptr<const Plan> plan;
+  std::optional<Problem> problem;
+  {
+    MutexLock lock(mutex_);
+    plan = plan_;
+    problem = problem_;
+  }
+  const cascade::Statistics::Counts counts = statistics_.counts();
+  codec::Json out = codec::Json::object({{"instance", instance}, {"counters", cascade::counters_json(counts)}});
+  codec::Json tiers = codec::Json::array();
+  if (plan != nullptr) {
+    tiers = cascade::tiers_json(*plan->route, counts, version);
+    if (version.empty() && !tiers.as_array().empty()) tiers.array_items().front().set("state", "Unknown");
+  }
+  out.set("tiers", std::move(tiers));
+  if (plan != nullptr) {
+    if (const auto degraded = cascade::degraded(*plan->route, plan->since, now, wall)) out.set("degraded", to_json(*degraded));
+  }
+  if (problem) out.set("problem", codec::Json::object({{"reason", problem->reason}, {"message", problem->message}}));
+  return out;
+}
+
+bool answers_above(const Plan& plan) {
+  for (const auto& upper : plan.uppers) {
+    if (upper == nullptr) continue;
+    const cascade::TierGate::Health health = upper->gate->health();
+    if (health.seen && health.state == cascade::Breaker::State::kClosed) return true;
+  }
+  return false;
+}
+
+}  // namespace varda::serving::joint
