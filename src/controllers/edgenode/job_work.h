@@ -20,6 +20,8 @@ struct NodeWork {
 class JobWork {
  public:
   virtual ~JobWork() = default;
+  /// "JointInferenceService": what begins the owner of its workers.
+  virtual std::string kind() const = 0;
   /// Adds what of its objects, and of whatever they depend on, makes EdgeNodes be looked at again. Nodes, EdgeNodes' own changes
   /// and Pods with kModelLabel are watched already.
   virtual void watches(runtime::Watches<api::EdgeNode>& w) const = 0;

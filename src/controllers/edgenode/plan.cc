@@ -14,6 +14,7 @@ namespace varda::controllers {
 namespace {
 
 constexpr std::size_t kModelsMax = 128;  // maxItems of spec.models
+constexpr std::size_t kWorkersMax = 64;  // and of spec.workers
 
 /// One thing to do, and how old the wish is.
 template <typename Item>
@@ -64,7 +65,13 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
     if (auto item = work_for(*model, node, edge_pod(*model, world.pods), server))
       models.push_back({model->metadata.creation_timestamp, std::move(*item)});
   }
+  std::vector<Wish<api::EdgeWorker>> workers;
+  for (const NodeWork& job : world.jobs) {
+    for (const api::EdgeModel& model : job.models) models.push_back({job.since, model});
+    for (const api::EdgeWorker& worker : job.workers) workers.push_back({job.since, worker});
+  }
   spec.models = oldest(std::move(models), kModelsMax);  // the rest gets the condition NodeFull
+  spec.workers = oldest(std::move(workers), kWorkersMax);
   std::vector<Wish<api::EdgeDataset>> datasets;
   add_wishes(world.datasets, node.metadata.name, datasets);
   add_wishes(world.sedna_datasets, node.metadata.name, datasets);
@@ -78,6 +85,20 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
     spec.replicas = std::move(work.replicas);
   }
   return spec;
+}
+
+codec::Json join_workers(const codec::Json& there, const codec::Json& ours, const std::vector<std::string>& kinds) {
+  using codec::Json;
+  std::vector<Json> all = ours.as_array();
+  for (const Json& worker : there.as_array()) {
+    const std::string& owner = worker["owner"].as_string();
+    if (std::find(kinds.begin(), kinds.end(), owner.substr(0, owner.find('/'))) != kinds.end()) continue;
+    const auto same = [&worker](const Json& one) { return one["key"] == worker["key"]; };
+    if (std::none_of(all.begin(), all.end(), same) && all.size() < kWorkersMax) all.push_back(worker);
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Json& a, const Json& b) { return a["key"].as_string() < b["key"].as_string(); });
+  return Json(std::move(all));
 }
 
 }  // namespace varda::controllers

@@ -9,6 +9,7 @@
 #include "api/core/pod.h"
 #include "api/edgeai/dataset.h"
 #include "api/edgeai/edge_node.h"
+#include "controllers/edgenode/job_work.h"
 #include "controllers/inferencemodel/options.h"
 #include "controllers/inferencemodel/placement.h"
 #include "controllers/replication/plan.h"
@@ -25,10 +26,15 @@ struct EdgeNodeWorld {
   std::vector<ReplicationClaim> claims;  // of other kinds than datasets
   const ServerTable* servers = nullptr;  // null: every model is served as by varda-serve
   EdgeNodeMap edge_nodes;                // where files are to be copied; else it may be empty
+  std::vector<NodeWork> jobs;            // of all kinds
 };
 
-/// The whole work list of a node: pure, in the order of keys. Of more than 128 models, and of more than 128 datasets of both groups
-/// together, the oldest ones are kept.
+/// The whole work list of a node: pure, in the order of keys. Of more than 128 models (those of jobs' workers too), of more than
+/// 128 datasets of both groups together, and of more than 64 workers the oldest ones are kept.
 api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld& world);
+
+/// spec.workers: `ours`, the list as planned, and of `there`, the list as it is, what belongs to none of these kinds of jobs:
+/// people write workers of their own, for experiments.
+codec::Json join_workers(const codec::Json& there, const codec::Json& ours, const std::vector<std::string>& kinds);
 
 }  // namespace varda::controllers

@@ -115,6 +115,7 @@ void EdgeNodeReconciler::watches(runtime::Watches<api::EdgeNode>& w) const {
   w.maps<api::EdgeNode>([this](const api::EdgeNode& node) { return nodes_that_share_with(node); });
   w.maps<api::Node>([this](const api::Node& node) { return nodes_that_share_with(node); });
   w.maps<api::InferenceModel>([this](const api::InferenceModel& model) { return nodes_that_share(model); });
+  for (const JobWork* job : jobs_) job->watches(w);
 }
 
 Keys EdgeNodeReconciler::nodes_that_share(const std::string& name, std::string facts, Digests digests) const {
@@ -202,6 +203,11 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
     world.edge_nodes.insert_or_assign(node.metadata.name, std::make_shared<const api::EdgeNode>(node));
   }
   world.servers = &servers_;
+  std::vector<std::string> kinds;
+  for (const JobWork* job : jobs_) {
+    kinds.push_back(job->kind());
+    for (NodeWork& work : job->work_for(node, caches_)) world.jobs.push_back(std::move(work));
+  }
   api::EdgeNodeSpec wanted = plan_edge_node(node, world);
   if (!node.status.usable_peer_url().empty() && !wanted.models.empty()) {
     if (world.edge_nodes.empty())
@@ -214,16 +220,18 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
   // takes nothing away, and without a word it would go on with what an object deleted meanwhile had asked for.
   std::map<std::string, codec::Json> lists;
   std::size_t items = 0;
-  for (const char* name : {"models", "datasets", "shares", "replicas"}) {
+  for (const char* name : {"models", "datasets", "workers", "shares", "replicas"}) {
     lists[name] = plan[name].is_null() ? codec::Json::array() : plan[name];
     items += lists[name].size();
   }
   bool writes = false;
   TRY_VOID(writer.edit(ctx, runtime::ObjectRef::of(node), runtime::Part::kWhole, [&](codec::Json& live) {
     writes = false;
-    for (const auto& [name, list] : lists) {
+    for (const auto& [name, planned] : lists) {
       const codec::Json& there = std::as_const(live)["spec"][name];
-      // Few nodes copy files: where none were and none are, nothing is said.
+      if (name == "workers" && kinds.empty()) continue;
+      const codec::Json list = name == "workers" ? join_workers(there, planned, kinds) : planned;
+      // Few nodes copy files, or have workers: where none were and none are, nothing is said.
       if (there == list || (there.is_null() && list.empty() && name != "models" && name != "datasets")) continue;
       writes = true;
       live["spec"].set(name, list);

@@ -10,22 +10,25 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "controllers/edgenode/archive_sharing.h"
+#include "controllers/edgenode/job_work.h"
 #include "controllers/inferencemodel/options.h"
 #include "runtime/controller.h"
 
 namespace varda::controllers {
 
-/// Keeps spec.models and spec.datasets of every EdgeNode what plan_edge_node() says; the rest of spec is left alone.
+/// Keeps the lists of every EdgeNode's spec what plan_edge_node() says; the rest of spec, and workers of nobody's kind, are left
+/// alone.
 ///
 /// The lists are one value, written whole for each change of it. A change is written at once, and what comes soon after waits to be
 /// written with what comes until then: the longer the lists, the longer the pause, so that a thousand models that arrive together
 /// do not write them a thousand times. A few milliseconds where a node has a few models.
 class EdgeNodeReconciler {
  public:
-  /// `caches` and `clock` outlive it. `servers` says how nodes show versions to servers, and ask them.
+  /// `caches`, `clock` and `jobs` outlive it. `servers` says how nodes show versions to servers, and ask them; `jobs` are the kinds
+  /// whose workers run on nodes.
   explicit EdgeNodeReconciler(const runtime::Caches& caches, const Clock& clock = system_clock(),
-                              ServerTable servers = builtin_servers())
-      : caches_(caches), clock_(clock), servers_(std::move(servers)) {}
+                              ServerTable servers = builtin_servers(), std::vector<const JobWork*> jobs = {})
+      : caches_(caches), clock_(clock), servers_(std::move(servers)), jobs_(std::move(jobs)) {}
 
   void watches(runtime::Watches<api::EdgeNode>& w) const;
   Result<runtime::Action> reconcile(const Context& ctx, const api::EdgeNode& node, runtime::Writer& writer);
@@ -43,6 +46,7 @@ class EdgeNodeReconciler {
   const runtime::Caches& caches_;
   const Clock& clock_;
   const ServerTable servers_;
+  const std::vector<const JobWork*> jobs_;
   ArchiveGivers givers_;  // of the one worker
   struct Word {
     std::string facts;

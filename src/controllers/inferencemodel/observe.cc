@@ -7,6 +7,7 @@
 #include "controllers/inferencemodel/download_text.h"
 #include "controllers/inferencemodel/plan.h"
 #include "controllers/inferencemodel/pod_problem.h"
+#include "controllers/service_address.h"
 
 namespace varda::controllers {
 
@@ -55,16 +56,6 @@ std::optional<Verdict> unreachable(const Plan& plan, const World& world, bool ag
   auto lost = out_of_reach(name, find_node(world.nodes, name), agent_needed ? world.edge_node.get() : nullptr);
   if (!lost) return {};
   return Verdict{kUnknown, std::move(lost->reason), std::move(lost->message)};
-}
-
-std::string node_address(const Plan& plan, const World& world, const api::Pod* pod, const InferenceModelOptions& options) {
-  // Its network is the node's; and on one machine an address of its own answers everybody, but its host port nobody.
-  const bool own_address = pod != nullptr && (pod->spec.host_network || !options.node_port_host.empty());
-  if (own_address && !pod->status.pod_ip.empty()) return pod->status.pod_ip;
-  if (pod != nullptr && !pod->status.host_ip.empty()) return pod->status.host_ip;
-  if (world.edge_node != nullptr && !world.edge_node->status.address.empty()) return world.edge_node->status.address;
-  const api::Node* node = find_node(world.nodes, plan.placement.node);
-  return node == nullptr ? "" : node->address("InternalIP");
 }
 
 bool same_work(const api::EdgeModel& told, const InferenceModel& model) {
@@ -224,7 +215,9 @@ Finding observe_edge(const InferenceModel& model, const Plan& plan, const World&
 
   const Verdict answers = on_node ? edge_answers(view) : no("PodPending", "");
   if (answers.status == kTrue) {
-    if (const std::string host = node_address(plan, world, pod, options); !host.empty()) {
+    if (const std::string host = pod_address(pod, world.edge_node.get(), find_node(world.nodes, plan.placement.node),
+                                             options.node_port_host.empty() ? Machines::kMany : Machines::kOne);
+        !host.empty()) {
       const api::Container* server = server_of(*pod);
       const bool told = server != nullptr && !server->ports.empty();
       found.url = http_url(host, told ? server->ports.front().container_port : model.spec.port());
@@ -261,62 +254,6 @@ Finding observe_edge(const InferenceModel& model, const Plan& plan, const World&
 std::string version_of(const api::Pod& pod) {
   const auto found = pod.metadata.annotations.find(std::string(kVersionLabel));
   return found == pod.metadata.annotations.end() ? "" : found->second;
-}
-
-bool is_ready(const api::Node& node) {
-  const api::CoreCondition* ready = find_condition(node.status.conditions, "Ready");
-  return ready != nullptr && ready->status == kTrue;
-}
-
-// The address that users outside reach a node port at: of a node that forwards it, which edge nodes do not. The one that was told
-// last stays as long as its node does, so that clients are not sent about for nothing.
-std::string node_port_address(const InferenceModel& model, const World& world, std::int64_t port) {
-  std::string first;
-  for (const auto& node : world.nodes) {
-    if (!is_ready(*node) || node->metadata.labels.contains("node-role.kubernetes.io/edge")) continue;
-    const std::string external = node->address("ExternalIP");
-    const std::string address = external.empty() ? node->address("InternalIP") : external;
-    if (address.empty()) continue;
-    if (model.status.url == http_url(address, port)) return address;
-    if (first.empty()) first = address;
-  }
-  return first;
-}
-
-// Where the Service answers, once somebody does, or why that could not be told.
-struct ServiceAddress {
-  std::string url;
-  std::optional<Problem> problem;
-};
-
-ServiceAddress service_address(const InferenceModel& model, const World& world, const InferenceModelOptions& options) {
-  if (world.service == nullptr || world.service->spec.ports.empty()) return {};
-  const api::ServicePort& port = world.service->spec.ports.front();
-  const std::string& type = world.service->spec.type;
-  const bool one_machine = !options.node_port_host.empty();
-  const Json& ingress = world.service->status.load_balancer["ingress"];
-  if (type == "LoadBalancer" && ingress.empty() && !one_machine) {
-    return {"", Problem{"LoadBalancerPending",
-                        "the cluster's load balancer has given the Service no address yet; service.type NodePort needs none"}};
-  }
-  if (world.endpoints == nullptr || !world.endpoints->any_ready()) return {};
-  if (type == "LoadBalancer" && !ingress.empty()) {
-    const Json& first = ingress.as_array().front();
-    return {http_url(first["ip"].is_string() ? first["ip"].as_string() : first["hostname"].as_string(), port.port), {}};
-  }
-  if (port.node_port != 0) {
-    const std::string host = one_machine ? options.node_port_host : node_port_address(model, world, port.node_port);
-    if (!host.empty()) return {http_url(host, port.node_port), {}};
-    if (!one_machine) return {"", Problem{"NoNodeAddress", "no Ready node of the cloud layer tells an address for the node port"}};
-  }
-  if (one_machine) {
-    // It has no cluster addresses; there a pod's own address answers everybody.
-    for (const api::EndpointSubset& subset : world.endpoints->subsets) {
-      if (!subset.addresses.empty())
-        return {http_url(subset.addresses.front().ip, subset.ports.empty() ? port.port : subset.ports.front().port), {}};
-    }
-  }
-  return {http_url(model.metadata.name + "." + model.metadata.ns + ".svc", port.port), {}};
 }
 
 // Pods that the ReplicaSet may not make: pod security, quotas.
@@ -362,7 +299,8 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
     if (!any_problem) any_problem = cause;
     if (!target_problem && of_target) target_problem = cause;
   }
-  const auto [url, url_problem] = service_address(model, world, options);
+  const auto [url, url_problem] = service_address(
+      {world.service, world.endpoints, world.nodes, options.node_port_host, model.status.url}, ServiceState::kAnswering);
   const bool answers = !url.empty() && found.ready_replicas > 0;
   if (answers) found.url = url;
   if (answers && manifest_way) {

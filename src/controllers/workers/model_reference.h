@@ -21,12 +21,16 @@ struct ModelWorld {
 };
 
 struct ResolvedModel {
-  std::string name;        // of the reference
-  std::string kind;        // Model, InferenceModel
-  std::string model_name;  // what servers call it: of a Model its name, of an InferenceModel spec.modelName
-  std::string framework;   // as frameworkType has it ("onnx"), of a Model its format; "" not told
-  std::string version;     // the one that is meant; of a Model "1" where it does not say
-  std::string url;         // of that version, as the object has it
+  std::string name;  // of the reference
+  std::string kind;  // Model, InferenceModel
+  /// What servers call it: of a Model its name, of an InferenceModel spec.modelName. A kind that serves it under another name sets
+  /// that.
+  std::string model_name;
+  std::string framework;  // as frameworkType has it ("onnx"), of a Model its format; "" not told
+  /// The one that is meant. Of a Model that names none the beginning of its digest, since another archive is another version; "1"
+  /// where it has no digest either.
+  std::string version;
+  std::string url;  // of that version, as the object has it
   /// What nodes are told to have on their disks, `version` among them. Empty: nobody fetches it (no digest, or a path).
   std::vector<api::EdgeModelVersion> archives;
   std::string path;         // the model lies on the node already, here; "" it does not

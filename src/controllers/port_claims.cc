@@ -1,0 +1,50 @@
+#include "controllers/port_claims.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+namespace varda::controllers {
+
+using codec::Json;
+
+std::vector<HostPort> host_ports(const Json& pod_spec) {
+  const bool host = pod_spec["hostNetwork"].as_bool();
+  std::set<HostPort> ports;
+  for (const char* list : {"initContainers", "containers"}) {
+    for (const Json& container : pod_spec[list].as_array()) {
+      for (const Json& port : container["ports"].as_array()) {
+        std::int64_t number = port["hostPort"].as_integer();
+        if (number == 0 && host) number = port["containerPort"].as_integer();
+        if (number != 0) ports.insert({number, port["protocol"].string_or("TCP")});
+      }
+    }
+  }
+  return {ports.begin(), ports.end()};
+}
+
+const PortClaim* port_holder(const PortClaim& claim, const std::vector<PortClaim>& others) {
+  const auto age = [](const PortClaim& c) { return std::tie(c.since, c.owner); };
+  const PortClaim* oldest = nullptr;
+  for (const PortClaim& other : others) {
+    if (other.port != claim.port || other.node != claim.node || other.protocol != claim.protocol || other.uid == claim.uid)
+      continue;
+    if (age(other) < age(oldest != nullptr ? *oldest : claim)) oldest = &other;
+  }
+  return oldest;
+}
+
+std::int64_t choose_port(const std::string& node, std::int64_t current, const std::string& uid,
+                         const std::vector<PortClaim>& others, std::int64_t first, std::int64_t last) {
+  std::set<std::int64_t> taken;
+  for (const PortClaim& other : others) {
+    if (other.node == node && other.uid != uid && other.protocol == "TCP") taken.insert(other.port);
+  }
+  if (current != 0 && !taken.contains(current)) return current;
+  for (std::int64_t port = first; port <= last; ++port) {
+    if (!taken.contains(port)) return port;
+  }
+  return 0;
+}
+
+}  // namespace varda::controllers

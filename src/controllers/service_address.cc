@@ -1,0 +1,63 @@
+#include "controllers/service_address.h"
+
+#include "controllers/inferencemodel/pod_problem.h"
+
+namespace varda::controllers {
+
+namespace {
+
+bool is_ready(const api::Node& node) {
+  const api::CoreCondition* ready = find_condition(node.status.conditions, "Ready");
+  return ready != nullptr && ready->status == "True";
+}
+
+// The address that users outside reach a node port at: of a node that forwards it, which edge nodes do not.
+std::string node_port_address(const ServiceWorld& world, std::int64_t port) {
+  std::string first;
+  for (const auto& node : world.nodes) {
+    if (!is_ready(*node) || node->metadata.labels.contains("node-role.kubernetes.io/edge")) continue;
+    const std::string external = node->address("ExternalIP");
+    const std::string address = external.empty() ? node->address("InternalIP") : external;
+    if (address.empty()) continue;
+    if (world.told == http_url(address, port)) return address;
+    if (first.empty()) first = address;
+  }
+  return first;
+}
+
+}  // namespace
+
+ServiceAddress service_address(const ServiceWorld& world, ServiceState state) {
+  if (world.service == nullptr || world.service->spec.ports.empty()) return {};
+  const api::ServicePort& port = world.service->spec.ports.front();
+  const std::string& type = world.service->spec.type;
+  const bool one_machine = !world.node_port_host.empty();
+  const codec::Json& ingress = world.service->status.load_balancer["ingress"];
+  if (type == "LoadBalancer" && ingress.empty() && !one_machine) {
+    return {"", Problem{"LoadBalancerPending",
+                        "the cluster's load balancer has given the Service no address yet; service.type NodePort needs none"}};
+  }
+  const bool answers = world.endpoints != nullptr && world.endpoints->any_ready();
+  if (state == ServiceState::kAnswering && !answers) return {};
+  if (type == "LoadBalancer" && !ingress.empty()) {
+    const codec::Json& first = ingress.as_array().front();
+    return {http_url(first["ip"].is_string() ? first["ip"].as_string() : first["hostname"].as_string(), port.port), {}};
+  }
+  if (port.node_port != 0) {
+    const std::string host = one_machine ? world.node_port_host : node_port_address(world, port.node_port);
+    if (!host.empty()) return {http_url(host, port.node_port), {}};
+    if (!one_machine) return {"", Problem{"NoNodeAddress", "no Ready node of the cloud layer tells an address for the node port"}};
+  }
+  if (one_machine) {
+    // It has no cluster addresses; there a pod's own address answers everybody.
+    for (const api::EndpointSubset& subset : answers ? world.endpoints->subsets : std::vector<api::EndpointSubset>()) {
+      if (!subset.addresses.empty())
+        return {http_url(subset.addresses.front().ip, subset.ports.empty() ? port.port : subset.ports.front().port), {}};
+    }
+    return {};
+  }
+  if (type == "NodePort") return {};  // a number for it is on its way
+  return {http_url(world.service->metadata.name + "." + world.service->metadata.ns + ".svc", port.port), {}};
+}
+
+}  // namespace varda::controllers

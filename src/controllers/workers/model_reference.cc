@@ -1,0 +1,89 @@
+#include "controllers/workers/model_reference.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "controllers/inferencemodel/held_versions.h"
+#include "controllers/replication/plan.h"
+
+namespace varda::controllers {
+
+namespace {
+
+constexpr std::string_view kServedFramework = "onnx";
+// Enough of a digest to tell the versions of one model apart, and a name that directories and labels can have.
+constexpr std::size_t kVersionDigits = 12;
+
+ModelResolution no(std::string reason, std::string message) { return {{}, Problem{std::move(reason), std::move(message)}}; }
+
+ModelResolution of_model(const api::SednaModel& model, ModelUse use) {
+  const api::ModelSpec& spec = model.spec;
+  ResolvedModel out;
+  out.name = out.model_name = model.metadata.name;
+  out.kind = api::ModelReference::kModel;
+  out.framework = spec.format;
+  out.url = spec.url;
+  const std::string who = "Model " + out.name;
+  if (use == ModelUse::kServer && !spec.format.empty() && spec.format != kServedFramework) {
+    return no("ModelUnsupported",
+              who + " has the format " + spec.format + ": varda-serve loads onnx; give the worker a template of your own");
+  }
+  // A version is what a node and a server tell archives apart by: another archive has to have another name.
+  out.version = !spec.version.empty() ? spec.version : spec.sha256.empty() ? "1" : spec.sha256.substr(0, kVersionDigits);
+  if (!spec.sha256.empty()) {
+    api::EdgeModelVersion& archive = out.archives.emplace_back();
+    archive.version = out.version;
+    archive.url = spec.url;
+    archive.sha256 = spec.sha256;
+    if (!spec.credential_name.empty()) archive.credentials = model.metadata.ns + "/" + spec.credential_name;
+    return {std::move(out), {}};
+  }
+  const std::optional<std::string> path = local_path(spec.url);
+  if (use == ModelUse::kServer) {
+    if (path) return no("ModelUnsupported", who + " names a path: varda-serve gets archives, by url and sha256");
+    return no("DigestMissing", who + " has no sha256: nothing is fetched that cannot be checked; `varda pack` prints it");
+  }
+  out.path = path.value_or("");
+  return {std::move(out), {}};
+}
+
+ModelResolution of_inference_model(const api::InferenceModel& model, ModelUse use) {
+  const api::InferenceModelSpec& spec = model.spec;
+  const std::string who = "InferenceModel " + model.metadata.name;
+  if (spec.from_image()) return no("ModelUnsupported", who + " is served from an image: it has no files to give to a worker");
+  if (use == ModelUse::kServer && spec.framework_type != kServedFramework) {
+    return no("ModelUnsupported", who + " has the frameworkType " + spec.framework_type +
+                                      ": varda-serve loads onnx; give the worker a template of your own");
+  }
+  const api::ManifestEntry* entry = spec.find_version(spec.target_version);
+  if (entry == nullptr) return no("ModelNotFound", who + " has no version " + spec.target_version + " in its manifest");
+  ResolvedModel out;
+  out.name = model.metadata.name;
+  out.kind = api::ModelReference::kInferenceModel;
+  out.model_name = spec.model_name;
+  out.framework = spec.framework_type;
+  out.version = spec.target_version;
+  out.url = entry->download_url;
+  out.archives = archives_of(model);
+  out.serving_url = model.status.url;
+  return {std::move(out), {}};
+}
+
+}  // namespace
+
+const api::EdgeModelVersion* ResolvedModel::archive() const {
+  const auto found = std::find_if(archives.begin(), archives.end(), [this](const auto& one) { return one.version == version; });
+  return found == archives.end() ? nullptr : &*found;
+}
+
+ModelResolution resolve_model(const api::ModelReference& reference, const ModelWorld& world, ModelUse use) {
+  if (reference.kind != api::ModelReference::kInferenceModel && world.model != nullptr) return of_model(*world.model, use);
+  if (reference.kind != api::ModelReference::kModel && world.inference_model != nullptr)
+    return of_inference_model(*world.inference_model, use);
+  const std::string kinds = reference.kind == api::ModelReference::kInferenceModel ? "InferenceModel"
+                            : reference.kind == api::ModelReference::kModel        ? "Model (sedna.io)"
+                                                                                   : "Model (sedna.io) and no InferenceModel";
+  return no("ModelNotFound", "there is no " + kinds + " " + reference.name);
+}
+
+}  // namespace varda::controllers

@@ -1,0 +1,93 @@
+// Where the pods of a worker are, what they are called, which ports they want.
+
+#include <algorithm>
+#include <tuple>
+
+#include "codec/digest.h"
+#include "controllers/workers/workers.h"
+
+namespace varda::controllers {
+
+Worker worker_of(std::string name, Worker::Layer layer, const api::Worker& spec) {
+  Worker worker;
+  worker.name = std::move(name);
+  worker.layer = layer;
+  worker.node_name = spec.node();
+  worker.selector = spec.selector;
+  worker.replicas = spec.replicas;
+  worker.pod_spec = spec.pod_spec();
+  worker.pod_metadata = spec.pod_metadata();
+  return worker;
+}
+
+WorkerNodes nodes_of(const Worker& worker, const NodeList& nodes) {
+  if (!worker.node_name.empty()) {
+    if (find_node(nodes, worker.node_name) != nullptr) return {{worker.node_name}, {}};
+    return {{}, Problem{"NodeNotFound", "node " + worker.node_name + " does not exist"}};
+  }
+  if (!worker.selector) return {{}, Problem{"InvalidSpec", "worker " + worker.name + " has neither nodeName nor selector"}};
+  const auto selector = worker.selector->compiled();
+  if (!selector.ok()) return {{}, Problem{"InvalidSpec", "selector of worker " + worker.name + ": " + selector.error().message()}};
+  std::vector<const api::Node*> matching;
+  for (const auto& node : nodes) {
+    if (selector->matches(node->metadata.labels)) matching.push_back(node.get());
+  }
+  if (matching.empty()) {
+    const std::string text = selector->str();
+    return {{}, Problem{"NoNodeMatches", text.empty() ? "there are no nodes" : "no node matches the selector " + text}};
+  }
+  WorkerNodes out;
+  if (matching.size() > kNodesPerWorkerMax) {
+    out.problem = Problem{"TooManyNodes", std::to_string(matching.size()) + " nodes match the selector, and a worker runs on " +
+                                              std::to_string(kNodesPerWorkerMax) +
+                                              " at most: the ones that joined first have it; let several jobs share the nodes"};
+    // The ones that joined first, so that a node that comes takes nothing from another.
+    const auto age = [](const api::Node* node) { return std::tie(node->metadata.creation_timestamp, node->metadata.name); };
+    std::sort(matching.begin(), matching.end(), [&](const auto* a, const auto* b) { return age(a) < age(b); });
+    matching.resize(kNodesPerWorkerMax);
+  }
+  for (const api::Node* node : matching) out.names.push_back(node->metadata.name);
+  std::sort(out.names.begin(), out.names.end());
+  return out;
+}
+
+std::string worker_name(const Job& job, const Worker& worker) { return job.metadata.name + "-" + worker.name; }
+
+std::string worker_pod_name(const Job& job, const Worker& worker, const std::string& node, std::int64_t number) {
+  const bool each_node = worker.node_name.empty();
+  return worker_name(job, worker) + "-" + (each_node ? codec::Sha256::of(node).hex().substr(0, 8) : std::to_string(number));
+}
+
+std::string worker_model_key(const Job& job, const Worker& worker) {
+  return job.metadata.ns + "/" + job.metadata.name + "." + worker.name;
+}
+
+bool is_worker_pod(const Job& job, const Worker& worker, const api::Pod& pod) {
+  const auto has = [&](std::string_view label, std::string_view value) {
+    const auto found = pod.metadata.labels.find(std::string(label));
+    return found != pod.metadata.labels.end() && found->second == value;
+  };
+  if (pod.metadata.ns != job.metadata.ns || !has(kWorkerLabel, worker.name)) return false;
+  if (!has(kJobLabel, job.metadata.name) || !has(kJobKindLabel, job.kind)) return false;
+  if (worker.layer == Worker::Layer::kCloud) return true;
+  const meta::OwnerReference* owner = pod.metadata.controller();
+  return owner != nullptr && owner->uid == job.metadata.uid;
+}
+
+std::vector<PortClaim> claims_of(const Job& job, const Worker& worker, const NodeList& nodes) {
+  if (worker.layer != Worker::Layer::kEdge || worker.replicas == 0 || job.metadata.deleting()) return {};
+  const bool users = worker.pods == Worker::Pods::kUsers;
+  if (!users && !worker.server_spec) return {};
+  const std::vector<HostPort> ports = host_ports(users ? worker.pod_spec : worker.server_spec(""));
+  if (ports.empty()) return {};
+  std::vector<PortClaim> claims;
+  for (const std::string& node : nodes_of(worker, nodes).names) {
+    for (const HostPort& port : ports) {
+      claims.push_back({node, port.port, port.protocol, std::string(job.kind) + " " + job.metadata.key().str(), job.metadata.uid,
+                        job.metadata.creation_timestamp});
+    }
+  }
+  return claims;
+}
+
+}  // namespace varda::controllers

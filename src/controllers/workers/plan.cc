@@ -1,0 +1,327 @@
+// What should exist of a worker.
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "api/core/service.h"
+#include "controllers/inferencemodel/pod_problem.h"
+#include "controllers/workers/model_on_node.h"
+#include "controllers/workers/pod_template.h"
+#include "controllers/workers/workers.h"
+#include "runtime/writer.h"
+
+namespace varda::controllers {
+
+namespace {
+
+const std::string& annotation(const meta::ObjectMeta& metadata, std::string_view name) {
+  static const std::string none;
+  const auto found = metadata.annotations.find(std::string(name));
+  return found == metadata.annotations.end() ? none : found->second;
+}
+
+// Our wish for a child when it was last written. Null: somebody took the annotation away.
+Json last_wish(const meta::ObjectMeta& metadata) {
+  auto wish = codec::parse_json(annotation(metadata, runtime::kLastApplied));
+  return wish.ok() && wish->is_object() ? std::move(*wish) : Json();
+}
+
+Json without_metadata(Json object) {
+  object.erase("metadata");
+  return object;
+}
+
+Json object_of(const meta::Resource& resource, const std::string& name, const std::string& ns, Json metadata, Json spec) {
+  metadata.set("name", name);
+  metadata.set("namespace", ns);
+  return Json::object({{"apiVersion", resource.api_version()},
+                       {"kind", resource.kind},
+                       {"metadata", std::move(metadata)},
+                       {"spec", std::move(spec)}});
+}
+
+// The pod as it is, whatever would be made now. By its uid: gone meanwhile, it does not come back as it was.
+Json as_it_is(const api::Pod& pod) {
+  Json object = last_wish(pod.metadata);
+  if (object.is_null()) object = pod.to_json();
+  object.erase("status");
+  Json metadata = Json::object({{"name", pod.metadata.name}, {"namespace", pod.metadata.ns}});
+  for (const auto& [member, map] :
+       {std::pair("labels", &pod.metadata.labels), std::pair("annotations", &pod.metadata.annotations)}) {
+    Json out = Json::object();
+    for (const auto& [name, value] : *map) {
+      if (name != runtime::kLastApplied) out.set(name, value);
+    }
+    if (!out.empty()) metadata.set(member, std::move(out));
+  }
+  metadata.set("uid", pod.metadata.uid);
+  object.set("metadata", std::move(metadata));
+  return object;
+}
+
+/// A pod that shall be, and what was found out about it.
+struct Slot {
+  WorkerPod* pod;
+  std::optional<Json> wanted;  // what would be made now; absent: nothing can be, for the reason in pod->problem
+  bool same = false;           // it was made for what is wanted now
+  bool replace = false;        // wanted takes its place
+  bool gives_way = false;      // another one has its port
+};
+
+class EdgePlan {
+ public:
+  EdgePlan(const Job& job, const Worker& worker, const WorkerWorld& world) : job_(job), worker_(worker), world_(world) {}
+
+  WorkerPlan make() {
+    WorkerNodes nodes = nodes_of(worker_, world_.nodes);
+    out_.problem = std::move(nodes.problem);
+    for (const PodPtr& pod : world_.pods) {
+      if (is_worker_pod(job_, worker_, *pod)) have_.emplace(pod->metadata.name, pod);
+    }
+    const std::int64_t replicas = worker_.node_name.empty() ? std::min<std::int64_t>(worker_.replicas, 1) : worker_.replicas;
+    for (const std::string& node : nodes.names) {
+      for (std::int64_t number = 0; number < replicas; ++number) {
+        WorkerPod& pod = out_.pods.emplace_back();
+        pod.name = worker_pod_name(job_, worker_, node, number);
+        pod.node = node;
+        if (const auto found = have_.find(pod.name); found != have_.end()) pod.pod = found->second;
+      }
+    }
+    std::map<std::string, std::int64_t> seen;  // of a node so far
+    for (WorkerPod& pod : out_.pods) slots_.push_back(look(pod, seen[pod.node]++));
+    take_turns();
+    for (Slot& slot : slots_) write(slot);
+    for (const WorkerPod& pod : out_.pods) {
+      if (!out_.problem && pod.problem) out_.problem = pod.problem;
+    }
+    return std::move(out_);
+  }
+
+ private:
+  // Why no pod can be made on the node, and what would be.
+  Slot look(WorkerPod& pod, std::int64_t number) {
+    Slot slot{&pod, {}};
+    const EdgeNodePtr agent = world_.edge_node(pod.node);
+    const auto no = [&](std::string reason, std::string message) {
+      pod.problem = Problem{std::move(reason), std::move(message)};
+      return slot;
+    };
+    if (agent == nullptr || agent->status.model_root.empty())
+      return no("AgentMissing", "no agent has reported from node " + pod.node + " yet: start `varda agent` there");
+    if (!worker_.model) return no("ModelPending", "the model of worker " + worker_.name + " is not known");
+    const ModelOnNode model = model_on(job_, worker_, *agent);
+    if (model.version.empty())
+      return no("WaitingForNode",
+                "waiting for node " + pod.node + " to have version " + worker_.model->version + " of model " + worker_.model->name);
+    if (worker_.cloud_url && worker_.cloud_url->empty()) return no("CloudAddressPending", "the cloud worker has no address yet");
+    MadePod made = make_pod(job_, worker_, {pod.name, pod.node, agent.get(), model.version, model.sha256}, world_.fetch_image);
+    if (auto problem = port_problem(pod.node, made.spec, number)) {
+      pod.problem = std::move(problem);
+      slot.gives_way = true;
+      return slot;
+    }
+    if (pod.pod != nullptr) {
+      const bool follows = follows_assignment(*agent, pod.name);
+      slot.same = annotation(pod.pod->metadata, kTemplateHash) == made.template_hash &&
+                  (follows || annotation(pod.pod->metadata, kAssignmentHash) == made.assignment_hash || !model.settled);
+      // Of an archive that is on its way under the name of the one that is there, nobody knows what the pod has.
+      if (slot.same && !follows && !model.settled)
+        made.metadata.make("annotations").set(kAssignmentHash, annotation(pod.pod->metadata, kAssignmentHash));
+    }
+    slot.wanted = object_of(api::Pod::resource(), pod.name, job_.metadata.ns, std::move(made.metadata), std::move(made.spec));
+    return slot;
+  }
+
+  std::optional<Problem> port_problem(const std::string& node, const Json& spec, std::int64_t number) const {
+    for (const HostPort& port : host_ports(spec)) {
+      const PortClaim claim{node,
+                            port.port,
+                            port.protocol,
+                            std::string(job_.kind) + " " + job_.metadata.key().str(),
+                            job_.metadata.uid,
+                            job_.metadata.creation_timestamp};
+      const std::string which = "port " + std::to_string(port.port) + " of node " + node;
+      if (number > 0) {
+        return Problem{"PortInUse",
+                       which + " belongs to the worker's first replica: several on one node need ports of their own pods"};
+      }
+      if (const PortClaim* holder = port_holder(claim, world_.claims))
+        return Problem{"PortInUse", which + " belongs to the older " + holder->owner + ": change the port or the node"};
+    }
+    return {};
+  }
+
+  bool follows_assignment(const api::EdgeNode& agent, const std::string& pod) const {
+    if (worker_.pods != Worker::Pods::kUsers) return true;
+    const std::string key = job_.metadata.ns + "/" + pod;
+    for (const api::EdgeWorkerReport& report : agent.status.workers) {
+      if (report.key != key || report.uid != job_.metadata.uid) continue;
+      const auto& capabilities = report.report.at("registered/capabilities").as_array();
+      return std::any_of(capabilities.begin(), capabilities.end(),
+                         [](const Json& one) { return one.as_string() == kAssignmentCapability; });
+    }
+    return false;
+  }
+
+  std::optional<Problem> lost(const std::string& node) const {
+    const EdgeNodePtr agent = world_.edge_node(node);
+    return out_of_reach(node, find_node(world_.nodes, node), agent.get());
+  }
+
+  // Which of the pods that are outdated go now.
+  void take_turns() {
+    bool all_work = true;
+    std::vector<Slot*> waiting;
+    for (Slot& slot : slots_) {
+      WorkerPod& shall = *slot.pod;
+      if (shall.pod == nullptr || shall.pod->metadata.deleting()) {
+        if (slot.wanted) all_work = false;
+        continue;
+      }
+      const api::Pod& pod = *shall.pod;
+      if (!pod.spec.node_name.empty() && pod.spec.node_name != shall.node) {  // it has no business where it is
+        slot.replace = slot.wanted.has_value();
+        all_work = false;
+        continue;
+      }
+      auto gone = lost(shall.node);
+      if (gone) {
+        shall.outdated = slot.wanted && !slot.same;
+        shall.problem = std::move(gone);
+        slot.gives_way = false;
+        continue;  // it neither counts nor goes
+      }
+      if (pod.ended()) out_.ended.push_back(shall.pod);
+      if (slot.same) {
+        if (!pod.ready()) all_work = false;
+        // Nothing has started in it, so it serves nobody, and what is made now may be what it lacks.
+        const bool fresh = pod.status.phase.empty() || pod.status.phase == "Pending";
+        slot.replace = fresh && without_metadata(last_wish(pod.metadata)) != without_metadata(*slot.wanted);
+        continue;
+      }
+      if (!slot.wanted) continue;
+      shall.outdated = true;
+      if (pod.ready()) {
+        waiting.push_back(&slot);
+        continue;
+      }
+      slot.replace = true;
+      all_work = false;
+    }
+    for (Slot* slot : waiting) {
+      if (all_work) {
+        slot->replace = true;
+        all_work = false;
+      } else {
+        slot->pod->problem = Problem{"RollingOut", "pod " + slot->pod->name + " is replaced when the others are Ready"};
+      }
+    }
+  }
+
+  void write(Slot& slot) {
+    WorkerPod& shall = *slot.pod;
+    const api::Pod* pod = shall.pod.get();
+    if (pod != nullptr && pod->ended() && !slot.replace && !shall.problem) {
+      Problem problem = pod_problem(*pod).value_or(Problem{"PodFailed", "the pod has ended"});
+      while (!problem.message.empty() && (problem.message.back() == '.' || problem.message.back() == ' '))
+        problem.message.pop_back();
+      problem.message += "; the pod is replaced after a pause";
+      shall.problem = std::move(problem);
+    }
+    if (pod == nullptr || slot.replace || pod->metadata.deleting()) {
+      if (slot.wanted) out_.objects.push_back(std::move(*slot.wanted));
+      return;
+    }
+    if (slot.gives_way) return;
+    if (!slot.same || !slot.wanted) {
+      // It belongs on no node but its own.
+      if (pod->spec.node_name.empty() || pod->spec.node_name == shall.node) out_.objects.push_back(as_it_is(*pod));
+      return;
+    }
+    const Json wish = last_wish(pod->metadata);
+    if (without_metadata(wish) == without_metadata(*slot.wanted)) {
+      out_.objects.push_back(std::move(*slot.wanted));
+      return;
+    }
+    Json kept = as_it_is(*pod);
+    Json metadata = std::as_const(*slot.wanted)["metadata"];
+    metadata.set("uid", pod->metadata.uid);
+    kept.set("metadata", std::move(metadata));
+    out_.objects.push_back(std::move(kept));
+  }
+
+  const Job& job_;
+  const Worker& worker_;
+  const WorkerWorld& world_;
+  std::map<std::string, PodPtr> have_;
+  std::vector<Slot> slots_;
+  WorkerPlan out_;
+};
+
+// ---- cloud ----
+
+Json service_of(const Job& job, const Worker& worker) {
+  api::Service service;
+  service.spec.type = worker.service_type;
+  service.spec.ports.push_back({.name = "http", .protocol = "TCP", .port = worker.service_port, .target_port = bind_port(worker)});
+  Json spec = service.to_json()["spec"];
+  spec.set("selector", worker_selector(job, worker));
+  return object_of(api::Service::resource(), worker_name(job, worker), job.metadata.ns,
+                   Json::object({{"labels", job_labels(job, worker)}}), std::move(spec));
+}
+
+Json deployment_of(const Job& job, const Worker& worker, MadePod made) {
+  Json annotations = Json::object();
+  annotations.set(kTemplateHash, made.template_hash);
+  annotations.set(kAssignmentHash, made.assignment_hash);
+  Json metadata = Json::object({{"labels", job_labels(job, worker)}, {"annotations", std::move(annotations)}});
+  Json spec = Json::object({{"replicas", worker.replicas},
+                            {"selector", Json::object({{"matchLabels", worker_selector(job, worker)}})},
+                            {"strategy", Json::object({{"type", "RollingUpdate"},
+                                                       {"rollingUpdate", Json::object({{"maxUnavailable", 0}, {"maxSurge", 1}})}})},
+                            {"template", Json::object({{"metadata", std::move(made.metadata)}, {"spec", std::move(made.spec)}})}});
+  return object_of(api::Deployment::resource(), worker_name(job, worker), job.metadata.ns, std::move(metadata), std::move(spec));
+}
+
+WorkerPlan plan_cloud(const Job& job, const Worker& worker, const WorkerWorld& world) {
+  WorkerPlan out;
+  if (!worker.node_name.empty()) out.problem = nodes_of(worker, world.nodes).problem;
+  out.objects.push_back(service_of(job, worker));
+  const api::Deployment* live = world.deployment.get();
+  if (live != nullptr) {
+    const meta::OwnerReference* owner = live->metadata.controller();
+    if (owner == nullptr || owner->uid != job.metadata.uid) live = nullptr;
+  }
+  const Json wish = live == nullptr ? Json() : last_wish(live->metadata);
+  if (!worker.model) {
+    if (!out.problem) out.problem = Problem{"ModelPending", "the model of worker " + worker.name + " is not known"};
+    if (wish.is_null()) return out;
+    Json kept = wish;
+    kept.make("metadata").set("uid", live->metadata.uid);
+    out.objects.push_back(std::move(kept));
+    return out;
+  }
+  const api::EdgeModelVersion* archive = worker.model->archive();
+  MadePod made =
+      make_pod(job, worker, {"", "", nullptr, worker.model->version, archive == nullptr ? "" : archive->sha256}, world.fetch_image);
+  const std::string template_hash = made.template_hash, assignment_hash = made.assignment_hash;
+  Json wanted = deployment_of(job, worker, std::move(made));
+  // What works stays as it was made, whatever this build would add to it otherwise.
+  if (!wish.is_null() && live->status.ready_replicas > 0 && annotation(live->metadata, kTemplateHash) == template_hash &&
+      annotation(live->metadata, kAssignmentHash) == assignment_hash && wish.at("spec/template").is_object()) {
+    wanted.make("spec").set("template", wish.at("spec/template"));
+  }
+  out.objects.push_back(std::move(wanted));
+  return out;
+}
+
+}  // namespace
+
+WorkerPlan plan_worker(const Job& job, const Worker& worker, const WorkerWorld& world) {
+  if (worker.layer == Worker::Layer::kCloud) return plan_cloud(job, worker, world);
+  return EdgePlan(job, worker, world).make();
+}
+
+}  // namespace varda::controllers

@@ -1,0 +1,421 @@
+#include "controllers/workers/pod_template.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "codec/digest.h"
+#include "controllers/inferencemodel/plan.h"
+
+namespace varda::controllers {
+
+namespace {
+
+constexpr const char* kModelVolume = "varda-model";
+constexpr const char* kCredentialsVolume = "varda-credentials";
+constexpr const char* kCredentialsPath = "/var/run/varda/credentials";
+constexpr const char* kTokenVolume = "varda-worker";
+constexpr const char* kSocketVolume = "varda-agent";
+constexpr std::string_view kEdgeRole = "node-role.kubernetes.io/edge";
+
+/// Members in the order of their names, so that one meaning has one text.
+Json sorted(const Json& value) {
+  if (value.is_array()) {
+    Json out = Json::array();
+    for (const Json& item : value.as_array()) out.push_back(sorted(item));
+    return out;
+  }
+  if (!value.is_object()) return value;
+  std::vector<const Json::Member*> members;
+  for (const Json::Member& member : value.as_object()) members.push_back(&member);
+  std::sort(members.begin(), members.end(), [](const auto* a, const auto* b) { return a->first < b->first; });
+  Json out = Json::object();
+  for (const Json::Member* member : members) out.set(member->first, sorted(member->second));
+  return out;
+}
+
+std::string hash_of(const Json& value) { return codec::Sha256::of(codec::write_json(sorted(value))).hex().substr(0, 16); }
+
+Json field_ref(const char* path) { return Json::object({{"fieldRef", Json::object({{"apiVersion", "v1"}, {"fieldPath", path}})}}); }
+
+Json text(std::string_view name, std::string value) { return Json::object({{"name", name}, {"value", std::move(value)}}); }
+Json field(std::string_view name, const char* path) { return Json::object({{"name", name}, {"valueFrom", field_ref(path)}}); }
+
+struct Address {
+  std::string host, port;
+};
+
+// "http://203.0.113.7:31080", "http://[2001:db8::7]:31080/..."
+Address address_of(const std::string& url) {
+  std::string_view rest = url;
+  if (const auto scheme = rest.find("://"); scheme != std::string_view::npos) rest.remove_prefix(scheme + 3);
+  rest = rest.substr(0, rest.find('/'));
+  std::string_view host = rest, port;
+  if (rest.starts_with('[')) {
+    const auto end = rest.find(']');
+    host = rest.substr(1, end == std::string_view::npos ? end : end - 1);
+    if (end != std::string_view::npos && rest.substr(end + 1).starts_with(':')) port = rest.substr(end + 2);
+  } else if (const auto colon = rest.rfind(':'); colon != std::string_view::npos) {
+    host = rest.substr(0, colon);
+    port = rest.substr(colon + 1);
+  }
+  if (port.empty()) port = url.starts_with("https://") ? "443" : "80";
+  return {std::string(host), std::string(port)};
+}
+
+// The worker contract: docs/guides/workers.md. In the order in which values may refer to earlier ones.
+Json contract(const Job& job, const Worker& worker, const PodPlace& place) {
+  const bool edge = worker.layer == Worker::Layer::kEdge;
+  Json env = Json::array();
+  env.push_back(text("NAMESPACE", job.metadata.ns));
+  env.push_back(text("JOB_KIND", std::string(job.kind)));
+  env.push_back(text("SERVICE_NAME", job.metadata.name));
+  env.push_back(place.pod.empty() ? field("WORKER_NAME", "metadata.name") : text("WORKER_NAME", place.pod));
+  env.push_back(text("WORKER_ROLE", edge ? "edge" : "cloud"));
+  env.push_back(place.node.empty() ? field("NODE_NAME", "spec.nodeName") : text("NODE_NAME", place.node));
+  env.push_back(field("POD_IP", "status.podIP"));
+  if (worker.model) {
+    env.push_back(text("MODEL_NAME", worker.model->name));
+    env.push_back(text("MODEL_VERSION", place.version));
+    if (const std::string path = model_path(worker, place.version); !path.empty()) env.push_back(text("MODEL_PATH", path));
+    env.push_back(text("MODEL_URL", worker.model->url));
+  }
+  if (worker.hard_example_mining) {
+    env.push_back(text("HEM_NAME", worker.hard_example_mining->name));
+    env.push_back(text("HEM_PARAMETERS", codec::write_json(worker.hard_example_mining->parameters_to_json())));
+  }
+  if (!edge) env.push_back(text("BIG_MODEL_BIND_PORT", std::to_string(bind_port(worker))));
+  if (worker.cloud_url && !worker.cloud_url->empty()) {
+    const Address address = address_of(*worker.cloud_url);
+    env.push_back(text("CLOUD_URL", *worker.cloud_url));
+    env.push_back(text("BIG_MODEL_IP", address.host));
+    env.push_back(text("BIG_MODEL_PORT", address.port));
+  }
+  if (place.agent != nullptr && !place.agent->status.worker_root.empty())
+    env.push_back(text("VARDA_WORKER_TOKEN_FILE", std::string(kWorkerTokenMount) + "/token"));
+  if (place.agent != nullptr && !place.agent->status.worker_socket_directory.empty())
+    env.push_back(text("VARDA_WORKER_SOCKET", std::string(kWorkerSocketMount) + "/worker.sock"));
+  return env;
+}
+
+bool names(const Json& list, std::string_view member, std::string_view value) {
+  const auto& items = list.as_array();
+  return std::any_of(items.begin(), items.end(), [&](const Json& item) { return item[member].as_string() == value; });
+}
+
+/// A name that no item of the list has: NAME, NAME-2 ...
+std::string fresh_name(const Json& list, const std::string& name) {
+  std::string out = name;
+  for (int number = 2; names(list, "name", out); ++number) out = name + "-" + std::to_string(number);
+  return out;
+}
+
+template <typename Change>
+void each_container(Json& spec, Change change) {
+  for (const char* list : {"initContainers", "containers"}) {
+    Json* const containers = spec.find(list);
+    if (containers == nullptr || !containers->is_array()) continue;
+    for (Json& container : containers->array_items()) {
+      if (container.is_object()) change(container);
+    }
+  }
+}
+
+void name_containers(Json& spec) {
+  for (const auto& [list, name] : {std::pair("initContainers", "init"), std::pair("containers", "worker")}) {
+    Json* const containers = spec.find(list);
+    if (containers == nullptr || !containers->is_array()) continue;
+    const bool several = containers->size() > 1;
+    for (std::size_t i = 0; i < containers->size(); ++i) {
+      Json& container = containers->array_items()[i];
+      if (!container.is_object() || !std::as_const(container)["name"].as_string().empty()) continue;
+      std::string wanted = several ? std::string(name) + "-" + std::to_string(i) : name;
+      while (names(std::as_const(spec)["initContainers"], "name", wanted) ||
+             names(std::as_const(spec)["containers"], "name", wanted))
+        wanted += "-x";
+      container.set("name", wanted);
+    }
+  }
+}
+
+// Before the user's own, so that those may refer to them.
+void add_env(Json& container, const Json& contract) {
+  const Json users = std::as_const(container)["env"];
+  Json env = Json::array();
+  for (const Json& variable : contract.as_array()) {
+    if (!names(users, "name", variable["name"].as_string())) env.push_back(variable);
+  }
+  for (const Json& variable : users.as_array()) env.push_back(variable);
+  container.set("env", std::move(env));
+}
+
+bool mounts_at(const Json& container, std::string_view path) {
+  const auto plain = [](std::string_view text) {
+    while (text.size() > 1 && text.ends_with('/')) text.remove_suffix(1);
+    return text;
+  };
+  const auto& mounts = container["volumeMounts"].as_array();
+  return std::any_of(mounts.begin(), mounts.end(),
+                     [&](const Json& mount) { return plain(mount["mountPath"].as_string()) == plain(path); });
+}
+
+/// A volume under a name that is free, read-only in every container that has nothing else at its path. Returns the name.
+std::string add_volume(Json& spec, const char* name, Json source, const std::string& path) {
+  const std::string free = fresh_name(std::as_const(spec)["volumes"], name);
+  source.set("name", free);
+  spec.make("volumes").push_back(std::move(source));
+  each_container(spec, [&](Json& container) {
+    if (mounts_at(container, path)) return;
+    container.make("volumeMounts").push_back(Json::object({{"name", free}, {"mountPath", path}, {"readOnly", true}}));
+  });
+  return free;
+}
+
+Json host_path(const std::string& path, const char* type) {
+  Json volume = Json::object({{"path", path}});
+  if (*type != '\0') volume.set("type", type);
+  return Json::object({{"hostPath", std::move(volume)}});
+}
+
+void tolerate(Json& spec, const char* key, const char* effect) {
+  for (const Json& toleration : std::as_const(spec)["tolerations"].as_array()) {
+    const std::string& its = toleration["effect"].as_string();
+    if (toleration["key"].as_string() == key && (its.empty() || *effect == '\0' || its == effect)) return;  // the user has a say
+  }
+  Json toleration = Json::object({{"key", key}, {"operator", "Exists"}});
+  if (*effect != '\0') toleration.set("effect", effect);
+  spec.make("tolerations").push_back(std::move(toleration));
+}
+
+void set_absent(Json& object, std::string_view name, Json value) {
+  if (!object.contains(name)) object.set(name, std::move(value));
+}
+
+/// To every alternative that the user gives: they are joined by "or".
+void require_of_nodes(Json& spec, const char* member, const Json& requirements) {
+  Json& required = spec.make("affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution");
+  Json& terms = required["nodeSelectorTerms"];
+  if (!terms.is_array() || terms.empty()) terms = Json::array({Json::object()});
+  for (Json& term : terms.array_items()) {
+    for (const Json& requirement : requirements.as_array()) term.make(member).push_back(requirement);
+  }
+}
+
+Json requirement(std::string_view key, std::string_view op, const std::vector<std::string>& values) {
+  Json out = Json::object({{"key", key}, {"operator", op}});
+  if (values.empty()) return out;
+  Json list = Json::array();
+  for (const std::string& value : values) list.push_back(value);
+  out.set("values", std::move(list));
+  return out;
+}
+
+bool speaks_of_edge_nodes(const Json& spec) {
+  if (spec["nodeSelector"].contains(kEdgeRole)) return true;
+  const Json& terms = spec.at("affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms");
+  const auto& list = terms.as_array();
+  return std::any_of(list.begin(), list.end(), [](const Json& term) { return names(term["matchExpressions"], "key", kEdgeRole); });
+}
+
+void place_on_edge(Json& spec, const PodPlace& place) {
+  // As DaemonSets place their pods: the scheduler still decides, and can say why not. Bound by the user, none is asked.
+  if (std::as_const(spec)["nodeName"].as_string().empty())
+    require_of_nodes(spec, "matchFields", Json::array({requirement("metadata.name", "In", {place.node})}));
+  tolerate(spec, "node.kubernetes.io/not-ready", "NoExecute");
+  tolerate(spec, "node.kubernetes.io/unreachable", "NoExecute");
+  // With which users keep everything else off their edge nodes, by either effect.
+  tolerate(spec, std::string(kEdgeRole).c_str(), "");
+  // A pod with a token does not come back on a node that restarts without its cloud; one with the variables of services waits for
+  // them.
+  set_absent(spec, "automountServiceAccountToken", false);
+  set_absent(spec, "enableServiceLinks", false);
+}
+
+Json selector_terms(const api::NodeSelection& selector) {
+  Json terms = Json::array();
+  for (const auto& [key, value] : selector.match_labels) terms.push_back(requirement(key, "In", {value}));
+  for (const api::SelectorRequirement& one : selector.match_expressions) terms.push_back(requirement(one.key, one.op, one.values));
+  return terms;
+}
+
+void place_in_cloud(Json& spec, const Worker& worker) {
+  Json expressions = worker.selector ? selector_terms(*worker.selector) : Json::array();
+  const bool named = !worker.node_name.empty();
+  if (!named && !speaks_of_edge_nodes(spec) && !names(expressions, "key", kEdgeRole))
+    expressions.push_back(requirement(kEdgeRole, "DoesNotExist", {}));
+  if (!expressions.empty()) require_of_nodes(spec, "matchExpressions", expressions);
+  if (named && std::as_const(spec)["nodeName"].as_string().empty())
+    require_of_nodes(spec, "matchFields", Json::array({requirement("metadata.name", "In", {worker.node_name})}));
+}
+
+// In the cloud layer: downloaded by the pod itself, before anything else of it runs.
+void fetch_model(Json& spec, const Worker& worker, const std::string& fetch_image) {
+  const api::EdgeModelVersion& archive = *worker.model->archive();
+  const std::string directory = model_path(worker, "");
+  Json args = Json::array({"fetch", "--url", archive.url, "--sha256", archive.sha256, "--to", directory + "/" + archive.version});
+  for (const std::string& mirror : archive.mirrors) {
+    args.push_back("--mirror");
+    args.push_back(mirror);
+  }
+  const std::string volume = add_volume(spec, kModelVolume, Json::object({{"emptyDir", Json::object()}}), directory);
+  Json mounts = Json::array({Json::object({{"name", volume}, {"mountPath", directory}})});
+  if (const auto slash = archive.credentials.find('/'); slash != std::string::npos) {
+    const std::string secrets = fresh_name(std::as_const(spec)["volumes"], kCredentialsVolume);
+    args.push_back("--credentials-dir");
+    args.push_back(kCredentialsPath);
+    mounts.push_back(Json::object({{"name", secrets}, {"mountPath", kCredentialsPath}, {"readOnly", true}}));
+    spec.make("volumes").push_back(
+        Json::object({{"name", secrets}, {"secret", Json::object({{"secretName", archive.credentials.substr(slash + 1)}})}}));
+  }
+  Json both = std::as_const(spec)["initContainers"];
+  for (const Json& container : std::as_const(spec)["containers"].as_array()) both.push_back(container);
+  Json fetch = Json::object({{"name", fresh_name(both, "varda-fetch")},
+                             {"image", fetch_image},
+                             {"imagePullPolicy", "IfNotPresent"},
+                             {"args", std::move(args)},
+                             {"securityContext", restricted_container()},
+                             {"terminationMessagePolicy", "FallbackToLogsOnError"},
+                             {"volumeMounts", std::move(mounts)}});
+  Json init = Json::array({std::move(fetch)});
+  for (const Json& container : std::as_const(spec)["initContainers"].as_array()) init.push_back(container);
+  spec.set("initContainers", std::move(init));
+}
+
+std::string directory_on(const Job& job, const Worker& worker, const api::EdgeNode& node) {
+  return node.status.model_root + "/" + worker_model_key(job, worker);
+}
+
+Json users_spec(const Job& job, const Worker& worker, const PodPlace& place, const std::string& fetch_image) {
+  Json spec = worker.pod_spec;
+  name_containers(spec);
+  const Json added = contract(job, worker, place);
+  each_container(spec, [&](Json& container) { add_env(container, added); });
+  const bool edge = worker.layer == Worker::Layer::kEdge;
+  if (worker.model && worker.model->fetched() && edge && place.agent != nullptr) {
+    add_volume(spec, kModelVolume, host_path(directory_on(job, worker, *place.agent), "Directory"), model_path(worker, ""));
+  } else if (worker.model && worker.model->archive() != nullptr && !edge) {
+    fetch_model(spec, worker, fetch_image);
+  } else if (worker.model && !worker.model->path.empty()) {
+    add_volume(spec, kModelVolume, host_path(worker.model->path, ""), worker.model->path);
+  }
+  if (!edge) {
+    place_in_cloud(spec, worker);
+    return spec;
+  }
+  if (place.agent != nullptr && !place.agent->status.worker_root.empty()) {
+    const std::string directory = place.agent->status.worker_root + "/" + job.metadata.ns + "/" + place.pod;
+    add_volume(spec, kTokenVolume, host_path(directory, "Directory"), std::string(kWorkerTokenMount));
+  }
+  if (place.agent != nullptr && !place.agent->status.worker_socket_directory.empty()) {
+    add_volume(spec, kSocketVolume, host_path(place.agent->status.worker_socket_directory, "Directory"),
+               std::string(kWorkerSocketMount));
+  }
+  place_on_edge(spec, place);
+  return spec;
+}
+
+// What the user asked, and where the files are: nothing else makes another pod. What is added later by a newer build is no member
+// here, or is left out where it is empty: else that build would replace every pod there is.
+Json asked_of(const Job& job, const Worker& worker, const PodPlace& place) {
+  Json asked = Json::object();
+  if (!place.node.empty()) asked.set("node", place.node);
+  const bool edge = worker.layer == Worker::Layer::kEdge;
+  if (worker.pods == Worker::Pods::kServer) {
+    asked.set("server", worker.asked);
+  } else {
+    asked.set("spec", worker.pod_spec);
+    for (const char* member : {"labels", "annotations"}) {
+      if (!worker.pod_metadata[member].empty()) asked.set(member, worker.pod_metadata[member]);
+    }
+    if (worker.model) asked.set("model", worker.model->name);
+    if (!edge) {
+      asked.set("port", bind_port(worker));
+      if (!worker.node_name.empty()) asked.set("nodeName", worker.node_name);
+      if (worker.selector) asked.set("selector", selector_terms(*worker.selector));
+    }
+  }
+  if (edge && place.agent != nullptr && worker.model && worker.model->fetched())
+    asked.set("files", directory_on(job, worker, *place.agent));
+  return asked;
+}
+
+Json assigned_to(const Worker& worker, const PodPlace& place) {
+  Json assigned = Json::object();
+  if (worker.pods == Worker::Pods::kServer) return assigned;  // it follows its files
+  if (worker.model) {
+    assigned.set("model", Json::object({{"version", place.version}, {"sha256", place.sha256}, {"url", worker.model->url}}));
+  }
+  if (worker.hard_example_mining) {
+    assigned.set("mining", Json::object({{"name", worker.hard_example_mining->name},
+                                         {"parameters", worker.hard_example_mining->parameters_to_json()}}));
+  }
+  if (worker.cloud_url) assigned.set("cloud", *worker.cloud_url);
+  return assigned;
+}
+
+}  // namespace
+
+Json worker_selector(const Job& job, const Worker& worker) {
+  Json labels = Json::object();
+  labels.set(kJobKindLabel, job.kind);
+  labels.set(kJobLabel, job.metadata.name);
+  labels.set(kWorkerLabel, worker.name);
+  return labels;
+}
+
+Json job_labels(const Job& job, const Worker& worker) {
+  Json labels = worker_selector(job, worker);
+  labels.set(kManagedByLabel, "varda");
+  return labels;
+}
+
+std::string model_path(const Worker& worker, const std::string& version) {
+  if (!worker.model) return "";
+  if (!worker.model->fetched()) return worker.model->path;
+  const std::string directory = "/models/" + worker.model->name;
+  return version.empty() ? directory : directory + "/" + version;
+}
+
+std::int64_t bind_port(const Worker& worker) {
+  for (const Json& container : worker.pod_spec["containers"].as_array()) {
+    for (const Json& port : container["ports"].as_array()) {
+      if (const std::int64_t number = port["containerPort"].as_integer(); number != 0) return number;
+    }
+  }
+  return worker.service_port;
+}
+
+MadePod make_pod(const Job& job, const Worker& worker, const PodPlace& place, const std::string& fetch_image) {
+  MadePod out;
+  const bool edge = worker.layer == Worker::Layer::kEdge;
+  if (worker.pods == Worker::Pods::kServer) {
+    out.spec = worker.server_spec(place.agent == nullptr ? "" : directory_on(job, worker, *place.agent));
+    place_on_edge(out.spec, place);
+  } else {
+    out.spec = users_spec(job, worker, place, fetch_image);
+  }
+  out.template_hash = hash_of(asked_of(job, worker, place));
+  out.assignment_hash = hash_of(assigned_to(worker, place));
+
+  Json labels = worker.pod_metadata["labels"].is_object() ? worker.pod_metadata["labels"] : Json::object();
+  labels.erase(kModelLabel);  // it would be taken for another's pod
+  const Json identity = worker_selector(job, worker);
+  for (const auto& [name, value] : identity.as_object()) labels.set(name, value);
+  set_absent(labels, kManagedByLabel, "varda");
+  if (edge) {
+    // KubeEdge's admission (CHANGELOG-1.6) then leaves the pod on a node that is cut off, whatever others put into its tolerations.
+    set_absent(labels, "app-offline.kubeedge.io", "autonomy");
+    if (meta::check_label_value(place.node).empty()) labels.set(kWorkerNodeLabel, place.node);
+  }
+  out.metadata = Json::object({{"labels", std::move(labels)}});
+  Json annotations = worker.pod_metadata["annotations"].is_object() ? worker.pod_metadata["annotations"] : Json::object();
+  if (!place.version.empty() && worker.pods == Worker::Pods::kUsers) annotations.set(kVersionLabel, place.version);
+  if (edge) {
+    annotations.set(kTemplateHash, out.template_hash);
+    annotations.set(kAssignmentHash, out.assignment_hash);
+  }
+  if (!annotations.empty()) out.metadata.set("annotations", std::move(annotations));
+  return out;
+}
+
+}  // namespace varda::controllers
