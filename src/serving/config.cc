@@ -123,6 +123,10 @@ Status read_settings(const Json& yaml, ModelConfig& config, std::string& labels)
       TRY_VOID(read_warmup(value, config));
     } else if (name == "labels") {
       TRY(labels, file_name(value, "labels"));
+    } else if (name == "preprocess") {
+      TRY_VOID(transform::read_preprocess(value, config.transform));
+    } else if (name == "postprocess") {
+      TRY_VOID(transform::read_postprocess(value, config.transform));
     } else {
       return unknown(name);
     }

@@ -9,6 +9,8 @@
 //   queue: {max: 256, maxBytes: 67108864, timeoutMs: 0}
 //   warmup: {runs: 3, shapes: {images: [1, 8, 8]}}   # runs 0: none
 //   labels: labels.txt         # default: labels.txt where there is one
+//   preprocess: {image: {…}}   # transform/declaration.h
+//   postprocess: {softmax: {…}, top_k: {…}, nms: {…}}
 #pragma once
 
 #include <chrono>
@@ -22,6 +24,7 @@
 #include "base/result.h"
 #include "os/file_system.h"
 #include "tensor/dtype.h"
+#include "transform/declaration.h"
 
 namespace varda::serving {
 
@@ -38,6 +41,7 @@ struct ModelConfig {
   unsigned warmup_runs = 3;
   std::map<std::string, tensor::Shape> warmup_shapes;  // of inputs that have more open dimensions than the first
   std::vector<std::string> labels;                     // names of the classes, [] if unknown
+  transform::Declaration transform;                    // what stands before and after the run
 };
 
 /// Reads model.yaml and labels of a version's directory over `defaults`, and settles engine and file. kInvalid: an unknown or

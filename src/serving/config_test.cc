@@ -54,6 +54,8 @@ options: {optimization: basic, level: 3}
 queue: {max: 8, maxBytes: 1000, timeoutMs: 50}
 warmup: {runs: 1, shapes: {image: [1, 3, 224, 224]}}
 labels: classes
+preprocess: {image: {channels: grey}}
+postprocess: {top_k: {k: 2}}
 )");
   const ModelConfig config = read().value();
   EXPECT_EQ(config.engine, "torch");
@@ -68,6 +70,8 @@ labels: classes
   EXPECT_EQ(config.warmup_runs, 1u);
   EXPECT_EQ(config.warmup_shapes.at("image"), (tensor::Shape{1, 3, 224, 224}));
   EXPECT_EQ(config.labels, (std::vector<std::string>{"cat"}));
+  EXPECT_EQ(config.transform.image->channels, transform::Channels::kGrey);
+  EXPECT_EQ(config.transform.top_k->k, 2);
 }
 
 TEST_F(Config, WrongSettingsAreNamed) {
@@ -84,6 +88,8 @@ TEST_F(Config, WrongSettingsAreNamed) {
       {"file: gone.onnx", "file gone.onnx is not there"},
       {"labels: a/b", "labels must be the name of a file"},
       {"memoryArena: 1", "memoryArena must be true or false"},
+      {"preprocess: {image: {chanels: rgb}}", "model.yaml: unknown setting preprocess.image.chanels"},
+      {"postprocess: {top_k: {}, nms: {}}", "model.yaml: postprocess has top_k or nms, not both"},
       {"options: {a: [1]}", "options.a must be a single value"},
       {"[1]", "model.yaml must be a mapping"},
       {"a: b: c", "model.yaml"},

@@ -1,6 +1,7 @@
 #include "serving/inference.h"
 
 #include <algorithm>
+#include <cctype>
 #include <utility>
 
 #include "oip/route.h"
@@ -21,6 +22,30 @@ std::size_t samples(const ModelVersion& version, const std::vector<tensor::Named
   return static_cast<std::size_t>(inputs[0].tensor.shape()[0]);
 }
 
+// Whether the body is a picture itself; parameters of the type are none of a picture's business.
+bool is_image(std::string_view content_type) {
+  std::string type(content_type.substr(0, content_type.find(';')));
+  while (!type.empty() && type.back() == ' ') type.pop_back();
+  std::transform(type.begin(), type.end(), type.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return type == "image/jpeg" || type == "image/png";
+}
+
+Result<oip::InferRequest> read_request(const ModelVersion& version, const InferCall& call, const oip::Limits& limits) {
+  if (is_image(call.content_type)) {
+    if (!version.takes_images()) {
+      return Error(Code::kInvalid,
+                   "model \"" + version.model() + "\" takes tensors, not images: its model.yaml declares no preprocess");
+    }
+    oip::InferRequest request;
+    TRY(tensor::Tensor image, tensor::Tensor::of_strings({1}, std::span<const std::string>(call.body.get(), 1)));
+    request.inputs.push_back({std::string(transform::kImageInput), std::move(image)});
+    return request;
+  }
+  std::optional<std::string_view> length;
+  if (call.json_length) length = *call.json_length;
+  return oip::parse_infer_request(call.body, length, limits);
+}
+
 }  // namespace
 
 InferCall InferCall::of(net::Request request, SteadyTime arrived) {
@@ -36,9 +61,7 @@ Result<Inferred> infer(ModelVersion& version, const InferCall& call, std::span<c
   const Duration waited = system_clock().now() - call.arrived;
   const auto queue_timeout = version.config().queue_timeout;
   if (queue_timeout.count() > 0 && waited > queue_timeout) return late(waited);
-  std::optional<std::string_view> length;
-  if (call.json_length) length = *call.json_length;
-  TRY(oip::InferRequest request, oip::parse_infer_request(call.body, length, limits));
+  TRY(oip::InferRequest request, read_request(version, call, limits));
   if (request.timeout && waited > *request.timeout) return late(waited);
 
   Inferred out;

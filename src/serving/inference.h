@@ -36,9 +36,10 @@ struct Inferred {
   std::size_t samples = 1;               // rows, where the model takes several at a time
 };
 
-/// Reads the request and runs the version on the calling thread; only jobs of its executor() do that. `also` names outputs that
-/// the caller wants to see whatever the request asks for; they cost nothing where the request has them anyway.
-/// kInvalid, kUnsupported: the request. kTimeout: it waited longer than it may. Others: the engine.
+/// Reads the request (of Content-Type image/jpeg or image/png the image itself, for what takes images) and runs the version on the
+/// calling thread; only jobs of its executor() do that. `also` names outputs that the caller wants to see whatever the request asks
+/// for; they cost nothing where the request has them anyway. kInvalid, kUnsupported: the request. kTimeout: it waited longer than
+/// it may. Others: the engine.
 Result<Inferred> infer(ModelVersion& version, const InferCall& call, std::span<const std::string> also, const oip::Limits& limits);
 
 /// The answer. `parameters` as oip::InferResponse has them.

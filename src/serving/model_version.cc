@@ -14,12 +14,20 @@ double rows(const std::vector<tensor::Spec>& specs, std::span<const tensor::Name
   return shape.empty() ? 1 : static_cast<double>(shape[0]);
 }
 
+// A small file may hold a large picture, so its size says little about how long the job lasts. Those that surely are short may run
+// on the caller's thread.
+constexpr std::size_t kImageInlineBytesMax = std::size_t{16} << 10;
+
+Executor::Options executor_options(const ModelConfig& config) {
+  Executor::Options out{.instances = config.instances, .queue_max = config.queue_max, .queue_bytes_max = config.queue_bytes_max};
+  if (config.transform.image) out.inline_bytes_max = kImageInlineBytesMax;
+  return out;
+}
+
 }  // namespace
 
 ModelVersion::ModelVersion(const Source& source, ModelConfig config, metrics::Registry& registry)
-    : config_(std::move(config)),
-      stats_(registry, source.model, source.version),
-      executor_({.instances = config_.instances, .queue_max = config_.queue_max, .queue_bytes_max = config_.queue_bytes_max}) {
+    : config_(std::move(config)), stats_(registry, source.model, source.version), executor_(executor_options(config_)) {
   metadata_.name = source.model;
   metadata_.versions = {source.version};
   metadata_.labels = config_.labels;
@@ -46,6 +54,13 @@ Status ModelVersion::open(const Source& source, infer::Engines& engines) {
   TRY(std::unique_ptr<infer::Model> first, engine->load(options));
   metadata_.inputs = first->inputs();
   metadata_.outputs = first->outputs();
+  if (!config_.transform.empty()) {
+    auto pipeline = transform::Pipeline::compile(config_.transform, metadata_.inputs, metadata_.outputs, config_.labels);
+    if (!pipeline.ok()) return std::move(pipeline).error().context("model.yaml");
+    pipeline_ = std::move(pipeline).value();
+    metadata_.inputs = pipeline_->inputs();
+    metadata_.outputs = pipeline_->outputs();
+  }
   const std::size_t dot = config_.file.rfind('.');
   metadata_.platform = config_.engine + (dot != std::string::npos ? "_" + config_.file.substr(dot + 1) : "");
   const unsigned runs = first->concurrent_runs_max();
@@ -84,7 +99,11 @@ Result<tensor::Tensor> ModelVersion::warm_input(const tensor::Spec& spec) const 
 Status ModelVersion::warm() {
   if (config_.warmup_runs == 0) return {};
   std::vector<tensor::Named> inputs;
+  if (pipeline_) {
+    TRY(inputs, pipeline_->sample());
+  }
   for (const tensor::Spec& spec : metadata_.inputs) {
+    if (takes_images() && spec.name == transform::kImageInput) continue;
     auto input = warm_input(spec);
     if (!input.ok() && input.error().code() == Code::kUnsupported) {
       log::info("model not warmed: set warmup.shapes in model.yaml",
@@ -98,7 +117,7 @@ Status ModelVersion::warm() {
   for (const auto& copy : models_) {
     for (unsigned i = 0; i < config_.warmup_runs; ++i) {
       const SteadyTime start = system_clock().now();
-      auto outputs = copy->run(inputs, {});
+      auto outputs = run_model(*copy, inputs, {});
       if (!outputs.ok()) return std::move(outputs).error().context("the first run failed");
       last = system_clock().now() - start;
     }
@@ -107,7 +126,32 @@ Status ModelVersion::warm() {
   return {};
 }
 
+Result<std::vector<tensor::Named>> ModelVersion::run_model(infer::Model& model, std::span<const tensor::Named> inputs,
+                                                           std::span<const std::string> outputs) const {
+  if (!pipeline_) return model.run(inputs, outputs);
+  TRY(const transform::Prepared prepared, pipeline_->before({inputs.begin(), inputs.end()}));
+  TRY(const std::vector<std::string> needed, pipeline_->needs(outputs));
+  TRY(const std::vector<tensor::Named> raw, model.run(prepared.inputs, needed));
+  return pipeline_->after(prepared, raw, outputs);
+}
+
 Result<std::vector<tensor::Named>> ModelVersion::run(std::span<const tensor::Named> inputs, std::span<const std::string> outputs) {
+  if (!pipeline_) return run_free(inputs, outputs);
+  // Whoever asks for what there is not is told before his images are decoded.
+  TRY(const std::vector<std::string> needed, pipeline_->needs(outputs));
+  const SteadyTime start = system_clock().now();
+  TRY(const transform::Prepared prepared, pipeline_->before({inputs.begin(), inputs.end()}));
+  stats_.compute_input_us.add(microseconds(system_clock().now() - start));
+  TRY(const std::vector<tensor::Named> raw, run_free(prepared.inputs, needed));
+  const SteadyTime done = system_clock().now();
+  TRY(std::vector<tensor::Named> answer, pipeline_->after(prepared, raw, outputs));
+  stats_.compute_output_us.add(microseconds(system_clock().now() - done));
+  return answer;
+}
+
+// On a model that is free; the number of jobs sees to it that there is one.
+Result<std::vector<tensor::Named>> ModelVersion::run_free(std::span<const tensor::Named> inputs,
+                                                          std::span<const std::string> outputs) {
   infer::Model* model = models_.front().get();
   bool taken = false;
   {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "serving/config.h"
 #include "serving/executor.h"
 #include "serving/stats.h"
+#include "transform/pipeline.h"
 
 namespace varda::serving {
 
@@ -31,23 +33,34 @@ class ModelVersion {
 
   const std::string& model() const { return metadata_.name; }
   const std::string& version() const { return metadata_.versions.front(); }
+  /// To the outside: what requests send and get, with what model.yaml declares before and after the run.
   const oip::ModelMetadata& metadata() const { return metadata_; }
+  /// All outputs that run() can be asked for by a plain name: those of metadata(), and what steps read.
+  const std::vector<tensor::Spec>& available() const { return pipeline_ ? pipeline_->available() : metadata_.outputs; }
+  /// Whether a request may send images: then the BYTES input transform::kImageInput is one of metadata()'s.
+  bool takes_images() const { return pipeline_ && pipeline_->takes_images(); }
   const ModelConfig& config() const { return config_; }
   Executor& executor() { return executor_; }
   VersionStats& stats() { return stats_; }
 
-  /// Runs it on the calling thread. Called by jobs of executor() only, which sees to the number of runs at a time.
+  /// Runs it on the calling thread, with what model.yaml declares before and after. Inputs are those of metadata(), or the model's
+  /// own in place of the images; `outputs` as Pipeline::after() takes them, empty: metadata()'s. Called by jobs of executor() only,
+  /// which sees to the number of runs at a time.
   Result<std::vector<tensor::Named>> run(std::span<const tensor::Named> inputs, std::span<const std::string> outputs);
 
  private:
   ModelVersion(const Source& source, ModelConfig config, metrics::Registry& registry);
   Status open(const Source& source, infer::Engines& engines);
   Status warm();
+  Result<std::vector<tensor::Named>> run_model(infer::Model& model, std::span<const tensor::Named> inputs,
+                                               std::span<const std::string> outputs) const;
+  Result<std::vector<tensor::Named>> run_free(std::span<const tensor::Named> inputs, std::span<const std::string> outputs);
   Result<tensor::Tensor> warm_input(const tensor::Spec& spec) const;
 
   const ModelConfig config_;
   oip::ModelMetadata metadata_;
   VersionStats stats_;
+  std::optional<transform::Pipeline> pipeline_;        // where model.yaml declares one
   std::vector<std::unique_ptr<infer::Model>> models_;  // one, or several where the engine limits the runs of each
   Mutex mutex_;
   std::vector<infer::Model*> free_ GUARDED_BY(mutex_);  // empty where one model takes any number of runs

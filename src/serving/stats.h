@@ -18,6 +18,8 @@ struct VersionStats {
   metrics::Counter& request_us;         // nv_inference_request_duration_us
   metrics::Counter& queue_us;           // nv_inference_queue_duration_us
   metrics::Counter& compute_us;         // nv_inference_compute_infer_duration_us
+  metrics::Counter& compute_input_us;   // nv_inference_compute_input_duration_us: decoding and resizing images
+  metrics::Counter& compute_output_us;  // nv_inference_compute_output_duration_us: softmax, labels, boxes
   metrics::Histogram& predict_seconds;  // request_predict_seconds
   metrics::Gauge& ready;                // varda_model_ready: 1 while it is the active version
   metrics::Gauge& load_seconds;         // varda_model_load_seconds: reading, preparing and warming

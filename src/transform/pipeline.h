@@ -7,7 +7,8 @@
 //   TRY(auto raw, model.run(ready.inputs, names));
 //   TRY(auto answer, pipeline.after(ready, std::move(raw), wanted));     // scores become labels, boxes
 //
-// To the outside the declared input is a BYTES tensor `image`, [1] or [N]: each element a JPEG or PNG file. Whoever sends the
+// To the outside the declared input is a BYTES tensor `image`, [1] or [N]: each element a JPEG or PNG file, or (for JSON,
+// which cannot carry one) its base64. Whoever sends the
 // model's own input instead, under its own name, goes past the preprocessing; all else stays the same.
 //
 // Outputs to the outside are the results of the steps and those outputs of the model that no step reads. Whatever else there is can

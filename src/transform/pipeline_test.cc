@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <iterator>
 
+#include "codec/digest.h"
 #include "codec/image.h"
 #include "codec/yaml.h"
 #include "transform/internal/half.h"
@@ -182,6 +183,15 @@ TEST(Pipeline, ImagesOfDifferentSizesMakeOneBatch) {
   EXPECT_EQ(values(got.inputs[0].tensor), (std::vector<float>{9, 9, 3, 4, 8, 8}));
   ASSERT_EQ(got.images.size(), 3u);
   EXPECT_EQ(got.images[1].height, 3u);
+}
+
+TEST(Pipeline, Base64OfAFileIsTheFile) {
+  const Pipeline pipeline = compile("preprocess: {image: {channels: grey}}", {{{"x", DType::kFp32, {-1, 1, 2}}}, {}, {}}).value();
+  const std::string file = png(2, 1, 1, {3, 4});
+  EXPECT_EQ(values(pipeline.before(images({codec::base64(file), file})).value().inputs[0].tensor),
+            (std::vector<float>{3, 4, 3, 4}));
+  EXPECT_THAT(pipeline.before(images({file, codec::base64(file) + "!"})).error().message(), HasSubstr("image 1: "));
+  EXPECT_THAT(pipeline.before(images({codec::base64(file.substr(0, 30))})).error().message(), HasSubstr("image 0: PNG: "));
 }
 
 TEST(Pipeline, TheModelsOwnTensorsGoPastPreprocessing) {

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <list>
 
+#include "codec/digest.h"
 #include "codec/image.h"
 #include "transform/internal/half.h"
 #include "transform/internal/resize.h"
@@ -67,6 +68,12 @@ void convert(codec::Image& image, std::size_t channels) {
     image.pixels = std::move(colour);
   }
   image.channels = channels;
+}
+
+// JSON cannot carry a file as it is, so base64 of one is taken too. No file begins like the base64 of another.
+bool looks_like_base64(std::string_view bytes) {
+  constexpr std::string_view kJpeg = "/9j/", kPng = "iVBORw0KGgo";
+  return bytes.substr(0, kJpeg.size()) == kJpeg || bytes.substr(0, kPng.size()) == kPng;
 }
 
 }  // namespace
@@ -233,7 +240,15 @@ void ImageInput::place(const std::vector<float>& pixels, tensor::Tensor& out, st
   }
 }
 
-Result<tensor::Tensor> ImageInput::make(std::span<const std::string_view> files, std::vector<ImageSize>& sizes) const {
+Result<tensor::Tensor> ImageInput::make(std::span<const std::string_view> given, std::vector<ImageSize>& sizes) const {
+  std::vector<std::string_view> files(given.begin(), given.end());
+  std::list<std::string> decoded;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (!looks_like_base64(files[i])) continue;
+    auto bytes = codec::unbase64(files[i]);
+    if (!bytes.ok()) return std::move(bytes).error().context("image " + std::to_string(i));
+    files[i] = decoded.emplace_back(std::move(bytes).value());
+  }
   TRY_VOID(check(files, sizes));
   const auto size = [](std::size_t n) { return static_cast<std::int64_t>(n); };
   tensor::Shape shape;

@@ -27,8 +27,8 @@ class ImageInput {
   std::size_t height() const { return height_; }
   std::size_t channels() const { return channels_; }
 
-  /// kInvalid: as Pipeline::before(). `sizes` gets one entry an image.
-  Result<tensor::Tensor> make(std::span<const std::string_view> files, std::vector<ImageSize>& sizes) const;
+  /// `given` are files, or base64 of them. kInvalid: as Pipeline::before(). `sizes` gets one entry an image.
+  Result<tensor::Tensor> make(std::span<const std::string_view> given, std::vector<ImageSize>& sizes) const;
 
  private:
   Status settle_layout(const ImageStep& step);
