@@ -71,16 +71,13 @@ def story(work):
             varda.nodes_ready()
 
         with Step('varda pack, kubectl apply: two Models, and one JointInferenceService over both') as s:
-            for size in ('small', 'big'):
-                out = work / 'www' / ('digits-%s.tar.gz' % size)
-                sha = m.pack(varda, size, out)
-                varda.kubectl('apply', '-f', '-', input=json.dumps(j.model('digits-' + size, files.url(out.name), sha)))
+            j.deploy(varda, files, work / 'www', *LINES[-1])
+            for size, alone in (('small', 'EdgeOnly'), ('big', 'CloudOnly')):
                 s.say('digits-%s: archive of %d bytes; alone it is right about %d of %d images' % (
-                    size, out.stat().st_size, j.expected('EdgeOnly' if size == 'small' else 'CloudOnly')[1], len(images)))
-            varda.kubectl('apply', '-f', '-', input=json.dumps(j.service('digits', 'digits-small', 'digits-big', 'CrossEntropy', 0.7)))
+                    size, (work / 'www' / ('digits-%s.tar.gz' % size)).stat().st_size, j.expected(alone)[1], len(images)))
             status = j.ready(varda, 'digits')
             sender = Sender(status['url'], images, labels)
-            sender.until('the first answers of both models', 'CrossEntropy', 0.7)
+            sender.until('the first answers of both models', *LINES[-1])
             s.say(varda.kubectl('get', 'jointinferenceservices,inferencemodels,pods'))
 
         with Step('one URL, one model: an answer says who gave it and why') as s:

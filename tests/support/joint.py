@@ -121,7 +121,7 @@ class Server:
             self.process = subprocess.Popen([SERVE, '--model-repository', str(self.model.parent), '--http', self.address, *self.flags], stderr=f)
         found = m.wait_until('varda-serve listens', lambda: re.search(r'http"?[=:]"?(127\S+?:\d+)', log.read_text()))
         self.address = found[1]
-        m.wait_until('%s is ready' % self.name, lambda: http_status(self.url, '/v2/models/%s/ready' % self.name) == 200)
+        m.wait_until('%s is ready' % self.name, lambda: http_status(self.url, '/v2/models/%s/versions/1/ready' % self.name) == 200)
 
     @property
     def url(self):
@@ -155,6 +155,15 @@ def cascade(cloud_url, policy, threshold=None, deadline_ms=2000, cloud_deadline_
 
 
 # ---- the JointInferenceService of a Machine
+def deploy(varda, files, www, policy, threshold=None):
+    """Packs both models into what `files` serves, and applies their Models and the service `digits` over them."""
+    for size in ('small', 'big'):
+        archive = www / ('digits-%s.tar.gz' % size)
+        sha = m.pack(varda, size, archive)
+        varda.kubectl('apply', '-f', '-', input=json.dumps(model('digits-' + size, files.url(archive.name), sha)))
+    varda.kubectl('apply', '-f', '-', input=json.dumps(service('digits', 'digits-small', 'digits-big', policy, threshold)))
+
+
 def condition(varda, name, kind, value):
     """The condition, if it has that value."""
     for c in varda.get('jointinferenceservice', name).get('status', {}).get('conditions', []):

@@ -1,0 +1,206 @@
+"""Joint inference while something fails between edge and cloud, or dies: whoever can be answered is answered, by the best that can be asked.
+
+Two model servers with a link between them that goes wrong in the ways real ones do, and the same behind a packet filter that loses packets. A
+whole machine whose processes are killed: joint_kill_test.py.
+"""
+import os, pathlib, subprocess, sys, tempfile, shutil, time, unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+import joint as j  # noqa: E402
+import machine as m  # noqa: E402
+from faulty_link import FaultyLink  # noqa: E402
+
+POLICY = 'CrossEntropy', 0.7
+INSIDE = 'VARDA_JOINT_FAULT_NAMESPACE'  # set where this file runs itself in a network of its own
+ENTER = ['/usr/bin/unshare', '--user', '--map-root-user', '--net']
+
+
+class Pair:
+    """A little model at the edge that asks a big one through a link, and two clients that never stop."""
+
+    def __init__(self, test, deadline_ms=1000, linked=True):
+        self.test = test
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-joint-'))
+        test.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
+        self.images, self.labels = j.test_split()
+        self.cloud = self.server('digits-big', 'big')
+        self.link = FaultyLink(self.cloud.port) if linked else None
+        if linked:
+            test.addCleanup(self.link.close)
+        self.edge = j.Server(self.work / 'edge', 'digits', 'small', '--drain-delay', '0')
+        self.edge.write('cascade.json', j.cascade('http://127.0.0.1:%d' % (self.link.port if linked else self.cloud.port), *POLICY, cloud_deadline_ms=deadline_ms))
+        test.addCleanup(self.edge.kill)
+        self.edge.start()
+        self.client = j.Client(self.edge.url, 'digits', self.images)
+        self.client.prepare()
+        self.seen = self.statistics()['counters']
+        self.whole('the big model is asked')
+        self.load = m.Load(self.edge.url, 'digits', self.images, kind=j.Client)
+        test.addCleanup(self.load.stop)
+
+    def server(self, name, version):
+        server = j.Server(self.work / name, name, version, '--drain-delay', '0')
+        self.test.addCleanup(server.kill)
+        server.start()
+        return server
+
+    def statistics(self):
+        return j.statistics(self.edge.url, 'digits')
+
+    def counters(self):
+        """Those of now; none is less than it was."""
+        now = self.statistics()['counters']
+        self.test.assertEqual(j.gone_back(self.seen, now), [])
+        self.seen = now
+        return now
+
+    def whole(self, what):
+        """Waits until the split is answered as if nothing had ever failed, image for image."""
+        def probe():
+            found = j.hard_and_right(self.client.all_once(), self.labels)
+            if found != j.expected(*POLICY):
+                raise m.Failed('hard and right: %s' % (found,))
+            return 'degraded' not in self.statistics()
+        m.wait_until(what, probe)
+
+    def edge_answers(self, what):
+        """Waits until the service knows that it is degraded, and until answers from now on show it; returns `degraded`."""
+        degraded = m.wait_until('%s: degraded' % what, lambda: self.statistics().get('degraded'))
+        since = time.monotonic()
+        m.wait_until('%s: a hard answer of the edge' % what, lambda: any(a.fallback for a in j.answers(self.load.samples(since=since))))
+        return degraded
+
+    def end(self):
+        """Stops the clients: none of their requests failed, and what was answered without the cloud says why."""
+        samples = self.load.stop()
+        self.test.assertEqual(m.failures(samples), [])
+        given = j.answers(samples)
+        self.test.assertTrue(given)
+        self.test.assertEqual([a for a in given if bool(a.fallback) != (a.hard and a.tier == 'edge')], [])
+        self.test.assertEqual({a.tier for a in given}, {'edge', 'cloud'})
+        self.counters()
+        return given
+
+
+def reasons(answers):
+    return {a.fallback.split(': ')[1] for a in answers if a.fallback}
+
+
+class Link(unittest.TestCase):
+    def test_every_fault_of_the_link_is_answered_by_the_edge_and_ends_with_it(self):
+        pair = Pair(self, deadline_ms=300)
+        for fault, wanted in (('down', {'Unreachable', 'BreakerOpen', 'Timeout'}),
+                              ('stall', {'Timeout', 'BreakerOpen', 'InFlightLimit', 'Unreachable'}),
+                              ('portal', {'Failed', 'BreakerOpen', 'Unreachable'})):
+            with self.subTest(fault=fault):
+                begin = time.monotonic()
+                pair.link.set(fault)
+                degraded = pair.edge_answers(fault)
+                self.assertIn(degraded['reason'], wanted)
+                self.assertIn('cloud', degraded['message'])
+                pair.link.set('none')
+                pair.whole('the cloud is back after ' + fault)
+                self.assertLessEqual(reasons(j.answers(pair.load.samples(since=begin))), wanted)
+                pair.counters()
+        pair.end()
+
+    def test_link_that_is_later_than_the_deadline_is_answered_by_the_edge(self):
+        pair = Pair(self, deadline_ms=100)
+        pair.link.set('slow')  # by 300 ms
+        pair.edge_answers('slow')
+        m.wait_until('timeouts counted', lambda: pair.counters()['errors']['cloud'].get('Timeout', 0) > 0)
+        pair.link.set('none')
+        pair.whole('the cloud is in time again')
+        self.assertLessEqual(reasons(pair.end()), {'Timeout', 'BreakerOpen', 'InFlightLimit', 'Unreachable'})
+
+    def test_connections_that_break_within_messages_lose_nothing(self):
+        pair = Pair(self)
+        pair.link.set('cut')
+        since = time.monotonic()
+        m.wait_until('many connections broken', lambda: pair.link.hits > 20)
+        m.wait_until('answers of the cloud all the same', lambda: any(a.tier == 'cloud' for a in j.answers(pair.load.samples(since=since))))
+        pair.link.set('none')
+        pair.whole('connections last again')
+        pair.end()
+
+
+class Kill(unittest.TestCase):
+    def test_kill_of_the_cloud_server_fails_no_request(self):
+        pair = Pair(self)
+        for _ in range(3):
+            pair.cloud.kill()
+            pair.edge_answers('the cloud was killed')
+            pair.cloud.start()
+            pair.whole('the cloud serves again')
+            pair.counters()
+        pair.end()
+
+    def test_kill_of_the_edge_server_fails_only_what_nobody_could_answer(self):
+        pair = Pair(self)
+        instance = pair.statistics()['instance']
+        j.wait_for_tier(pair.load, 'cloud')
+        killed = time.monotonic()
+        pair.edge.kill()
+        pair.edge.start()
+        back = time.monotonic()
+        j.wait_for_tier(pair.load, 'cloud')
+        samples = pair.load.stop()
+        # What was under way when it died had begun before.
+        self.assertEqual([x for x in m.failures(samples) if x[0] + x[1] < killed or x[0] > back], [])
+        self.assertNotEqual(pair.statistics()['instance'], instance)
+        pair.client.close()
+        pair.whole('as before')
+
+
+class Packets(unittest.TestCase):
+    """These run in a network of their own, where a filter drops packets on their way to the cloud's port, as a bad radio link does."""
+
+    def rule(self, verdict=None):
+        script = 'table inet faults\ndelete table inet faults\n'
+        if verdict:
+            rules = ''.join('oifname "lo" tcp %s %d %s\n' % (side, self.pair.cloud.port, verdict) for side in ('dport', 'sport'))
+            script += 'table inet faults {\nchain out {\ntype filter hook output priority 0\n%s}\n}\n' % rules
+        subprocess.run(['nft', '-f', '-'], input=script, text=True, check=True, capture_output=True)
+
+    def setUp(self):
+        if os.environ.get(INSIDE):
+            self.pair = Pair(self, deadline_ms=300, linked=False)
+            return
+        if not shutil.which('nft') or subprocess.run(ENTER + ['sh', '-c', 'nft add table inet probe'], capture_output=True).returncode:
+            self.skipTest('no network namespace with a packet filter is permitted here')
+        test = '.'.join(self.id().split('.')[-2:])
+        done = subprocess.run(ENTER + ['sh', '-c', 'ip link set lo up && exec "$@"', 'sh', sys.executable, '-W', 'ignore', __file__, test],
+                              env=dict(os.environ, **{INSIDE: '1'}), capture_output=True, text=True, timeout=300)
+        self.inside = done
+
+    def done_inside(self):
+        if os.environ.get(INSIDE):
+            return False
+        self.assertEqual(self.inside.returncode, 0, self.inside.stderr)
+        return True
+
+    def test_packets_that_vanish_are_answered_by_the_edge_until_they_arrive(self):
+        if self.done_inside():
+            return
+        pair = self.pair
+        self.rule('drop')
+        self.assertIn(pair.edge_answers('no packet arrives')['reason'], {'Timeout', 'BreakerOpen', 'InFlightLimit'})
+        self.rule()
+        pair.whole('packets arrive again')
+        self.assertLessEqual(reasons(pair.end()), {'Timeout', 'BreakerOpen', 'InFlightLimit', 'Unreachable'})
+
+    def test_link_that_loses_every_fifth_packet_fails_no_request(self):
+        if self.done_inside():
+            return
+        pair = self.pair
+        self.rule('numgen random mod 5 == 0 drop')
+        since = time.monotonic()
+        m.wait_until('an answer of the cloud and one without it', lambda: {'edge', 'cloud'} <= {
+            a.tier for a in j.answers(pair.load.samples(since=since)) if a.hard})
+        self.rule()
+        pair.whole('no packet is lost any more')
+        pair.end()
+
+
+if __name__ == '__main__':
+    unittest.main()
