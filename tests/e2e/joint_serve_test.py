@@ -1,0 +1,264 @@
+"""One model over two servers: what clients see of a tier above that is slow, broken, killed or changed."""
+import http.client, json, pathlib, shutil, signal, socket, struct, sys, tempfile, threading, time, unittest, urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+import faulty_link  # noqa: E402
+import joint as j  # noqa: E402
+import machine as m  # noqa: E402
+
+IMAGES, LABELS = j.test_split()
+
+
+class FaultyServer:
+    """An HTTP server that has its answers from another one, and gives them as its `fault` says:
+
+    none     as they are
+    late     3 s later
+    reset    the connection is reset in the middle of the body
+    500      an error instead
+    html     a page of somebody else's, as a success
+    garbage  bytes that are no HTTP
+    mute     the request is read, and nothing is ever said
+    trickle  a byte every 50 ms
+    close    the connection is closed, before a byte is said
+    """
+
+    def __init__(self, target):
+        self.target, self.fault, self.hits, self.stopping = target, 'none', 0, threading.Event()
+        self.listener = socket.socket()
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.listener.bind(('127.0.0.1', 0))
+        self.listener.listen(64)
+        self.url = 'http://127.0.0.1:%d' % self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def close(self):
+        self.stopping.set()
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+    def accept(self):
+        while not self.stopping.is_set():
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def serve(self, client):
+        with client:
+            reader = client.makefile('rb')
+            try:
+                while not self.stopping.is_set() and self.one(client, reader):
+                    pass
+            except (OSError, ValueError, http.client.HTTPException):
+                pass
+
+    def one(self, client, reader):
+        """One request; False where nothing can follow on its connection."""
+        line = reader.readline()
+        if not line:
+            return False
+        method, path, _ = line.decode().split(' ')
+        headers = http.client.parse_headers(reader)
+        body = reader.read(int(headers.get('Content-Length', 0)))
+        fault = self.fault
+        if method == 'POST':
+            self.hits += 1
+        if fault == 'mute':
+            self.stopping.wait(60)
+            return False
+        if fault == 'close':
+            return False
+        upper = http.client.HTTPConnection(self.target, timeout=30)
+        try:
+            upper.request(method, path, body=body, headers={k: headers[k] for k in ('Content-Type', 'Inference-Header-Content-Length') if k in headers})
+            r = upper.getresponse()
+            status, answer, kept = r.status, r.read(), {k: v for k, v in r.getheaders() if k in ('Content-Type', 'Inference-Header-Content-Length')}
+        finally:
+            upper.close()
+        if fault == '500':
+            status, answer, kept = 500, b'{"error": "out of luck"}', {}
+        elif fault == 'html':
+            status, answer, kept = 200, b'<html>Please accept our terms.</html>', {'Content-Type': 'text/html'}
+        head = 'HTTP/1.1 %d X\r\n%sContent-Length: %d\r\n\r\n' % (status, ''.join('%s: %s\r\n' % kv for kv in kept.items()), len(answer))
+        data = head.encode() + answer
+        if fault == 'late':
+            self.stopping.wait(3)
+        if fault == 'garbage':
+            client.sendall(b'\x16\x03\x01 is this TLS?\r\n\r\n')
+            return False
+        if fault == 'reset':
+            client.sendall(data[:len(head) + len(answer) // 2])
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+            return False
+        if fault == 'trickle':
+            for i in range(len(data)):
+                client.sendall(data[i:i + 1])
+                if self.stopping.wait(0.05):
+                    return False
+            return True
+        client.sendall(data)
+        return True
+
+
+class BinaryClient(j.Client):
+    """As j.Client, with tensors in binary both ways."""
+
+    def prepare(self):
+        first = self.metadata()['inputs'][0]
+        self.bodies = []
+        for image in self.images:
+            pixels = struct.pack('<%df' % len(image), *image)
+            head = json.dumps({'parameters': {'binary_data_output': True}, 'inputs': [
+                {'name': first['name'], 'shape': [1] + first['shape'][1:], 'datatype': 'FP32', 'parameters': {'binary_data_size': len(pixels)}}]}).encode()
+            self.bodies.append((head, pixels))
+
+    def one(self):
+        begin, error, version = time.monotonic(), None, None
+        head, pixels = self.bodies[self.at % len(self.bodies)]
+        c = http.client.HTTPConnection(self.address, timeout=60)
+        try:
+            c.request('POST', '/v2/models/%s/infer' % self.model, body=head + pixels,
+                      headers={'Content-Type': 'application/octet-stream', 'Inference-Header-Content-Length': str(len(head))})
+            r = c.getresponse()
+            body = r.read()
+            if r.status != 200:
+                error = 'HTTP %d %s' % (r.status, body[:200])
+            else:
+                length = int(r.getheader('Inference-Header-Content-Length'))
+                answer, binary = json.loads(body[:length]), body[length:]
+                for output in answer['outputs']:
+                    size = output['parameters']['binary_data_size']
+                    output['data'], binary = struct.unpack('<%df' % (size // 4), binary[:size]), binary[size:]
+                version = self.read(answer)
+        except (OSError, http.client.HTTPException, ValueError) as e:
+            error = repr(e)
+        finally:
+            c.close()
+        self.at += 1
+        self.samples.append((begin, time.monotonic() - begin, error, version))
+        return error is None
+
+
+def read(url, path, body=None):
+    with urllib.request.urlopen(urllib.request.Request(url + path, data=body), timeout=60) as r:
+        return r.read().decode()
+
+
+class JointServe(unittest.TestCase):
+    def setUp(self):
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-joint-serve-'))
+        self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
+        flags = ('--drain-delay', '0', '--drain-timeout', '5')
+        self.edge = j.Server(self.work / 'edge', 'digits', 'small', *flags)
+        self.cloud = j.Server(self.work / 'cloud', 'digits-big', 'big', *flags)
+        self.addCleanup(self.edge.kill)
+        self.addCleanup(self.cloud.kill)
+        self.cloud.start()
+
+    def joined(self, url, *policy, **more):
+        """Starts the edge with that tier above."""
+        self.edge.write('cascade.json', j.cascade(url, *policy, **more))
+        self.edge.start()
+
+    def client(self, kind=j.Client, images=IMAGES):
+        client = kind(self.edge.url, 'digits', images)
+        client.prepare()
+        self.addCleanup(client.close)
+        return client
+
+    def told(self):
+        return j.statistics(self.edge.url, 'digits')
+
+    def test_two_servers_are_one_model_and_as_right_as_they_were_trained_to_be(self):
+        self.joined(self.cloud.url, 'CrossEntropy', 0.5)
+        self.assertEqual(j.hard_and_right(self.client().all_once(), LABELS), j.expected('CrossEntropy', 0.5))
+        self.assertEqual(j.hard_and_right(self.client(BinaryClient).all_once(), LABELS), j.expected('CrossEntropy', 0.5), 'tensors in binary')
+        hard = j.expected('CrossEntropy', 0.5)[0]
+        counters = self.told()['counters']
+        self.assertEqual((counters['inferences'], counters['hard'], counters['answered']['cloud']), (2 * len(IMAGES), 2 * hard, 2 * hard))
+        self.edge.write('cascade.json', j.cascade(self.cloud.url, 'CrossEntropy', 0.7))
+        client = self.client()
+        m.wait_until('the new threshold', lambda: j.hard_and_right(client.all_once(), LABELS) == j.expected('CrossEntropy', 0.7))
+        metrics = read(self.edge.url, '/metrics')
+        self.assertIn('varda_joint_inferences_total{model="digits"}', metrics)
+        self.assertIn('varda_joint_seconds_count{model="digits",tier="cloud"}', metrics)
+
+    def test_whatever_the_tier_above_does_every_request_is_answered(self):
+        proxy = FaultyServer(self.cloud.address)
+        self.addCleanup(proxy.close)
+        self.joined(proxy.url, 'CloudOnly', deadline_ms=4000, cloud_deadline_ms=400)
+        client = self.client(images=IMAGES[:3])
+        reasons = {'500': 'Failed', 'html': 'Failed', 'reset': 'Failed', 'garbage': 'Unreachable', 'close': 'Unreachable', 'late': 'Timeout',
+                   'mute': 'Timeout', 'trickle': 'Timeout'}
+        for fault, reason in reasons.items():
+            with self.subTest(fault=fault):
+                m.wait_until('the cloud answers', lambda: j.answers(client.all_once())[0].tier == 'cloud')
+                proxy.fault = fault
+                first = j.answers(client.all_once())[0]
+                self.assertEqual((first.tier, first.fallback), ('edge', 'cloud: ' + reason))
+                proxy.fault = 'none'
+        self.assertEqual(m.failures(client.samples), [])
+
+    def test_tier_killed_under_load_costs_no_request_and_comes_back(self):
+        link = faulty_link.FaultyLink(self.cloud.port)  # an address that stays, whatever port the next server gets
+        self.addCleanup(link.close)
+        self.joined('http://127.0.0.1:%d' % link.port, 'CrossEntropy', 0.7)
+        load = m.Load(self.edge.url, 'digits', IMAGES, clients=4, kind=j.Client)
+        self.addCleanup(load.stop)
+        j.wait_for_tier(load, 'cloud')
+        self.cloud.kill()
+        m.wait_until('the edge knows', lambda: self.told().get('degraded', {}).get('reason') == 'BreakerOpen')
+        j.wait_for_tier(load, 'edge')
+        self.assertEqual(j.http_status(self.edge.url, '/v2/models/digits/ready'), 200)
+        self.cloud.address = '127.0.0.1:0'
+        self.cloud.start()
+        link.target = self.cloud.port
+        j.wait_for_tier(load, 'cloud')
+        m.wait_until('no longer degraded', lambda: 'degraded' not in self.told())
+        samples = load.stop()
+        self.assertEqual(m.failures(samples), [])
+        self.assertTrue(any(a.fallback for a in j.answers(samples)))
+
+    def test_policies_addresses_and_versions_change_under_load_without_a_failed_request(self):
+        self.joined(self.cloud.url, 'CrossEntropy', 0.7)
+        shutil.copytree(m.DIGITS / 'models/4', self.edge.model / '4')
+        load = m.Load(self.edge.url, 'digits', IMAGES, clients=3, kind=j.Client)
+        self.addCleanup(load.stop)
+        told = lambda tier, fallback: lambda a: a.tier == tier and a.fallback == fallback  # noqa: E731
+        changes = [(j.cascade(self.cloud.url, 'CloudOnly'), told('cloud', None)), (j.cascade('', 'CloudOnly'), told('edge', 'cloud: NoAddress')),
+                   (j.cascade(self.cloud.url, 'EdgeOnly'), told('edge', None)), (j.cascade(self.cloud.url, 'Random'), told('cloud', None))]
+        for round in range(8):
+            self.edge.write('target', '14'[round % 2] + '\n')
+            text, wanted = changes[round % len(changes)]
+            self.edge.write('cascade.json', text)
+            since = time.monotonic()
+            m.wait_until('round %d' % round, lambda: any(wanted(a) for a in j.answers(load.samples(since=since))))
+        self.edge.write('cascade.json', '{"version": 1}')
+        m.wait_until('the problem is told', lambda: self.told().get('problem'))
+        self.assertEqual(m.failures(load.stop()), [])
+
+    def test_policy_that_the_model_cannot_serve_is_told_in_the_index(self):
+        self.joined(self.cloud.url, 'EdgeOnly')
+        self.edge.write('cascade.json', json.dumps(dict(json.loads(j.cascade(self.cloud.url, 'EdgeOnly')), tiers=[
+            {'name': 'edge', 'policy': {'name': 'IBT', 'parameters': {}}}, {'name': 'cloud', 'url': self.cloud.url, 'model': 'digits-big'}])))
+        problem = m.wait_until('the problem is told', lambda: self.told().get('problem'))
+        self.assertEqual(problem['reason'], 'PolicyMismatch')
+        shutil.copytree(m.DIGITS / 'models/4', self.edge.model / '4')
+        index = m.wait_until('the new version is refused', lambda: [
+            e for e in json.loads(read(self.edge.url, '/v2/repository/index', b'{}')) if e.get('code') == 'PolicyMismatch'])
+        self.assertEqual(index[0]['version'], '4')
+        self.assertTrue(self.client().one(), 'the old version serves')
+
+    def test_degraded_is_known_without_a_request_and_the_server_drains(self):
+        self.joined(self.cloud.url, 'CloudOnly')
+        m.wait_until('the cloud is known', lambda: self.told()['tiers'][1]['state'] == 'Ready')
+        self.cloud.kill()
+        m.wait_until('the edge knows', lambda: 'degraded' in self.told(), every=0.5)
+        self.edge.process.send_signal(signal.SIGTERM)
+        self.assertEqual(self.edge.process.wait(timeout=60), 0)
+
+
+if __name__ == '__main__':
+    unittest.main()
