@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes images/: JPEG and PNG files of known content, and images/expected.json with the pixels that are in them.
+"""Makes images/: JPEG and PNG files of known content, and images/expected.json with the pixels that are in them; and tests/fixtures/digit-3.jpg.
 
 The PNGs are written by the few lines below and hold their pixels exactly. The JPEGs come from libjpeg-turbo (Debian's libturbojpeg0), called
 by ctypes; a JPEG is lossy, so `tolerance` says by how much a decoded pixel may differ from what went in.
@@ -87,7 +87,23 @@ def jpegs():
     (OUT / 'cmyk.jpg').write_bytes(compress([0, 50, 100, 150] * 64, 8, 8, CMYK, S444))
 
 
+def digit():
+    """tests/fixtures/digit-3.jpg: examples/digits/png/digit-3.png, each of its 8x8 grey pixels 8x8 pixels in colour."""
+    root = pathlib.Path(__file__).resolve().parents[3]
+    data, raw = (root / 'examples/digits/png/digit-3.png').read_bytes(), b''
+    at = 8
+    while at < len(data):
+        size, kind = struct.unpack('>I4s', data[at:at + 8])
+        raw += data[at + 8:at + 8 + size] if kind == b'IDAT' else b''
+        at += size + 12
+    lines = zlib.decompress(raw)
+    assert len(lines) == 72 and not any(lines[::9]), 'lines without filters'
+    pixels = [lines[9 * (y // 8) + 1 + x // 8] for y in range(64) for x in range(64) for _ in range(3)]
+    (root / 'tests/fixtures/digit-3.jpg').write_bytes(compress(pixels, 64, 64, RGB, S420, quality=90))
+
+
 OUT.mkdir(exist_ok=True)
+digit()
 pngs()
 jpegs()
 (OUT / 'expected.json').write_text('{\n' + ',\n'.join('"%s": %s' % (k, json.dumps(v, separators=(',', ':'))) for k, v in sorted(expected.items())) + '\n}\n')
