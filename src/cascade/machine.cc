@@ -181,6 +181,7 @@ Step Machine::begin(std::uint8_t tier, SteadyTime until, Step::Kind kind) {
   current_ = {.id = call_count_ + CallId{1}, .tier = tier, .asked = now_, .until = until};
   calls_[call_count_++] = current_;
   summary_.tiers[tier].asked = true;
+  summary_.tiers[tier].reason.reset();  // of a first attempt
   ++summary_.tiers[tier].attempts;
   return emit({.kind = kind, .call = current_.id, .tier = tier, .until = until});
 }
