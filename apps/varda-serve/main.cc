@@ -52,6 +52,8 @@ std::map<std::string, std::string> environment() {
 constexpr std::size_t kIdleConnectionsMax = 64;  // of each, kept for the next request
 constexpr std::chrono::seconds kDeadAfter{5};    // of silence on the wire: the connection is not waited for any more
 
+constexpr std::chrono::seconds kRunsPatience{1};  // with runs of models, once their requests had their time
+
 net::Proxies proxies_of_environment() {
   std::string left_out;
   auto proxies = net::proxies_from_environment([](const char* name) { return std::getenv(name); }, &left_out);
@@ -127,6 +129,11 @@ Status serve(const Context& ctx, const Flags& flags, std::vector<std::string> ar
   server->stop(milliseconds(flags.drain_timeout_seconds));
   center.stop();
   if (admin) admin->stop(std::chrono::milliseconds(100));
+  if (!repository->release(kRunsPatience)) {
+    // Nothing can stop a run, and what it works on must not go away under it.
+    log::warn("varda-serve ends while a model still runs");
+    std::_Exit(0);
+  }
   log::info("varda-serve ends");
   return {};
 }

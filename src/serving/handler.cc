@@ -54,7 +54,7 @@ class InferJob final : public Job {
   const std::shared_ptr<ModelVersion> version_;
   const InferCall call_;
   Responder responder_;
-  const oip::Limits& limits_;
+  const oip::Limits limits_;
 };
 
 class ModelServer {

@@ -16,13 +16,27 @@ struct Repository::Load {
 
 struct Repository::Retired {
   Mutex mutex;
+  CondVar returned;
   std::vector<std::unique_ptr<ModelVersion>> versions GUARDED_BY(mutex);
+  std::size_t shared GUARDED_BY(mutex) = 0;                     // handed out by share(), and not here yet
   internal::DirectoryWatch* watch GUARDED_BY(mutex) = nullptr;  // woken; null once the repository goes away
 
   void add(std::unique_ptr<ModelVersion> version) {
     MutexLock lock(mutex);
     versions.push_back(std::move(version));
     if (watch != nullptr) watch->wake();
+  }
+  void give_back(std::unique_ptr<ModelVersion> version) {
+    add(std::move(version));
+    MutexLock lock(mutex);
+    --shared;
+    returned.notify_all();
+  }
+  // Whether all that share() handed out is here, waiting for it until then.
+  bool complete(SteadyTime until) {
+    MutexLock lock(mutex);
+    while (shared > 0 && system_clock().now() < until) returned.wait_until(mutex, until);
+    return shared == 0;
   }
   std::vector<std::unique_ptr<ModelVersion>> take() {
     MutexLock lock(mutex);
@@ -58,6 +72,9 @@ Repository::~Repository() {
     loads.swap(loads_);
   }
   loads.clear();  // waits for them
+  // A run that outlasted its request still needs what we stand on.
+  while (!retired_->complete(system_clock().now() + std::chrono::hours(1))) {
+  }
   {
     MutexLock lock(retired_->mutex);
     retired_->watch = nullptr;
@@ -65,9 +82,27 @@ Repository::~Repository() {
   retired_->take();
 }
 
+bool Repository::release(std::chrono::milliseconds patience) {
+  thread_.request_stop();
+  watch_.wake();
+  if (thread_.joinable()) thread_.join();
+  std::vector<std::shared_ptr<ModelVersion>> dropped;
+  {
+    MutexLock lock(mutex_);
+    for (auto& [name, entry] : entries_) dropped.push_back(std::move(entry.active));
+    entries_.clear();
+  }
+  dropped.clear();
+  return retired_->complete(system_clock().now() + patience);
+}
+
 std::shared_ptr<ModelVersion> Repository::share(std::unique_ptr<ModelVersion> version) {
+  {
+    MutexLock lock(retired_->mutex);
+    ++retired_->shared;
+  }
   return std::shared_ptr<ModelVersion>(
-      version.release(), [retired = retired_](ModelVersion* raw) { retired->add(std::unique_ptr<ModelVersion>(raw)); });
+      version.release(), [retired = retired_](ModelVersion* raw) { retired->give_back(std::unique_ptr<ModelVersion>(raw)); });
 }
 
 Result<std::shared_ptr<ModelVersion>> Repository::find(std::string_view model, std::string_view version) const {

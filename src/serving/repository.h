@@ -35,7 +35,7 @@
 
 namespace varda::serving {
 
-/// Thread-safe. Outlives every request that find() gave a version to.
+/// Thread-safe. Its destructor waits for those who still have a version that find() gave them.
 class Repository {
  public:
   struct Options {
@@ -51,6 +51,9 @@ class Repository {
   static Result<std::unique_ptr<Repository>> open(Options options, os::FileSystem& fs, infer::Engines& engines,
                                                   metrics::Registry& registry);
   ~Repository();
+
+  /// Forgets every model, at the server's end. False: after `patience` some version is still in use, by a run that does not end.
+  bool release(std::chrono::milliseconds patience);
 
   /// The version that answers now; `version` "" means the active one. kNotFound: no such model, or that version is not loaded.
   /// kUnavailable: the model is known and none of its versions is loaded (yet); the message says why.

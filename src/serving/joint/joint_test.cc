@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/mutex.h"
+#include "codec/image.h"
 #include "codec/json.h"
 #include "serving/handler.h"
 #include "serving/testing/model_directory.h"
@@ -350,6 +351,23 @@ TEST_F(Joint, PolicySeesItsOutputWhateverTheRequestAsksFor) {
   EXPECT_EQ(ask("[1,0]"), "3 by edge 3 easy");
   EXPECT_EQ(ask("[0.5,0.5]"), "0.125 by cloud 9 hard, asked cloud");
   EXPECT_EQ(counter("invalid"), "0");
+}
+
+TEST_F(Joint, ImageGoesUpAsItCameAndThePolicySeesWhatStepsRead) {
+  models_.add("m", "3", kModel,
+              "preprocess: {image: {channels: grey, layout: NHW, resize: {width: 2, height: 1, filter: nearest}, scale: 0.1}}\n"
+              "postprocess: {softmax: {}, top_k: {k: 1}}\n");
+  models_.cascade("m", cascade(margin()));
+  start();
+  const auto ask = [&](std::vector<std::uint8_t> grey) {
+    return call("POST", "/v2/models/m/infer", codec::encode_png({2, 1, 1, std::move(grey)}).value(),
+                {{"Content-Type", "image/png"}});
+  };
+  EXPECT_EQ(outcome(ask({0, 200})), "\"1\" by edge 3 easy") << "answers are what the request gets, not what the policy reads";
+  EXPECT_EQ(outcome(ask({100, 101})), "0.125 by cloud 9 hard, asked cloud");
+  ASSERT_EQ(cloud_.requests().size(), 1u);
+  EXPECT_EQ(cloud_.requests()[0].headers.find("Content-Type"), "image/png");
+  EXPECT_EQ(cloud_.requests()[0].body, codec::encode_png({2, 1, 1, {100, 101}}).value());
 }
 
 TEST_F(Joint, ModelThatFailsIsHelpedOutAndBadRequestsAreNot) {

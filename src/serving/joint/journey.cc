@@ -123,7 +123,7 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
   const std::shared_ptr<const Plan> plan_;
   const Result<std::shared_ptr<ModelVersion>> version_;
   const InferCall call_;
-  const oip::Limits& limits_;
+  const oip::Limits limits_;
 
   Mutex mutex_;
   std::optional<net::Responder> respond_ GUARDED_BY(mutex_);  // until the answer

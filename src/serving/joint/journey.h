@@ -21,7 +21,7 @@ struct Start {
 };
 
 /// Answers the request, at once or later, from any thread. Never blocks, but for a short run of the model (executor.h). `center`
-/// and `limits` outlive the request.
+/// outlives the request.
 void begin(Center& center, Start start, net::Responder respond, const oip::Limits& limits);
 
 }  // namespace varda::serving::joint

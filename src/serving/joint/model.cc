@@ -96,8 +96,7 @@ Result<std::shared_ptr<const Plan>> Model::fit(const ModelVersion& version) {
   const cascade::TierConfig& first = wanted_->tiers.front();
   std::optional<cascade::BoundPolicy> bound;
   if (first.policy) {
-    const oip::ModelMetadata& metadata = version.metadata();
-    auto fitted = cascade::BoundPolicy::bind(policy_of(first), metadata.outputs, metadata.labels);
+    auto fitted = cascade::BoundPolicy::bind(policy_of(first), version.available(), version.metadata().labels);
     if (!fitted.ok()) return std::move(fitted).error();
     bound = std::move(fitted).value();
   }
