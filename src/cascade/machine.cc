@@ -64,7 +64,7 @@ Step Machine::answered(CallId call, const Judgement& judgement, SteadyTime now) 
   summary_.hard = summary_.hard || hard;
   best_ = std::max(best_.value_or(0), tier);
   const bool good = descending_ || !hard;
-  if (now_ >= deadline_ || (good && tier == *best_)) return end(Summary::End::kAnswered);
+  if (good && tier == *best_) return end(Summary::End::kAnswered);
   if (awaited) return go_on(tier);
   return current_.id == kNoCall ? settle() : next();
 }

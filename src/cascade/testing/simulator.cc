@@ -19,6 +19,7 @@ using std::chrono::milliseconds;
 using Kind = Step::Kind;
 
 constexpr SteadyTime kBegin{std::chrono::hours(1)};
+constexpr milliseconds kPauseMax{1200};
 
 /// Decides before inference as it is told, and writes down what it said.
 class ScriptedPolicy final : public Policy {
@@ -78,6 +79,7 @@ struct TierBook {
   std::optional<Breaker::Ticket> background;            // a question for readiness
   bool background_probes = false;                       // asked in a pause, not out of suspicion
   SteadyTime opened{};
+  SteadyTime quiet_since{};  // it opened, or a probe ended
 };
 
 class World {
@@ -125,9 +127,8 @@ class World {
     in_flight_max_ = static_cast<std::uint32_t>(1 + below(6));
     route->in_flight = std::make_shared<InFlight>(in_flight_max_);
     const std::size_t count = kTiersMin + below(kTiersMax - kTiersMin + 1);
-    const Breaker::Options options{.failures_max = static_cast<unsigned>(1 + below(5)),
-                                   .pause_min = milliseconds(20 + below(800)),
-                                   .pause_max = milliseconds(3000)};
+    const Breaker::Options options{
+        .failures_max = static_cast<unsigned>(1 + below(5)), .pause_min = milliseconds(20 + below(800)), .pause_max = kPauseMax};
     pause_min_ = options.pause_min;
     for (std::size_t i = 0; i < count; ++i) {
       Route::Tier tier{.name = "t" + std::to_string(i), .policy = {}, .gate = {}, .deadline = {}};
@@ -297,7 +298,11 @@ class World {
       if (!call->second.failure && (call->second.open || call->second.tier == 0)) call->second.failure = event.failure;
       close(event.request, event.call);
     }
-    return book.machine->failed(event.call, event.failure, told);
+    const bool refused = call != book.calls.end() && call->second.tier == 0 && call->second.failure &&
+                         call->second.failure->reason == Reason::kRefused && book.answers.empty() && book.ends == 0 && !book.gone;
+    const Step step = book.machine->failed(event.call, event.failure, told);
+    if (refused) require(step.kind == Kind::kFail, "what the first tier refuses is asked of others");
+    return step;
   }
 
   void close(std::size_t request, CallId id) {
@@ -305,7 +310,10 @@ class World {
     if (call.open && call.tier > 0) --in_flight_;
     call.open = false;
     TierBook& tier = tiers_[call.tier];
-    if (tier.probe == std::pair(request, id)) tier.probe.reset();
+    if (tier.probe == std::pair(request, id)) {
+      tier.probe.reset();
+      tier.quiet_since = now_;
+    }
   }
 
   void ask_for_readiness() {
@@ -319,6 +327,7 @@ class World {
         gate->probed(*book.background, ready ? std::nullopt : std::optional(of_status(503, "not ready")), now_);
         book.background.reset();
         book.background_probes = false;
+        book.quiet_since = now_;
       } else if ((book.background = gate->probe(now_))) {
         ++seen_.background_probes;
         book.background_probes = gate->health().state == Breaker::State::kHalfOpen;
@@ -443,9 +452,14 @@ class World {
     ++seen_.failed;
     require(book.answers.empty(), "an answer arrived and was not given");
     std::optional<Reason> first;
+    const CallBook* run = nullptr;
     for (const auto& [id, call] : book.calls) {
-      if (call.tier == 0 && call.failure) first = call.failure->reason;
+      if (call.tier != 0) continue;
+      run = &call;
+      if (call.failure) first = call.failure->reason;
     }
+    require(run != nullptr, "a failure without a try of the first tier");
+    require(first || now_ >= book.deadline, "given up while the first tier may still answer");
     require(step.tier == 0, "the error of another tier than the first");
     if (first) require(step.reason == *first, "not the first one's error");
     if (!first)
@@ -492,6 +506,8 @@ class World {
         case Reason::kBreakerOpen:
           require(last == nullptr && route_->tiers[i].gate->health().state != Breaker::State::kClosed,
                   "BreakerOpen of a closed one");
+          require(tiers_[i].probe || tiers_[i].background_probes || now_ < tiers_[i].quiet_since + kPauseMax * 5 / 4,
+                  "a breaker that lets nothing through any more");
           break;
         case Reason::kInFlightLimit:
           ++seen_.limited;
@@ -519,6 +535,7 @@ class World {
       if (state == Breaker::State::kOpen && tier.state == Breaker::State::kClosed) {
         ++seen_.openings;
         tier.opened = now_;
+        tier.quiet_since = now_;
       }
       if (state == Breaker::State::kClosed) tier.probe.reset();
       require(state != Breaker::State::kHalfOpen || tier.probe || tier.background_probes, "half-open, and nobody probes");
