@@ -307,7 +307,13 @@ TEST_F(Joint, SlowTierIsGivenUpAtTheDeadline) {
   models_.cascade("m", cascade(margin(), "http://cloud", 64, 50));
   start();
   cloud_.hold();
-  EXPECT_EQ(infer(hard()), "0.5 by edge 3 hard, asked cloud, fallback cloud: Timeout");
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(20));
+  // A machine that stands still for so long has no time left to ask at all.
+  for (std::string got; got != "0.5 by edge 3 hard, asked cloud, fallback cloud: Timeout";) {
+    ASSERT_TRUE(ctx.check().ok()) << got;
+    got = infer(hard());
+    ASSERT_THAT(got, StartsWith("0.5 by edge 3 hard"));
+  }
   cloud_.release();
 }
 
