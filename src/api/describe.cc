@@ -151,6 +151,37 @@ const ValueOps& ops_of<std::map<std::string, std::string>>() {
 }
 
 template <>
+const ValueOps& ops_of<std::map<std::string, std::int64_t>>() {
+  using Map = std::map<std::string, std::int64_t>;
+  static constexpr ValueOps ops{
+      [] {
+        Schema schema = plain(Schema::Type::kObject);
+        schema.additional = std::make_shared<Schema>(plain(Schema::Type::kInteger, "int64"));
+        return schema;
+      },
+      [](void* value, const Json& json) -> ReadOutcome {
+        if (!json.is_object()) return must_be("an object");
+        Map& map = *static_cast<Map*>(value);
+        map.clear();
+        for (const auto& [name, item] : json.as_object()) {
+          if (auto failed = ops_of<std::int64_t>().read(&map[name], item)) {
+            failed->path = "." + name + failed->path;
+            return failed;
+          }
+        }
+        return {};
+      },
+      [](const void* value) {
+        Json out = Json::object();
+        for (const auto& [name, item] : as<Map>(value)) out.set(name, item);
+        return out;
+      },
+      [](const void* value) { return as<Map>(value).empty(); },
+  };
+  return ops;
+}
+
+template <>
 const ValueOps& ops_of<meta::ObjectMeta>() {
   static constexpr ValueOps ops{
       [] { return plain(Schema::Type::kObject); },
@@ -253,6 +284,18 @@ FieldBuilder& FieldBuilder::range(std::int64_t min, std::int64_t max) {
 FieldBuilder& FieldBuilder::int_or_string() {
   schema().type = Schema::Type::kIntOrString;
   schema().preserve_unknown = false;
+  return *this;
+}
+
+FieldBuilder& FieldBuilder::shaped(Schema shape) {
+  std::string description = std::move(schema().description);
+  schema() = std::move(shape);
+  schema().description = std::move(description);
+  return *this;
+}
+
+FieldBuilder& FieldBuilder::items_min(std::size_t min) {
+  schema().items_min = min;
   return *this;
 }
 

@@ -80,8 +80,10 @@ class FieldBuilder {
   FieldBuilder& format(std::string_view name);
   FieldBuilder& length(std::size_t min, std::size_t max);
   FieldBuilder& range(std::int64_t min, std::int64_t max);
-  FieldBuilder& int_or_string();                                // of a Json member
-  FieldBuilder& items_max(std::size_t max);                     // lists and maps
+  FieldBuilder& int_or_string();             // of a Json member
+  FieldBuilder& shaped(Schema shape);        // of a Json member: what it may be
+  FieldBuilder& items_min(std::size_t min);  // lists and maps
+  FieldBuilder& items_max(std::size_t max);
   FieldBuilder& each_length(std::size_t min, std::size_t max);  // of a list's or map's strings
   FieldBuilder& each_pattern(std::string_view regex);
   FieldBuilder& list_map(std::vector<std::string> keys);
@@ -157,6 +159,8 @@ template <>
 const ValueOps& ops_of<Json>();
 template <>
 const ValueOps& ops_of<std::map<std::string, std::string>>();
+template <>
+const ValueOps& ops_of<std::map<std::string, std::int64_t>>();
 template <>
 const ValueOps& ops_of<meta::ObjectMeta>();
 template <>

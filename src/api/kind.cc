@@ -4,6 +4,7 @@
 #include "api/edgeai/dataset.h"
 #include "api/edgeai/edge_node.h"
 #include "api/edgeai/model.h"
+#include "api/sedna/joint_inference_service.h"
 
 namespace varda::api {
 
@@ -38,8 +39,13 @@ Json root_schema(const Schema& schema) {
 }  // namespace
 
 const std::vector<const Kind*>& kinds() {
-  static const std::vector<const Kind*> all{&InferenceModel::kind(), &EdgeNode::kind(),     &Dataset::kind(),
-                                            &Model::kind(),          &SednaDataset::kind(), &SednaModel::kind()};
+  static const std::vector<const Kind*> all{&InferenceModel::kind(),
+                                            &EdgeNode::kind(),
+                                            &Dataset::kind(),
+                                            &Model::kind(),
+                                            &SednaDataset::kind(),
+                                            &SednaModel::kind(),
+                                            &JointInferenceService::kind()};
   return all;
 }
 

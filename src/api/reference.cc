@@ -1,6 +1,7 @@
 // The reference page of a kind: one table a struct, in the order people read the object.
 
 #include <deque>
+#include <map>
 
 #include "api/kind.h"
 
@@ -47,8 +48,14 @@ std::string constraints(const Schema& schema) {
     const std::string least = schema.length_min ? std::to_string(*schema.length_min) + " to " : "at most ";
     parts.push_back(least + std::to_string(*schema.length_max) + " characters");
   }
-  if (schema.items_max) parts.push_back("at most " + std::to_string(*schema.items_max) + " items");
+  if (schema.items_max) {
+    const std::string least = schema.items_min ? std::to_string(*schema.items_min) + " to " : "at most ";
+    parts.push_back(least + std::to_string(*schema.items_max) + " items");
+  }
   if (!schema.list_keys.empty()) parts.push_back("unique by " + join(schema.list_keys));
+  if (!has_table(schema)) {
+    for (const Rule& rule : schema.rules) parts.push_back(cell(rule.message));
+  }
   std::string out;
   for (const std::string& part : parts) out += (out.empty() ? "" : "; ") + part;
   return out;
@@ -59,9 +66,24 @@ struct Section {
   const Schema* schema;
 };
 
-void write_section(const Section& section, std::string& out, std::deque<Section>& below) {
+using Shown = std::map<std::string, std::string>;  // what has a table, as its schema in text: where that stands
+
+/// Where the same members have a table already; "" nowhere so far. Small tables are read faster than a reference to another.
+std::string shown_before(const Section& section, Shown& shown) {
+  if (section.schema->properties.size() < 6) return "";
+  Json members = to_openapi(*section.schema);
+  members.erase("description");
+  const auto [at, first] = shown.emplace(codec::write_json(members), section.path);
+  return first ? "" : at->second;
+}
+
+void write_section(const Section& section, std::string& out, std::deque<Section>& below, Shown& shown) {
   out += "## " + (section.path.empty() ? std::string("The object") : section.path) + "\n\n";
   if (!section.schema->description.empty() && !section.path.empty()) out += section.schema->description + "\n\n";
+  if (const std::string where = shown_before(section, shown); !where.empty()) {
+    out += "Its members are those of " + code(where) + ".\n\n";
+    return;
+  }
   out += "| field | type | constraints | what |\n|---|---|---|---|\n";
   std::deque<Section> nested;
   for (const Property& property : section.schema->properties) {
@@ -105,10 +127,11 @@ std::string reference_page(const Kind& kind) {
     out += "\n";
   }
   std::deque<Section> sections{{"", kind.schema}};
+  Shown shown;
   while (!sections.empty()) {
     const Section section = sections.front();
     sections.pop_front();
-    write_section(section, out, sections);
+    write_section(section, out, sections, shown);
   }
   out.pop_back();  // one newline at the end
   return out;

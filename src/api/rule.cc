@@ -8,44 +8,64 @@ namespace varda::api::rules {
 
 namespace {
 
+// The member a dotted name leads to; null where anything on the way is absent.
+const Json* find_member(const Json& self, std::string_view name) {
+  const Json* at = &self;
+  while (at != nullptr) {
+    const std::size_t dot = name.find('.');
+    at = at->find(name.substr(0, dot));
+    if (dot == std::string_view::npos) break;
+    name.remove_prefix(dot + 1);
+  }
+  return at == nullptr || at->is_null() ? nullptr : at;
+}
+
 // The same question as cel_is_set asks: there, and not empty.
-bool is_set(const Json& self, std::string_view member) {
-  const Json* found = self.find(member);
-  if (found == nullptr || found->is_null()) return false;
+bool is_set(const Json& self, const Member& member) {
+  const Json* found = find_member(self, member.name);
+  if (found == nullptr) return false;
   if (found->is_string()) return !found->as_string().empty();
-  if (found->is_array() || found->is_object()) return !found->empty();
+  if (found->is_array() || (found->is_object() && member.shape != Shape::kObject)) return !found->empty();
   return true;
+}
+bool is_set(const Json& self, std::string_view member) { return is_set(self, Member{std::string(member)}); }
+
+bool any_set(const Json& self, const std::vector<Member>& members) {
+  return std::any_of(members.begin(), members.end(), [&](const Member& member) { return is_set(self, member); });
 }
 
 std::string cel_self(std::string_view member) { return "self." + std::string(member); }
+
+// has(self.a) && has(self.a.b): what CEL needs to be asked before a member that lies deeper.
+std::string cel_has(std::string_view member) {
+  std::string out;
+  for (std::size_t dot = member.find('.');; dot = member.find('.', dot + 1)) {
+    out += (out.empty() ? "has(" : " && has(") + cel_self(member.substr(0, dot)) + ")";
+    if (dot == std::string_view::npos) return out;
+  }
+}
 
 std::string cel_is_set(const Member& member) {
   const std::string name = cel_self(member.name);
   switch (member.shape) {
     case Shape::kText:
-      return "has(" + name + ") && " + name + " != ''";
+      return cel_has(member.name) + " && " + name + " != ''";
     case Shape::kList:
-      return "has(" + name + ") && size(" + name + ") > 0";
+      return cel_has(member.name) + " && size(" + name + ") > 0";
     case Shape::kNumber:
-      return "has(" + name + ")";
+    case Shape::kObject:
+      return cel_has(member.name);
   }
   return "true";
 }
 
-std::string cel_quote(std::string_view text) {
-  std::string out = "'";
-  for (const char c : text) {
-    if (c == '\'' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "'";
+std::string cel_any_set(const std::vector<Member>& members) {
+  std::string out;
+  for (const Member& member : members) out += (out.empty() ? "(" : " || (") + cel_is_set(member) + ")";
+  return out;
 }
 
 std::string quote(const Json& value) { return codec::write_json(value); }
-
-Violation invalid(std::string field, const Json& value, std::string_view what) {
-  return {"FieldValueInvalid", std::move(field), "Invalid value: " + quote(value) + ": " + std::string(what)};
-}
 
 std::string item_field(std::string_view list, std::size_t index, std::string_view key) {
   return "." + std::string(list) + "[" + std::to_string(index) + "]." + std::string(key);
@@ -58,10 +78,39 @@ std::string cel_for_list(std::string_view list, std::string_view condition) {
 
 }  // namespace
 
-Rule unless_set(std::string_view member, Rule rule) {
-  rule.cel = "(" + cel_is_set({std::string(member)}) + ") || (" + rule.cel + ")";
-  rule.check = [member = std::string(member), check = std::move(rule.check)](const Json& self) {
-    return is_set(self, member) ? std::vector<Violation>{} : check(self);
+std::string cel_quote(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\'' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "'";
+}
+
+std::string cel_quote(const std::vector<std::string>& texts) {
+  std::string out;
+  for (const std::string& text : texts) out += (out.empty() ? "" : ", ") + cel_quote(text);
+  return out;
+}
+
+Violation invalid(std::string field, const Json& value, std::string_view what) {
+  return {"FieldValueInvalid", std::move(field), "Invalid value: " + quote(value) + ": " + std::string(what)};
+}
+
+Rule unless_set(std::string_view member, Rule rule) { return unless_any_set({{std::string(member)}}, std::move(rule)); }
+
+Rule when_any_set(std::vector<Member> members, Rule rule) {
+  rule.cel = "!(" + cel_any_set(members) + ") || (" + rule.cel + ")";
+  rule.check = [members = std::move(members), check = std::move(rule.check)](const Json& self) {
+    return any_set(self, members) ? check(self) : std::vector<Violation>{};
+  };
+  return rule;
+}
+
+Rule unless_any_set(std::vector<Member> members, Rule rule) {
+  rule.cel = cel_any_set(members) + " || (" + rule.cel + ")";
+  rule.check = [members = std::move(members), check = std::move(rule.check)](const Json& self) {
+    return any_set(self, members) ? std::vector<Violation>{} : check(self);
   };
   return rule;
 }
@@ -73,7 +122,7 @@ Rule required(Member member, std::string_view why) {
   rule.reason = "FieldValueRequired";
   rule.field_path = "." + member.name;
   rule.check = [member, message = rule.message](const Json& self) -> std::vector<Violation> {
-    if (is_set(self, member.name)) return {};
+    if (is_set(self, member)) return {};
     return {{"FieldValueRequired", "." + member.name, "Required value: " + message}};
   };
   return rule;
@@ -98,16 +147,87 @@ Rule matches(std::string_view member, std::string_view pattern, std::string_view
 
 Rule any_required_when(std::vector<Member> members, std::string_view when, std::string_view value, std::string_view why) {
   Rule rule;
-  rule.cel = "self." + std::string(when) + " != " + cel_quote(value);
-  for (const Member& member : members) rule.cel += " || (" + cel_is_set(member) + ")";
+  rule.cel = "self." + std::string(when) + " != " + cel_quote(value) + " || " + cel_any_set(members);
   rule.message = std::string(why);
   rule.reason = "FieldValueRequired";
   rule.field_path = "." + members.front().name;
   rule.check = [members, when = std::string(when), value = std::string(value),
                 why = std::string(why)](const Json& self) -> std::vector<Violation> {
     if (self[when].as_string() != value) return {};
-    if (std::any_of(members.begin(), members.end(), [&](const Member& member) { return is_set(self, member.name); })) return {};
+    if (any_set(self, members)) return {};
     return {{"FieldValueRequired", "." + members.front().name, "Required value: " + why}};
+  };
+  return rule;
+}
+
+Rule any_required(std::vector<Member> members, std::string_view why) {
+  Rule rule;
+  rule.cel = cel_any_set(members);
+  rule.message = std::string(why);
+  rule.reason = "FieldValueRequired";
+  rule.field_path = "." + members.front().name;
+  rule.check = [members, message = rule.message](const Json& self) -> std::vector<Violation> {
+    if (any_set(self, members)) return {};
+    return {{"FieldValueRequired", "." + members.front().name, "Required value: " + message}};
+  };
+  return rule;
+}
+
+Rule forbidden_beside(Member member, std::vector<Member> beside, std::string_view why) {
+  Rule rule;
+  rule.cel = "!(" + cel_is_set(member) + ") || !(" + cel_any_set(beside) + ")";
+  rule.message = std::string(why);
+  rule.reason = "FieldValueForbidden";
+  rule.field_path = "." + member.name;
+  rule.check = [member, beside = std::move(beside), message = rule.message](const Json& self) -> std::vector<Violation> {
+    if (!is_set(self, member) || !any_set(self, beside)) return {};
+    return {{"FieldValueForbidden", "." + member.name, "Forbidden: " + message}};
+  };
+  return rule;
+}
+
+Rule forbidden_when(Member member, std::string_view when, std::string_view value, std::string_view why) {
+  Rule rule;
+  rule.cel = "self." + std::string(when) + " != " + cel_quote(value) + " || !(" + cel_is_set(member) + ")";
+  rule.message = std::string(why);
+  rule.reason = "FieldValueForbidden";
+  rule.field_path = "." + member.name;
+  rule.check = [member, when = std::string(when), value = std::string(value),
+                why = std::string(why)](const Json& self) -> std::vector<Violation> {
+    if (self[when].as_string() != value || !is_set(self, member)) return {};
+    return {{"FieldValueForbidden", "." + member.name, "Forbidden: " + why}};
+  };
+  return rule;
+}
+
+Rule one_of(std::string_view member, std::vector<std::string> values, std::string_view why) {
+  Rule rule;
+  const std::string text(member);
+  rule.cel = "!(" + cel_is_set({text}) + ") || " + cel_self(text) + " in [" + cel_quote(values) + "]";
+  rule.message = std::string(why);
+  rule.reason = "FieldValueInvalid";
+  rule.field_path = "." + text;
+  rule.check = [=, values = std::move(values), why = rule.message](const Json& self) -> std::vector<Violation> {
+    const Json* found = find_member(self, text);
+    if (found == nullptr || !found->is_string() || found->as_string().empty()) return {};
+    if (std::find(values.begin(), values.end(), found->as_string()) != values.end()) return {};
+    return {invalid("." + text, *found, why)};
+  };
+  return rule;
+}
+
+Rule same(std::string_view member, std::string_view as, std::string_view why) {
+  Rule rule;
+  const std::string text(member), other(as);
+  rule.cel = "!(" + cel_is_set({text}) + ") || !(" + cel_is_set({other}) + ") || " + cel_self(text) + " == " + cel_self(other);
+  rule.message = std::string(why);
+  rule.reason = "FieldValueInvalid";
+  rule.field_path = "." + text;
+  rule.check = [=, why = rule.message](const Json& self) -> std::vector<Violation> {
+    if (!is_set(self, text) || !is_set(self, other)) return {};
+    const Json* found = find_member(self, text);
+    if (*found == *find_member(self, other)) return {};
+    return {invalid("." + text, *found, why)};
   };
   return rule;
 }
@@ -225,16 +345,31 @@ Rule at_most_when(std::string_view member, std::int64_t maximum, std::string_vie
   return rule;
 }
 
-Rule name_is_service_name() {
-  static constexpr std::string_view kPattern = "^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$";
+Rule at_most(std::string_view member, std::int64_t maximum, std::string_view why) {
   Rule rule;
-  rule.message =
-      "must be a lower case letter followed by at most 62 lower case letters, digits or '-', not ending in '-', because a Service "
-      "gets the same name";
-  rule.cel = "self.metadata.name.matches(" + cel_quote(kPattern) + ")";
+  const std::string number(member);
+  rule.cel = "!has(self." + number + ") || self." + number + " <= " + std::to_string(maximum);
+  rule.message = std::string(why);
+  rule.reason = "FieldValueInvalid";
+  rule.field_path = "." + number;
+  rule.check = [=, why = rule.message](const Json& self) -> std::vector<Violation> {
+    if (!self[number].is_number() || self[number].as_double() <= static_cast<double>(maximum)) return {};
+    return {invalid("." + number, self[number], why)};
+  };
+  return rule;
+}
+
+Rule name_is_service_name() { return name_is_label(63, "because a Service gets the same name"); }
+
+Rule name_is_label(std::size_t length_max, std::string_view why) {
+  const std::string pattern = "^[a-z]([-a-z0-9]{0," + std::to_string(length_max - 2) + "}[a-z0-9])?$";
+  Rule rule;
+  rule.message = "must be a lower case letter followed by at most " + std::to_string(length_max - 1) +
+                 " lower case letters, digits or '-', not ending in '-', " + std::string(why);
+  rule.cel = "self.metadata.name.matches(" + cel_quote(pattern) + ")";
   rule.reason = "FieldValueInvalid";
   rule.field_path = "";  // A CEL fieldPath may not point into metadata.
-  rule.check = [message = rule.message, matcher = std::regex(std::string(kPattern))](const Json& self) -> std::vector<Violation> {
+  rule.check = [message = rule.message, matcher = std::regex(pattern)](const Json& self) -> std::vector<Violation> {
     const Json& name = self.at("metadata/name");
     // Without a name there is a generateName, and the server fills the name in before it is checked.
     if (!name.is_string() || name.as_string().empty()) return {};

@@ -1,5 +1,8 @@
 #include <cmath>
 #include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <regex>
 #include <set>
 
@@ -55,6 +58,20 @@ bool fits(Schema::Type type, const Json& value) {
       return true;
   }
   return false;
+}
+
+// Making a matcher takes far longer than asking it, and there are a few dozen patterns in all.
+bool matches(const std::string& text, const std::string& pattern) {
+  static std::mutex mutex;
+  static std::map<std::string, std::unique_ptr<const std::regex>> made;
+  const std::regex* matcher = nullptr;
+  {
+    const std::lock_guard lock(mutex);
+    auto& found = made[pattern];
+    if (!found) found = std::make_unique<const std::regex>(pattern);
+    matcher = found.get();
+  }
+  return std::regex_search(text, *matcher);
 }
 
 // UTF-8 characters, as the length limits of OpenAPI count.
@@ -114,7 +131,7 @@ class Walk {
           "Invalid value: " + shown + ": " + path + " in body should be at least " + std::to_string(*schema.length_min) +
               " chars long");
     }
-    if (!schema.pattern.empty() && !std::regex_search(text, std::regex(schema.pattern))) {
+    if (!schema.pattern.empty() && !matches(text, schema.pattern)) {
       add("FieldValueInvalid", path, "Invalid value: " + shown + ": " + path + " in body should match '" + schema.pattern + "'");
     }
     if (schema.format == "date-time" && !meta::parse_time(text).ok()) {
@@ -151,6 +168,11 @@ class Walk {
       add("FieldValueTooMany", path,
           "Too many: " + std::to_string(value.size()) + ": must have at most " + std::to_string(*schema.items_max) + " items");
       return;
+    }
+    if (schema.items_min && value.size() < *schema.items_min) {
+      add("FieldValueInvalid", path,
+          "Invalid value: " + std::to_string(value.size()) + ": " + path + " in body should have at least " +
+              std::to_string(*schema.items_min) + " items");
     }
     std::set<std::string> seen;
     std::size_t index = 0;

@@ -28,7 +28,10 @@ template <Group G>
 void ModelSpecOf<G>::describe(Type<ModelSpecOf>& t) {
   using S = ModelSpec;
   t.doc("What the model is.");
-  t.template field<std::string>(kUrl<G>, &S::url, "Where the model is: a path, or a URL. Metadata: nothing is fetched from a URL.")
+  t.template field<std::string>(
+       kUrl<G>, &S::url,
+       "Where the model is: a path, or a URL. Nothing is fetched from it before something serves the model, such as a "
+       "JointInferenceService.")
       .required()
       .length(1, 4096);
   t.template field<std::string>("format", &S::format, "What kind of file that is: onnx, pb, pt, tflite, tar.gz ...")
@@ -47,7 +50,14 @@ void ModelSpecOf<G>::describe(Type<ModelSpecOf>& t) {
   t.template field<std::vector<ModelTensor>>("inputs", &S::inputs, "Extension: what it takes.").items_max(64);
   t.template field<std::vector<ModelTensor>>("outputs", &S::outputs, "Extension: what it gives.").items_max(64);
   t.template field<std::int64_t>("size", &S::size, "Extension: size of the model in bytes.").format("int64").range(0, kSizeMax);
-  t.template field<std::string>("version", &S::version, "Extension: its version.").length(0, 63);
+  t.template field<std::string>(
+       "sha256", &S::sha256,
+       "Extension: SHA-256 of the archive at its URL, 64 lower case hexadecimal digits. What serves the model "
+       "needs it.")
+      .length(0, 64)
+      .pattern("^[0-9a-f]{64}$");
+  t.template field<std::string>("version", &S::version, "Extension: its version. Where none is named and one is needed, 1.")
+      .length(0, 63);
   t.template field<std::string>("sourceJob", &S::source_job, "Extension: KIND/NAME of the job that made it.").length(0, 317);
   t.template field<std::vector<std::string>>("parents", &S::parents, "Extension: names of the Models that it was made from.")
       .items_max(16)

@@ -1,5 +1,6 @@
 #include "cel.h"
 
+#include <cmath>
 #include <map>
 #include <regex>
 #include <string>
@@ -22,7 +23,7 @@ class Evaluator {
   Evaluator(std::string_view text, Scope scope) : text_(text), scope_(std::move(scope)) {}
 
   Value whole() {
-    Value value = either();
+    Value value = choice();
     skip_space();
     CHECK(at_ == text_.size());
     return value;
@@ -44,6 +45,17 @@ class Evaluator {
     const std::size_t begin = at_;
     while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_')) ++at_;
     return std::string(text_.substr(begin, at_ - begin));
+  }
+
+  // condition ? one : other, where other may be a choice again.
+  Value choice() {
+    const Value condition = either();
+    if (!take("?")) return condition;
+    const Value one = choice();
+    need(":");
+    const Value other = choice();
+    if (!condition || !condition->is_bool()) return std::nullopt;
+    return condition->as_bool() ? one : other;
   }
 
   static Value truth(const Value& value, bool wanted) {
@@ -72,10 +84,10 @@ class Evaluator {
   }
 
   Value relation() {
-    const Value left = unary();
+    const Value left = difference();
     for (const std::string_view sign : {"==", "!=", "<=", ">=", "<", ">", "in "}) {
       if (!take(sign)) continue;
-      const Value right = unary();
+      const Value right = difference();
       if (!left || !right) return std::nullopt;
       if (sign == "in ") {
         for (const Json& item : right->as_array()) {
@@ -92,6 +104,16 @@ class Evaluator {
     return left;
   }
 
+  Value difference() {
+    Value left = unary();
+    while (take("- ")) {
+      const Value right = unary();
+      const bool numbers = left && right && left->is_number() && right->is_number();
+      left = numbers ? Value(Json(left->as_integer() - right->as_integer())) : std::nullopt;
+    }
+    return left;
+  }
+
   Value unary() {
     skip_space();
     if (text_.substr(at_).starts_with("!=") || !take("!")) return members(primary());
@@ -104,7 +126,7 @@ class Evaluator {
     skip_space();
     CHECK(at_ < text_.size());
     if (take("(")) {
-      Value value = either();
+      Value value = choice();
       need(")");
       return value;
     }
@@ -122,7 +144,13 @@ class Evaluator {
     if (text_[at_] == '\'') return text();
     if (std::isdigit(static_cast<unsigned char>(text_[at_])) || text_[at_] == '-') {
       const bool minus = take("-");
-      const std::int64_t number = std::stoll(word());
+      const std::string whole = word();
+      if (at_ < text_.size() && text_[at_] == '.') {
+        ++at_;
+        const double number = std::stod(whole + "." + word());
+        return Json(minus ? -number : number);
+      }
+      const std::int64_t number = std::stoll(whole);
       return Json(minus ? -number : number);
     }
     const std::string name = word();
@@ -135,9 +163,33 @@ class Evaluator {
       if (!value) return std::nullopt;
       return Json(static_cast<std::int64_t>(value->is_string() ? value->as_string().size() : value->size()));
     }
+    if (name == "double" || name == "duration") {
+      need("(");
+      const Value value = either();
+      need(")");
+      if (!value || !value->is_string()) return std::nullopt;
+      return name == "double" ? number_of(value->as_string()) : duration_of(value->as_string());
+    }
     const auto known = scope_.find(name);
     CHECK(known != scope_.end());
     return known->second;
+  }
+
+  static Value number_of(const std::string& text) {
+    char* end = nullptr;
+    const double number = std::strtod(text.c_str(), &end);
+    if (text.empty() || *end != '\0' || std::isinf(number)) return std::nullopt;
+    return Json(number);
+  }
+
+  // In milliseconds: one number and one unit, which is what our rules let through before they ask.
+  static Value duration_of(const std::string& text) {
+    char* unit = nullptr;
+    const double number = std::strtod(text.c_str(), &unit);
+    const std::map<std::string, double> scales{{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}};
+    const auto scale = scales.find(unit);
+    if (unit == text.c_str() || scale == scales.end()) return std::nullopt;
+    return Json(number * scale->second);
   }
 
   Json text() {
@@ -152,7 +204,15 @@ class Evaluator {
   }
 
   Value members(Value value) {
-    while (at_ < text_.size() && text_[at_] == '.') {
+    while (at_ < text_.size() && (text_[at_] == '.' || text_[at_] == '[')) {
+      if (take("[")) {
+        const Value index = choice();
+        need("]");
+        const bool there = value && value->is_array() && index && index->is_integer() && index->as_integer() >= 0 &&
+                           index->as_integer() < static_cast<std::int64_t>(value->size());
+        value = there ? Value(value->as_array()[static_cast<std::size_t>(index->as_integer())]) : std::nullopt;
+        continue;
+      }
       ++at_;
       const std::string name = word();
       if (!take("(")) {
@@ -162,13 +222,28 @@ class Evaluator {
         const Value pattern = either();
         need(")");
         if (!value || !value->is_string() || !pattern) return std::nullopt;
-        value = Json(std::regex_search(value->as_string(), std::regex(pattern->as_string())));
+        static std::map<std::string, std::regex> made;
+        const auto matcher = made.try_emplace(pattern->as_string(), pattern->as_string()).first;
+        value = Json(std::regex_search(value->as_string(), matcher->second));
+      } else if (name == "isSorted") {
+        need(")");
+        value = is_sorted(value);
       } else {
-        CHECK(name == "all" || name == "exists" || name == "exists_one");
+        CHECK(name == "all" || name == "exists" || name == "exists_one" || name == "filter" || name == "map");
         value = macro(name, value);
       }
     }
     return value;
+  }
+
+  static Value is_sorted(const Value& list) {
+    if (!list || !list->is_array()) return std::nullopt;
+    const Json::Array& items = list->as_array();
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      if (!items[i].is_number()) return std::nullopt;
+      if (i > 0 && items[i].as_double() < items[i - 1].as_double()) return Json(false);
+    }
+    return Json(true);
   }
 
   Value macro(const std::string& name, const Value& list) {
@@ -179,12 +254,19 @@ class Evaluator {
     std::size_t held = 0, failed = 0;
     Json items = list && list->is_array() ? *list : Json::array();
     const std::size_t count = items.size();
+    Json picked = Json::array();
     if (count == 0) items.push_back(Json::object());  // the body is read all the same
     for (const Json& item : items.as_array()) {
       at_ = body;
       scope_[variable] = item;
-      const Value value = either();
+      const Value value = choice();
       if (count == 0) break;
+      if (name == "map" && value) picked.push_back(*value);
+      if (name == "filter" && truth(value, true)) picked.push_back(item);
+      if (name == "map") {
+        failed += value ? 0 : 1;
+        continue;
+      }
       held += truth(value, true) ? 1 : 0;
       failed += value && value->is_bool() ? 0 : 1;
     }
@@ -192,6 +274,7 @@ class Evaluator {
     scope_.erase(variable);
     if (hidden) scope_[variable] = *hidden;
     if (!list || !list->is_array()) return std::nullopt;
+    if (name == "map" || name == "filter") return failed == 0 ? Value(picked) : std::nullopt;
     if (name == "all") {
       if (held + failed < count) return Json(false);
       return failed == 0 ? Value(Json(true)) : std::nullopt;

@@ -53,6 +53,11 @@ def steps(path):
     return found
 
 
+def shape_of(path):
+    """'spec.models[0].key' -> 'spec.models[].key'"""
+    return re.sub(r'\[\d+\]', '[]', path)
+
+
 def assign(target, path, given):
     """Sets what the path names; null takes it away."""
     way = steps(path)
@@ -73,8 +78,15 @@ def assign(target, path, given):
         target[last] = value_of(given)
 
 
+def variant_of(table, name):
+    return next(variant for variant in table['variants'] if variant['name'] == name)
+
+
 def object_of(table, case):
     made = copy.deepcopy(table['base'])
+    if 'of' in case:
+        for path, given in variant_of(table, case['of'])['set'].items():
+            assign(made, path, given)
     for path, given in case['set'].items():
         assign(made, path, given)
     return made
@@ -94,6 +106,9 @@ class Systematic:
         self.table, self.cases = table, []
         self.without = set(table.get('without', []))
         self.vary = table.get('vary', {})
+        self.base, self.variant = table['base'], None
+        self.seen, self.again = set(), False
+        self.elsewhere = {shape_of(path) for variant in table.get('variants', []) for path in variant['covers']}
         for name in ('spec', 'status'):
             if name in schema['properties']:
                 part = schema['properties'][name]
@@ -102,12 +117,26 @@ class Systematic:
                 if name in schema.get('required', []):
                     self.add(name, 'required', None)
                 self.visit(part, name, name)
+        for variant in table.get('variants', []):
+            self.visit_variant(variant, schema)
+
+    # What the base cannot have beside what it has.
+    def visit_variant(self, variant, schema):
+        self.variant = variant['name']
+        for path in variant['covers']:
+            part = schema
+            for step in steps(path):
+                part = part['items'] if isinstance(step, int) else part['properties'][step]
+            if path in variant['set']:
+                self.complete_value(part, variant['set'][path], shape_of(path))
+            self.base = object_of(self.table, {'of': self.variant, 'set': {}})
+            self.visit_once(part, path, shape_of(path))
 
     # An object that has every member that the schema knows.
     def complete(self, schema, value, path):
         for name, member in schema.get('properties', {}).items():
             where = path + '.' + name
-            if where in self.without:
+            if where in self.without or where in self.elsewhere:
                 continue
             if name not in value:
                 value[name] = self.example(member, where)
@@ -150,8 +179,25 @@ class Systematic:
         return (schema.get('minLength', 0) <= len(text) <= schema.get('maxLength', 1 << 30) and
                 (not schema.get('pattern') or re.search(schema['pattern'], text)))
 
+    # Of what the schema has in several places, each limit is kept in the first one, and broken in all.
+    BREAKS = ('type', 'enum', 'pattern', 'minLength', 'maxLength', 'minimum', 'maximum', 'minItems', 'maxItems', 'maxProperties',
+              'list-map keys', 'required')
+
+    def visit_once(self, schema, path, shape):
+        before, text = self.again, json.dumps(schema, sort_keys=True)
+        if len(schema.get('properties', {})) >= 6:
+            self.again = self.again or text in self.seen
+            self.seen.add(text)
+        self.visit(schema, path, shape)
+        self.again = before
+
     def add(self, path, what, given):
-        self.cases.append({'name': path + ': ' + what, 'set': {path: given}})
+        if self.again and what not in self.BREAKS:
+            return
+        case = {'name': path + ': ' + what, 'set': {path: given}}
+        if self.variant:
+            case['of'] = self.variant
+        self.cases.append(case)
 
     # `path` leads through the base; `shape` is the same without indexes.
     def visit(self, schema, path, shape):
@@ -217,8 +263,8 @@ class Systematic:
             self.add(path, 'maxItems', {'$items': template, 'times': schema['maxItems'] + 1})
         if keys:
             self.add(path, 'list-map keys', {'$items': base[0], 'times': 2})
-        self.add(path, 'empty', [])
-        self.visit(item, path + '[0]', shape + '[]')
+        self.add(path, 'minItems' if 'minItems' in schema else 'empty', [])
+        self.visit_once(item, path + '[0]', shape + '[]')
 
     def visit_members(self, schema, path, shape):
         if 'additionalProperties' in schema:
@@ -230,12 +276,14 @@ class Systematic:
             self.visit(schema['additionalProperties'], path + '.' + name, shape + '.*')
         for name, member in schema.get('properties', {}).items():
             where = path + '.' + name
+            if shape + '.' + name in self.elsewhere:
+                continue
             if name in schema.get('required', []):
                 self.add(where, 'required', None)
-            self.visit(member, where, shape + '.' + name)
+            self.visit_once(member, where, shape + '.' + name)
 
     def base_at(self, path):
-        value = self.table['base']
+        value = self.base
         for step in steps(path):
             value = value[step]
         return value

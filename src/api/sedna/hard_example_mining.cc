@@ -1,0 +1,338 @@
+// HardExampleMining: what the table of policies (room cascade) says of names, keys and values, as rules of the schema.
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <utility>
+
+#include "api/describe.h"
+#include "api/rule.h"
+#include "api/sedna/worker.h"
+#include "cascade/policy_table.h"
+
+namespace varda::api {
+
+namespace {
+
+using cascade::ParameterKind;
+using cascade::ParameterRow;
+using cascade::PolicyRow;
+
+// So that a value's UTF-8 is never longer than the policies take.
+constexpr std::size_t kValueCharactersMax = cascade::kParameterValueBytesMax / 4;
+
+std::vector<std::string> names_of(const PolicyRow& row) {
+  std::vector<std::string> names{std::string(row.name)};
+  for (const std::string_view alias : row.aliases) names.emplace_back(alias);
+  return names;
+}
+
+std::vector<std::string> keys_of(const PolicyRow& row) {
+  std::vector<std::string> keys;
+  for (const ParameterRow& parameter : row.parameters) keys.emplace_back(parameter.key);
+  return keys;
+}
+
+std::string is_called(const PolicyRow& row) { return "self.name in [" + rules::cel_quote(names_of(row)) + "]"; }
+
+std::string parameter_field(std::size_t index, std::string_view member) {
+  return ".parameters[" + std::to_string(index) + "]." + std::string(member);
+}
+
+/// Asks about every parameter whose policy and key are known.
+using Ask = std::function<std::optional<Violation>(const ParameterRow& row, const std::string& field, const Json& value)>;
+
+std::function<std::vector<Violation>(const Json&)> for_each_value(Ask ask) {
+  return [ask = std::move(ask)](const Json& self) {
+    std::vector<Violation> found;
+    const PolicyRow* policy = cascade::find_policy(self["name"].as_string());
+    if (policy == nullptr) return found;  // the schema says so
+    std::size_t index = 0;
+    for (const Json& parameter : self["parameters"].as_array()) {
+      const std::size_t at = index++;
+      const ParameterRow* row = cascade::find_parameter(*policy, parameter["key"].as_string());
+      if (row == nullptr || !parameter["value"].is_string()) continue;
+      if (auto violation = ask(*row, parameter_field(at, "value"), parameter["value"])) found.push_back(std::move(*violation));
+    }
+    return found;
+  };
+}
+
+/// CEL: of every parameter p that is of this kind (and range), `condition` holds.
+std::string cel_for_each_value(const std::function<bool(const ParameterRow&)>& wanted, const std::string& condition) {
+  std::string cases;
+  for (const PolicyRow& policy : cascade::policy_table()) {
+    std::vector<std::string> keys;
+    for (const ParameterRow& row : policy.parameters) {
+      if (wanted(row)) keys.emplace_back(row.key);
+    }
+    if (keys.empty()) continue;
+    cases += (cases.empty() ? "(" : " || (") + is_called(policy) + " && p.key in [" + rules::cel_quote(keys) + "])";
+  }
+  return "!has(self.parameters) || self.parameters.all(p, !(" + cases + ") || (" + condition + "))";
+}
+
+Rule keys_are_known() {
+  Rule rule;
+  std::string cases, said;
+  for (const PolicyRow& policy : cascade::policy_table()) {
+    cases += (cases.empty() ? "(" : " || (") + is_called(policy) + " && p.key in [" + rules::cel_quote(keys_of(policy)) + "])";
+    if (policy.parameters.empty()) continue;
+    std::string keys;
+    for (const std::string& key : keys_of(policy)) keys += (keys.empty() ? "" : ", ") + key;
+    said += (said.empty() ? "" : "; ") + std::string(policy.name) + ": " + keys;
+  }
+  rule.cel = "!has(self.parameters) || self.parameters.all(p, " + cases + ")";
+  rule.message = "must be parameters of the policy (" + said + ")";
+  rule.reason = "FieldValueInvalid";
+  rule.field_path = ".parameters";
+  rule.check = [](const Json& self) {
+    std::vector<Violation> found;
+    const PolicyRow* policy = cascade::find_policy(self["name"].as_string());
+    std::size_t index = 0;
+    for (const Json& parameter : self["parameters"].as_array()) {
+      const std::size_t at = index++;
+      const Json& key = parameter["key"];
+      if (policy == nullptr || !key.is_string() || cascade::find_parameter(*policy, key.as_string()) != nullptr) continue;
+      if (policy->parameters.empty()) {
+        found.push_back({"FieldValueForbidden", parameter_field(at, "key"),
+                         "Forbidden: " + std::string(policy->name) + " takes no parameters"});
+        continue;
+      }
+      std::string supported;
+      for (const std::string& one : keys_of(*policy)) supported += (supported.empty() ? "\"" : ", \"") + one + "\"";
+      found.push_back({"FieldValueNotSupported", parameter_field(at, "key"),
+                       "Unsupported value: " + codec::write_json(key) + ": supported values: " + supported});
+    }
+    return found;
+  };
+  return rule;
+}
+
+std::string number_text(double value, bool cel) {
+  char text[32];
+  const auto end = std::to_chars(std::begin(text), std::end(text), value).ptr;
+  std::string out(text, end);
+  if (cel && out.find_first_of(".e") == std::string::npos) out += ".0";  // a double, to CEL
+  return out;
+}
+
+Rule numbers_are_numbers(double min, double max) {
+  const auto wanted = [min, max](const ParameterRow& row) {
+    return row.kind == ParameterKind::kNumber && row.min == min && row.max == max;
+  };
+  Rule rule;
+  rule.cel = cel_for_each_value(wanted, "p.value.matches(" + rules::cel_quote(cascade::kNumberPattern) +
+                                            ") && double(p.value) >= " + number_text(min, true) +
+                                            " && double(p.value) <= " + number_text(max, true));
+  const std::string what = "must be a number from " + number_text(min, false) + " to " + number_text(max, false) + ", as text";
+  std::string keys;
+  for (const PolicyRow& policy : cascade::policy_table()) {
+    for (const ParameterRow& row : policy.parameters) {
+      if (wanted(row)) keys += (keys.empty() ? "" : ", ") + std::string(row.key);
+    }
+  }
+  rule.message = "the value of " + keys + " " + what;
+  rule.reason = "FieldValueInvalid";
+  rule.field_path = ".parameters";
+  rule.check = for_each_value([=](const ParameterRow& row, const std::string& field, const Json& value) {
+    const bool wrong = wanted(row) && !cascade::parse_number(value.as_string(), min, max).ok();
+    return wrong ? std::optional(rules::invalid(field, value, what)) : std::nullopt;
+  });
+  return rule;
+}
+
+Rule texts_are_not_empty() {
+  const auto wanted = [](const ParameterRow& row) { return row.kind == ParameterKind::kText; };
+  Rule rule;
+  rule.cel = cel_for_each_value(wanted, "p.value != ''");
+  rule.message = "the value of a text must not be empty";
+  rule.reason = "FieldValueInvalid";
+  rule.field_path = ".parameters";
+  rule.check = for_each_value([=](const ParameterRow& row, const std::string& field, const Json& value) {
+    const bool wrong = wanted(row) && value.as_string().empty();
+    return wrong ? std::optional(rules::invalid(field, value, "must not be empty")) : std::nullopt;
+  });
+  return rule;
+}
+
+// A list of texts is "a, b", none of them blank, or JSON where a text has a comma: ["a, b", "c"]. These patterns and is_text_list()
+// say the same. Escapes that make a text blank, or are no character, pass here and are refused where the policy is made of them.
+constexpr std::string_view kPlainList = R"(^[ \t\r\n]*[^, \t\r\n\[][^,]*(,[ \t\r\n]*[^, \t\r\n][^,]*)*$)";
+constexpr std::string_view kJsonText = R"("[ \t]*([^" \t\\\x00-\x1f]|\\["\\/bfnrtu])([^"\\\x00-\x1f]|\\["\\/bfnrtu])*")";
+
+std::string json_list_pattern() {
+  const std::string text(kJsonText), space = R"([ \t\r\n]*)";
+  return "^" + space + R"(\[)" + space + text + space + "(," + space + text + space + R"()*\])" + space + "$";
+}
+
+/// Reads a text piece by piece. By hand, because std::regex recurses once a character.
+class Scanner {
+ public:
+  explicit Scanner(std::string_view text) : text_(text) {}
+  bool at_end() const { return text_.empty(); }
+  void skip(std::string_view any_of) { text_.remove_prefix(std::min(text_.find_first_not_of(any_of), text_.size())); }
+  bool take(char c) {
+    if (!text_.starts_with(c)) return false;
+    text_.remove_prefix(1);
+    return true;
+  }
+  /// One character of a JSON string, or one escape.
+  bool take_character() {
+    if (at_end() || text_.front() == '"' || static_cast<unsigned char>(text_.front()) < 0x20) return false;
+    const bool escape = take('\\');
+    if (escape && (at_end() || std::string_view(R"("\/bfnrtu)").find(text_.front()) == std::string_view::npos)) return false;
+    text_.remove_prefix(1);
+    return true;
+  }
+  bool take_json_text() {
+    if (!take('"')) return false;
+    skip(" \t");
+    if (!take_character()) return false;
+    while (take_character()) {
+    }
+    return take('"');
+  }
+
+ private:
+  std::string_view text_;
+};
+
+constexpr std::string_view kSpace = " \t\r\n";
+
+bool is_json_list(std::string_view value) {
+  Scanner scanner(value);
+  scanner.skip(kSpace);
+  if (!scanner.take('[')) return false;
+  do {
+    scanner.skip(kSpace);
+    if (!scanner.take_json_text()) return false;
+    scanner.skip(kSpace);
+  } while (scanner.take(','));
+  if (!scanner.take(']')) return false;
+  scanner.skip(kSpace);
+  return scanner.at_end();
+}
+
+bool is_text_list(std::string_view value) {
+  const std::size_t first = value.find_first_not_of(kSpace);
+  if (first != std::string_view::npos && value[first] == '[') return is_json_list(value);
+  for (std::size_t at = 0; at <= value.size();) {
+    const std::size_t comma = std::min(value.find(',', at), value.size());
+    if (value.substr(at, comma - at).find_first_not_of(kSpace) == std::string_view::npos) return false;
+    at = comma + 1;
+  }
+  return true;
+}
+
+Rule lists_are_lists() {
+  const auto wanted = [](const ParameterRow& row) { return row.kind == ParameterKind::kTextList; };
+  Rule rule;
+  rule.cel = cel_for_each_value(wanted, "p.value.matches(" + rules::cel_quote(kPlainList) + ") || p.value.matches(" +
+                                            rules::cel_quote(json_list_pattern()) + ")");
+  static constexpr std::string_view kWhat =
+      "must be texts with commas between them (a, b), or a JSON list of texts where one has a comma; none of them empty";
+  rule.message = "a list " + std::string(kWhat);
+  rule.reason = "FieldValueInvalid";
+  rule.field_path = ".parameters";
+  rule.check = for_each_value([=](const ParameterRow& row, const std::string& field, const Json& value) {
+    const bool wrong = wanted(row) && !is_text_list(value.as_string());
+    return wrong ? std::optional(rules::invalid(field, value, kWhat)) : std::nullopt;
+  });
+  return rule;
+}
+
+std::vector<Rule> required_parameters() {
+  std::vector<Rule> all;
+  for (const PolicyRow& policy : cascade::policy_table()) {
+    for (const ParameterRow& row : policy.parameters) {
+      if (!row.required) continue;
+      const std::string key(row.key);
+      Rule rule;
+      rule.cel = "!(" + is_called(policy) +
+                 ") || (has(self.parameters) && self.parameters.exists(p, p.key == " + rules::cel_quote(row.key) + "))";
+      rule.message = std::string(policy.name) + " needs the parameter " + key;
+      rule.reason = "FieldValueRequired";
+      rule.field_path = ".parameters";
+      rule.check = [&policy, key, message = rule.message](const Json& self) -> std::vector<Violation> {
+        if (cascade::find_policy(self["name"].as_string()) != &policy) return {};
+        for (const Json& parameter : self["parameters"].as_array()) {
+          if (parameter["key"].as_string() == key) return {};
+        }
+        return {{"FieldValueRequired", ".parameters", "Required value: " + message}};
+      };
+      all.push_back(std::move(rule));
+    }
+  }
+  return all;
+}
+
+std::vector<std::string> known_names() {
+  std::vector<std::string> all;
+  for (const PolicyRow& policy : cascade::policy_table()) {
+    for (std::string& name : names_of(policy)) all.push_back(std::move(name));
+  }
+  return all;
+}
+
+/// "Threshold: hard if ... (threshold 0.5); ...": the user's documentation in `kubectl explain`.
+std::string formulas() {
+  std::string out;
+  for (const PolicyRow& policy : cascade::policy_table()) {
+    out += (out.empty() ? "" : "; ") + std::string(policy.name);
+    for (const std::string_view alias : policy.aliases) out += " or " + std::string(alias);
+    out += ": " + std::string(policy.formula);
+    std::string defaults;
+    for (const ParameterRow& row : policy.parameters) {
+      if (row.initial) defaults += (defaults.empty() ? "" : ", ") + std::string(row.key) + " " + std::string(*row.initial);
+    }
+    if (!defaults.empty()) out += " (default " + defaults + ")";
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<cascade::PolicyParameter> HardExampleMining::policy_parameters() const {
+  std::vector<cascade::PolicyParameter> out;
+  for (const MiningParameter& parameter : parameters) out.push_back({parameter.key, parameter.value});
+  return out;
+}
+
+Json HardExampleMining::parameters_to_json() const {
+  Json out = Json::array();
+  for (const MiningParameter& parameter : parameters)
+    out.push_back(Json::object({{"key", parameter.key}, {"value", parameter.value}}));
+  return out;
+}
+
+void MiningParameter::describe(Type<MiningParameter>& t) {
+  t.doc("One parameter of the policy.");
+  t.field("key", &MiningParameter::key, "Its name.").required().length(1, cascade::kParameterKeyBytesMax);
+  t.field("value", &MiningParameter::value, "Its value, as text: numbers need quotes.").required().length(0, kValueCharactersMax);
+  t.keep_unknown(&MiningParameter::unknown);
+}
+
+void HardExampleMining::describe(Type<HardExampleMining>& t) {
+  t.doc("Which answers are hard, so that the next tier is asked.");
+  t.field("name", &HardExampleMining::name, "Name of the policy. " + formulas() + ".").required().one_of(known_names());
+  t.field("parameters", &HardExampleMining::parameters, "Its parameters; those that are not given have their defaults.")
+      .items_max(cascade::kPolicyParametersMax)
+      .list_map({"key"});
+  t.keep_unknown(&HardExampleMining::unknown);
+  t.rule(keys_are_known());
+  std::vector<std::pair<double, double>> ranges;
+  for (const PolicyRow& policy : cascade::policy_table()) {
+    for (const ParameterRow& row : policy.parameters) {
+      if (row.kind == ParameterKind::kNumber) ranges.emplace_back(row.min, row.max);
+    }
+  }
+  std::sort(ranges.begin(), ranges.end());
+  ranges.erase(std::unique(ranges.begin(), ranges.end()), ranges.end());
+  for (const auto& [min, max] : ranges) t.rule(numbers_are_numbers(min, max));
+  t.rule(texts_are_not_empty());
+  t.rule(lists_are_lists());
+  for (Rule& rule : required_parameters()) t.rule(std::move(rule));
+}
+
+}  // namespace varda::api

@@ -1,0 +1,360 @@
+#include "api/sedna/joint_inference_service.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <utility>
+
+#include "api/describe.h"
+#include "api/rule.h"
+#include "api/sedna/describe_worker.h"
+
+namespace varda::api {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::string_view kSubdomainOrEmpty = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$";
+constexpr std::string_view kDeadlinePattern = "^[1-9][0-9]{0,5}(ms|s|m)$";
+constexpr milliseconds kDeadlineMax{600'000};
+constexpr std::array kLayers{JointTier::kDevice, JointTier::kEdge, JointTier::kCloud};  // in the order of tiers
+
+/// What kDeadlinePattern matches, also above the maximum.
+std::optional<milliseconds> parse_duration(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::size_t digits = static_cast<std::size_t>(end - text.data());
+  if (problem != std::errc() || digits > 6 || number < 1 || text.front() == '0') return {};
+  const std::string_view unit = text.substr(digits);
+  const std::int64_t scale = unit == "ms" ? 1 : unit == "s" ? 1000 : unit == "m" ? 60'000 : 0;
+  if (scale == 0) return {};
+  return milliseconds{number * scale};
+}
+
+Rule deadline_rule() {
+  static constexpr std::string_view kWhat = "must be a whole number followed by ms, s or m, from 1ms to 10m, such as 300ms";
+  Rule rule;
+  rule.cel = "self.matches(" + rules::cel_quote(kDeadlinePattern) + ") && duration(self) <= duration('10m')";
+  rule.message = std::string(kWhat);
+  rule.reason = "FieldValueInvalid";
+  rule.check = [](const Json& self) -> std::vector<Violation> {
+    if (!self.is_string() || parse_deadline(self.as_string())) return {};
+    return {rules::invalid("", self, kWhat)};
+  };
+  return rule;
+}
+
+std::string cel_not_longer(const std::string& deadline) {
+  const std::string pattern = rules::cel_quote(kDeadlinePattern);
+  return "!has(" + deadline + ") || !" + deadline + ".matches(" + pattern + ") || duration(" + deadline +
+         ") <= duration(self.deadline)";
+}
+
+/// A hop's deadline that is longer than the whole request's would never be reached.
+Rule total_is_longest() {
+  Rule rule;
+  rule.cel = "!has(self.deadline) || !self.deadline.matches(" + rules::cel_quote(kDeadlinePattern) +
+             ") || ((!has(self.cloudWorker) || " + cel_not_longer("self.cloudWorker.deadline") +
+             ") && (!has(self.tiers) || self.tiers.all(t, " + cel_not_longer("t.deadline") + ")))";
+  rule.message = "must not be shorter than the deadline of a tier";
+  rule.reason = "FieldValueInvalid";
+  rule.field_path = ".deadline";
+  rule.check = [](const Json& self) -> std::vector<Violation> {
+    const auto total = parse_duration(self["deadline"].as_string());
+    if (!total) return {};
+    const auto longer = [&](const Json& one) {
+      const auto deadline = parse_duration(one["deadline"].as_string());
+      return deadline && *deadline > *total;
+    };
+    const auto complain = [&](const std::string& who, const Json& one) -> std::vector<Violation> {
+      return {rules::invalid(".deadline", self["deadline"],
+                             "must not be shorter than that of " + who + ", " + one["deadline"].as_string())};
+    };
+    if (longer(self["cloudWorker"])) return complain("cloudWorker", self["cloudWorker"]);
+    std::size_t index = 0;
+    for (const Json& tier : self["tiers"].as_array()) {
+      if (longer(tier)) return complain("tiers[" + std::to_string(index) + "]", tier);
+      ++index;
+    }
+    return {};
+  };
+  return rule;
+}
+
+int rank(const Json& layer) {
+  for (std::size_t i = 0; i < kLayers.size(); ++i) {
+    if (layer.is_string() && layer.as_string() == kLayers[i]) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+Rule layers_go_up() {
+  Rule rule;
+  rule.cel =
+      "!has(self.tiers) || self.tiers.filter(t, has(t.layer)).map(t, t.layer == 'device' ? 0 : t.layer == 'edge' ? 1 : "
+      "2).isSorted()";
+  rule.message = "must go from the device to the edge to the cloud, and not back";
+  rule.reason = "FieldValueInvalid";
+  rule.field_path = ".tiers";
+  rule.check = [message = rule.message](const Json& self) -> std::vector<Violation> {
+    int highest = -1;
+    std::size_t index = 0;
+    for (const Json& tier : self["tiers"].as_array()) {
+      const std::string field = ".tiers[" + std::to_string(index++) + "].layer";
+      const int here = rank(tier["layer"]);
+      if (here < 0) continue;
+      if (here < highest) return {rules::invalid(field, tier["layer"], "tiers " + message)};
+      highest = here;
+    }
+    return {};
+  };
+  return rule;
+}
+
+Rule last_tier_has_no_policy() {
+  Rule rule;
+  rule.cel = "!has(self.tiers) || size(self.tiers) == 0 || !has(self.tiers[size(self.tiers) - 1].policy)";
+  rule.message = "the last tier has no policy: there is no further one to ask";
+  rule.reason = "FieldValueForbidden";
+  rule.field_path = ".tiers";
+  rule.check = [message = rule.message](const Json& self) -> std::vector<Violation> {
+    const std::size_t count = self["tiers"].size();
+    if (!self["tiers"].is_array() || count == 0 || self["tiers"].as_array().back()["policy"].is_null()) return {};
+    return {{"FieldValueForbidden", ".tiers[" + std::to_string(count - 1) + "].policy", "Forbidden: " + message}};
+  };
+  return rule;
+}
+
+const rules::Member kEdgeWorker{"edgeWorker", rules::Shape::kObject};
+const rules::Member kCloudWorker{"cloudWorker", rules::Shape::kObject};
+const rules::Member kTiers{"tiers", rules::Shape::kList};
+
+}  // namespace
+
+std::optional<milliseconds> parse_deadline(std::string_view text) {
+  const auto value = parse_duration(text);
+  return value && *value <= kDeadlineMax ? value : std::nullopt;
+}
+
+std::int64_t JointCloudWorker::service_port() const {
+  if (port != 0) return port;
+  const std::int64_t declared = declared_port();
+  return declared == 0 ? kDefaultPort : declared;
+}
+
+milliseconds JointInferenceServiceSpec::total_deadline() const {
+  if (const auto total = parse_deadline(deadline)) return *total;
+  milliseconds longest = kDefaultDeadline;
+  const auto take = [&](const std::string& text) { longest = std::max(longest, parse_deadline(text).value_or(milliseconds{0})); };
+  if (cloud_worker) take(cloud_worker->deadline);
+  for (const JointTier& tier : tiers) take(tier.deadline);
+  return longest;
+}
+
+void JointEdgeWorker::describe(Type<JointEdgeWorker>& t) {
+  t.doc("The little model, at the edge: the user's pods, or without workerSpec and template our server.");
+  describe_worker(t, kEdgeReplicasMax);
+  t.field("hardExampleMining", &JointEdgeWorker::hard_example_mining,
+          "Which answers of the little model are hard, so that the big one is asked. Without it none is.");
+  t.keep_unknown(&JointEdgeWorker::unknown);
+  for (Rule& rule : detail::edge_worker_rules()) t.rule(std::move(rule));
+}
+
+void JointCloudWorker::describe(Type<JointCloudWorker>& t) {
+  using W = JointCloudWorker;
+  t.doc("The big model, in the cloud layer: the user's Deployment, or without workerSpec and template our server.");
+  describe_worker(t, 2147483647);
+  t.field("port", &W::port, "Port of its Service. Default the first containerPort that the pod declares, else 5000.")
+      .format("int32")
+      .range(1, 65535);
+  t.field("service", &W::service, "How it is reached from the edge.");
+  t.field("deadline", &W::deadline,
+          "How long one call of it may take: a whole number followed by ms, s or m. Default what is left of the request's.")
+      .length(0, 16)
+      .rule(deadline_rule());
+  t.keep_unknown(&W::unknown);
+  for (Rule& rule : detail::cloud_worker_rules()) t.rule(std::move(rule));
+}
+
+void JointTier::describe(Type<JointTier>& t) {
+  using T = JointTier;
+  t.doc("One tier: a model, where it is, and which of its answers are hard.");
+  t.field("name", &T::name, "Its name, one of its own among the tiers: in statistics, and in names of what is made for it.")
+      .required()
+      .length(1, 14)
+      .pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$");
+  t.field("model", &T::model, "The model that answers.").required();
+  t.field("nodeName", &T::node_name, "Name of the node it is on.").length(0, 253).pattern(kSubdomainOrEmpty);
+  t.field(
+       "layer", &T::layer,
+       "Where it is, instead of nodeName: on every node with this edgeai.io/layer (the first tier), on the one node of that layer, "
+       "or in the cloud.")
+      .one_of({kLayers.begin(), kLayers.end()});
+  t.field("policy", &T::policy, "Which of its answers are hard, so that the next tier is asked. Without it none is.");
+  t.field("deadline", &T::deadline,
+          "How long one call of it may take: a whole number followed by ms, s or m. Default what is left of the request's.")
+      .length(0, 16)
+      .rule(deadline_rule());
+  t.keep_unknown(&T::unknown);
+  t.rule(rules::any_required({{"nodeName"}, {"layer"}}, "exactly one of nodeName and layer says where the tier is"));
+  t.rule(rules::forbidden_beside({"layer"}, {{"nodeName"}},
+                                 "may not be given beside nodeName: exactly one of them says where the tier is"));
+}
+
+void JointInferenceServiceSpec::describe(Type<JointInferenceServiceSpec>& t) {
+  using S = JointInferenceServiceSpec;
+  t.doc("Which models answer, where they are, and when the next one is asked: edgeWorker and cloudWorker, or tiers.");
+  t.field("modelName", &S::model_name, "Name of the one model as clients call it. Default the name of the service.")
+      .length(0, 63)
+      .pattern("^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$");
+  t.field("servingPort", &S::serving_port,
+          "Port of the endpoint on its node, where our server is the first tier. 0 or absent: a free one, which is then kept.")
+      .format("int32")
+      .range(0, 65535);
+  t.field("deadline", &S::deadline,
+          "How long a request may take over all tiers: a whole number followed by ms, s or m, from 1ms to 10m. When it passes, the "
+          "best answer so far is given. Default 2s, or the longest deadline of a tier where that is longer.")
+      .length(0, 16)
+      .rule(deadline_rule());
+  t.field("edgeWorker", &S::edge_worker, "The little model, at the edge.");
+  t.field("cloudWorker", &S::cloud_worker, "The big model, in the cloud layer.");
+  t.field("tiers", &S::tiers,
+          "Instead of edgeWorker and cloudWorker: the tiers from the device to the cloud. The first one has the endpoint, and asks "
+          "all "
+          "others itself.")
+      .items_min(2)
+      .items_max(S::kTiersMax)
+      .list_map({"name"});
+  t.keep_unknown(&S::unknown);
+  t.rule(rules::any_required({kEdgeWorker, kTiers}, "edgeWorker and cloudWorker, or tiers, are required"));
+  t.rule(rules::unless_any_set(
+      {kTiers}, rules::when_any_set({kEdgeWorker}, rules::required(kCloudWorker, "cloudWorker is required beside edgeWorker"))));
+  t.rule(rules::forbidden_beside(kEdgeWorker, {kTiers}, "may not be given beside tiers"));
+  t.rule(rules::forbidden_beside(kCloudWorker, {kTiers}, "may not be given beside tiers"));
+  t.rule(layers_go_up());
+  t.rule(last_tier_has_no_policy());
+  t.rule(total_is_longest());
+}
+
+void JointEndpoint::describe(Type<JointEndpoint>& t) {
+  t.doc("The endpoint on one node.");
+  t.field("node", &JointEndpoint::node, "The node.").required().length(1, 253);
+  t.field("url", &JointEndpoint::url, "Where it answers the Open Inference Protocol.").length(0, 2048);
+  t.field("ready", &JointEndpoint::ready, "Whether it answers.").always();
+  t.field("version", &JointEndpoint::version, "The version of the first tier's model that answers.").length(0, 63);
+  t.keep_unknown(&JointEndpoint::unknown);
+}
+
+void JointTierStatus::describe(Type<JointTierStatus>& t) {
+  using T = JointTierStatus;
+  t.doc("One tier, over all nodes.");
+  t.field("name", &T::name, "Its name: edge, cloud, or as in spec.tiers.").required().length(1, 63);
+  t.field("layer", &T::layer, "Where it is: device, edge or cloud.").length(0, 63);
+  t.field("node", &T::node, "The node it is on, where that is one.").length(0, 253);
+  t.field("model", &T::model, "The model that answers, as its server calls it.").length(0, 253);
+  t.field("version", &T::version, "The version that answers.").length(0, 63);
+  t.field("url", &T::url, "Where it answers.").length(0, 2048);
+  t.field("ready", &T::ready, "Whether it answers.").always();
+  t.field("answered", &T::answered, "How many requests it gave the answer to.").format("int64").always();
+  t.field("asked", &T::asked, "How often it was asked.").format("int64").always();
+  t.field("errors", &T::errors, "How often it failed, by reason: Timeout, Unreachable, Overloaded ...").items_max(32);
+  t.field("p50Ms", &T::p50_ms, "Half of its calls took at most so many milliseconds.").length(0, 32);
+  t.field("p99Ms", &T::p99_ms, "99 of 100 of its calls took at most so many milliseconds.").length(0, 32);
+  t.keep_unknown(&T::unknown);
+}
+
+void JointCounters::describe(Type<JointCounters>& t) {
+  t.doc("What is in the sums of one record on one node.");
+  t.field("node", &JointCounters::node, "The node; empty for records that are gone, added up.").required().length(0, 253);
+  t.field("epoch", &JointCounters::epoch, "Which record of the node it is.").required().length(0, 63);
+  Schema open;
+  open.type = Schema::Type::kObject;
+  open.preserve_unknown = true;
+  t.field("counters", &JointCounters::counters, "Its counters, as the node reports them.").shaped(std::move(open));
+  t.keep_unknown(&JointCounters::unknown);
+}
+
+void JointInferenceServiceStatus::describe(Type<JointInferenceServiceStatus>& t) {
+  using S = JointInferenceServiceStatus;
+  t.doc("What answers, and how it went so far.");
+  t.field("conditions", &S::conditions,
+          "Ready: the endpoint answers. EdgeReady, CloudReady: so does that side. Degraded: answers are given without a tier that "
+          "should be asked. Reasons are listed in the guide.")
+      .items_max(16)
+      .list_map({"type"});
+  t.field("observedGeneration", &S::observed_generation, "metadata.generation that this status speaks of.").format("int64");
+  t.field("url", &S::url, "Where the one model answers the Open Inference Protocol. Absent while it does not.").length(0, 2048);
+  t.field("endpoints", &S::endpoints, "The endpoints, one a node.").items_max(S::kEndpointsMax).list_map({"node"});
+  t.field("active", &S::active, "Workers that run.").always().format("int32").range(0, 2147483647);
+  t.field("failed", &S::failed, "Workers that failed.").always().format("int32").range(0, 2147483647);
+  t.field("inferenceNumber", &S::inference_number, "Requests that were answered.").format("int64").always();
+  t.field("hardExampleNumber", &S::hard_example_number, "Of these, how many were hard.").format("int64").always();
+  t.field("uploadCloudRatio", &S::upload_cloud_ratio, "The share that went to the cloud, as text: 0.27.").length(0, 32);
+  t.field("bytesSentUp", &S::bytes_sent_up, "Bytes of requests that went to further tiers.").format("int64").always();
+  t.field("tiers", &S::tiers, "The tiers, in their order.").items_max(JointInferenceServiceSpec::kTiersMax).list_map({"name"});
+  t.field("startTime", &S::start_time, "When the service was first ready.").format("date-time");
+  t.field("updateTime", &S::update_time, "When this status last changed.").format("date-time");
+  t.field("counters", &S::counters, "What of each node is in the sums, so that they survive pods, agents and nodes.")
+      .items_max(S::kCountersMax)
+      .list_map({"node", "epoch"});
+  t.keep_unknown(&S::unknown);
+}
+
+void JointInferenceService::describe(Type<JointInferenceService>& t) {
+  using J = JointInferenceService;
+  t.doc(
+      "One model for its clients, over two tiers or more from the device to the cloud: a little model answers what it is sure of, "
+      "and "
+      "the rest goes up.");
+  t.field("metadata", &J::metadata, "Standard object metadata.");
+  t.field("spec", &J::spec, "Which models answer, where they are, and when the next one is asked.").required();
+  t.field("status", &J::status, "What answers, and how it went so far. Written by the operator.");
+  t.keep_unknown(&J::unknown);
+  t.rule(rules::name_is_label(kNameMax, "because what is made for the service has longer names"));
+}
+
+const Kind& JointInferenceService::kind() {
+  static const Kind kind{
+      .resource = {"sedna.io", "v1alpha1", "JointInferenceService", "jointinferenceservices", true},
+      .singular = "jointinferenceservice",
+      .page = "",
+      .short_names = {"jis"},
+      .columns =
+          {
+              {"Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status", "Whether the endpoint answers"},
+              {"Degraded", "string", ".status.conditions[?(@.type==\"Degraded\")].status",
+               "Whether answers are given without a tier that should be asked"},
+              {"URL", "string", ".status.url", "Where the one model answers"},
+              {"Inferences", "integer", ".status.inferenceNumber", "Requests that were answered"},
+              {"Hard", "integer", ".status.hardExampleNumber", "Of these, how many were hard"},
+              {"Cloud", "string", ".status.uploadCloudRatio", "The share that went to the cloud"},
+              {"Reason", "string", ".status.conditions[?(@.type==\"Ready\")].reason", "Why it is ready or not", 1},
+              {"Message", "string", ".status.conditions[?(@.type==\"Ready\")].message", "The same, for people", 1},
+              {"Active", "integer", ".status.active", "Workers that run", 1},
+              {"Failed", "integer", ".status.failed", "Workers that failed", 1},
+              {"Age", "date", ".metadata.creationTimestamp", ""},
+          },
+      .scale = {},
+      .notes =
+          {
+              "Manifests written for Sedna apply: `template` is its spelling of a worker's pod, and the node may stand in "
+              "`template.spec.nodeName`.",
+              "`workerSpec` is the same pod with `nodeName` or `selector` beside it. A container needs no name.",
+              "`tiers`, `modelName`, `servingPort`, `deadline`, `selector`, `replicas` and `cloudWorker.port`, `service` are "
+              "extensions, and so is a worker without a pod: our server.",
+              "Parameters of policies are text and checked when they are written. A policy of one's own is a matter between worker "
+              "and its environment, not of `hardExampleMining`.",
+          },
+      .schema = &type_info<JointInferenceService>().schema,
+  };
+  return kind;
+}
+
+Result<JointInferenceService> JointInferenceService::from_json(const Json& object) {
+  return read_object<JointInferenceService>(object);
+}
+Json JointInferenceServiceStatus::to_json() const { return write_part(*this); }
+Json JointInferenceService::to_json() const { return write_object(*this); }
+
+}  // namespace varda::api

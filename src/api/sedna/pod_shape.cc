@@ -1,0 +1,167 @@
+#include "api/sedna/pod_shape.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "api/rule.h"
+
+namespace varda::api {
+
+namespace {
+
+constexpr std::string_view kLabelOrEmpty = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$";
+constexpr std::size_t kContainersMax = 16;
+
+// Limits of texts and lists are far above what anybody writes: they are there because a rule's cost is reckoned by them.
+
+Schema made(Schema::Type type, std::string_view description) {
+  Schema schema;
+  schema.type = type;
+  schema.description = std::string(description);
+  return schema;
+}
+
+Schema text(std::size_t length_max, std::string_view description, std::string_view pattern = "") {
+  Schema schema = made(Schema::Type::kString, description);
+  schema.length_max = length_max;
+  schema.pattern = std::string(pattern);
+  return schema;
+}
+
+Schema word(std::vector<std::string> words, std::string_view description) {
+  Schema schema = made(Schema::Type::kString, description);
+  schema.one_of = std::move(words);
+  return schema;
+}
+
+Schema number(std::int64_t min, std::int64_t max, std::string_view description) {
+  Schema schema = made(Schema::Type::kInteger, description);
+  schema.format = max > 2147483647 ? "int64" : "int32";
+  schema.minimum = min;
+  schema.maximum = max;
+  return schema;
+}
+
+Schema flag(std::string_view description) { return made(Schema::Type::kBoolean, description); }
+
+/// What core/v1 says of it is not said here.
+Schema open(std::string_view description, std::vector<Property> properties = {}) {
+  Schema schema = made(Schema::Type::kObject, description);
+  schema.preserve_unknown = true;
+  schema.properties = std::move(properties);
+  return schema;
+}
+
+Schema list(Schema item, std::size_t items_max, std::string_view description) {
+  Schema schema = made(Schema::Type::kArray, description);
+  schema.items = std::make_shared<Schema>(std::move(item));
+  schema.items_max = items_max;
+  return schema;
+}
+
+Schema map_of_texts(std::string_view description) {
+  Schema schema = made(Schema::Type::kObject, description);
+  schema.additional = std::make_shared<Schema>(made(Schema::Type::kString, ""));
+  schema.additional->length_max = 262144;
+  return schema;
+}
+
+Schema texts(std::string_view description) { return list(text(65536, ""), 512, description); }
+
+Schema env() {
+  return list(
+      open("One variable.", {{"name",
+                              [] {
+                                Schema name = text(1024, "Its name.");
+                                name.length_min = 1;
+                                return name;
+                              }(),
+                              true},
+                             {"value", text(65536, "Its value, as text: numbers need quotes.")},
+                             {"valueFrom", open("Where its value comes from: a Secret, a ConfigMap, a field of the pod.")}}),
+      512, "Its environment. What Varda adds (docs/guides/joint-inference.md) never replaces a variable that stands here.");
+}
+
+Schema ports() {
+  return list(open("One port.", {{"containerPort", number(1, 65535, "The port it listens on."), true},
+                                 {"hostPort", number(0, 65535, "The port of the node that leads there.")},
+                                 {"name", text(15, "Its name.")},
+                                 {"protocol", word({"TCP", "UDP", "SCTP"}, "Default TCP.")}}),
+              64, "The ports it listens on. The first one of the cloud's worker is what edges call, unless port says another.");
+}
+
+Schema volume_mounts() {
+  Schema name = text(63, "Name of a volume of the pod."), path = text(4096, "Where the container finds it.");
+  name.length_min = path.length_min = 1;
+  return list(
+      open("One volume, as the container sees it.", {{"name", std::move(name), true},
+                                                     {"mountPath", std::move(path), true},
+                                                     {"readOnly", flag("Whether it may only be read.")},
+                                                     {"subPath", text(4096, "What of the volume is mounted; default all.")}}),
+      64, "The pod's volumes in this container. The model is mounted read-only besides, at MODEL_PATH.");
+}
+
+Schema container(std::string_view description) {
+  Schema image = text(1024, "Image of the container.", "^[^ ]*$");
+  image.length_min = 1;
+  return open(description,
+              {{"name", text(63, "Its name, one of its own in the pod. Default worker, worker-1 ...", kLabelOrEmpty)},
+               {"image", std::move(image), true},
+               {"imagePullPolicy", word({"Always", "IfNotPresent", "Never"}, "When the image is fetched.")},
+               {"command", texts("What is run, instead of the image's entry point.")},
+               {"args", texts("Its arguments.")},
+               {"workingDir", text(4096, "Where it runs.")},
+               {"env", env()},
+               {"ports", ports()},
+               {"resources", open("What it asks the node for (requests), and may have at most (limits).",
+                                  {{"requests", open("Amounts by name: {memory: 64Mi, cpu: 100m}.")},
+                                   {"limits", open("Amounts by name: {memory: 512Mi}.")}})},
+               {"volumeMounts", volume_mounts()},
+               {"readinessProbe", open("How the kubelet asks whether it is ready. A worker without one is ready while it runs.")},
+               {"livenessProbe", open("How the kubelet asks whether it has to be restarted.")},
+               {"startupProbe", open("How the kubelet asks whether it has started.")},
+               {"securityContext", open("What it may do on the node.")}});
+}
+
+}  // namespace
+
+Schema pod_spec_shape() {
+  Schema containers = list(container("One container."), kContainersMax,
+                           "What runs in the pod. The environment of the worker contract and the model go into each.");
+  containers.items_min = 1;
+  Schema volume_name = text(63, "Its name.");
+  volume_name.length_min = 1;
+  Schema selector = map_of_texts("Labels of the node, for the scheduler.");
+  Schema spec = open(
+      "What runs. Members of a PodSpec (core/v1) that are not described here pass through as well.",
+      {{"containers", std::move(containers), true},
+       {"initContainers", list(container("One container that runs before the others."), kContainersMax,
+                               "What runs, one after the other, before the containers start.")},
+       {"volumes", list(open("One volume, of any type: {name: video, emptyDir: {}}.", {{"name", std::move(volume_name), true}}), 64,
+                        "What containers can mount.")},
+       {"nodeName",
+        text(253, "The node, as Sedna has it. The same as nodeName of the worker.", "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$")},
+       {"nodeSelector", std::move(selector)},
+       {"hostNetwork", flag("Whether it uses the network of the node.")},
+       {"restartPolicy", word({"Always", "OnFailure", "Never"}, "Whether containers that ended are started again.")},
+       {"serviceAccountName", text(253, "The account it acts as in the cluster. At the edge it gets no token in any case.")},
+       {"imagePullSecrets", list(open("One Secret.", {{"name", text(253, "Its name.")}}), 16, "Secrets that its images ask for.")},
+       {"tolerations", list(open("One taint that does not keep the pod away."), 64,
+                            "Taints of nodes that do not keep the pod away. At the edge Varda adds those that let it run while "
+                            "the node is offline.")},
+       {"affinity", open("Further wishes about the node, for the scheduler.")},
+       {"securityContext", open("What all containers may do on the node.")},
+       {"terminationGracePeriodSeconds", number(0, 86400, "How long it may take to end after it was asked to.")}});
+  spec.rules.push_back(rules::each_unique("containers", "name"));
+  return spec;
+}
+
+Schema pod_template_shape() {
+  return open("", {{"metadata", open("Labels and annotations of the pod, besides those that Varda adds.",
+                                     {{"labels", map_of_texts("Labels.")}, {"annotations", map_of_texts("Annotations.")}})},
+                   {"spec", pod_spec_shape(), true}});
+}
+
+}  // namespace varda::api

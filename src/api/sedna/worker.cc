@@ -1,0 +1,126 @@
+#include "api/sedna/worker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "api/sedna/describe_worker.h"
+
+namespace varda::api {
+
+namespace {
+
+constexpr std::string_view kSubdomain = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$";
+constexpr std::string_view kLabelValue = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
+constexpr std::string_view kLabelKey = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$";
+
+const rules::Member kSelector{"selector", rules::Shape::kObject};
+const rules::Member kWorkerSpec{"workerSpec", rules::Shape::kObject};
+const rules::Member kTemplate{"template", rules::Shape::kObject};
+
+}  // namespace
+
+Result<meta::LabelSelector> NodeSelection::compiled() const {
+  Json selector = write_struct(type_info<NodeSelection>(), this);
+  return meta::LabelSelector::from_json(selector);
+}
+
+const Json& Worker::pod_spec() const { return worker_spec.is_null() ? pod_template["spec"] : worker_spec; }
+
+const Json& Worker::pod_metadata() const { return pod_template["metadata"]; }
+
+const std::string& Worker::node() const { return node_name.empty() ? pod_spec()["nodeName"].as_string() : node_name; }
+
+std::int64_t Worker::declared_port() const {
+  for (const Json& container : pod_spec()["containers"].as_array()) {
+    for (const Json& port : container["ports"].as_array()) {
+      if (const std::int64_t number = port["containerPort"].as_integer(); number > 0) return number;
+    }
+  }
+  return 0;
+}
+
+void ModelReference::describe(Type<ModelReference>& t) {
+  t.doc("A model of the same namespace.");
+  t.field("name", &ModelReference::name, "Its name.").required().length(1, 253).pattern(kSubdomain);
+  t.field(
+       "kind", &ModelReference::kind,
+       "Model (sedna.io): an archive, by its url and sha256. InferenceModel: a model that is served already; in the place of the "
+       "first tier, its archives. Without it, the Model of the name, or where there is none the InferenceModel.")
+      .one_of({std::string(kModel), std::string(kInferenceModel)});
+  t.keep_unknown(&ModelReference::unknown);
+}
+
+void SelectorRequirement::describe(Type<SelectorRequirement>& t) {
+  using rules::Shape;
+  t.doc("One requirement to a label.");
+  t.field("key", &SelectorRequirement::key, "Name of the label.").required().length(1, 317).pattern(kLabelKey);
+  t.field("operator", &SelectorRequirement::op,
+          "In, NotIn: the label's value is, or is not, one of values. Exists, DoesNotExist: the label is there, or is not.")
+      .required()
+      .one_of({"In", "NotIn", "Exists", "DoesNotExist"});
+  t.field("values", &SelectorRequirement::values, "Values for In and NotIn.")
+      .items_max(64)
+      .each_length(0, 63)
+      .each_pattern(kLabelValue);
+  t.keep_unknown(&SelectorRequirement::unknown);
+  for (const char* op : {"In", "NotIn"}) {
+    t.rule(
+        rules::any_required_when({{"values", Shape::kList}}, "operator", op, "must be specified when operator is 'In' or 'NotIn'"));
+  }
+  for (const char* op : {"Exists", "DoesNotExist"}) {
+    t.rule(rules::forbidden_when({"values", Shape::kList}, "operator", op,
+                                 "may not be specified when operator is 'Exists' or 'DoesNotExist'"));
+  }
+}
+
+void NodeSelection::describe(Type<NodeSelection>& t) {
+  t.doc("Nodes by their labels: all requirements hold. An empty one ({}) means every node.");
+  t.field("matchLabels", &NodeSelection::match_labels, "Labels that the node has with these values.")
+      .items_max(32)
+      .each_length(0, 63)
+      .each_pattern(kLabelValue);
+  t.field("matchExpressions", &NodeSelection::match_expressions, "Further requirements to the node's labels.").items_max(32);
+  t.keep_unknown(&NodeSelection::unknown);
+}
+
+namespace detail {
+
+std::vector<Rule> worker_rules() {
+  using namespace rules;
+  std::vector<Rule> all{
+      forbidden_beside(kTemplate, {kWorkerSpec}, "may not be given beside workerSpec: they are two spellings of the same"),
+      forbidden_beside(kSelector, {{"nodeName"}},
+                       "may not be given beside nodeName: exactly one of them says where the worker runs"),
+  };
+  for (const char* node : {"workerSpec.nodeName", "template.spec.nodeName"}) {
+    all.push_back(forbidden_beside({node}, {kSelector}, "may not be given beside a selector"));
+    all.push_back(same(node, "nodeName", "must be the nodeName of the worker"));
+  }
+  return all;
+}
+
+std::vector<Rule> edge_worker_rules() {
+  using namespace rules;
+  return {
+      any_required({{"nodeName"}, kSelector, {"workerSpec.nodeName"}, {"template.spec.nodeName"}},
+                   "exactly one of nodeName and selector says where the worker runs"),
+      when_any_set({kSelector},
+                   at_most("replicas", 1, "must be 0 or 1 with a selector: one worker runs on every node that matches")),
+      unless_any_set({kWorkerSpec, kTemplate},
+                     at_most("replicas", 1, "must be 0 or 1 without a workerSpec or template: one server runs on a node")),
+  };
+}
+
+std::vector<Rule> cloud_worker_rules() {
+  using namespace rules;
+  std::vector<Rule> all;
+  for (const char* policy : {"workerSpec.restartPolicy", "template.spec.restartPolicy"})
+    all.push_back(one_of(policy, {"Always"}, "must be Always in the cloud layer, where the worker is a Deployment"));
+  all.push_back(unless_any_set({kWorkerSpec, kTemplate},
+                               forbidden_beside({"selector.matchExpressions", Shape::kList}, {kSelector},
+                                                "needs a workerSpec or template: our server is placed by matchLabels")));
+  return all;
+}
+
+}  // namespace detail
+}  // namespace varda::api
