@@ -1,6 +1,7 @@
 #include "oip/client.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "codec/json.h"
 #include "net/url.h"
@@ -110,6 +111,45 @@ Result<Guess> top(const tensor::Tensor& scores, std::size_t row, const std::vect
   return Error(Code::kInvalid, "scores are FP32 or FP64, not " + std::string(to_string(scores.dtype())));
 }
 
+namespace {
+
+constexpr std::string_view kLabels = "labels";
+constexpr std::string_view kScores = "scores";
+
+// Whether the model gives labels with their scores by itself, best first.
+bool names_labels(const ModelMetadata& metadata) {
+  const auto has = [&](std::string_view name, tensor::DType dtype) {
+    return std::any_of(metadata.outputs.begin(), metadata.outputs.end(),
+                       [&](const tensor::Spec& spec) { return spec.name == name && spec.dtype == dtype && !spec.shape.empty(); });
+  };
+  return has(kLabels, tensor::DType::kBytes) && has(kScores, tensor::DType::kFp32);
+}
+
+Result<Guess> first_label(const InferResponse& response, const std::vector<std::string>& labels) {
+  Guess out;
+  bool label = false, score = false;
+  for (const tensor::Named& output : response.outputs) {
+    if (output.tensor.size() == 0) return Error(Code::kNotFound, "the model found nothing in the image");
+    if (output.name == kLabels && output.tensor.dtype() == tensor::DType::kBytes) {
+      out.label = std::string(output.tensor.strings().front());
+      label = true;
+    } else if (output.name == kScores && output.tensor.dtype() == tensor::DType::kFp32) {
+      out.probability = output.tensor.values<float>().front();
+      score = true;
+    }
+  }
+  if (!label || !score) return Error(Code::kInternal, "the server answered without labels and scores");
+  // Without names of the classes a label is the class's number.
+  const auto at = std::find(labels.begin(), labels.end(), out.label);
+  out.index = static_cast<std::size_t>(at - labels.begin());
+  if (at == labels.end() && std::from_chars(out.label.data(), out.label.data() + out.label.size(), out.index).ec != std::errc()) {
+    return Error(Code::kInternal, "the server answered with the label \"" + out.label + "\", which its metadata does not name");
+  }
+  return out;
+}
+
+}  // namespace
+
 Result<Predictor> Predictor::open(const Context& ctx, const Client& client, const std::string& model) {
   TRY(ModelMetadata metadata, client.metadata(ctx, model));
   if (metadata.inputs.size() != 1 || metadata.outputs.empty()) {
@@ -122,15 +162,20 @@ Result<Predictor> Predictor::open(const Context& ctx, const Client& client, cons
 Result<Prediction> Predictor::predict(const Context& ctx, const Images& images, std::size_t index) const {
   InferRequest request;
   request.encoding = Encoding::kBinary;
-  request.outputs = {{metadata_.outputs[0].name, Encoding::kBinary}};
+  const bool labelled = names_labels(metadata_);
+  if (labelled) {
+    request.outputs = {{std::string(kLabels), Encoding::kBinary}, {std::string(kScores), Encoding::kBinary}};
+  } else {
+    request.outputs = {{metadata_.outputs[0].name, Encoding::kBinary}};
+  }
   TRY(tensor::Tensor tensor, image_tensor(images, index, 1, metadata_.inputs[0]));
   request.inputs.push_back({metadata_.inputs[0].name, std::move(tensor)});
   const SteadyTime start = system_clock().now();
   TRY(const InferResponse response, client_->infer(ctx, metadata_.name, request));
   const Duration latency = system_clock().now() - start;
   if (response.outputs.empty()) return Error(Code::kInternal, "the server answered without outputs");
-  TRY(Guess guess, top(response.outputs[0].tensor, 0, metadata_.labels));
-  return Prediction{std::move(guess), response.model_version, latency};
+  TRY(Guess guess, labelled ? first_label(response, metadata_.labels) : top(response.outputs[0].tensor, 0, metadata_.labels));
+  return Prediction{std::move(guess), response.model_version, latency, response.parameters};
 }
 
 }  // namespace varda::oip

@@ -52,8 +52,9 @@ Result<Guess> top(const tensor::Tensor& scores, std::size_t row, const std::vect
 
 struct Prediction {
   Guess guess;
-  std::string version;  // of the model that answered
-  Duration latency{};   // of the request, there and back
+  std::string version;     // of the model that answered
+  Duration latency{};      // of the request, there and back
+  codec::Json parameters;  // of the answer; null: none. A joint service says `tier`, `hard`, `fallback`
 };
 
 /// Sends images to one model. Thread-safe.
@@ -63,7 +64,8 @@ class Predictor {
   static Result<Predictor> open(const Context& ctx, const Client& client, const std::string& model);
 
   const ModelMetadata& metadata() const { return metadata_; }
-  /// One request for one image.
+  /// One request for one image, as the model takes it. A model that gives `labels` and `scores` itself is asked for these, else for
+  /// the scores of its first output. kNotFound: it gives no label at all (a detector that sees nothing).
   Result<Prediction> predict(const Context& ctx, const Images& images, std::size_t index) const;
 
  private:

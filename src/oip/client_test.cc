@@ -57,6 +57,42 @@ TEST(Client, PredictsImagesThroughAnyHttpClient) {
   EXPECT_EQ(client.ready(ctx, "brightest").value(), false);
 }
 
+// A server whose model takes files and says what it makes of the first pixel.
+net::Response serve_files(const net::Request& request) {
+  const auto found = parse_route(request.method, request.path());
+  if (found.route->call == Call::kModelMetadata) {
+    const std::vector<tensor::Spec> outputs = {{"labels", DType::kBytes, {-1, 2}}, {"scores", DType::kFp32, {-1, 2}}};
+    return {200,
+            {},
+            write(ModelMetadata{"files", {"1"}, "test", {{"image", DType::kBytes, {-1}}}, outputs, {"dark", "bright"}}),
+            nullptr};
+  }
+  auto infer =
+      parse_infer_request(std::make_shared<const std::string>(request.body), request.headers.find(kJsonLengthHeader)).value();
+  const Images image = parse_images(infer.inputs[0].tensor.strings().at(0)).value();
+  const bool bright = image.pixels[0] > 127;
+  const std::vector<std::string> words = {bright ? "bright" : "dark", bright ? "dark" : "bright"};
+  const std::array<float, 2> scores = {0.75f, 0.25f};
+  EXPECT_EQ(infer.outputs.size(), 2u);
+  const std::vector<tensor::Named> outputs = {{"labels", Tensor::of_strings({1, 2}, words).value()},
+                                              {"scores", Tensor::of<float>(DType::kFp32, {1, 2}, scores).value()}};
+  return {200, {}, write_infer_response({"files", "1", "", outputs}, {}).body, nullptr};
+}
+
+TEST(Client, SendsFilesToModelsThatTakeThemAndReadsTheirLabels) {
+  const auto http = net::loopback(net::inline_handler(serve_files));
+  const Client client(*http, "http://server/");
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(10));
+  const Predictor predictor = Predictor::open(ctx, client, "files").value();
+  const Images images{2, 1, 1, 1, {200, 3}};
+  const Prediction first = predictor.predict(ctx, images, 0).value();
+  EXPECT_EQ(first.guess.label, "bright");
+  EXPECT_EQ(first.guess.index, 1u);
+  EXPECT_EQ(first.guess.probability, 0.75);
+  EXPECT_EQ(predictor.predict(ctx, images, 1)->guess.label, "dark");
+  EXPECT_EQ(predictor.predict(ctx, parse_images(digits("png/digit-0.png")).value(), 0)->guess.label, "dark");
+}
+
 TEST(Client, ErrorsCarryTheServersWords) {
   const auto http = net::loopback(net::inline_handler(serve));
   const Client client(*http, "http://server");
@@ -99,6 +135,18 @@ TEST(Images, TornOrForeignFilesAreRefused) {
   EXPECT_THAT(parse_labels(idx).error().message(), HasSubstr("not an IDX file of labels"));
   EXPECT_FALSE(parse_images(std::string("\0\0\x08\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 16)).ok());
   for (std::size_t cut = 8; cut + 16 < png.size(); ++cut) EXPECT_FALSE(parse_images(png.substr(0, cut)).ok()) << cut;
+}
+
+TEST(Images, ModelsThatTakeFilesGetTheFileThatItWas) {
+  const std::string png = digits("png/digit-0.png");
+  const Images file = parse_images(png).value();
+  EXPECT_EQ(image_tensor(file, 0, 1, {"image", DType::kBytes, {-1}})->strings().at(0), png);
+  const Images idx = parse_images(digits("test-images.idx3-ubyte")).value();
+  const Tensor two = image_tensor(idx, 3, 2, {"image", DType::kBytes, {-1}}).value();
+  EXPECT_EQ(parse_images(two.strings().at(1))->pixels,
+            std::vector<std::uint8_t>(idx.pixels.begin() + 4 * 64, idx.pixels.begin() + 5 * 64));
+  EXPECT_EQ(image_tensor(idx, 0, 2, {"image", DType::kBytes, {1}}).error().message(),
+            "the model's input \"image\" takes strings in the shape [1], not [2]");
 }
 
 TEST(Images, LayoutFollowsTheModelsInput) {
