@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "agent/model_keeper.h"
+#include "net/http.h"
 #include "node/testing/fakes.h"
 #include "os/testing/memory_file_system.h"
 
@@ -30,11 +31,29 @@ class FullStore final : public artifact::Store {
   Status remove(const Sha256&) override { return {}; }
 };
 
-class NoHttp final : public net::HttpClient {
+/// The model's server, as far as the agent asks it.
+class Server final : public net::HttpClient {
  public:
-  Result<net::ClientResponse> send(const Context&, net::ClientRequest) override {
-    return Error(Code::kUnavailable, "there is no network");
+  std::string cascade;             // the answer about tiers; "": 404
+  std::vector<std::string> asked;  // about them
+
+  Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
+    if (!request.url.starts_with(kUrl)) return Error(Code::kUnavailable, "no route to host");
+    request.url.erase(0, std::string(kUrl).size());
+    return answers_->send(ctx, std::move(request));
   }
+  static constexpr const char* kUrl = "http://127.9.0.1:9000";
+
+ private:
+  const std::unique_ptr<net::HttpClient> answers_ = net::loopback(net::inline_handler([this](const net::Request& request) {
+    net::Response out;
+    out.body = R"([{"name": "digits", "version": "3", "state": "READY"}])";
+    if (request.method == "POST") return out;
+    asked.emplace_back(request.path());
+    out.body = cascade;
+    out.status = cascade.empty() ? 404 : 200;
+    return out;
+  }));
 };
 
 /// A keeper that can be ended and started again over the same disk.
@@ -49,15 +68,19 @@ class CascadeFile : public ::testing::Test {
     keeper.reset();
     tree = artifact::ModelTree::open(fs, "/models").value();
     keeper = std::make_unique<ModelKeeper>(ModelKeeper::Options{.clock = &clock}, store, *tree, fs, http, *journal, *rng,
-                                           [this](const api::EdgeNodeStatus& status, const std::string&) { told = status; });
+                                           [this](const api::EdgeNodeStatus& status, const std::string&) {
+                                             told = status;
+                                             if (on_told) on_told();
+                                           });
     keeper->load();
     strands = keeper->strands();
     run();
   }
-  void want(const std::string& cascade, const std::string& target = "3") {
+  void want(const std::string& cascade, const std::string& target = "3", const std::string& serving = "") {
     Json model = Json::object({{"key", "default/digits.edge"}, {"modelName", "digits"}, {"framework", "onnx"}, {"target", target}});
     Json version = Json::object({{"version", "3"}, {"url", "http://files/3"}, {"sha256", Sha256::of("3").hex()}});
     model.set("versions", Json::array({std::move(version)}));
+    if (!serving.empty()) model.set("serving", Json::object({{"url", serving}}));
     if (!cascade.empty()) model.set("cascade", codec::parse_json(cascade).value());
     want_models(Json::array({std::move(model)}));
   }
@@ -97,12 +120,13 @@ class CascadeFile : public ::testing::Test {
   Context ctx;
   node::testing::ManualClock clock;
   os::testing::MemoryFileSystem fs;
-  NoHttp http;
+  Server http;
   FullStore store;
   std::unique_ptr<Rng> rng = seeded_rng(1);
   std::unique_ptr<Journal> journal = Journal::in_memory();
   std::int64_t generation = 0;
   api::EdgeNodeStatus told;
+  std::function<void()> on_told;
   std::optional<artifact::ModelTree> tree;
   std::unique_ptr<ModelKeeper> keeper;
   std::vector<runtime::Strand> strands;
@@ -186,6 +210,46 @@ TEST_F(CascadeFile, ThatIsTooLargeIsRefusedAndTheOldOneStays) {
   want(R"({"version": 3})");
   EXPECT_EQ(said(), "Ready , ");
   EXPECT_EQ(file(), "{\"version\":3}\n");
+}
+
+TEST_F(CascadeFile, WhatItsServerCountsIsReportedAndOutlivesTheAgent) {
+  http.cascade =
+      R"({"instance": "a", "counters": {"inferences": 3, "answered": {"edge": 3}}, "tiers": [{"name": "edge", "state": "Ready"}]})";
+  want(R"({"version": 1})", "3", Server::kUrl);
+  EXPECT_EQ(http.asked.front(), "/v2/models/digits/cascade");
+  const auto counted = [this] { return told.models[0].cascade.at("counters/inferences").as_integer(-1); };
+  ASSERT_EQ(told.models[0].serving->state, "Ready");
+  EXPECT_EQ(counted(), 3);
+  EXPECT_EQ(told.models[0].cascade["tiers"].size(), 1u);
+  EXPECT_TRUE(told.models[0].cascade["instance"].is_null());
+  const std::string epoch = told.models[0].cascade["epoch"].as_string();
+  EXPECT_EQ(epoch.size(), 36u);
+  // Killed, and the server began anew meanwhile.
+  http.cascade =
+      R"({"instance": "b", "counters": {"inferences": 2, "answered": {"edge": 2}}, "tiers": [{"name": "edge", "state": "Ready"}]})";
+  start();
+  for (int second = 0; second < 20; ++second) pass(seconds(1));
+  EXPECT_EQ(counted(), 5);
+  EXPECT_EQ(told.models[0].cascade["epoch"].as_string(), epoch);
+  // At rest it is asked, and nothing is told.
+  const std::size_t asked = http.asked.size();
+  int news = 0;
+  on_told = [&news] { ++news; };
+  for (int second = 0; second < 60; ++second) pass(seconds(1));
+  EXPECT_EQ(news, 0);
+  EXPECT_GE(http.asked.size(), asked + 25);
+  EXPECT_LE(http.asked.size(), asked + 35);
+  // A server that knows of no tiers, or is none, changes nothing; without tiers it is not asked.
+  for (const char* answer : {"", "[", R"({"instance": "b", "counters": {"inferences": -2}, "tiers": []})"}) {
+    http.cascade = answer;
+    for (int second = 0; second < 20; ++second) pass(seconds(1));
+    EXPECT_EQ(counted(), 5);
+  }
+  want("", "3", Server::kUrl);
+  http.asked.clear();
+  for (int second = 0; second < 20; ++second) pass(seconds(1));
+  EXPECT_TRUE(http.asked.empty());
+  EXPECT_TRUE(told.models[0].cascade.is_null());
 }
 
 // Whatever fails, a server finds no version without its tiers, and all is as it should be once the disk works again.

@@ -3,6 +3,7 @@
 //   desired      {uid, generation, spec} of the EdgeNode as last read
 //   failures     jobs that failed, with reason and message, so that a restart does not forget why
 //   address      the node's address, once drawn
+//   cascades/KEY what that model's server counted of its tiers (cascade_record.h)
 //   workers/KEY  what that worker said, and how far it was passed on (worker_state.h)
 #pragma once
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "agent/cascade_record.h"
 #include "api/edgeai/edge_summary.h"
 #include "base/log.h"
 #include "meta/patch.h"
@@ -88,7 +89,11 @@ Status Link::sync(const Context& ctx, const Wanted& wanted) {
   // The list was read from an object that is no more: of this one nothing has been observed yet.
   const bool other = !wanted.observed_uid.empty() && wanted.observed_uid != uid.as_string();
   if (other || told.observed_generation > std::as_const(live).at("metadata/generation").as_integer()) told.observed_generation = 0;
-  if (const auto object = api::EdgeNode::from_json(live); object.ok()) told.summary = api::summarize(object->spec, told);
+  if (const auto object = api::EdgeNode::from_json(live); object.ok()) {
+    for (api::EdgeModelReport& model : told.models)
+      if (const auto* there = object->status.find_model(model.key); there != nullptr) keep_ahead(model.cascade, there->cascade);
+    told.summary = api::summarize(object->spec, told);
+  }
   auto patch = status_patch(told, live);
   if (!patch) return {};
   patch->set("metadata", codec::Json::object({{"uid", uid}}));  // a conflict if the object is another one by now

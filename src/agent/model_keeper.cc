@@ -20,7 +20,8 @@ std::optional<artifact::Reason> reason_of(std::string_view text) {
   return std::nullopt;
 }
 
-ServingPoller::Options with_clock(ServingPoller::Options options, const Clock* clock) {
+template <typename Options>
+Options with_clock(Options options, const Clock* clock) {
   options.clock = clock;
   return options;
 }
@@ -37,7 +38,10 @@ ModelKeeper::ModelKeeper(Options options, artifact::Store& store, artifact::Mode
       journal_(journal),
       rng_(rng),
       report_(std::move(report)),
-      poller_(http, with_clock(options.serving, options.clock), [this] { wake(); }),
+      book_(with_clock(options.cascades, options.clock), journal, rng, [this] { wake(); }),
+      poller_(
+          http, with_clock(options.serving, options.clock), [this] { wake(); },
+          [this](const std::string& key, const codec::Json& answer) { book_.take(key, answer); }),
       schedule_(options.retry),
       progress_(options.progress_period) {}
 
@@ -50,6 +54,10 @@ void ModelKeeper::wake() {
 }
 
 void ModelKeeper::set_desired(const api::EdgeNode& node) {
+  std::map<std::string, codec::Json> live;
+  for (const api::EdgeModelReport& model : node.status.models)
+    if (model.cascade.is_object()) live.emplace(model.key, model.cascade);
+  book_.meet(std::move(live));
   const MutexLock lock(mutex_);
   if (says_nothing(node) && (desired_ || spec_)) return;
   desired_ = {node.metadata.uid, node.metadata.generation, node.spec};
@@ -64,6 +72,7 @@ void ModelKeeper::load() {
     uid_ = std::move(desired->uid);
     generation_ = desired->generation;
   }
+  book_.load();
   const auto failures = journal_.get(kFailures);
   if (!failures.ok()) return;
   for (const codec::Json& one : failures->as_array()) {
@@ -104,6 +113,7 @@ void ModelKeeper::run(const Context& ctx) {
   load();
   std::vector<std::jthread> threads;
   threads.emplace_back([this, &ctx] { poller_.run(ctx); });
+  threads.emplace_back([this, &ctx] { book_.run(ctx); });
   for (std::size_t i = 0; i < options_.install_threads; ++i) threads.emplace_back([this, &ctx] { install_loop(ctx); });
   while (!ctx.done()) {
     step();
@@ -121,6 +131,7 @@ std::vector<runtime::Strand> ModelKeeper::strands() {
   std::vector<runtime::Strand> out;
   out.push_back({"models", [this] { return due(); }, [this](const Context&) { step(); }});
   out.push_back({"model servers", [this] { return poller_.due(); }, [this](const Context& ctx) { poller_.step(ctx); }});
+  out.push_back({"tiers", [this] { return book_.due(); }, [this](const Context&) { book_.step(); }});
   for (std::size_t i = 0; i < options_.install_threads; ++i)
     out.push_back({"install", [this] { return install_due(); }, [this](const Context& ctx) { install(ctx); }});
   return out;
@@ -476,6 +487,10 @@ void ModelKeeper::step() {
     return;
   }
   note_peers();
+  std::map<std::string, std::string> cascades;
+  for (const api::EdgeModel& model : spec_->models)
+    if (model.cascade.is_object()) cascades.emplace(model.key, model.cascade["uid"].as_string());
+  book_.set_wanted(cascades);
   World world;
   const auto look = [&] {
     look_at_tree();
@@ -524,6 +539,7 @@ void ModelKeeper::publish() {
     World world;
     world.shown = shown_;
     world.serving = poller_.reports();
+    world.cascades = book_.reports();
     for (const auto& [key, unwritten] : unwritten_)
       world.cascades[key].set("problem", codec::Json::object({{"reason", unwritten.word}, {"message", unwritten.message}}));
     {

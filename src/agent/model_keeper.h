@@ -12,6 +12,7 @@
 #include <stop_token>
 #include <string>
 
+#include "agent/cascade_book.h"
 #include "agent/desired.h"
 #include "agent/download_progress.h"
 #include "agent/install_schedule.h"
@@ -39,6 +40,7 @@ class ModelKeeper {
     std::chrono::seconds disk_period{60};
     std::chrono::milliseconds marks_period{2000};      // between looks at what people ask of the store (artifact/marks.h)
     std::chrono::milliseconds progress_period{10000};  // between figures of downloads, and before the first of one
+    CascadeBook::Options cascades;                     // its clock is this one
     std::chrono::milliseconds cascade_retry{5000};     // of a cascade.json that the disk refused
     const Clock* clock = nullptr;                      // null: the machine's; of `serving` too
     /// The client that knows a node; empty, or null from it: archives are not had from other nodes.
@@ -63,7 +65,7 @@ class ModelKeeper {
 
   /// Takes up what was desired last. Before the first step.
   void load();
-  /// Deciding and acting, asking the model servers, and one for each install that may run at once.
+  /// Deciding and acting, asking the model servers, keeping what they count, and one for each install that may run at once.
   std::vector<runtime::Strand> strands();
 
  private:
@@ -100,6 +102,7 @@ class ModelKeeper {
   Journal& journal_;
   Rng& rng_;
   const Report report_;
+  CascadeBook book_;
   ServingPoller poller_;
 
   // Of run()'s thread.

@@ -97,6 +97,7 @@ Plan plan(const api::EdgeNodeSpec& spec, const World& world) {
     Poll poll{model.key, model.model_name, model.serving->url, *active};
     if (model.serving->reading) poll.reading = *model.serving->reading;
     if (numbered) poll.numbers = shown->numbers;
+    poll.cascade = model.cascade.is_object();
     out.poll.push_back(std::move(poll));
   }
   out.install.insert(out.install.end(), later.begin(), later.end());

@@ -60,6 +60,7 @@ struct Poll {
   std::string target;  // what is exposed
   api::EdgeStatusReading reading = {};
   std::map<std::string, std::string> numbers = {};  // as Shown::numbers; empty: the server speaks of names
+  bool cascade = false;                             // its tiers are asked about too
   friend bool operator==(const Poll&, const Poll&) = default;
 };
 

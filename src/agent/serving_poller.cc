@@ -2,8 +2,12 @@
 
 #include <algorithm>
 
+#include "net/url.h"
+
 namespace varda::agent {
 namespace {
+
+constexpr std::size_t kCascadeBytesMax = 256 << 10, kCascadeDepthMax = 16;
 
 bool same(const api::EdgeServingReport& a, const api::EdgeServingReport& b) {
   return a.version == b.version && a.state == b.state && a.failed_version == b.failed_version && a.reason == b.reason &&
@@ -72,6 +76,17 @@ Result<ServingPoller::Answer> ServingPoller::ask(const Context& ctx, const Poll&
   return Answer{read_index(index, poll), poll.numbers.empty() ? read_last_good(index, poll) : ""};
 }
 
+// Only of a server that just answered. What it does not say now it says the next time.
+void ServingPoller::ask_cascade(const Context& ctx, const Poll& poll) {
+  net::ClientRequest request;
+  request.url = poll.url + "/v2/models/" + net::percent_encode(poll.model_name) + "/cascade";
+  request.max_response_bytes = kCascadeBytesMax;
+  const auto answer = http_.call(ctx.with_timeout(options_.timeout), std::move(request));
+  if (!answer.ok() || answer->status != 200) return;  // it has no version yet, or knows of no tiers
+  const auto said = codec::parse_json(answer->body, {.depth_max = kCascadeDepthMax});
+  cascade_(poll.key, said.ok() ? *said : codec::Json());
+}
+
 void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {
   {
     const MutexLock lock(mutex_);
@@ -124,7 +139,9 @@ void ServingPoller::step(const Context& ctx) {
   }
   for (const Poll& poll : due) {
     if (ctx.done()) return;
-    take(poll, ask(ctx, poll));
+    const auto answer = ask(ctx, poll);
+    take(poll, answer);
+    if (answer.ok() && poll.cascade && cascade_) ask_cascade(ctx, poll);
   }
 }
 

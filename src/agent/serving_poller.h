@@ -1,4 +1,4 @@
-// Asks model servers which version they serve, and whether one failed to load.
+// Asks model servers which version they serve, whether one failed to load, and what they count of their tiers.
 #pragma once
 
 #include <chrono>
@@ -22,12 +22,15 @@ class ServingPoller {
     std::chrono::milliseconds timeout{1000};
     const Clock* clock = nullptr;  // null: the machine's
   };
+  /// Gets each answer about the tiers of a model, as JSON.
+  using OnCascade = std::function<void(const std::string& key, const codec::Json& answer)>;
   /// `http` outlives the poller. `changed` is called from run()'s thread when a report is another one than before.
-  ServingPoller(net::HttpClient& http, Options options, std::function<void()> changed)
+  ServingPoller(net::HttpClient& http, Options options, std::function<void()> changed, OnCascade cascade = {})
       : http_(http),
         options_(options),
         clock_(options.clock != nullptr ? *options.clock : system_clock()),
-        changed_(std::move(changed)) {}
+        changed_(std::move(changed)),
+        cascade_(std::move(cascade)) {}
 
   /// Whom to ask from now on; a new or changed one is asked at once. Reports of others are forgotten.
   void set(std::vector<Poll> polls);
@@ -58,11 +61,13 @@ class ServingPoller {
   };
   Result<Answer> ask(const Context& ctx, const Poll& poll);
   void take(const Poll& poll, const Result<Answer>& answer);
+  void ask_cascade(const Context& ctx, const Poll& poll);
 
   net::HttpClient& http_;
   const Options options_;
   const Clock& clock_;
   const std::function<void()> changed_;
+  const OnCascade cascade_;
   mutable Mutex mutex_;
   std::condition_variable_any woken_;
   std::map<std::string, State> states_ GUARDED_BY(mutex_);

@@ -1,0 +1,266 @@
+#include "agent/cascade_book.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+
+namespace varda::agent {
+namespace {
+
+using codec::Json;
+
+const std::string kPrefix = "cascades/";
+
+}  // namespace
+
+CascadeBook::CascadeBook(Options options, Journal& journal, Rng& rng, std::function<void()> told)
+    : options_(options),
+      clock_(options.clock != nullptr ? *options.clock : system_clock()),
+      journal_(journal),
+      rng_(rng),
+      told_(std::move(told)) {}
+
+void CascadeBook::load() {
+  const auto kept = journal_.entries(kPrefix);
+  if (!kept.ok()) {
+    log::error("the counts of tiers cannot be read; they begin anew", {{"error", kept.error()}});
+    return;
+  }
+  const MutexLock lock(mutex_);
+  for (const auto& [name, json] : *kept) {
+    auto record = CascadeRecord::from_json(json);
+    if (!record) {
+      log::error("the counts of a model's tiers cannot be read; they begin anew", {{"model", name.substr(kPrefix.size())}});
+      continue;
+    }
+    Entry entry{.record = std::move(*record), .former = json["former"].as_integer(), .dirty = false};
+    entry.saved = entry.record.sums();
+    // What was told in a former life is told again, and is no news.
+    if (entry.former == 0) {
+      entry.told = entry.record.report(entry.saved);
+      entry.told_rest = entry.record.rest();
+      entry.told_counts = entry.saved;
+    }
+    entries_.emplace(name.substr(kPrefix.size()), std::move(entry));
+  }
+}
+
+void CascadeBook::set_wanted(const std::map<std::string, std::string>& wanted) {
+  const MutexLock lock(mutex_);
+  for (const auto& [key, of] : wanted) {
+    const auto found = entries_.find(key);
+    if (found == entries_.end()) {
+      Entry& entry = entries_.emplace(key, Entry{.record = CascadeRecord(draw_epoch(), of)}).first->second;
+      if (live_) meet(key, entry);
+      poked_ = true;
+      continue;
+    }
+    Entry& entry = found->second;
+    if (entry.former == 0 && entry.record.of() == of) continue;
+    begin(entry, of);
+    entry.former = 0;
+    entry.told = entry.told_rest = Json();
+    poked_ = true;
+  }
+  const std::int64_t now = std::chrono::duration_cast<std::chrono::seconds>(clock_.wall().time_since_epoch()).count();
+  for (auto& [key, entry] : entries_) {
+    if (entry.former != 0 || wanted.contains(key)) continue;
+    entry.former = std::max<std::int64_t>(now, 1);
+    entry.dirty = true;
+    entry.told = Json();
+    poked_ = true;
+  }
+  forget_oldest();
+  woken_.notify_all();
+}
+
+void CascadeBook::forget_oldest() {
+  for (;;) {
+    std::size_t former = 0;
+    auto oldest = entries_.end();
+    for (auto at = entries_.begin(); at != entries_.end(); ++at) {
+      if (at->second.former == 0) continue;
+      ++former;
+      if (oldest == entries_.end() || at->second.former < oldest->second.former) oldest = at;
+    }
+    if (former <= kFormerMax) return;
+    gone_.push_back(oldest->first);
+    entries_.erase(oldest);
+  }
+}
+
+void CascadeBook::meet(std::map<std::string, Json> live) {
+  const MutexLock lock(mutex_);
+  if (live_) return;
+  live_ = std::move(live);
+  for (auto& [key, entry] : entries_) meet(key, entry);
+  poked_ = true;
+  woken_.notify_all();
+}
+
+void CascadeBook::meet(const std::string& key, Entry& entry) {
+  if (std::exchange(entry.met, true)) return;
+  const auto found = live_->find(key);
+  const std::string before = entry.record.epoch();
+  entry.record.meet(found == live_->end() ? Json() : found->second, draw_epoch());
+  if (entry.record.epoch() == before) return;
+  log::warn("the counts of a model's tiers begin anew: the cluster knows of some that this disk does not", {{"model", key}});
+  entry.dirty = true;
+  entry.saved.clear();  // they are of the former epoch, and so is what was told
+  entry.told = entry.record.report(entry.saved);
+  entry.told_counts.clear();
+}
+
+void CascadeBook::begin(Entry& entry, const std::string& of) {
+  entry.record.begin(draw_epoch(), of);
+  entry.dirty = true;
+  entry.saved.clear();
+}
+
+void CascadeBook::take(const std::string& key, const Json& said) {
+  auto answer = read_cascade(said);
+  const MutexLock lock(mutex_);
+  const auto found = entries_.find(key);
+  if (found == entries_.end() || found->second.former != 0) return;
+  Entry& entry = found->second;
+  const std::string complaint = answer.ok() ? "" : answer.error().message();
+  if (complaint != entry.complaint && !complaint.empty())
+    log::warn("what a model server says of its tiers is not taken", {{"model", key}, {"error", complaint}});
+  entry.complaint = complaint;
+  if (!answer.ok()) return;
+  const auto before = next();
+  const Json kept = entry.dirty ? Json() : entry.record.to_json();
+  entry.record.take(std::move(*answer));
+  if (entry.record.sums().size() > 2 * CascadeAnswer::kCountersMax) begin(entry, entry.record.of());
+  if (!entry.dirty) entry.dirty = entry.record.to_json() != kept;
+  const auto after = next();
+  if (after == before) return;
+  poked_ = true;
+  woken_.notify_all();
+}
+
+CascadeBook::News CascadeBook::news(const Entry& entry) {
+  const Json& rest = entry.record.rest();
+  if (entry.former != 0 || rest.is_null()) return News::kNone;
+  if (entry.told.is_null() || urgent(entry.told_rest) != urgent(rest)) return News::kUrgent;
+  return entry.record.sums() != entry.told_counts || noteworthy(entry.told_rest) != noteworthy(rest) ? News::kCounts : News::kNone;
+}
+
+SteadyTime CascadeBook::tell_at(const Entry& entry) const {
+  switch (news(entry)) {
+    case News::kNone:
+      return SteadyTime::max();
+    case News::kUrgent:
+      return SteadyTime::min();
+    case News::kCounts:
+      break;
+  }
+  return entry.told_at == SteadyTime::min() ? SteadyTime::min() : entry.told_at + options_.report_period;
+}
+
+// Before it is told, and else now and then.
+SteadyTime CascadeBook::save_at(const Entry& entry) const {
+  if (!entry.dirty) return SteadyTime::max();
+  const SteadyTime regular = saved_at_ == SteadyTime::min() ? SteadyTime::min() : saved_at_ + options_.save_period;
+  return entry.record.sums() == entry.saved ? regular : std::min(regular, tell_at(entry));
+}
+
+std::optional<SteadyTime> CascadeBook::next() const {
+  SteadyTime out = gone_.empty() ? SteadyTime::max() : SteadyTime::min();
+  for (const auto& [key, entry] : entries_) out = std::min({out, tell_at(entry), save_at(entry)});
+  return out == SteadyTime::max() ? std::nullopt : std::optional(out);
+}
+
+std::optional<SteadyTime> CascadeBook::due() const {
+  const MutexLock lock(mutex_);
+  return next();
+}
+
+std::map<std::string, Json> CascadeBook::reports() const {
+  const MutexLock lock(mutex_);
+  std::map<std::string, Json> out;
+  for (const auto& [key, entry] : entries_)
+    if (!entry.told.is_null()) out.emplace(key, entry.told);
+  return out;
+}
+
+void CascadeBook::save(const std::vector<std::string>& keys) {
+  std::map<std::string, Json> values;
+  std::map<std::string, std::pair<Json, Counts>> kept;
+  {
+    const MutexLock lock(mutex_);
+    for (const std::string& key : std::exchange(gone_, {})) values[kPrefix + key] = Json();
+    for (const std::string& key : keys) {
+      const Entry& entry = entries_.at(key);
+      Json json = entry.record.to_json();
+      kept[key] = {json, entry.record.sums()};
+      if (entry.former != 0) json.set("former", entry.former);
+      values[kPrefix + key] = std::move(json);
+    }
+    saved_at_ = clock_.now();
+  }
+  if (values.empty()) return;
+  if (const Status done = journal_.put_all(values); !done.ok()) {
+    log::warn("the counts of tiers cannot be kept; what is on the disk is told", {{"error", done.error()}});
+    return;
+  }
+  const MutexLock lock(mutex_);
+  for (auto& [key, what] : kept) {
+    const auto found = entries_.find(key);
+    if (found == entries_.end()) continue;
+    found->second.dirty = found->second.record.to_json() != what.first;
+    found->second.saved = std::move(what.second);
+  }
+}
+
+void CascadeBook::step() {
+  std::vector<std::string> unsaved;
+  {
+    const MutexLock lock(mutex_);
+    poked_ = false;
+    const SteadyTime now = clock_.now();
+    bool due = !gone_.empty();
+    for (const auto& [key, entry] : entries_) {
+      due = due || save_at(entry) <= now;
+      if (entry.dirty) unsaved.push_back(key);  // one write for all, if there is one
+    }
+    if (!due) unsaved.clear();
+  }
+  if (!unsaved.empty()) save(unsaved);
+  bool told = false;
+  {
+    const MutexLock lock(mutex_);
+    const SteadyTime now = clock_.now();
+    for (auto& [key, entry] : entries_) {
+      if (tell_at(entry) > now) continue;
+      Json report = entry.record.report(entry.saved);
+      entry.told_at = now;
+      entry.told_rest = entry.record.rest();
+      entry.told_counts = entry.saved;
+      told = told || report != entry.told;
+      entry.told = std::move(report);
+    }
+  }
+  if (told) told_();
+}
+
+void CascadeBook::run(const Context& ctx) {
+  while (!ctx.done()) {
+    const SteadyTime until = due().value_or(clock_.now() + std::chrono::hours(1));
+    {
+      std::unique_lock<Mutex> lock(mutex_);
+      woken_.wait_until(lock, ctx.stop_token(), until, [this]() NO_THREAD_SAFETY_ANALYSIS { return poked_; });
+    }
+    if (!ctx.done()) step();
+  }
+  std::vector<std::string> unsaved;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [key, entry] : entries_)
+      if (entry.dirty) unsaved.push_back(key);
+  }
+  save(unsaved);
+}
+
+}  // namespace varda::agent
