@@ -8,6 +8,7 @@
 #include "api/core/pod.h"
 #include "api/core/service.h"
 #include "controllers/inferencemodel/plan.h"
+#include "controllers/workers/workers.h"
 #include "runtime/writer.h"
 
 namespace varda::controllers {
@@ -15,13 +16,19 @@ namespace {
 
 using codec::Json;
 
+constexpr std::string_view kJobGroup = "sedna.io/";
+
 /// Whoever took the label off one of ours, or left it behind without its owner, does not make it another's: it is to be put right.
 bool ours(const Json& object) {
   const Json& metadata = object["metadata"];
-  if (metadata["labels"].contains(kModelLabel) || metadata["annotations"].contains(runtime::kLastApplied)) return true;
+  const Json& labels = metadata["labels"];
+  if (labels.contains(kModelLabel) || labels.contains(kJobLabel) || metadata["annotations"].contains(runtime::kLastApplied))
+    return true;
   const auto& owners = metadata["ownerReferences"].as_array();
-  return std::any_of(owners.begin(), owners.end(),
-                     [](const Json& owner) { return owner["kind"].as_string() == api::InferenceModel::resource().kind; });
+  return std::any_of(owners.begin(), owners.end(), [](const Json& owner) {
+    return owner["kind"].as_string() == api::InferenceModel::resource().kind ||
+           owner["apiVersion"].as_string().starts_with(kJobGroup);
+  });
 }
 
 void trim_node(Json& node) {

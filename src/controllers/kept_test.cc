@@ -64,6 +64,9 @@ TEST_F(KeptTest, OfWhatIsNotOursLittleMoreThanTheNameIsKept) {
   post("/api/v1/namespaces/default/pods", yaml("{metadata: {name: ours, labels: {edgeai.io/inference-model: m}}, " + pod));
   const std::string owner = "{apiVersion: edgeai.io/v1alpha1, kind: InferenceModel, name: m, uid: u}";
   post("/api/v1/namespaces/default/pods", yaml("{metadata: {name: unlabelled, ownerReferences: [" + owner + "]}, " + pod));
+  post("/api/v1/namespaces/default/pods", yaml("{metadata: {name: of-a-job, labels: {edgeai.io/job: j}}, " + pod));
+  const std::string job = "{apiVersion: sedna.io/v1alpha1, kind: JobOfAnotherRelease, name: j, uid: u}";
+  post("/api/v1/namespaces/default/pods", yaml("{metadata: {name: unlabelled-of-a-job, ownerReferences: [" + job + "]}, " + pod));
   post("/api/v1/nodes", yaml("{metadata: {name: node0}}"));
   ASSERT_EQ(api_.merge_patch("/api/v1/nodes/node0/status",
                              yaml("{status: {conditions: [{type: Ready, status: 'True'}], images: [{names: [" + much + "]}]}}"))
@@ -76,7 +79,7 @@ TEST_F(KeptTest, OfWhatIsNotOursLittleMoreThanTheNameIsKept) {
   EXPECT_EQ(foreign->typed, nullptr);
   EXPECT_EQ(foreign->metadata.labels.at("app"), "web");
   EXPECT_EQ(foreign->problem, "");
-  for (const char* name : {"ours", "unlabelled"}) {
+  for (const char* name : {"ours", "unlabelled", "of-a-job", "unlabelled-of-a-job"}) {
     const runtime::StoredPtr whole = kept(api::Pod::resource(), name);
     ASSERT_TRUE(whole && whole->typed) << name;
     EXPECT_GT(whole->text.size(), much.size()) << name;

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "codec/yaml.h"
@@ -33,7 +34,7 @@ inline std::vector<Json> read_documents(const Path& root, const Path& path) {
   std::vector<Json> out;
   if (!parsed.ok()) return out;
   for (Json& document : parsed.value()) {
-    const std::string file = document["include"].as_string();
+    const std::string file = std::as_const(document)["include"].as_string();
     if (file.empty()) {
       out.push_back(std::move(document));
       continue;
@@ -41,7 +42,8 @@ inline std::vector<Json> read_documents(const Path& root, const Path& path) {
     auto base = codec::parse_yaml(read_text(root / "common" / file));
     EXPECT_TRUE(base.ok()) << path << " includes " << file;
     if (!base.ok()) continue;
-    const Json change = document["change"].is_null() ? Json::object() : document["change"];
+    const Json& said = std::as_const(document)["change"];
+    const Json change = said.is_null() ? Json::object() : said;
     out.push_back(meta::apply_merge_patch(std::move(base).value(), change));
   }
   return out;

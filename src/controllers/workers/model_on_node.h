@@ -9,6 +9,7 @@ namespace varda::controllers {
 
 struct ModelOnNode {
   std::string version;  // the one that is exposed; "" none yet. Of a model that nobody fetches: the one that is meant
+  std::string url;      // of its archive, as a work list had it
   std::string sha256;   // of its archive; "" not known
   /// What is exposed under the name is what the work list means by it. Not so while another archive of that name is on its way.
   bool settled = true;

@@ -25,54 +25,61 @@ const api::EdgeModelVersion* find_version(const std::vector<api::EdgeModelVersio
   return found == versions.end() ? nullptr : &*found;
 }
 
-// The model's archives, and of what the node was told before what pods there were made for or have: a Model knows only its last
-// one.
-std::vector<api::EdgeModelVersion> archives_on(const ResolvedModel& model, const std::string& key, const api::EdgeNode& node,
-                                               const std::vector<PodPtr>& pods, const Job& job, const Worker& worker) {
+// What the node was told before and the model does not know any more (a Model knows only its last archive), and the model's
+// archives.
+std::vector<api::EdgeModelVersion> archives_on(const ResolvedModel& model, const api::EdgeModel* told) {
   std::vector<api::EdgeModelVersion> archives;
-  std::set<std::string> used;
-  if (const api::EdgeModelReport* report = node.status.find_model(key)) {
-    used.insert(report->exposed);
-    if (report->serving) used.insert(report->serving->version);
-  }
-  for (const PodPtr& pod : pods) {
-    if (pod->spec.node_name != node.metadata.name || !is_worker_pod(job, worker, *pod)) continue;
-    const auto version = pod->metadata.annotations.find(std::string(kVersionLabel));
-    if (version != pod->metadata.annotations.end()) used.insert(version->second);
-  }
-  if (const api::EdgeModel* told = node.spec.find_model(key)) {
+  if (told != nullptr) {
     for (const api::EdgeModelVersion& version : told->versions) {
-      if (used.contains(version.version) && find_version(model.archives, version.version) == nullptr) archives.push_back(version);
+      if (find_version(model.archives, version.version) == nullptr) archives.push_back(version);
     }
   }
   archives.insert(archives.end(), model.archives.begin(), model.archives.end());
   return archives;
 }
 
+// Of a user's worker no server says which version it has loaded: the one it was made for.
+std::set<std::string> versions_of_pods(const std::vector<PodPtr>& pods, const Job& job, const Worker& worker,
+                                       const std::string& node) {
+  std::set<std::string> versions;
+  for (const PodPtr& pod : pods) {
+    if (pod->spec.node_name != node || !is_worker_pod(job, worker, *pod)) continue;
+    const auto version = pod->metadata.annotations.find(std::string(kVersionLabel));
+    if (version != pod->metadata.annotations.end()) versions.insert(version->second);
+  }
+  return versions;
+}
+
 }  // namespace
 
 ModelOnNode model_on(const Job& job, const Worker& worker, const api::EdgeNode& node) {
   const ResolvedModel& model = *worker.model;
-  if (!model.fetched()) return {model.version, "", true};
-  const api::EdgeModelReport* report = node.status.find_model(worker_model_key(job, worker));
+  if (!model.fetched()) return {model.version, model.url, "", true};
+  const std::string key = worker_model_key(job, worker);
+  const api::EdgeModelReport* report = node.status.find_model(key);
   if (report == nullptr || report->exposed.empty()) return {};
-  ModelOnNode out{report->exposed, "", true};
+  ModelOnNode out{report->exposed, "", "", true};
   const api::EdgeVersionReport* version = report->find_version(report->exposed);
-  if (version == nullptr) return out;
+  const bool ready = version != nullptr && version->state == api::EdgeVersionReport::kReady;
+  if (ready) out.sha256 = version->sha256;
   const api::EdgeModelVersion* archive = find_version(model.archives, report->exposed);
-  if (version->state == api::EdgeVersionReport::kReady) out.sha256 = version->sha256;
-  out.settled = archive == nullptr || (version->state == api::EdgeVersionReport::kReady && version->sha256 == archive->sha256);
+  if (version != nullptr && archive != nullptr) out.settled = ready && version->sha256 == archive->sha256;
+  if (archive == nullptr) {
+    if (const api::EdgeModel* told = node.spec.find_model(key)) archive = find_version(told->versions, report->exposed);
+  }
+  if (archive != nullptr) out.url = archive->url;
   return out;
 }
 
-Json make_assignment(const Job& job, const Worker& worker, const std::string& version) {
+Json make_assignment(const Job& job, const Worker& worker, const ModelOnNode& on_node) {
   Json out = Json::object({{"kind", job.kind},
                            {"name", job.metadata.name},
                            {"namespace", job.metadata.ns},
                            {"role", worker.layer == Worker::Layer::kEdge ? "edge" : "cloud"}});
   if (worker.model) {
-    Json model = Json::object({{"name", worker.model->name}, {"version", version}, {"url", worker.model->url}});
-    if (const std::string path = model_path(worker, version); !path.empty()) model.set("path", path);
+    Json model = Json::object({{"name", worker.model->name}, {"version", on_node.version}, {"url", on_node.url}});
+    if (const std::string path = model_path(worker, on_node.version); !path.empty()) model.set("path", path);
+    if (!on_node.sha256.empty()) model.set("sha256", on_node.sha256);
     out.set("model", std::move(model));
   }
   if (worker.hard_example_mining) {
@@ -98,13 +105,11 @@ std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, co
   work.model_name = worker.model->model_name;
   if (server) work.framework = worker.model->framework;  // a user's worker reads what layout it likes
   work.target = worker.model->version;
-  const auto archives = archives_on(*worker.model, key, node, pods, job, worker);
+  const auto archives = archives_on(*worker.model, node.spec.find_model(key));
   work.versions = versions_to_hold(key, archives, work.target, node);
+  const auto used = versions_of_pods(pods, job, worker, node.metadata.name);
   for (const api::EdgeModelVersion& archive : archives) {
-    // Of a user's worker no server says what it has loaded.
-    if (server || find_version(work.versions, archive.version) != nullptr) continue;
-    const bool used = find_version(worker.model->archives, archive.version) == nullptr;
-    if (used) work.versions.push_back(archive);
+    if (used.contains(archive.version) && find_version(work.versions, archive.version) == nullptr) work.versions.push_back(archive);
   }
   if (!server) return work;
   work.cascade = worker.cascade;
@@ -124,13 +129,9 @@ std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, co
 
 std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker, const NodeList& nodes, const api::EdgeNode& node) {
   if (worker.pods != Worker::Pods::kUsers || job.metadata.deleting() || !runs_on(worker, nodes, node.metadata.name)) return {};
-  std::string version;
-  bool settled = true;
-  if (worker.model) {
-    const ModelOnNode there = model_on(job, worker, node);
-    version = there.version.empty() ? worker.model->version : there.version;
-    settled = there.settled;
-  }
+  ModelOnNode there;
+  if (worker.model) there = model_on(job, worker, node);
+  if (worker.model && there.version.empty()) there = {worker.model->version, worker.model->url, "", true};
   std::vector<api::EdgeWorker> out;
   const std::int64_t replicas = worker.node_name.empty() ? 1 : worker.replicas;
   for (std::int64_t number = 0; number < replicas; ++number) {
@@ -138,10 +139,10 @@ std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker, c
     one.key = job.metadata.ns + "/" + worker_pod_name(job, worker, node.metadata.name, number);
     one.uid = job.metadata.uid;
     one.owner = std::string(job.kind) + "/" + job.metadata.name;
-    one.assignment = make_assignment(job, worker, version);
+    one.assignment = make_assignment(job, worker, there);
     const api::EdgeWorker* told = node.spec.find_worker(one.key);
     // A word about a model that nobody knows, or that is on its way, would be another one in a moment.
-    if (told != nullptr && told->uid == one.uid && (!worker.model || !settled)) one.assignment = told->assignment;
+    if (told != nullptr && told->uid == one.uid && (!worker.model || !there.settled)) one.assignment = told->assignment;
     out.push_back(std::move(one));
   }
   return out;

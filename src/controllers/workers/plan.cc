@@ -116,7 +116,7 @@ class EdgePlan {
       return no("WaitingForNode",
                 "waiting for node " + pod.node + " to have version " + worker_.model->version + " of model " + worker_.model->name);
     if (worker_.cloud_url && worker_.cloud_url->empty()) return no("CloudAddressPending", "the cloud worker has no address yet");
-    MadePod made = make_pod(job_, worker_, {pod.name, pod.node, agent.get(), model.version, model.sha256}, world_.fetch_image);
+    MadePod made = make_pod(job_, worker_, {pod.name, pod.node, agent.get(), model}, world_.fetch_image);
     if (auto problem = port_problem(pod.node, made.spec, number)) {
       pod.problem = std::move(problem);
       slot.gives_way = true;
@@ -304,8 +304,8 @@ WorkerPlan plan_cloud(const Job& job, const Worker& worker, const WorkerWorld& w
     return out;
   }
   const api::EdgeModelVersion* archive = worker.model->archive();
-  MadePod made =
-      make_pod(job, worker, {"", "", nullptr, worker.model->version, archive == nullptr ? "" : archive->sha256}, world.fetch_image);
+  const ModelOnNode model{worker.model->version, worker.model->url, archive == nullptr ? "" : archive->sha256, true};
+  MadePod made = make_pod(job, worker, {"", "", nullptr, model}, world.fetch_image);
   const std::string template_hash = made.template_hash, assignment_hash = made.assignment_hash;
   Json wanted = deployment_of(job, worker, std::move(made));
   // What works stays as it was made, whatever this build would add to it otherwise.

@@ -76,9 +76,9 @@ Json contract(const Job& job, const Worker& worker, const PodPlace& place) {
   env.push_back(field("POD_IP", "status.podIP"));
   if (worker.model) {
     env.push_back(text("MODEL_NAME", worker.model->name));
-    env.push_back(text("MODEL_VERSION", place.version));
-    if (const std::string path = model_path(worker, place.version); !path.empty()) env.push_back(text("MODEL_PATH", path));
-    env.push_back(text("MODEL_URL", worker.model->url));
+    env.push_back(text("MODEL_VERSION", place.model.version));
+    if (const std::string path = model_path(worker, place.model.version); !path.empty()) env.push_back(text("MODEL_PATH", path));
+    env.push_back(text("MODEL_URL", place.model.url));
   }
   if (worker.hard_example_mining) {
     env.push_back(text("HEM_NAME", worker.hard_example_mining->name));
@@ -343,7 +343,8 @@ Json assigned_to(const Worker& worker, const PodPlace& place) {
   Json assigned = Json::object();
   if (worker.pods == Worker::Pods::kServer) return assigned;  // it follows its files
   if (worker.model) {
-    assigned.set("model", Json::object({{"version", place.version}, {"sha256", place.sha256}, {"url", worker.model->url}}));
+    assigned.set("model",
+                 Json::object({{"version", place.model.version}, {"sha256", place.model.sha256}, {"url", place.model.url}}));
   }
   if (worker.hard_example_mining) {
     assigned.set("mining", Json::object({{"name", worker.hard_example_mining->name},
@@ -409,7 +410,7 @@ MadePod make_pod(const Job& job, const Worker& worker, const PodPlace& place, co
   }
   out.metadata = Json::object({{"labels", std::move(labels)}});
   Json annotations = worker.pod_metadata["annotations"].is_object() ? worker.pod_metadata["annotations"] : Json::object();
-  if (!place.version.empty() && worker.pods == Worker::Pods::kUsers) annotations.set(kVersionLabel, place.version);
+  if (!place.model.version.empty() && worker.pods == Worker::Pods::kUsers) annotations.set(kVersionLabel, place.model.version);
   if (edge) {
     annotations.set(kTemplateHash, out.template_hash);
     annotations.set(kAssignmentHash, out.assignment_hash);

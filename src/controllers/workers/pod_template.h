@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "controllers/workers/model_on_node.h"
 #include "controllers/workers/workers.h"
 
 namespace varda::controllers {
@@ -13,7 +14,7 @@ struct PodPlace {
   std::string pod;                       // its name; "" the Deployment's pods
   std::string node;                      // "" the Deployment's
   const api::EdgeNode* agent = nullptr;  // of the node; null in the cloud
-  std::string version, sha256;           // of the model as it is found there; "" none
+  ModelOnNode model;                     // as it is found there
 };
 
 struct MadePod {
@@ -24,6 +25,9 @@ struct MadePod {
 
 /// Cannot fail. kUsers of either layer, kServer of the edge.
 MadePod make_pod(const Job& job, const Worker& worker, const PodPlace& place, const std::string& fetch_image);
+
+/// What a worker reads as its assignment: the same as its environment, as JSON.
+Json make_assignment(const Job& job, const Worker& worker, const ModelOnNode& model);
 
 /// Labels of children.
 Json job_labels(const Job& job, const Worker& worker);

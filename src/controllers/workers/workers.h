@@ -146,10 +146,6 @@ WorkerPlan plan_worker(const Job& job, const Worker& worker, const WorkerWorld& 
 /// The ports of nodes that its pods want (kEdge), for rivals.
 std::vector<PortClaim> claims_of(const Job& job, const Worker& worker, const NodeList& nodes);
 
-/// What the worker contract says of pods in the edge layer, on `node`; with null as of the cloud. `version`: of the model, as it
-/// can be found at its path there.
-Json make_assignment(const Job& job, const Worker& worker, const std::string& version);
-
 /// For EdgeNode.spec.models and .workers of `node`. Nothing where the worker has no pod there, or no files.
 std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, const NodeList& nodes, const api::EdgeNode& node,
                                         const std::vector<PodPtr>& pods);
