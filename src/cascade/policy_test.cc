@@ -5,6 +5,9 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <iomanip>
+#include <regex>
+#include <set>
 #include <sstream>
 
 #include "codec/yaml.h"
@@ -179,6 +182,21 @@ TEST(PolicyTable, NumbersAreDecimalAndInRange) {
     EXPECT_FALSE(parse_number(bad, 0, 1).ok()) << bad;
   }
   EXPECT_EQ(parse_number("5e-1", 0, 1).value(), 0.5);
+}
+
+TEST(PolicyTable, NumbersAreExactlyThoseOfThePattern) {
+  const std::regex pattern{std::string(kNumberPattern)};
+  const auto rng = seeded_rng(11);
+  constexpr std::string_view kAlphabet = "0123456789.eE+-";
+  int numbers = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string text(1 + rng->below(i % 10 == 0 ? 30 : 6), '0');
+    for (char& c : text) c = kAlphabet[rng->below(kAlphabet.size())];
+    const bool number = std::regex_match(text, pattern);
+    numbers += number ? 1 : 0;
+    EXPECT_EQ(parse_number(text, 0, HUGE_VAL).ok(), number) << text;
+  }
+  EXPECT_GT(numbers, 1000);
 }
 
 TEST(PolicyTable, TextListsTakeCommasOrJson) {

@@ -405,10 +405,46 @@ def container_runtime():
     put('runtime', 'away', b'h' + frame(4, 0, 0, b'') + frame(6, 0, 0, bytes(8)) + frame(7, 0, 0, bytes(8)) + frame(3, 0, 1, b'\0\0\0\7'))
 
 
+def cascade():
+    put('cascade', 'config', 'c' + compact({'version': 1, 'service': 'default/digits', 'deadlineMs': 2000, 'inFlightMax': 64, 'tiers': [
+        {'name': 'device', 'policy': {'name': 'CrossEntropy', 'parameters': {'threshold_cross_entropy': '0.8'}}, 'deadlineMs': 300},
+        {'name': 'edge', 'url': '', 'model': 'mid', 'policy': {'name': 'Labels', 'parameters': {'labels': '["a, b"]', 'output': 'x'}}},
+        {'name': 'cloud', 'url': 'http://203.0.113.7:31080/', 'model': 'big', 'deadlineMs': 1000}]}))
+    put('cascade', 'small', 'c' + compact({'version': 1, 'service': '', 'tiers': [{'name': 'a'}, {'name': 'b', 'url': 'https://h', 'model': 'm'}]}))
+    put('cascade', 'policy', 'p' + lines('IBT', 'threshold_img', '0.9', 'threshold_box', '1e-1', 'Output', 'y', 'output', 'z'))
+    put('cascade', 'numbers', 'p' + lines('Random', 'random_ratio', '00.30E+0'))
+    put('cascade', 'list', 'p' + lines('Labels', 'labels', ' one , two, three'))
+    put('cascade', 'rows', b'j' + lines('CrossEntropy', 'threshold_cross_entropy=0.9', 'logits INT64 2 3', 'p FP32 2 3 1', '', '').encode() + struct.pack('<3f', 0.5, 0.25, 0.25))
+    put('cascade', 'flat', b'j' + lines('IBT', '=', 'scores FP16 3', 'counts INT64 3', '', '').encode() + b'\1\0\0\0\0\0\0\0')
+    put('cascade', 'padded', b'j' + lines('Threshold', 'threshold=1', 'detection_scores FP64 1 4', 'num_detections FP32 1 1', '', '').encode() + bytes(8))
+    put('cascade', 'boxes', b'j' + lines('IBT', 'output=x', 'x BF16 1 2 6', '', '').encode() + b'\0\x3f')
+    put('cascade', 'labels', b'j' + lines('Labels', 'labels=a,1', 'labels BYTES 2 2', '', 'ab').encode())
+    put('cascade', 'best', b'j' + lines('Labels', 'labels=1', 'p FP32 2 2', '', '').encode() + struct.pack('<2f', 0.25, 0.75))
+    put('cascade', 'margin', b'j' + lines('Margin', 'threshold_margin=.5', 'p FP64 4', '', '').encode() + struct.pack('<2d', 0.75, 0.25))
+
+
+def pictures():
+    images = ROOT / 'src/codec/testdata/images'
+    for path in sorted(images.glob('*.png')) + sorted(images.glob('*.jpg')):
+        put('image', path.stem if path.suffix == '.png' else 'jpeg_' + path.stem, path.read_bytes())
+    one = lambda name, declaration, data: put('transform', name, compact(declaration).encode() + b'\0' + data)
+    floats = lambda *values: struct.pack('<%df' % len(values), *values)
+    one('classes', {'preprocess': {'image': {}}, 'postprocess': {'softmax': {}, 'top_k': {'k': 3}}}, (images / 'rgb8.png').read_bytes())
+    one('normalised', {'preprocess': {'input': 'x', 'image': {'channels': 'bgr', 'scale': 0.00392157, 'mean': [0.4, 0.5, 0.6], 'std': [0.2], 'layout': 'NCHW',
+                       'resize': {'width': 5, 'height': 4, 'filter': 'area', 'fit': 'stretch'}}}}, (images / 'red_420.jpg').read_bytes())
+    one('grey', {'preprocess': {'image': {'channels': 'grey', 'layout': 'NHWC', 'resize': {'width': 9, 'height': 7, 'filter': 'nearest'}}},
+                 'postprocess': {'nms': {'normalized': True, 'threshold': 0, 'iou': 0.5, 'max': 2, 'format': 'cxcywh'}}}, (images / 'grey4.png').read_bytes())
+    one('base64', {'preprocess': {'image': {'channels': 'grey', 'resize': {'width': 3, 'height': 3}, 'layout': 'NHWC'}}},
+        base64.b64encode((images / 'grey8.png').read_bytes()))
+    one('boxes', {'postprocess': {'nms': {'boxes': 'boxes', 'scores': 'scores', 'format': 'xywh', 'iou': 0}}}, floats(0.25, 0.5, 0.75, 1, 0.5, 0.9))
+    one('softmax', {'postprocess': {'softmax': {'input': 'scores', 'output': 'p'}, 'nms': {'scores': 'p', 'threshold': 0.01}}}, floats(1, -2, 3, float('inf'), float('nan')))
+    one('letterbox', {'preprocess': {'image': {'resize': {'fit': 'letterbox'}}}, 'postprocess': {'anchors': {}}}, b'')
+
+
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
     for make in (texts, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests,
-                 worker_messages, container_runtime):
+                 worker_messages, container_runtime, cascade, pictures):
         make()
     files = [p for p in CORPUS.rglob('*') if p.is_file()]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))

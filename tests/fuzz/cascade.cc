@@ -1,0 +1,103 @@
+// Joint inference. By the first letter: c, a cascade.json; p, a policy and its parameters, a key and a value a line; otherwise an
+// answer that a policy judges: its name, one parameter (key=value), then the tensors, each a line "name TYPE dim dim …", an empty
+// line, and the bytes that all of them are filled from, again and again.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "cascade/config.h"
+#include "cascade/policy.h"
+#include "codec/text.h"
+#include "input.h"
+
+namespace {
+
+using namespace varda;  // NOLINT: a program of one file
+using cascade::PolicyParameter;
+
+void config(std::string_view text) {
+  const auto config = cascade::parse_config(text);
+  if (!config.ok()) {
+    CHECK(codec::is_utf8(config.error().message()) || !codec::is_utf8(text));
+    return;
+  }
+  CHECK(cascade::parse_config(codec::write_json(to_json(*config))).value() == *config);
+  for (const auto& tier : config->tiers) {
+    if (tier.policy) CHECK(cascade::make_policy(tier.policy->name, tier.policy->parameters).ok());
+  }
+}
+
+void policy(fuzz::Input& input) {
+  const std::string name(input.line());
+  std::vector<PolicyParameter> parameters;
+  while (!input.rest().empty()) {
+    std::string key(input.line());
+    parameters.push_back({std::move(key), std::string(input.line())});
+  }
+  const auto faults = cascade::check_policy(name, parameters);
+  CHECK(cascade::make_policy(name, parameters).ok() == faults.empty());
+  for (const auto& fault : faults) CHECK(codec::is_utf8(fault.what) && (!fault.index || *fault.index < parameters.size()));
+}
+
+/// Of a line; nothing if it says none, or a large one.
+std::optional<tensor::Named> tensor_of(std::string_view line, std::string_view bytes) {
+  fuzz::Input words(reinterpret_cast<const std::uint8_t*>(line.data()), line.size());
+  const std::string name(words.until(' '));
+  const auto type = tensor::parse_dtype(words.until(' '));
+  tensor::Shape shape;
+  while (!words.rest().empty()) {
+    const std::string word(words.until(' '));
+    shape.push_back(
+        word.empty() || word.size() > 9 || word.find_first_not_of("0123456789") != std::string::npos ? 0 : std::stoll(word));
+  }
+  const auto size = tensor::elements(shape);
+  if (!type || !size.ok() || *size > 4096 || shape.size() > 16 || bytes.empty()) return std::nullopt;
+  if (*type == tensor::DType::kBytes) {
+    std::vector<std::string> items;
+    for (std::size_t i = 0; i < *size; ++i) items.emplace_back(1, bytes[i % bytes.size()]);
+    return tensor::Named{name, tensor::Tensor::of_strings(shape, items).value()};
+  }
+  auto made = tensor::Tensor::allocate(*type, shape).value();
+  const auto room = made.mutable_bytes();
+  for (std::size_t i = 0; i < room.size(); ++i) room[i] = static_cast<std::byte>(bytes[i % bytes.size()]);
+  return tensor::Named{name, std::move(made)};
+}
+
+void judge(fuzz::Input& input) {
+  const std::string name(input.line());
+  const std::string key(input.until('='));
+  std::vector<PolicyParameter> parameters{{key, std::string(input.line())}};
+  if (key.empty()) parameters.clear();
+  const auto policy = cascade::make_policy(name, parameters);
+  if (!policy.ok()) return;
+  std::vector<std::string_view> lines;
+  while (lines.size() < 8) {
+    lines.push_back(input.line());
+    if (lines.back().empty()) break;
+  }
+  std::vector<tensor::Named> outputs;
+  for (const std::string_view line : lines) {
+    if (auto made = tensor_of(line, input.rest())) outputs.push_back(std::move(*made));
+  }
+  const auto judgement = cascade::judge(*policy, outputs);
+  CHECK(judgement.hard == (judgement.samples_hard > 0));
+  CHECK(judgement.samples_hard + judgement.samples_invalid <= judgement.samples);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::Input input(data, size);
+  switch (input.byte()) {
+    case 'c':
+      config(input.rest());
+      break;
+    case 'p':
+      policy(input);
+      break;
+    default:
+      judge(input);
+  }
+  return 0;
+}
