@@ -3,6 +3,7 @@
 #include "controllers/dataset/reconciler.h"
 #include "controllers/edgenode/reconciler.h"
 #include "controllers/inferencemodel/reconciler.h"
+#include "controllers/joint/reconciler.h"
 #include "controllers/model/reconciler.h"
 
 namespace varda::controllers {
@@ -11,13 +12,18 @@ namespace {
 
 struct All final : Controllers {
   All(const runtime::Caches& caches, const Clock& clock, Options options)
-      : edge_nodes(caches, clock, options.inference_models.servers),
+      : joint_work(joint_index, options.inference_models),
+        edge_nodes(caches, clock, options.inference_models.servers, {&joint_work}),
+        joint_inference(caches, joint_index, options.inference_models),
         inference_models(caches, std::move(options.inference_models)),
         datasets(caches, clock),
         sedna_datasets(caches, clock),
         models(caches, clock),
         sedna_models(caches, clock) {}
+  JointIndex joint_index;
+  JointWork joint_work;
   EdgeNodeReconciler edge_nodes;
+  JointInferenceReconciler joint_inference;
   InferenceModelReconciler inference_models;
   DatasetReconciler<api::Group::kEdgeai> datasets;
   DatasetReconciler<api::Group::kSedna> sedna_datasets;
@@ -31,6 +37,7 @@ std::unique_ptr<Controllers> add_all(runtime::Manager& manager, Options options)
   const Clock& clock = options.inference_models.clock != nullptr ? *options.inference_models.clock : system_clock();
   auto all = std::make_unique<All>(manager.caches(), clock, std::move(options));
   manager.add<api::InferenceModel>(all->inference_models);
+  manager.add<api::JointInferenceService>(all->joint_inference);
   manager.add<api::EdgeNode>(all->edge_nodes);
   manager.add<api::Dataset>(all->datasets);
   manager.add<api::SednaDataset>(all->sedna_datasets);

@@ -87,6 +87,14 @@ std::optional<Problem> out_of_reach(const std::string& name, const api::Node* no
   return {};
 }
 
+std::string pod_address(const api::Pod* pod, const api::EdgeNode* agent, const api::Node* node, Machines machines) {
+  const bool own_address = pod != nullptr && (pod->spec.host_network || machines == Machines::kOne);
+  if (own_address && !pod->status.pod_ip.empty()) return pod->status.pod_ip;
+  if (pod != nullptr && !pod->status.host_ip.empty()) return pod->status.host_ip;
+  if (agent != nullptr && !agent->status.address.empty()) return agent->status.address;
+  return node == nullptr ? "" : node->address("InternalIP");
+}
+
 std::string http_url(const std::string& host, std::int64_t port) {
   const bool v6 = host.find(':') != std::string::npos;
   return "http://" + (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);

@@ -18,6 +18,13 @@ std::optional<Problem> pod_problem(const api::Pod& pod);
 /// Why nothing that is heard of node `name` is of now: NodeUnreachable, NodeNotReady. Null for `node`, `agent`: nobody to ask.
 std::optional<Problem> out_of_reach(const std::string& name, const api::Node* node, const api::EdgeNode* agent);
 
+/// Where a pod with the node's network, or with ports of its node, is reached; "": nobody knows yet. `pod` null: where it would be.
+enum class Machines {
+  kOne,  // where a pod's own address answers everybody, and its host port nobody
+  kMany,
+};
+std::string pod_address(const api::Pod* pod, const api::EdgeNode* agent, const api::Node* node, Machines machines);
+
 /// "http://192.0.2.7:8080", "http://[2001:db8::7]:8080"
 std::string http_url(const std::string& host, std::int64_t port);
 

@@ -1,0 +1,210 @@
+#include "controllers/joint/child.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "codec/json.h"
+#include "controllers/inferencemodel/plan.h"
+#include "runtime/writer.h"
+
+namespace varda::controllers {
+
+namespace {
+
+using api::InferenceModel;
+using api::JointInferenceService;
+using codec::Json;
+
+// Longer names of Models are none of models.
+constexpr std::size_t kModelNameMax = 63;
+
+struct Place {
+  bool edge = false;
+  std::string node;
+  std::map<std::string, std::string> selector;
+};
+
+// The one node of a layer; the one it is on already stays, whoever joins.
+std::string one_of_layer(const std::string& layer, const InferenceModel* existing, const NodeList& nodes, ChildPlan& out) {
+  std::vector<std::string> names;
+  for (const auto& node : nodes) {
+    if (layer_of(*node) == layer) names.push_back(node->metadata.name);
+  }
+  std::sort(names.begin(), names.end());
+  if (names.size() == 1) return names.front();
+  const std::string current = existing == nullptr ? "" : existing->spec.node_name;
+  if (!current.empty() && std::binary_search(names.begin(), names.end(), current)) return current;
+  if (names.empty()) {
+    out.problem = Problem{"NoNodeMatches", "no node has the label " + std::string(kLayerLabel) + "=" + layer};
+  } else {
+    out.problem = Problem{"SeveralNodesMatch", std::to_string(names.size()) + " nodes have the label " + std::string(kLayerLabel) +
+                                                   "=" + layer + ": name one with nodeName"};
+  }
+  return "";
+}
+
+Place place_of(const Tier& tier, const InferenceModel* existing, const JointWorld& world, ChildPlan& out) {
+  Place place;
+  if (!tier.node.empty()) {
+    const api::Node* node = find_node(world.nodes, tier.node);
+    if (node == nullptr) {
+      out.problem = Problem{"NodeNotFound", "node " + tier.node + " does not exist"};
+      return place;
+    }
+    place.node = tier.node;
+    place.edge = layer_of(*node) != api::JointTier::kCloud;
+  } else if (tier.selector != nullptr) {
+    place.selector = tier.selector->match_labels;
+    if (!tier.selector->match_expressions.empty())
+      out.problem = Problem{"InvalidSpec",
+                            "spec.cloudWorker.selector.matchExpressions: our server in the cloud is placed by matchLabels alone"};
+  } else if (tier.layer != api::JointTier::kCloud) {
+    place.edge = true;
+    place.node = one_of_layer(tier.layer, existing, world.nodes, out);
+  }
+  return place;
+}
+
+Json entry_of(const api::EdgeModelVersion& archive) {
+  Json entry = Json::object({{"version", archive.version}, {"downloadURL", archive.url}, {"sha256sum", archive.sha256}});
+  if (!archive.mirrors.empty()) {
+    Json mirrors = Json::array();
+    for (const std::string& url : archive.mirrors) mirrors.push_back(url);
+    entry.set("mirrors", std::move(mirrors));
+  }
+  if (!archive.credentials.empty()) {  // NAMESPACE/NAME
+    entry.set("credentials", Json::object({{"secretName", archive.credentials.substr(archive.credentials.find('/') + 1)}}));
+  }
+  return entry;
+}
+
+Json entry_of(const api::ManifestEntry& from) {
+  api::EdgeModelVersion archive;
+  archive.version = from.version;
+  archive.url = from.download_url;
+  archive.sha256 = from.sha256sum;
+  archive.mirrors = from.mirrors;
+  if (from.credentials) archive.credentials = "/" + from.credentials->secret_name;
+  return entry_of(archive);
+}
+
+// The version that is meant, and before it the one that serves, or else the last one, for a way back.
+Json manifest_of(const api::EdgeModelVersion& archive, const InferenceModel* existing) {
+  const api::ManifestEntry* before = nullptr;
+  if (existing != nullptr) {
+    for (const api::ManifestEntry& entry : existing->spec.manifest) {
+      if (entry.version == archive.version) continue;
+      if (before == nullptr || before->version != existing->status.serving_version) before = &entry;
+    }
+  }
+  Json manifest = Json::array();
+  if (before != nullptr) manifest.push_back(entry_of(*before));
+  manifest.push_back(entry_of(archive));
+  return manifest;
+}
+
+// Of an answer that our server understands.
+bool speaks_open_inference(const ServerEntry& server) { return server.reading == api::EdgeStatusReading{}; }
+
+std::optional<Problem> model_problem(const Tier& tier, const ResolvedModel& model, const InferenceModelOptions& options) {
+  const std::string name = "Model " + tier.model->name;
+  const auto server = options.servers.find(model.framework);
+  if (server == options.servers.end() || !speaks_open_inference(server->second)) {
+    std::string known;
+    for (const auto& [framework, entry] : options.servers) {
+      if (speaks_open_inference(entry)) known += (known.empty() ? "" : ", ") + framework;
+    }
+    return Problem{"ModelUnsupported",
+                   name + " has the format " + (model.framework.empty() ? "\"\"" : model.framework) +
+                       ", for which the operator has no server of the Open Inference Protocol (it has: " + known + ")"};
+  }
+  if (!model.path.empty())
+    return Problem{"ModelUnsupported", name + " is a path on a node: its url must be one from which an archive can be fetched"};
+  if (model.archive() == nullptr)
+    return Problem{"DigestMissing", name + " has no sha256: `varda pack` prints the digest of the archive it makes"};
+  return {};
+}
+
+}  // namespace
+
+std::string child_name(const JointInferenceService& service, const Tier& tier) { return service.metadata.name + "-" + tier.name; }
+
+bool is_child(const InferenceModel& model, const JointInferenceService& service) {
+  const meta::OwnerReference* owner = model.metadata.controller();
+  return owner != nullptr && owner->uid == service.metadata.uid;
+}
+
+bool is_left_over(const InferenceModel& model, const JointInferenceService& service) {
+  const meta::OwnerReference* owner = model.metadata.controller();
+  return owner != nullptr && owner->kind == JointInferenceService::resource().kind && owner->name == service.metadata.name &&
+         owner->uid != service.metadata.uid;
+}
+
+std::optional<Json> wish_of(const InferenceModel& child) {
+  const auto noted = child.metadata.annotations.find(std::string(runtime::kLastApplied));
+  if (noted == child.metadata.annotations.end()) return {};
+  auto wish = codec::parse_json(noted->second);
+  if (!wish.ok() || !wish->is_object()) return {};
+  wish->make("metadata").set("uid", child.metadata.uid);
+  return std::move(*wish);
+}
+
+std::optional<Problem> server_problem(const InferenceModel& model, const InferenceModelOptions& options) {
+  if (model.spec.from_image()) return {};
+  const auto server = options.servers.find(model.spec.framework_type);
+  if (server == options.servers.end() || speaks_open_inference(server->second)) return {};
+  return Problem{"ModelUnsupported", "InferenceModel " + model.metadata.name + " is served by " + server->second.image +
+                                         ", which does not speak the Open Inference Protocol"};
+}
+
+ChildPlan plan_child(const JointInferenceService& service, const Tier& tier, const ResolvedModel& model,
+                     const InferenceModel* existing, const JointWorld& world, const InferenceModelOptions& options) {
+  ChildPlan out;
+  if ((out.problem = model_problem(tier, model, options))) return out;
+  const Place place = place_of(tier, existing, world, out);
+  if (out.problem) return out;
+
+  Json spec = Json::object({{"modelName", model.model_name.size() <= kModelNameMax ? model.model_name : child_name(service, tier)},
+                            {"deployToLayer", place.edge ? "edge" : "cloud"},
+                            {"frameworkType", model.framework},
+                            {"manifest", manifest_of(*model.archive(), existing)},
+                            {"targetVersion", model.archive()->version}});
+  if (!place.node.empty()) spec.set("nodeName", place.node);
+  if (!place.selector.empty()) {
+    Json labels = Json::object();
+    for (const auto& [key, value] : place.selector) labels.set(key, value);
+    spec.set("nodeSelector", std::move(labels));
+  }
+  if (place.edge) {
+    const bool same = existing != nullptr && existing->spec.on_edge() && existing->spec.node_name == place.node;
+    const std::int64_t port =
+        choose_port(place.node, same ? existing->spec.port() : 0, service.metadata.uid, world.claims, kJointPortMin, kJointPortMax);
+    if (port == 0) {
+      out.problem = Problem{"PortInUse", "no port from " + std::to_string(kJointPortMin) + " to " + std::to_string(kJointPortMax) +
+                                             " is free on node " + place.node};
+      return out;
+    }
+    spec.set("servingPort", port);
+    out.claim = PortClaim{.node = place.node,
+                          .port = port,
+                          .owner = "JointInferenceService " + service.metadata.key().str(),
+                          .uid = service.metadata.uid,
+                          .since = service.metadata.creation_timestamp};
+  } else if (tier.worker != nullptr) {
+    const api::JointCloudWorker& cloud = *service.spec.cloud_worker;
+    if (cloud.port != 0) spec.set("servingPort", cloud.port);
+    spec.set("replicas", tier.worker->replicas);
+    spec.set("service", Json::object({{"type", std::string(cloud.service_type())}}));
+  }
+  Json labels = Json::object({{std::string(kManagedByLabel), "varda"},
+                              {std::string(kJobKindLabel), JointInferenceService::resource().kind},
+                              {std::string(kJobLabel), service.metadata.name},
+                              {std::string(kWorkerLabel), tier.name}});
+  out.object = Json::object({{"apiVersion", InferenceModel::resource().api_version()},
+                             {"kind", InferenceModel::resource().kind},
+                             {"metadata", Json::object({{"name", child_name(service, tier)}, {"labels", std::move(labels)}})},
+                             {"spec", std::move(spec)}});
+  return out;
+}
+
+}  // namespace varda::controllers

@@ -1,0 +1,372 @@
+// JointInferenceServices over the real API server, in memory. Agents and runners are played by the test, which writes what they
+// would report.
+
+#include <chrono>
+#include <functional>
+#include <gtest/gtest.h>
+#include <thread>
+
+#include "api/kind.h"
+#include "apiserver/testing/in_memory.h"
+#include "codec/yaml.h"
+#include "controllers/controllers.h"
+#include "kube/client.h"
+#include "runtime/manager.h"
+
+namespace varda::controllers {
+namespace {
+
+using codec::Json;
+
+const std::string kServices = "/apis/sedna.io/v1alpha1/namespaces/default/jointinferenceservices";
+const std::string kModels = "/apis/sedna.io/v1alpha1/namespaces/default/models";
+const std::string kInferenceModels = "/apis/ai.kubeedge.io/v1alpha1/namespaces/default/inferencemodels";
+const std::string kEdgeNodes = "/apis/edgeai.io/v1alpha1/edgenodes";
+const std::string kPods = "/api/v1/namespaces/default/pods";
+const std::string kDeployments = "/apis/apps/v1/namespaces/default/deployments";
+const std::string kCoreServices = "/api/v1/namespaces/default/services";
+
+Json yaml(std::string_view text) {
+  auto parsed = codec::parse_yaml(text);
+  EXPECT_TRUE(parsed.ok()) << text << (parsed.ok() ? "" : parsed.error().message());
+  return std::move(parsed).value();
+}
+
+class JointCluster : public ::testing::Test {
+ protected:
+  static apiserver::InMemoryApiServer::Options with_rules() {
+    apiserver::InMemoryApiServer::Options options;
+    for (const api::NativeRule& rule : api::native_rules()) options.server.rules[{rule.group, rule.kind}] = rule.check;
+    return options;
+  }
+  JointCluster() : api_(with_rules()), client_(api_.transport(), {}) {
+    for (const Json& crd : api::crds()) api_.install_crds(codec::write_yaml(crd));
+    start();
+  }
+  ~JointCluster() override { stop(); }
+
+  void start() {
+    manager_ = std::make_unique<runtime::Manager>(client_, runtime::Manager::Options{});
+    Options options;
+    options.inference_models.node_port_host = "127.0.0.1";
+    controllers_ = add_all(*manager_, std::move(options));
+    thread_ = std::jthread([this](std::stop_token stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
+  }
+  void stop() {
+    thread_ = {};
+    manager_.reset();
+    controllers_.reset();
+  }
+
+  // Waits for something that the controllers will do; the limit is for a test that fails.
+  bool eventually(const std::function<bool()>& holds) {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (std::chrono::steady_clock::now() < limit) {
+      if (holds()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return holds();
+  }
+
+  void post(const std::string& collection, std::string_view object) {
+    const auto reply = api_.post(collection, yaml(object));
+    ASSERT_EQ(reply.status, 201) << reply.text;
+  }
+  void patch(const std::string& path, std::string_view change) {
+    const auto reply = api_.merge_patch(path, yaml(change));
+    ASSERT_EQ(reply.status, 200) << reply.text;
+  }
+  void patch_status(const std::string& path, std::string_view status) {
+    patch(path + "/status", "{status: " + std::string(status) + "}");
+  }
+  Json get(const std::string& path) { return api_.get(path).body; }
+  bool exists(const std::string& path) { return api_.get(path).status == 200; }
+
+  void add_node(const std::string& name) {
+    post("/api/v1/nodes", "{apiVersion: v1, kind: Node, metadata: {name: " + name + ", labels: {edgeai.io/layer: edge}}}");
+    patch_status("/api/v1/nodes/" + name,
+                 "{conditions: [{type: Ready, status: 'True'}], addresses: [{type: InternalIP, address: 127.9.1.1}]}");
+  }
+  void add_agent(const std::string& name) {
+    post(kEdgeNodes, "{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: " + name + "}, spec: {}}");
+    patch_status(kEdgeNodes + "/" + name,
+                 "{modelRoot: /data/models, workerRoot: /data/workers, workerSocketDirectory: /data/worker, address: 127.9.1.1}");
+  }
+  void add_model(const std::string& name, char digit) {
+    post(kModels, "{apiVersion: sedna.io/v1alpha1, kind: Model, metadata: {name: " + name +
+                      "}, spec: {format: onnx, url: 'http://files/" + name + ".tar.gz', sha256: '" + std::string(64, digit) +
+                      "'}}");
+  }
+  void add_service() {
+    post(kServices, R"(
+apiVersion: sedna.io/v1alpha1
+kind: JointInferenceService
+metadata: {name: digits}
+spec:
+  edgeWorker:
+    model: {name: small}
+    nodeName: edge0
+    hardExampleMining: {name: CrossEntropy}
+  cloudWorker:
+    model: {name: big}
+)");
+  }
+  void add_world() {
+    add_node("edge0");
+    add_agent("edge0");
+    add_model("small", '1');
+    add_model("big", '2');
+  }
+
+  Json status() { return get(kServices + "/digits")["status"]; }
+  std::string condition(std::string_view type) {
+    const Json now = status();
+    for (const Json& one : now["conditions"].as_array()) {
+      if (one["type"].as_string() == type) return one["status"].as_string() + " " + one["reason"].as_string();
+    }
+    return "";
+  }
+  // What the node is told of the first tier, or null.
+  Json work() {
+    const Json models = get(kEdgeNodes + "/edge0").at("spec/models");
+    for (const Json& model : models.as_array()) {
+      if (model["key"].as_string() == "default/digits.edge") return model;
+    }
+    return {};
+  }
+  std::string cloud_url() { return work().at("cascade/tiers/1/url").as_string(); }
+  bool has_event(std::string_view reason) {
+    const Json events = get("/api/v1/namespaces/default/events");
+    for (const Json& event : events["items"].as_array()) {
+      if (event["reason"].as_string() == reason) return true;
+    }
+    return false;
+  }
+
+  // The scheduler and the runner.
+  void run_pod(const std::string& name) {
+    const auto bound = api_.post(kPods + "/" + name + "/binding", yaml("{apiVersion: v1, kind: Binding, metadata: {name: " + name +
+                                                                       "}, target: {kind: Node, name: edge0}}"));
+    ASSERT_EQ(bound.status, 201) << bound.text;
+    patch_status(kPods + "/" + name, "{phase: Running, podIP: 127.9.1.1, conditions: [{type: Ready, status: 'True'}]}");
+  }
+  void end_pod(const std::string& name) { api_.remove(kPods + "/" + name + "?gracePeriodSeconds=0"); }
+  // The agent's word: the version the node was told serves, with these counts.
+  void report(std::string_view cascade = "{epoch: e1, counters: {inferences: 0}}") {
+    const std::string target = work()["target"].as_string();
+    patch_status(kEdgeNodes + "/edge0", "{models: [{key: default/digits.edge, exposed: '" + target + "', versions: [{version: '" +
+                                            target + "', state: Ready}], serving: {version: '" + target +
+                                            "', state: Ready}, cascade: " + std::string(cascade) + "}]}");
+  }
+  void expose() {
+    const std::string target = work()["target"].as_string();
+    patch_status(kEdgeNodes + "/edge0", "{models: [{key: default/digits.edge, exposed: '" + target + "', versions: [{version: '" +
+                                            target + "', state: Ready}]}]}");
+  }
+  void serve() {
+    ASSERT_TRUE(eventually([&] { return !work().is_null(); }));
+    expose();
+    ASSERT_TRUE(eventually([&] { return exists(kPods + "/digits-edge-0"); }));
+    run_pod("digits-edge-0");
+    ASSERT_TRUE(eventually([&] { return work().at("serving/url").as_string() == "http://127.9.1.1:18080"; }))
+        << codec::write_json(work());
+    report();
+    ASSERT_TRUE(eventually([&] { return condition("Ready") == "True Serving"; })) << codec::write_json(status());
+    EXPECT_EQ(status()["url"].as_string(), "http://127.9.1.1:18080");
+  }
+  // A pod of its Deployment is Ready behind its Service, as the cluster would report.
+  void answer(const std::string& name) {
+    ASSERT_TRUE(eventually([&] { return exists(kDeployments + "/" + name); }));
+    const Json made = get(kDeployments + "/" + name).at("spec/template/metadata");
+    Json pod = yaml("{apiVersion: v1, kind: Pod, metadata: {name: " + name + "-1}, spec: {containers: [{name: a, image: other}]}}");
+    pod["metadata"].set("labels", made["labels"]);
+    if (made.contains("annotations")) pod["metadata"].set("annotations", made["annotations"]);
+    const auto reply = api_.post(kPods, pod);
+    ASSERT_EQ(reply.status, 201) << reply.text;
+    patch_status(kPods + "/" + name + "-1", "{phase: Running, podIP: 127.9.1.9, conditions: [{type: Ready, status: 'True'}]}");
+    post("/api/v1/namespaces/default/endpoints", "{apiVersion: v1, kind: Endpoints, metadata: {name: " + name +
+                                                     "}, subsets: [{addresses: [{ip: 127.9.1.9}], ports: [{port: 8080}]}]}");
+  }
+  std::string pod_uid() { return get(kPods + "/digits-edge-0").at("metadata/uid").as_string(); }
+
+  std::string revision() { return get("/api/v1/namespaces").at("metadata/resourceVersion").as_string(); }
+  /// Whether an operator that is started again and again, from none, finds nothing left to write at last.
+  bool comes_to_rest() {
+    for (int restart = 0; restart < 5; ++restart) {
+      const std::string before = revision();
+      start();
+      if (!eventually([&] { return manager_->ready() && manager_->idle(); })) return false;
+      stop();
+      if (revision() == before) return true;
+    }
+    return false;
+  }
+
+  apiserver::InMemoryApiServer api_;
+  kube::Client client_;
+  std::unique_ptr<Controllers> controllers_;
+  std::unique_ptr<runtime::Manager> manager_;
+  std::jthread thread_;
+};
+
+TEST_F(JointCluster, TwoModelsBecomeOneEndpointAndAtRestNothingIsWritten) {
+  add_world();
+  add_service();
+  serve();
+  ASSERT_TRUE(eventually([&] { return exists(kInferenceModels + "/digits-cloud"); }));
+  EXPECT_TRUE(eventually([&] { return has_event("Serving"); }));
+  stop();
+  EXPECT_TRUE(comes_to_rest());
+}
+
+TEST_F(JointCluster, TheServiceMayComeBeforeEverythingItNames) {
+  add_service();
+  ASSERT_TRUE(eventually([&] { return condition("Ready") == "False ModelNotFound"; })) << codec::write_json(status());
+  EXPECT_TRUE(eventually([&] { return has_event("ModelNotFound"); }));
+  add_model("big", '2');
+  ASSERT_TRUE(eventually([&] { return exists(kInferenceModels + "/digits-cloud"); }));
+  add_model("small", '1');
+  ASSERT_TRUE(eventually([&] { return condition("Ready") == "False NodeNotFound"; })) << codec::write_json(status());
+  add_node("edge0");
+  ASSERT_TRUE(eventually([&] { return condition("Ready") == "False AgentMissing"; })) << codec::write_json(status());
+  add_agent("edge0");
+  serve();
+}
+
+TEST_F(JointCluster, APolicyChangesWhatTheNodeIsToldAndNoPod) {
+  add_world();
+  add_service();
+  serve();
+  const std::string pod = pod_uid();
+  patch(kServices + "/digits", "{spec: {edgeWorker: {hardExampleMining: {name: AlwaysCloud}}}}");
+  ASSERT_TRUE(eventually([&] { return work().at("cascade/tiers/0/policy/name").as_string() == "AlwaysCloud"; }));
+  patch(kModels + "/small", "{spec: {sha256: '" + std::string(64, '5') + "', version: next}}");
+  ASSERT_TRUE(eventually([&] { return work()["target"].as_string() == "next"; })) << codec::write_json(work());
+  EXPECT_EQ(work()["versions"].size(), 2u) << "what serves stays until the next one does: " << codec::write_json(work());
+  report();
+  ASSERT_TRUE(eventually([&] { return status().at("endpoints/0/version").as_string() == "next"; }));
+  EXPECT_EQ(pod_uid(), pod);
+  EXPECT_EQ(condition("Ready"), "True Serving");
+}
+
+TEST_F(JointCluster, ObjectsOfOthersAreNeverTouched) {
+  add_world();
+  const std::string foreign = R"(
+apiVersion: ai.kubeedge.io/v1alpha1
+kind: InferenceModel
+metadata: {name: digits-cloud}
+spec: {modelName: other, deployToLayer: cloud, image: other}
+)";
+  post(kInferenceModels, foreign);
+  post(kPods, "{apiVersion: v1, kind: Pod, metadata: {name: digits-edge-0}, spec: {containers: [{name: a, image: other}]}}");
+  ASSERT_TRUE(eventually([&] { return manager_->ready() && manager_->idle(); }));
+  const Json model = get(kInferenceModels + "/digits-cloud")["spec"], pod = get(kPods + "/digits-edge-0");
+  add_service();
+  ASSERT_TRUE(eventually([&] { return condition("CloudReady") == "False NameInUse"; })) << codec::write_json(status());
+  ASSERT_TRUE(eventually([&] { return !work().is_null(); }));
+  expose();
+  ASSERT_TRUE(eventually([&] { return condition("EdgeReady") == "False NameInUse"; })) << codec::write_json(status());
+  EXPECT_EQ(get(kInferenceModels + "/digits-cloud")["spec"], model);
+  EXPECT_EQ(get(kPods + "/digits-edge-0"), pod);
+  api_.remove(kInferenceModels + "/digits-cloud");
+  end_pod("digits-edge-0");
+  // The model's end is heard of, and so is what comes with the next look of the pod.
+  ASSERT_TRUE(eventually([&] { return get(kInferenceModels + "/digits-cloud").at("spec/modelName").as_string() == "big"; }));
+  ASSERT_TRUE(eventually([&] { return pod_uid() != pod.at("metadata/uid").as_string() && !pod_uid().empty(); }));
+}
+
+TEST_F(JointCluster, DeletedItLeavesNothing) {
+  add_world();
+  add_service();
+  serve();
+  ASSERT_TRUE(eventually([&] { return exists(kInferenceModels + "/digits-cloud"); }));
+  api_.remove(kServices + "/digits");
+  ASSERT_TRUE(eventually([&] { return work().is_null(); }));
+  ASSERT_TRUE(eventually([&] { return !exists(kInferenceModels + "/digits-cloud"); }));
+  ASSERT_TRUE(eventually([&] {
+    return !exists(kPods + "/digits-edge-0") || get(kPods + "/digits-edge-0")["metadata"].contains("deletionTimestamp");
+  }));
+  end_pod("digits-edge-0");
+  ASSERT_TRUE(eventually([&] { return get(kDeployments)["items"].empty() && get(kCoreServices)["items"].size() <= 1; }));
+}
+
+TEST_F(JointCluster, AnInferenceModelThatIsThereTakesThePlaceOfAChildOnceItAnswers) {
+  add_world();
+  add_service();
+  serve();
+  ASSERT_TRUE(eventually([&] { return exists(kInferenceModels + "/digits-cloud"); }));
+  answer("digits-cloud");
+  ASSERT_TRUE(eventually([&] { return condition("CloudReady") == "True Serving"; })) << codec::write_json(status());
+  const std::string first = get(kInferenceModels + "/digits-cloud").at("status/url").as_string();
+  ASSERT_TRUE(eventually([&] { return cloud_url() == first; }));
+  post(kInferenceModels,
+       "{apiVersion: ai.kubeedge.io/v1alpha1, kind: InferenceModel, metadata: {name: shared}, spec: {modelName: shared, "
+       "deployToLayer: cloud, image: other}}");
+  patch(kServices + "/digits", "{spec: {cloudWorker: {model: {name: shared, kind: InferenceModel}}}}");
+  ASSERT_TRUE(eventually([&] { return status()["observedGeneration"].as_integer() == 2; }));
+  EXPECT_TRUE(exists(kInferenceModels + "/digits-cloud")) << "the next one does not answer yet";
+  EXPECT_EQ(cloud_url(), first);
+  answer("shared");
+  ASSERT_TRUE(eventually([&] { return condition("CloudReady") == "True Serving"; })) << codec::write_json(status());
+  ASSERT_TRUE(eventually([&] { return !exists(kInferenceModels + "/digits-cloud"); }));
+  EXPECT_EQ(cloud_url(), get(kInferenceModels + "/shared").at("status/url").as_string()) << "told before the other one went";
+}
+
+TEST_F(JointCluster, FromOurServersToTheUsersWorkersAndBack) {
+  add_world();
+  add_service();
+  serve();
+  const std::string ours = pod_uid();
+  patch(kServices + "/digits", R"({spec: {
+    edgeWorker: {workerSpec: {containers: [{name: worker, image: "edge-worker:1"}]}},
+    cloudWorker: {workerSpec: {containers: [{name: worker, image: "cloud-worker:1"}]}}}})");
+  ASSERT_TRUE(eventually([&] {
+    return get(kDeployments + "/digits-cloud").at("spec/template/spec/containers/0/image").as_string() == "cloud-worker:1";
+  })) << codec::write_json(status());
+  ASSERT_TRUE(eventually([&] { return !exists(kInferenceModels + "/digits-cloud"); }));
+  ASSERT_TRUE(eventually([&] { return work()["cascade"].is_null(); }));
+  ASSERT_TRUE(eventually([&] {
+    if (get(kPods + "/digits-edge-0")["metadata"].contains("deletionTimestamp")) end_pod("digits-edge-0");
+    return exists(kPods + "/digits-edge-0") &&
+           get(kPods + "/digits-edge-0").at("spec/containers/0/image").as_string() == "edge-worker:1";
+  })) << codec::write_json(status())
+      << codec::write_json(get(kPods + "/digits-edge-0"));
+  EXPECT_NE(pod_uid(), ours);
+  patch(kServices + "/digits", "{spec: {edgeWorker: {workerSpec: null}, cloudWorker: {workerSpec: null}}}");
+  ASSERT_TRUE(eventually([&] { return exists(kInferenceModels + "/digits-cloud"); }));
+  ASSERT_TRUE(eventually([&] {
+    if (get(kPods + "/digits-edge-0")["metadata"].contains("deletionTimestamp")) end_pod("digits-edge-0");
+    return get(kPods + "/digits-edge-0").at("spec/containers/0/name").as_string() == "server";
+  })) << codec::write_json(status());
+  ASSERT_TRUE(eventually([&] { return !work()["cascade"].is_null(); }));
+}
+
+TEST_F(JointCluster, CountsGoOnThroughARestartOfTheOperatorAndAnotherEpochOfTheNode) {
+  add_world();
+  add_service();
+  serve();
+  report("{epoch: e1, counters: {inferences: 40, hard: 4}, degraded: {reason: BreakerOpen, message: 'cloud: refused'}}");
+  ASSERT_TRUE(eventually([&] { return condition("Degraded") == "True BreakerOpen"; })) << codec::write_json(status());
+  EXPECT_EQ(status()["inferenceNumber"].as_integer(), 40);
+  stop();
+  report("{epoch: e2, counters: {inferences: 2, hard: 1}}");
+  start();
+  ASSERT_TRUE(eventually([&] { return condition("Degraded").starts_with("False") || condition("Degraded") == "True NoAddress"; }))
+      << codec::write_json(status());
+  EXPECT_EQ(status()["inferenceNumber"].as_integer(), 42);
+  EXPECT_EQ(status()["hardExampleNumber"].as_integer(), 5);
+}
+
+TEST_F(JointCluster, TwoServicesOnANodeHaveTwoPorts) {
+  add_world();
+  add_service();
+  serve();
+  post(kServices, R"({apiVersion: sedna.io/v1alpha1, kind: JointInferenceService, metadata: {name: second}, spec: {
+    edgeWorker: {model: {name: small}, nodeName: edge0}, cloudWorker: {model: {name: big}}}})");
+  ASSERT_TRUE(eventually([&] {
+    return get(kServices + "/second").at("status/endpoints/0/url").as_string() == "http://127.9.1.1:18081";
+  })) << codec::write_json(get(kServices + "/second"));
+}
+
+}  // namespace
+}  // namespace varda::controllers

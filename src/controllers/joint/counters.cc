@@ -1,0 +1,110 @@
+#include "controllers/joint/counters.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace varda::controllers {
+
+namespace {
+
+using api::JointCounters;
+using codec::Json;
+
+constexpr int kDepthMax = 8;
+
+using Join = std::int64_t (*)(std::int64_t, std::int64_t);
+
+std::int64_t sum(std::int64_t a, std::int64_t b) {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  return a > kMax - b ? kMax : a + b;
+}
+std::int64_t greater(std::int64_t a, std::int64_t b) { return std::max(a, b); }
+
+// Members of both; where they meet, `join` decides. What is no count is left out.
+void merge(Json& into, const Json& from, Join join, int depth = 0) {
+  for (const auto& [name, value] : from.as_object()) {
+    if (value.is_object()) {
+      if (depth + 1 == kDepthMax) continue;
+      Json& there = into[name];
+      if (!there.is_object()) there = Json::object();
+      merge(there, value, join, depth + 1);
+    } else if (value.is_integer() && value.as_integer() >= 0) {
+      const Json& there = std::as_const(into)[name];
+      into.set(name, there.is_integer() ? join(there.as_integer(), value.as_integer()) : value.as_integer());
+    }
+  }
+}
+
+// A count of `now` that is smaller than it was.
+bool went_back(const Json& before, const Json& now) {
+  const auto& members = before.as_object();
+  return std::any_of(members.begin(), members.end(), [&](const auto& member) {
+    const Json& value = now[member.first];
+    if (member.second.is_object()) return value.is_object() && went_back(member.second, value);
+    return member.second.is_integer() && value.is_integer() && value.as_integer() < member.second.as_integer();
+  });
+}
+
+// The nameless record: it is the first.
+JointCounters& past(std::vector<JointCounters>& kept) {
+  if (kept.empty() || !kept.front().node.empty()) {
+    JointCounters none;
+    none.counters = Json::object();
+    kept.insert(kept.begin(), std::move(none));
+  }
+  return kept.front();
+}
+
+void add_to_past(std::vector<JointCounters>& kept, const Json& counters) { merge(past(kept).counters, counters, sum); }
+
+}  // namespace
+
+std::vector<JointCounters> gather(std::vector<JointCounters> kept, const std::vector<Count>& told) {
+  std::set<std::pair<std::string, std::string>> current;
+  for (const Count& count : told) {
+    if (count.node.empty() || count.counters.empty()) continue;
+    const auto found = std::find_if(kept.begin(), kept.end(),
+                                    [&](const JointCounters& one) { return one.node == count.node && one.epoch == count.epoch; });
+    if (found == kept.end()) {
+      // A node that does not fit is not counted: without its record, what it tells again would be counted again.
+      if (kept.size() >= api::JointInferenceServiceStatus::kCountersMax - 1) continue;
+      JointCounters record;
+      record.node = count.node;
+      record.epoch = count.epoch;
+      record.counters = Json::object();
+      merge(record.counters, count.counters, sum);
+      kept.push_back(std::move(record));
+    } else if (count.back == Count::Back::kNewStart && went_back(found->counters, count.counters)) {
+      const Json before = std::exchange(found->counters, Json::object());
+      merge(found->counters, count.counters, sum);
+      add_to_past(kept, before);
+    } else {
+      merge(found->counters, count.counters, greater);
+    }
+    current.emplace(count.node, count.epoch);
+  }
+  // Newer records stand behind older ones.
+  std::map<std::string, std::size_t> old;
+  std::vector<JointCounters> dropped;
+  for (auto record = kept.rbegin(); record != kept.rend(); ++record) {
+    if (record->node.empty() || current.contains({record->node, record->epoch})) continue;
+    if (++old[record->node] > kOldEpochsMax) dropped.push_back(*record);
+  }
+  for (const JointCounters& record : dropped) {
+    std::erase(kept, record);
+    add_to_past(kept, record.counters);
+  }
+  return kept;
+}
+
+Json total(const std::vector<JointCounters>& counters) {
+  Json out = Json::object();
+  for (const JointCounters& record : counters) merge(out, record.counters, sum);
+  return out;
+}
+
+}  // namespace varda::controllers

@@ -1,0 +1,296 @@
+#include "controllers/joint/index.h"
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <utility>
+
+#include "codec/json.h"
+#include "controllers/joint/plan.h"
+#include "controllers/joint/tier.h"
+#include "net/url.h"
+
+namespace varda::controllers {
+
+namespace {
+
+using Keys = JointIndex::Keys;
+
+std::uint64_t hash(const std::string& text) { return std::hash<std::string>{}(text); }
+
+template <typename Map, typename Key>
+void drop(Map& map, const Key& key, const meta::ObjectKey& service) {
+  const auto found = map.find(key);
+  if (found == map.end()) return;
+  found->second.erase(service);
+  if (found->second.empty()) map.erase(found);
+}
+
+std::string owner_of(const meta::ObjectKey& service) { return "JointInferenceService " + service.str(); }
+
+std::vector<PortClaim> told_claims(const api::JointInferenceService& service) {
+  std::vector<PortClaim> claims;
+  const auto add = [&](const std::string& node, std::int64_t port) {
+    claims.push_back({.node = node,
+                      .port = port,
+                      .owner = owner_of(service.metadata.key()),
+                      .uid = service.metadata.uid,
+                      .since = service.metadata.creation_timestamp});
+  };
+  for (const api::JointEndpoint& endpoint : service.status.endpoints) {
+    const auto url = net::Url::parse(endpoint.url);
+    if (url.ok()) add(endpoint.node, url->port);
+  }
+  return claims;
+}
+
+// Of what is reported of workers on a node, which services: keys are NAMESPACE/NAME.WORKER.
+meta::ObjectKey service_of_model(const std::string& key) {
+  const std::size_t slash = key.find('/'), dot = key.find('.');
+  if (slash == std::string::npos || dot == std::string::npos || dot < slash) return {};
+  return {key.substr(0, slash), key.substr(slash + 1, dot - slash - 1)};
+}
+
+// What of a node concerns whoever has something there.
+std::uint64_t facts_of(const api::EdgeNode& node) {
+  std::string text = node.status.model_root + "\n" + node.status.worker_root + "\n" + node.status.worker_socket_directory + "\n" +
+                     node.status.address + "\n" + node.metadata.deletion_timestamp.value_or("") + node.metadata.uid;
+  if (const meta::Condition* connected = meta::find_condition(node.status.conditions, "Connected"))
+    text += "\n" + connected->status + connected->reason + connected->message;
+  return hash(text);
+}
+
+std::uint64_t facts_of(const api::Node& node) {
+  std::string text = node.metadata.uid + node.metadata.deletion_timestamp.value_or("");
+  for (const auto& [key, value] : node.metadata.labels) text += "\n" + key + "=" + value;
+  for (const api::NodeAddress& address : node.status.addresses) text += "\n" + address.type + address.address;
+  if (const api::CoreCondition* ready = find_condition(node.status.conditions, "Ready"))
+    text += "\n" + ready->status + ready->reason + ready->message;
+  return hash(text);
+}
+
+}  // namespace
+
+void JointIndex::forget(const meta::ObjectKey& key) {
+  const auto found = services_.find(key);
+  if (found == services_.end()) return;
+  const Entry& entry = found->second;
+  for (const meta::ObjectKey& model : entry.models) drop(by_model_, model, key);
+  for (const std::string& node : entry.nodes) drop(by_node_, node, key);
+  every_node_.erase(key);
+  drop(first_by_node_, entry.first_node, key);
+  first_anywhere_.erase(key);
+  by_uid_.erase(entry.uid);
+  services_.erase(found);
+}
+
+void JointIndex::set(const meta::ObjectKey& key, const api::JointInferenceService* service) {
+  const MutexLock lock(mutex_);
+  forget(key);
+  if (service == nullptr) {
+    claim(owner_of(key), {});
+    waiting_.erase(key);
+    return;
+  }
+  const std::vector<Tier> tiers = tiers_of(*service);
+  Entry entry;
+  entry.uid = service->metadata.uid;
+  for (const Tier& tier : tiers) {
+    entry.models.insert({key.ns, tier.model->name});
+    entry.models.insert({key.ns, key.name + "-" + tier.name});
+  }
+  for (std::string& node : named_nodes(tiers)) entry.nodes.insert(std::move(node));
+  entry.every_node = concerns_every_node(tiers);
+  if (!tiers.empty()) {
+    entry.first_node = tiers.front().node;
+    entry.first_anywhere = entry.first_node.empty();
+  }
+  // A service may have been moved: where its pods still are concerns it too.
+  for (const api::JointEndpoint& endpoint : service->status.endpoints) entry.nodes.insert(endpoint.node);
+  for (const meta::ObjectKey& model : entry.models) by_model_[model].insert(key);
+  for (const std::string& node : entry.nodes) by_node_[node].insert(key);
+  if (entry.every_node) every_node_.insert(key);
+  if (entry.first_anywhere) {
+    first_anywhere_.insert(key);
+  } else if (!entry.first_node.empty()) {
+    first_by_node_[entry.first_node].insert(key);
+  }
+  by_uid_[entry.uid] = key;
+  services_[key] = std::move(entry);
+  if (!claims_.contains(owner_of(key))) claim(owner_of(key), told_claims(*service));
+}
+
+Keys JointIndex::set(const meta::ObjectKey& key, const api::InferenceModel* model) {
+  const std::string owner = "InferenceModel " + key.str();
+  std::vector<PortClaim> claims;
+  if (model != nullptr && model->spec.on_edge() && model->spec.replicas > 0) {
+    const std::string& node = model->spec.node_name.empty() ? model->status.node : model->spec.node_name;
+    // A child's port is its service's.
+    const meta::OwnerReference* parent = model->metadata.controller();
+    if (!node.empty()) {
+      claims.push_back({.node = node,
+                        .port = model->spec.port(),
+                        .owner = owner,
+                        .uid = parent != nullptr ? parent->uid : model->metadata.uid,
+                        .since = model->metadata.creation_timestamp});
+    }
+  }
+  const MutexLock lock(mutex_);
+  std::set<std::string> nodes;
+  if (const auto before = claims_.find(owner); before != claims_.end() && before->second != claims) {
+    for (const PortClaim& one : before->second) nodes.insert(one.node);
+  }
+  claim(owner, std::move(claims));
+  return waiting_on(nodes);
+}
+
+Keys JointIndex::waiting_on(const std::set<std::string>& nodes) const {
+  Keys keys;
+  if (nodes.empty()) return keys;
+  for (const auto& [service, on] : waiting_) {
+    if (std::any_of(on.begin(), on.end(), [&](const std::string& node) { return nodes.contains(node); })) keys.push_back(service);
+  }
+  return keys;
+}
+
+void JointIndex::claim(const std::string& owner, std::vector<PortClaim> claims) {
+  if (const auto before = claims_.find(owner); before != claims_.end()) {
+    for (const PortClaim& one : before->second) {
+      const auto there = claims_by_node_.find(one.node);
+      if (there == claims_by_node_.end()) continue;
+      there->second.erase(owner);
+      if (there->second.empty()) claims_by_node_.erase(there);
+    }
+    claims_.erase(before);
+  }
+  if (claims.empty()) return;
+  for (const PortClaim& one : claims) claims_by_node_[one.node].insert(owner);
+  claims_[owner] = std::move(claims);
+}
+
+void JointIndex::set_claims(const meta::ObjectKey& service, std::vector<PortClaim> claims) {
+  const MutexLock lock(mutex_);
+  claim(owner_of(service), std::move(claims));
+}
+
+void JointIndex::set_waiting(const meta::ObjectKey& service, std::vector<std::string> nodes) {
+  const MutexLock lock(mutex_);
+  if (nodes.empty()) {
+    waiting_.erase(service);
+  } else {
+    waiting_[service] = std::move(nodes);
+  }
+}
+
+std::vector<PortClaim> JointIndex::claims_on(const std::vector<std::string>& nodes, const std::string& but_uid) const {
+  const MutexLock lock(mutex_);
+  std::vector<PortClaim> out;
+  for (const std::string& node : nodes) {
+    const auto owners = claims_by_node_.find(node);
+    if (owners == claims_by_node_.end()) continue;
+    for (const std::string& owner : owners->second) {
+      for (const PortClaim& one : claims_.at(owner)) {
+        if (one.node == node && one.uid != but_uid) out.push_back(one);
+      }
+    }
+  }
+  return out;
+}
+
+Keys JointIndex::of_model(const meta::ObjectKey& model) const {
+  const MutexLock lock(mutex_);
+  const auto found = by_model_.find(model);
+  return found == by_model_.end() ? Keys{} : Keys(found->second.begin(), found->second.end());
+}
+
+Keys JointIndex::of_node_locked(const std::string& node) const {
+  Keys keys(every_node_.begin(), every_node_.end());
+  if (const auto found = by_node_.find(node); found != by_node_.end()) {
+    std::copy_if(found->second.begin(), found->second.end(), std::back_inserter(keys),
+                 [&](const meta::ObjectKey& key) { return !every_node_.contains(key); });
+  }
+  return keys;
+}
+
+Keys JointIndex::of_node(const std::string& node) const {
+  const MutexLock lock(mutex_);
+  return of_node_locked(node);
+}
+
+Keys JointIndex::first_on(const std::string& node) const {
+  const MutexLock lock(mutex_);
+  Keys keys(first_anywhere_.begin(), first_anywhere_.end());
+  if (const auto found = first_by_node_.find(node); found != first_by_node_.end())
+    keys.insert(keys.end(), found->second.begin(), found->second.end());
+  return keys;
+}
+
+std::pair<bool, std::string> JointIndex::first_node(const meta::ObjectKey& service) const {
+  const MutexLock lock(mutex_);
+  const auto found = services_.find(service);
+  if (found == services_.end()) return {true, ""};
+  return {!found->second.first_anywhere, found->second.first_node};
+}
+
+Keys JointIndex::news_of(const std::string& name, const api::EdgeNode* node) {
+  NodeWords words;
+  if (node != nullptr) {
+    words.facts = facts_of(*node);
+    // The whole object is looked at as JSON: a member that is added to a report is news as well.
+    const codec::Json status = node->status.to_json();
+    for (const codec::Json& report : status["models"].as_array()) {
+      const std::string& key = report["key"].as_string();
+      if (key.find('.') != std::string::npos) words.reports[key] = hash(codec::write_json(report));
+    }
+    // What the node was told decides what its reports mean.
+    const codec::Json spec = node->spec.to_json();
+    for (const codec::Json& model : spec["models"].as_array()) {
+      const std::string& key = model["key"].as_string();
+      if (key.find('.') != std::string::npos) words.reports[key] ^= hash(codec::write_json(model)) * 31;
+    }
+    for (const codec::Json& report : status["workers"].as_array())
+      words.reports[report["uid"].as_string()] ^= hash(codec::write_json(report));
+  }
+  const MutexLock lock(mutex_);
+  const auto before = agents_.find(name);
+  const bool known = before != agents_.end();
+  if (node == nullptr || !known || before->second.facts != words.facts) {
+    if (node != nullptr) {
+      agents_[name] = std::move(words);
+    } else if (known) {
+      agents_.erase(before);
+    } else {
+      return {};
+    }
+    return of_node_locked(name);
+  }
+  std::set<meta::ObjectKey> keys;
+  const auto add = [&](const std::string& key) REQUIRES(mutex_) {
+    if (const auto found = by_uid_.find(key); found != by_uid_.end()) keys.insert(found->second);
+    if (const meta::ObjectKey service = service_of_model(key); services_.contains(service)) keys.insert(service);
+  };
+  for (const auto& [key, value] : words.reports) {
+    const auto old = before->second.reports.find(key);
+    if (old == before->second.reports.end() || old->second != value) add(key);
+  }
+  for (const auto& [key, value] : before->second.reports) {
+    if (!words.reports.contains(key)) add(key);
+  }
+  before->second = std::move(words);
+  return {keys.begin(), keys.end()};
+}
+
+Keys JointIndex::news_of(const std::string& name, const api::Node* node) {
+  const std::uint64_t facts = node == nullptr ? 0 : facts_of(*node);
+  const MutexLock lock(mutex_);
+  const auto before = nodes_.find(name);
+  if (before == nodes_.end() ? node == nullptr : (node != nullptr && before->second == facts)) return {};
+  if (node == nullptr) {
+    nodes_.erase(before);
+  } else {
+    nodes_[name] = facts;
+  }
+  return of_node_locked(name);
+}
+
+}  // namespace varda::controllers

@@ -1,0 +1,328 @@
+#include "controllers/joint/plan.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "controllers/inferencemodel/objects.h"
+#include "controllers/inferencemodel/plan.h"
+#include "controllers/joint/child.h"
+#include "net/url.h"
+#include "runtime/writer.h"
+
+namespace varda::controllers {
+
+namespace {
+
+using api::JointInferenceService;
+using codec::Json;
+
+Job job_of(const JointInferenceService& service) { return {JointInferenceService::resource().kind, service.metadata}; }
+
+template <typename T>
+std::shared_ptr<const T> named(const std::map<std::string, std::shared_ptr<const T>>& objects, const std::string& name) {
+  const auto found = objects.find(name);
+  return found == objects.end() ? nullptr : found->second;
+}
+
+// Children are no answer to a reference: a service cannot stand on what it makes.
+ModelWorld models_of(const std::string& name, const JointInferenceService& service, const JointWorld& world) {
+  ModelWorld out{named(world.models, name), named(world.inference_models, name)};
+  if (out.inference_model != nullptr && is_child(*out.inference_model, service)) out.inference_model = nullptr;
+  if (out.inference_model != nullptr && out.inference_model->metadata.deleting()) out.inference_model = nullptr;
+  if (out.model != nullptr && out.model->metadata.deleting()) out.model = nullptr;
+  return out;
+}
+
+// What an API server without our rules let through (old clusters have no CEL).
+std::optional<Problem> spec_problem(const JointInferenceService& service, const std::vector<Tier>& tiers) {
+  if (const auto causes = api::validate_rules(*JointInferenceService::kind().schema, service.to_json()); !causes.empty())
+    return Problem{"InvalidSpec", causes.front().field + ": " + causes.front().message};
+  if (tiers.size() < 2)
+    return Problem{"InvalidSpec", "spec: an edgeWorker and a cloudWorker are needed, or tiers, of which there are two at least"};
+  return {};
+}
+
+// What of the status is known of the tier above the first one, for workers that ask it themselves.
+std::string told_url(const JointInferenceService& service, const Tier& tier) {
+  for (const api::JointTierStatus& one : service.status.tiers) {
+    if (one.name == tier.name) return one.url;
+  }
+  return "";
+}
+
+// ---- the first tier
+
+/// Where the server of the pods that are there listens, or of those that were there last; 0: nowhere.
+std::int64_t current_port(const JointInferenceService& service, const Worker& worker, const JointWorld& world) {
+  for (const PodPtr& pod : world.pods) {
+    if (!is_worker_pod(job_of(service), worker, *pod) || pod->metadata.deleting()) continue;
+    for (const api::Container& container : pod->spec.containers) {
+      if (container.name == "server" && !container.ports.empty()) return container.ports.front().container_port;
+    }
+  }
+  for (const api::JointEndpoint& endpoint : service.status.endpoints) {
+    const auto url = net::Url::parse(endpoint.url);
+    if (url.ok() && url->port >= kJointPortMin && url->port <= kJointPortMax) return url->port;
+  }
+  return 0;
+}
+
+/// One port for all nodes: the one there is, else the first that nobody else wants on any of them; 0: none is free.
+std::int64_t port_of(const JointInferenceService& service, const Worker& worker, const JointWorld& world) {
+  if (service.spec.serving_port != 0) return service.spec.serving_port;
+  if (const std::int64_t current = current_port(service, worker, world); current != 0) return current;
+  const WorkerNodes nodes = nodes_of(worker, world.nodes);
+  std::set<std::int64_t> taken;
+  for (const PortClaim& claim : world.claims) {
+    if (claim.uid != service.metadata.uid && std::binary_search(nodes.names.begin(), nodes.names.end(), claim.node))
+      taken.insert(claim.port);
+  }
+  for (std::int64_t port = kJointPortMin; port <= kJointPortMax; ++port) {
+    if (!taken.contains(port)) return port;
+  }
+  return 0;
+}
+
+/// An InferenceModel as it would be for our server alone: what its pod is like is said in one place.
+api::InferenceModel as_served(const JointInferenceService& service, std::int64_t port) {
+  api::InferenceModel model;
+  model.spec.model_name = service.model_name();
+  model.spec.deploy_to_layer = "edge";
+  model.spec.framework_type = "onnx";
+  model.spec.serving_port = port;
+  return model;
+}
+
+Worker first_worker(const JointInferenceService& service, const std::vector<Tier>& tiers, const JointWorld& world,
+                    const InferenceModelOptions& options, std::optional<Problem>& problem) {
+  const Tier& tier = tiers.front();
+  Worker worker;
+  if (tier.has_template()) {
+    worker = worker_of(tier.name, Worker::Layer::kEdge, *tier.worker);
+    if (tier.policy != nullptr) worker.hard_example_mining = *tier.policy;
+    worker.cloud_url = told_url(service, tiers[1]);
+  } else {
+    worker.name = tier.name;
+    worker.layer = Worker::Layer::kEdge;
+    worker.pods = Worker::Pods::kServer;
+    worker.node_name = tier.node;
+    if (tier.selector != nullptr) {
+      worker.selector = *tier.selector;
+    } else if (tier.node.empty()) {
+      worker.selector.emplace().match_labels = {{std::string(kLayerLabel), tier.layer}};
+    }
+    if (tier.worker != nullptr) worker.replicas = std::min<std::int64_t>(tier.worker->replicas, 1);
+    worker.serving_port = port_of(service, worker, world);
+    worker.server_spec = [model = as_served(service, worker.serving_port), network = options.edge_network,
+                          server = varda_serve(options.serve_image)](const std::string& directory) {
+      api::Pod pod;
+      pod.spec = edge_server(model, &server, network, directory);
+      return pod.to_json()["spec"];
+    };
+    worker.asked = Json::object({{"port", worker.serving_port}, {"modelName", service.model_name()}});
+    worker.cascade = cascade_of(service, tiers);
+  }
+  ModelResolution model = resolve_model(*tier.model, models_of(tier.model->name, service, world),
+                                        tier.has_template() ? ModelUse::kUsersWorker : ModelUse::kServer);
+  worker.model = std::move(model.model);
+  // Clients know one model, whoever answers: that is what its directory, and what the agent asks for, is called.
+  if (worker.model && !tier.has_template()) worker.model->model_name = service.model_name();
+  problem = std::move(model.problem);
+  return worker;
+}
+
+void plan_first(const JointInferenceService& service, const JointWorld& world, const InferenceModelOptions& options,
+                JointPlan& plan) {
+  std::optional<Problem> model_problem;
+  const Worker worker = first_worker(service, plan.tiers, world, options, model_problem);
+  plan.port = worker.serving_port;
+  WorkerWorld around{.nodes = world.nodes,
+                     .edge_node = world.edge_node,
+                     .pods = world.pods,
+                     .deployment = nullptr,
+                     .claims = world.claims,
+                     .fetch_image = options.fetch_image};
+  if (worker.pods == Worker::Pods::kServer && worker.serving_port == 0) {
+    plan.first_problem =
+        Problem{"PortInUse", "no port from " + std::to_string(kJointPortMin) + " to " + std::to_string(kJointPortMax) +
+                                 " is free on all of its nodes: give a servingPort"};
+    return;
+  }
+  plan.first = plan_worker(job_of(service), worker, around);
+  const bool of_a_pod = std::any_of(plan.first.pods.begin(), plan.first.pods.end(),
+                                    [&](const WorkerPod& pod) { return pod.problem && pod.problem == plan.first.problem; });
+  if (model_problem) {
+    plan.first_problem = std::move(model_problem);
+  } else if (!of_a_pod) {
+    plan.first_problem = plan.first.problem;
+  }
+  plan.claims = claims_of(job_of(service), worker, world.nodes);
+}
+
+// ---- further tiers
+
+void plan_cloud_worker(const JointInferenceService& service, const Tier& tier, const JointWorld& world,
+                       const InferenceModelOptions& options, JointPlan& plan, TierPlan& out) {
+  Worker worker = worker_of(tier.name, Worker::Layer::kCloud, *tier.worker);
+  worker.service_port = service.spec.cloud_worker->service_port();
+  worker.service_type = service.spec.cloud_worker->service_type();
+  ModelResolution model = resolve_model(*tier.model, models_of(tier.model->name, service, world), ModelUse::kUsersWorker);
+  worker.model = std::move(model.model);
+  WorkerWorld around{.nodes = world.nodes,
+                     .edge_node = world.edge_node,
+                     .pods = world.pods,
+                     .deployment = world.deployment,
+                     .claims = {},
+                     .fetch_image = options.fetch_image};
+  plan.cloud = plan_worker(job_of(service), worker, around);
+  out.problem = model.problem ? std::move(model.problem) : plan.cloud->problem;
+  for (Json& object : plan.cloud->objects) plan.objects.push_back(std::move(object));
+}
+
+void plan_inference_model(const JointInferenceService& service, const Tier& tier, const JointWorld& world,
+                          const InferenceModelOptions& options, JointPlan& plan, TierPlan& out) {
+  const ModelWorld around = models_of(tier.model->name, service, world);
+  const bool another =
+      tier.model->kind == api::ModelReference::kInferenceModel || (tier.model->kind.empty() && around.model == nullptr);
+  if (another && around.inference_model != nullptr) {  // whatever it is served from
+    out.inference_model = tier.model->name;
+    out.problem = server_problem(*around.inference_model, options);
+    return;
+  }
+  ModelResolution found = resolve_model(*tier.model, around, ModelUse::kUsersWorker);
+  if (another) {
+    out.problem = std::move(found.problem);
+    return;
+  }
+  out.inference_model = child_name(service, tier);
+  const auto there = named(world.inference_models, out.inference_model);
+  const api::InferenceModel* existing = there != nullptr && is_child(*there, service) ? there.get() : nullptr;
+  out.owned = existing != nullptr;
+  if (there != nullptr && existing == nullptr && !is_left_over(*there, service)) {
+    out.problem =
+        Problem{"NameInUse", "InferenceModel " + there->metadata.key().str() +
+                                 ", which is what this tier's would be called, is not of this service: rename one of them"};
+    out.inference_model.clear();
+    return;
+  }
+  ChildPlan child;
+  if (found.problem) {
+    child.problem = std::move(found.problem);
+  } else {
+    child = plan_child(service, tier, *found.model, existing, world, options);
+  }
+  out.problem = std::move(child.problem);
+  if (child.claim) plan.claims.push_back(std::move(*child.claim));
+  if (child.object) {
+    plan.objects.push_back(std::move(*child.object));
+  } else if (existing != nullptr) {
+    // What serves goes on.
+    if (auto wish = wish_of(*existing)) plan.objects.push_back(std::move(*wish));
+  }
+}
+
+bool answers(const JointInferenceService& service, const TierPlan& tier, const JointWorld& world) {
+  if (tier.problem || tier.inference_model.empty()) return false;
+  const auto model = named(world.inference_models, tier.inference_model);
+  return model != nullptr && !model->status.url.empty() && (!tier.owned || is_child(*model, service));
+}
+
+// Some node is still told to ask there.
+bool is_asked(const JointInferenceService& service, const std::string& url, const JointPlan& plan, const JointWorld& world) {
+  const std::string key = service.metadata.key().str() + "." + plan.tiers.front().name;
+  return std::any_of(plan.first.pods.begin(), plan.first.pods.end(), [&](const WorkerPod& pod) {
+    const EdgeNodePtr agent = world.edge_node(pod.node);
+    const api::EdgeModel* told = agent == nullptr ? nullptr : agent->spec.find_model(key);
+    if (told == nullptr) return false;
+    const auto& tiers = told->cascade["tiers"].as_array();
+    return std::any_of(tiers.begin(), tiers.end(), [&](const Json& tier) { return tier["url"].as_string() == url; });
+  });
+}
+
+// A child that nobody wants any more goes on until every tier answers without it, and nobody is told to ask it.
+void keep_replaced(const JointInferenceService& service, const JointWorld& world, JointPlan& plan) {
+  // The user's Deployment has the name of what such a child made, and has to wait for its end.
+  if (plan.cloud) return;
+  const bool all_answer =
+      std::all_of(plan.further.begin(), plan.further.end(), [&](const TierPlan& tier) { return answers(service, tier, world); });
+  for (const auto& child : world.children) {
+    const bool wanted = std::any_of(plan.further.begin(), plan.further.end(),
+                                    [&](const TierPlan& tier) { return tier.inference_model == child->metadata.name; });
+    if (wanted || child->metadata.deleting() || child->status.url.empty()) continue;
+    if (all_answer && !is_asked(service, child->status.url, plan, world)) continue;
+    if (auto wish = wish_of(*child)) plan.objects.push_back(std::move(*wish));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> named_nodes(const std::vector<Tier>& tiers) {
+  std::vector<std::string> names;
+  for (const Tier& tier : tiers) {
+    if (!tier.node.empty()) names.push_back(tier.node);
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+bool concerns_every_node(const std::vector<Tier>& tiers) {
+  return std::any_of(tiers.begin(), tiers.end(), [&](const Tier& tier) {
+    if (tier.has_template() && &tier != &tiers.front()) return true;  // the node port of its Service
+    return tier.node.empty() && (tier.selector != nullptr || tier.layer != api::JointTier::kCloud || &tier == &tiers.front());
+  });
+}
+
+JointPlan plan(const JointInferenceService& service, const JointWorld& world, const InferenceModelOptions& options) {
+  JointPlan plan;
+  plan.tiers = tiers_of(service);
+  if (service.metadata.deleting()) {  // The garbage collector takes the children.
+    plan.children = JointPlan::Children::kLeave;
+    return plan;
+  }
+  if (auto problem = spec_problem(service, plan.tiers)) {
+    plan.problem = std::move(problem);
+    plan.children = JointPlan::Children::kLeave;
+    return plan;
+  }
+  plan_first(service, world, options, plan);
+  for (const Json& object : plan.first.objects) plan.objects.push_back(object);
+  for (std::size_t i = 1; i < plan.tiers.size(); ++i) {
+    TierPlan& tier = plan.further.emplace_back();
+    if (plan.tiers[i].has_template()) {
+      plan_cloud_worker(service, plan.tiers[i], world, options, plan, tier);
+    } else {
+      plan_inference_model(service, plan.tiers[i], world, options, plan, tier);
+    }
+  }
+  keep_replaced(service, world, plan);
+  return plan;
+}
+
+std::optional<NodeWork> work_for(const JointInferenceService& service, const api::EdgeNode& node, const JointWorld& world,
+                                 const InferenceModelOptions& options) {
+  if (service.metadata.deleting()) return {};
+  NodeWork work;
+  work.since = service.metadata.creation_timestamp;
+  const std::vector<Tier> tiers = tiers_of(service);
+  if (spec_problem(service, tiers)) {
+    // As with children: what serves goes on.
+    const std::string models = service.metadata.key().str() + ".";
+    for (const api::EdgeModel& model : node.spec.models) {
+      if (model.key.starts_with(models)) work.models.push_back(model);
+    }
+    for (const api::EdgeWorker& worker : node.spec.workers) {
+      if (worker.uid == service.metadata.uid) work.workers.push_back(worker);
+    }
+  } else {
+    std::optional<Problem> problem;
+    const Worker worker = first_worker(service, tiers, world, options, problem);
+    if (auto model = model_for(job_of(service), worker, world.nodes, node, world.pods)) work.models.push_back(std::move(*model));
+    work.workers = workers_for(job_of(service), worker, world.nodes, node);
+  }
+  if (work.models.empty() && work.workers.empty()) return {};
+  return work;
+}
+
+}  // namespace varda::controllers

@@ -1,0 +1,195 @@
+// Golden cases: testdata/joint/CASE holds a service and the world around it, and what is to come of them: objects.yaml (the plan)
+// with what every EdgeNode is told, and status.yaml. UPDATE_GOLDEN=1 writes the latter two.
+//
+// A document may be {include: FILE, change: PATCH}: a file of testdata/joint/common, changed by a merge patch.
+
+#include "controllers/joint/plan.h"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+
+#include "codec/yaml.h"
+#include "controllers/joint/child.h"
+#include "controllers/testing/golden.h"
+
+namespace varda::controllers {
+namespace {
+
+using codec::Json;
+using testing::check_golden;
+using testing::golden_cases;
+using testing::typed;
+
+const testing::Path kRoot = testing::Path(VARDA_TESTDATA) / "joint";
+
+struct Case {
+  api::JointInferenceService service;
+  JointWorld world;
+  std::map<std::string, EdgeNodePtr> agents;
+  InferenceModelOptions options;
+};
+
+std::unique_ptr<Case> load(const testing::Path& folder) {
+  auto test = std::make_unique<Case>();
+  test->options.node_port_host = "127.0.0.1";
+  const auto services = testing::read_documents(kRoot, folder / "service.yaml");
+  EXPECT_EQ(services.size(), 1u) << folder;
+  if (!services.empty()) test->service = *typed<api::JointInferenceService>(services.front());
+  JointWorld& world = test->world;
+  for (const Json& object : testing::read_documents(kRoot, folder / "world.yaml")) {
+    const std::string kind = object["kind"].as_string(), name = object.at("metadata/name").as_string();
+    if (kind == "Node") world.nodes.push_back(typed<api::Node>(object));
+    if (kind == "EdgeNode") test->agents[name] = typed<api::EdgeNode>(object);
+    if (kind == "Model") world.models[name] = typed<api::SednaModel>(object);
+    if (kind == "InferenceModel") {
+      world.inference_models[name] = typed<api::InferenceModel>(object);
+      if (is_child(*world.inference_models[name], test->service)) world.children.push_back(world.inference_models[name]);
+    }
+    if (kind == "Pod") world.pods.push_back(typed<api::Pod>(object));
+    if (kind == "Service") world.service = typed<api::Service>(object);
+    if (kind == "Deployment") world.deployment = typed<api::Deployment>(object);
+    if (kind == "Endpoints") world.endpoints = typed<api::Endpoints>(object);
+    if (kind == "Claim") {
+      world.claims.push_back({.node = object["node"].as_string(),
+                              .port = object["port"].as_integer(),
+                              .owner = object["owner"].as_string(),
+                              .uid = object["uid"].as_string(),
+                              .since = object["since"].as_string()});
+    }
+    if (kind == "Options") {
+      if (object.contains("nodePortHost")) test->options.node_port_host = object["nodePortHost"].as_string();
+      if (object.contains("edgeNetwork")) test->options.edge_network = object["edgeNetwork"].as_string();
+    }
+  }
+  world.edge_node = [agents = &test->agents](const std::string& node) {
+    const auto found = agents->find(node);
+    return found == agents->end() ? nullptr : found->second;
+  };
+  return test;
+}
+
+Json to_json(const Problem& problem) { return Json::object({{"reason", problem.reason}, {"message", problem.message}}); }
+
+Json to_json(const JointPlan& plan, const Case& test, const api::JointInferenceService& service) {
+  Json out = Json::object();
+  if (plan.problem) out.set("problem", to_json(*plan.problem));
+  if (plan.first_problem) out.set("first", to_json(*plan.first_problem));
+  for (std::size_t i = 0; i < plan.further.size(); ++i) {
+    if (plan.further[i].problem) out["further"].set(plan.tiers[i + 1].name, to_json(*plan.further[i].problem));
+  }
+  if (plan.children == JointPlan::Children::kLeave) out.set("children", "leave");
+  Json objects = Json::array();
+  for (const Json& object : plan.objects) objects.push_back(object);
+  out.set("objects", std::move(objects));
+  for (const auto& [name, node] : test.agents) {
+    const auto work = work_for(service, *node, test.world, test.options);
+    if (!work) continue;
+    api::EdgeNodeSpec spec;
+    spec.models = work->models;
+    spec.workers = work->workers;
+    out["work"].set(name, spec.to_json());
+  }
+  return out;
+}
+
+const WallTime kNow = meta::parse_time("2026-05-01T12:00:00Z").value();
+
+class JointGolden : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(JointGolden, PlanWorkAndStatusAreAsWritten) {
+  const testing::Path folder = kRoot / GetParam();
+  const auto test = load(folder);
+  const JointPlan wanted = plan(test->service, test->world, test->options);
+  const JointObservation seen = observe(test->service, wanted, test->world, test->options, kNow);
+  check_golden(folder / "status.yaml", seen.status.to_json());
+  // What nodes are told depends on the addresses in the status.
+  api::JointInferenceService after = test->service;
+  after.status = seen.status;
+  const JointPlan second = plan(after, test->world, test->options);
+  check_golden(folder / "objects.yaml", to_json(second, *test, after));
+
+  // What is written must be valid, and looking again must find nothing new.
+  const api::Property* schema = api::JointInferenceService::kind().schema->find("status");
+  ASSERT_NE(schema, nullptr);
+  for (const auto& cause : api::validate(schema->schema, seen.status.to_json(), "status"))
+    ADD_FAILURE() << cause.field << ": " << cause.message;
+  for (const Json& object : second.objects) {
+    if (object["kind"].as_string() != "InferenceModel") continue;
+    for (const auto& cause : api::validate(api::InferenceModel::kind(), object))
+      ADD_FAILURE() << cause.field << ": " << cause.message;
+  }
+  const JointObservation again = observe(after, second, test->world, test->options, kNow + std::chrono::hours(24));
+  EXPECT_EQ(again.status.to_json(), seen.status.to_json());
+  EXPECT_FALSE(again.look_again);
+  const JointPlan third = plan(after, test->world, test->options);
+  EXPECT_EQ(third.objects, second.objects);
+}
+
+INSTANTIATE_TEST_SUITE_P(Case, JointGolden, ::testing::ValuesIn(golden_cases(kRoot)), [](const auto& test) { return test.param; });
+
+// Of one that serves: what its node reports is changed, and the time goes on.
+class JointCounts : public ::testing::Test {
+ protected:
+  JointCounts() : test_(load(kRoot / "two_models_serving")) { take(at(std::chrono::seconds(0))); }
+  static WallTime at(std::chrono::seconds after) { return kNow + after; }
+  JointObservation look(WallTime now) {
+    const JointPlan wanted = plan(test_->service, test_->world, test_->options);
+    return observe(test_->service, wanted, test_->world, test_->options, now);
+  }
+  JointObservation take(WallTime now) {
+    JointObservation seen = look(now);
+    test_->service.status = seen.status;
+    return seen;
+  }
+  void report(std::string_view change) {
+    api::EdgeNode node = *test_->agents.at("edge0");
+    Json& cascade = node.status.models.front().cascade;
+    cascade = meta::apply_merge_patch(cascade, codec::parse_yaml(change).value());
+    test_->agents["edge0"] = std::make_shared<const api::EdgeNode>(std::move(node));
+  }
+  std::string condition(std::string_view type) {
+    const meta::Condition* found = meta::find_condition(test_->service.status.conditions, type);
+    return found == nullptr ? "" : found->status + " " + found->reason;
+  }
+  std::unique_ptr<Case> test_;
+};
+
+TEST_F(JointCounts, ThatOnlyCountAreTakenUpTenSecondsAfterTheLastChange) {
+  const std::int64_t before = test_->service.status.inference_number;
+  report("{counters: {inferences: 1000}}");
+  const JointObservation early = take(at(std::chrono::seconds(4)));
+  EXPECT_EQ(early.status.inference_number, before);
+  EXPECT_EQ(early.look_again, Duration(std::chrono::seconds(6)));
+  const JointObservation late = take(at(std::chrono::seconds(10)));
+  EXPECT_EQ(late.status.inference_number, 1000);
+  EXPECT_FALSE(late.look_again);
+  EXPECT_EQ(late.status.update_time, "2026-05-01T12:00:10Z");
+}
+
+TEST_F(JointCounts, TransitionsAreWrittenAtOnceAndTakeCountsAlong) {
+  report("{counters: {inferences: 1000}, degraded: {reason: BreakerOpen, message: 'cloud: connection refused'}}");
+  const JointObservation seen = take(at(std::chrono::seconds(1)));
+  EXPECT_EQ(condition("Degraded"), "True BreakerOpen");
+  EXPECT_EQ(seen.status.inference_number, 1000);
+  EXPECT_EQ(condition("Ready"), "True Serving");
+  report("{degraded: null}");
+  take(at(std::chrono::seconds(2)));
+  EXPECT_EQ(condition("Degraded"), "False AllTiersAsked");
+}
+
+TEST_F(JointCounts, AClockThatWasSetBackKeepsNobodyWaiting) {
+  report("{counters: {inferences: 1000}}");
+  EXPECT_EQ(take(at(std::chrono::seconds(-3600))).status.inference_number, 1000);
+}
+
+TEST_F(JointCounts, GoOnThroughAnotherEpochOfTheNode) {
+  report("{counters: {inferences: 1000}}");
+  take(at(std::chrono::seconds(20)));
+  report("{epoch: other, counters: {inferences: 5}}");
+  EXPECT_EQ(take(at(std::chrono::seconds(40))).status.inference_number, 1005);
+  report("{counters: {inferences: 7}}");
+  EXPECT_EQ(take(at(std::chrono::seconds(60))).status.inference_number, 1007);
+}
+
+}  // namespace
+}  // namespace varda::controllers

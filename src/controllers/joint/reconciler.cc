@@ -1,0 +1,300 @@
+#include "controllers/joint/reconciler.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "controllers/inferencemodel/plan.h"
+#include "controllers/joint/child.h"
+
+namespace varda::controllers {
+
+namespace {
+
+using api::JointInferenceService;
+using meta::ObjectKey;
+using Keys = std::vector<ObjectKey>;
+
+// What a cluster's policy refuses today it may take tomorrow, and nothing of ours changes when it does.
+constexpr Duration kRefusedAgain = std::chrono::minutes(2);
+// A name that a former child of ours still has is free in a moment.
+constexpr Duration kNameAgain = std::chrono::seconds(1);
+
+// Pods of a Deployment carry the service's name in a label; their owner is the ReplicaSet or the Deployment.
+Keys of_pod(const api::Pod& pod) {
+  const auto& labels = pod.metadata.labels;
+  const auto kind = labels.find(std::string(kJobKindLabel)), job = labels.find(std::string(kJobLabel));
+  if (kind == labels.end() || job == labels.end() || kind->second != JointInferenceService::resource().kind) return {};
+  return {{pod.metadata.ns, job->second}};
+}
+
+// Transitions people want to read about. Nothing happens here at rest: statuses differ only when something did.
+void tell(const JointInferenceService& service, const api::JointInferenceServiceStatus& now, runtime::Writer& writer) {
+  const auto before = [&](std::string_view type) { return meta::find_condition(service.status.conditions, type); };
+  std::vector<std::string> told;  // several conditions for one cause
+  for (const char* type : {"Ready", "EdgeReady", "CloudReady"}) {
+    const meta::Condition* condition = meta::find_condition(now.conditions, type);
+    if (condition == nullptr || condition->status == "True" || is_progress(condition->reason)) continue;
+    const meta::Condition* was = before(type);
+    if (was != nullptr && was->reason == condition->reason && was->message == condition->message) continue;
+    if (std::find(told.begin(), told.end(), condition->reason) != told.end()) continue;
+    told.push_back(condition->reason);
+    writer.event(service, runtime::EventType::kWarning, condition->reason, condition->message);
+  }
+  const auto turned = [&](const char* type, std::string_view to) {
+    const meta::Condition* condition = meta::find_condition(now.conditions, type);
+    const meta::Condition* was = before(type);
+    return condition != nullptr && condition->status == to && (was == nullptr || was->status != to) ? condition : nullptr;
+  };
+  if (const auto* ready = turned("Ready", "True")) writer.event(service, runtime::EventType::kNormal, "Serving", ready->message);
+  if (const auto* degraded = turned("Degraded", "True"); degraded != nullptr && !now.start_time.empty())
+    writer.event(service, runtime::EventType::kWarning, "Degraded", degraded->reason + ": " + degraded->message);
+  const meta::Condition* was = before("Degraded");
+  if (const auto* whole = turned("Degraded", "False"); whole != nullptr && was != nullptr && was->status == "True")
+    writer.event(service, runtime::EventType::kNormal, "Recovered", whole->message);
+}
+
+std::vector<std::string> names_of(const NodeList& nodes) {
+  std::vector<std::string> names;
+  for (const auto& node : nodes) names.push_back(node->metadata.name);
+  return names;
+}
+
+bool waits_for_port(const JointPlan& plan) {
+  const auto wants = [](const std::optional<Problem>& problem) { return problem && problem->reason == "PortInUse"; };
+  return wants(plan.first_problem) ||
+         std::any_of(plan.first.pods.begin(), plan.first.pods.end(), [&](const WorkerPod& pod) { return wants(pod.problem); }) ||
+         std::any_of(plan.further.begin(), plan.further.end(), [&](const TierPlan& tier) { return wants(tier.problem); });
+}
+
+}  // namespace
+
+JointInferenceReconciler::JointInferenceReconciler(const runtime::Caches& caches, JointIndex& index, InferenceModelOptions options)
+    : caches_(caches),
+      index_(index),
+      options_(std::move(options)),
+      clock_(options_.clock != nullptr ? *options_.clock : system_clock()) {}
+
+void JointInferenceReconciler::watches(runtime::Watches<JointInferenceService>& w) const {
+  w.owns<api::Pod>(runtime::Update::kRecreate).owns<api::Deployment>().owns<api::Service>().owns<api::InferenceModel>();
+  JointIndex* const index = &index_;
+  // Called with old versions too: what counts is what is there now.
+  w.maps<JointInferenceService>([index](const JointInferenceService& service, const runtime::Caches& caches) {
+    const ObjectKey key = service.metadata.key();
+    index->set(key, caches.of<JointInferenceService>().get(key).get());
+    return Keys{};
+  });
+  w.maps<api::InferenceModel>([index](const api::InferenceModel& model, const runtime::Caches& caches) {
+    const ObjectKey key = model.metadata.key();
+    Keys keys = index->set(key, caches.of<api::InferenceModel>().get(key).get());
+    for (ObjectKey& service : index->of_model(key)) keys.push_back(std::move(service));
+    return keys;
+  });
+  w.maps<api::SednaModel>([index](const api::SednaModel& model) { return index->of_model(model.metadata.key()); });
+  w.maps<api::EdgeNode>([index](const api::EdgeNode& node, const runtime::Caches& caches) {
+    return index->news_of(node.metadata.name, caches.of<api::EdgeNode>().get(node.metadata.key()).get());
+  });
+  w.maps<api::Node>([index](const api::Node& node, const runtime::Caches& caches) {
+    return index->news_of(node.metadata.name, caches.of<api::Node>().get(node.metadata.key()).get());
+  });
+  w.maps<api::Pod>(of_pod);
+  // "digits-cloud" is what digits' clients ask; a name that is cut so by chance is no service.
+  w.maps<api::Endpoints>([](const api::Endpoints& endpoints, const runtime::Caches& caches) {
+    const std::string& name = endpoints.metadata.name;
+    const ObjectKey key{endpoints.metadata.ns, name.substr(0, std::min(name.rfind('-'), name.size()))};
+    return caches.of<JointInferenceService>().get(key) == nullptr ? Keys{} : Keys{key};
+  });
+}
+
+JointWorld JointInferenceReconciler::look(const JointInferenceService& service, const std::vector<Tier>& tiers) const {
+  JointWorld world;
+  const ObjectKey key = service.metadata.key();
+  if (concerns_every_node(tiers)) {
+    world.nodes = caches_.of<api::Node>().list();
+  } else {
+    for (const std::string& name : named_nodes(tiers)) {
+      if (auto node = caches_.of<api::Node>().get({"", name})) world.nodes.push_back(std::move(node));
+    }
+  }
+  world.edge_node = [this](const std::string& node) { return caches_.of<api::EdgeNode>().get({"", node}); };
+  for (const Tier& tier : tiers) {
+    if (auto model = caches_.of<api::SednaModel>().get({key.ns, tier.model->name}))
+      world.models.emplace(tier.model->name, std::move(model));
+    for (const std::string& name : {tier.model->name, child_name(service, tier)}) {
+      if (auto model = caches_.of<api::InferenceModel>().get({key.ns, name}))
+        world.inference_models.emplace(name, std::move(model));
+    }
+  }
+  world.children = caches_.of<api::InferenceModel>().owned_by(service.metadata.uid);
+  world.pods = caches_.of<api::Pod>().owned_by(service.metadata.uid);
+  if (tiers.size() > 1) {
+    const ObjectKey last{key.ns, child_name(service, tiers.back())};
+    world.service = caches_.of<api::Service>().get(last);
+    world.endpoints = caches_.of<api::Endpoints>().get(last);
+    world.deployment = caches_.of<api::Deployment>().get(last);
+    if (tiers.back().has_template()) {
+      for (auto& pod : caches_.of<api::Pod>().select(
+               meta::LabelSelector::equals({{std::string(kJobKindLabel), JointInferenceService::resource().kind},
+                                            {std::string(kJobLabel), key.name},
+                                            {std::string(kWorkerLabel), tiers.back().name}}),
+               key.ns)) {
+        world.pods.push_back(std::move(pod));
+      }
+    }
+  }
+  std::vector<std::string> nodes = concerns_every_node(tiers) ? names_of(world.nodes) : named_nodes(tiers);
+  world.claims = index_.claims_on(nodes, service.metadata.uid);
+  return world;
+}
+
+Result<runtime::Action> JointInferenceReconciler::gone(const Context& /*ctx*/, const ObjectKey& key, runtime::Writer& /*writer*/) {
+  index_.set(key, caches_.of<JointInferenceService>().get(key).get());
+  return runtime::Action::await_change();
+}
+
+Result<std::optional<Duration>> JointInferenceReconciler::replace_ended(const Context& ctx, const JointPlan& plan,
+                                                                        runtime::Writer& writer) {
+  std::optional<Duration> next;
+  for (const PodPtr& pod : plan.first.ended) {
+    const auto made = meta::parse_time(pod->metadata.creation_timestamp);
+    const Duration lived = made.ok() ? std::chrono::duration_cast<Duration>(clock_.wall() - *made) : Duration{};
+    Duration left{};
+    {
+      const MutexLock lock(mutex_);
+      left = pauses_.left(pod->metadata.key(), pod->metadata.uid, lived, clock_.now());
+    }
+    if (left > Duration{}) {
+      next = next ? std::min(*next, left) : left;
+    } else {
+      TRY_VOID(writer.remove(ctx, runtime::ObjectRef::of(*pod)));  // its end brings the next look, and that the next pod
+    }
+  }
+  return next;
+}
+
+Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx, const JointInferenceService& service,
+                                                            runtime::Writer& writer) {
+  if (service.metadata.deleting()) return runtime::Action::await_change();
+  const std::vector<Tier> tiers = tiers_of(service);
+  const JointWorld world = look(service, tiers);
+  JointPlan wanted = plan(service, world, options_);
+  Status converged;
+  if (wanted.children == JointPlan::Children::kConverge) {
+    index_.set_claims(service.metadata.key(), wanted.claims);
+    index_.set_waiting(service.metadata.key(), waits_for_port(wanted)
+                                                   ? (concerns_every_node(tiers) ? names_of(world.nodes) : named_nodes(tiers))
+                                                   : std::vector<std::string>{});
+    converged = writer.converge(ctx, service, wanted.objects);
+  }
+  const bool name_taken = !converged.ok() && converged.error().code() == Code::kAlreadyExists;
+  if (name_taken) {
+    wanted.refused = Problem{"NameInUse", converged.error().message()};
+  } else if (!converged.ok() && (converged.error().code() == Code::kInvalid || converged.error().code() == Code::kForbidden)) {
+    wanted.refused = Problem{"Refused", converged.error().message()};
+  }
+  // What could not be written is no reason to be silent about the rest.
+  const JointObservation seen = observe(service, wanted, world, options_, clock_.wall());
+  tell(service, seen.status, writer);
+  TRY_VOID(writer.status(ctx, service, seen.status.to_json()));
+  if (wanted.refused) {
+    log::warn("objects refused", {{"error", converged.error()}});
+    const bool moment = name_taken && !world.children.empty();
+    return runtime::Action::after(moment ? kNameAgain : kRefusedAgain);
+  }
+  TRY_VOID(std::move(converged));
+  TRY(std::optional<Duration> next, replace_ended(ctx, wanted, writer));
+  if (seen.look_again) next = next ? std::min(*next, *seen.look_again) : *seen.look_again;
+  return next ? runtime::Action::after(*next) : runtime::Action::await_change();
+}
+
+// ---- what nodes are told
+
+Keys JointWork::nodes_of(const ObjectKey& service, const runtime::Caches& caches) const {
+  const auto [named, node] = index_.first_node(service);
+  Keys keys;
+  if (named) {
+    if (!node.empty() && caches.of<api::EdgeNode>().get({"", node}) != nullptr) keys.push_back({"", node});
+  } else {
+    for (const auto& one : caches.of<api::EdgeNode>().list()) keys.push_back(one->metadata.key());
+  }
+  return keys;
+}
+
+void JointWork::watches(runtime::Watches<api::EdgeNode>& w) const {
+  const auto of_service = [this](const JointInferenceService& service, const runtime::Caches& caches) {
+    const ObjectKey key = service.metadata.key();
+    Keys keys = nodes_of(key, caches);  // as it was, where the other controller has not heard of it yet
+    index_.set(key, caches.of<JointInferenceService>().get(key).get());
+    for (ObjectKey& node : nodes_of(key, caches)) keys.push_back(std::move(node));
+    // Where it was before: both versions are told.
+    const std::vector<Tier> tiers = tiers_of(service);
+    if (!tiers.empty() && !tiers.front().node.empty() && caches.of<api::EdgeNode>().get({"", tiers.front().node}) != nullptr)
+      keys.push_back({"", tiers.front().node});
+    if (!tiers.empty() && tiers.front().node.empty()) {
+      for (const auto& one : caches.of<api::EdgeNode>().list()) keys.push_back(one->metadata.key());
+    }
+    std::sort(keys.begin(), keys.end());
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    return keys;
+  };
+  // Of its status only the addresses of tiers are the node's business.
+  const auto same = [](const JointInferenceService& before, const JointInferenceService& now) {
+    if (before.metadata.uid != now.metadata.uid || before.metadata.generation != now.metadata.generation ||
+        before.metadata.deleting() != now.metadata.deleting() || before.status.tiers.size() != now.status.tiers.size())
+      return false;
+    for (std::size_t i = 0; i < now.status.tiers.size(); ++i) {
+      const api::JointTierStatus &was = before.status.tiers[i], &is = now.status.tiers[i];
+      if (was.name != is.name || was.url != is.url || was.model != is.model) return false;
+    }
+    return before.status.endpoints.empty() == now.status.endpoints.empty();
+  };
+  w.maps<JointInferenceService>(of_service, same);
+  const auto of_model = [this](const ObjectKey& model, const runtime::Caches& caches) {
+    Keys keys;
+    for (const ObjectKey& service : index_.of_model(model)) {
+      for (ObjectKey& node : nodes_of(service, caches)) keys.push_back(std::move(node));
+    }
+    return keys;
+  };
+  w.maps<api::SednaModel>(
+      [of_model](const api::SednaModel& model, const runtime::Caches& caches) { return of_model(model.metadata.key(), caches); },
+      [](const api::SednaModel& before, const api::SednaModel& now) {
+        return before.metadata.uid == now.metadata.uid && before.metadata.generation == now.metadata.generation &&
+               before.metadata.deleting() == now.metadata.deleting();
+      });
+  w.maps<api::InferenceModel>([of_model](const api::InferenceModel& model,
+                                         const runtime::Caches& caches) { return of_model(model.metadata.key(), caches); },
+                              [](const api::InferenceModel& before, const api::InferenceModel& now) {
+                                return before.metadata.uid == now.metadata.uid &&
+                                       before.metadata.generation == now.metadata.generation &&
+                                       before.metadata.deleting() == now.metadata.deleting();
+                              });
+  w.maps<api::Pod>([](const api::Pod& pod, const runtime::Caches& caches) {
+    const ObjectKey node{"", pod.spec.node_name};
+    if (of_pod(pod).empty() || node.name.empty() || caches.of<api::EdgeNode>().get(node) == nullptr) return Keys{};
+    return Keys{node};
+  });
+}
+
+std::vector<NodeWork> JointWork::work_for(const api::EdgeNode& node, const runtime::Caches& caches) const {
+  std::vector<NodeWork> out;
+  for (const ObjectKey& key : index_.first_on(node.metadata.name)) {
+    const auto service = caches.of<JointInferenceService>().get(key);
+    if (service == nullptr) continue;
+    const std::vector<Tier> tiers = tiers_of(*service);
+    if (tiers.empty()) continue;
+    JointWorld world;
+    if (auto here = caches.of<api::Node>().get({"", node.metadata.name})) world.nodes.push_back(std::move(here));
+    world.edge_node = [&caches](const std::string& name) { return caches.of<api::EdgeNode>().get({"", name}); };
+    const std::string& model = tiers.front().model->name;
+    if (auto found = caches.of<api::SednaModel>().get({key.ns, model})) world.models.emplace(model, std::move(found));
+    if (auto found = caches.of<api::InferenceModel>().get({key.ns, model})) world.inference_models.emplace(model, std::move(found));
+    world.pods = caches.of<api::Pod>().owned_by(service->metadata.uid);
+    if (auto work = controllers::work_for(*service, node, world, options_)) out.push_back(std::move(*work));
+  }
+  return out;
+}
+
+}  // namespace varda::controllers

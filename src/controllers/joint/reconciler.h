@@ -1,0 +1,53 @@
+// The controller of JointInferenceServices: caches in, plan() and observe(), writes out; and what it gives nodes to do.
+#pragma once
+
+#include "base/mutex.h"
+#include "controllers/edgenode/job_work.h"
+#include "controllers/inferencemodel/replacement.h"
+#include "controllers/joint/index.h"
+#include "controllers/joint/plan.h"
+#include "runtime/controller.h"
+
+namespace varda::controllers {
+
+/// Keeps the pods and models of every service, and its status. The index is shared with JointWork: both only read and feed it.
+class JointInferenceReconciler {
+ public:
+  /// `caches` and `index` outlive it.
+  JointInferenceReconciler(const runtime::Caches& caches, JointIndex& index, InferenceModelOptions options);
+
+  void watches(runtime::Watches<api::JointInferenceService>& w) const;
+  Result<runtime::Action> reconcile(const Context& ctx, const api::JointInferenceService& service, runtime::Writer& writer);
+  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer& writer);
+
+ private:
+  JointWorld look(const api::JointInferenceService& service, const std::vector<Tier>& tiers) const;
+  /// Takes ended pods away whose pause is over; when to look again for the others.
+  Result<std::optional<Duration>> replace_ended(const Context& ctx, const JointPlan& plan, runtime::Writer& writer);
+
+  const runtime::Caches& caches_;
+  JointIndex& index_;
+  const InferenceModelOptions options_;
+  const Clock& clock_;
+  Mutex mutex_;
+  ReplacementPauses pauses_ GUARDED_BY(mutex_);
+};
+
+/// What services give nodes to do: models with their tiers, and workers.
+class JointWork final : public JobWork {
+ public:
+  /// `index` outlives it.
+  JointWork(JointIndex& index, InferenceModelOptions options) : index_(index), options_(std::move(options)) {}
+
+  std::string kind() const override { return api::JointInferenceService::resource().kind; }
+  void watches(runtime::Watches<api::EdgeNode>& w) const override;
+  std::vector<NodeWork> work_for(const api::EdgeNode& node, const runtime::Caches& caches) const override;
+
+ private:
+  std::vector<meta::ObjectKey> nodes_of(const meta::ObjectKey& service, const runtime::Caches& caches) const;
+
+  JointIndex& index_;
+  const InferenceModelOptions options_;
+};
+
+}  // namespace varda::controllers
