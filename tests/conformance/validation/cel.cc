@@ -172,7 +172,22 @@ class Evaluator {
     }
     const auto known = scope_.find(name);
     CHECK(known != scope_.end());
-    return known->second;
+    return member_of(known->second);
+  }
+
+  // What the names behind a variable lead to: the only copy is of the end, because `self` may be large.
+  Value member_of(const Json& variable) {
+    const Json* found = &variable;
+    while (at_ < text_.size() && text_[at_] == '.') {
+      const std::size_t before = at_++;
+      const std::string name = word();
+      if (at_ < text_.size() && text_[at_] == '(') {  // a call: members() reads it
+        at_ = before;
+        break;
+      }
+      if (found != nullptr) found = found->find(name);
+    }
+    return found == nullptr || found->is_null() ? Value() : Value(*found);
   }
 
   static Value number_of(const std::string& text) {
