@@ -152,10 +152,11 @@ Status ImageInput::settle_size(const ImageStep& step) {
   }
   const std::size_t bytes = width_ * height_ * channels_ * tensor::element_bytes(target_.dtype);
   if (const auto batch = static_cast<std::size_t>(std::max<std::int64_t>(files_[0], 1));
-      batch > limits_.images_max || batch > limits_.tensor_bytes_max / bytes) {
-    return Error(Code::kInvalid, "preprocess: " + quoted(target_) + " takes more images at a time than " +
-                                     std::to_string(limits_.images_max) + ", or more than " +
-                                     std::to_string(limits_.tensor_bytes_max) + " bytes of them");
+      batch > limits_.images_max || batch > limits_.tensor_bytes_max / bytes || batch > limits_.pixels_max / (width_ * height_)) {
+    return Error(Code::kInvalid,
+                 "preprocess: " + std::to_string(batch) + " images of " + size_text(width_, height_) + " pixels for " +
+                     quoted(target_) + " are more than a request may have: " + std::to_string(limits_.images_max) + " images, " +
+                     std::to_string(limits_.pixels_max) + " pixels, " + std::to_string(limits_.tensor_bytes_max) + " bytes");
   }
   if (flattened_ && shape[1] != -1 && shape[1] != static_cast<std::int64_t>(width_ * height_ * channels_)) {
     return Error(Code::kInvalid, "preprocess.image.resize: " + size_text(width_, height_) + " pixels in " +
