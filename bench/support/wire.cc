@@ -82,10 +82,11 @@ std::string_view Wire::receive(int status) {
     int code = 0;
     std::from_chars(all.data() + 9, all.data() + 12, code);
     if (code != status) die("expected status " + std::to_string(status) + ": " + std::string(all));
-    const std::size_t at = all.find("Content-Length: ");
+    constexpr std::string_view kLength = "\r\nContent-Length: ";  // and no header whose name ends so
+    const std::size_t at = all.find(kLength);
     if (at == std::string::npos || at > header) die("no Content-Length: " + std::string(all));
     std::size_t length = 0;
-    std::from_chars(all.data() + at + 16, all.data() + header, length);
+    std::from_chars(all.data() + at + kLength.size(), all.data() + header, length);
     wanted = header + 4 + length;
     if (buffer_.size() < wanted) buffer_.resize(wanted);
   }
