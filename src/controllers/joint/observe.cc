@@ -220,7 +220,7 @@ FirstTier find_first(const View& view) {
   const std::size_t wanted = first.pods.size();
   const std::string some = wanted > 1 ? counted(first.ready, wanted) + " pods answer; " : "";
   const std::optional<Problem>& problem = view.plan.first_problem;
-  const bool spec_wrong = problem && !is_progress(problem->reason) && (idle == nullptr || is_progress(idle->answers.reason));
+  const bool spec_wrong = problem && !is_progress(problem->reason);  // what its pods lack follows from that
   if (lost != nullptr && first.ready == 0) {
     first.answers = lost->answers;
     if (first.url.empty()) first.url = view.service.status.url;

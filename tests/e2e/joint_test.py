@@ -1,0 +1,180 @@
+"""JointInferenceServices from outside, with real processes and a real kubectl: each way to write one, every change under load, and what is left."""
+import json, pathlib, shutil, sys, tempfile, unittest, urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+import joint as j  # noqa: E402
+import machine as m  # noqa: E402
+
+WORKERS = m.ROOT / 'examples/workers/python'
+
+
+class JointInference(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
+        (cls.work / 'www').mkdir()
+        cls.files = m.FileServer(cls.work / 'www')
+        cls.varda = m.Machine(cls.work / 'data', nodes=['cloud=cloud', 'edge0=edge', 'cam=device'])
+        cls.varda.up('--image', 'edge-worker:1=%s %s' % (sys.executable, WORKERS / 'edge_worker.py'),
+                     '--image', 'cloud-worker:1=%s %s' % (sys.executable, WORKERS / 'cloud_worker.py'))
+        cls.varda.nodes_ready()
+        cls.archives = {}
+        for v in ('small', 'big', '4'):
+            out = cls.work / 'www' / ('%s.tar.gz' % v)
+            cls.archives[v] = cls.files.url(out.name), m.pack(cls.varda, v, out)
+        cls.images, cls.labels = j.test_split()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.varda.close()
+        cls.files.stop()
+        shutil.rmtree(cls.work, ignore_errors=True)
+
+    def setUp(self):
+        for name in ('small', 'big'):
+            self.apply(j.model('digits-' + name, *self.archives[name]))
+
+    def tearDown(self):
+        self.varda.thaw('cloud')
+        self.varda.kubectl('delete', 'jointinferenceservices,inferencemodels,models.sedna.io', '--all', check=False)
+        m.wait_until('pods of the test gone', lambda: not self.varda.pods())
+
+    def apply(self, *objects):
+        self.varda.kubectl('apply', '-f', '-', input=json.dumps({'apiVersion': 'v1', 'kind': 'List', 'items': list(objects)}))
+
+    def patch(self, kind, name, **spec):
+        self.varda.kubectl('patch', kind, name, '--type=merge', '-p', json.dumps({'spec': spec}))
+
+    def service(self, name='digits'):
+        return self.varda.get('jointinferenceservice', name)
+
+    def condition(self, kind, status, reason=None, name='digits'):
+        def probe():
+            found = j.condition(self.varda, name, kind, status)
+            return found if found and reason in (None, found['reason']) else None
+        return m.wait_until('%s is %s %s' % (kind, status, reason), probe)
+
+    def events(self, name='digits'):
+        return {e['reason'] for e in self.varda.get('events')['items'] if e['involvedObject']['name'] == name}
+
+    def pod_uids(self):
+        return {p['metadata']['name']: p['metadata']['uid'] for p in self.varda.pods('edgeai.io/job-kind=JointInferenceService')}
+
+    def nothing_left(self, name='digits'):
+        def gone():
+            for kind in ('pods', 'deployments', 'services', 'inferencemodels'):
+                if any(o['metadata']['name'].startswith(name + '-') for o in self.varda.get(kind)['items']):
+                    return False
+            nodes = self.varda.get('edgenodes')['items']
+            return not any(x['key'].startswith('default/' + name) for n in nodes for kind in ('models', 'workers') for x in n['spec'].get(kind, []))
+        m.wait_until('nothing of %s left' % name, gone)
+
+    def test_two_models_are_one_endpoint_that_no_change_interrupts(self):
+        self.apply(j.service('digits', 'digits-small', 'digits-big', 'CrossEntropy', 0.7))
+        status = j.ready(self.varda, 'digits')
+        self.assertEqual([t['name'] for t in status['tiers']], ['edge', 'cloud'])
+        client = j.Client(status['url'], 'digits', self.images)
+        client.prepare()
+        self.assertEqual(j.hard_and_right(client.all_once(), self.labels), j.expected('CrossEntropy', 0.7))
+        row = self.varda.kubectl('get', 'jis', 'digits', '--no-headers').split()
+        self.assertEqual(row[:4], ['digits', 'True', 'False', status['url']])
+        pods = self.pod_uids()
+
+        load = m.Load(status['url'], 'digits', self.images, kind=j.Client)
+        self.addCleanup(load.stop)
+        # Another policy: every answer is the cloud's. Then none is.
+        self.patch('jis', 'digits', edgeWorker={'hardExampleMining': j.mining('AlwaysCloud')})
+        j.wait_for_tier(load, 'cloud')
+        m.wait_until('only the cloud answers', lambda: j.hard_and_right(client.all_once(), self.labels)[1] == j.expected('CloudOnly')[1])
+        self.patch('jis', 'digits', edgeWorker={'hardExampleMining': j.mining('NeverCloud')})
+        m.wait_until('only the edge answers', lambda: j.hard_and_right(client.all_once(), self.labels)[1] == j.expected('EdgeOnly')[1])
+        # Another model at the edge, then in the cloud.
+        self.apply(j.model('digits-small', *self.archives['4']))
+        version = self.archives['4'][1][:12]
+        m.wait_until('the next version at the edge', lambda: self.service()['status']['endpoints'][0]['version'] == version)
+        self.patch('jis', 'digits', edgeWorker={'hardExampleMining': j.mining('CrossEntropy', 0.7)})
+        self.apply(j.model('digits-big', *self.archives['4']))
+        m.wait_until('the next version in the cloud', lambda: self.service()['status']['tiers'][1].get('version') == version)
+        self.assertEqual(self.pod_uids(), pods)
+
+        # The cloud goes, and comes back.
+        self.patch('jis', 'digits', edgeWorker={'hardExampleMining': j.mining('AlwaysCloud')})
+        j.wait_for_tier(load, 'cloud')
+        self.varda.freeze('cloud')
+        degraded = self.condition('Degraded', 'True')
+        self.assertIn(degraded['reason'], ('Unreachable', 'BreakerOpen', 'Timeout', 'Failed'))
+        self.assertIn('Degraded', m.wait_until('an event', lambda: {'Degraded'} & self.events()))
+        self.assertIsNotNone(j.condition(self.varda, 'digits', 'Ready', 'True'))
+        self.varda.thaw('cloud')
+        self.condition('Degraded', 'False')
+        j.wait_for_tier(load, 'cloud')
+        samples = load.stop()
+        self.assertEqual(m.failures(samples), [])
+        sent = len(samples) + len(client.samples)
+        counted = m.wait_until('%d counted' % sent, lambda: (lambda s: s if s['inferenceNumber'] >= sent else None)(self.service()['status']))
+        self.assertEqual(counted['inferenceNumber'], sent)
+        self.assertEqual(self.pod_uids(), pods)
+
+        self.varda.kubectl('delete', 'jis', 'digits')
+        self.nothing_left()
+
+    def test_three_tiers_from_a_device_and_a_model_that_serves_already(self):
+        self.apply(m.inference_model('shared', 'cloud', [('1', *self.archives['big'])], '1'))
+        tiers = [{'name': 'device', 'model': {'name': 'digits-small'}, 'layer': 'device', 'policy': j.mining('CrossEntropy', 0.7)},
+                 {'name': 'edge', 'model': {'name': 'digits-big'}, 'nodeName': 'edge0', 'policy': j.mining('NeverCloud')},
+                 {'name': 'cloud', 'model': {'name': 'shared', 'kind': 'InferenceModel'}, 'layer': 'cloud'}]
+        self.apply({'apiVersion': 'sedna.io/v1alpha1', 'kind': 'JointInferenceService', 'metadata': {'name': 'digits'}, 'spec': {'tiers': tiers}})
+        status = j.ready(self.varda, 'digits')
+        self.assertEqual([(t['name'], t['layer'], t.get('node')) for t in status['tiers'][:2]], [('device', 'device', 'cam'), ('edge', 'edge', 'edge0')])
+        client = j.Client(status['url'], 'digits', self.images)
+        client.prepare()
+        self.assertEqual(j.hard_and_right(client.all_once(), self.labels), j.expected('CrossEntropy', 0.7))
+        self.assertEqual({a.tier for a in j.answers(client.samples)}, {'device', 'edge'})
+        # What the edge finds hard goes on to the cloud.
+        tiers[1]['policy'] = j.mining('AlwaysCloud')
+        self.patch('jis', 'digits', tiers=tiers)
+        m.wait_until('the cloud answers what is hard', lambda: {a.tier for a in j.answers(client.all_once())} == {'device', 'cloud'})
+        self.varda.kubectl('delete', 'jis', 'digits')
+        self.nothing_left()
+        self.varda.ready('shared', '1')
+
+    def test_workers_of_users_find_each_other_and_their_counts_are_told(self):
+        def worker(image):
+            return {'containers': [{'name': 'worker', 'image': image, 'imagePullPolicy': 'IfNotPresent'}]}
+        spec = {'edgeWorker': {'model': {'name': 'digits-small'}, 'nodeName': 'edge0', 'hardExampleMining': j.mining('CrossEntropy', 0.5),
+                               'workerSpec': worker('edge-worker:1')},
+                'cloudWorker': {'model': {'name': 'digits-big'}, 'workerSpec': worker('cloud-worker:1')}}
+        spec['edgeWorker']['workerSpec']['containers'][0]['ports'] = [{'containerPort': 9080}]
+        spec['edgeWorker']['workerSpec']['containers'][0]['env'] = [{'name': 'LISTEN_PORT', 'value': '9080'}]
+        self.apply({'apiVersion': 'sedna.io/v1alpha1', 'kind': 'JointInferenceService', 'metadata': {'name': 'bright'}, 'spec': spec})
+        status = j.ready(self.varda, 'bright')
+
+        def ask(level):
+            with urllib.request.urlopen(urllib.request.Request(status['url'] + '/infer', data=bytes([level] * 64)), timeout=60) as response:
+                return json.loads(response.read())
+        self.assertEqual(m.wait_until('an answer', lambda: ask(250))['tier'], 'edge')
+        self.assertEqual(m.wait_until('an answer of the cloud', lambda: (lambda a: a if a['tier'] == 'cloud' else None)(ask(130)))['label'], 'bright')
+        m.wait_until('counts', lambda: self.service('bright')['status']['hardExampleNumber'] >= 1)
+        self.assertGreater(self.service('bright')['status']['inferenceNumber'], self.service('bright')['status']['hardExampleNumber'])
+        # Our servers take their place.
+        self.patch('jis', 'bright', edgeWorker={'workerSpec': None}, cloudWorker={'workerSpec': None})
+        status = j.ready(self.varda, 'bright')
+        m.wait_until('our server', lambda: j.get(self.service('bright')['status']['url'], '/v2/models/bright')['name'] == 'bright')
+        self.varda.kubectl('delete', 'jis', 'bright')
+        self.nothing_left('bright')
+
+    def test_what_is_wrong_is_told_until_it_is_right(self):
+        self.apply(j.service('digits', 'nothing', 'digits-big', 'CrossEntropy', 0.7, node='edge9'))
+        self.assertIn('nothing', self.condition('Ready', 'False', 'ModelNotFound')['message'])
+        m.wait_until('an event', lambda: 'ModelNotFound' in self.events())
+        self.patch('jis', 'digits', edgeWorker={'model': {'name': 'digits-small'}})
+        self.assertIn('edge9', self.condition('Ready', 'False', 'NodeNotFound')['message'])
+        self.patch('jis', 'digits', edgeWorker={'nodeName': 'edge0'})
+        j.ready(self.varda, 'digits')
+        refused = self.varda.kubectl('patch', 'jis', 'digits', '--type=merge', '-p', '{"spec": {"edgeWorker": {"hardExampleMining": {"name": "Guess"}}}}', check=False)
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn('hardExampleMining', refused.stderr)
+
+
+if __name__ == '__main__':
+    unittest.main()
