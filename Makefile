@@ -5,7 +5,7 @@ JOBS ?= $(shell nproc)
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: help deps deps-if-missing build dev asan tsan demo demo-edge test unit sanitize conformance e2e bench fuzz soak images manifests format format-check crds clean
+.PHONY: help deps deps-if-missing build dev asan tsan demo demo-edge demo-joint test unit sanitize conformance e2e bench fuzz soak images manifests format format-check crds clean
 
 help:            ## what there is
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+: *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -20,12 +20,16 @@ build: deps-if-missing  ## release binaries in build/release/bin
 	@[ -f build/release/build.ninja ] || cmake --preset release >/dev/null
 	@ninja -C build/release -j $(JOBS) --quiet
 
-demo: build      ## the main job on this machine, and an edge node on a link that fails, narrated
+demo: build      ## the main job on this machine, an edge node on a link that fails, and joint inference, narrated
 	@python3 scripts/demo.py
 	@python3 scripts/demo_edge.py
+	@python3 scripts/demo_joint.py
 
 demo-edge: build  ## an edge node on a link that fails: datasets, cut off, killed, back again
 	@python3 scripts/demo_edge.py
+
+demo-joint: build  ## a little model at the edge asks a big one in the cloud: table, curve, and a cloud that goes away
+	@python3 scripts/demo_joint.py
 
 test: build      ## everything: unit tests, sanitizers, conformance, end to end
 	@bash scripts/test.sh

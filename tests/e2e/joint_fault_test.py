@@ -127,7 +127,7 @@ class Link(unittest.TestCase):
 class Kill(unittest.TestCase):
     def test_kill_of_the_cloud_server_fails_no_request(self):
         pair = Pair(self)
-        for _ in range(3):
+        for _ in range(2):
             pair.cloud.kill()
             pair.edge_answers('the cloud was killed')
             pair.cloud.start()
