@@ -3,6 +3,7 @@ import base64, contextlib, json, os, pathlib, secrets, shutil, signal, subproces
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'structure'))
+import joint as j  # noqa: E402
 import machine as m  # noqa: E402
 from manifests_test import ROOT, by_identity  # noqa: E402
 
@@ -12,12 +13,14 @@ OPERATOR, GATEWAY = ('system:serviceaccount:%s:varda-%s' % (NAMESPACE[name], nam
 # Rights that no run makes use of for certain, and why they are there.
 KEPT = {
     ('varda-operator', 'update', 'ai.kubeedge.io', 'inferencemodels/finalizers'): 'clusters that guard blockOwnerDeletion ask for it',
+    ('varda-operator', 'update', 'sedna.io', 'jointinferenceservices/finalizers'): 'as above',
 }
 # Rights used after a conflict, a lost race or hours: their calls are made by the same code as the others'.
 RARE = {
     ('varda-operator', 'get', 'ai.kubeedge.io', 'inferencemodels'): 'a status is read again after a conflict',
     ('varda-operator', 'get', 'edgeai.io', 'datasets'): 'as above', ('varda-operator', 'get', 'sedna.io', 'datasets'): 'as above',
     ('varda-operator', 'get', 'edgeai.io', 'models'): 'as above', ('varda-operator', 'get', 'sedna.io', 'models'): 'as above',
+    ('varda-operator', 'get', 'sedna.io', 'jointinferenceservices'): 'as above',
     ('varda-operator', 'get', '', 'pods'): 'a child is read again after a conflict', ('varda-operator', 'get', '', 'services'): 'as above',
     ('varda-operator', 'get', 'apps', 'deployments'): 'as above', ('varda-operator-nodes', 'get', 'edgeai.io', 'edgenodes'): 'as above',
     ('varda-operator', 'patch', '', 'events'): 'an event that repeats is counted, after it was written once',
@@ -238,6 +241,19 @@ class Rbac(unittest.TestCase):
                         'spec': {url: self.files.url('digits-3.tar.gz'), 'format': 'onnx'}})
             m.wait_until('%s: the count' % group, lambda: self.cluster.get('datasets.' + group, 'train').get('status', {}).get('numberOfSamples') == 1)
             m.wait_until('%s: the Model seen' % group, lambda: self.cluster.get('models.' + group, 'ages').get('status', {}).get('conditions'))
+
+        # A service of two tiers: the InferenceModel of its cloud comes, changes and goes.
+        spec = {'edgeWorker': {'model': {'name': 'small'}, 'nodeName': 'line8'}, 'cloudWorker': {'model': {'name': 'big'}}}
+        self.apply(*(j.model(name, self.files.url('digits-3.tar.gz'), self.digests['3']) for name in ('small', 'big')),
+                   {'apiVersion': 'sedna.io/v1alpha1', 'kind': 'JointInferenceService', 'metadata': {'name': 'joint'}, 'spec': spec})
+        m.wait_until('its InferenceModel', lambda: self.cluster.get('inferencemodel', 'joint-cloud'))
+        m.wait_until('its status', lambda: self.condition('jointinferenceservice', 'joint', 'CloudReady'))
+        self.apply(j.model('big', self.files.url('digits-4.tar.gz'), self.digests['4']))
+        m.wait_until('the change', lambda: self.digests['4'].startswith(self.cluster.get('inferencemodel', 'joint-cloud')['spec']['targetVersion']))
+        self.cluster.kubectl('patch', 'jointinferenceservice', 'joint', '--type', 'merge', '-p',
+                             '{"spec": {"cloudWorker": {"model": {"name": "digits", "kind": "InferenceModel"}}}}')
+        m.wait_until('its end', lambda: 'joint-cloud' not in [o['metadata']['name'] for o in self.cluster.get('inferencemodels')['items']])
+        self.cluster.kubectl('delete', 'jointinferenceservice', 'joint')
 
         # Its end; events told of its life.
         m.wait_until('events', lambda: [e for e in self.cluster.get('events')['items'] if e['source'].get('component') == 'varda-operator'])
