@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "api/ai/inference_model.h"
+#include "api/sedna/joint_inference_service.h"
 #include "cli/printer.h"
 #include "duration.h"
 #include "given_file.h"
@@ -38,20 +43,64 @@ struct Where {
   std::string url, model_name;
 };
 
+/// Kinds that answer at a URL, in the order in which a bare name is looked for.
+struct Served {
+  const meta::Resource* resource;
+  std::string_view word;  // as in WORD/NAME, also by its short name
+  std::string_view short_word;
+};
+
+std::vector<Served> served_kinds() {
+  return {{&api::InferenceModel::resource(), "inferencemodel", "im"},
+          {&api::JointInferenceService::resource(), "jointinferenceservice", "jis"}};
+}
+
+/// The object of that name, and which kind it is.
+Result<std::pair<Json, Served>> find_served(const Context& ctx, const kube::Client& client, const std::string& ns,
+                                            std::string name) {
+  std::vector<Served> kinds = served_kinds();
+  if (const std::size_t slash = name.find('/'); slash != std::string::npos) {
+    const std::string word = name.substr(0, slash);
+    name = name.substr(slash + 1);
+    std::erase_if(kinds, [&](const Served& kind) {
+      return word != kind.word && word != kind.short_word && word != std::string(kind.word) + "s";
+    });
+    if (kinds.empty())
+      return Error(Code::kInvalid,
+                   "\"" + word + "\" answers no requests; what does is an inferencemodel or a jointinferenceservice");
+  }
+  std::optional<Error> first;
+  for (const Served& kind : kinds) {
+    auto object = client.get(ctx, *kind.resource, {ns, name});
+    if (object.ok()) return std::pair(std::move(object).value(), kind);
+    if (!first) first = object.error();
+    if (object.error().code() != Code::kNotFound) break;
+  }
+  if (kinds.size() > 1 && first->code() == Code::kNotFound)
+    return Error(Code::kNotFound, "there is no InferenceModel and no JointInferenceService \"" + name + "\" in namespace " + ns);
+  return *first;
+}
+
 /// Where the model answers, by its status, or why it does not.
 Result<Where> find_model(const Context& ctx, const Globals& globals, const Flags& flags) {
   if (!flags.url.empty()) return Where{flags.url, flags.model};
   TRY(const kube::Config config, find_server(globals));
   const std::unique_ptr<kube::Client> client = kube::connect(config);
-  TRY(const Json object, client->get(ctx, api::InferenceModel::resource(), {flags.ns.empty() ? config.ns : flags.ns, flags.model}));
-  TRY(const api::InferenceModel model, api::InferenceModel::from_json(object));
-  if (model.status.url.empty()) {
-    const meta::Condition* ready = meta::find_condition(model.status.conditions, "Ready");
-    return Error(Code::kUnavailable, "InferenceModel " + flags.model + " does not serve yet" +
-                                         (ready ? " (" + ready->reason + ": " + ready->message + ")" : "") +
-                                         "; `varda wait inferencemodel/" + flags.model + " --for=condition=Ready` waits for it");
+  TRY(const auto found, find_served(ctx, *client, flags.ns.empty() ? config.ns : flags.ns, flags.model));
+  const auto& [object, kind] = found;
+  const std::string& name = object.at("metadata/name").as_string();
+  const std::string& url = object.at("status/url").as_string();
+  if (url.empty()) {
+    std::string why;
+    for (const Json& condition : object.at("status/conditions").as_array()) {
+      if (condition["type"].as_string() == "Ready")
+        why = " (" + condition["reason"].as_string() + ": " + condition["message"].as_string() + ")";
+    }
+    return Error(Code::kUnavailable, kind.resource->kind + " " + name + " does not serve yet" + why + "; `varda wait " +
+                                         std::string(kind.word) + "/" + name + " --for=condition=Ready` waits for it");
   }
-  return Where{model.status.url, model.spec.model_name.empty() ? flags.model : model.spec.model_name};
+  const std::string& model_name = object.at("spec/modelName").as_string();
+  return Where{url, model_name.empty() ? name : model_name};
 }
 
 constexpr std::chrono::seconds kAnswerTimeout{30};
@@ -137,8 +186,9 @@ Status predict_each(const Context& ctx, const Flags& flags, const Where& where, 
   if (!labels.empty()) rows[0].push_back("EXPECTED");
   Json predictions = Json::array();
   std::vector<double> latencies;
-  std::size_t number = 0, correct = 0;
+  std::size_t number = 0, correct = 0, hard = 0;
   std::string version;
+  std::map<std::string, std::size_t> tiers;  // of a joint service, by who answered
   for (const oip::Images& images : samples.batches) {
     for (std::size_t i = 0; i < images.count && (flags.limit == 0 || number < flags.limit); ++i, ++number) {
       TRY(const oip::Prediction p,
@@ -159,10 +209,17 @@ Status predict_each(const Context& ctx, const Flags& flags, const Where& where, 
         row.push_back(std::to_string(labels[number]) + (right ? "" : "  wrong"));
         one.set("expected", labels[number]);
       }
+      if (const std::string& tier = p.parameters["tier"].as_string(); !tier.empty()) {
+        ++tiers[tier];
+        hard += p.parameters["hard"].as_bool();
+        row.push_back(tier);
+        one.set("parameters", p.parameters);
+      }
       rows.push_back(std::move(row));
       predictions.push_back(std::move(one));
     }
   }
+  if (!tiers.empty()) rows[0].push_back("TIER");
   std::sort(latencies.begin(), latencies.end());
   const double p50 = latencies[latencies.size() / 2], p99 = latencies[latencies.size() * 99 / 100];
   const double accuracy = static_cast<double>(correct) / static_cast<double>(number);
@@ -173,6 +230,16 @@ Status predict_each(const Context& ctx, const Flags& flags, const Where& where, 
     out.set("accuracy", accuracy);
   }
   out.set("latencyMs", Json::object({{"p50", p50}, {"p99", p99}}));
+  std::string by_tier;
+  if (!tiers.empty()) {
+    Json answered = Json::object();
+    for (const auto& [tier, count] : tiers) {
+      answered.set(tier, std::uint64_t{count});
+      by_tier += (by_tier.empty() ? "" : ", ") + std::to_string(count) + " by " + tier;
+    }
+    out.set("answered", std::move(answered));
+    out.set("hard", std::uint64_t{hard});
+  }
   TRY_VOID(write_report(flags, out));
   if (flags.output == "json") {
     out.set("predictions", std::move(predictions));
@@ -184,6 +251,7 @@ Status predict_each(const Context& ctx, const Flags& flags, const Where& where, 
               p50, p99);
   if (!labels.empty()) std::printf(", accuracy %.4f (%zu right)", accuracy, correct);
   std::printf("\n");
+  if (!tiers.empty()) std::printf("%zu hard; answered: %s\n", hard, by_tier.c_str());
   return {};
 }
 
@@ -205,12 +273,16 @@ void add_predict_command(Program program) {
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
   CLI::App* command = program.parser.add_subcommand("predict", "send images to a model; print label, probability and latency");
-  command->add_option("model", flags->model, "name of an InferenceModel (with --url: of the model at that server)")->required();
+  command
+      ->add_option(
+          "model", flags->model,
+          "name of an InferenceModel or a JointInferenceService, also as KIND/NAME (with --url: of the model at that server)")
+      ->required();
   command->add_option("--images", flags->images, "IDX (MNIST's format), PNG or JPEG files")->required();
   command->add_option("--labels", flags->labels, "IDX file of the right answers; then accuracy is printed");
   command->add_option("--limit", flags->limit, "only the first N images; 0: all")->check(CLI::Range(0, 1'000'000'000));
   command->add_option("--url", flags->url, "ask this server instead of the model's status.url");
-  command->add_option("-n,--namespace", flags->ns, "of the InferenceModel");
+  command->add_option("-n,--namespace", flags->ns, "of the object");
   command->add_option("--wait", flags->wait, "for a server that does not answer yet, at most so long: 30s, 5m");
   command->add_option("--duration", flags->duration, "put a load on the model for so long, and report what became of the requests");
   command->add_option("--until-version", flags->until_version,
@@ -226,8 +298,7 @@ void add_predict_command(Program program) {
       ->allow_extra_args(false);
   command->add_option("--report", flags->report, "also write the summary as JSON into this file");
   command->add_option("-o,--output", flags->output, "json");
-  command->add_option("--kubeconfig", globals.kubeconfig,
-                      "where the InferenceModel is; default: $KUBECONFIG, then that of `varda up`");
+  command->add_option("--kubeconfig", globals.kubeconfig, "where the object is; default: $KUBECONFIG, then that of `varda up`");
   command->callback(
       [&chosen, &globals, flags] { chosen = [&globals, flags](const Context& ctx) { return predict(ctx, globals, *flags); }; });
 }
