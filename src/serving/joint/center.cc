@@ -1,7 +1,10 @@
 #include "serving/joint/center.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
+
+#include "base/log.h"
 
 namespace varda::serving::joint {
 namespace {
@@ -72,7 +75,13 @@ void Center::wake_at(SteadyTime when, std::weak_ptr<Sleeper> sleeper) {
 }
 
 void Center::begin() {
-  if (!thread_.joinable() && !stopped_) thread_ = std::thread([this] { follow(); });
+  if (thread_.joinable() || stopped_) return;
+  try {
+    thread_ = std::thread([this] { follow(); });
+  } catch (const std::system_error& e) {
+    // The next one who has something to wait for tries again.
+    log::error("no thread for alarms of requests over tiers", {{"error", e.what()}});
+  }
 }
 
 void Center::follow() {

@@ -412,6 +412,29 @@ TEST_F(Joint, ModelThatHangsIsNotWaitedForBeyondTheDeadline) {
   models_.release("run");
 }
 
+TEST_F(Joint, RequestThatWasAnsweredWhileItWaitedIsNotRun) {
+  const auto runs = models_.path() / ".runs";
+  models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\ncount_runs " + runs.string() + "\n",
+              "instances: 1\nwarmup: {runs: 0}\n");
+  models_.cascade("m", cascade(margin(), ""));
+  start();
+  const std::shared_ptr<ModelVersion> version = repository_->find("m", "").value();
+  version->executor().expect(std::chrono::seconds(1));  // nothing runs on this thread
+  auto first = begin("POST", "/v2/models/m/infer", easy());
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(20));
+  while (lines(runs) < 1) ASSERT_TRUE(ctx.check().ok());  // it holds the only instance
+  models_.cascade("m", cascade(margin(), "", 64, 50));
+  settle();
+  EXPECT_THAT(infer(easy()), StartsWith("504 "));
+  EXPECT_EQ(version->executor().waiting(), 1u);
+  models_.cascade("m", cascade(margin(), ""));
+  settle();
+  models_.release("run");
+  EXPECT_EQ(outcome(first.get()), "1 by edge 3 easy");
+  EXPECT_EQ(infer(easy()), "1 by edge 3 easy");
+  EXPECT_EQ(lines(runs), 2u);
+}
+
 TEST_F(Joint, VersionThatThePolicyCannotReadIsRefusedAndTheOldOneServes) {
   models_.add("m", "3", kModel);
   models_.target("m", "3");

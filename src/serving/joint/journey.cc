@@ -69,6 +69,11 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
     step.kind == Step::Kind::kRun ? hand_over(step) : perform(step);
   }
 
+  bool ended() const {
+    MutexLock lock(mutex_);
+    return machine_.ended();
+  }
+
  private:
   class Run;
   class Ask;
@@ -125,7 +130,7 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
   const InferCall call_;
   const oip::Limits limits_;
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::optional<net::Responder> respond_ GUARDED_BY(mutex_);  // until the answer
   Machine machine_ GUARDED_BY(mutex_);
   std::optional<Inferred> inferred_ GUARDED_BY(mutex_);  // by the first tier
@@ -145,6 +150,8 @@ class Journey::Run final : public Job {
 
   std::size_t bytes() const override { return journey_->call_.bytes(); }
   void run() override {
+    // It was answered while this waited: whoever still waits comes first.
+    if (journey_->ended()) return;
     ModelVersion& version = **journey_->version_;
     VersionStats& stats = version.stats();
     stats.queue_us.add(microseconds(system_clock().now() - given_));
