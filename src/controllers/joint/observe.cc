@@ -278,8 +278,8 @@ void observe_inference_model(const View& view, const TierPlan& plan, FurtherTier
   const api::InferenceModel* model = found == view.world.inference_models.end() ? nullptr : found->second.get();
   if (model != nullptr && plan.owned && !is_child(*model, view.service)) model = nullptr;
   if (model == nullptr) {
-    // Just made, or about to be; who answered so far goes on until then.
-    if (before != nullptr && !plan.inference_model.empty() && !plan.problem) {
+    // Just made, about to be, or not heard of yet; who answered so far goes on until then.
+    if (before != nullptr) {
       tier.status.url = before->url;
       tier.status.model = before->model;
     }
@@ -560,7 +560,7 @@ JointTierStatus first_status(const View& view, const FirstTier& first) {
   tier.model = spec.model->name;
   tier.version = first.version;
   tier.url = first.url;
-  tier.ready = first.ready > 0;
+  tier.ready = std::any_of(first.pods.begin(), first.pods.end(), [](const PodFinding& pod) { return pod.endpoint.ready; });
   return tier;
 }
 

@@ -53,6 +53,16 @@ std::string told_url(const JointInferenceService& service, const Tier& tier) {
 
 // ---- the first tier
 
+/// Where it may be: a layer means the nodes of it that run an agent, and other nodes of users are none of them.
+NodeList first_nodes(const Tier& tier, const JointWorld& world) {
+  if (!tier.node.empty() || tier.selector != nullptr) return world.nodes;
+  NodeList nodes;
+  for (const auto& node : world.nodes) {
+    if (world.edge_node(node->metadata.name) != nullptr) nodes.push_back(node);
+  }
+  return nodes;
+}
+
 /// Where the server of the pods that are there listens, or of those that were there last; 0: nowhere.
 std::int64_t current_port(const JointInferenceService& service, const Worker& worker, const JointWorld& world) {
   for (const PodPtr& pod : world.pods) {
@@ -69,10 +79,10 @@ std::int64_t current_port(const JointInferenceService& service, const Worker& wo
 }
 
 /// One port for all nodes: the one there is, else the first that nobody else wants on any of them; 0: none is free.
-std::int64_t port_of(const JointInferenceService& service, const Worker& worker, const JointWorld& world) {
+std::int64_t port_of(const JointInferenceService& service, const Worker& worker, const NodeList& list, const JointWorld& world) {
   if (service.spec.serving_port != 0) return service.spec.serving_port;
   if (const std::int64_t current = current_port(service, worker, world); current != 0) return current;
-  const WorkerNodes nodes = nodes_of(worker, world.nodes);
+  const WorkerNodes nodes = nodes_of(worker, list);
   std::set<std::int64_t> taken;
   for (const PortClaim& claim : world.claims) {
     if (claim.uid != service.metadata.uid && std::binary_search(nodes.names.begin(), nodes.names.end(), claim.node))
@@ -113,7 +123,7 @@ Worker first_worker(const JointInferenceService& service, const std::vector<Tier
       worker.selector.emplace().match_labels = {{std::string(kLayerLabel), tier.layer}};
     }
     if (tier.worker != nullptr) worker.replicas = std::min<std::int64_t>(tier.worker->replicas, 1);
-    worker.serving_port = port_of(service, worker, world);
+    worker.serving_port = port_of(service, worker, first_nodes(tier, world), world);
     worker.server_spec = [model = as_served(service, worker.serving_port), network = options.edge_network,
                           server = varda_serve(options.serve_image)](const std::string& directory) {
       api::Pod pod;
@@ -137,7 +147,8 @@ void plan_first(const JointInferenceService& service, const JointWorld& world, c
   std::optional<Problem> model_problem;
   const Worker worker = first_worker(service, plan.tiers, world, options, model_problem);
   plan.port = worker.serving_port;
-  WorkerWorld around{.nodes = world.nodes,
+  const NodeList nodes = first_nodes(plan.tiers.front(), world);
+  WorkerWorld around{.nodes = nodes,
                      .edge_node = world.edge_node,
                      .pods = world.pods,
                      .deployment = nullptr,
@@ -157,7 +168,7 @@ void plan_first(const JointInferenceService& service, const JointWorld& world, c
   } else if (!of_a_pod) {
     plan.first_problem = plan.first.problem;
   }
-  plan.claims = claims_of(job_of(service), worker, world.nodes);
+  plan.claims = claims_of(job_of(service), worker, nodes);
 }
 
 // ---- further tiers
