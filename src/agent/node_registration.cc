@@ -77,7 +77,8 @@ Json node_object(const NodeFacts& facts) {
                               {"kubernetes.io/os", "linux"},
                               {"kubernetes.io/arch", architecture()},
                               {"edgeai.io/layer", facts.layer}});
-  if (facts.layer == "edge") labels.set("node-role.kubernetes.io/edge", "");
+  // Devices too: what belongs into the cloud keeps away from nodes with that role.
+  if (facts.layer != "cloud") labels.set("node-role.kubernetes.io/edge", "");
   return Json::object({{"apiVersion", "v1"},
                        {"kind", "Node"},
                        {"metadata", Json::object({{"name", facts.name}, {"labels", std::move(labels)}})},

@@ -307,6 +307,9 @@ TEST(AgentNode, ObjectHasTheLabelsSchedulersMatch) {
   EXPECT_EQ(label("kubernetes.io/hostname").as_string(), "edge0");
   EXPECT_EQ(label("edgeai.io/layer").as_string(), "edge");
   EXPECT_TRUE(label("node-role.kubernetes.io/edge").is_string());
+  const Json device = node_object({.name = "cam", .layer = "device"});
+  EXPECT_EQ(device["metadata"]["labels"]["edgeai.io/layer"].as_string(), "device");
+  EXPECT_TRUE(device["metadata"]["labels"]["node-role.kubernetes.io/edge"].is_string()) << "what is for the cloud keeps away";
   const Json cloud = node_object({.name = "cloud", .layer = "cloud"});
   EXPECT_TRUE(cloud["metadata"]["labels"]["node-role.kubernetes.io/edge"].is_null());
   EXPECT_EQ(node_status(edge)["addresses"],

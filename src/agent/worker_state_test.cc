@@ -128,14 +128,14 @@ TEST(WorkerState, SaidAgainChangesNothing) {
 
 TEST(WorkerState, MetricsAreOfOneRun) {
   WorkerState state("u1");
-  const auto metrics = [&state] { return state.to_json()["metrics"].at("metrics/served").as_integer(-1); };
+  const auto metrics = [&state] { return state.to_json().at("metrics/served").as_integer(-1); };
   ASSERT_TRUE(state.set_registered(json(R"({"version": "1"})"), kTime).value());
-  ASSERT_TRUE(state.set_metrics(json(R"({"metrics": {"served": 7}})")).value());
+  ASSERT_TRUE(state.set_metrics(json(R"({"served": 7})")).value());
   ASSERT_TRUE(state.set_registered(json(R"({"version": "2"})"), kTime).value());
   EXPECT_EQ(metrics(), 7) << "who does not tell one run from another";
   ASSERT_TRUE(state.set_registered(json(R"({"version": "2", "instance": "a"})"), kTime).value());
   EXPECT_EQ(metrics(), -1);
-  ASSERT_TRUE(state.set_metrics(json(R"({"metrics": {"served": 3}})")).value());
+  ASSERT_TRUE(state.set_metrics(json(R"({"served": 3})")).value());
   EXPECT_FALSE(state.set_registered(json(R"({"version": "2", "instance": "a"})"), "later").value());
   ASSERT_TRUE(state.set_registered(json(R"({"version": "3", "instance": "a"})"), kTime).value());
   EXPECT_EQ(metrics(), 3) << "the same run, once more";

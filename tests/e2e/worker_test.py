@@ -1,10 +1,12 @@
 """Workers of jobs on a node: what they ask of its agent and tell it, through the gateway and the operator, with real processes."""
-import concurrent.futures, contextlib, http.client, json, os, pathlib, shutil, signal, socket, stat, subprocess, sys, tempfile, unittest
+import concurrent.futures, contextlib, http.client, json, os, pathlib, shutil, signal, socket, stat, subprocess, sys, tempfile, unittest, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
 from faulty_link import FaultyLink  # noqa: E402
 
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / 'examples/workers'
+EDGE_WORKERS = {'python': [sys.executable, str(EXAMPLES / 'python/edge_worker.py')], 'cpp': [str(pathlib.Path(m.VARDA).parent.parent / 'examples/edge-worker')]}
 DIGITS = 'models.edgeai.io/default/digits'
 
 
@@ -198,6 +200,99 @@ class Workers(unittest.TestCase):
         self.assertEqual(self.ask(b, 'PUT', '/v1/results/r', {'data': 'of b'})[0], 200)
         m.wait_until('the result of b', lambda: self.report('b').get('results', {}).get('r', {}).get('data') == 'of b')
         self.assertEqual(self.report('a'), {})
+
+    # ---- the workers in examples/
+    def run_example(self, name, command, **environment):
+        """(process, base URL) of a worker that listens."""
+        log = self.work / (name + '.log')
+        begins = log.stat().st_size if log.exists() else 0
+        with open(log, 'ab') as out:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env={**os.environ, 'POD_IP': '127.0.0.1', **environment})
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+
+        def port():
+            self.assertIsNone(process.poll(), log.read_text())
+            for line in log.read_bytes()[begins:].splitlines():
+                if b'worker listens' in line and line.endswith(b'}'):
+                    return json.loads(line)['port']
+        return process, 'http://127.0.0.1:%d' % m.wait_until('%s listens' % name, port)
+
+    def run_edge_example(self, name):
+        return self.run_example(name, EDGE_WORKERS[name], LISTEN_PORT='0', HEM_NAME='AlwaysCloud', VARDA_WORKER_SOCKET=str(self.data / 'worker/worker.sock'),
+                                VARDA_WORKER_TOKEN_FILE=str(self.data / 'workers/default' / name / 'token'))
+
+    @staticmethod
+    def http(url, body=None):
+        with urllib.request.urlopen(urllib.request.Request(url, data=body), timeout=60) as response:
+            return json.loads(response.read())
+
+    def wait_for_status(self, url, **wanted):
+        return m.wait_until('%s at %s' % (wanted, url), lambda: (lambda s: s if all(s[k] == v for k, v in wanted.items()) else None)(self.http(url + '/status')))
+
+    def wait_for_counts(self, inferences, hard, uploaded):
+        wanted = {'inferenceNumber': inferences, 'hardExampleNumber': hard, 'uploadCloudNumber': uploaded}
+        for name in EDGE_WORKERS:
+            m.wait_until('%s of %s' % (wanted, name), lambda: self.report(name).get('metrics') == wanted)
+
+    def test_the_example_workers_follow_their_assignment_decide_ask_the_cloud_and_report(self):
+        for version, labels in (('1', ['dark', 'bright']), ('2', ['night', 'day'])):
+            (self.work / version).mkdir()
+            (self.work / version / 'model.json').write_text(json.dumps({'labels': labels, 'middle': 128, 'spread': 40}))
+        cloud, cloud_url = self.run_example('cloud', [sys.executable, str(EXAMPLES / 'python/cloud_worker.py')], BIG_MODEL_BIND_PORT='0', MODEL_VERSION='9')
+        m.wait_until('an EdgeNode', self.edge_node)
+
+        def assign(version, policy, url):
+            self.expect(*({'key': 'default/' + name, 'uid': 'j1', 'owner': 'TrainingModel/brightness', 'assignment': {
+                'kind': 'JointInferenceService', 'name': 'brightness', 'namespace': 'default', 'role': 'edge', 'hardExampleMining': policy, 'cloud': {'url': url},
+                'model': {'name': 'small', 'version': version, 'path': str(self.work / version), 'url': ''}}} for name in EDGE_WORKERS))
+
+        assign('1', {'name': 'CrossEntropy', 'parameters': [{'key': 'threshold_cross_entropy', 'value': '0.5'}]}, '')
+        for name in EDGE_WORKERS:
+            self.token(name)
+        running = {name: self.run_edge_example(name) for name in EDGE_WORKERS}
+        instances = {}
+        for name, (_, url) in running.items():
+            self.wait_for_status(url, policy='CrossEntropy', version='1', cloud='')
+            registered = m.wait_until('%s registered' % name, lambda: self.report(name).get('registered'))
+            self.assertEqual(registered['capabilities'], ['assignment'])
+            instances[name] = registered['instance']
+            easy, hard = self.http(url + '/infer', bytes([250] * 64)), self.http(url + '/infer', bytes([130] * 64))
+            self.assertEqual((easy['label'], easy['tier'], easy['hard'], 'fallback' in easy), ('bright', 'edge', False, False))
+            self.assertEqual((hard['label'], hard['tier'], hard['hard'], hard['fallback']), ('bright', 'edge', True, 'the cloud has no address yet'))
+        self.wait_for_counts(2, 1, 0)
+
+        # The cloud's address and another version come while they run.
+        assign('2', {'name': 'Margin', 'parameters': [{'key': 'threshold_margin', 'value': '0.5'}]}, cloud_url)
+        for name, (process, url) in running.items():
+            self.wait_for_status(url, policy='Margin', version='2', cloud=cloud_url)
+            self.assertIsNone(process.poll(), 'it was left running')
+            easy, hard = self.http(url + '/infer', bytes([250] * 64)), self.http(url + '/infer', bytes([130] * 64))
+            self.assertEqual((easy['label'], easy['tier'], easy['version']), ('day', 'edge', '2'))
+            self.assertEqual((hard['label'], hard['tier'], hard['hard'], hard['version']), ('bright', 'cloud', True, '9'))
+        self.wait_for_counts(4, 2, 1)
+
+        # The agent is killed, the cloud ends, and they go on.
+        self.kill()
+        cloud.terminate()
+        self.assertEqual(cloud.wait(60), 0)
+        for name, (_, url) in running.items():
+            hard = self.http(url + '/infer', bytes([130] * 64))
+            self.assertEqual((hard['label'], hard['tier'], hard['hard'], bool(hard['fallback'])), ('day', 'edge', True, True))
+        self.start()
+        self.wait_for_counts(5, 3, 1)
+
+        # The last word comes through, and one that begins again begins at zero, as another run.
+        for name, (process, url) in running.items():
+            self.http(url + '/infer', bytes([250] * 64))
+            process.terminate()
+            self.assertEqual(process.wait(60), 0)
+        self.wait_for_counts(6, 3, 1)
+        for name in EDGE_WORKERS:
+            self.run_edge_example(name)
+        for name in EDGE_WORKERS:
+            m.wait_until('another run of %s' % name, lambda: self.report(name)['registered']['instance'] != instances[name])
+        self.wait_for_counts(0, 0, 0)
 
 
 if __name__ == '__main__':

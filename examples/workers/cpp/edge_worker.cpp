@@ -36,8 +36,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <thread>
-#include <utility>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -662,6 +662,14 @@ class Server {
     ::setsockopt(listener_.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     return ::bind(listener_.fd(), found->ai_addr, found->ai_addrlen) == 0 && ::listen(listener_.fd(), 128) == 0;
   }
+  /// What was bound, also where port 0 was asked for.
+  int port() const {
+    sockaddr_storage address{};
+    socklen_t size = sizeof(address);
+    if (::getsockname(listener_.fd(), reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
+    return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port
+                                               : reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
+  }
   void serve() {
     for (;;) {
       const int fd = ::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC);
@@ -739,7 +747,8 @@ int main() {
         "\"address\": " + quoted(host) + ", \"port\": " + quoted(port) + ", \"error\": " + quoted(std::strerror(errno)));
     return 1;
   }
-  log("edge worker listens", "\"address\": " + quoted(host) + ", \"port\": " + quoted(port) + ", " + work->describe());
+  log("edge worker listens",
+      "\"address\": " + quoted(host) + ", \"port\": " + std::to_string(server.port()) + ", " + work->describe());
   Agent agent(worker);
   agent.start();
   std::thread([&server] { server.serve(); }).detach();
