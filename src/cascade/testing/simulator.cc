@@ -256,9 +256,10 @@ class World {
     if (chance(12)) push(now_ + between(milliseconds(0), milliseconds(1000)), {.what = Event::What::kGone, .request = here_});
     if (chance(10)) push(now_ + between(milliseconds(0), milliseconds(1000)), {.what = Event::What::kTimer, .request = here_});
     if (chance(10)) {
+      // Drawn one after the other: the order of arguments is the compiler's.
       const auto what = chance(50) ? Event::What::kAnswer : Event::What::kFailure;
-      push(now_ + between(milliseconds(0), milliseconds(500)),
-           {.what = what, .request = here_, .call = static_cast<CallId>(below(40))});
+      const auto call = static_cast<CallId>(below(40));
+      push(now_ + between(milliseconds(0), milliseconds(500)), {.what = what, .request = here_, .call = call});
     }
     take(book, book.machine->start(now_));
   }
