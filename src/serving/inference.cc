@@ -22,12 +22,12 @@ std::size_t samples(const ModelVersion& version, const std::vector<tensor::Named
   return static_cast<std::size_t>(inputs[0].tensor.shape()[0]);
 }
 
-// Whether the body is a picture itself; parameters of the type are none of a picture's business.
+// Whether the body is a picture itself. Of a kind that is not read, the decoder says so.
 bool is_image(std::string_view content_type) {
-  std::string type(content_type.substr(0, content_type.find(';')));
-  while (!type.empty() && type.back() == ' ') type.pop_back();
-  std::transform(type.begin(), type.end(), type.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return type == "image/jpeg" || type == "image/png";
+  constexpr std::string_view kImage = "image/";
+  const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
+  return content_type.size() > kImage.size() &&
+         std::equal(kImage.begin(), kImage.end(), content_type.begin(), [&](char b, char a) { return same(a, b); });
 }
 
 Result<oip::InferRequest> read_request(const ModelVersion& version, const InferCall& call, const oip::Limits& limits) {

@@ -71,6 +71,7 @@ TEST_F(Transforms, AnImageIsTheBodyItself) {
   EXPECT_EQ(outcome(post(png({0, 200, 50, 100}), {{"Content-Type", "image/png"}})), R"(labels=["1","3"] scores=[2,1])");
   EXPECT_EQ(outcome(post(png({9, 0, 0, 0}), {{"Content-Type", "IMAGE/JPEG ; q=1"}})).substr(0, 16), R"(labels=["0","1"])");
   EXPECT_EQ(outcome(post("hello", {{"Content-Type", "image/png"}})), "400 image 0: neither a JPEG nor a PNG");
+  EXPECT_EQ(outcome(post("RIFF", {{"Content-Type", "image/webp"}})), "400 image 0: neither a JPEG nor a PNG");
   EXPECT_EQ(outcome(post("", {{"Content-Type", "image/png"}})), "400 image 0: neither a JPEG nor a PNG");
 }
 
