@@ -217,6 +217,11 @@ TEST(Pipeline, WrongImagesAreRefusedByNumber) {
   const Pipeline pipeline = compile("preprocess: {image: {channels: grey}}", model, limits).value();
   const auto error = [&](std::vector<Named> inputs) { return pipeline.before(std::move(inputs)).error().message(); };
   EXPECT_EQ(error(images({good, "GIF89a"})), "image 1: neither a JPEG nor a PNG");
+  std::ifstream in(VARDA_TESTDATA "/../../codec/testdata/images/cmyk.jpg", std::ios::binary);
+  const std::string cmyk(std::istreambuf_iterator<char>(in), {});
+  const Pipeline large = compile("preprocess: {image: {channels: grey}}", model).value();
+  EXPECT_EQ(large.before(images({good, cmyk})).error(),
+            Error(Code::kInvalid, "image 1: JPEG: in CMYK, for print; RGB and grey are read"));
   EXPECT_THAT(error(images({good.substr(0, good.size() - 20)})), HasSubstr("image 0: PNG: "));
   EXPECT_EQ(error(images({})), "there is no image in the request");
   EXPECT_THAT(error(images({good, good, good})), HasSubstr("they become more than 32 bytes"));

@@ -264,7 +264,11 @@ Result<tensor::Tensor> ImageInput::make(std::span<const std::string_view> given,
   TRY(tensor::Tensor out, tensor::Tensor::allocate(target_.dtype, std::move(shape)));
   for (std::size_t i = 0; i < files.size(); ++i) {
     auto image = codec::decode_image(files[i], limits_.pixels_max);
-    if (!image.ok()) return std::move(image).error().context("image " + std::to_string(i));
+    if (!image.ok()) {
+      // A kind of picture that is not read is the sender's to change, as a torn one is.
+      Error why = std::move(image).error().context("image " + std::to_string(i));
+      return why.code() == Code::kUnsupported ? Error(Code::kInvalid, why.message()) : why;
+    }
     convert(*image, channels_);
     place(resize(*image, width_, height_, filter_), out, i * image_values);
   }
