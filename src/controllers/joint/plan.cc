@@ -53,12 +53,16 @@ std::string told_url(const JointInferenceService& service, const Tier& tier) {
 
 // ---- the first tier
 
-/// Where it may be: a layer means the nodes of it that run an agent, and other nodes of users are none of them.
+/// Where it may be: a layer means the nodes of it that run an agent, and other nodes of users are none of them. One that has a pod
+/// of it stays in: an agent whose EdgeNode was deleted makes it anew, and nothing that serves is to end for that.
 NodeList first_nodes(const Tier& tier, const JointWorld& world) {
   if (!tier.node.empty() || tier.selector != nullptr) return world.nodes;
   NodeList nodes;
   for (const auto& node : world.nodes) {
-    if (world.edge_node(node->metadata.name) != nullptr) nodes.push_back(node);
+    const std::string& name = node->metadata.name;
+    const bool serves =
+        std::any_of(world.pods.begin(), world.pods.end(), [&](const PodPtr& pod) { return pod->spec.node_name == name; });
+    if (serves || world.edge_node(name) != nullptr) nodes.push_back(node);
   }
   return nodes;
 }

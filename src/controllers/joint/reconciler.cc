@@ -22,6 +22,9 @@ constexpr Duration kRefusedAgain = std::chrono::minutes(2);
 // A name that a former child of ours still has is free in a moment.
 constexpr Duration kNameAgain = std::chrono::seconds(1);
 
+// Who leaves a port may be another service, or a pod that takes its time to end.
+constexpr Duration kPortAgain = std::chrono::seconds(10);
+
 // Pods of a Deployment carry the service's name in a label; their owner is the ReplicaSet or the Deployment.
 Keys of_pod(const api::Pod& pod) {
   const auto& labels = pod.metadata.labels;
@@ -206,6 +209,7 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx, 
   TRY_VOID(std::move(converged));
   TRY(std::optional<Duration> next, replace_ended(ctx, wanted, writer));
   if (seen.look_again) next = next ? std::min(*next, *seen.look_again) : *seen.look_again;
+  if (waits_for_port(wanted)) next = next ? std::min(*next, kPortAgain) : kPortAgain;
   return next ? runtime::Action::after(*next) : runtime::Action::await_change();
 }
 
