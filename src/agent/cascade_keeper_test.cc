@@ -252,6 +252,26 @@ TEST_F(CascadeFile, WhatItsServerCountsIsReportedAndOutlivesTheAgent) {
   EXPECT_TRUE(told.models[0].cascade.is_null());
 }
 
+TEST_F(CascadeFile, WhatAllServersSayIsBounded) {
+  http.cascade = R"({"instance": "a", "counters": {"n": 1}, "tiers": [], "more": ")" + std::string(12 << 10, 'x') + "\"}";
+  Json models = Json::array();
+  for (int i = 10; i < 60; ++i) {
+    Json version = Json::object({{"version", "3"}, {"url", "http://files/3"}, {"sha256", Sha256::of("3").hex()}});
+    models.push_back(Json::object({{"key", "default/m" + std::to_string(i) + ".edge"},
+                                   {"modelName", "digits"},
+                                   {"target", "3"},
+                                   {"versions", Json::array({std::move(version)})},
+                                   {"serving", Json::object({{"url", Server::kUrl}})},
+                                   {"cascade", Json::object({{"version", 1}})}}));
+  }
+  want_models(std::move(models));
+  pass(seconds(1));
+  ASSERT_EQ(told.models.size(), 50u);
+  EXPECT_EQ(told.models.front().cascade.at("counters/n").as_integer(), 1);
+  EXPECT_EQ(told.models.back().cascade.at("problem/reason").as_string(), "TooMuch");
+  EXPECT_LT(codec::write_json(told.to_json()).size(), 512u << 10);
+}
+
 // Whatever fails, a server finds no version without its tiers, and all is as it should be once the disk works again.
 TEST_F(CascadeFile, AfterAFaultOfAnyCallAllIsAsItShouldBeOnceTheDiskWorks) {
   for (int nth = 1; nth < 200; ++nth) {

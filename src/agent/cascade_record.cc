@@ -152,14 +152,15 @@ Json noteworthy(const Json& rest) {
     for (const char* name : {"p50Us", "p99Us"}) tier.erase(name);
     if (std::as_const(tier)["state"].as_string() == "HalfOpen") tier.set("state", "Open");
   });
+  // A server may reckon it from how long ago it was, a second more or less.
+  if (Json* degraded = out.find("degraded"); degraded != nullptr && degraded->is_object()) degraded->erase("since");
   return out;
 }
 
 Json urgent(const Json& rest) {
   Json out = noteworthy(rest);
   for_each_tier(out, [](Json& tier) { tier.erase("lastError"); });
-  if (Json* degraded = out.find("degraded"); degraded != nullptr && degraded->is_object())
-    for (const char* name : {"message", "since"}) degraded->erase(name);
+  if (Json* degraded = out.find("degraded"); degraded != nullptr && degraded->is_object()) degraded->erase("message");
   return out;
 }
 

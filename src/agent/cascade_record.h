@@ -23,8 +23,8 @@ using Counts = std::map<std::string, std::int64_t>;
 
 /// What a server answered, looked through.
 struct CascadeAnswer {
-  static constexpr std::size_t kCountersMax = 1024;
-  static constexpr std::size_t kRestBytesMax = 32 << 10;
+  static constexpr std::size_t kCountersMax = 512;
+  static constexpr std::size_t kRestBytesMax = 16 << 10;
 
   std::string instance;
   Counts counters;   // zeros of reasons, below the third name, left out
@@ -33,7 +33,8 @@ struct CascadeAnswer {
 /// kInvalid: it is none, or has more of something than a server of ours says.
 Result<CascadeAnswer> read_cascade(const codec::Json& answer);
 
-/// `rest` without what is never told by itself: latencies, and that a breaker tries again (HalfOpen is Open).
+/// `rest` without what is never told by itself: latencies, since when it is degraded, and that a breaker tries again (HalfOpen is
+/// Open).
 codec::Json noteworthy(const codec::Json& rest);
 /// Of that, what is told at once: not what errors and degradations say for people.
 codec::Json urgent(const codec::Json& rest);

@@ -43,8 +43,8 @@ TEST(CascadeAnswer, IsReadStrictly) {
       {R"({"instance": "a", "counters": {}, "tiers": [1]})", "a tier is no object"},
       {R"({"instance": "a", "counters": {}, "tiers": [], "degraded": "yes"})", "degraded is no object"},
       {R"({"instance": "a", "counters": {}, "tiers": [], "problem": []})", "problem is no object"},
-      {R"({"instance": "a", "counters": {}, "tiers": [], "more": ")" + std::string(33 << 10, 'x') + R"("})",
-       "it has more than 32768 bytes besides counters"},
+      {R"({"instance": "a", "counters": {}, "tiers": [], "more": ")" + std::string(17 << 10, 'x') + R"("})",
+       "it has more than 16384 bytes besides counters"},
   };
   for (const auto& one : kCases) {
     const auto read = read_cascade(json(one.text));
@@ -52,8 +52,8 @@ TEST(CascadeAnswer, IsReadStrictly) {
     EXPECT_EQ(read.error().message(), "the answer about tiers: " + one.error);
   }
   std::string many;
-  for (int i = 0; i <= 1024; ++i) many += (i == 0 ? "" : ",") + ("\"c" + std::to_string(i) + "\": 1");
-  EXPECT_EQ(read_cascade(said("a", "{" + many + "}")).error().message(), "the answer about tiers: it has more than 1024 counters");
+  for (int i = 0; i <= 512; ++i) many += (i == 0 ? "" : ",") + ("\"c" + std::to_string(i) + "\": 1");
+  EXPECT_EQ(read_cascade(said("a", "{" + many + "}")).error().message(), "the answer about tiers: it has more than 512 counters");
 }
 
 TEST(CascadeAnswer, KeepsWhatItDoesNotKnowAndRoundsLatencies) {
@@ -75,7 +75,7 @@ TEST(CascadeAnswer, WhatIsToldAtOnceIsStateAndNotWords) {
     bool urgent, noteworthy;
   } kCases[] = {
       {R"({"tiers": [{"name": "cloud", "state": "HalfOpen", "lastError": "a", "p50Us": 9}],
-          "degraded": {"reason": "BreakerOpen", "message": "a", "since": "1"}})",
+          "degraded": {"reason": "BreakerOpen", "message": "a", "since": "2"}})",
        false, false},
       {R"({"tiers": [{"name": "cloud", "state": "Open", "lastError": "b", "p50Us": 1}],
           "degraded": {"reason": "BreakerOpen", "message": "b", "since": "2"}})",

@@ -539,7 +539,14 @@ void ModelKeeper::publish() {
     World world;
     world.shown = shown_;
     world.serving = poller_.reports();
-    world.cascades = book_.reports();
+    std::size_t bytes = 0;
+    for (auto& [key, report] : book_.reports()) {
+      bytes += codec::write_json(report).size();
+      const bool fits = bytes <= kCascadeReportBytesMax;
+      const char* const message = "what this node's servers say of their tiers is more than it may tell";
+      world.cascades[key] =
+          fits ? report : codec::Json::object({{"problem", codec::Json::object({{"reason", "TooMuch"}, {"message", message}})}});
+    }
     for (const auto& [key, unwritten] : unwritten_)
       world.cascades[key].set("problem", codec::Json::object({{"reason", unwritten.word}, {"message", unwritten.message}}));
     {

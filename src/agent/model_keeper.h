@@ -32,6 +32,8 @@ namespace varda::agent {
 class ModelKeeper {
  public:
   static constexpr std::size_t kCascadeBytesMax = 64 << 10;  // of EdgeNode.spec.models[].cascade
+  // Of what is told of all tiers: a gateway takes a status of 1 MiB.
+  static constexpr std::size_t kCascadeReportBytesMax = 384 << 10;
 
   struct Options {
     std::size_t install_threads = 2;
