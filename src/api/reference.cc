@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <map>
+#include <set>
 
 #include "api/kind.h"
 
@@ -97,9 +98,11 @@ void write_section(const Section& section, std::string& out, std::deque<Section>
   out += "\n";
   if (!section.schema->rules.empty()) {
     out += "Rules:\n\n";
+    std::set<std::string> said;  // what holds for several values of a member is a rule for each
     for (const Rule& rule : section.schema->rules) {
-      out += "- " + (rule.field_path.empty() ? std::string("`metadata.name`") : code(rule.field_path.substr(1))) + ": " +
-             rule.message + "\n";
+      const std::string line = "- " + (rule.field_path.empty() ? std::string("`metadata.name`") : code(rule.field_path.substr(1))) +
+                               ": " + rule.message + "\n";
+      if (said.insert(line).second) out += line;
     }
     out += "\n";
   }

@@ -1,6 +1,7 @@
 #include "api/sedna/pod_shape.h"
 
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -125,6 +126,35 @@ Schema container(std::string_view description) {
                {"securityContext", open("What it may do on the node.")}});
 }
 
+/// What containers mount is a volume of the pod.
+Rule mounts_are_volumes(const std::string& containers) {
+  Rule rule;
+  rule.cel =
+      "!has(self." + containers + ") || self." + containers +
+      ".all(c, !has(c.volumeMounts) || c.volumeMounts.all(m, has(self.volumes) && self.volumes.exists(v, v.name == m.name)))";
+  rule.message = "what volumeMounts name must be one of volumes";
+  rule.reason = "FieldValueInvalid";
+  rule.field_path = "." + containers;
+  rule.check = [containers](const Json& self) {
+    std::set<std::string> known;
+    for (const Json& volume : self["volumes"].as_array()) known.insert(volume["name"].as_string());
+    std::vector<Violation> found;
+    std::size_t at = 0;
+    for (const Json& container : self[containers].as_array()) {
+      const std::string mounts = "." + containers + "[" + std::to_string(at++) + "].volumeMounts[";
+      std::size_t index = 0;
+      for (const Json& mount : container["volumeMounts"].as_array()) {
+        const std::string field = mounts + std::to_string(index++) + "].name";
+        const Json& name = mount["name"];
+        if (!name.is_string() || known.contains(name.as_string())) continue;
+        found.push_back(rules::invalid(field, name, "must be the name of one of volumes"));
+      }
+    }
+    return found;
+  };
+  return rule;
+}
+
 }  // namespace
 
 Schema pod_spec_shape() {
@@ -155,6 +185,7 @@ Schema pod_spec_shape() {
        {"securityContext", open("What all containers may do on the node.")},
        {"terminationGracePeriodSeconds", number(0, 86400, "How long it may take to end after it was asked to.")}});
   spec.rules.push_back(rules::each_unique("containers", "name"));
+  for (const char* list : {"containers", "initContainers"}) spec.rules.push_back(mounts_are_volumes(list));
   return spec;
 }
 
