@@ -346,9 +346,13 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
 }  // namespace
 
 bool is_progress(std::string_view reason) {
-  static constexpr std::string_view kProgress[] = {
-      "WaitingForNode", "Pending", "Downloading",  "Installing",          "Loading", "PodPending", "PodNotReady", "ServiceNotReady",
-      "RollingOut",     "Serving", "ScaledToZero", "LoadBalancerPending", "Outdated"};
+  static constexpr std::string_view kProgress[] = {"WaitingForNode", "Pending",
+                                                   "Downloading",    "Installing",
+                                                   "Loading",        "PodPending",
+                                                   "PodNotReady",    "ServiceNotReady",
+                                                   "RollingOut",     "Serving",
+                                                   "ScaledToZero",   "LoadBalancerPending",
+                                                   "Outdated",       "CloudAddressPending"};
   return std::find(std::begin(kProgress), std::end(kProgress), reason) != std::end(kProgress);
 }
 

@@ -1,0 +1,261 @@
+// Workers over the real API server, in memory, with the controllers of all kinds. Nodes are played by the test, which writes what
+// they would report.
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <gtest/gtest.h>
+#include <map>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "api/kind.h"
+#include "apiserver/testing/in_memory.h"
+#include "codec/yaml.h"
+#include "controllers/controllers.h"
+#include "kube/client.h"
+#include "runtime/manager.h"
+
+namespace varda::controllers {
+namespace {
+
+using codec::Json;
+
+const std::string kNamespace = "/namespaces/default/";
+const std::string kServices = "/apis/sedna.io/v1alpha1" + kNamespace + "jointinferenceservices";
+const std::string kModels = "/apis/sedna.io/v1alpha1" + kNamespace + "models";
+const std::string kEdgeNodes = "/apis/edgeai.io/v1alpha1/edgenodes";
+const std::string kPods = "/api/v1" + kNamespace + "pods";
+
+Json yaml(std::string_view text) {
+  auto parsed = codec::parse_yaml(text);
+  EXPECT_TRUE(parsed.ok()) << text << (parsed.ok() ? "" : parsed.error().message());
+  return parsed.ok() ? std::move(parsed).value() : Json();
+}
+
+class WorkersInACluster : public ::testing::Test {
+ protected:
+  WorkersInACluster() : client_(api_.transport(), {}) {
+    for (const Json& crd : api::crds()) api_.install_crds(codec::write_yaml(crd));
+    manager_ = std::make_unique<runtime::Manager>(client_, runtime::Manager::Options{});
+    Options options;
+    options.inference_models.node_port_host = "127.0.0.1";
+    controllers_ = add_all(*manager_, std::move(options));
+    thread_ = std::jthread([this](const std::stop_token& stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
+  }
+  ~WorkersInACluster() override {
+    thread_ = {};
+    manager_.reset();
+    controllers_.reset();
+  }
+
+  // Waits for something that the controllers will do; the limit is for a test that fails.
+  static bool eventually(const std::function<bool()>& holds) {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (std::chrono::steady_clock::now() < limit) {
+      if (holds()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return holds();
+  }
+  void post(const std::string& collection, std::string_view object) {
+    const auto reply = api_.post(collection, yaml(object));
+    ASSERT_EQ(reply.status, 201) << reply.text;
+  }
+  void patch(const std::string& path, std::string_view change) {
+    const auto reply = api_.merge_patch(path, yaml(change));
+    ASSERT_EQ(reply.status, 200) << reply.text;
+  }
+  void patch_status(const std::string& path, const std::string& status) { patch(path + "/status", "{status: " + status + "}"); }
+
+  void add_node(const std::string& name) {
+    post("/api/v1/nodes", "{apiVersion: v1, kind: Node, metadata: {name: " + name + ", labels: {line: '7'}}}");
+    patch_status("/api/v1/nodes/" + name, "{conditions: [{type: Ready, status: 'True'}]}");
+  }
+  void add_agent(const std::string& name, const std::string& version = "v1") {
+    post(kEdgeNodes, "{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: " + name + "}, spec: {}}");
+    expose(name, version);
+  }
+  /// The node has the version of the worker's model.
+  void expose(const std::string& node, const std::string& version) {
+    patch_status(
+        kEdgeNodes + "/" + node,
+        "{modelRoot: /m, workerRoot: /w, workerSocketDirectory: /s, models: [{key: default/bright.edge, exposed: " + version +
+            ", versions: [{version: " + version + ", state: Ready, sha256: '" + std::string(64, version.back()) + "'}]}]}");
+  }
+  void add_model() {
+    post(kModels,
+         "{apiVersion: sedna.io/v1alpha1, kind: Model, metadata: {name: little}, spec: {format: json, version: v1, url: "
+         "'http://files/1', sha256: '" +
+             std::string(64, '1') + "'}}");
+  }
+  void add_service(const std::string& where) {
+    post(kServices,
+         "{apiVersion: sedna.io/v1alpha1, kind: JointInferenceService, metadata: {name: bright}, spec: {edgeWorker: {model: "
+         "{name: little}, " +
+             where +
+             ", workerSpec: {containers: [{image: 'edge-worker:1'}]}}, cloudWorker: {model: {name: little}, workerSpec: "
+             "{containers: [{image: 'cloud-worker:1'}]}}}}");
+  }
+  /// The address that the Service of the cloud worker has, and somebody behind it.
+  void answer_in_the_cloud() {
+    const std::string service = "/api/v1" + kNamespace + "services/bright-cloud";
+    ASSERT_TRUE(eventually([&] { return api_.get(service).status == 200; }));
+    post("/api/v1" + kNamespace + "endpoints",
+         "{apiVersion: v1, kind: Endpoints, metadata: {name: bright-cloud}, subsets: [{addresses: [{ip: 203.0.113.7}], ports: "
+         "[{port: "
+         "5000}]}]}");
+  }
+
+  struct Seen {
+    std::string uid, node, image, version;
+    bool ready = false;
+  };
+  std::map<std::string, Seen> pods() {
+    std::map<std::string, Seen> out;
+    for (const Json& pod : api_.get(kPods + "?labelSelector=edgeai.io/worker=edge").body["items"].as_array()) {
+      Seen& seen = out[pod["metadata"]["name"].as_string()];
+      seen.uid = pod["metadata"]["uid"].as_string();
+      seen.node = pod["metadata"]["labels"]["edgeai.io/worker-node"].as_string();
+      seen.version = pod["metadata"]["annotations"]["edgeai.io/model-version"].as_string();
+      seen.image = pod.at("spec/containers/0/image").as_string();
+      for (const Json& condition : pod.at("status/conditions").as_array())
+        seen.ready |= condition["type"].as_string() == "Ready" && condition["status"].as_string() == "True";
+    }
+    return out;
+  }
+  void make_ready(const std::string& pod) {
+    patch_status(kPods + "/" + pod, "{phase: Running, podIP: 10.0.0.5, conditions: [{type: Ready, status: 'True'}]}");
+  }
+  std::set<std::string> workers_of(const std::string& node) {
+    std::set<std::string> out;
+    for (const Json& worker : api_.get(kEdgeNodes + "/" + node).body.at("spec/workers").as_array())
+      out.insert(worker["key"].as_string());
+    return out;
+  }
+
+  apiserver::InMemoryApiServer api_;
+  kube::Client client_;
+  std::unique_ptr<runtime::Manager> manager_;
+  std::unique_ptr<Controllers> controllers_;
+  std::jthread thread_;
+};
+
+// One after the other, in every order: what comes last is what a pod was still waiting for.
+class WorkersInAnyOrder : public WorkersInACluster, public ::testing::WithParamInterface<int> {};
+
+TEST_P(WorkersInAnyOrder, WhateverComesLastTheWorkerRunsThen) {
+  std::vector<std::pair<int, std::function<void()>>> steps{
+      {0, [&] { add_node("edge0"); }}, {1, [&] { add_agent("edge0"); }}, {2, [&] { add_model(); }}, {3, [&] {
+                                                                                                       add_service(
+                                                                                                           "nodeName: edge0");
+                                                                                                       answer_in_the_cloud();
+                                                                                                     }}};
+  const auto by_number = [](const auto& a, const auto& b) { return a.first < b.first; };
+  for (int i = 0; i < GetParam(); ++i) std::next_permutation(steps.begin(), steps.end(), by_number);
+  for (const auto& step : steps) {
+    EXPECT_TRUE(pods().empty());
+    step.second();
+  }
+  EXPECT_TRUE(eventually([&] { return pods().size() == 1; })) << api_.get(kServices + "/bright").text;
+  EXPECT_EQ(pods().begin()->first, "bright-edge-0");
+  EXPECT_TRUE(eventually([&] { return workers_of("edge0") == std::set<std::string>{"default/bright-edge-0"}; }));
+  EXPECT_EQ(api_.get(kEdgeNodes + "/edge0").body.at("spec/models/0/key").as_string(), "default/bright.edge");
+}
+
+// Of the 24 those in which each is the last one, and the service the first.
+INSTANTIATE_TEST_SUITE_P(Order, WorkersInAnyOrder, ::testing::Values(0, 4, 9, 16, 18, 23));
+
+TEST_F(WorkersInACluster, AnotherTemplateReplacesOneReplicaAfterTheOther) {
+  add_node("edge0");
+  add_agent("edge0");
+  add_model();
+  add_service("nodeName: edge0, replicas: 3");
+  answer_in_the_cloud();
+  ASSERT_TRUE(eventually([&] { return pods().size() == 3; }));
+  for (const auto& pod : pods()) make_ready(pod.first);
+  const auto before = pods();
+  patch(kServices + "/bright", "{spec: {edgeWorker: {workerSpec: {containers: [{image: 'edge-worker:2'}]}}}}");
+  for (int replaced = 1; replaced <= 3; ++replaced) {
+    // One is made anew, and as long as it is not Ready no other one goes.
+    std::string fresh;
+    ASSERT_TRUE(eventually([&] {
+      for (const auto& [name, pod] : pods()) {
+        if (!pod.ready && pod.image == "edge-worker:2") fresh = name;
+      }
+      return !fresh.empty();
+    })) << replaced;
+    const auto now = pods();
+    EXPECT_EQ(std::count_if(now.begin(), now.end(), [](const auto& pod) { return pod.second.ready; }), 2) << replaced;
+    EXPECT_EQ(std::count_if(now.begin(), now.end(), [](const auto& pod) { return pod.second.image == "edge-worker:2"; }), replaced);
+    make_ready(fresh);
+  }
+  for (const auto& [name, pod] : pods()) EXPECT_NE(pod.uid, before.at(name).uid);
+}
+
+TEST_F(WorkersInACluster, ASelectorsWorkersFollowNodesThatComeAndGo) {
+  add_model();
+  add_service("selector: {matchLabels: {line: '7'}}");
+  answer_in_the_cloud();
+  for (const char* node : {"edge0", "edge1"}) {
+    add_node(node);
+    add_agent(node);
+  }
+  const auto nodes = [&] {
+    std::set<std::string> out;
+    for (const auto& pod : pods()) out.insert(pod.second.node);
+    return out;
+  };
+  EXPECT_TRUE(eventually([&] { return nodes() == std::set<std::string>{"edge0", "edge1"}; }));
+  patch("/api/v1/nodes/edge0", "{metadata: {labels: {line: '8'}}}");
+  EXPECT_TRUE(eventually([&] { return nodes() == std::set<std::string>{"edge1"}; }));
+  EXPECT_TRUE(eventually([&] { return workers_of("edge0").empty() && workers_of("edge1").size() == 1; }));
+  patch("/api/v1/nodes/edge0", "{metadata: {labels: {line: '7'}}}");
+  EXPECT_TRUE(eventually([&] { return nodes() == std::set<std::string>{"edge0", "edge1"}; }));
+  ASSERT_EQ(api_.remove("/api/v1/nodes/edge1").status, 200);
+  EXPECT_TRUE(eventually([&] { return nodes() == std::set<std::string>{"edge0"}; }));
+}
+
+TEST_F(WorkersInACluster, AnotherVersionOfTheModelReachesTheWorkerOnceTheNodeHasIt) {
+  add_node("edge0");
+  add_agent("edge0");
+  add_model();
+  add_service("nodeName: edge0");
+  answer_in_the_cloud();
+  ASSERT_TRUE(eventually([&] { return pods().size() == 1; }));
+  make_ready("bright-edge-0");
+  const std::string first = pods().begin()->second.uid;
+  patch(kModels + "/little", "{spec: {version: v2, url: 'http://files/2', sha256: '" + std::string(64, '2') + "'}}");
+  EXPECT_TRUE(eventually([&] { return api_.get(kEdgeNodes + "/edge0").body.at("spec/models/0/target").as_string() == "v2"; }));
+  EXPECT_EQ(pods().begin()->second.uid, first) << "it is not there yet";
+  expose("edge0", "v2");
+  EXPECT_TRUE(eventually([&] { return pods().size() == 1 && pods().begin()->second.version == "v2"; }));
+  EXPECT_NE(pods().begin()->second.uid, first);
+}
+
+TEST_F(WorkersInACluster, AWorkerThatFollowsItsAssignmentGoesOn) {
+  add_node("edge0");
+  add_agent("edge0");
+  add_model();
+  add_service("nodeName: edge0");
+  answer_in_the_cloud();
+  ASSERT_TRUE(eventually([&] { return pods().size() == 1; }));
+  make_ready("bright-edge-0");
+  const std::string first = pods().begin()->second.uid;
+  const std::string job = api_.get(kServices + "/bright").body.at("metadata/uid").as_string();
+  patch_status(kEdgeNodes + "/edge0", "{workers: [{key: default/bright-edge-0, uid: " + job +
+                                          ", report: {registered: {version: '1', capabilities: [assignment]}}}]}");
+  patch(kServices + "/bright", "{spec: {edgeWorker: {hardExampleMining: {name: NeverCloud}}}}");
+  const auto told = [&] { return api_.get(kEdgeNodes + "/edge0").body.at("spec/workers/0/assignment/hardExampleMining/name"); };
+  EXPECT_TRUE(eventually([&] { return told().as_string() == "NeverCloud"; }));
+  // The pod's annotation says that it was looked at with the policy of now.
+  const auto hash = [&] { return api_.get(kPods + "/bright-edge-0").body.at("metadata/annotations")["edgeai.io/assignment-hash"]; };
+  const Json before = hash();
+  patch(kServices + "/bright", "{spec: {edgeWorker: {hardExampleMining: {name: AlwaysCloud}}}}");
+  EXPECT_TRUE(eventually([&] { return told().as_string() == "AlwaysCloud" && hash() != before; }));
+  EXPECT_EQ(pods().begin()->second.uid, first);
+}
+
+}  // namespace
+}  // namespace varda::controllers
