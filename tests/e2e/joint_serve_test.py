@@ -189,31 +189,28 @@ class JointServe(unittest.TestCase):
         self.assertIn('varda_joint_inferences_total{model="digits"}', metrics)
         self.assertIn('varda_joint_seconds_count{model="digits",tier="cloud"}', metrics)
 
-    def test_whatever_the_tier_above_does_every_request_is_answered(self):
+    def faults(self, reasons, cascade):
+        """Every fault once, after good answers: a breaker has no reason to open."""
         proxy = FaultyServer(self.cloud.address)
         self.addCleanup(proxy.close)
-        self.joined(proxy.url, 'CloudOnly')
+        self.edge.write('cascade.json', cascade(proxy.url, 'CloudOnly'))
+        self.edge.start()
         client = self.client(images=IMAGES[:3])
-
-        def check(fault, reason):
+        for fault, reason in reasons.items():
             with self.subTest(fault=fault):
-                # Several good answers to every bad one: the breaker has no reason to open.
                 m.wait_until('the cloud answers', lambda: all(a.tier == 'cloud' for a in j.answers(client.all_once())))
                 proxy.fault = fault
                 self.assertTrue(client.one(), client.samples[-1])
                 answer = j.answers(client.samples)[-1]
                 self.assertEqual((answer.tier, answer.fallback), ('edge', 'cloud: ' + reason))
                 proxy.fault = 'none'
-
-        for fault, reason in {'500': 'Failed', 'html': 'Failed', 'reset': 'Failed', 'garbage': 'Unreachable', 'close': 'Unreachable'}.items():
-            check(fault, reason)
-        self.edge.write('cascade.json', j.cascade(proxy.url, 'CloudOnly', deadline_ms=120000, cloud_deadline_ms=400))
-        for fault in ('mute', 'late', 'trickle'):
-            proxy.fault = fault
-            m.wait_until('the short deadline', lambda: client.one() and j.answers(client.samples)[-1].fallback == 'cloud: Timeout')
-            proxy.fault = 'none'
-        m.wait_until('the cloud answers', lambda: all(a.tier == 'cloud' for a in j.answers(client.all_once())))
         self.assertEqual(m.failures(client.samples), [])
+
+    def test_broken_answers_of_the_tier_above_cost_no_request(self):
+        self.faults({'500': 'Failed', 'html': 'Failed', 'reset': 'Failed', 'garbage': 'Unreachable', 'close': 'Unreachable'}, self.cascade)
+
+    def test_slow_answers_of_the_tier_above_cost_no_request(self):
+        self.faults({f: 'Timeout' for f in ('mute', 'late', 'trickle')}, lambda *args: j.cascade(*args, deadline_ms=120000, cloud_deadline_ms=400))
 
     def test_tier_killed_under_load_costs_no_request_and_comes_back(self):
         link = faulty_link.FaultyLink(self.cloud.port)  # an address that stays, whatever port the next server gets
