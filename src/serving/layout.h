@@ -30,7 +30,7 @@ struct Wanted {
   std::string last_good_fingerprint;
   bool last_good_unchanged = false;    // its files are the ones that served
   std::optional<std::string> cascade;  // what cascade.json holds, "" where it cannot be read
-  std::string problem;               // why that cannot be: "target names version 5, which is not there"; "" if it can
+  std::string problem;                 // why that cannot be: "target names version 5, which is not there"; "" if it can
   friend bool operator==(const Wanted&, const Wanted&) = default;
 };
 
