@@ -71,21 +71,27 @@ class Rows {
   };
 
   void fill(Row& place, std::size_t row) {
-    const std::size_t channels = image_.channels;
     place.number = row;
-    place.values.resize(columns_.size() * channels);
-    const std::uint8_t* line = image_.pixels.data() + row * image_.width * channels;
-    float* to = place.values.data();
+    place.values.resize(columns_.size() * image_.channels);
+    const std::uint8_t* line = image_.pixels.data() + row * image_.width * image_.channels;
+    if (image_.channels == 1) {
+      mix<1>(line, place.values.data());
+    } else {
+      mix<3>(line, place.values.data());
+    }
+  }
+
+  // All channels of a pixel at once: a large picture is read once, from front to back.
+  template <std::size_t channels>
+  void mix(const std::uint8_t* line, float* to) const {
     for (const Taps& taps : columns_) {
-      for (std::size_t c = 0; c < channels; ++c) {
-        const std::uint8_t* from = line + taps.first * channels + c;
-        float sum = 0;
-        for (const float weight : taps.weights) {
-          sum += weight * static_cast<float>(*from);
-          from += channels;
-        }
-        *to++ = sum;
+      const std::uint8_t* from = line + taps.first * channels;
+      std::array<float, channels> sum{};
+      for (const float weight : taps.weights) {
+        for (std::size_t c = 0; c < channels; ++c) sum[c] += weight * static_cast<float>(from[c]);
+        from += channels;
       }
+      to = std::copy(sum.begin(), sum.end(), to);
     }
   }
 
