@@ -462,7 +462,7 @@ class Node {
 
 TEST(CascadeCounts, NeverGoBackWithinAnEpochAndNeverExceedTheTruth) {
   const char* const more = std::getenv("VARDA_CASCADE_SEEDS");
-  const std::uint64_t seeds = more != nullptr ? std::stoul(more) : 45;
+  const std::uint64_t seeds = more != nullptr ? std::stoul(more) : 24;
   int complete = 0;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     Node node(seed);
@@ -499,7 +499,7 @@ TEST(CascadeCounts, NeverGoBackWithinAnEpochAndNeverExceedTheTruth) {
     ASSERT_EQ(node.check(), "") << "seed " << seed;
     if (!node.lossy() && node.counted() == node.truth()) ++complete;
   }
-  EXPECT_GT(complete, 10) << "of 30 whose disks are fine";
+  EXPECT_GT(complete, 5) << "of 16 whose disks are fine";
 }
 
 }  // namespace

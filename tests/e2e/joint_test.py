@@ -16,6 +16,7 @@ class JointInference(unittest.TestCase):
         cls.files = m.FileServer(cls.work / 'www')
         cls.varda = m.Machine(cls.work / 'data', nodes=['cloud=cloud', 'edge0=edge', 'cam=device'])
         cls.varda.up('--image', 'edge-worker:1=%s %s' % (sys.executable, WORKERS / 'edge_worker.py'),
+                     '--image', 'edge-worker-cpp:1=%s' % (pathlib.Path(m.VARDA).parent.parent / 'examples/edge-worker'),
                      '--image', 'cloud-worker:1=%s %s' % (sys.executable, WORKERS / 'cloud_worker.py'))
         cls.varda.nodes_ready()
         cls.archives = {}
@@ -149,13 +150,25 @@ class JointInference(unittest.TestCase):
         self.apply({'apiVersion': 'sedna.io/v1alpha1', 'kind': 'JointInferenceService', 'metadata': {'name': 'bright'}, 'spec': spec})
         status = j.ready(self.varda, 'bright')
 
+        asked = []  # what was answered
+
         def ask(level):
             with urllib.request.urlopen(urllib.request.Request(status['url'] + '/infer', data=bytes([level] * 64)), timeout=60) as response:
-                return json.loads(response.read())
+                asked.append(json.loads(response.read()))
+            return asked[-1]
         self.assertEqual(m.wait_until('an answer', lambda: ask(250))['tier'], 'edge')
         self.assertEqual(m.wait_until('an answer of the cloud', lambda: (lambda a: a if a['tier'] == 'cloud' else None)(ask(130)))['label'], 'bright')
         m.wait_until('counts', lambda: self.service('bright')['status']['hardExampleNumber'] >= 1)
         self.assertGreater(self.service('bright')['status']['inferenceNumber'], self.service('bright')['status']['hardExampleNumber'])
+        # The worker in C++ takes the place of the one in Python, and is counted on top.
+        counted = m.wait_until('both counted', lambda: (lambda s: s if s['inferenceNumber'] == len(asked) else None)(self.service('bright')['status']))
+        spec['edgeWorker']['workerSpec']['containers'][0]['image'] = 'edge-worker-cpp:1'
+        self.patch('jis', 'bright', edgeWorker={'workerSpec': spec['edgeWorker']['workerSpec']})
+        m.wait_until('the worker in C++', lambda: 'parameters' not in j.get(self.service('bright')['status']['url'], '/status'))
+        status = j.ready(self.varda, 'bright')
+        self.assertEqual(m.wait_until('an answer of the cloud', lambda: (lambda a: a if a['tier'] == 'cloud' else None)(ask(130)))['label'], 'bright')
+        sums = m.wait_until('its counts', lambda: (lambda s: s if s['inferenceNumber'] == len(asked) else None)(self.service('bright')['status']))
+        self.assertGreater(sums['hardExampleNumber'], counted['hardExampleNumber'])
         # Our servers take their place.
         self.patch('jis', 'bright', edgeWorker={'workerSpec': None}, cloudWorker={'workerSpec': None})
         status = j.ready(self.varda, 'bright')
