@@ -132,6 +132,25 @@ class Transforms(unittest.TestCase):
         self.assertIn('preprocess.image.resize.width is 9, but the model\'s input "images" of shape [-1,8,8] takes 8', index[0]['reason'])
         self.assertEqual(self.get('/v2/models/other')[1]['versions'], ['1'])
 
+    def test_a_policy_sees_what_the_labels_are_made_of_and_a_picture_goes_up_as_it_came(self):
+        self.add('joint', '1', YAML)
+        m.wait_until('the first tier serves', lambda: self.get('/v2/models/joint/ready')[0] == 200)
+        for threshold, tier in (('0', 'little'), ('1', 'big')):  # nothing is hard; all but certainty is
+            scratch = self.models / 'joint/.cascade'
+            scratch.write_text(json.dumps({'version': 1, 'service': 'default/joint', 'deadlineMs': 120000, 'inFlightMax': 8, 'tiers': [
+                {'name': 'little', 'policy': {'name': 'CrossEntropy', 'parameters': {'threshold_cross_entropy': threshold}}},
+                {'name': 'big', 'url': self.url, 'model': 'digits', 'deadlineMs': 120000}]}))
+            scratch.rename(self.models / 'joint/cascade.json')
+
+            def answered():
+                status, answer = self.get('/v2/models/joint/infer', PNGS[5], {'Content-Type': 'image/png'})
+                self.assertEqual(status, 200, answer)
+                return answer if answer.get('parameters', {}).get('tier') == tier else None
+            answer = m.wait_until('%s answers' % tier, answered)
+            self.assertEqual([o['name'] for o in answer['outputs']], ['labels', 'scores'])
+            self.assertEqual(answer['outputs'][0]['data'][0], '5')
+            self.assertEqual(answer['parameters']['hard'], tier == 'big')
+
 
 if __name__ == '__main__':
     unittest.main()
