@@ -86,6 +86,15 @@ void JointIndex::forget(const meta::ObjectKey& key) {
 
 void JointIndex::set(const meta::ObjectKey& key, const api::JointInferenceService* service) {
   const MutexLock lock(mutex_);
+  if (const auto known = services_.find(key); known != services_.end() && service != nullptr) {
+    // Most changes are of what it reports.
+    const auto& endpoints = service->status.endpoints;
+    const bool same = service->metadata.generation != 0 && known->second.uid == service->metadata.uid &&
+                      known->second.generation == service->metadata.generation &&
+                      std::equal(endpoints.begin(), endpoints.end(), known->second.endpoints.begin(), known->second.endpoints.end(),
+                                 [](const api::JointEndpoint& one, const std::string& node) { return one.node == node; });
+    if (same) return;
+  }
   forget(key);
   if (service == nullptr) {
     claim(owner_of(key), {});
@@ -95,6 +104,7 @@ void JointIndex::set(const meta::ObjectKey& key, const api::JointInferenceServic
   const std::vector<Tier> tiers = tiers_of(*service);
   Entry entry;
   entry.uid = service->metadata.uid;
+  entry.generation = service->metadata.generation;
   for (const Tier& tier : tiers) {
     entry.models.insert({key.ns, tier.model->name});
     entry.models.insert({key.ns, key.name + "-" + tier.name});
@@ -106,7 +116,10 @@ void JointIndex::set(const meta::ObjectKey& key, const api::JointInferenceServic
     entry.first_anywhere = entry.first_node.empty();
   }
   // A service may have been moved: where its pods still are concerns it too.
-  for (const api::JointEndpoint& endpoint : service->status.endpoints) entry.nodes.insert(endpoint.node);
+  for (const api::JointEndpoint& endpoint : service->status.endpoints) {
+    entry.nodes.insert(endpoint.node);
+    entry.endpoints.push_back(endpoint.node);
+  }
   for (const meta::ObjectKey& model : entry.models) by_model_[model].insert(key);
   for (const std::string& node : entry.nodes) by_node_[node].insert(key);
   if (entry.every_node) every_node_.insert(key);

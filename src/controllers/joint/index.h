@@ -53,6 +53,8 @@ class JointIndex {
   using KeySet = std::set<meta::ObjectKey>;
   struct Entry {
     std::string uid;
+    std::int64_t generation = 0;
+    std::vector<std::string> endpoints;  // nodes
     std::set<meta::ObjectKey> models;
     std::set<std::string> nodes;
     bool every_node = false;

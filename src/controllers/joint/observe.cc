@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <tuple>
 #include <utility>
 
 #include "codec/digest.h"
@@ -524,6 +525,14 @@ void count_workers(const View& view, JointInferenceServiceStatus& status) {
   }
 }
 
+bool same(const JointInferenceServiceStatus& a, const JointInferenceServiceStatus& b) {
+  const auto parts = [](const JointInferenceServiceStatus& s) {
+    return std::tie(s.conditions, s.observed_generation, s.url, s.endpoints, s.active, s.failed, s.inference_number,
+                    s.hard_example_number, s.upload_cloud_ratio, s.bytes_sent_up, s.tiers, s.start_time, s.counters);
+  };
+  return parts(a) == parts(b);
+}
+
 // What changes with every request.
 void clear_counts(JointInferenceServiceStatus& status) {
   status.inference_number = status.hard_example_number = status.bytes_sent_up = 0;
@@ -601,15 +610,14 @@ JointObservation observe(const JointInferenceService& service, const JointPlan& 
     if (first.ready > 0 && status.start_time.empty()) status.start_time = time;
   }
   JointObservation out;
-  const Json before = service.status.to_json();
-  if (status.to_json() == before) {
+  if (same(status, service.status)) {
     out.status = service.status;
     return out;
   }
   JointInferenceServiceStatus state = status, state_before = service.status;
   clear_counts(state);
   clear_counts(state_before);
-  if (state.to_json() == state_before.to_json()) {
+  if (same(state, state_before)) {
     const auto last = meta::parse_time(service.status.update_time);
     const auto age = last.ok() ? now - *last : WallTime::duration::max();
     // A clock that was set back makes nobody wait for it to catch up.

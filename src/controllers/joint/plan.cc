@@ -36,7 +36,11 @@ ModelWorld models_of(const std::string& name, const JointInferenceService& servi
 
 // What an API server without our rules let through (old clusters have no CEL).
 std::optional<Problem> spec_problem(const JointInferenceService& service, const std::vector<Tier>& tiers) {
-  if (const auto causes = api::validate_rules(*JointInferenceService::kind().schema, service.to_json()); !causes.empty())
+  JointInferenceService asked;  // without the status, which is much of it and nothing of this
+  asked.metadata.name = service.metadata.name;
+  asked.metadata.ns = service.metadata.ns;
+  asked.spec = service.spec;
+  if (const auto causes = api::validate_rules(*JointInferenceService::kind().schema, asked.to_json()); !causes.empty())
     return Problem{"InvalidSpec", causes.front().field + ": " + causes.front().message};
   if (tiers.size() < 2)
     return Problem{"InvalidSpec", "spec: an edgeWorker and a cloudWorker are needed, or tiers, of which there are two at least"};

@@ -275,11 +275,19 @@ void JointWork::watches(runtime::Watches<api::EdgeNode>& w) const {
                                        before.metadata.generation == now.metadata.generation &&
                                        before.metadata.deleting() == now.metadata.deleting();
                               });
-  w.maps<api::Pod>([](const api::Pod& pod, const runtime::Caches& caches) {
-    const ObjectKey node{"", pod.spec.node_name};
-    if (of_pod(pod).empty() || node.name.empty() || caches.of<api::EdgeNode>().get(node) == nullptr) return Keys{};
-    return Keys{node};
-  });
+  w.maps<api::Pod>(
+      [](const api::Pod& pod, const runtime::Caches& caches) {
+        const ObjectKey node{"", pod.spec.node_name};
+        if (of_pod(pod).empty() || node.name.empty() || caches.of<api::EdgeNode>().get(node) == nullptr) return Keys{};
+        return Keys{node};
+      },
+      // Where it answers is all that the node is told of it.
+      [](const api::Pod& before, const api::Pod& now) {
+        return before.metadata.uid == now.metadata.uid && before.metadata.deleting() == now.metadata.deleting() &&
+               before.metadata.labels == now.metadata.labels && before.metadata.annotations == now.metadata.annotations &&
+               before.spec.node_name == now.spec.node_name && before.status.pod_ip == now.status.pod_ip &&
+               before.status.phase == now.status.phase;
+      });
 }
 
 std::vector<NodeWork> JointWork::work_for(const api::EdgeNode& node, const runtime::Caches& caches) const {
