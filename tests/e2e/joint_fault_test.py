@@ -152,21 +152,31 @@ class Kill(unittest.TestCase):
         pair.whole('as before')
 
 
+LOSS = 'numgen random mod 5 == 0 drop'
+
+
+def rules(port, verdict):
+    """For nft: what becomes of packets from and to the port; None: nothing does."""
+    script = 'table inet faults\ndelete table inet faults\n'
+    if verdict:
+        both = ''.join('oifname "lo" tcp %s %d %s\n' % (side, port, verdict) for side in ('dport', 'sport'))
+        script += 'table inet faults {\nchain out {\ntype filter hook output priority 0\n%s}\n}\n' % both
+    return script
+
+
 class Packets(unittest.TestCase):
     """These run in a network of their own, where a filter drops packets on their way to the cloud's port, as a bad radio link does."""
 
     def rule(self, verdict=None):
-        script = 'table inet faults\ndelete table inet faults\n'
-        if verdict:
-            rules = ''.join('oifname "lo" tcp %s %d %s\n' % (side, self.pair.cloud.port, verdict) for side in ('dport', 'sport'))
-            script += 'table inet faults {\nchain out {\ntype filter hook output priority 0\n%s}\n}\n' % rules
-        subprocess.run(['nft', '-f', '-'], input=script, text=True, check=True, capture_output=True)
+        subprocess.run(['nft', '-f', '-'], input=rules(self.pair.cloud.port, verdict), text=True, check=True, capture_output=True)
 
     def setUp(self):
         if os.environ.get(INSIDE):
             self.pair = Pair(self, deadline_ms=300, linked=False)
             return
-        if not shutil.which('nft') or subprocess.run(ENTER + ['sh', '-c', 'nft add table inet probe'], capture_output=True).returncode:
+        able = shutil.which('nft') and shutil.which('ip') and subprocess.run(
+            ENTER + ['sh', '-c', 'ip link set lo up && nft -f -'], input=rules(1, LOSS), text=True, capture_output=True).returncode == 0
+        if not able:
             self.skipTest('no network namespace with a packet filter is permitted here')
         test = '.'.join(self.id().split('.')[-2:])
         done = subprocess.run(ENTER + ['sh', '-c', 'ip link set lo up && exec "$@"', 'sh', sys.executable, '-W', 'ignore', __file__, test],
@@ -193,7 +203,7 @@ class Packets(unittest.TestCase):
         if self.done_inside():
             return
         pair = self.pair
-        self.rule('numgen random mod 5 == 0 drop')
+        self.rule(LOSS)
         since = time.monotonic()
         m.wait_until('an answer of the cloud and one without it', lambda: {'edge', 'cloud'} <= {
             a.tier for a in j.answers(pair.load.samples(since=since)) if a.hard})
