@@ -1,7 +1,6 @@
 #include "agent/cascade_record.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace varda::agent {
 namespace {
@@ -10,6 +9,7 @@ using codec::Json;
 
 constexpr std::size_t kNameBytesMax = 128, kNamesMax = 4, kTiersMax = 16;
 constexpr std::int64_t kCountMax = std::int64_t{1} << 53;  // what all readers of JSON agree on
+constexpr std::int64_t kSumMax = std::int64_t{1} << 61;
 
 Error wrong(const std::string& what) { return Error(Code::kInvalid, "the answer about tiers: " + what); }
 
@@ -46,11 +46,8 @@ Status read_counters(const Json& from, const std::string& at, std::size_t depth,
   return {};
 }
 
-std::int64_t add(std::int64_t a, std::int64_t b) {
-  std::int64_t out = 0;
-  if (!__builtin_add_overflow(a, b, &out)) return out;
-  return b > 0 ? std::numeric_limits<std::int64_t>::max() : std::numeric_limits<std::int64_t>::min();
-}
+/// Of two within the bounds of a sum; so is what comes out.
+std::int64_t add(std::int64_t a, std::int64_t b) { return std::clamp(a + b, -kSumMax, kSumMax); }
 
 void add_all(Counts& to, const Counts& more) {
   for (const auto& [place, count] : more) to[place] = add(to[place], count);
@@ -95,11 +92,13 @@ Json flat(const Counts& counts) {
   return out;
 }
 
-std::optional<Counts> from_flat(const Json& json) {
+std::optional<Counts> from_flat(const Json& json, std::int64_t min, std::int64_t max) {
   if (!json.is_object()) return std::nullopt;
   Counts out;
   for (const auto& [place, count] : json.as_object()) {
-    if (!count.is_integer() || !place.starts_with('/')) return std::nullopt;
+    if (!count.is_integer() || count.as_integer() < min || count.as_integer() > max) return std::nullopt;
+    if (!place.starts_with('/') || std::count(place.begin(), place.end(), '/') > static_cast<std::ptrdiff_t>(kNamesMax))
+      return std::nullopt;
     out[place] = count.as_integer();
   }
   return out;
@@ -173,14 +172,14 @@ void keep_ahead(Json& report, const Json& live) {
 
 std::optional<CascadeRecord> CascadeRecord::from_json(const Json& json) {
   CascadeRecord out(json["epoch"].as_string(), json["of"].as_string());
-  auto base = from_flat(json["base"]);
+  auto base = from_flat(json["base"], -kSumMax, kSumMax);
   if (out.epoch_.empty() || !base) return std::nullopt;
   out.base_ = std::move(*base);
   out.before_ = json["before"].as_string();
   out.skip_ = json["skip"].as_bool();
   out.rest_ = json["rest"];
   for (const Json& one : json["instances"].as_array()) {
-    auto seen = from_flat(one["seen"]);
+    auto seen = from_flat(one["seen"], 0, kCountMax);
     if (!seen || one["instance"].as_string().empty()) return std::nullopt;
     out.instances_.emplace_back(one["instance"].as_string(), std::move(*seen));
   }
