@@ -49,6 +49,17 @@ const InferenceModel* port_holder(const InferenceModel& model, const std::string
   return oldest;
 }
 
+// The same of jobs. What a job makes is no rival of the job.
+const PortClaim* job_with_port(const InferenceModel& model, const std::string& node, const World& world) {
+  const meta::OwnerReference* job = model.metadata.controller();
+  return port_holder({.node = node,
+                      .port = model.spec.port(),
+                      .owner = "InferenceModel " + model.metadata.key().str(),
+                      .uid = job != nullptr ? job->uid : model.metadata.uid,
+                      .since = model.metadata.creation_timestamp},
+                     world.claims);
+}
+
 // The agent exposes a version before the pod is made, because the pod mounts its directory. Once there, the pod stays.
 bool model_is_exposed(const InferenceModel& model, const World& world, const api::Pod* pod) {
   const api::EdgeModelReport* report = world.edge_node->status.find_model(model.metadata.key().str());
@@ -94,6 +105,12 @@ void plan_edge(const InferenceModel& model, const World& world, const InferenceM
     plan.problem = Problem{"PortInUse", "port " + std::to_string(model.spec.port()) + " of node " + node +
                                             " belongs to the older InferenceModel " + holder->metadata.key().str() +
                                             ": change servingPort or the node"};
+    return;
+  }
+  if (const PortClaim* job = job_with_port(model, node, world)) {
+    plan.problem = Problem{"PortInUse", "port " + std::to_string(model.spec.port()) + " of node " + node +
+                                            " belongs to the older " + job->owner + ": change servingPort or the node"};
+    plan.waits_for_job = true;
     return;
   }
   if (model.spec.from_image()) {

@@ -16,6 +16,7 @@
 #include "api/edgeai/edge_node.h"
 #include "controllers/inferencemodel/options.h"
 #include "controllers/inferencemodel/placement.h"
+#include "controllers/port_claims.h"
 
 namespace varda::controllers {
 
@@ -36,6 +37,7 @@ struct World {
   std::shared_ptr<const api::Service> service;                     // of its name
   std::shared_ptr<const api::Endpoints> endpoints;                 // of its name
   std::shared_ptr<const api::Deployment> deployment;               // of its name
+  std::vector<PortClaim> claims;  // edge layer: ports that jobs have on the node it is placed on, its own job's too
 };
 
 struct Plan {
@@ -52,6 +54,7 @@ struct Plan {
   std::string ended_pod;
   /// Edge layer: the pod that is there stays, and what `objects` has is that one's wish. Outdated: another one would be made now.
   bool keeps_pod = false, outdated_pod = false;
+  bool waits_for_job = false;  // its port is a job's: nothing that it watches tells when that ends
   /// Why the API server did not take `objects`, once it was asked (pod security, quotas).
   std::optional<Problem> refused;
 };

@@ -45,6 +45,10 @@ Case load(const testing::Path& folder) {
     if (kind == "Service") test.world.service = typed<api::Service>(object);
     if (kind == "Deployment") test.world.deployment = typed<api::Deployment>(object);
     if (kind == "Endpoints") test.world.endpoints = typed<api::Endpoints>(object);
+    if (kind == "PortClaim") {
+      test.world.claims.push_back({object["node"].as_string(), object["port"].as_integer(), "TCP", object["owner"].as_string(),
+                                   object["uid"].as_string(), object["since"].as_string()});
+    }
     if (kind == "Options") {
       test.options.node_port_host = object["nodePortHost"].as_string();
       test.options.servers = servers_from_json(object["servers"]).value();

@@ -15,6 +15,8 @@ using Keys = std::vector<ObjectKey>;
 
 // What a cluster's policy refuses today it may take tomorrow, and nothing of ours changes when it does.
 constexpr Duration kRefusedAgain = std::chrono::minutes(2);
+// A port of a job may be free some time later.
+constexpr Duration kPortAgain = std::chrono::seconds(10);
 
 // Models in the edge layer that a node, or what its agent reports, may concern.
 Keys models_near(std::string_view node, const runtime::Caches& caches) {
@@ -114,8 +116,11 @@ void tell(const InferenceModel& model, const api::InferenceModelStatus& now, run
 
 }  // namespace
 
-InferenceModelReconciler::InferenceModelReconciler(const runtime::Caches& caches, InferenceModelOptions options)
-    : caches_(caches), options_(std::move(options)), clock_(options_.clock != nullptr ? *options_.clock : system_clock()) {}
+InferenceModelReconciler::InferenceModelReconciler(const runtime::Caches& caches, InferenceModelOptions options, Claims claims)
+    : caches_(caches),
+      options_(std::move(options)),
+      clock_(options_.clock != nullptr ? *options_.clock : system_clock()),
+      claims_(std::move(claims)) {}
 
 void InferenceModelReconciler::watches(runtime::Watches<InferenceModel>& w) const {
   w.owns<api::Pod>(runtime::Update::kRecreate).owns<api::Deployment>().owns<api::Service>();
@@ -135,6 +140,9 @@ World InferenceModelReconciler::look(const InferenceModel& model) const {
     }
     if (const Placement placement = place(model, world.nodes); !placement.node.empty()) {
       world.edge_node = caches_.of<api::EdgeNode>().get({"", placement.node});
+      if (claims_) world.claims = claims_(placement.node);
+      // Of models more is known than what they claim.
+      std::erase_if(world.claims, [](const PortClaim& claim) { return claim.owner.starts_with("InferenceModel "); });
     }
   } else {
     world.service = caches_.of<api::Service>().get(key);
@@ -185,6 +193,7 @@ Result<runtime::Action> InferenceModelReconciler::reconcile(const Context& ctx, 
   }
   TRY_VOID(std::move(converged));
   if (!wanted.ended_pod.empty()) return replace_ended_pod(ctx, model, world, writer);
+  if (wanted.waits_for_job) return runtime::Action::after(kPortAgain);
   return runtime::Action::await_change();
 }
 

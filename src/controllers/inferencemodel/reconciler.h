@@ -1,6 +1,10 @@
 // The controller of InferenceModels: caches in, plan() and observe(), writes out.
 #pragma once
 
+#include <functional>
+#include <string>
+#include <vector>
+
 #include "base/mutex.h"
 #include "controllers/inferencemodel/plan.h"
 #include "controllers/inferencemodel/replacement.h"
@@ -11,8 +15,11 @@ namespace varda::controllers {
 /// Keeps every InferenceModel served: Deployment and Service in the cloud layer, one Pod at the edge.
 class InferenceModelReconciler {
  public:
-  /// `caches` outlive it.
-  InferenceModelReconciler(const runtime::Caches& caches, InferenceModelOptions options);
+  /// The ports of a node that somebody wants; those of InferenceModels may be among them.
+  using Claims = std::function<std::vector<PortClaim>(const std::string& node)>;
+
+  /// `caches` outlive it. `claims` may be called from several threads; absent: there are no jobs.
+  InferenceModelReconciler(const runtime::Caches& caches, InferenceModelOptions options, Claims claims = {});
 
   void watches(runtime::Watches<api::InferenceModel>& w) const;
   Result<runtime::Action> reconcile(const Context& ctx, const api::InferenceModel& model, runtime::Writer& writer);
@@ -27,6 +34,7 @@ class InferenceModelReconciler {
   const runtime::Caches& caches_;
   const InferenceModelOptions options_;
   const Clock& clock_;
+  const Claims claims_;
   Mutex mutex_;
   ReplacementPauses pauses_ GUARDED_BY(mutex_);
 };
