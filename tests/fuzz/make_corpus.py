@@ -375,6 +375,18 @@ def gateway_requests():
         put('gateway_requests', '%03d' % number, ('%s %s\n%s' % (case['method'], case['target'], body)).encode())
 
 
+def cascade_answers():
+    """What a server says of its tiers, and what the agent keeps of that."""
+    def said(instance, inferences, **more):
+        return compact({'instance': instance, 'counters': {'inferences': inferences, 'answered': {'edge': inferences}, 'errors': {'cloud': {'Timeout': 1, 'Failed': 0}}},
+                        'tiers': [{'name': 'edge', 'state': 'Ready', 'p50Us': 83}, {'name': 'cloud', 'state': 'HalfOpen', 'lastError': 'Timeout'}], **more})
+    put('cascade_answers', 'starts', lines(said('a', 3), said('a', 7, degraded={'reason': 'BreakerOpen', 'message': 'cloud', 'since': '2026-01-31T12:00:00Z'}), said('b', 1), said('a', 9)).encode())
+    put('cascade_answers', 'record', lines(compact({'epoch': 'e', 'base': {'/inferences': -2}, 'instances': [{'instance': 'a', 'seen': {'/inferences': 5}}], 'skip': True,
+                                                    'before': 'd', 'counters': {'inferences': 9}}), said('a', 6)).encode())
+    put('cascade_answers', 'clash', lines('{"instance":"a","counters":{"x":1,"~/":{"y":2}},"tiers":[]}', '{"instance":"b","counters":{"x":{"y":2}},"tiers":[]}').encode())
+    put('cascade_answers', 'wrong', lines('{"instance":"a","counters":{"x":-1},"tiers":[]}', '{"instance":"a","counters":{"x":{"x":{"x":{"x":{}}}}},"tiers":[{}],"problem":1}').encode())
+
+
 def worker_messages():
     model = 'models.edgeai.io/default/digits'
     put('worker_messages', 'run', b'\x20' + lines(
@@ -444,7 +456,7 @@ def pictures():
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
     for make in (texts, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests,
-                 worker_messages, container_runtime, cascade, pictures):
+                 worker_messages, cascade_answers, container_runtime, cascade, pictures):
         make()
     files = [p for p in CORPUS.rglob('*') if p.is_file()]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))
