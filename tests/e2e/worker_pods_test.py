@@ -89,7 +89,7 @@ class WorkerPods(unittest.TestCase):
         self.varda.kubectl('patch', 'jis', 'bright', '--type=merge', '-p', json.dumps({'spec': change}))
 
     def pod(self):
-        return self.varda.get('pod', 'bright-edge-0')
+        return self.varda.get('pod', 'bright-edge-adfa01a70198')
 
     def edge_url(self):
         return 'http://%s:8080' % self.pod()['status']['podIP']
@@ -130,7 +130,7 @@ class WorkerPods(unittest.TestCase):
         with self.subTest('what the pod was given'):
             given = json.loads(m.wait_until('the second container', (self.work / 'scratch/given.json').read_text))
             says = given['environment']
-            expected = {'NAMESPACE': 'default', 'JOB_KIND': 'JointInferenceService', 'SERVICE_NAME': 'bright', 'WORKER_NAME': 'bright-edge-0', 'WORKER_ROLE': 'edge',
+            expected = {'NAMESPACE': 'default', 'JOB_KIND': 'JointInferenceService', 'SERVICE_NAME': 'bright', 'WORKER_NAME': 'bright-edge-adfa01a70198', 'WORKER_ROLE': 'edge',
                         'NODE_NAME': 'edge0', 'MODEL_NAME': 'little', 'MODEL_VERSION': '1', 'MODEL_PATH': '/models/little/1', 'HEM_NAME': 'CrossEntropy',
                         'HEM_PARAMETERS': '[{"key":"threshold_cross_entropy","value":"0.5"}]', 'MODEL_URL': self.files.url('little-1.tar.gz'),
                         'POD_IP': self.pod()['status']['podIP'], 'VARDA_WORKER_SOCKET': '/var/run/varda/agent/worker.sock',
@@ -150,7 +150,7 @@ class WorkerPods(unittest.TestCase):
             said, = self.varda.get('edgenode', 'edge0')['status']['workers']
             if said['report']['metrics'].get('hardExampleNumber', 0) < 2:
                 raise m.Failed(json.dumps(said))
-            return said['key'] == 'default/bright-edge-0'
+            return said['key'] == 'default/bright-edge-adfa01a70198'
         m.wait_until('the node tells what the worker counted', reported)
 
         # A worker that follows its assignment goes on: another version, another policy.
@@ -168,7 +168,7 @@ class WorkerPods(unittest.TestCase):
         second = self.comes_up(but=first)
         self.follows(version='2', policy='NeverCloud')
         # And so is one that somebody deleted.
-        self.varda.kubectl('delete', 'pod', 'bright-edge-0')
+        self.varda.kubectl('delete', 'pod', 'bright-edge-adfa01a70198')
         self.comes_up(but=second)
 
         self.varda.kubectl('delete', 'jis', 'bright')
@@ -178,7 +178,7 @@ class WorkerPods(unittest.TestCase):
             left = self.varda.get('pods', '-l', 'edgeai.io/job=bright')['items']
             return not spec.get('workers') and not spec.get('models') and not left
         m.wait_until('nothing of it is left', gone)
-        m.wait_until('its token is gone', lambda: not (self.work / 'machine/nodes/edge0/data/workers/default/bright-edge-0').exists())
+        m.wait_until('its token is gone', lambda: not (self.work / 'machine/nodes/edge0/data/workers/default/bright-edge-adfa01a70198').exists())
 
 
 if __name__ == '__main__':

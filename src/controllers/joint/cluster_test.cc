@@ -166,8 +166,8 @@ spec:
   void serve() {
     ASSERT_TRUE(eventually([&] { return !work().is_null(); }));
     expose();
-    ASSERT_TRUE(eventually([&] { return exists(kPods + "/digits-edge-0"); }));
-    run_pod("digits-edge-0");
+    ASSERT_TRUE(eventually([&] { return exists(kPods + "/digits-edge-adfa01a70198"); }));
+    run_pod("digits-edge-adfa01a70198");
     ASSERT_TRUE(eventually([&] { return work().at("serving/url").as_string() == "http://127.9.1.1:18080"; }))
         << codec::write_json(work());
     report();
@@ -187,7 +187,7 @@ spec:
     post("/api/v1/namespaces/default/endpoints", "{apiVersion: v1, kind: Endpoints, metadata: {name: " + name +
                                                      "}, subsets: [{addresses: [{ip: 127.9.1.9}], ports: [{port: 8080}]}]}");
   }
-  std::string pod_uid() { return get(kPods + "/digits-edge-0").at("metadata/uid").as_string(); }
+  std::string pod_uid() { return get(kPods + "/digits-edge-adfa01a70198").at("metadata/uid").as_string(); }
 
   std::string revision() { return get("/api/v1/namespaces").at("metadata/resourceVersion").as_string(); }
   /// Whether an operator that is started again and again, from none, finds nothing left to write at last.
@@ -258,18 +258,18 @@ metadata: {name: digits-cloud}
 spec: {modelName: other, deployToLayer: cloud, image: other}
 )";
   post(kInferenceModels, foreign);
-  post(kPods, "{apiVersion: v1, kind: Pod, metadata: {name: digits-edge-0}, spec: {containers: [{name: a, image: other}]}}");
+  post(kPods, "{apiVersion: v1, kind: Pod, metadata: {name: digits-edge-adfa01a70198}, spec: {containers: [{name: a, image: other}]}}");
   ASSERT_TRUE(eventually([&] { return manager_->ready() && manager_->idle(); }));
-  const Json model = get(kInferenceModels + "/digits-cloud")["spec"], pod = get(kPods + "/digits-edge-0");
+  const Json model = get(kInferenceModels + "/digits-cloud")["spec"], pod = get(kPods + "/digits-edge-adfa01a70198");
   add_service();
   ASSERT_TRUE(eventually([&] { return condition("CloudReady") == "False NameInUse"; })) << codec::write_json(status());
   ASSERT_TRUE(eventually([&] { return !work().is_null(); }));
   expose();
   ASSERT_TRUE(eventually([&] { return condition("EdgeReady") == "False NameInUse"; })) << codec::write_json(status());
   EXPECT_EQ(get(kInferenceModels + "/digits-cloud")["spec"], model);
-  EXPECT_EQ(get(kPods + "/digits-edge-0"), pod);
+  EXPECT_EQ(get(kPods + "/digits-edge-adfa01a70198"), pod);
   api_.remove(kInferenceModels + "/digits-cloud");
-  end_pod("digits-edge-0");
+  end_pod("digits-edge-adfa01a70198");
   // The model's end is heard of, and so is what comes with the next look of the pod.
   ASSERT_TRUE(eventually([&] { return get(kInferenceModels + "/digits-cloud").at("spec/modelName").as_string() == "big"; }));
   ASSERT_TRUE(eventually([&] { return pod_uid() != pod.at("metadata/uid").as_string() && !pod_uid().empty(); }));
@@ -284,9 +284,9 @@ TEST_F(JointCluster, DeletedItLeavesNothing) {
   ASSERT_TRUE(eventually([&] { return work().is_null(); }));
   ASSERT_TRUE(eventually([&] { return !exists(kInferenceModels + "/digits-cloud"); }));
   ASSERT_TRUE(eventually([&] {
-    return !exists(kPods + "/digits-edge-0") || get(kPods + "/digits-edge-0")["metadata"].contains("deletionTimestamp");
+    return !exists(kPods + "/digits-edge-adfa01a70198") || get(kPods + "/digits-edge-adfa01a70198")["metadata"].contains("deletionTimestamp");
   }));
-  end_pod("digits-edge-0");
+  end_pod("digits-edge-adfa01a70198");
   ASSERT_TRUE(eventually([&] { return get(kDeployments)["items"].empty() && get(kCoreServices)["items"].size() <= 1; }));
 }
 
@@ -326,17 +326,17 @@ TEST_F(JointCluster, FromOurServersToTheUsersWorkersAndBack) {
   ASSERT_TRUE(eventually([&] { return !exists(kInferenceModels + "/digits-cloud"); }));
   ASSERT_TRUE(eventually([&] { return work()["cascade"].is_null(); }));
   ASSERT_TRUE(eventually([&] {
-    if (get(kPods + "/digits-edge-0")["metadata"].contains("deletionTimestamp")) end_pod("digits-edge-0");
-    return exists(kPods + "/digits-edge-0") &&
-           get(kPods + "/digits-edge-0").at("spec/containers/0/image").as_string() == "edge-worker:1";
+    if (get(kPods + "/digits-edge-adfa01a70198")["metadata"].contains("deletionTimestamp")) end_pod("digits-edge-adfa01a70198");
+    return exists(kPods + "/digits-edge-adfa01a70198") &&
+           get(kPods + "/digits-edge-adfa01a70198").at("spec/containers/0/image").as_string() == "edge-worker:1";
   })) << codec::write_json(status())
-      << codec::write_json(get(kPods + "/digits-edge-0"));
+      << codec::write_json(get(kPods + "/digits-edge-adfa01a70198"));
   EXPECT_NE(pod_uid(), ours);
   patch(kServices + "/digits", "{spec: {edgeWorker: {workerSpec: null}, cloudWorker: {workerSpec: null}}}");
   ASSERT_TRUE(eventually([&] { return exists(kInferenceModels + "/digits-cloud"); }));
   ASSERT_TRUE(eventually([&] {
-    if (get(kPods + "/digits-edge-0")["metadata"].contains("deletionTimestamp")) end_pod("digits-edge-0");
-    return get(kPods + "/digits-edge-0").at("spec/containers/0/name").as_string() == "server";
+    if (get(kPods + "/digits-edge-adfa01a70198")["metadata"].contains("deletionTimestamp")) end_pod("digits-edge-adfa01a70198");
+    return get(kPods + "/digits-edge-adfa01a70198").at("spec/containers/0/name").as_string() == "server";
   })) << codec::write_json(status());
   ASSERT_TRUE(eventually([&] { return !work()["cascade"].is_null(); }));
 }

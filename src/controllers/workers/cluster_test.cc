@@ -159,8 +159,8 @@ TEST_P(WorkersInAnyOrder, WhateverComesLastTheWorkerRunsThen) {
     step.second();
   }
   EXPECT_TRUE(eventually([&] { return pods().size() == 1; })) << api_.get(kServices + "/bright").text;
-  EXPECT_EQ(pods().begin()->first, "bright-edge-0");
-  EXPECT_TRUE(eventually([&] { return workers_of("edge0") == std::set<std::string>{"default/bright-edge-0"}; }));
+  EXPECT_EQ(pods().begin()->first, "bright-edge-adfa01a70198");
+  EXPECT_TRUE(eventually([&] { return workers_of("edge0") == std::set<std::string>{"default/bright-edge-adfa01a70198"}; }));
   const auto model = [&] { return api_.get(kEdgeNodes + "/edge0").body.at("spec/models/0/key").as_string(); };
   EXPECT_TRUE(eventually([&] { return model() == "default/bright.edge"; }));
 }
@@ -225,7 +225,7 @@ TEST_F(WorkersInACluster, AnotherVersionOfTheModelReachesTheWorkerOnceTheNodeHas
   add_service("nodeName: edge0");
   answer_in_the_cloud();
   ASSERT_TRUE(eventually([&] { return pods().size() == 1; }));
-  make_ready("bright-edge-0");
+  make_ready("bright-edge-adfa01a70198");
   const std::string first = pods().begin()->second.uid;
   patch(kModels + "/little", "{spec: {version: v2, url: 'http://files/2', sha256: '" + std::string(64, '2') + "'}}");
   EXPECT_TRUE(eventually([&] { return api_.get(kEdgeNodes + "/edge0").body.at("spec/models/0/target").as_string() == "v2"; }));
@@ -244,16 +244,16 @@ TEST_F(WorkersInACluster, AWorkerThatFollowsItsAssignmentGoesOn) {
   add_service("nodeName: edge0");
   answer_in_the_cloud();
   ASSERT_TRUE(eventually([&] { return pods().size() == 1; }));
-  make_ready("bright-edge-0");
+  make_ready("bright-edge-adfa01a70198");
   const std::string first = pods().begin()->second.uid;
   const std::string job = api_.get(kServices + "/bright").body.at("metadata/uid").as_string();
-  patch_status(kEdgeNodes + "/edge0", "{workers: [{key: default/bright-edge-0, uid: " + job +
+  patch_status(kEdgeNodes + "/edge0", "{workers: [{key: default/bright-edge-adfa01a70198, uid: " + job +
                                           ", report: {registered: {version: '1', capabilities: [assignment]}}}]}");
   patch(kServices + "/bright", "{spec: {edgeWorker: {hardExampleMining: {name: NeverCloud}}}}");
   const auto told = [&] { return api_.get(kEdgeNodes + "/edge0").body.at("spec/workers/0/assignment/hardExampleMining/name"); };
   EXPECT_TRUE(eventually([&] { return told().as_string() == "NeverCloud"; }));
   // The pod's annotation says that it was looked at with the policy of now.
-  const auto hash = [&] { return api_.get(kPods + "/bright-edge-0").body.at("metadata/annotations")["edgeai.io/assignment-hash"]; };
+  const auto hash = [&] { return api_.get(kPods + "/bright-edge-adfa01a70198").body.at("metadata/annotations")["edgeai.io/assignment-hash"]; };
   const Json before = hash();
   patch(kServices + "/bright", "{spec: {edgeWorker: {hardExampleMining: {name: AlwaysCloud}}}}");
   EXPECT_TRUE(eventually([&] { return told().as_string() == "AlwaysCloud" && hash() != before; }));

@@ -54,8 +54,9 @@ WorkerNodes nodes_of(const Worker& worker, const NodeList& nodes) {
 std::string worker_name(const Job& job, const Worker& worker) { return job.metadata.name + "-" + worker.name; }
 
 std::string worker_pod_name(const Job& job, const Worker& worker, const std::string& node, std::int64_t number) {
-  const bool each_node = worker.node_name.empty();
-  return worker_name(job, worker) + "-" + (each_node ? codec::Sha256::of(node).hex().substr(0, 8) : std::to_string(number));
+  // By the node: a pod that a dead node never lets go has no name that another node's needs.
+  return worker_name(job, worker) + "-" + codec::Sha256::of(node).hex().substr(0, 12) +
+         (number == 0 ? "" : "-" + std::to_string(number));
 }
 
 std::string worker_model_key(const Job& job, const Worker& worker) {

@@ -102,7 +102,7 @@ struct WorkerNodes {
 };
 WorkerNodes nodes_of(const Worker& worker, const NodeList& nodes);
 
-/// "NAME-edge-0" (nodeName), "NAME-edge-1f2e3d4c" (selector: of the node's name).
+/// "NAME-edge-1f2e3d4c5b6a" (of the node's name), further replicas there "NAME-edge-1f2e3d4c5b6a-1".
 std::string worker_pod_name(const Job& job, const Worker& worker, const std::string& node, std::int64_t number);
 /// "NAME-WORKER": of the Deployment and the Service.
 std::string worker_name(const Job& job, const Worker& worker);
