@@ -187,12 +187,19 @@ TEST_F(BreakerTest, AsksForReadinessWhileNothingIsKnownAndAfterAFailureButNotAtR
 }
 
 TEST(Failures, SayWhetherTheTierIsAtFaultAndWhetherToTryAgain) {
-  const Failure not_found = of_status(404, "no such model");
-  EXPECT_EQ(not_found.reason, Reason::kRefused);
-  EXPECT_FALSE(not_found.tier_at_fault || not_found.surely_unanswered);
+  for (const int status : {400, 413, 415, 422}) {
+    const Failure of_the_request = of_status(status, "");
+    EXPECT_EQ(of_the_request.reason, Reason::kRefused) << status;
+    EXPECT_FALSE(of_the_request.tier_at_fault || of_the_request.surely_unanswered) << status;
+  }
+  for (const int status : {401, 403, 404, 405, 410}) {
+    const Failure of_the_tier = of_status(status, "");
+    EXPECT_EQ(of_the_tier.reason, Reason::kRefused) << status;
+    EXPECT_TRUE(of_the_tier.tier_at_fault && !of_the_tier.surely_unanswered) << status;
+  }
   const Failure busy = of_status(429, "");
   EXPECT_EQ(busy.reason, Reason::kOverloaded);
-  EXPECT_FALSE(busy.tier_at_fault || busy.surely_unanswered);
+  EXPECT_TRUE(busy.tier_at_fault && !busy.surely_unanswered);
   const Failure unavailable = of_status(503, "");
   EXPECT_EQ(unavailable.reason, Reason::kOverloaded);
   EXPECT_TRUE(unavailable.tier_at_fault && unavailable.surely_unanswered);
@@ -219,6 +226,34 @@ TEST(TierGate, WhatRefusesIsThere) {
   }
   EXPECT_EQ(gate.health().state, State::kClosed);
   EXPECT_EQ(gate.health().last_error->message, "bad shape");
+}
+
+TEST(TierGate, WhatRefusesEverythingIsNotAskedAnyMoreAndABadRequestHealsNothing) {
+  for (const int status : {401, 403, 404, 405, 429}) {
+    const auto rng = seeded_rng(1);
+    TierGate gate({}, *rng);
+    InFlight in_flight(1);
+    const SteadyTime now{std::chrono::hours(1)};
+    const auto say = [&](int word) {
+      auto permit = Permit::ask(gate, in_flight, now);
+      if (auto* held = std::get_if<Permit>(&permit)) held->failed(of_status(word, ""), now);
+    };
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_EQ(gate.health().state, State::kClosed) << status << " " << i;
+      say(400);  // says nothing: what came before it stands
+      say(status);
+    }
+    EXPECT_EQ(gate.health().state, State::kOpen) << status;
+  }
+}
+
+TEST(TierGate, WhatWeGaveUpOurselvesSaysNothing) {
+  const auto rng = seeded_rng(1);
+  TierGate gate({}, *rng);
+  const SteadyTime now{std::chrono::hours(1)};
+  gate.failed(*gate.admit(now), {.message = "given up", .tier_at_fault = false}, now);
+  EXPECT_FALSE(gate.health().seen);
+  EXPECT_FALSE(gate.health().last_error);
 }
 
 TEST(TierGate, APermitIsGivenBackOnce) {

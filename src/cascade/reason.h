@@ -42,7 +42,8 @@ struct Failure {
 
 /// No connection could be made, or it closed before the first byte of an answer.
 Failure unreachable(std::string message);
-/// An answer that is no success. 503 may be tried once more; 4xx, 429 among them, says nothing about the tier's health.
+/// An answer that is no success. 503 may be tried once more. 400, 413, 415 and 422 are about the request and say nothing about the
+/// tier's health; a tier that answers anything else (404, 401, 429, …) to what it is asked is of no use while it does.
 Failure of_status(int status, std::string message);
 /// An answer that is a success and not one of the protocol, or that broke off.
 Failure unreadable(std::string message);

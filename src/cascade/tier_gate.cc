@@ -24,10 +24,12 @@ void TierGate::succeeded(const Breaker::Ticket& ticket, SteadyTime now) {
 
 void TierGate::failed(const Breaker::Ticket& ticket, const Failure& failure, SteadyTime now) {
   MutexLock lock(mutex_);
-  seen_ = true;
-  last_error_ = failure;
-  // A tier that refuses is there and answers.
-  const auto outcome = failure.tier_at_fault ? Breaker::Outcome::kFailure : Breaker::Outcome::kSuccess;
+  // What is not its fault it may still have said itself.
+  if (failure.tier_at_fault || failure.reason == Reason::kRefused) {
+    seen_ = true;
+    last_error_ = failure;
+  }
+  const auto outcome = failure.tier_at_fault ? Breaker::Outcome::kFailure : Breaker::Outcome::kNothing;
   breaker_.finished(ticket, outcome, Breaker::Evidence::kRequest, now);
 }
 
