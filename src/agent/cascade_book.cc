@@ -254,6 +254,9 @@ void CascadeBook::run(const Context& ctx) {
     }
     if (!ctx.done()) step();
   }
+}
+
+void CascadeBook::save_all() {
   std::vector<std::string> unsaved;
   {
     const MutexLock lock(mutex_);

@@ -46,8 +46,10 @@ class CascadeBook {
   /// What to tell, by key.
   std::map<std::string, codec::Json> reports() const;
 
-  /// Works until the context is done, then saves.
+  /// Works until the context is done.
   void run(const Context& ctx);
+  /// Saves what is not on the disk yet. Not while another thread is in run() or step().
+  void save_all();
   /// Saves and tells what is due; what run() does between two waits. One thread.
   void step();
   std::optional<SteadyTime> due() const;

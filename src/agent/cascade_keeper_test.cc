@@ -36,9 +36,10 @@ class Server final : public net::HttpClient {
  public:
   std::string cascade;             // the answer about tiers; "": 404
   std::vector<std::string> asked;  // about them
+  bool away = false;
 
   Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
-    if (!request.url.starts_with(kUrl)) return Error(Code::kUnavailable, "no route to host");
+    if (away || !request.url.starts_with(kUrl)) return Error(Code::kUnavailable, "no route to host");
     request.url.erase(0, std::string(kUrl).size());
     return answers_->send(ctx, std::move(request));
   }
@@ -250,6 +251,35 @@ TEST_F(CascadeFile, WhatItsServerCountsIsReportedAndOutlivesTheAgent) {
   for (int second = 0; second < 20; ++second) pass(seconds(1));
   EXPECT_TRUE(http.asked.empty());
   EXPECT_TRUE(told.models[0].cascade.is_null());
+}
+
+TEST_F(CascadeFile, WhatItsServerCountedLastIsKeptWhenTheAgentEnds) {
+  const auto counted = [this] { return told.models[0].cascade.at("counters/inferences").as_integer(-1); };
+  http.cascade = R"({"instance": "a", "counters": {"inferences": 3}, "tiers": []})";
+  want(R"({"version": 1})", "3", Server::kUrl);
+  ASSERT_EQ(counted(), 3);
+  // Both end, the agent first.
+  http.cascade = R"({"instance": "a", "counters": {"inferences": 8}, "tiers": []})";
+  std::stop_source ended;
+  ended.request_stop();
+  keeper->run(Context(ended.get_token()));
+  http.cascade = R"({"instance": "b", "counters": {"inferences": 1}, "tiers": []})";
+  start();
+  for (int second = 0; second < 20; ++second) pass(seconds(1));
+  EXPECT_EQ(counted(), 9);
+}
+
+TEST_F(CascadeFile, AServerThatDoesNotAnswerIsNotWaitedForWhenTheAgentEnds) {
+  http.cascade = R"({"instance": "a", "counters": {"inferences": 3}, "tiers": []})";
+  want(R"({"version": 1})", "3", Server::kUrl);
+  http.away = true;
+  for (int second = 0; second < 20; ++second) pass(seconds(1));
+  const std::size_t asked = http.asked.size();
+  http.away = false;
+  std::stop_source ended;
+  ended.request_stop();
+  keeper->run(Context(ended.get_token()));
+  EXPECT_EQ(http.asked.size(), asked);
 }
 
 TEST_F(CascadeFile, WhatAllServersSayIsBounded) {

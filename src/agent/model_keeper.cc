@@ -122,9 +122,14 @@ void ModelKeeper::run(const Context& ctx) {
       woken_.wait_until(lock, ctx.stop_token(), next_look(), [this]() NO_THREAD_SAFETY_ANALYSIS { return dirty_; });
     }();
   }
-  const MutexLock lock(mutex_);
-  for (auto& [key, stop] : running_) stop.request_stop();
-  woken_.notify_all();
+  {
+    const MutexLock lock(mutex_);
+    for (auto& [key, stop] : running_) stop.request_stop();
+    woken_.notify_all();
+  }
+  poller_.ask_tiers(Context::background().with_timeout(options_.last_words));
+  threads.clear();  // joins
+  book_.save_all();
 }
 
 std::vector<runtime::Strand> ModelKeeper::strands() {

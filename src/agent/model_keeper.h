@@ -44,6 +44,7 @@ class ModelKeeper {
     std::chrono::milliseconds progress_period{10000};  // between figures of downloads, and before the first of one
     CascadeBook::Options cascades;                     // its clock is this one
     std::chrono::milliseconds cascade_retry{5000};     // of a cascade.json that the disk refused
+    std::chrono::milliseconds last_words{500};         // for servers to say what they counted, before run() returns
     const Clock* clock = nullptr;                      // null: the machine's; of `serving` too
     /// The client that knows a node; empty, or null from it: archives are not had from other nodes.
     std::function<net::HttpClient*(const std::string& node)> client_of_node;
@@ -62,7 +63,8 @@ class ModelKeeper {
   /// A version of the EdgeNode; kept on disk before it is acted on. One that says nothing (desired.h) is left out. Thread-safe.
   void set_desired(const api::EdgeNode& node);
 
-  /// load(), then every strand on a thread of its own until the context is done.
+  /// load(), then every strand on a thread of its own until the context is done. What servers have counted by then is kept: they
+  /// may end next.
   void run(const Context& ctx);
 
   /// Takes up what was desired last. Before the first step.

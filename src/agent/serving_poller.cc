@@ -145,6 +145,20 @@ void ServingPoller::step(const Context& ctx) {
   }
 }
 
+void ServingPoller::ask_tiers(const Context& ctx) {
+  if (!cascade_) return;
+  std::vector<Poll> polls;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [key, state] : states_)
+      if (state.poll.cascade && state.report && state.failures == 0) polls.push_back(state.poll);
+  }
+  for (const Poll& poll : polls) {
+    if (ctx.done()) return;
+    ask_cascade(ctx, poll);
+  }
+}
+
 void ServingPoller::run(const Context& ctx) {
   while (!ctx.done()) {
     const SteadyTime until = due().value_or(clock_.now() + std::chrono::hours(1));
