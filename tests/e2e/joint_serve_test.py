@@ -1,5 +1,5 @@
 """One model over two servers: what clients see of a tier above that is slow, broken, killed or changed."""
-import http.client, json, pathlib, shutil, signal, socket, struct, sys, tempfile, threading, time, unittest, urllib.request
+import contextlib, http.client, json, pathlib, shutil, signal, socket, struct, sys, tempfile, threading, time, unittest, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import faulty_link  # noqa: E402
@@ -114,31 +114,21 @@ class BinaryClient(j.Client):
                 {'name': first['name'], 'shape': [1] + first['shape'][1:], 'datatype': 'FP32', 'parameters': {'binary_data_size': len(pixels)}}]}).encode()
             self.bodies.append((head, pixels))
 
-    def one(self):
-        begin, error, version = time.monotonic(), None, None
+    def ask(self):
         head, pixels = self.bodies[self.at % len(self.bodies)]
-        c = http.client.HTTPConnection(self.address, timeout=60)
-        try:
+        with contextlib.closing(http.client.HTTPConnection(self.address, timeout=m.REQUEST_SECONDS)) as c:
             c.request('POST', '/v2/models/%s/infer' % self.model, body=head + pixels,
                       headers={'Content-Type': 'application/octet-stream', 'Inference-Header-Content-Length': str(len(head))})
             r = c.getresponse()
             body = r.read()
-            if r.status != 200:
-                error = 'HTTP %d %s' % (r.status, body[:200])
-            else:
-                length = int(r.getheader('Inference-Header-Content-Length'))
-                answer, binary = json.loads(body[:length]), body[length:]
-                for output in answer['outputs']:
-                    size = output['parameters']['binary_data_size']
-                    output['data'], binary = struct.unpack('<%df' % (size // 4), binary[:size]), binary[size:]
-                version = self.read(answer)
-        except (OSError, http.client.HTTPException, ValueError) as e:
-            error = repr(e)
-        finally:
-            c.close()
-        self.at += 1
-        self.samples.append((begin, time.monotonic() - begin, error, version))
-        return error is None
+        if r.status != 200:
+            raise m.Failed('HTTP %d %s' % (r.status, body[:200]))
+        length = int(r.getheader('Inference-Header-Content-Length'))
+        answer, binary = json.loads(body[:length]), body[length:]
+        for output in answer['outputs']:
+            size = output['parameters']['binary_data_size']
+            output['data'], binary = struct.unpack('<%df' % (size // 4), binary[:size]), binary[size:]
+        return self.read(answer)
 
 
 def read(url, path, body=None):

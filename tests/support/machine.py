@@ -2,13 +2,16 @@
 
 Only the Python standard library, the built programs and a real kubectl. Every Machine has its own data directory and free ports.
 """
-import contextlib, functools, http.client, http.server, json, os, pathlib, re, signal, subprocess, sys, tempfile, threading, time, urllib.parse
+import contextlib, functools, http.client, http.server, json, os, pathlib, re, signal, subprocess, sys, tempfile, threading, time, traceback, urllib.parse
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get('VARDA_BIN', ROOT / 'build/release/bin'))
 VARDA = str(BIN / 'varda')
 KUBECTL = os.environ.get('VARDA_KUBECTL', str(ROOT / '.deps/kubectl/usr/bin/kubectl'))
 DIGITS = ROOT / 'examples/digits'
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # to programs of this machine, whatever proxy the environment names
+REQUEST_SECONDS = 60  # of a Client: longer takes only what hangs
 
 
 class Failed(Exception):
@@ -259,7 +262,7 @@ class Client:
         self.samples = []  # (time, seconds, error or None, version)
 
     def metadata(self):
-        c = http.client.HTTPConnection(self.address, timeout=60)
+        c = http.client.HTTPConnection(self.address, timeout=REQUEST_SECONDS)
         c.request('GET', '/v2/models/%s' % self.model)
         r = c.getresponse()
         body = r.read()
@@ -284,25 +287,29 @@ class Client:
         """What is remembered of an answer."""
         return answer.get('model_version')
 
+    def ask(self):
+        """One request; what read() makes of its answer."""
+        if self.connection is None:
+            self.connection = http.client.HTTPConnection(self.address, timeout=REQUEST_SECONDS)
+        self.connection.request('POST', '/v2/models/%s/infer' % self.model, body=self.bodies[self.at % len(self.bodies)],
+                                headers={'Content-Type': 'application/json'})
+        r = self.connection.getresponse()
+        body = r.read()
+        if r.will_close:
+            self.close()
+        if r.status != 200:
+            raise Failed('HTTP %d %s' % (r.status, body[:200]))
+        return self.read(json.loads(body))
+
     def one(self):
-        """One request; True if it was answered 200."""
+        """One request; True if it was answered 200 with what read() takes. Whatever else happens is a failed sample."""
         begin, error, version = time.monotonic(), None, None
         try:
-            if self.connection is None:
-                self.connection = http.client.HTTPConnection(self.address, timeout=60)
-            self.connection.request('POST', '/v2/models/%s/infer' % self.model, body=self.bodies[self.at % len(self.bodies)],
-                                    headers={'Content-Type': 'application/json'})
-            r = self.connection.getresponse()
-            body = r.read()
-            if r.status != 200:
-                error = 'HTTP %d %s' % (r.status, body[:200])
-            else:
-                version = self.read(json.loads(body))
-            if r.will_close:
+            version = self.ask()
+        except Exception as e:
+            error = str(e) if isinstance(e, Failed) else repr(e)
+            if not isinstance(e, Failed):
                 self.close()
-        except (OSError, http.client.HTTPException, ValueError) as e:
-            error = repr(e)
-            self.close()
         self.at += 1
         self.samples.append((begin, time.monotonic() - begin, error, version))
         return error is None
@@ -312,7 +319,7 @@ class Load:
     """Client threads that keep sending until stopped."""
 
     def __init__(self, url, model, images, clients=2, kind=Client):
-        self.stopping = threading.Event()
+        self.stopping, self.died = threading.Event(), []
         self.clients = [kind(url, model, images) for _ in range(clients)]
         for c in self.clients:
             c.prepare()
@@ -321,13 +328,22 @@ class Load:
             t.start()
 
     def work(self, client):
-        while not self.stopping.is_set():
-            client.one()
+        try:
+            while not self.stopping.is_set():
+                client.one()
+        except BaseException:
+            self.died.append(traceback.format_exc())
 
     def stop(self):
+        """All samples. Failed if a client ended by itself, or waits for an answer past every timeout: neither has a sample that says so."""
         self.stopping.set()
+        end = time.monotonic() + 2 * REQUEST_SECONDS
         for t in self.threads:
-            t.join(30)
+            t.join(max(0, end - time.monotonic()))
+        if self.died:
+            raise Failed('a client ended by itself:\n' + self.died[0])
+        if hung := sum(t.is_alive() for t in self.threads):
+            raise Failed('%d of %d clients still wait for an answer after %d s' % (hung, len(self.threads), 2 * REQUEST_SECONDS))
         return self.samples()
 
     def answered(self, version):
@@ -337,7 +353,7 @@ class Load:
             any(s[0] >= since and s[3] == version for s in list(c.samples)) for c in self.clients))
 
     def samples(self, since=0, until=float('inf')):
-        return sorted(s for c in self.clients for s in list(c.samples) if since <= s[0] < until)
+        return sorted((s for c in self.clients for s in list(c.samples) if since <= s[0] < until), key=lambda s: s[0])
 
 
 def failures(samples):
