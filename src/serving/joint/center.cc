@@ -63,15 +63,28 @@ void Center::watch(Model& model) {
   changed_.notify_one();
 }
 
-void Center::wake_at(SteadyTime when, std::weak_ptr<Sleeper> sleeper) {
+Center::Alarm Center::wake_at(SteadyTime when, std::weak_ptr<Sleeper> sleeper) {
   bool sooner = false;
+  Alarm alarm;
   {
     MutexLock lock(mutex_);
-    sooner = alarms_.empty() || when < alarms_.begin()->first;
-    alarms_.emplace(when, std::move(sleeper));
+    alarm = {when, next_alarm_++};
+    sooner = alarms_.empty() || alarm < alarms_.begin()->first;
+    alarms_.emplace(alarm, std::move(sleeper));
     begin();
   }
   if (sooner) changed_.notify_one();
+  return alarm;
+}
+
+void Center::cancel(const Alarm& alarm) {
+  MutexLock lock(mutex_);
+  alarms_.erase(alarm);
+}
+
+std::size_t Center::alarms() const {
+  MutexLock lock(mutex_);
+  return alarms_.size();
 }
 
 void Center::begin() {
@@ -93,16 +106,17 @@ void Center::follow() {
       mutex_.unlock();
       look(now);
       mutex_.lock();
-    } else if (!alarms_.empty() && alarms_.begin()->first <= now) {
-      const std::shared_ptr<Sleeper> sleeper = alarms_.begin()->second.lock();
+    } else if (!alarms_.empty() && alarms_.begin()->first.first <= now) {
+      std::shared_ptr<Sleeper> sleeper = alarms_.begin()->second.lock();
       alarms_.erase(alarms_.begin());
       mutex_.unlock();
       if (sleeper != nullptr) sleeper->wake();
+      sleeper.reset();  // it may be the last to hold it, and take back an alarm on its way
       mutex_.lock();
     } else {
       SteadyTime until = now + std::chrono::hours(1);
       if (!watched_.empty()) until = look_at_;
-      if (!alarms_.empty()) until = std::min(until, alarms_.begin()->first);
+      if (!alarms_.empty()) until = std::min(until, alarms_.begin()->first.first);
       changed_.wait_until(mutex_, until);
     }
   }

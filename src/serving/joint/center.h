@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/metrics.h"
@@ -57,7 +58,13 @@ class Center {
   const std::string& instance() const { return instance_; }
   /// Of calls: stopped by stop().
   std::stop_token stopping() const { return stop_.get_token(); }
-  void wake_at(SteadyTime when, std::weak_ptr<Sleeper> sleeper);
+  /// Of one wake_at().
+  using Alarm = std::pair<SteadyTime, std::uint64_t>;
+  Alarm wake_at(SteadyTime when, std::weak_ptr<Sleeper> sleeper);
+  /// Forgets it, so that nothing is kept for who need not be woken any more. Harmless if it has rung.
+  void cancel(const Alarm& alarm);
+  /// How many are set.
+  std::size_t alarms() const;
 
   /// Gives up all calls, so that requests end with what they have, and waits for them.
   void stop();
@@ -76,11 +83,12 @@ class Center {
   std::stop_source stop_;
   Threads threads_;
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
   std::map<std::string, std::unique_ptr<Model>> models_ GUARDED_BY(mutex_);
   std::vector<Model*> watched_ GUARDED_BY(mutex_);
-  std::multimap<SteadyTime, std::weak_ptr<Sleeper>> alarms_ GUARDED_BY(mutex_);
+  std::map<Alarm, std::weak_ptr<Sleeper>> alarms_ GUARDED_BY(mutex_);
+  std::uint64_t next_alarm_ GUARDED_BY(mutex_) = 0;
   SteadyTime look_at_ GUARDED_BY(mutex_){};
   bool stopped_ GUARDED_BY(mutex_) = false;
   std::thread thread_ GUARDED_BY(mutex_);

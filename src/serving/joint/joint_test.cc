@@ -270,7 +270,7 @@ TEST_F(Joint, WhateverGoesWrongAboveTheBestAnswerIsGiven) {
     std::string body;
     std::string reason;
   };
-  // No breaker opens over the first four: two of them say nothing about the tier's health.
+  // No breaker opens over the first four.
   for (const Case& c : std::vector<Case>{
            {500, "{}", "Failed"}, {429, "", "Overloaded"}, {404, "{}", "Refused"}, {200, "<html>welcome</html>", "Failed"}}) {
     cloud_.infers(c.status, c.body);
@@ -410,6 +410,19 @@ TEST_F(Joint, ModelThatHangsIsNotWaitedForBeyondTheDeadline) {
   repository_->find("m", "").value()->executor().expect(std::chrono::seconds(1));
   EXPECT_THAT(infer(easy()), StartsWith("504 "));
   models_.release("run");
+}
+
+TEST_F(Joint, NothingIsKeptOfARequestThatWasAnswered) {
+  models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\n", "instances: 1\nwarmup: {runs: 0}\n");
+  models_.cascade("m", cascade(margin(), "", 64, 3600000));
+  start();
+  repository_->find("m", "").value()->executor().expect(std::chrono::seconds(1));  // nothing runs on this thread
+  std::vector<std::future<net::Response>> answers;
+  for (int i = 0; i < 20; ++i) answers.push_back(begin("POST", "/v2/models/m/infer", easy()));
+  EXPECT_EQ(center_->alarms(), answers.size()) << "one each";
+  models_.release("run");
+  for (auto& answer : answers) EXPECT_EQ(outcome(answer.get()), "1 by edge 3 easy");
+  EXPECT_EQ(center_->alarms(), 0u) << "their deadline is an hour away";
 }
 
 TEST_F(Joint, RequestThatWasAnsweredWhileItWaitedIsNotRun) {

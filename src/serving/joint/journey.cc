@@ -58,13 +58,20 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
         respond_(std::move(respond)),
         machine_(plan_->route, call_.arrived + plan_->route->deadline, center.rng()) {}
 
+  ~Journey() override {
+    if (alarm_) center_.cancel(*alarm_);
+  }
+
   void begin() {
     perform(tell([&](SteadyTime now) REQUIRES(mutex_) { return machine_.start(now); }));
   }
 
   /// It is time for what the last step said.
   void wake() override {
-    const Step step = tell([&](SteadyTime now) REQUIRES(mutex_) { return machine_.time_passed(now); });
+    const Step step = tell([&](SteadyTime now) REQUIRES(mutex_) {
+      alarm_.reset();
+      return machine_.time_passed(now);
+    });
     // The center's own thread runs no models.
     step.kind == Step::Kind::kRun ? hand_over(step) : perform(step);
   }
@@ -90,6 +97,10 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
         cancelled_ = step.cancel;
         if (asking_ == step.cancel) ended = asking_stop_;
       }
+      if (machine_.ended() && alarm_) {
+        center_.cancel(*alarm_);
+        alarm_.reset();
+      }
     }
     if (ended != nullptr) ended->request_stop();
     return step;
@@ -102,7 +113,7 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
       case Step::Kind::kAsk:
         return hand_over(step);
       case Step::Kind::kWait:
-        return center_.wake_at(step.until, weak_from_this());
+        return wake_me_at(step.until);
       case Step::Kind::kAnswer:
         return answer(step.tier);
       case Step::Kind::kFail:
@@ -110,6 +121,14 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
       case Step::Kind::kNothing:
         return;
     }
+  }
+
+  // One alarm at a time, for the next of the moments that were waited for: whoever is woken sets the next one.
+  void wake_me_at(SteadyTime when) EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    if (machine_.ended() || (alarm_ && alarm_->first <= when)) return;
+    if (alarm_) center_.cancel(*alarm_);
+    alarm_ = center_.wake_at(when, weak_from_this());
   }
 
   void run(const Step& step);
@@ -136,6 +155,7 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
   std::optional<Inferred> inferred_ GUARDED_BY(mutex_);  // by the first tier
   std::optional<Error> error_ GUARDED_BY(mutex_);        // its own
   std::array<std::optional<oip::Envelope>, cascade::kTiersMax> answers_ GUARDED_BY(mutex_);
+  std::optional<Center::Alarm> alarm_ GUARDED_BY(mutex_);
   std::size_t samples_ GUARDED_BY(mutex_) = 1;
   std::uint64_t bytes_up_ GUARDED_BY(mutex_) = 0;
   CallId asking_ GUARDED_BY(mutex_) = cascade::kNoCall;
@@ -223,7 +243,7 @@ void Journey::run(const Step& step) {
     MutexLock lock(mutex_);
     pending = !machine_.ended() && !inferred_ && !error_;
   }
-  if (pending) center_.wake_at(step.until, weak_from_this());
+  if (pending) wake_me_at(step.until);
 }
 
 // What may block, or take long, to a thread that may.
