@@ -162,9 +162,8 @@ def story(work):
 
 def requests_answered(pod):
     """How many inference requests a pod says it answered (its own metrics)."""
-    import urllib.request
     port = pod['spec']['containers'][0]['ports'][0]['containerPort']
-    text = urllib.request.urlopen('http://%s:%d/metrics' % (pod['status']['podIP'], port), timeout=10).read().decode()
+    text = m.DIRECT.open('http://%s:%d/metrics' % (pod['status']['podIP'], port), timeout=10).read().decode()
     return sum(float(line.rsplit(' ', 1)[1]) for line in text.splitlines() if line.startswith('nv_inference_request_success') or
                line.startswith('varda_inference_requests_total'))
 

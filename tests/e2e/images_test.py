@@ -1,5 +1,5 @@
 """What `make images` packs, as a directory: programs that run in it alone, and a model server that loads a model and answers there."""
-import hashlib, json, os, pathlib, re, shutil, subprocess, sys, tempfile, unittest, urllib.request
+import hashlib, json, os, pathlib, re, shutil, subprocess, sys, tempfile, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -67,7 +67,7 @@ class Images(unittest.TestCase):
             found = re.search(r'127\.0\.0\.1:([1-9]\d*)', (self.work / 'serve.log').read_text())
             return found and found.group(1)
         url = 'http://127.0.0.1:' + m.wait_until('the server', port)
-        described = m.wait_until('the model', lambda: json.load(urllib.request.urlopen(url + '/v2/models/digits', timeout=60)))
+        described = m.wait_until('the model', lambda: json.load(m.DIRECT.open(url + '/v2/models/digits', timeout=60)))
         self.assertEqual(described['name'], 'digits')
         client = m.Client(url, 'digits', [bytes(64)])
         client.prepare()

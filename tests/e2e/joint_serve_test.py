@@ -132,7 +132,7 @@ class BinaryClient(j.Client):
 
 
 def read(url, path, body=None):
-    with urllib.request.urlopen(urllib.request.Request(url + path, data=body), timeout=60) as r:
+    with m.DIRECT.open(urllib.request.Request(url + path, data=body), timeout=60) as r:
         return r.read().decode()
 
 

@@ -1,5 +1,5 @@
 """`varda operator` as processes before `varda apiserver`: one leads, another takes over, and what both tell of themselves."""
-import collections, json, os, pathlib, re, shutil, signal, subprocess, sys, tempfile, unittest, urllib.error, urllib.request
+import collections, json, os, pathlib, re, shutil, signal, subprocess, sys, tempfile, unittest, urllib.error
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -55,7 +55,7 @@ class Process:
     def ask(self, path):
         """(status, text) of the administration port, whose address the log tells."""
         try:
-            with urllib.request.urlopen('http://%s%s' % (self.said('health and metrics')[0]['address'], path), timeout=60) as answer:
+            with m.DIRECT.open('http://%s%s' % (self.said('health and metrics')[0]['address'], path), timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as e:
             return e.code, e.read().decode()

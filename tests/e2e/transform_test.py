@@ -53,7 +53,7 @@ class Transforms(unittest.TestCase):
     @classmethod
     def get(cls, path, body=None, headers={}):
         try:
-            with urllib.request.urlopen(urllib.request.Request(cls.url + path, data=body, headers=headers), timeout=120) as r:
+            with m.DIRECT.open(urllib.request.Request(cls.url + path, data=body, headers=headers), timeout=120) as r:
                 return r.status, json.loads(r.read())
         except urllib.error.HTTPError as e:
             return e.code, json.loads(e.read())

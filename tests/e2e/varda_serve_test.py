@@ -32,7 +32,7 @@ class Server:
 
     def get(self, url, body=None):
         try:
-            with urllib.request.urlopen(urllib.request.Request(url, data=body), timeout=60) as r:
+            with m.DIRECT.open(urllib.request.Request(url, data=body), timeout=60) as r:
                 return r.status, r.read().decode()
         except urllib.error.HTTPError as e:
             return e.code, e.read().decode()

@@ -5,7 +5,6 @@ import hashlib, json, pathlib, shutil, sys, tarfile, tempfile, unittest, urllib.
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
 
-DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # whatever proxy the environment names
 EXAMPLES = m.ROOT / 'examples/workers/python'
 IMAGES = {'edge-worker:1': EXAMPLES / 'edge_worker.py', 'cloud-worker:1': EXAMPLES / 'cloud_worker.py'}
 BRIGHT, BETWEEN = bytes([250] * 64), bytes([130] * 64)  # the second one is hard
@@ -95,12 +94,12 @@ class WorkerPods(unittest.TestCase):
         return 'http://%s:8080' % self.pod()['status']['podIP']
 
     def status(self):
-        with DIRECT.open(self.edge_url() + '/status', timeout=10) as reply:
+        with m.DIRECT.open(self.edge_url() + '/status', timeout=10) as reply:
             return json.load(reply)
 
     def infer(self, image):
         request = urllib.request.Request(self.edge_url() + '/infer', data=image)
-        with DIRECT.open(request, timeout=10) as reply:
+        with m.DIRECT.open(request, timeout=10) as reply:
             return json.load(reply)
 
     def ready(self):

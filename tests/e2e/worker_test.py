@@ -224,7 +224,7 @@ class Workers(unittest.TestCase):
 
     @staticmethod
     def http(url, body=None):
-        with urllib.request.urlopen(urllib.request.Request(url, data=body), timeout=60) as response:
+        with m.DIRECT.open(urllib.request.Request(url, data=body), timeout=60) as response:
             return json.loads(response.read())
 
     def wait_for_status(self, url, **wanted):
