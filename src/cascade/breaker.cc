@@ -29,8 +29,13 @@ void Breaker::finished(const Ticket& ticket, Outcome outcome, Evidence evidence,
   // What was sent before it opened or closed last tells of a time that is over.
   if (ticket.generation != generation_) return;
   if (ticket.probe) probing_ = false;
-  if (outcome == Outcome::kNothing) {
+  if (outcome == Outcome::kNothing || outcome == Outcome::kSuspicion) {
     if (state_ == State::kHalfOpen) state_ = State::kOpen;  // the pause is over: the next one is the probe
+    // However many follow: what came first decides when the question is due.
+    if (outcome == Outcome::kSuspicion && state_ == State::kClosed && !suspect_) {
+      suspect_ = true;
+      last_outcome_ = last_outcome_ ? std::max(*last_outcome_, now) : now;
+    }
     return;
   }
   last_outcome_ = last_outcome_ ? std::max(*last_outcome_, now) : now;

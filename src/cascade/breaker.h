@@ -38,7 +38,8 @@ class Breaker {
   enum class Outcome : std::uint8_t {
     kSuccess,
     kFailure,
-    kNothing,  // cancelled, or its own fault: says nothing about the tier
+    kNothing,    // cancelled, or its own fault: says nothing about the tier
+    kSuspicion,  // no answer, and little time for one: no failure, but somebody should ask whether it is ready
   };
   /// Whose outcome: an answer to a request says more than one to a question for readiness.
   enum class Evidence : std::uint8_t { kRequest, kReadiness };
@@ -48,8 +49,8 @@ class Breaker {
 
   /// Whether a request may be sent; it may be the probe.
   std::optional<Ticket> admit(SteadyTime now);
-  /// Whether somebody should ask the tier whether it is ready, now: nothing is known of it yet, its pause is over, or it failed
-  /// last and is not asked any more. At rest nobody should.
+  /// Whether somebody should ask the tier whether it is ready, now: nothing is known of it yet, its pause is over, it failed last
+  /// and is not asked any more, or there is a suspicion. At rest nobody should.
   std::optional<Ticket> probe(SteadyTime now);
   void finished(const Ticket& ticket, Outcome outcome, Evidence evidence, SteadyTime now);
 

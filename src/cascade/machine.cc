@@ -30,8 +30,8 @@ std::string Summary::fallback_text(const Route& route) const {
   return route.tiers[*above].name + ": " + std::string(to_string(*tiers[*above].reason));
 }
 
-Machine::Machine(std::shared_ptr<const Route> route, SteadyTime deadline, Rng& rng)
-    : route_(std::move(route)), deadline_(deadline), rng_(&rng) {
+Machine::Machine(std::shared_ptr<const Route> route, SteadyTime deadline, Rng& rng, std::size_t body_bytes)
+    : route_(std::move(route)), deadline_(deadline), rng_(&rng), body_bytes_(body_bytes) {
   CHECK(!route_->tiers.empty() && route_->tiers.size() <= kTiersMax && route_->in_flight != nullptr);
   summary_.tier_count = static_cast<std::uint8_t>(route_->tiers.size());
 }
@@ -77,15 +77,21 @@ Step Machine::failed(CallId call, const Failure& failure, SteadyTime now) {
   const bool awaited = call == current_.id;
   if (!awaited && !(tier == 0 && first_ == First::kRunning)) return next();
   summary_.tiers[tier].reason = failure.reason;
+  refused_[tier] = failure.reason == Reason::kRefused && !failure.tier_at_fault;
   const SteadyTime until = current_.until;
   if (awaited) {
-    if (permit_ && (failure.reason != Reason::kTimeout || had_its_time())) permit_->failed(failure, now_);
+    if (permit_) failure.reason != Reason::kTimeout || had_its_time() ? permit_->failed(failure, now_) : permit_->suspected(now_);
     permit_.reset();
     current_ = {};
   }
   if (tier == 0) {
     first_ = First::kFailed;
-    if (failure.reason == Reason::kRefused && !best_) return end(Summary::End::kFailed);
+    if (failure.reason == Reason::kRefused && !best_) {
+      for (std::size_t i = 1; i < summary_.tier_count; ++i) {
+        if (refused_[i] && summary_.tiers[i].reason == Reason::kRefused) summary_.tiers[i].reason.reset();
+      }
+      return end(Summary::End::kFailed);
+    }
     if (!awaited) return current_.id == kNoCall ? settle() : next();
   } else if (failure.surely_unanswered && !retried_ && now_ < until) {
     if (auto step = call_upper(tier, until)) {
@@ -167,7 +173,7 @@ std::optional<Step> Machine::call_upper(std::uint8_t tier, SteadyTime until) {
     summary_.tiers[tier].reason = Reason::kNoAddress;
     return std::nullopt;
   }
-  auto permit = Permit::ask(*asked.gate, *route_->in_flight, now_);
+  auto permit = Permit::ask(*asked.gate, *route_->in_flight, now_, body_bytes_);
   if (const Reason* reason = std::get_if<Reason>(&permit)) {
     summary_.tiers[tier].reason = *reason;
     return std::nullopt;
@@ -227,14 +233,16 @@ void Machine::take_back() {
 
 void Machine::time_out() {
   summary_.tiers[current_.tier].reason = Reason::kTimeout;
-  if (permit_ && had_its_time()) {
+  if (permit_ && !had_its_time()) {
+    permit_->suspected(now_);
+  } else if (permit_) {
     const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(now_ - current_.asked);
     permit_->failed({.reason = Reason::kTimeout, .message = "no answer in " + std::to_string(time.count()) + " ms"}, now_);
   }
   take_back();
 }
 
-// A tier that was asked when little time was left has not failed.
+// A tier that was asked when little time was left has not failed; but one that is always asked so late would never be found out.
 bool Machine::had_its_time() const {
   const Duration whole = std::min(route_->deadline, route_->tiers[current_.tier].deadline.value_or(route_->deadline));
   return 2 * (now_ - current_.asked) >= whole;

@@ -98,14 +98,15 @@ class Machine {
  public:
   /// `deadline` is when the request must have its answer: at most route.deadline from now, sooner if the client says so. The route
   /// is kept; `rng` outlives it.
-  Machine(std::shared_ptr<const Route> route, SteadyTime deadline, Rng& rng);
+  Machine(std::shared_ptr<const Route> route, SteadyTime deadline, Rng& rng, std::size_t body_bytes = 0);
   Machine(Machine&&) = default;
 
   /// Once, first.
   Step start(SteadyTime now);
   /// Where wants_judgement() says no, only the counts of the judgement are looked at.
   Step answered(CallId call, const Judgement& judgement, SteadyTime now);
-  /// A first tier that refuses (kRefused) ends the request: it is the client's mistake, which no other tier would mend.
+  /// A first tier that refuses (kRefused) ends the request: it is the client's mistake, which no other tier would mend; that others
+  /// refused it before is then no reason of theirs.
   Step failed(CallId call, const Failure& failure, SteadyTime now);
   /// Some time at or after `until` of the last step. Harmless at any other time.
   Step time_passed(SteadyTime now);
@@ -149,6 +150,7 @@ class Machine {
   std::shared_ptr<const Route> route_;
   SteadyTime deadline_;
   Rng* rng_;
+  std::size_t body_bytes_;
   SteadyTime now_{};
   Summary summary_;
   std::array<Call, kCallsMax> calls_{};
@@ -161,6 +163,7 @@ class Machine {
   std::array<bool, kTiersMax> decided_{};  // before inference: the answer is taken as it is
   std::array<bool, kTiersMax> skipped_{};  // hard before inference, and not called since
   bool descending_ = false;                // nothing above answered: those that were skipped are called, the highest first
+  std::array<bool, kTiersMax> refused_{};  // said that the request is wrong
   bool retried_ = false;
 };
 

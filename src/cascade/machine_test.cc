@@ -292,6 +292,65 @@ TEST_F(MachineTest, ATimeoutOfAnImpatientClientIsNotTheTiersFault) {
   EXPECT_EQ(route->tiers[1].gate->health().state, Breaker::State::kClosed);
 }
 
+TEST_F(MachineTest, ATierThatIsAlwaysAskedLateIsFoundOutAllTheSame) {
+  TierGate& gate = *route->tiers[1].gate;
+  gate.succeeded(*gate.admit(at(0)), at(0));
+  EXPECT_FALSE(gate.probe(at(500))) << "all is well";
+  for (int i = 0; i < 20; ++i) {
+    Machine one(route, at(i * 100 + 1000), *rng);
+    // The first one takes most of the time.
+    one.answered(one.start(at(i * 100)).call, kHard, at(i * 100 + 600));
+    EXPECT_EQ(one.time_passed(at(i * 100 + 1000)).kind, Kind::kAnswer);
+  }
+  EXPECT_EQ(gate.health().state, Breaker::State::kClosed);
+  EXPECT_FALSE(gate.probe(at(1999)));
+  const auto probe = gate.probe(at(2000));
+  ASSERT_TRUE(probe) << "a second after the first timeout, although others followed";
+  gate.probed(*probe, std::nullopt, at(2001));
+  EXPECT_FALSE(gate.probe(at(60000)));
+}
+
+TEST_F(MachineTest, WhatTheFirstRefusesTooIsNoFailureOfTheOthers) {
+  for (const int status : {400, 404}) {
+    tiers({"AlwaysCloud", ""});
+    Machine one(route, at(1000), *rng);
+    const Step ask = one.start(at(0));
+    ASSERT_EQ(ask.tier, 1);
+    const Step run = one.failed(ask.call, of_status(status, "no"), at(1));
+    ASSERT_EQ(run.kind, Kind::kRun);
+    EXPECT_EQ(one.summary().tiers[1].reason, Reason::kRefused);
+    EXPECT_EQ(one.failed(run.call, of_status(400, "bad shape"), at(2)).kind, Kind::kFail);
+    EXPECT_EQ(one.summary().tiers[1].reason.has_value(), status == 404) << "what was wrong with the tier still is";
+  }
+}
+
+TEST_F(MachineTest, BodiesOnTheirWayUpAreBoundedToo) {
+  in_flight = std::make_shared<InFlight>(4, 100);
+  tiers({"CrossEntropy", ""});
+  const auto goes_up = [&](Machine& one) { return one.answered(one.start(at(0)).call, kHard, at(1)).kind == Kind::kAsk; };
+  {
+    Machine large(route, at(1000), *rng, 1000);
+    EXPECT_TRUE(goes_up(large)) << "alone, however large";
+    Machine other(route, at(1000), *rng, 1);
+    EXPECT_FALSE(goes_up(other));
+    EXPECT_EQ(other.summary().fallback_text(*route), "t1: InFlightLimit");
+  }
+  EXPECT_EQ(in_flight->bytes(), 0U);
+  Machine first(route, at(1000), *rng, 60);
+  Machine second(route, at(1000), *rng, 41);
+  Machine third(route, at(1000), *rng, 40);
+  EXPECT_TRUE(goes_up(first));
+  EXPECT_FALSE(goes_up(second));
+  EXPECT_TRUE(goes_up(third));
+  EXPECT_EQ(in_flight->bytes(), 100U);
+  first.client_gone(at(2));
+  EXPECT_EQ(in_flight->bytes(), 40U);
+  in_flight->set_max(1);
+  Machine fourth(route, at(1000), *rng, 1);
+  EXPECT_FALSE(goes_up(fourth));
+  EXPECT_EQ(in_flight->bytes(), 40U) << "who is refused holds nothing";
+}
+
 TEST_F(MachineTest, ADestroyedMachineHoldsNothing) {
   {
     Machine one(route, at(1000), *rng);

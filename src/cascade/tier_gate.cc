@@ -2,12 +2,24 @@
 
 namespace varda::cascade {
 
-bool InFlight::enter() {
+bool InFlight::enter(std::size_t bytes) {
+  std::size_t sum = bytes_.load(std::memory_order_relaxed);
+  do {
+    if (sum > 0 && bytes > 0 && (sum >= bytes_max_ || bytes > bytes_max_ - sum)) return false;
+  } while (!bytes_.compare_exchange_weak(sum, sum + bytes, std::memory_order_acq_rel));
   std::uint32_t now = now_.load(std::memory_order_relaxed);
   do {
-    if (now >= max_.load(std::memory_order_relaxed)) return false;
+    if (now >= max_.load(std::memory_order_relaxed)) {
+      bytes_.fetch_sub(bytes, std::memory_order_acq_rel);
+      return false;
+    }
   } while (!now_.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel));
   return true;
+}
+
+void InFlight::leave(std::size_t bytes) {
+  now_.fetch_sub(1, std::memory_order_acq_rel);
+  bytes_.fetch_sub(bytes, std::memory_order_acq_rel);
 }
 
 std::optional<Breaker::Ticket> TierGate::admit(SteadyTime now) {
@@ -36,6 +48,11 @@ void TierGate::failed(const Breaker::Ticket& ticket, const Failure& failure, Ste
 void TierGate::abandoned(const Breaker::Ticket& ticket, SteadyTime now) {
   MutexLock lock(mutex_);
   breaker_.finished(ticket, Breaker::Outcome::kNothing, Breaker::Evidence::kRequest, now);
+}
+
+void TierGate::suspected(const Breaker::Ticket& ticket, SteadyTime now) {
+  MutexLock lock(mutex_);
+  breaker_.finished(ticket, Breaker::Outcome::kSuspicion, Breaker::Evidence::kRequest, now);
 }
 
 std::optional<Breaker::Ticket> TierGate::probe(SteadyTime now) {
@@ -69,19 +86,23 @@ TierGate::Health TierGate::health() const {
           .last_error = last_error_};
 }
 
-std::variant<Permit, Reason> Permit::ask(TierGate& gate, InFlight& in_flight, SteadyTime now) {
+std::variant<Permit, Reason> Permit::ask(TierGate& gate, InFlight& in_flight, SteadyTime now, std::size_t bytes) {
   // The place first: a probe is let through once a pause, and must not be spent on a request that has none.
-  if (!in_flight.enter()) return Reason::kInFlightLimit;
+  if (!in_flight.enter(bytes)) return Reason::kInFlightLimit;
   const auto ticket = gate.admit(now);
   if (!ticket) {
-    in_flight.leave();
+    in_flight.leave(bytes);
     return Reason::kBreakerOpen;
   }
-  return Permit(gate, in_flight, *ticket, now);
+  return Permit(gate, in_flight, *ticket, now, bytes);
 }
 
 Permit::Permit(Permit&& other) noexcept
-    : gate_(std::exchange(other.gate_, nullptr)), in_flight_(other.in_flight_), ticket_(other.ticket_), latest_(other.latest_) {}
+    : gate_(std::exchange(other.gate_, nullptr)),
+      in_flight_(other.in_flight_),
+      ticket_(other.ticket_),
+      latest_(other.latest_),
+      bytes_(other.bytes_) {}
 
 Permit& Permit::operator=(Permit&& other) noexcept {
   if (this == &other) return *this;
@@ -90,6 +111,7 @@ Permit& Permit::operator=(Permit&& other) noexcept {
   in_flight_ = other.in_flight_;
   ticket_ = other.ticket_;
   latest_ = other.latest_;
+  bytes_ = other.bytes_;
   return *this;
 }
 
@@ -105,6 +127,12 @@ void Permit::failed(const Failure& failure, SteadyTime now) {
   leave();
 }
 
+void Permit::suspected(SteadyTime now) {
+  if (gate_ == nullptr) return;
+  gate_->suspected(ticket_, now);
+  leave();
+}
+
 void Permit::release() {
   if (gate_ == nullptr) return;
   gate_->abandoned(ticket_, latest_);
@@ -112,7 +140,7 @@ void Permit::release() {
 }
 
 void Permit::leave() {
-  in_flight_->leave();
+  in_flight_->leave(bytes_);
   gate_ = nullptr;
 }
 

@@ -56,7 +56,7 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
         call_(std::move(start.call)),
         limits_(limits),
         respond_(std::move(respond)),
-        machine_(plan_->route, call_.arrived + plan_->route->deadline, center.rng()) {}
+        machine_(plan_->route, call_.arrived + plan_->route->deadline, center.rng(), call_.bytes()) {}
 
   ~Journey() override {
     if (alarm_) center_.cancel(*alarm_);
