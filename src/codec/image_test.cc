@@ -79,6 +79,38 @@ TEST(Image, LimitsAreComparedWithTheHeaderBeforeAnythingIsDecoded) {
   EXPECT_EQ(read_image_header(huge)->width, 65500u);
 }
 
+// A progressive JPEG of 8x8 grey pixels: a scan for the mean, then one of ten bytes for each further coefficient, all of them 0.
+std::string jpeg_of_scans(std::size_t scans) {
+  using namespace std::string_literals;
+  std::string out = "\xff\xd8\xff\xdb\0\x43\0"s + std::string(64, '\x01');
+  out += "\xff\xc2\0\x0b\x08\0\x08\0\x08\x01\x01\x11\0"s;
+  for (const char table : {'\0', '\x10'})
+    out += "\xff\xc4\0\x14"s + table + '\x01' + std::string(15, '\0') + '\0';  // 0 is the code of 0
+  for (std::size_t i = 0; i < scans; ++i) out += "\xff\xda\0\x08\x01\x01\0"s + char(i) + char(i) + "\0\x7f"s;
+  return out + "\xff\xd9";
+}
+
+TEST(Image, JpegOfMoreScansThanEncodersWriteIsRefusedBeforeAnythingIsDecoded) {
+  const std::string most = jpeg_of_scans(32);
+  const auto image = decode_image(most);
+  ASSERT_TRUE(image.ok()) << image.error();
+  EXPECT_EQ(image->pixels, std::vector<std::uint8_t>(64, 128));
+  for (const std::size_t scans : {33u, 64u}) {
+    const auto refused = decode_image(jpeg_of_scans(scans));
+    ASSERT_FALSE(refused.ok()) << scans;
+    EXPECT_EQ(refused.error().code(), Code::kInvalid);
+    EXPECT_EQ(refused.error().message(), "JPEG: it has more than 32 scans");
+  }
+  // What looks like one in a thumbnail, or comes after the end, is none.
+  std::string thumbnail = "\xff\xe1";
+  thumbnail += '\0';
+  thumbnail += static_cast<char>(82);
+  for (int i = 0; i < 40; ++i) thumbnail += "\xff\xda";
+  std::string with = most;
+  with.insert(2, thumbnail);
+  EXPECT_TRUE(decode_image(with + most).ok()) << decode_image(with + most).error();
+}
+
 TEST(Image, ImagesWithoutPixelsAreRefused) {
   std::string jpeg = file("ramp.jpg");
   put16(jpeg, jpeg_height(jpeg), 0);
