@@ -12,13 +12,14 @@ from faulty_link import FaultyLink  # noqa: E402
 
 POLICY = 'CrossEntropy', 0.7
 INSIDE = 'VARDA_JOINT_FAULT_NAMESPACE'  # set where this file runs itself in a network of its own
-ENTER = ['/usr/bin/unshare', '--user', '--map-root-user', '--net']
+PATH = os.environ.get('PATH', os.defpath) + ':/usr/sbin:/sbin'  # where nft and ip are, for those who are not root as well
+ENTER = ['unshare', '--user', '--map-root-user', '--net', '--pid', '--fork', '--kill-child']  # whatever ends it ends all that is in there
 
 
 class Pair:
-    """A little model at the edge that asks a big one through a link, and two clients that never stop."""
+    """A little model at the edge that asks a big one through a link, and two clients that never stop; `fronted`: they have a link too."""
 
-    def __init__(self, test, deadline_ms=1000, linked=True):
+    def __init__(self, test, deadline_ms=1000, linked=True, fronted=False):
         self.test = test
         self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-joint-'))
         test.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
@@ -31,11 +32,16 @@ class Pair:
         self.edge.write('cascade.json', j.cascade('http://127.0.0.1:%d' % (self.link.port if linked else self.cloud.port), *POLICY, cloud_deadline_ms=deadline_ms))
         test.addCleanup(self.edge.kill)
         self.edge.start()
-        self.client = j.Client(self.edge.url, 'digits', self.images)
+        self.url = self.edge.url
+        if fronted:
+            self.front = FaultyLink(self.edge.port)
+            test.addCleanup(self.front.close)
+            self.url = 'http://127.0.0.1:%d' % self.front.port
+        self.client = j.Client(self.url, 'digits', self.images)
         self.client.prepare()
         self.seen = self.statistics()['counters']
         self.whole('the big model is asked')
-        self.load = m.Load(self.edge.url, 'digits', self.images, kind=j.Client)
+        self.load = m.Load(self.url, 'digits', self.images, kind=j.Client)
         test.addCleanup(self.load.stop)
 
     def server(self, name, version):
@@ -131,17 +137,19 @@ class Kill(unittest.TestCase):
             pair.cloud.kill()
             pair.edge_answers('the cloud was killed')
             pair.cloud.start()
+            pair.link.target = pair.cloud.port
             pair.whole('the cloud serves again')
             pair.counters()
         pair.end()
 
     def test_kill_of_the_edge_server_fails_only_what_nobody_could_answer(self):
-        pair = Pair(self)
+        pair = Pair(self, fronted=True)
         instance = pair.statistics()['instance']
         j.wait_for_tier(pair.load, 'cloud')
         killed = time.monotonic()
         pair.edge.kill()
         pair.edge.start()
+        pair.front.target = pair.edge.port
         back = time.monotonic()
         j.wait_for_tier(pair.load, 'cloud')
         samples = pair.load.stop()
@@ -174,13 +182,14 @@ class Packets(unittest.TestCase):
         if os.environ.get(INSIDE):
             self.pair = Pair(self, deadline_ms=300, linked=False)
             return
-        able = shutil.which('nft') and shutil.which('ip') and subprocess.run(
-            ENTER + ['sh', '-c', 'ip link set lo up && nft -f -'], input=rules(1, LOSS), text=True, capture_output=True).returncode == 0
+        environment = dict(os.environ, PATH=PATH)
+        able = all(shutil.which(program, path=PATH) for program in ('unshare', 'nft', 'ip')) and subprocess.run(
+            ENTER + ['sh', '-c', 'ip link set lo up && nft -f -'], input=rules(1, LOSS), text=True, capture_output=True, env=environment).returncode == 0
         if not able:
             self.skipTest('no network namespace with a packet filter is permitted here')
         test = '.'.join(self.id().split('.')[-2:])
         done = subprocess.run(ENTER + ['sh', '-c', 'ip link set lo up && exec "$@"', 'sh', sys.executable, '-W', 'ignore', __file__, test],
-                              env=dict(os.environ, **{INSIDE: '1'}), capture_output=True, text=True, timeout=300)
+                              env=dict(environment, **{INSIDE: '1'}), capture_output=True, text=True, timeout=300)
         self.inside = done
 
     def done_inside(self):

@@ -1,5 +1,5 @@
 """Models whose model.yaml declares what stands before and after the run: pictures go to a real varda-serve, labels come back."""
-import base64, json, pathlib, re, shutil, struct, subprocess, sys, tempfile, unittest, urllib.error, urllib.request, zlib
+import base64, json, pathlib, shutil, struct, sys, tempfile, unittest, urllib.error, urllib.request, zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -28,18 +28,14 @@ class Transforms(unittest.TestCase):
         cls.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-transform-'))
         cls.models = cls.work / 'models'
         cls.add('digits', '1', YAML)
-        cls.log = open(cls.work / 'log', 'w+')
-        cls.process = subprocess.Popen([str(m.BIN / 'varda-serve'), '--model-repository', str(cls.models), '--http', '127.0.0.1:0', '--drain-delay', '0'],
-                                       stderr=cls.log)
-        found = m.wait_until('varda-serve listens', lambda: re.search(r'http"?[=:]"?(127\S+?:\d+)', (cls.work / 'log').read_text()))
-        cls.url = 'http://' + found[1]
+        cls.process, address, _ = m.start_serve(cls.work / 'log', '--model-repository', cls.models, '--http', '127.0.0.1:0', '--drain-delay', '0')
+        cls.url = 'http://' + address
         m.wait_until('the model serves', lambda: cls.get('/v2/models/digits/ready')[0] == 200)
 
     @classmethod
     def tearDownClass(cls):
         cls.process.terminate()
         code = cls.process.wait(timeout=120)
-        cls.log.close()
         shutil.rmtree(cls.work, ignore_errors=True)
         assert code == 0, 'varda-serve ended with %s' % code
 

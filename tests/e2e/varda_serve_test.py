@@ -1,10 +1,8 @@
 """The model server as a process: its command line, following a repository under load, and how it ends."""
-import json, pathlib, re, shutil, signal, subprocess, sys, tempfile, unittest, urllib.error, urllib.request
+import json, pathlib, shutil, signal, subprocess, sys, tempfile, unittest, urllib.error, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
-
-SERVE = str(m.BIN / 'varda-serve')
 
 
 class Server:
@@ -15,11 +13,9 @@ class Server:
         self.model = self.work / 'models/digits'
         shutil.copytree(m.DIGITS / 'models', self.model)
         self.target('3')
-        self.log = open(self.work / 'log', 'w+')
-        self.process = subprocess.Popen([SERVE, '--model-repository', str(self.model.parent), '--http', '127.0.0.1:0',
-                                         '--admin', '127.0.0.1:0', *flags], stderr=self.log)
-        found = m.wait_until('varda-serve listens', lambda: re.search(r'http"?[=:]"?(127\S+?:\d+).*admin"?[=:]"?(127\S+?:\d+)', self.text()))
-        self.url, self.admin = 'http://' + found[1], 'http://' + found[2]
+        self.process, models, admin = m.start_serve(self.work / 'log', '--model-repository', self.model.parent, '--http', '127.0.0.1:0',
+                                                    '--admin', '127.0.0.1:0', *flags)
+        self.url, self.admin = 'http://' + models, 'http://' + admin
         m.wait_until('varda-serve is ready', lambda: self.status(self.url + '/v2/health/ready') == 200)
 
     def text(self):
@@ -47,7 +43,6 @@ class Server:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        self.log.close()
         shutil.rmtree(self.work, ignore_errors=True)
 
 
@@ -109,7 +104,7 @@ class ModelServer(unittest.TestCase):
 
     def test_wrong_flags_are_told_with_exit_code_2_and_a_missing_directory_with_1(self):
         def run(*flags):
-            done = subprocess.run([SERVE, *flags], capture_output=True, text=True, timeout=120)
+            done = subprocess.run([m.SERVE, *flags], capture_output=True, text=True, timeout=120)
             return done.returncode, done.stderr
         self.assertEqual(run()[0], 2)
         self.assertIn('--model-repository', run()[1])

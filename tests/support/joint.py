@@ -2,11 +2,10 @@
 
 The test split of examples/digits comes with what training computed for it (report.json), so that a run is compared with exact numbers.
 """
-import collections, http.client, json, pathlib, re, shutil, subprocess, time, urllib.parse
+import collections, http.client, json, pathlib, shutil, time, urllib.parse
 
 import machine as m
 
-SERVE = str(m.BIN / 'varda-serve')
 Answer = collections.namedtuple('Answer', 'image label tier hard asked fallback')
 
 
@@ -103,11 +102,11 @@ def gone_back(before, after, path=''):
 
 
 class Server:
-    """A varda-serve over one model of examples/digits, called `name`. A second start takes the same address."""
+    """A varda-serve over one model of examples/digits, called `name`. Each start has a port of its own: by then the former one may be somebody's."""
 
     def __init__(self, work, name, version, *flags):
         self.work, self.name, self.flags = pathlib.Path(work), name, flags
-        self.model, self.address, self.process = self.work / 'models' / name, '127.0.0.1:0', None
+        self.model, self.address, self.process = self.work / 'models' / name, None, None
         shutil.copytree(m.DIGITS / 'models' / version, self.model / '1')
 
     def write(self, file, text):
@@ -117,11 +116,9 @@ class Server:
 
     def start(self):
         log = self.work / 'log'
-        with open(log, 'w') as f:
-            self.process = subprocess.Popen([SERVE, '--model-repository', str(self.model.parent), '--http', self.address, *self.flags], stderr=f)
-        found = m.wait_until('varda-serve listens', lambda: re.search(r'http"?[=:]"?(127\S+?:\d+)', log.read_text()))
-        self.address = found[1]
-        m.wait_until('%s is ready' % self.name, lambda: http_status(self.url, '/v2/models/%s/versions/1/ready' % self.name) == 200)
+        self.process, self.address, _ = m.start_serve(log, '--model-repository', self.model.parent, '--http', '127.0.0.1:0', *self.flags)
+        m.wait_until('%s is ready' % self.name, lambda: m.running(self.process, log) and
+                     http_status(self.url, '/v2/models/%s/versions/1/ready' % self.name) == 200)
 
     @property
     def url(self):

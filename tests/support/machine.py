@@ -8,6 +8,7 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get('VARDA_BIN', ROOT / 'build/release/bin'))
 VARDA = str(BIN / 'varda')
+SERVE = str(BIN / 'varda-serve')
 KUBECTL = os.environ.get('VARDA_KUBECTL', str(ROOT / '.deps/kubectl/usr/bin/kubectl'))
 DIGITS = ROOT / 'examples/digits'
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # to programs of this machine, whatever proxy the environment names
@@ -32,6 +33,33 @@ def wait_until(what, probe, timeout=180, every=0.05):
             last = repr(e)
         time.sleep(every)
     raise Failed('%s: not within %d s (last: %s)' % (what, timeout, str(last)[:2000]))
+
+
+class Ended(Exception):
+    """A program that is waited for has ended. wait_until() lets it through: waiting on would be in vain."""
+
+
+def running(process, log):
+    """True; Ended, with the last lines of its log, if the program is no more."""
+    if process.poll() is not None:
+        tail = pathlib.Path(log).read_text(errors='replace').splitlines()[-20:]
+        raise Ended('%s: exit %d\n%s' % (' '.join(process.args), process.returncode, '\n'.join(tail)))
+    return True
+
+
+def start_serve(log, *flags):
+    """A varda-serve that listens, with `log` for its words: (process, address of its models, address of its metrics). It dies with the
+    thread that started it, however that ends."""
+    with open(log, 'w') as out:
+        process = subprocess.Popen(['setpriv', '--pdeathsig', 'KILL', SERVE, *map(str, flags)], stdin=subprocess.DEVNULL, stderr=out)
+    try:
+        found = wait_until('varda-serve listens', lambda: running(process, log) and re.search(
+            r'varda-serve listens.*http"?[=:]"?(127\S+?:\d+).*admin"?[=:]"?(127\S+?:\d+)', pathlib.Path(log).read_text()))
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    return process, found[1], found[2]
 
 
 def processes_below(directory):
