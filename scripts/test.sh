@@ -17,8 +17,8 @@ sanitize() {
   ninja -C build/asan -j "$jobs" --quiet unit_tests
   ctest --test-dir build/asan --output-on-failure -j "$jobs" -L room
   configure tsan
-  ninja -C build/tsan -j "$jobs" --quiet net_test store_test runtime_test gateway_test linearizability_test
-  ctest --test-dir build/tsan --output-on-failure -j "$jobs" -R '^(net|store|runtime|gateway|linearizability)$'
+  ninja -C build/tsan -j "$jobs" --quiet net_test store_test runtime_test gateway_test cascade_test serving_test linearizability_test
+  ctest --test-dir build/tsan --output-on-failure -j "$jobs" -R '^(net|store|runtime|gateway|cascade|serving|linearizability)$'
 }
 
 # About a minute of one core in all: every seed, and the way from there that a fixed seed takes.
