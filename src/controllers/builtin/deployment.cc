@@ -381,8 +381,8 @@ Result<runtime::Action> DeploymentReconciler::reconcile(const Context& ctx, cons
   const runtime::ObjectRef owner = runtime::ObjectRef::of(deployment);
   const auto selector = meta::LabelSelector::from_json(deployment.spec.selector);
   if (selector.ok() && !selector->empty()) {
-    for (const ReplicaSetPtr& set : caches_.of<api::ReplicaSet>().select(*selector, deployment.metadata.ns)) {
-      if (set->metadata.controller() || set->metadata.deleting()) continue;
+    for (const ReplicaSetPtr& set : caches_.of<api::ReplicaSet>().list(deployment.metadata.ns)) {
+      if (set->metadata.controller() || set->metadata.deleting() || !selector->matches(set->metadata.labels)) continue;
       TRY_VOID(hand_over(ctx, writer, runtime::ObjectRef::of(*set), "", &owner));
     }
   }

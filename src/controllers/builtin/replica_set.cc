@@ -16,14 +16,14 @@ enum class Claim { kOurs, kAdopt, kRelease, kTheirs };
 
 Claim claim(const api::ReplicaSet& set, const meta::LabelSelector& selector, const api::Pod& pod) {
   const meta::OwnerReference* controller = pod.metadata.controller();
-  const bool matches = selector.matches(pod.metadata.labels);
   if (controller && controller->uid == set.metadata.uid) {
-    return matches || pod.metadata.deleting() ? Claim::kOurs : Claim::kRelease;
+    return pod.metadata.deleting() || selector.matches(pod.metadata.labels) ? Claim::kOurs : Claim::kRelease;
   }
-  if (!matches || pod.metadata.deleting() || finished(pod)) return Claim::kTheirs;
-  if (!controller) return Claim::kAdopt;
+  // Labels last: most pods of a namespace are somebody else's, and every set looks at all of them.
   const meta::OwnerReference* deployment = set.metadata.controller();
-  return deployment && deployment->uid == controller->uid ? Claim::kAdopt : Claim::kTheirs;
+  if (controller && !(deployment && deployment->uid == controller->uid)) return Claim::kTheirs;
+  if (pod.metadata.deleting() || finished(pod)) return Claim::kTheirs;
+  return selector.matches(pod.metadata.labels) ? Claim::kAdopt : Claim::kTheirs;
 }
 
 bool has_labels(const api::Pod& pod, const std::map<std::string, std::string>& labels) {

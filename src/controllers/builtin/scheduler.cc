@@ -191,10 +191,11 @@ Result<runtime::Action> SchedulerReconciler::reconcile(const Context& ctx, const
 Result<runtime::Action> SchedulerReconciler::bind(const Context& ctx, const api::Pod& pod, runtime::Writer& writer) {
   std::map<std::string, std::size_t> pods_on;
   for (const auto& other : caches_.of<api::Pod>().list()) {
-    if (finished(*other) || other->metadata.key() == pod.metadata.key()) continue;
+    if (finished(*other) || other->metadata.uid == pod.metadata.uid) continue;
     if (!other->spec.node_name.empty()) {
       ++pods_on[other->spec.node_name];
-    } else if (const auto assumed = assumed_.find(other->metadata.key()); assumed != assumed_.end()) {
+    } else if (const auto assumed = assumed_.empty() ? assumed_.end() : assumed_.find(other->metadata.key());
+               assumed != assumed_.end()) {
       ++pods_on[assumed->second];
     }
   }

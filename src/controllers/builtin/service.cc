@@ -5,8 +5,6 @@
 #include <set>
 #include <utility>
 
-#include "meta/selector.h"
-
 namespace varda::controllers {
 
 namespace {
@@ -48,12 +46,18 @@ Json address_of(const api::Pod& pod) {
   return address;
 }
 
+// Asked for every pod and Service: no LabelSelector is made for it.
+bool selects(const std::map<std::string, std::string>& selector, const std::map<std::string, std::string>& labels) {
+  return !selector.empty() && std::all_of(selector.begin(), selector.end(), [&](const auto& wanted) {
+    const auto found = labels.find(wanted.first);
+    return found != labels.end() && found->second == wanted.second;
+  });
+}
+
 std::vector<ObjectKey> services_of(const api::Pod& pod, const runtime::Caches& caches) {
   std::vector<ObjectKey> keys;
   for (const auto& service : caches.of<api::Service>().list(pod.metadata.ns)) {
-    const auto& selector = service->spec.selector;
-    if (!selector.empty() && meta::LabelSelector::equals(selector).matches(pod.metadata.labels))
-      keys.push_back(service->metadata.key());
+    if (selects(service->spec.selector, pod.metadata.labels)) keys.push_back(service->metadata.key());
   }
   return keys;
 }
@@ -69,10 +73,10 @@ ServicePlan plan_service(const api::Service& service, const std::vector<PodPtr>&
     const bool tcp = port.protocol.empty() || port.protocol == "TCP";
     plan.ports.push_back({.name = port.name, .node_port = opens && tcp ? static_cast<int>(port.node_port) : 0, .backends = {}});
   }
-  const auto selector = meta::LabelSelector::equals(service.spec.selector);
   std::map<std::vector<std::int64_t>, Subset> subsets;
   for (const PodPtr& pod : pods) {
-    if (!selector.matches(pod->metadata.labels) || pod->status.pod_ip.empty() || pod->metadata.deleting() || finished(*pod))
+    if (!selects(service.spec.selector, pod->metadata.labels) || pod->status.pod_ip.empty() || pod->metadata.deleting() ||
+        finished(*pod))
       continue;
     std::vector<std::int64_t> targets;
     for (std::size_t i = 0; i < service.spec.ports.size(); ++i) {
