@@ -1,6 +1,5 @@
 #include "controllers/port_claims.h"
 
-#include <algorithm>
 #include <set>
 #include <tuple>
 
@@ -24,7 +23,8 @@ std::vector<HostPort> host_ports(const Json& pod_spec) {
 }
 
 const PortClaim* port_holder(const PortClaim& claim, const std::vector<PortClaim>& others) {
-  const auto age = [](const PortClaim& c) { return std::tie(c.since, c.owner); };
+  using Age = std::tuple<bool, const std::string&, const std::string&>;
+  const auto age = [](const PortClaim& c) { return Age(!c.held, c.since, c.owner); };
   const PortClaim* oldest = nullptr;
   for (const PortClaim& other : others) {
     if (other.port != claim.port || other.node != claim.node || other.protocol != claim.protocol || other.uid == claim.uid)
@@ -34,13 +34,14 @@ const PortClaim* port_holder(const PortClaim& claim, const std::vector<PortClaim
   return oldest;
 }
 
-std::int64_t choose_port(const std::string& node, std::int64_t current, const std::string& uid,
-                         const std::vector<PortClaim>& others, std::int64_t first, std::int64_t last) {
+std::string has_it(const PortClaim& holder) { return (holder.held ? "is in use by " : "belongs to the older ") + holder.owner; }
+
+std::int64_t choose_port(const PortClaim& current, const std::vector<PortClaim>& others, std::int64_t first, std::int64_t last) {
+  if (current.port != 0 && port_holder(current, others) == nullptr) return current.port;
   std::set<std::int64_t> taken;
   for (const PortClaim& other : others) {
-    if (other.node == node && other.uid != uid && other.protocol == "TCP") taken.insert(other.port);
+    if (other.node == current.node && other.uid != current.uid && other.protocol == current.protocol) taken.insert(other.port);
   }
-  if (current != 0 && !taken.contains(current)) return current;
   for (std::int64_t port = first; port <= last; ++port) {
     if (!taken.contains(port)) return port;
   }

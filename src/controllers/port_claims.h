@@ -1,4 +1,5 @@
-// Ports of nodes that pods of ours want: of one port on one node the older one keeps it. Pure; InferenceModels and jobs alike.
+// Ports of nodes that pods of ours want: of one port on one node the one keeps it that has a pod there, or else the older one.
+// Pure; InferenceModels and jobs alike.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@ struct PortClaim {
   std::string owner;  // "InferenceModel default/digits", for messages; of two owners of one age the first by name keeps the port
   std::string uid;    // of the owner
   std::string since;  // its metadata.creationTimestamp: sorts by time
+  bool held = false;  // a pod of it has the port there: who comes later waits, however old it is
   friend bool operator==(const PortClaim&, const PortClaim&) = default;
 };
 
@@ -28,12 +30,15 @@ struct HostPort {
 };
 std::vector<HostPort> host_ports(const codec::Json& pod_spec);
 
-/// Who has the port that `claim` wants, or null: `claim` may have it. The oldest of `others`, if it is older than `claim`; its own
-/// owner's claims are passed over.
+/// Who has the port that `claim` wants, or null: `claim` may have it. Who holds it goes before who does not, then the older before
+/// the younger; its own owner's claims are passed over.
 const PortClaim* port_holder(const PortClaim& claim, const std::vector<PortClaim>& others);
 
-/// `current` where it is not 0 and nobody else wants it, else the first free port of `node` from `first` to `last`; 0: none is.
-std::int64_t choose_port(const std::string& node, std::int64_t current, const std::string& uid,
-                         const std::vector<PortClaim>& others, std::int64_t first, std::int64_t last);
+/// For messages, of one that port_holder() found: "is in use by InferenceModel default/digits", "belongs to the older …".
+std::string has_it(const PortClaim& holder);
+
+/// The port of `current` where that is not 0 and nobody comes before it, else the first from `first` to `last` that nobody wants on
+/// its node; 0: none is.
+std::int64_t choose_port(const PortClaim& current, const std::vector<PortClaim>& others, std::int64_t first, std::int64_t last);
 
 }  // namespace varda::controllers

@@ -52,11 +52,16 @@ const InferenceModel* port_holder(const InferenceModel& model, const std::string
 // The same of jobs. What a job makes is no rival of the job.
 const PortClaim* job_with_port(const InferenceModel& model, const std::string& node, const World& world) {
   const meta::OwnerReference* job = model.metadata.controller();
+  const api::Pod* pod = edge_pod(model, world.pods);
+  const std::vector<HostPort> ports = pod == nullptr ? std::vector<HostPort>{} : host_ports(pod->to_json()["spec"]);
+  const bool held = pod != nullptr && pod->spec.node_name == node && !pod->ended() &&
+                    std::find(ports.begin(), ports.end(), HostPort{model.spec.port(), "TCP"}) != ports.end();
   return port_holder({.node = node,
                       .port = model.spec.port(),
                       .owner = "InferenceModel " + model.metadata.key().str(),
                       .uid = job != nullptr ? job->uid : model.metadata.uid,
-                      .since = model.metadata.creation_timestamp},
+                      .since = model.metadata.creation_timestamp,
+                      .held = held},
                      world.claims);
 }
 
@@ -108,8 +113,8 @@ void plan_edge(const InferenceModel& model, const World& world, const InferenceM
     return;
   }
   if (const PortClaim* job = job_with_port(model, node, world)) {
-    plan.problem = Problem{"PortInUse", "port " + std::to_string(model.spec.port()) + " of node " + node +
-                                            " belongs to the older " + job->owner + ": change servingPort or the node"};
+    plan.problem = Problem{"PortInUse", "port " + std::to_string(model.spec.port()) + " of node " + node + " " + has_it(*job) +
+                                            ": change servingPort or the node"};
     plan.waits_for_job = true;
     return;
   }

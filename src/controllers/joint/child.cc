@@ -158,7 +158,8 @@ std::optional<Problem> server_problem(const InferenceModel& model, const Inferen
 }
 
 ChildPlan plan_child(const JointInferenceService& service, const Tier& tier, const ResolvedModel& model,
-                     const InferenceModel* existing, const JointWorld& world, const InferenceModelOptions& options) {
+                     const InferenceModel* existing, const JointWorld& world, const std::vector<PortClaim>& siblings,
+                     const InferenceModelOptions& options) {
   ChildPlan out;
   if ((out.problem = model_problem(tier, model, options))) return out;
   const Place place = place_of(tier, existing, world, out);
@@ -177,19 +178,29 @@ ChildPlan plan_child(const JointInferenceService& service, const Tier& tier, con
   }
   if (place.edge) {
     const bool same = existing != nullptr && existing->spec.on_edge() && existing->spec.node_name == place.node;
-    const std::int64_t port =
-        choose_port(place.node, same ? existing->spec.port() : 0, service.metadata.uid, world.claims, kJointPortMin, kJointPortMax);
+    PortClaim claim{.node = place.node,
+                    .port = same ? existing->spec.port() : 0,
+                    .owner = "JointInferenceService " + service.metadata.key().str(),
+                    .uid = service.metadata.uid,
+                    .since = service.metadata.creation_timestamp,
+                    .held = same && !existing->status.url.empty()};
+    std::vector<PortClaim> others = world.claims;
+    for (PortClaim sibling : siblings) {
+      sibling.uid += "/";  // of one service, and another pod, which has chosen before
+      sibling.held = true;
+      sibling.since.clear();
+      others.push_back(std::move(sibling));
+    }
+    const std::int64_t port = choose_port(claim, others, kJointPortMin, kJointPortMax);
     if (port == 0) {
       out.problem = Problem{"PortInUse", "no port from " + std::to_string(kJointPortMin) + " to " + std::to_string(kJointPortMax) +
                                              " is free on node " + place.node};
       return out;
     }
     spec.set("servingPort", port);
-    out.claim = PortClaim{.node = place.node,
-                          .port = port,
-                          .owner = "JointInferenceService " + service.metadata.key().str(),
-                          .uid = service.metadata.uid,
-                          .since = service.metadata.creation_timestamp};
+    claim.held = claim.held && port == claim.port;
+    claim.port = port;
+    out.claim = std::move(claim);
   } else if (tier.worker != nullptr) {
     const api::JointCloudWorker& cloud = *service.spec.cloud_worker;
     if (cloud.port != 0) spec.set("servingPort", cloud.port);

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "api/ai/inference_model.h"
 #include "api/sedna/joint_inference_service.h"
@@ -32,8 +33,9 @@ struct ChildPlan {
 std::optional<Problem> server_problem(const api::InferenceModel& model, const InferenceModelOptions& options);
 
 /// The InferenceModel of a tier whose model is a Model. `existing` null: there is none yet. A version that it serves now stays in
-/// its manifest until the next one does, so that no request fails.
+/// its manifest until the next one does, so that no request fails. `siblings`: what the tiers before it want of nodes.
 ChildPlan plan_child(const api::JointInferenceService& service, const Tier& tier, const ResolvedModel& model,
-                     const api::InferenceModel* existing, const JointWorld& world, const InferenceModelOptions& options);
+                     const api::InferenceModel* existing, const JointWorld& world, const std::vector<PortClaim>& siblings,
+                     const InferenceModelOptions& options);
 
 }  // namespace varda::controllers

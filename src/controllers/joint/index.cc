@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "codec/json.h"
@@ -26,20 +28,27 @@ void drop(Map& map, const Key& key, const meta::ObjectKey& service) {
   if (found->second.empty()) map.erase(found);
 }
 
-std::string owner_of(const meta::ObjectKey& service) { return "JointInferenceService " + service.str(); }
+constexpr std::string_view kOwnerPrefix = "JointInferenceService ";
+std::string owner_of(const meta::ObjectKey& service) { return std::string(kOwnerPrefix) + service.str(); }
+std::optional<meta::ObjectKey> service_of_owner(const std::string& owner) {
+  const std::size_t slash = owner.find('/');
+  if (!owner.starts_with(kOwnerPrefix) || slash == std::string::npos) return {};
+  return meta::ObjectKey{owner.substr(kOwnerPrefix.size(), slash - kOwnerPrefix.size()), owner.substr(slash + 1)};
+}
 
 std::vector<PortClaim> told_claims(const api::JointInferenceService& service) {
   std::vector<PortClaim> claims;
-  const auto add = [&](const std::string& node, std::int64_t port) {
+  const auto add = [&](const std::string& node, std::int64_t port, bool held) {
     claims.push_back({.node = node,
                       .port = port,
                       .owner = owner_of(service.metadata.key()),
                       .uid = service.metadata.uid,
-                      .since = service.metadata.creation_timestamp});
+                      .since = service.metadata.creation_timestamp,
+                      .held = held});
   };
   for (const api::JointEndpoint& endpoint : service.status.endpoints) {
     const auto url = net::Url::parse(endpoint.url);
-    if (url.ok()) add(endpoint.node, url->port);
+    if (url.ok()) add(endpoint.node, url->port, endpoint.ready);
   }
   return claims;
 }
@@ -140,34 +149,63 @@ Keys JointIndex::set(const meta::ObjectKey& key, const api::InferenceModel* mode
     const std::string& node = model->spec.node_name.empty() ? model->status.node : model->spec.node_name;
     // A child's port is its service's.
     const meta::OwnerReference* parent = model->metadata.controller();
+    const auto url = net::Url::parse(model->status.url);
     if (!node.empty()) {
       claims.push_back({.node = node,
                         .port = model->spec.port(),
                         .owner = owner,
                         .uid = parent != nullptr ? parent->uid : model->metadata.uid,
-                        .since = model->metadata.creation_timestamp});
+                        .since = model->metadata.creation_timestamp,
+                        .held = url.ok() && url->port == model->spec.port() && model->status.node == node});
     }
   }
-  const MutexLock lock(mutex_);
-  std::set<std::string> nodes;
-  if (const auto before = claims_.find(owner); before != claims_.end() && before->second != claims) {
-    for (const PortClaim& one : before->second) nodes.insert(one.node);
+  {
+    const MutexLock lock(mutex_);
+    claim(owner, std::move(claims));
   }
-  claim(owner, std::move(claims));
-  return waiting_on(nodes);
+  return woken();
 }
 
-Keys JointIndex::waiting_on(const std::set<std::string>& nodes) const {
-  Keys keys;
-  if (nodes.empty()) return keys;
-  for (const auto& [service, on] : waiting_) {
-    if (std::any_of(on.begin(), on.end(), [&](const std::string& node) { return nodes.contains(node); })) keys.push_back(service);
-  }
+Keys JointIndex::woken() {
+  const MutexLock lock(mutex_);
+  const Keys keys(woken_.begin(), woken_.end());
+  woken_.clear();
   return keys;
 }
 
+void JointIndex::wake(const std::string& owner, const std::vector<PortClaim>& before, const std::vector<PortClaim>& now) {
+  const auto has = [](const std::vector<PortClaim>& all, const PortClaim& one) {
+    return std::find(all.begin(), all.end(), one) != all.end();
+  };
+  std::set<std::string> left;
+  for (const PortClaim& one : before) {
+    if (!has(now, one)) left.insert(one.node);
+  }
+  for (const auto& [service, on] : waiting_) {
+    if (left.empty()) break;
+    if (owner_of(service) != owner && std::any_of(on.begin(), on.end(), [&](const auto& node) { return left.contains(node); }))
+      woken_.insert(service);
+  }
+  for (const PortClaim& one : now) {
+    const auto there = claims_by_node_.find(one.node);
+    if (there == claims_by_node_.end() || has(before, one)) continue;
+    for (const std::string& other : there->second) {
+      const auto service = service_of_owner(other);
+      if (other == owner || !service) continue;
+      const std::vector<PortClaim>& wants = claims_.at(other);
+      if (std::any_of(wants.begin(), wants.end(), [&](const PortClaim& want) {
+            return want.node == one.node && want.port == one.port && want.protocol == one.protocol && want.uid != one.uid;
+          }))
+        woken_.insert(*service);
+    }
+  }
+}
+
 void JointIndex::claim(const std::string& owner, std::vector<PortClaim> claims) {
-  if (const auto before = claims_.find(owner); before != claims_.end()) {
+  const auto before = claims_.find(owner);
+  if (before == claims_.end() ? claims.empty() : before->second == claims) return;
+  wake(owner, before == claims_.end() ? std::vector<PortClaim>{} : before->second, claims);
+  if (before != claims_.end()) {
     for (const PortClaim& one : before->second) {
       const auto there = claims_by_node_.find(one.node);
       if (there == claims_by_node_.end()) continue;

@@ -25,7 +25,7 @@ class JointIndex {
 
   /// The service as it is now; null: it is gone.
   void set(const meta::ObjectKey& key, const api::JointInferenceService* service);
-  /// An InferenceModel as it is now; null: it is gone. Returns the services that wait for a port it had.
+  /// An InferenceModel as it is now; null: it is gone. Returns woken().
   Keys set(const meta::ObjectKey& key, const api::InferenceModel* model);
 
   /// Whose tiers refer to a Model or an InferenceModel of that name, or call a child so.
@@ -39,6 +39,9 @@ class JointIndex {
 
   /// What a service's pods and children want of nodes, as it was planned just now.
   void set_claims(const meta::ObjectKey& service, std::vector<PortClaim> claims);
+  /// Whom claims that began or ended since the last call concern: services that want the same port of the same node, and those that
+  /// wait for one that is free now. Once each.
+  Keys woken();
   /// It waits for a port of these nodes that another one has; none: no longer.
   void set_waiting(const meta::ObjectKey& service, std::vector<std::string> nodes);
   /// Of all others on these nodes.
@@ -68,7 +71,7 @@ class JointIndex {
   void forget(const meta::ObjectKey& key) REQUIRES(mutex_);
   void claim(const std::string& owner, std::vector<PortClaim> claims) REQUIRES(mutex_);
   Keys of_node_locked(const std::string& node) const REQUIRES(mutex_);
-  Keys waiting_on(const std::set<std::string>& nodes) const REQUIRES(mutex_);
+  void wake(const std::string& owner, const std::vector<PortClaim>& before, const std::vector<PortClaim>& now) REQUIRES(mutex_);
 
   mutable Mutex mutex_;
   std::map<meta::ObjectKey, Entry> services_ GUARDED_BY(mutex_);
@@ -81,6 +84,7 @@ class JointIndex {
   std::map<std::string, std::vector<PortClaim>> claims_ GUARDED_BY(mutex_);         // by owner
   std::map<std::string, std::set<std::string>> claims_by_node_ GUARDED_BY(mutex_);  // owners
   std::map<meta::ObjectKey, std::vector<std::string>> waiting_ GUARDED_BY(mutex_);
+  std::set<meta::ObjectKey> woken_ GUARDED_BY(mutex_);
   std::map<std::string, NodeWords> agents_ GUARDED_BY(mutex_);
   std::map<std::string, std::uint64_t> nodes_ GUARDED_BY(mutex_);
 };

@@ -116,5 +116,29 @@ TEST_F(JointIndexTest, PortsOfOthersAreKnownByNodeAndWhoWaitsHearsOfTheirEnd) {
   EXPECT_EQ(index_.set(model.metadata.key(), static_cast<const api::InferenceModel*>(nullptr)), keys({"a"}));
 }
 
+TEST_F(JointIndexTest, WhoLosesOrGetsAPortByAClaimOfAnotherServiceIsWoken) {
+  const auto claim = [](const std::string& service, const std::string& node, std::int64_t port, bool held = false) {
+    return PortClaim{
+        .node = node, .port = port, .owner = "JointInferenceService default/" + service, .uid = "uid-" + service, .held = held};
+  };
+  for (const char* name : {"a", "b", "c"}) add(service(name, "nodeName: edge0"));
+  index_.set_claims({"default", "a"}, {claim("a", "edge0", 18080)});
+  index_.set_claims({"default", "c"}, {claim("c", "edge0", 18081)});
+  EXPECT_EQ(index_.woken(), Keys{});
+  index_.set_claims({"default", "b"}, {claim("b", "edge1", 18080), claim("b", "edge0", 18080)});
+  EXPECT_EQ(index_.woken(), keys({"a"}));
+  EXPECT_EQ(index_.woken(), Keys{}) << "once";
+  index_.set_claims({"default", "b"}, {claim("b", "edge1", 18080), claim("b", "edge0", 18080)});
+  EXPECT_EQ(index_.woken(), Keys{}) << "nothing is new";
+  index_.set_claims({"default", "b"}, {claim("b", "edge0", 18080, true)});
+  EXPECT_EQ(index_.woken(), keys({"a"})) << "it is in use now";
+  index_.set_waiting({"default", "a"}, {"edge0"});
+  index_.set_claims({"default", "b"}, {});
+  EXPECT_EQ(index_.woken(), keys({"a"}));
+  const auto model = read<api::InferenceModel>(
+      "{metadata: {name: m, namespace: default, uid: uid-m}, spec: {deployToLayer: edge, nodeName: edge0, servingPort: 18081}}");
+  EXPECT_EQ(index_.set(model.metadata.key(), &model), keys({"c"}));
+}
+
 }  // namespace
 }  // namespace varda::controllers

@@ -17,6 +17,8 @@ namespace {
 using api::JointInferenceService;
 using codec::Json;
 
+std::string owner_of(const JointInferenceService& service) { return "JointInferenceService " + service.metadata.key().str(); }
+
 Job job_of(const JointInferenceService& service) { return {JointInferenceService::resource().kind, service.metadata}; }
 
 template <typename T>
@@ -86,16 +88,27 @@ std::int64_t current_port(const JointInferenceService& service, const Worker& wo
   return 0;
 }
 
-/// One port for all nodes: the one there is, else the first that nobody else wants on any of them; 0: none is free.
+/// One port for all nodes: the one there is, unless somebody who comes first has it on one of them, else the first that nobody else
+/// wants on any of them; 0: none is free.
 std::int64_t port_of(const JointInferenceService& service, const Worker& worker, const NodeList& list, const JointWorld& world) {
   if (service.spec.serving_port != 0) return service.spec.serving_port;
-  if (const std::int64_t current = current_port(service, worker, world); current != 0) return current;
+  const std::int64_t current = current_port(service, worker, world);
   const WorkerNodes nodes = nodes_of(worker, list);
   std::set<std::int64_t> taken;
+  bool lost = false;
   for (const PortClaim& claim : world.claims) {
-    if (claim.uid != service.metadata.uid && std::binary_search(nodes.names.begin(), nodes.names.end(), claim.node))
-      taken.insert(claim.port);
+    if (claim.uid == service.metadata.uid || !std::binary_search(nodes.names.begin(), nodes.names.end(), claim.node)) continue;
+    taken.insert(claim.port);
+    if (lost || claim.port != current) continue;
+    const PortClaim ours{.node = claim.node,
+                         .port = current,
+                         .owner = owner_of(service),
+                         .uid = service.metadata.uid,
+                         .since = service.metadata.creation_timestamp,
+                         .held = holds_port(job_of(service), worker, world.pods, claim.node, {current, "TCP"})};
+    lost = port_holder(ours, {claim}) != nullptr;
   }
+  if (current != 0 && !lost) return current;
   for (std::int64_t port = kJointPortMin; port <= kJointPortMax; ++port) {
     if (!taken.contains(port)) return port;
   }
@@ -176,7 +189,7 @@ void plan_first(const JointInferenceService& service, const JointWorld& world, c
   } else if (!of_a_pod) {
     plan.first_problem = plan.first.problem;
   }
-  plan.claims = claims_of(job_of(service), worker, nodes);
+  plan.claims = claims_of(job_of(service), worker, nodes, world.pods);
 }
 
 // ---- further tiers
@@ -229,7 +242,7 @@ void plan_inference_model(const JointInferenceService& service, const Tier& tier
   if (found.problem) {
     child.problem = std::move(found.problem);
   } else {
-    child = plan_child(service, tier, *found.model, existing, world, options);
+    child = plan_child(service, tier, *found.model, existing, world, plan.claims, options);
   }
   out.problem = std::move(child.problem);
   if (child.claim) plan.claims.push_back(std::move(*child.claim));

@@ -54,7 +54,8 @@ std::unique_ptr<Case> load(const testing::Path& folder) {
                               .port = object["port"].as_integer(),
                               .owner = object["owner"].as_string(),
                               .uid = object["uid"].as_string(),
-                              .since = object["since"].as_string()});
+                              .since = object["since"].as_string(),
+                              .held = object["held"].as_bool()});
     }
     if (kind == "Options") {
       if (object.contains("nodePortHost")) test->options.node_port_host = object["nodePortHost"].as_string();

@@ -87,7 +87,7 @@ void JointInferenceReconciler::watches(runtime::Watches<JointInferenceService>& 
   w.maps<JointInferenceService>([index](const JointInferenceService& service, const runtime::Caches& caches) {
     const ObjectKey key = service.metadata.key();
     index->set(key, caches.of<JointInferenceService>().get(key).get());
-    return Keys{};
+    return index->woken();
   });
   w.maps<api::InferenceModel>([index](const api::InferenceModel& model, const runtime::Caches& caches) {
     const ObjectKey key = model.metadata.key();

@@ -1,7 +1,9 @@
 // Where the pods of a worker are, what they are called, which ports they want.
 
 #include <algorithm>
+#include <set>
 #include <tuple>
+#include <utility>
 
 #include "codec/digest.h"
 #include "controllers/workers/workers.h"
@@ -75,18 +77,35 @@ bool is_worker_pod(const Job& job, const Worker& worker, const api::Pod& pod) {
   return owner != nullptr && owner->uid == job.metadata.uid;
 }
 
-std::vector<PortClaim> claims_of(const Job& job, const Worker& worker, const NodeList& nodes) {
-  if (worker.layer != Worker::Layer::kEdge || worker.replicas == 0 || job.metadata.deleting()) return {};
-  const bool users = worker.pods == Worker::Pods::kUsers;
-  if (!users && !worker.server_spec) return {};
-  const std::vector<HostPort> ports = host_ports(users ? worker.pod_spec : worker.server_spec(""));
-  if (ports.empty()) return {};
+bool holds_port(const Job& job, const Worker& worker, const std::vector<PodPtr>& pods, const std::string& node,
+                const HostPort& port) {
+  return std::any_of(pods.begin(), pods.end(), [&](const PodPtr& pod) {
+    if (pod->spec.node_name != node || pod->ended() || !is_worker_pod(job, worker, *pod)) return false;
+    const std::vector<HostPort> ports = host_ports(pod->to_json()["spec"]);
+    return std::find(ports.begin(), ports.end(), port) != ports.end();
+  });
+}
+
+std::vector<PortClaim> claims_of(const Job& job, const Worker& worker, const NodeList& nodes, const std::vector<PodPtr>& pods) {
+  if (worker.layer != Worker::Layer::kEdge || job.metadata.deleting()) return {};
   std::vector<PortClaim> claims;
+  std::set<std::pair<std::string, HostPort>> known;
+  const auto claim = [&](const std::string& node, const HostPort& port, bool held) {
+    if (!known.emplace(node, port).second) return;
+    claims.push_back({node, port.port, port.protocol, std::string(job.kind) + " " + job.metadata.key().str(), job.metadata.uid,
+                      job.metadata.creation_timestamp, held});
+  };
+  // First what they have: pods of a former port or node are there until they are gone.
+  for (const PodPtr& pod : pods) {
+    if (pod->spec.node_name.empty() || pod->ended() || !is_worker_pod(job, worker, *pod)) continue;
+    for (const HostPort& port : host_ports(pod->to_json()["spec"])) claim(pod->spec.node_name, port, true);
+  }
+  const bool users = worker.pods == Worker::Pods::kUsers;
+  if (worker.replicas == 0 || (!users && !worker.server_spec)) return claims;
+  const std::vector<HostPort> ports = host_ports(users ? worker.pod_spec : worker.server_spec(""));
+  if (ports.empty()) return claims;
   for (const std::string& node : nodes_of(worker, nodes).names) {
-    for (const HostPort& port : ports) {
-      claims.push_back({node, port.port, port.protocol, std::string(job.kind) + " " + job.metadata.key().str(), job.metadata.uid,
-                        job.metadata.creation_timestamp});
-    }
+    for (const HostPort& port : ports) claim(node, port, false);
   }
   return claims;
 }

@@ -141,14 +141,15 @@ class EdgePlan {
                             port.protocol,
                             std::string(job_.kind) + " " + job_.metadata.key().str(),
                             job_.metadata.uid,
-                            job_.metadata.creation_timestamp};
+                            job_.metadata.creation_timestamp,
+                            holds_port(job_, worker_, world_.pods, node, port)};
       const std::string which = "port " + std::to_string(port.port) + " of node " + node;
       if (number > 0) {
         return Problem{"PortInUse",
                        which + " belongs to the worker's first replica: several on one node need ports of their own pods"};
       }
       if (const PortClaim* holder = port_holder(claim, world_.claims))
-        return Problem{"PortInUse", which + " belongs to the older " + holder->owner + ": change the port or the node"};
+        return Problem{"PortInUse", which + " " + has_it(*holder) + ": change the port or the node"};
     }
     return {};
   }

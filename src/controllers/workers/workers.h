@@ -143,8 +143,11 @@ struct WorkerPlan {
 /// then one at a time while all others that can be reached are Ready.
 WorkerPlan plan_worker(const Job& job, const Worker& worker, const WorkerWorld& world);
 
-/// The ports of nodes that its pods want (kEdge), for rivals.
-std::vector<PortClaim> claims_of(const Job& job, const Worker& worker, const NodeList& nodes);
+/// The ports of nodes that its pods want, and those that pods which are there have (kEdge), for rivals.
+std::vector<PortClaim> claims_of(const Job& job, const Worker& worker, const NodeList& nodes, const std::vector<PodPtr>& pods);
+/// A pod of it has the port on the node.
+bool holds_port(const Job& job, const Worker& worker, const std::vector<PodPtr>& pods, const std::string& node,
+                const HostPort& port);
 
 /// For EdgeNode.spec.models and .workers of `node`. Nothing where the worker has no pod there, or no files.
 std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, const NodeList& nodes, const api::EdgeNode& node,

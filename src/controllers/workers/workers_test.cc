@@ -231,7 +231,7 @@ Json to_json(const WorkerPlan& plan) {
 Json claims_json(const Workers& workers, const Case& test) {
   Json out = Json::array();
   for (const Worker& worker : workers.all) {
-    for (const PortClaim& claim : claims_of(workers.job(), worker, test.nodes))
+    for (const PortClaim& claim : claims_of(workers.job(), worker, test.nodes, test.pods))
       out.push_back(claim.node + " " + std::to_string(claim.port) + "/" + claim.protocol + " " + claim.owner);
   }
   return out;
