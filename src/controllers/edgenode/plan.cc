@@ -1,11 +1,13 @@
 #include "controllers/edgenode/plan.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "api/kind.h"
 #include "controllers/dataset/plan.h"
 #include "controllers/inferencemodel/plan.h"
 
@@ -15,6 +17,7 @@ namespace {
 
 constexpr std::size_t kModelsMax = 128;  // maxItems of spec.models
 constexpr std::size_t kWorkersMax = 64;  // and of spec.workers
+constexpr std::size_t kToldOfKey = 400;  // of an item that is left out, whose key may be any text
 
 /// One thing to do, and how old the wish is.
 template <typename Item>
@@ -23,16 +26,52 @@ struct Wish {
   Item item;
 };
 
-/// The oldest ones, in the order of keys.
+/// Why the API server would refuse a list with the item; "": it would not.
 template <typename Item>
-std::vector<Item> oldest(std::vector<Wish<Item>> wishes, std::size_t max) {
+std::string refusal(const Item& item, std::vector<Item> api::EdgeNodeSpec::*list) {
+  static const api::Schema& schema = api::EdgeNode::kind().schema->find("spec")->schema;
+  api::EdgeNodeSpec alone;
+  (alone.*list).push_back(item);
+  const auto causes = api::validate(schema, alone.to_json());
+  if (causes.empty()) return "";
+  const std::string& field = causes.front().field;  // models[0].modelName
+  const auto item_ends = field.find("].");
+  return (item_ends == std::string::npos ? "" : field.substr(item_ends + 2) + ": ") + causes.front().message;
+}
+
+/// What can be written, by age: of two with one key the older one.
+template <typename Item>
+void leave_out_refused(std::vector<Wish<Item>>& wishes, std::vector<Item> api::EdgeNodeSpec::*list,
+                       std::vector<std::string>& left_out) {
   const auto age = [](const Wish<Item>& wish) { return std::tie(wish.since, wish.item.key); };
-  std::sort(wishes.begin(), wishes.end(), [&](const auto& a, const auto& b) { return age(a) < age(b); });
+  std::stable_sort(wishes.begin(), wishes.end(), [&](const auto& a, const auto& b) { return age(a) < age(b); });
+  std::set<std::string> keys;
+  std::erase_if(wishes, [&](const Wish<Item>& wish) {
+    std::string why = refusal(wish.item, list);
+    if (why.empty() && !keys.insert(wish.item.key).second) why = "another one has this key";
+    if (!why.empty()) left_out.push_back(wish.item.key.substr(0, kToldOfKey) + ": " + why);
+    return !why.empty();
+  });
+}
+
+/// The oldest ones that can be written, in the order of keys.
+template <typename Item>
+std::vector<Item> oldest(std::vector<Wish<Item>> wishes, std::vector<Item> api::EdgeNodeSpec::*list, std::size_t max,
+                         std::vector<std::string>& left_out) {
+  leave_out_refused(wishes, list, left_out);
   if (wishes.size() > max) wishes.resize(max);
   std::sort(wishes.begin(), wishes.end(), [](const auto& a, const auto& b) { return a.item.key < b.item.key; });
   std::vector<Item> items;
   for (auto& wish : wishes) items.push_back(std::move(wish.item));
   return items;
+}
+
+template <typename Item>
+std::vector<Item> valid(std::vector<Item> items, std::vector<Item> api::EdgeNodeSpec::*list, std::vector<std::string>& left_out) {
+  std::vector<Wish<Item>> wishes;
+  for (Item& item : items) wishes.push_back({"", std::move(item)});
+  const std::size_t all = wishes.size();
+  return oldest(std::move(wishes), list, all, left_out);
 }
 
 template <typename Datasets>
@@ -52,7 +91,8 @@ void add_claims(const Datasets& datasets, std::vector<ReplicationClaim>& claims)
 
 }  // namespace
 
-api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld& world) {
+api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld& world, std::vector<std::string>* left_out) {
+  std::vector<std::string> refused;
   api::EdgeNodeSpec spec;
   std::vector<Wish<api::EdgeModel>> models;
   for (const auto& model : world.models) {
@@ -70,20 +110,22 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
     for (const api::EdgeModel& model : job.models) models.push_back({job.since, model});
     for (const api::EdgeWorker& worker : job.workers) workers.push_back({job.since, worker});
   }
-  spec.models = oldest(std::move(models), kModelsMax);  // the rest gets the condition NodeFull
-  spec.workers = oldest(std::move(workers), kWorkersMax);
+  spec.models = oldest(std::move(models), &api::EdgeNodeSpec::models, kModelsMax, refused);  // the rest gets the condition NodeFull
+  spec.workers = oldest(std::move(workers), &api::EdgeNodeSpec::workers, kWorkersMax, refused);
   std::vector<Wish<api::EdgeDataset>> datasets;
   add_wishes(world.datasets, node.metadata.name, datasets);
   add_wishes(world.sedna_datasets, node.metadata.name, datasets);
-  spec.datasets = oldest(std::move(datasets), kDatasetsPerNode);  // the rest gets the condition TooManyDatasets
+  // The rest gets the condition TooManyDatasets.
+  spec.datasets = oldest(std::move(datasets), &api::EdgeNodeSpec::datasets, kDatasetsPerNode, refused);
   std::vector<ReplicationClaim> claims = world.claims;
   add_claims(world.datasets, claims);
   add_claims(world.sedna_datasets, claims);
   if (!claims.empty()) {
     ReplicationWork work = replication_for(node.metadata.name, claims, {world.nodes, world.edge_nodes});
-    spec.shares = std::move(work.shares);
-    spec.replicas = std::move(work.replicas);
+    spec.shares = valid(std::move(work.shares), &api::EdgeNodeSpec::shares, refused);
+    spec.replicas = valid(std::move(work.replicas), &api::EdgeNodeSpec::replicas, refused);
   }
+  if (left_out != nullptr) *left_out = std::move(refused);
   return spec;
 }
 

@@ -31,7 +31,11 @@ struct EdgeNodeWorld {
 
 /// The whole work list of a node: pure, in the order of keys. Of more than 128 models (those of jobs' workers too), of more than
 /// 128 datasets of both groups together, and of more than 64 workers the oldest ones are kept.
-api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld& world);
+///
+/// The lists are written whole, so an item that the API server would refuse (by the schema of EdgeNode, or as the second one of its
+/// key) is left out, for what it asks would else keep all others from their node. `left_out`, where given, gets a line for each.
+api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld& world,
+                                 std::vector<std::string>* left_out = nullptr);
 
 /// spec.workers: `ours`, the list as planned, and of `there`, the list as it is, what belongs to none of these kinds of jobs:
 /// people write workers of their own, for experiments.

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "controllers/edgenode/plan.h"
 #include "controllers/inferencemodel/plan.h"
 #include "controllers/replication/concern.h"
@@ -208,7 +209,9 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
     kinds.push_back(job->kind());
     for (NodeWork& work : job->work_for(node, caches_)) world.jobs.push_back(std::move(work));
   }
-  api::EdgeNodeSpec wanted = plan_edge_node(node, world);
+  std::vector<std::string> left_out;
+  api::EdgeNodeSpec wanted = plan_edge_node(node, world, &left_out);
+  tell_left_out(node, std::move(left_out), writer);
   if (!node.status.usable_peer_url().empty() && !wanted.models.empty()) {
     if (world.edge_nodes.empty())
       for (auto& other : caches_.of<api::EdgeNode>().list()) world.edge_nodes.emplace(other->metadata.name, other);
@@ -242,7 +245,19 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
   return runtime::Action::await_change();
 }
 
+void EdgeNodeReconciler::tell_left_out(const api::EdgeNode& node, std::vector<std::string> now, runtime::Writer& writer) {
+  std::vector<std::string>& before = left_out_[node.metadata.name];
+  for (const std::string& item : now) {
+    if (std::find(before.begin(), before.end(), item) != before.end()) continue;
+    log::warn("left out of a work list", {{"node", node.metadata.name}, {"item", item}});
+    writer.event(node, runtime::EventType::kWarning, "ItemLeftOut", "left out of the work list: " + item);
+  }
+  before = std::move(now);
+  if (before.empty()) left_out_.erase(node.metadata.name);
+}
+
 Result<runtime::Action> EdgeNodeReconciler::gone(const Context& /*ctx*/, const ObjectKey& key, runtime::Writer& /*writer*/) {
+  left_out_.erase(key.name);
   next_write_.erase(key.name);
   return runtime::Action::await_change();
 }

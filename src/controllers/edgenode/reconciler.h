@@ -42,6 +42,7 @@ class EdgeNodeReconciler {
   std::vector<meta::ObjectKey> nodes_that_share_with(const api::EdgeNode& node) const;
   std::vector<meta::ObjectKey> nodes_that_share_with(const api::Node& node) const;
   std::vector<meta::ObjectKey> nodes_that_share(const api::InferenceModel& model) const;
+  void tell_left_out(const api::EdgeNode& node, std::vector<std::string> now, runtime::Writer& writer);
 
   const runtime::Caches& caches_;
   const Clock& clock_;
@@ -55,6 +56,7 @@ class EdgeNodeReconciler {
   mutable Mutex mutex_;
   mutable std::map<std::string, Word> words_ GUARDED_BY(mutex_);  // of what watches brought, by kind and name
   std::map<std::string, SteadyTime> next_write_;                  // by node, not before; of the one worker
+  std::map<std::string, std::vector<std::string>> left_out_;      // by node, as last told; of the one worker
 };
 
 }  // namespace varda::controllers

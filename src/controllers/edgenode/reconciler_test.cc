@@ -1,8 +1,10 @@
 // When the work list of a node is written, by a clock that the test owns.
 #include "controllers/edgenode/reconciler.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <gtest/gtest.h>
 #include <memory>
 #include <thread>
@@ -53,10 +55,12 @@ class FewJobs final : public JobWork {
       worker.assignment = Json::object({{"say", "hello"}});
       api::EdgeModel& model = work.models.emplace_back();
       model.key = "default/" + name + ".edge";
+      if (spoil) spoil(name, work);
     }
     return all;
   }
   std::vector<std::string> names;
+  std::function<void(const std::string& name, NodeWork& work)> spoil;
 };
 
 class EdgeNodeWrites : public testing::Test {
@@ -122,6 +126,13 @@ class EdgeNodeWrites : public testing::Test {
     const std::string version = reply.body.at("metadata/resourceVersion").as_string();
     wait_for([&] { return manager_.caches().of<api::EdgeNode>().get({"", "edge0"})->metadata.resource_version == version; });
   }
+  std::vector<std::string> left_out_events() {
+    std::vector<std::string> out;
+    for (const Json& event : api_.get("/api/v1/events").body["items"].as_array()) {
+      if (event["reason"].as_string() == "ItemLeftOut") out.push_back(event["message"].as_string());
+    }
+    return out;
+  }
   std::size_t written() { return api_.get(kEdgeNode).body.at("spec/models").size(); }
 
   HandClock clock_;
@@ -149,6 +160,78 @@ TEST_F(EdgeNodeWrites, AChangeIsWrittenAtOnceAndWhatComesSoonAfterTogether) {
   EXPECT_EQ(written(), 3u);
   add_model("d");
   EXPECT_EQ(reconcile(), 3 * *pause) << "a list of three is written a third as often";
+}
+
+TEST_F(EdgeNodeWrites, AnItemThatCannotBeWrittenIsLeftOutAndToldAndTheOthersAreWritten) {
+  struct Case {
+    const char* what;
+    std::function<void(NodeWork&)> spoil;
+    std::vector<std::string> models, workers, told;
+  };
+  const std::string long_name(64, 'm');
+  const std::vector<std::string> all_models{"default/a", "default/bad.edge", "default/good.edge"},
+      models{"default/a", "default/good.edge"};
+  const std::vector<std::string> all_workers{"default/bad", "default/good"}, workers{"default/good"};
+  const auto versions = [](NodeWork& work, std::vector<std::string> names, std::string url) {
+    for (std::string& name : names) {
+      api::EdgeModelVersion& version = work.models.front().versions.emplace_back();
+      version.version = std::move(name);
+      version.url = url;
+    }
+  };
+  const std::vector<Case> cases{
+      {"nothing", [](NodeWork&) {}, all_models, all_workers, {}},
+      {"name of a model",
+       [&](NodeWork& work) { work.models.front().model_name = long_name; },
+       models,
+       all_workers,
+       {"left out of the work list: default/bad.edge: modelName: Too long: may not be more than 63 bytes"}},
+      {"url", [&](NodeWork& work) { versions(work, {"1"}, "http://f/" + std::string(2048, 'u')); }, models, all_workers, {"url"}},
+      {"version", [&](NodeWork& work) { versions(work, {std::string(64, '1')}, "u"); }, models, all_workers, {"version"}},
+      {"version twice",
+       [&](NodeWork& work) {
+         versions(work, {"1", "1"}, "u");
+       },
+       models,
+       all_workers,
+       {"Duplicate"}},
+      {"key", [](NodeWork& work) { work.workers.front().key = std::string(318, 'k'); }, all_models, workers, {"key"}},
+      {"key of another", [](NodeWork& work) { work.models.front().key = "default/a"; }, models, all_workers, {"another one"}},
+      {"key of another, younger",
+       [](NodeWork& work) {
+         work.since = "2999-05-01T10:00:00Z";
+         work.workers.front().key = "default/good";
+       },
+       all_models,
+       workers,
+       {"another one has this key"}},
+  };
+  add_model("a");
+  jobs_.names = {"bad", "good"};
+  std::size_t told = 0;
+  for (const Case& test : cases) {
+    SCOPED_TRACE(test.what);
+    jobs_.spoil = [&test](const std::string& name, NodeWork& work) {
+      if (name == "bad") test.spoil(work);
+    };
+    clock_.advance(std::chrono::seconds(1));
+    EXPECT_EQ(reconcile(), std::nullopt);
+    const Json spec = api_.get(kEdgeNode).body["spec"];
+    const auto keys = [&spec](const char* list) {
+      std::vector<std::string> out;
+      for (const Json& item : spec[list].as_array()) out.push_back(item["key"].as_string());
+      return out;
+    };
+    EXPECT_EQ(keys("models"), test.models);
+    EXPECT_EQ(keys("workers"), test.workers);
+    told += test.told.size();
+    for (const std::string& text : test.told) {
+      wait_for([&] { return left_out_events().size() == told; });
+      const auto events = left_out_events();
+      EXPECT_TRUE(std::any_of(events.begin(), events.end(), [&](const auto& one) { return one.find(text) != std::string::npos; }))
+          << text;
+    }
+  }
 }
 
 TEST_F(EdgeNodeWrites, WhereNothingWasWrittenNothingWaits) {

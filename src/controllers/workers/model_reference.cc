@@ -13,8 +13,34 @@ namespace {
 constexpr std::string_view kServedFramework = "onnx";
 // Enough of a digest to tell the versions of one model apart, and a name that directories and labels can have.
 constexpr std::size_t kVersionDigits = 12;
+// Of EdgeNode.spec.models: what is longer no node can be told.
+constexpr std::size_t kFetchedUrlMax = 2048;
+constexpr std::size_t kVersionMax = 63;
 
 ModelResolution no(std::string reason, std::string message) { return {{}, Problem{std::move(reason), std::move(message)}}; }
+
+// A version names a directory on nodes and in containers. As an API server that knows the schemas of now takes it; what was stored
+// before is looked at here.
+bool is_version_name(std::string_view version) {
+  const auto ours = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+  };
+  return !version.empty() && version.size() <= kVersionMax && version.front() != '.' && version != "target" &&
+         std::all_of(version.begin(), version.end(), ours);
+}
+
+std::string quoted(const std::string& version) { return '"' + version.substr(0, kVersionMax) + '"'; }
+
+std::optional<std::string> no_version_name(const std::string& version) {
+  if (is_version_name(version)) return {};
+  return "the version " + quoted(version) +
+         ": it must be 1 to 63 letters, digits, '.', '_' or '-', not begin with '.', and not be \"target\"";
+}
+
+std::optional<std::string> no_fetched_url(const std::string& url) {
+  if (url.size() <= kFetchedUrlMax) return {};
+  return "a url of " + std::to_string(url.size()) + " characters: nodes fetch from " + std::to_string(kFetchedUrlMax) + " at most";
+}
 
 ModelResolution of_model(const api::SednaModel& model, ModelUse use) {
   const api::ModelSpec& spec = model.spec;
@@ -30,7 +56,9 @@ ModelResolution of_model(const api::SednaModel& model, ModelUse use) {
   }
   // A version is what a node and a server tell archives apart by: another archive has to have another name.
   out.version = !spec.version.empty() ? spec.version : spec.sha256.empty() ? "1" : spec.sha256.substr(0, kVersionDigits);
+  if (const auto wrong = no_version_name(out.version)) return no("ModelUnsupported", who + " has " + *wrong);
   if (!spec.sha256.empty()) {
+    if (const auto wrong = no_fetched_url(spec.url)) return no("ModelUnsupported", who + " has " + *wrong);
     api::EdgeModelVersion& archive = out.archives.emplace_back();
     archive.version = out.version;
     archive.url = spec.url;
@@ -57,6 +85,11 @@ ModelResolution of_inference_model(const api::InferenceModel& model, ModelUse us
   }
   const api::ManifestEntry* entry = spec.find_version(spec.target_version);
   if (entry == nullptr) return no("ModelNotFound", who + " has no version " + spec.target_version + " in its manifest");
+  for (const api::ManifestEntry& one : spec.manifest) {
+    const auto wrong = no_version_name(one.version);
+    if (wrong) return no("ModelUnsupported", who + " has " + *wrong);
+    if (const auto long_url = no_fetched_url(one.download_url)) return no("ModelUnsupported", who + " has " + *long_url);
+  }
   ResolvedModel out;
   out.name = model.metadata.name;
   out.kind = api::ModelReference::kInferenceModel;

@@ -14,6 +14,8 @@ namespace varda::controllers {
 
 namespace {
 
+constexpr std::size_t kModelNameMax = 63;  // of EdgeNode.spec.models
+
 bool runs_on(const Worker& worker, const NodeList& nodes, const std::string& node) {
   if (worker.layer != Worker::Layer::kEdge || worker.replicas == 0) return false;
   const WorkerNodes where = nodes_of(worker, nodes);
@@ -102,7 +104,8 @@ std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, co
   const bool server = worker.pods == Worker::Pods::kServer;
   api::EdgeModel work;
   work.key = key;
-  work.model_name = worker.model->model_name;
+  // Of a user's worker nobody asks for it, and its Model may have any name.
+  if (worker.model->model_name.size() <= kModelNameMax) work.model_name = worker.model->model_name;
   if (server) work.framework = worker.model->framework;  // a user's worker reads what layout it likes
   work.target = worker.model->version;
   const auto archives = archives_on(*worker.model, node.spec.find_model(key));
