@@ -22,7 +22,7 @@ class Kills(unittest.TestCase):
             url = j.ready(self.varda, 'digits')['url']
             self.client = j.Client(url, 'digits', self.images)
             self.client.prepare()
-            self.seen = 0
+            self.seen, self.gone_back = 0, []
             self.whole('the service asks the cloud')
 
             load = m.Load(url, 'digits', self.images, kind=j.Client)
@@ -30,10 +30,14 @@ class Kills(unittest.TestCase):
             for what in ('agent edge0', 'agent cloud', 'server cloud', 'control plane'):
                 with self.subTest(kill=what):
                     j.wait_for_tier(load, 'cloud')
-                    self.kill(what)
+                    victims = self.kill(what)
                     if what == 'control plane':
                         self.varda.up()
+                    m.wait_until('another ' + what, lambda: set(self.running(what)) - set(victims))
                     self.whole('the cloud answers after the end of ' + what)
+                    if what in ('agent edge0', 'control plane'):  # they bring what is counted
+                        sent = len(load.samples()) + len(self.client.samples)
+                        m.wait_until('%d counted after the end of %s' % (sent, what), lambda: self.counted() >= sent)
             samples = load.stop()
             self.assertEqual(m.failures(samples), [])
             sent = len(samples) + len(self.client.samples)
@@ -44,11 +48,13 @@ class Kills(unittest.TestCase):
             self.kill('server edge0')
             m.wait_until('an answer', self.client.one)
             self.whole('the edge server is back')
-            self.assertGreaterEqual(self.counted(), sent)
+            m.wait_until('what came after is counted on top', lambda: self.counted() > sent)
+        self.assertEqual(self.gone_back, [])
 
     def counted(self):
         number = self.varda.get('jointinferenceservice', 'digits')['status']['inferenceNumber']
-        self.assertGreaterEqual(number, self.seen)
+        if number < self.seen:
+            self.gone_back.append((self.seen, number))  # told in the end: a wait goes on after what it fails with
         self.seen = number
         return number
 
@@ -62,16 +68,20 @@ class Kills(unittest.TestCase):
         with contextlib.suppress(m.Failed):  # the control plane may be away
             self.counted()
 
-    def kill(self, what):
+    def running(self, what):
         kind, _, node = what.partition(' ')
         below = str(self.varda.dir / 'nodes' / node) + '/'
         wanted = {'control': lambda pid, c: ' up ' in c, 'agent': lambda pid, c: ' agent ' in c and node in c.split(),
                   'server': lambda pid, c: 'varda-serve' in c.split(' ')[0] and os.readlink('/proc/%d/cwd' % pid).startswith(below)}[kind]
-        victims = [pid for pid, c in self.varda.processes().items() if wanted(pid, c)]
+        return [pid for pid, c in self.varda.processes().items() if wanted(pid, c)]
+
+    def kill(self, what):
+        victims = self.running(what)
         self.assertTrue(victims, what)
         for pid in victims:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        return victims
 
 
 if __name__ == '__main__':

@@ -230,11 +230,13 @@ class JointServe(unittest.TestCase):
         changes = [(j.cascade(self.cloud.url, 'CloudOnly'), told('cloud', None)), (j.cascade('', 'CloudOnly'), told('edge', 'cloud: NoAddress')),
                    (j.cascade(self.cloud.url, 'EdgeOnly'), told('edge', None)), (j.cascade(self.cloud.url, 'Random'), told('cloud', None))]
         for round in range(8):
-            self.edge.write('target', '14'[round % 2] + '\n')
+            version = '14'[round % 2]
+            self.edge.write('target', version + '\n')
             text, wanted = changes[round % len(changes)]
             self.edge.write('cascade.json', text)
             since = time.monotonic()
-            m.wait_until('round %d' % round, lambda: any(wanted(a) for a in j.answers(load.samples(since=since))))
+            m.wait_until('round %d' % round, lambda: any(wanted(a) and a.version == (version if a.tier == 'edge' else '1')
+                                                           for a in j.answers(load.samples(since=since))))
         self.edge.write('cascade.json', '{"version": 1}')
         m.wait_until('the problem is told', lambda: self.told().get('problem'))
         self.assertEqual(m.failures(load.stop()), [])
@@ -250,6 +252,22 @@ class JointServe(unittest.TestCase):
             e for e in json.loads(read(self.edge.url, '/v2/repository/index', b'{}')) if e.get('code') == 'PolicyMismatch'])
         self.assertEqual(index[0]['version'], '4')
         self.assertTrue(self.client().one(), 'the old version serves')
+
+    def test_server_that_is_told_to_end_gives_the_best_answer_it_has(self):
+        proxy = FaultyServer(self.cloud.address)
+        self.addCleanup(proxy.close)
+        self.joined(proxy.url, 'CrossEntropy', 100)  # everything is hard
+        proxy.fault = 'mute'
+        client = self.client(images=IMAGES[:1])
+        hits = proxy.hits
+        asking = threading.Thread(target=client.one)
+        asking.start()
+        m.wait_until('the cloud is asked', lambda: proxy.hits > hits)
+        self.edge.process.send_signal(signal.SIGTERM)
+        asking.join()
+        self.assertEqual(self.edge.process.wait(timeout=60), 0)
+        answer = j.answers(client.samples)[-1]
+        self.assertEqual((answer.tier, answer.fallback), ('edge', 'cloud: Failed'), client.samples[-1])
 
     def test_degraded_is_known_without_a_request_and_the_server_drains(self):
         self.joined(self.cloud.url, 'CloudOnly')

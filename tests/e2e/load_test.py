@@ -5,7 +5,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import joint as j  # noqa: E402
 import machine as m  # noqa: E402
 
-GOOD = {'model_version': '1', 'outputs': [{'name': 'probabilities', 'data': [0.1, 0.9]}], 'parameters': {'tier': 'edge', 'hard': False}}
+GOOD = {'model_version': '1', 'outputs': [{'name': 'probabilities', 'data': [0.1, 0.9]}], 'parameters': {'tier': 'edge', 'hard': False, 'tier_version': '1'}}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -63,7 +63,7 @@ class Loads(unittest.TestCase):
         self.assertIn('HTTP 500', client.samples[-1][2])
         self.server.says = (GOOD,)
         self.assertTrue(client.one(), client.samples[-1])
-        self.assertEqual((len(m.failures(client.samples)), j.answers(client.samples)), (len(wrong) + 1, [j.Answer(0, 1, 'edge', False, [], None)]))
+        self.assertEqual((len(m.failures(client.samples)), j.answers(client.samples)), (len(wrong) + 1, [j.Answer(0, 1, 'edge', False, [], None, '1')]))
 
     def test_wrong_answers_under_load_are_told_when_it_ends(self):
         load = self.load()

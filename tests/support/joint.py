@@ -6,7 +6,7 @@ import collections, http.client, json, pathlib, shutil, time, urllib.parse
 
 import machine as m
 
-Answer = collections.namedtuple('Answer', 'image label tier hard asked fallback')
+Answer = collections.namedtuple('Answer', 'image label tier hard asked fallback version')
 
 
 def test_split():
@@ -36,7 +36,7 @@ def mining(policy, threshold=None):
 
 
 def service(name, edge_model, cloud_model, policy, threshold=None, node='edge0', **more):
-    """A JointInferenceService of two models without workers."""
+    """A JointInferenceService of two models without workers; `more` of its spec."""
     return {'apiVersion': 'sedna.io/v1alpha1', 'kind': 'JointInferenceService', 'metadata': {'name': name},
             'spec': dict({'edgeWorker': {'model': {'name': edge_model}, 'nodeName': node, 'hardExampleMining': mining(policy, threshold)},
                           'cloudWorker': {'model': {'name': cloud_model}}}, **more)}
@@ -53,7 +53,7 @@ class Client(m.Client):
         scores = next(o['data'] for o in answer['outputs'] if o['name'] == 'probabilities')
         told = answer.get('parameters', {})
         return Answer(self.at % len(self.bodies), max(range(len(scores)), key=scores.__getitem__), told.get('tier'), told.get('hard'),
-                      [t for t in told.get('asked', '').split(',') if t], told.get('fallback'))
+                      [t for t in told.get('asked', '').split(',') if t], told.get('fallback'), told.get('tier_version'))
 
     def all_once(self):
         """Sends every image once; the samples of that. Failed if one was not answered."""

@@ -2,13 +2,14 @@
 
 Only the Python standard library, the built programs and a real kubectl. Every Machine has its own data directory and free ports.
 """
-import contextlib, functools, http.client, http.server, json, os, pathlib, re, signal, subprocess, sys, tempfile, threading, time, traceback, urllib.parse
+import contextlib, functools, http.client, http.server, json, os, pathlib, random, re, signal, socket, subprocess, sys, tempfile, threading, time, traceback, urllib.parse
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get('VARDA_BIN', ROOT / 'build/release/bin'))
 VARDA = str(BIN / 'varda')
 SERVE = str(BIN / 'varda-serve')
+EDGE_WORKER = BIN.parent / 'examples/edge-worker'  # the example in C++; not every build has it
 KUBECTL = os.environ.get('VARDA_KUBECTL', str(ROOT / '.deps/kubectl/usr/bin/kubectl'))
 DIGITS = ROOT / 'examples/digits'
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # to programs of this machine, whatever proxy the environment names
@@ -95,6 +96,16 @@ def kill_below(directory):
         return not rest
     wait_until('all processes below %s gone' % directory, gone, 120)
     return victims
+
+
+def free_port():
+    """A port that nobody has, and that no connection gets by chance before it is taken."""
+    first, last = map(int, pathlib.Path('/proc/sys/net/ipv4/ip_local_port_range').read_text().split())
+    while True:
+        port = random.choice([p for p in range(10240, 61000) if not first <= p <= last] or range(first, last))
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(('0.0.0.0', port))
+            return port
 
 
 class FileServer:
