@@ -63,15 +63,36 @@ void add_to_past(std::vector<JointCounters>& kept, const Json& counters) { merge
 
 }  // namespace
 
-std::vector<JointCounters> gather(std::vector<JointCounters> kept, const std::vector<Count>& told) {
+std::vector<JointCounters> gather(std::vector<JointCounters> kept, const std::vector<Count>& told, const Counting& who) {
   std::set<std::pair<std::string, std::string>> current;
+  std::set<std::string> speaking;
+  for (const Count& count : told) {
+    if (count.node.empty() || count.counters.empty()) continue;
+    current.emplace(count.node, count.epoch);
+    speaking.insert(count.node);
+  }
+  const auto is_told = [&](const JointCounters& record) { return current.contains({record.node, record.epoch}); };
+  // The record that is needed least becomes part of the past; false: all that are left are told now.
+  const auto make_room = [&] {
+    const auto silent = [&](const JointCounters& record) { return !record.node.empty() && !is_told(record); };
+    auto found = std::find_if(kept.begin(), kept.end(),
+                              [&](const JointCounters& record) { return silent(record) && !who.nodes.contains(record.node); });
+    if (found == kept.end()) found = std::find_if(kept.begin(), kept.end(), silent);
+    if (found == kept.end()) return false;
+    const JointCounters folded = std::move(*found);
+    kept.erase(found);
+    add_to_past(kept, folded.counters);
+    return true;
+  };
   for (const Count& count : told) {
     if (count.node.empty() || count.counters.empty()) continue;
     const auto found = std::find_if(kept.begin(), kept.end(),
                                     [&](const JointCounters& one) { return one.node == count.node && one.epoch == count.epoch; });
     if (found == kept.end()) {
-      // A node that does not fit is not counted: without its record, what it tells again would be counted again.
-      if (kept.size() >= api::JointInferenceServiceStatus::kCountersMax - 1) continue;
+      // Who does not fit is not counted: without its record, what it tells again would be counted again.
+      bool room = true;
+      while (room && kept.size() >= kRecordsMax - 1) room = make_room();
+      if (!room) continue;
       JointCounters record;
       record.node = count.node;
       record.epoch = count.epoch;
@@ -85,14 +106,17 @@ std::vector<JointCounters> gather(std::vector<JointCounters> kept, const std::ve
     } else {
       merge(found->counters, count.counters, greater);
     }
-    current.emplace(count.node, count.epoch);
   }
-  // Newer records stand behind older ones.
+  while (kept.size() > kRecordsMax && make_room()) {
+  }
+  std::stable_partition(kept.begin(), kept.end(), [&](const JointCounters& record) { return !is_told(record); });
+  // Of a node that is silent altogether, nobody knows which epochs are old.
+  const std::size_t most = std::max(kOldEpochsMax, 2 * who.side_by_side);
   std::map<std::string, std::size_t> old;
   std::vector<JointCounters> dropped;
   for (auto record = kept.rbegin(); record != kept.rend(); ++record) {
-    if (record->node.empty() || current.contains({record->node, record->epoch})) continue;
-    if (++old[record->node] > kOldEpochsMax) dropped.push_back(*record);
+    if (!speaking.contains(record->node) || is_told(*record)) continue;
+    if (++old[record->node] > most) dropped.push_back(*record);
   }
   for (const JointCounters& record : dropped) {
     std::erase(kept, record);

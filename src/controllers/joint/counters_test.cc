@@ -71,13 +71,78 @@ TEST(JointCounters, OldEpochsOfANodeAreBounded) {
   EXPECT_EQ(kept.size(), 2 + kOldEpochsMax);  // the current one, and the nameless one
 }
 
-TEST(JointCounters, RecordsAreBounded) {
-  constexpr std::size_t kMax = api::JointInferenceServiceStatus::kCountersMax;
+TEST(JointCounters, OfManyWorkersOnANodeThatIsSilentForAWhileAreNotCountedTwice) {
+  constexpr int kReplicas = 6;
+  const Counting who{.side_by_side = kReplicas, .nodes = {"a"}};
   std::vector<Count> told;
-  for (std::size_t node = 0; node < kMax + 100; ++node) told.push_back(count("n" + std::to_string(node), "1", "{inferences: 1}"));
+  for (int worker = 0; worker < kReplicas; ++worker)
+    told.push_back(count("a", "w-" + std::to_string(worker), "{inferences: 10}", Count::Back::kNewStart));
+  const auto once = gather({}, told, who);
+  EXPECT_EQ(inferences(once), 10 * kReplicas);
+  const auto silent = gather(once, {}, who);
+  EXPECT_EQ(inferences(silent), 10 * kReplicas);
+  EXPECT_EQ(gather(silent, told, who), once);
+  // They come back one by one.
+  auto kept = silent;
+  for (std::size_t some = 1; some <= told.size(); ++some) {
+    kept = gather(kept, {told.begin(), told.begin() + static_cast<std::ptrdiff_t>(some)}, who);
+    EXPECT_EQ(inferences(kept), 10 * kReplicas) << some;
+  }
+}
+
+TEST(JointCounters, OfANodeThatIsSilentStayApartHoweverManyThereAre) {
+  const Counting one{.side_by_side = 1, .nodes = {"a", "b"}};  // scaled down while nobody hears of the node
+  std::vector<Count> told;
+  for (int worker = 0; worker < 30; ++worker) told.push_back(count("a", std::to_string(worker), "{inferences: 1}"));
+  const auto kept = gather(gather({}, told, {.side_by_side = 30, .nodes = {"a", "b"}}), {count("b", "1", "{inferences: 1}")}, one);
+  EXPECT_EQ(inferences(kept), 31);
+  EXPECT_EQ(inferences(gather(kept, told, one)), 31);
+}
+
+TEST(JointCounters, TheEpochThatWasToldLastIsFoldedLast) {
+  // The first worker outlives many others beside it, and then nobody hears of it for a moment.
+  const Count first = count("a", "first", "{inferences: 100}");
+  std::vector<JointCounters> kept;
+  for (int other = 0; other < 20; ++other)
+    kept = gather(kept, {first, count("a", std::to_string(other), "{inferences: 1}")}, {.side_by_side = 2, .nodes = {"a"}});
+  kept = gather(kept, {count("a", "19", "{inferences: 1}")}, {.side_by_side = 2, .nodes = {"a"}});
+  EXPECT_EQ(inferences(kept), 120);
+  EXPECT_EQ(inferences(gather(kept, {first}, {.side_by_side = 2, .nodes = {"a"}})), 120);
+}
+
+TEST(JointCounters, RecordsAreBounded) {
+  std::vector<Count> told;
+  for (std::size_t node = 0; node < kRecordsMax + 100; ++node)
+    told.push_back(count("n" + std::to_string(node), "1", "{inferences: 1}"));
   const auto kept = gather({}, told);
-  EXPECT_LE(kept.size(), kMax);
+  EXPECT_LE(kept.size(), kRecordsMax);
   EXPECT_EQ(gather(kept, told), kept);
+}
+
+TEST(JointCounters, NodesThatLeaveMakeRoomForThoseThatCome) {
+  // One node that nobody hears of but that is there, and far more that come and go.
+  const Count silent = count("silent", "1", "{inferences: 7}");
+  std::vector<JointCounters> kept = gather({}, {silent});
+  constexpr int kNodes = kRecordsMax + 100;
+  for (int node = 0; node < kNodes; ++node) {
+    const std::string name = "n" + std::to_string(node);
+    kept = gather(std::move(kept), {count(name, "1", "{inferences: 1}")}, {.side_by_side = 1, .nodes = {"silent", name}});
+  }
+  EXPECT_EQ(inferences(kept), kNodes + 7);
+  EXPECT_LE(kept.size(), kRecordsMax);
+  kept = gather(std::move(kept), {silent, count("new", "1", "{inferences: 1}")}, {.side_by_side = 1, .nodes = {"silent", "new"}});
+  EXPECT_EQ(inferences(kept), kNodes + 8);
+}
+
+TEST(JointCounters, OfAStatusWithMoreRecordsThanThereAreNowAreAddedUp) {
+  std::vector<JointCounters> kept(2 * kRecordsMax);
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    kept[i].node = "n" + std::to_string(i);
+    kept[i].counters = yaml("{inferences: 1}");
+  }
+  kept = gather(std::move(kept), {});
+  EXPECT_LE(kept.size(), kRecordsMax);
+  EXPECT_EQ(inferences(kept), 2 * kRecordsMax);
 }
 
 TEST(JointCounters, WhatIsNoCountIsLeftOut) {

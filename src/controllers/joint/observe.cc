@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -482,8 +483,17 @@ std::string latency(const FirstTier& first, const std::string& tier, const char*
   return most == 0 ? "" : decimal(static_cast<double>(most) / 1000);
 }
 
+Counting who_counts(const View& view, const FirstTier& first) {
+  Counting who;
+  for (const auto& node : view.world.nodes) who.nodes.insert(node->metadata.name);
+  if (view.plan.ours_first()) return who;
+  std::map<std::string, std::size_t> workers;
+  for (const PodFinding& pod : first.pods) who.side_by_side = std::max(who.side_by_side, ++workers[pod.endpoint.node]);
+  return who;
+}
+
 void add_counts(const View& view, const FirstTier& first, JointInferenceServiceStatus& status) {
-  status.counters = gather(std::move(status.counters), told_counts(view, first));
+  status.counters = gather(std::move(status.counters), told_counts(view, first), who_counts(view, first));
   const Json all = total(status.counters);
   status.inference_number = all["inferences"].as_integer();
   status.hard_example_number = all["hard"].as_integer();
