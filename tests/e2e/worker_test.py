@@ -1,12 +1,12 @@
 """Workers of jobs on a node: what they ask of its agent and tell it, through the gateway and the operator, with real processes."""
-import concurrent.futures, contextlib, http.client, json, os, pathlib, shutil, signal, socket, stat, subprocess, sys, tempfile, unittest, urllib.request
+import concurrent.futures, contextlib, http.client, http.server, json, os, pathlib, shutil, signal, socket, socketserver, stat, subprocess, sys, tempfile, threading, unittest, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
 from faulty_link import FaultyLink  # noqa: E402
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / 'examples/workers'
-EDGE_WORKERS = {'python': [sys.executable, str(EXAMPLES / 'python/edge_worker.py')], 'cpp': [str(pathlib.Path(m.VARDA).parent.parent / 'examples/edge-worker')]}
+EDGE_WORKERS = {'python': [sys.executable, str(EXAMPLES / 'python/edge_worker.py')], **({'cpp': [str(m.EDGE_WORKER)]} if m.EDGE_WORKER.exists() else {})}
 DIGITS = 'models.edgeai.io/default/digits'
 
 
@@ -29,7 +29,31 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
-class Workers(unittest.TestCase):
+class RunsExamples:
+    # self.work is where their logs go.
+    def run_example(self, name, command, **environment):
+        """(process, base URL) of a worker that listens."""
+        log = self.work / (name + '.log')
+        begins = log.stat().st_size if log.exists() else 0
+        with open(log, 'ab') as out:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env={**os.environ, 'POD_IP': '127.0.0.1', **environment})
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+
+        def port():
+            self.assertIsNone(process.poll(), log.read_text())
+            for line in log.read_bytes()[begins:].splitlines():
+                if b'worker listens' in line and line.endswith(b'}'):
+                    return json.loads(line)['port']
+        return process, 'http://127.0.0.1:%d' % m.wait_until('%s listens' % name, port)
+
+    @staticmethod
+    def http(url, body=None):
+        with m.DIRECT.open(urllib.request.Request(url, data=body), timeout=60) as response:
+            return json.loads(response.read())
+
+
+class Workers(RunsExamples, unittest.TestCase):
     def setUp(self):
         self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
         self.varda = m.Machine(self.work / 'cloud', nodes=['cloud=cloud'])
@@ -202,30 +226,9 @@ class Workers(unittest.TestCase):
         self.assertEqual(self.report('a'), {})
 
     # ---- the workers in examples/
-    def run_example(self, name, command, **environment):
-        """(process, base URL) of a worker that listens."""
-        log = self.work / (name + '.log')
-        begins = log.stat().st_size if log.exists() else 0
-        with open(log, 'ab') as out:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env={**os.environ, 'POD_IP': '127.0.0.1', **environment})
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-
-        def port():
-            self.assertIsNone(process.poll(), log.read_text())
-            for line in log.read_bytes()[begins:].splitlines():
-                if b'worker listens' in line and line.endswith(b'}'):
-                    return json.loads(line)['port']
-        return process, 'http://127.0.0.1:%d' % m.wait_until('%s listens' % name, port)
-
     def run_edge_example(self, name):
         return self.run_example(name, EDGE_WORKERS[name], LISTEN_PORT='0', HEM_NAME='AlwaysCloud', VARDA_WORKER_SOCKET=str(self.data / 'worker/worker.sock'),
                                 VARDA_WORKER_TOKEN_FILE=str(self.data / 'workers/default' / name / 'token'))
-
-    @staticmethod
-    def http(url, body=None):
-        with m.DIRECT.open(urllib.request.Request(url, data=body), timeout=60) as response:
-            return json.loads(response.read())
 
     def wait_for_status(self, url, **wanted):
         return m.wait_until('%s at %s' % (wanted, url), lambda: (lambda s: s if all(s[k] == v for k, v in wanted.items()) else None)(self.http(url + '/status')))
@@ -236,6 +239,9 @@ class Workers(unittest.TestCase):
             m.wait_until('%s of %s' % (wanted, name), lambda: self.report(name).get('metrics') == wanted)
 
     def test_the_example_workers_follow_their_assignment_decide_ask_the_cloud_and_report(self):
+        with self.subTest('the one in C++'):
+            if 'cpp' not in EDGE_WORKERS:
+                self.skipTest('%s is not built' % m.EDGE_WORKER)
         for version, labels in (('1', ['dark', 'bright']), ('2', ['night', 'day'])):
             (self.work / version).mkdir()
             (self.work / version / 'model.json').write_text(json.dumps({'labels': labels, 'middle': 128, 'spread': 40}))
@@ -293,6 +299,71 @@ class Workers(unittest.TestCase):
         for name in EDGE_WORKERS:
             m.wait_until('another run of %s' % name, lambda: self.report(name)['registered']['instance'] != instances[name])
         self.wait_for_counts(0, 0, 0)
+
+
+GOOD = b'{"label": "day", "score": 0.75, "version": "9"}'
+
+
+class OddCloud(socketserver.ThreadingTCPServer):
+    """Answers every request with `status` and `body`; body None: with a header that never ends."""
+    daemon_threads, allow_reuse_address = True, True
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers.get('Content-Length', 0)))
+            status, body = (200, GOOD) if self.path == '/good/infer' else self.server.says
+            if body is None:
+                self.wfile.write(b'HTTP/1.1 200 OK\r\nX: ')
+                while not self.server.ended.wait(0.1):
+                    self.wfile.write(b'x')
+                return
+            self.send_response(status)
+            self.send_header('Location', '/good/infer')
+            self.send_header('Content-Length', str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST
+
+        def log_message(self, *args):
+            pass
+
+    def __init__(self):
+        super().__init__(('127.0.0.1', 0), self.Handler)
+        self.says, self.ended = (200, GOOD), threading.Event()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def handle_error(self, request, client_address):
+        pass  # who asked did not wait
+
+    def close(self):
+        self.ended.set()
+        self.shutdown()
+        self.server_close()
+
+
+class CloudsAnswers(RunsExamples, unittest.TestCase):
+    def test_whatever_the_cloud_says_an_example_worker_answers_and_counts(self):
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
+        self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
+        cloud = OddCloud()
+        self.addCleanup(cloud.close)
+        odd = [(200, body) for body in (b'{}', b'[1]', b'7', b'null', b'', b'{"label": "day", "score": "much", "version": "9"}', b'{"label": "day", "score": 0.5}',
+                                        b'{"label": ["day"], "score": 0.5, "version": "9"}', b'{"label": "day", "score": NaN, "version": "9"}', b'[' * 100000,
+                                        b'\xff\xfe', None)]
+        odd += [(302, b''), (404, GOOD), (500, GOOD)]
+        for name, command in EDGE_WORKERS.items():
+            _, url = self.run_example(name, command, LISTEN_PORT='0', HEM_NAME='AlwaysCloud', CLOUD_URL='http://127.0.0.1:%d' % cloud.server_address[1])
+            for number, says in enumerate(odd, 1):
+                with self.subTest(worker=name, says=str(says)[:60]):
+                    cloud.says = says
+                    answer = self.http(url + '/infer', bytes([130] * 64))
+                    self.assertEqual((answer['label'], answer['tier'], answer['hard'], bool(answer['fallback'])), ('bright', 'edge', True, True))
+                    counts = self.http(url + '/status')
+                    self.assertEqual((counts['inferenceNumber'], counts['hardExampleNumber'], counts['uploadCloudNumber']), (number, number, 0))
+            cloud.says = (200, GOOD)
+            answer = self.http(url + '/infer', bytes([130] * 64))
+            self.assertEqual((answer['label'], answer['score'], answer['tier'], answer['version'], 'fallback' in answer), ('day', 0.75, 'cloud', '9', False))
 
 
 if __name__ == '__main__':

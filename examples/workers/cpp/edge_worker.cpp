@@ -21,6 +21,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -35,6 +36,7 @@
 #include <string>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -313,12 +315,28 @@ Answer ask(const Socket& socket, const std::string& head, const std::string& bod
   return {std::atoi(message->start.c_str() + 9), message->body};
 }
 
+/// The addresses of a name; none: there are none, or the moment came. getaddrinfo() takes the time that the resolver takes, so it
+/// runs on a thread of its own, which nobody waits for longer.
+using Addresses = std::shared_ptr<addrinfo>;
+Addresses addresses_of(const std::string& host, const std::string& port, Clock::time_point until) {
+  auto promise = std::make_shared<std::promise<Addresses>>();
+  std::future<Addresses> found = promise->get_future();
+  try {
+    std::thread([promise, host, port] {
+      addrinfo hints{}, *first = nullptr;
+      hints.ai_socktype = SOCK_STREAM;
+      const bool resolved = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &first) == 0;
+      promise->set_value(resolved ? Addresses(first, ::freeaddrinfo) : nullptr);
+    }).detach();
+  } catch (const std::system_error&) {
+    return nullptr;  // no thread to be had
+  }
+  return found.wait_until(until) == std::future_status::ready ? found.get() : nullptr;
+}
+
 Socket connect_to(const std::string& host, const std::string& port, Clock::time_point until) {
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  if (::getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0) return Socket();
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, ::freeaddrinfo);
-  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+  const Addresses all = addresses_of(host, port, until);
+  for (const addrinfo* one = all.get(); one != nullptr; one = one->ai_next) {
     Socket socket(::socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket) continue;
     int error = ::connect(socket.fd(), one->ai_addr, one->ai_addrlen) == 0 ? 0 : errno;
@@ -528,7 +546,10 @@ class Worker {
             until);
     if (answer.status != 200) return why = answer.status == 0 ? answer.body : "HTTP " + std::to_string(answer.status), std::nullopt;
     const auto said = JsonReader(answer.body).read();
-    if (!said || (*said)["label"].type != Json::Type::kString) return why = "the cloud's answer is none", std::nullopt;
+    const auto is = [&](const char* name, Json::Type type) { return (*said)[name].type == type; };
+    const bool whole =
+        said && is("label", Json::Type::kString) && is("score", Json::Type::kNumber) && is("version", Json::Type::kString);
+    if (!whole || !std::isfinite((*said)["score"].number)) return why = "the cloud's answer is none", std::nullopt;
     return "{\"label\": " + quoted((*said)["label"].text) + ", \"score\": " + std::to_string((*said)["score"].number) +
            ", \"tier\": \"cloud\", \"hard\": true, \"version\": " + quoted((*said)["version"].text);
   }

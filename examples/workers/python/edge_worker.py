@@ -8,13 +8,12 @@
 
 Python's standard library only. docs/guides/workers.md says what it is told by its environment, and what it tells the node's agent.
 """
-import http.client, http.server, json, math, os, pathlib, random, signal, socket, sys, threading, time, urllib.parse, urllib.request, uuid
+import http.client, http.server, json, math, os, pathlib, queue, random, signal, socket, sys, threading, time, urllib.parse, uuid
 
 VERSION = '1.0'
 BODY_BYTES_MAX = 16 << 20
-CLOUD_TIMEOUT_S = float(os.environ.get('CLOUD_TIMEOUT_S', '2'))
+CLOUD_TIMEOUT_S = float(os.environ.get('CLOUD_TIMEOUT_S', '2'))  # for all of it: the name, the connection, the answer
 REPORT_PERIOD_S = 1.0
-DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # whatever proxy the environment names
 
 
 def log(text, **fields):
@@ -221,7 +220,7 @@ class Worker:
         try:
             answer.update(self.ask_cloud(work, image), tier='cloud', hard=True)
             self.counts.add('inferenceNumber', 'hardExampleNumber', 'uploadCloudNumber')
-        except (OSError, ValueError, http.client.HTTPException) as error:
+        except Exception as error:  # whatever the cloud says: there is an answer
             answer['fallback'] = str(error) or type(error).__name__  # the best answer so far
             self.counts.add('inferenceNumber', 'hardExampleNumber')
         return answer
@@ -230,10 +229,65 @@ class Worker:
     def ask_cloud(work, image):
         if not work.cloud_url:
             raise ValueError('the cloud has no address yet')
-        request = urllib.request.Request(work.cloud_url + '/infer', data=image, headers={'Content-Type': 'application/octet-stream'})
-        with DIRECT.open(request, timeout=CLOUD_TIMEOUT_S) as response:
-            said = json.loads(response.read(1 << 20))
-        return {name: said[name] for name in ('label', 'score', 'version')}
+        call = CloudCall(work.cloud_url, image)
+        threading.Thread(target=call.run, daemon=True).start()
+        return call.result()
+
+
+class CloudCall:
+    """One question, which waits no longer than CLOUD_TIMEOUT_S, however slowly a resolver or the cloud speaks. Redirections are answers like any
+    other that is not 200."""
+
+    def __init__(self, url, image):
+        self.url, self.image = url, image
+        self.done, self.lock, self.socket, self.late = queue.SimpleQueue(), threading.Lock(), None, False
+
+    def run(self):
+        try:
+            self.done.put((self.ask(), None))
+        except Exception as error:
+            self.done.put((None, error))
+
+    def result(self):
+        try:
+            answer, error = self.done.get(timeout=CLOUD_TIMEOUT_S)
+        except queue.Empty:
+            with self.lock:
+                self.late = True
+                if self.socket is not None:
+                    self.end()
+            raise TimeoutError('there was no answer within %g s' % CLOUD_TIMEOUT_S) from None
+        if error is not None:
+            raise error
+        return answer
+
+    def end(self):
+        try:
+            self.socket.shutdown(socket.SHUT_RDWR)  # whoever reads from it stops
+        except OSError:
+            pass
+
+    def ask(self):
+        url = urllib.parse.urlsplit(self.url)
+        kind = http.client.HTTPSConnection if url.scheme == 'https' else http.client.HTTPConnection
+        connection = kind(url.hostname, url.port, timeout=CLOUD_TIMEOUT_S)
+        try:
+            connection.connect()
+            with self.lock:
+                self.socket = connection.sock
+                if self.late:
+                    return None  # nobody waits any more
+            connection.request('POST', url.path + '/infer', body=self.image, headers={'Content-Type': 'application/octet-stream'})
+            with connection.getresponse() as response:
+                if response.status != 200:
+                    raise ValueError('HTTP %d' % response.status)
+                said = json.loads(response.read(1 << 20))
+        finally:
+            connection.close()
+        kinds = {'label': str, 'score': (int, float), 'version': str}
+        if not isinstance(said, dict) or not all(isinstance(said.get(name), kind) for name, kind in kinds.items()) or not math.isfinite(said['score']):
+            raise ValueError("the cloud's answer is none")
+        return {name: said[name] for name in kinds}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
