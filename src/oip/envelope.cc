@@ -1,5 +1,9 @@
 #include "oip/envelope.h"
 
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
 #include "codec/json_reader.h"
 #include "oip/internal/tensors.h"
 
@@ -9,39 +13,103 @@ namespace {
 using codec::Json;
 using codec::JsonReader;
 
+constexpr std::size_t kVersionBytesMax = 128;
+constexpr std::int64_t kDay = 86'400'000'000;  // in microseconds; what asks for more has no deadline to speak of
+
+// Counts the elements of `data`; what they are worth is the client's to read.
+std::size_t count_elements(JsonReader& reader, tensor::DType dtype, std::size_t depth_max) {
+  std::size_t count = 0;
+  reader.begin_array();
+  while (reader.next_item()) {
+    const JsonReader::Kind kind = reader.peek();
+    if (kind == JsonReader::Kind::kArray && depth_max > 0) {
+      count += count_elements(reader, dtype, depth_max - 1);
+      continue;
+    }
+    const bool is_text = kind == JsonReader::Kind::kString;
+    if (is_text != (dtype == tensor::DType::kBytes) || kind == JsonReader::Kind::kArray || kind == JsonReader::Kind::kObject) {
+      reader.fail("data has what is no " + std::string(tensor::to_string(dtype)));
+    } else if (is_text) {
+      (void)reader.skip();
+    } else if (kind == JsonReader::Kind::kNumber) {
+      (void)reader.number();
+    } else {
+      (void)reader.value();
+    }
+    ++count;
+  }
+  return count;
+}
+
+// Whether data and shape agree.
+Status look_at_data(std::string_view data, tensor::DType dtype, const tensor::Shape& shape, const Limits& limits) {
+  TRY(const std::size_t wanted, tensor::elements(shape));
+  JsonReader reader(data);
+  const std::size_t count = count_elements(reader, dtype, limits.rank_max);
+  TRY_VOID(reader.finish());
+  if (count == wanted) return {};
+  return Error(Code::kInvalid, "data has " + std::to_string(count) + " elements, the shape " + tensor::to_string(shape) + " has " +
+                                   std::to_string(wanted));
+}
+
+// The longest beginning of so many bytes that ends with a character.
+void cut(std::string& text, std::size_t bytes_max) {
+  if (text.size() <= bytes_max) return;
+  std::size_t end = bytes_max;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  text.resize(end);
+}
+
 // One output. Adds to `binary_bytes` what it says to have behind the JSON.
 Status look_at_output(JsonReader& reader, const Limits& limits, std::size_t& binary_bytes) {
-  bool has_name = false, has_type = false, has_shape = false, has_data = false, is_binary = false;
+  bool has_name = false, has_shape = false, is_binary = false;
+  std::optional<tensor::DType> dtype;
+  tensor::Shape sizes;
+  std::optional<std::string_view> data;
+  std::size_t own_bytes = 0;
   std::string member;
   reader.begin_object();
   while (reader.next_member(member)) {
     if (member == "name") {
       has_name = !reader.string().empty();
     } else if (member == "datatype") {
-      has_type = tensor::parse_dtype(reader.string()).has_value();
+      dtype = tensor::parse_dtype(reader.string());
     } else if (member == "shape") {
       const Json shape = reader.value();
       has_shape = shape.is_array() && shape.as_array().size() <= limits.rank_max;
-      for (const Json& size : shape.as_array()) has_shape = has_shape && size.is_integer() && size.as_integer() >= 0;
+      sizes.clear();
+      for (const Json& size : shape.as_array()) {
+        has_shape = has_shape && size.is_integer() && size.as_integer() >= 0;
+        sizes.push_back(size.as_integer());
+      }
     } else if (member == "parameters") {
       const Json parameters = reader.value();
       if (const Json* size = parameters.find("binary_data_size")) {
         is_binary = size->is_integer() && size->as_integer() >= 0;
         if (!is_binary) return Error(Code::kInvalid, "binary_data_size is no whole number from 0 on");
-        const auto bytes = static_cast<std::size_t>(size->as_integer());
-        if (bytes > SIZE_MAX / 2 - binary_bytes) return Error(Code::kInvalid, "binary_data_size is beyond measure");
-        binary_bytes += bytes;
+        own_bytes = static_cast<std::size_t>(size->as_integer());
+        if (own_bytes > SIZE_MAX / 2 - binary_bytes) return Error(Code::kInvalid, "binary_data_size is beyond measure");
+        binary_bytes += own_bytes;
       }
     } else if (member == "data") {
-      has_data = reader.peek() == JsonReader::Kind::kArray;
-      reader.skip();
+      const bool is_array = reader.peek() == JsonReader::Kind::kArray;
+      const std::string_view text = reader.skip();
+      if (is_array) data = text;
     } else {
       reader.skip();
     }
   }
   TRY_VOID(reader.status());
-  if (!has_name || !has_type || !has_shape) return Error(Code::kInvalid, "an output lacks a name, a datatype or a shape");
-  if (has_data == is_binary) return Error(Code::kInvalid, "an output has data either in JSON or in binary");
+  if (!has_name || !dtype || !has_shape) return Error(Code::kInvalid, "an output lacks a name, a datatype or a shape");
+  if (data.has_value() == is_binary) return Error(Code::kInvalid, "an output has data either in JSON or in binary");
+  if (data) return look_at_data(*data, *dtype, sizes, limits);
+  if (*dtype == tensor::DType::kBytes) return {};
+  TRY(const std::size_t elements, tensor::elements(sizes));
+  const std::size_t each = tensor::element_bytes(*dtype);
+  if (own_bytes % each != 0 || own_bytes / each != elements) {
+    return Error(Code::kInvalid, "the shape " + tensor::to_string(sizes) + " of " + std::string(tensor::to_string(*dtype)) +
+                                     " is not that of " + std::to_string(own_bytes) + " bytes");
+  }
   return {};
 }
 
@@ -54,6 +122,7 @@ Status look_at_outputs(std::string_view text, const Limits& limits, std::size_t 
     TRY_VOID(look_at_output(reader, limits, binary_bytes));
   }
   TRY_VOID(reader.finish());
+  if (count == 0) return Error(Code::kInvalid, "the answer has no outputs");
   if (binary_bytes != binary) {
     return Error(Code::kInvalid, "the outputs have " + std::to_string(binary_bytes) + " bytes of binary data, the body has " +
                                      std::to_string(binary));
@@ -78,6 +147,7 @@ Result<Envelope> open_infer_response(std::shared_ptr<const std::string> body, st
       out.model_name = reader.string();
     } else if (member == "model_version") {
       out.model_version = reader.string();
+      cut(out.model_version, kVersionBytesMax);
     } else if (member == "id") {
       out.id = reader.string();
     } else if (member == "parameters") {
@@ -92,6 +162,31 @@ Result<Envelope> open_infer_response(std::shared_ptr<const std::string> body, st
   if (out.outputs.empty()) return Error(Code::kInvalid, "the answer has no outputs");
   TRY_VOID(look_at_outputs(out.outputs, limits, parts.binary.size()));
   return out;
+}
+
+Preamble read_preamble(const std::shared_ptr<const std::string>& body, std::optional<std::string_view> json_length,
+                       const Limits& limits) {
+  const auto parts = internal::split(body, json_length);
+  if (!parts.ok()) return {};
+  Preamble out;
+  JsonReader reader(parts->json);
+  std::string member;
+  reader.begin_object();
+  while (reader.next_member(member)) {
+    if (member == "id" && reader.peek() == JsonReader::Kind::kString) {
+      out.id = reader.string();
+      if (out.id.size() > limits.id_bytes_max) out.id.clear();
+    } else if (member == "parameters") {
+      const Json parameters = reader.value();
+      const Json* timeout = parameters.find("timeout");
+      if (timeout != nullptr && timeout->is_integer() && timeout->as_integer() > 0) {
+        out.timeout = std::chrono::microseconds(std::min(timeout->as_integer(), kDay));
+      }
+    } else {
+      reader.skip();
+    }
+  }
+  return reader.finish().ok() ? out : Preamble{};
 }
 
 Message reseal(const Envelope& envelope, std::string_view model_name, std::string_view model_version, const Json& parameters) {

@@ -63,6 +63,14 @@ TEST(Envelope, WhatIsNoAnswerOfTheProtocolIsRefused) {
            R"({"error":"no"})",
            R"({"outputs":{}})",
            R"({"outputs":[1]})",
+           R"({"outputs":[]})",
+           R"({"outputs":[{"name":"p","shape":[1,1000],"datatype":"FP32","data":[1]}]})",
+           R"({"outputs":[{"name":"p","shape":[1],"datatype":"FP32","data":[1,2]}]})",
+           R"({"outputs":[{"name":"p","shape":[1],"datatype":"FP32","data":["1"]}]})",
+           R"({"outputs":[{"name":"p","shape":[1],"datatype":"BYTES","data":[1]}]})",
+           R"({"outputs":[{"name":"p","shape":[1],"datatype":"FP32","data":[{}]}]})",
+           R"({"outputs":[{"name":"p","shape":[1],"datatype":"FP32","data":[one]}]})",
+           R"({"outputs":[{"name":"p","shape":[9223372036854775807,9223372036854775807],"datatype":"FP32","data":[1]}]})",
            R"({"outputs":[{"name":"p","shape":[1],"datatype":"FP32"}]})",
            R"({"outputs":[{"name":"p","shape":[-1],"datatype":"FP32","data":[1]}]})",
            R"({"outputs":[{"name":"p","shape":[1],"datatype":"FP99","data":[1]}]})",
@@ -76,6 +84,50 @@ TEST(Envelope, WhatIsNoAnswerOfTheProtocolIsRefused) {
               HasSubstr("4 bytes of binary data, the body has 3"));
   EXPECT_FALSE(open(R"({"outputs":[)" + binary + "]}").ok());
   EXPECT_FALSE(open(R"({"outputs":[)" + output + "]}", "abcd").ok());
+}
+
+TEST(Envelope, DataMayBeNestedAsDeepAsShapesAreAndComeBeforeThem) {
+  EXPECT_TRUE(open(R"({"outputs":[{"data":[[1,null],[true,4.5]],"name":"p","shape":[2,2],"datatype":"FP32"}]})").ok());
+  EXPECT_TRUE(open(R"({"outputs":[{"name":"s","shape":[2],"datatype":"BYTES","data":["]","}"]}]})").ok());
+  EXPECT_TRUE(open(R"({"outputs":[{"name":"p","shape":[0],"datatype":"INT64","data":[]}]})").ok());
+  for (const std::size_t depth : {18U, 200000U}) {
+    const std::string data = std::string(depth, '[') + "1" + std::string(depth, ']');
+    EXPECT_FALSE(open(R"({"outputs":[{"name":"p","shape":[1],"datatype":"FP32","data":)" + data + "}]}").ok()) << depth;
+  }
+}
+
+TEST(Envelope, BytesBehindTheJsonAreAsManyAsTheShapeHas) {
+  const auto of = [](const std::string& shape, const std::string& type, std::size_t bytes) {
+    return open(R"({"outputs":[{"name":"p","shape":)" + shape + R"(,"datatype":")" + type +
+                    R"(","parameters":{"binary_data_size":)" + std::to_string(bytes) + "}}]}",
+                std::string(bytes, 'x'))
+        .ok();
+  };
+  EXPECT_TRUE(of("[2]", "FP32", 8) && of("[2,2]", "FP16", 8) && of("[8]", "BOOL", 8) && of("[3]", "BYTES", 8));
+  EXPECT_FALSE(of("[1000]", "FP32", 8) || of("[2]", "FP32", 9) || of("[2]", "FP64", 8));
+}
+
+TEST(Envelope, VersionsAreAsLongAsNamesAre) {
+  const std::string rest = R"(","outputs":[{"name":"p","shape":[1],"datatype":"FP32","data":[1]}]})";
+  std::string version(127, 'v');
+  EXPECT_EQ(open(R"({"model_version":")" + version + "\u00e4" + rest)->model_version, version) << "no half characters";
+  EXPECT_EQ(open(R"({"model_version":")" + std::string(3000000, 'v') + rest)->model_version.size(), 128U);
+}
+
+TEST(Preamble, IsWhatTheRequestSaysOfItself) {
+  const auto read = [](const std::string& text, std::optional<std::string_view> length = std::nullopt) {
+    const Preamble preamble = read_preamble(std::make_shared<const std::string>(text), length);
+    return preamble.id + " " + (preamble.timeout ? std::to_string(preamble.timeout->count()) : "-");
+  };
+  EXPECT_EQ(read(R"({"id":"q","inputs":[{"parameters":{"timeout":1}}],"parameters":{"timeout":2500}})"), "q 2500");
+  EXPECT_EQ(read(R"({"id":"q"}binary)", "10"), "q -");
+  EXPECT_EQ(read(R"({"parameters":{"timeout":9000000000000000000}})"), " 86400000000");
+  EXPECT_EQ(read(R"({"parameters":{"timeout":0}})"), " -");
+  for (const std::string text :
+       {"", "{", "\xff\xd8\xff", "[]", R"({"id":7})", R"({"id":"q")", R"({"parameters":{"timeout":-1}})"}) {
+    EXPECT_EQ(read(text), " -") << text;
+  }
+  EXPECT_EQ(read(R"({"id":"q"})", "1000"), " -");
 }
 
 TEST(InferResponse, ParametersAreWrittenAndRead) {
