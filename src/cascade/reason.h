@@ -40,7 +40,7 @@ struct Failure {
   bool tier_at_fault = true;       // counts against its breaker
 };
 
-/// No connection could be made, or it closed before the first byte of an answer.
+/// No connection could be made. One that broke before the first byte of an answer is not surely_unanswered.
 Failure unreachable(std::string message);
 /// An answer that is no success. 503 may be tried once more. 400, 413, 415 and 422 are about the request and say nothing about the
 /// tier's health; a tier that answers anything else (404, 401, 429, …) to what it is asked is of no use while it does.

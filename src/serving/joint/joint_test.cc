@@ -317,6 +317,46 @@ TEST_F(Joint, SlowTierIsGivenUpAtTheDeadline) {
   cloud_.release();
 }
 
+TEST_F(Joint, TheRequestsOwnDeadlineCountsIfItIsSooner) {
+  models_.add("m", "3", kModel);
+  models_.cascade("m", cascade(margin(), "http://cloud", 64, 3600000));
+  start();
+  cloud_.hold();
+  const std::string body =
+      R"({"parameters":{"timeout":50000},"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[0.5,0.5]}]})";
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(20));
+  // A machine that stands still for so long has no time left to run it, or to ask.
+  for (std::string got; got != "0.5 by edge 3 hard, asked cloud, fallback cloud: Timeout";) {
+    ASSERT_TRUE(ctx.check().ok()) << got;
+    got = infer(body);
+  }
+  cloud_.release();
+}
+
+TEST_F(Joint, AnswersHaveTheIdOfTheirRequestWhateverTheTierAboveSays) {
+  models_.add("m", "3", kModel);
+  models_.cascade("m", cascade(policy("CloudOnly")));
+  start();
+  const auto id_of = [&](const std::string& body) {
+    return codec::parse_json(call("POST", "/v2/models/m/infer", body).body).value()["id"].as_string();
+  };
+  EXPECT_EQ(id_of(hard()), "q");
+  std::string other = kBig;
+  cloud_.infers(200, other.insert(1, R"("id":"of somebody else",)"));
+  EXPECT_EQ(id_of(hard()), "q");
+  EXPECT_EQ(id_of(R"({"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[0.5,0.5]}]})"), "");
+}
+
+TEST_F(Joint, ManyWordsOfATierAboveDoNotMakeTheStatusLong) {
+  models_.add("m", "3", kModel);
+  models_.cascade("m", cascade(policy("CloudOnly")));
+  start();
+  cloud_.infers(200, R"({"model_version":")" + std::string(3000000, 'v') +
+                         R"(","outputs":[{"name":"y","shape":[1],"datatype":"FP32","data":[1]}]})");
+  EXPECT_THAT(infer(hard()), StartsWith("1 by cloud vvv"));
+  EXPECT_LT(call("GET", "/v2/models/m/cascade").body.size(), 10000u);
+}
+
 TEST_F(Joint, NoMoreThanTheBoundAreOnTheirWayUp) {
   models_.add("m", "3", kModel);
   models_.cascade("m", cascade(margin(), "http://cloud", 1));

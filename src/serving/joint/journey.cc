@@ -42,6 +42,15 @@ cascade::Failure failure_of(const Error& error) {
   return out;
 }
 
+// The request's own deadline counts if it comes before the route's. Only few requests have one, and not all bodies are short.
+SteadyTime deadline_of(const InferCall& call, const cascade::Route& route, const oip::Limits& limits) {
+  Duration time = route.deadline;
+  if (call.body->find("timeout") != std::string::npos) {
+    if (const auto own = oip::read_preamble(call.body, call.json_length, limits).timeout) time = std::min<Duration>(time, *own);
+  }
+  return call.arrived + time;
+}
+
 Error no_answer(Reason reason) {
   const std::string message = "no tier answered: " + std::string(to_string(reason));
   return Error(reason == Reason::kTimeout || reason == Reason::kDeadline ? Code::kTimeout : Code::kUnavailable, message);
@@ -56,7 +65,7 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
         call_(std::move(start.call)),
         limits_(limits),
         respond_(std::move(respond)),
-        machine_(plan_->route, call_.arrived + plan_->route->deadline, center.rng(), call_.bytes()) {}
+        machine_(plan_->route, deadline_of(call_, *plan_->route, limits_), center.rng(), call_.bytes()) {}
 
   ~Journey() override {
     if (alarm_) center_.cancel(*alarm_);
@@ -351,9 +360,10 @@ void Journey::answer(std::uint8_t tier) {
     mutex_.unlock();
     return respond(infer_response(plan_->model->name(), own, std::move(inferred), std::move(told)));
   }
-  const oip::Envelope envelope = std::move(*answers_[tier]);
+  oip::Envelope envelope = std::move(*answers_[tier]);
   const Json told = parameters(tier, envelope.model_version, envelope.parameters);
   mutex_.unlock();
+  envelope.id = oip::read_preamble(call_.body, call_.json_length, limits_).id;  // whatever the tier made of it
   oip::Message message = oip::reseal(envelope, plan_->model->name(), own.empty() ? envelope.model_version : own, told);
   net::Response response{200, {{"Content-Type", std::string(message.content_type())}}, std::move(message.body), nullptr};
   if (message.json_length) response.headers.add(std::string(oip::kJsonLengthHeader), std::to_string(*message.json_length));

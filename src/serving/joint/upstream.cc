@@ -22,6 +22,15 @@ cascade::Failure timeout(std::string message) { return {.reason = cascade::Reaso
 // Stopped by us: that says nothing about the other side.
 cascade::Failure cancelled() { return {.message = "the call was given up", .tier_at_fault = false}; }
 
+// Whether the other side may have the whole request. Of the client's errors only the words tell them from those of connecting; an
+// error whose words are none of these is one of connecting, and such a request is sent once more.
+bool may_have_arrived(const std::string& error) {
+  for (const std::string_view after_sending : {"the connection broke ", "malformed response: "}) {
+    if (error.find(after_sending) != std::string::npos) return true;
+  }
+  return false;
+}
+
 std::string model_url(const std::string& url, const std::string& model) {
   std::string out = url;
   while (!out.empty() && out.back() == '/') out.pop_back();
@@ -54,8 +63,11 @@ Called Upstream::exchange(const Context& ctx, net::HttpClient& http, net::Client
         return failed(timeout(error.message()));
       case Code::kCancelled:
         return failed(cancelled());
-      case Code::kUnavailable:
-        return failed(cascade::unreachable(error.message()));
+      case Code::kUnavailable: {
+        cascade::Failure failure = cascade::unreachable(error.message());
+        failure.surely_unanswered = !may_have_arrived(error.message());
+        return failed(std::move(failure));
+      }
       default:
         return failed(cascade::unreadable(error.message()));
     }
@@ -91,7 +103,8 @@ Called Upstream::infer(const Context& ctx, const std::string& url, const std::st
   if (call.json_length) request.headers.add(std::string(oip::kJsonLengthHeader), *call.json_length);
   net::HttpClient::Answer answer;
   Called out = exchange(ctx, connection == Connection::kNew ? clients_.fresh : clients_.pooled, std::move(request), answer);
-  if (!out.failure || out.failure->reason != cascade::Reason::kUnreachable) out.bytes_sent = call.bytes();
+  const bool never_left = out.failure && out.failure->reason == cascade::Reason::kUnreachable && out.failure->surely_unanswered;
+  if (!never_left) out.bytes_sent = call.bytes();
   if (out.failure) return out;
   const auto length = answer.headers.find(oip::kJsonLengthHeader);
   auto opened = oip::open_infer_response(std::make_shared<const std::string>(std::move(answer.body)), length, limits_);

@@ -90,9 +90,22 @@ TEST(Upstream, WhatConnectionsDoBecomesAReason) {
   }
   {
     net::testing::CannedServer server("");
-    EXPECT_THAT(outcome(ask(server.port(), kLong)), StartsWith("Unreachable: "));
+    const Called called = ask(server.port(), kLong);
+    EXPECT_THAT(outcome(called), StartsWith("Unreachable: "));
+    EXPECT_FALSE(called.failure->surely_unanswered) << "it read the request and may have done it: " << outcome(called);
+    EXPECT_EQ(called.bytes_sent, 1u);
   }
-  EXPECT_THAT(outcome(ask(1, kLong)), StartsWith("Unreachable: ")) << "nobody listens";
+  {
+    net::testing::CannedServer server("SSH-2.0-OpenSSH\r\n\r\n");
+    const Called called = ask(server.port(), kLong);
+    EXPECT_THAT(outcome(called), StartsWith("Unreachable: "));
+    EXPECT_FALSE(called.failure->surely_unanswered) << outcome(called);
+    EXPECT_EQ(called.bytes_sent, 1u);
+  }
+  const Called nobody = ask(1, kLong);
+  EXPECT_THAT(outcome(nobody), StartsWith("Unreachable: ")) << "nobody listens";
+  EXPECT_TRUE(nobody.failure->surely_unanswered) << outcome(nobody);
+  EXPECT_EQ(nobody.bytes_sent, 0u);
   EXPECT_THAT(outcome(upstream.infer(Context::background(), "not a url", "m", call_of("x"), kAny)), StartsWith("Failed: "));
 }
 
