@@ -16,7 +16,7 @@ class JointInference(unittest.TestCase):
         cls.files = m.FileServer(cls.work / 'www')
         cls.varda = m.Machine(cls.work / 'data', nodes=['cloud=cloud', 'edge0=edge', 'cam=device'])
         cls.varda.up('--image', 'edge-worker:1=%s %s' % (sys.executable, WORKERS / 'edge_worker.py'),
-                     '--image', 'edge-worker-cpp:1=%s' % (pathlib.Path(m.VARDA).parent.parent / 'examples/edge-worker'),
+                     '--image', 'edge-worker-cpp:1=%s' % m.EDGE_WORKER,
                      '--image', 'cloud-worker:1=%s %s' % (sys.executable, WORKERS / 'cloud_worker.py'))
         cls.varda.nodes_ready()
         cls.archives = {}
@@ -71,14 +71,13 @@ class JointInference(unittest.TestCase):
         m.wait_until('nothing of %s left' % name, gone)
 
     def test_two_models_are_one_endpoint_that_no_change_interrupts(self):
-        self.apply(j.service('digits', 'digits-small', 'digits-big', 'CrossEntropy', 0.7))
+        self.apply(j.service('digits', 'digits-small', 'digits-big', 'CrossEntropy', 0.7, deadline='30s'))  # nothing but a fault takes so long
         status = j.ready(self.varda, 'digits')
         self.assertEqual([t['name'] for t in status['tiers']], ['edge', 'cloud'])
         client = j.Client(status['url'], 'digits', self.images)
         client.prepare()
         self.assertEqual(j.hard_and_right(client.all_once(), self.labels), j.expected('CrossEntropy', 0.7))
-        row = self.varda.kubectl('get', 'jis', 'digits', '--no-headers').split()
-        self.assertEqual(row[:4], ['digits', 'True', 'False', status['url']])
+        m.wait_until('a row of it', lambda: self.varda.kubectl('get', 'jis', 'digits', '--no-headers').split()[:4] == ['digits', 'True', 'False', status['url']])
         pods = self.pod_uids()
 
         load = m.Load(status['url'], 'digits', self.images, kind=j.Client)
@@ -102,8 +101,7 @@ class JointInference(unittest.TestCase):
         self.patch('jis', 'digits', edgeWorker={'hardExampleMining': j.mining('AlwaysCloud')})
         j.wait_for_tier(load, 'cloud')
         self.varda.freeze('cloud')
-        degraded = self.condition('Degraded', 'True')
-        self.assertIn(degraded['reason'], ('Unreachable', 'BreakerOpen', 'Timeout', 'Failed'))
+        self.condition('Degraded', 'True', 'BreakerOpen')
         self.assertIn('Degraded', m.wait_until('an event', lambda: {'Degraded'} & self.events()))
         self.assertIsNotNone(j.condition(self.varda, 'digits', 'Ready', 'True'))
         self.varda.thaw('cloud')
@@ -124,7 +122,7 @@ class JointInference(unittest.TestCase):
         tiers = [{'name': 'device', 'model': {'name': 'digits-small'}, 'layer': 'device', 'policy': j.mining('CrossEntropy', 0.7)},
                  {'name': 'edge', 'model': {'name': 'digits-big'}, 'nodeName': 'edge0', 'policy': j.mining('NeverCloud')},
                  {'name': 'cloud', 'model': {'name': 'shared', 'kind': 'InferenceModel'}, 'layer': 'cloud'}]
-        self.apply({'apiVersion': 'sedna.io/v1alpha1', 'kind': 'JointInferenceService', 'metadata': {'name': 'digits'}, 'spec': {'tiers': tiers}})
+        self.apply({'apiVersion': 'sedna.io/v1alpha1', 'kind': 'JointInferenceService', 'metadata': {'name': 'digits'}, 'spec': {'deadline': '30s', 'tiers': tiers}})
         status = j.ready(self.varda, 'digits')
         self.assertEqual([(t['name'], t['layer'], t.get('node')) for t in status['tiers'][:2]], [('device', 'device', 'cam'), ('edge', 'edge', 'edge0')])
         client = j.Client(status['url'], 'digits', self.images)
@@ -141,12 +139,12 @@ class JointInference(unittest.TestCase):
 
     def test_workers_of_users_find_each_other_and_their_counts_are_told(self):
         def worker(image):
-            return {'containers': [{'name': 'worker', 'image': image, 'imagePullPolicy': 'IfNotPresent'}]}
+            return {'containers': [{'name': 'worker', 'image': image, 'imagePullPolicy': 'IfNotPresent', 'ports': [{'containerPort': m.free_port()}]}]}
         spec = {'edgeWorker': {'model': {'name': 'digits-small'}, 'nodeName': 'edge0', 'hardExampleMining': j.mining('CrossEntropy', 0.5),
                                'workerSpec': worker('edge-worker:1')},
                 'cloudWorker': {'model': {'name': 'digits-big'}, 'workerSpec': worker('cloud-worker:1')}}
-        spec['edgeWorker']['workerSpec']['containers'][0]['ports'] = [{'containerPort': 9080}]
-        spec['edgeWorker']['workerSpec']['containers'][0]['env'] = [{'name': 'LISTEN_PORT', 'value': '9080'}]
+        edge = spec['edgeWorker']['workerSpec']['containers'][0]
+        edge['env'] = [{'name': 'LISTEN_PORT', 'value': str(edge['ports'][0]['containerPort'])}]
         self.apply({'apiVersion': 'sedna.io/v1alpha1', 'kind': 'JointInferenceService', 'metadata': {'name': 'bright'}, 'spec': spec})
         status = j.ready(self.varda, 'bright')
 
@@ -161,14 +159,17 @@ class JointInference(unittest.TestCase):
         m.wait_until('counts', lambda: self.service('bright')['status']['hardExampleNumber'] >= 1)
         self.assertGreater(self.service('bright')['status']['inferenceNumber'], self.service('bright')['status']['hardExampleNumber'])
         # The worker in C++ takes the place of the one in Python, and is counted on top.
-        counted = m.wait_until('both counted', lambda: (lambda s: s if s['inferenceNumber'] == len(asked) else None)(self.service('bright')['status']))
-        spec['edgeWorker']['workerSpec']['containers'][0]['image'] = 'edge-worker-cpp:1'
-        self.patch('jis', 'bright', edgeWorker={'workerSpec': spec['edgeWorker']['workerSpec']})
-        m.wait_until('the worker in C++', lambda: 'parameters' not in j.get(self.service('bright')['status']['url'], '/status'))
-        status = j.ready(self.varda, 'bright')
-        self.assertEqual(m.wait_until('an answer of the cloud', lambda: (lambda a: a if a['tier'] == 'cloud' else None)(ask(130)))['label'], 'bright')
-        sums = m.wait_until('its counts', lambda: (lambda s: s if s['inferenceNumber'] == len(asked) else None)(self.service('bright')['status']))
-        self.assertGreater(sums['hardExampleNumber'], counted['hardExampleNumber'])
+        with self.subTest('the worker in C++'):
+            if not m.EDGE_WORKER.exists():
+                self.skipTest('%s is not built' % m.EDGE_WORKER)
+            counted = m.wait_until('both counted', lambda: (lambda s: s if s['inferenceNumber'] == len(asked) else None)(self.service('bright')['status']))
+            edge['image'] = 'edge-worker-cpp:1'
+            self.patch('jis', 'bright', edgeWorker={'workerSpec': spec['edgeWorker']['workerSpec']})
+            m.wait_until('the worker in C++', lambda: 'parameters' not in j.get(self.service('bright')['status']['url'], '/status'))
+            status = j.ready(self.varda, 'bright')
+            self.assertEqual(m.wait_until('an answer of the cloud', lambda: (lambda a: a if a['tier'] == 'cloud' else None)(ask(130)))['label'], 'bright')
+            sums = m.wait_until('its counts', lambda: (lambda s: s if s['inferenceNumber'] == len(asked) else None)(self.service('bright')['status']))
+            self.assertGreater(sums['hardExampleNumber'], counted['hardExampleNumber'])
         # Our servers take their place.
         self.patch('jis', 'bright', edgeWorker={'workerSpec': None}, cloudWorker={'workerSpec': None})
         status = j.ready(self.varda, 'bright')

@@ -37,16 +37,16 @@ spec:
       containers:
       - name: worker
         image: edge-worker:1
-        ports: [{containerPort: 8080}]
-        env: [{name: MODEL_NAME, value: mine}, {name: WHERE, value: "$(MODEL_PATH)/here"}]
-        readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1}
+        ports: [{containerPort: EDGE_PORT}]
+        env: [{name: LISTEN_PORT, value: "EDGE_PORT"}, {name: MODEL_NAME, value: mine}, {name: WHERE, value: "$(MODEL_PATH)/here"}]
+        readinessProbe: {httpGet: {path: /healthz, port: EDGE_PORT}, periodSeconds: 1}
       - {name: beside, image: "beside:1", volumeMounts: [{name: scratch, mountPath: /scratch}]}
       volumes: [{name: scratch, hostPath: {path: SCRATCH}}]
   cloudWorker:
     model: {name: big}
     nodeName: cloud
     workerSpec:
-      containers: [{image: "cloud-worker:1"}]
+      containers: [{image: "cloud-worker:1", ports: [{containerPort: CLOUD_PORT}]}]
 '''
 
 
@@ -91,7 +91,7 @@ class WorkerPods(unittest.TestCase):
         return self.varda.get('pod', 'bright-edge-adfa01a70198')
 
     def edge_url(self):
-        return 'http://%s:8080' % self.pod()['status']['podIP']
+        return 'http://%s:%d' % (self.pod()['status']['podIP'], self.port)
 
     def status(self):
         with m.DIRECT.open(self.edge_url() + '/status', timeout=10) as reply:
@@ -117,7 +117,8 @@ class WorkerPods(unittest.TestCase):
 
     def test_workers_get_what_their_template_and_the_contract_say_and_follow_changes(self):
         # In this order nothing is there yet that a pod stands on.
-        self.apply(SERVICE.replace('SCRATCH', str(self.work / 'scratch')))
+        self.port = m.free_port()
+        self.apply(SERVICE.replace('SCRATCH', str(self.work / 'scratch')).replace('EDGE_PORT', str(self.port)).replace('CLOUD_PORT', str(m.free_port())))
         self.model('little', '1', 128)
         self.model('big', '7', 128)
         first = self.comes_up()
