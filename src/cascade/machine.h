@@ -80,7 +80,7 @@ struct Summary {
   enum class End : std::uint8_t { kPending, kAnswered, kFailed, kGone };
   End end = End::kPending;
   std::uint8_t tier = 0;  // that answered
-  bool hard = false;      // a policy said so
+  bool hard = false;      // the policy of any tier that answered said so, also of one whose answer is not the one given
   std::uint32_t samples_invalid = 0;
   std::array<Tier, kTiersMax> tiers;
   std::uint8_t tier_count = 0;
