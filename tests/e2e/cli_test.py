@@ -55,6 +55,20 @@ class CommandLine(unittest.TestCase):
             printed = self.run_varda('pack', m.DIGITS / 'models' / version, '-o', self.work / 'x.tar.gz').stdout
             self.assertIn(re.search(r'sha256sum: ([0-9a-f]{64})', printed).group(1), manifest)
 
+    def test_joint_inference_names_the_digests_that_pack_prints(self):
+        def digest(directory):
+            printed = self.run_varda('pack', directory, '-o', self.work / 'x.tar.gz').stdout
+            return re.search(r'sha256sum: ([0-9a-f]{64})', printed).group(1)
+        manifest = (m.ROOT / 'examples/joint/models.yaml').read_text()
+        named = dict(re.findall(r'name: (digits-\w+)}.*?sha256: ([0-9a-f]{64})', manifest, re.S))
+        self.assertEqual(named, {'digits-' + name: digest(m.DIGITS / 'models' / version) for name, version in (('small', 'small'), ('big', 'big'), ('middle', '4'))})
+        guide = (m.ROOT / 'docs/guides/joint-inference.md').read_text()
+        declared, = re.findall(r"printf '(preprocess.*)' \| tee", guide)
+        for size in 'small', 'big':
+            shutil.copytree(m.DIGITS / 'models' / size, self.work / size)
+            (self.work / size / 'model.yaml').write_text(declared.replace('\\n', '\n'))
+            self.assertIn('digits-%s-png.tar.gz", sha256: %s' % (size, digest(self.work / size)), guide)
+
     def test_fetch_is_quiet_in_a_pipe_and_spares_the_files_of_others(self):
         (self.work / 'www').mkdir()
         printed = self.run_varda('pack', m.DIGITS / 'models/3', '-o', self.work / 'www/3.tar.gz').stdout
