@@ -11,7 +11,7 @@ works on the same cores as what is measured.
 
 Then all of it ends, and an operator by itself is started over what the API server keeps, for the memory it takes.
 """
-import importlib.util, json, os, pathlib, queue, signal, subprocess, sys, tempfile, threading, time
+import importlib.util, json, os, pathlib, queue, shutil, signal, subprocess, sys, tempfile, threading, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'tests/support'))
 import machine as m  # noqa: E402
@@ -221,6 +221,7 @@ def main():
                 one.process.kill()
                 one.process.wait()
         machine.close()
+        shutil.rmtree(work, ignore_errors=True)
     objects = sum(kept.values()) - empty_objects
     rows = [('services, edge nodes', '', '%d, %d' % (SERVICES, NODES), ''),
             ('all of them created in', 's', '%.1f' % created, ''),
