@@ -20,7 +20,7 @@ struct Flags {
   std::size_t header_bytes_max = std::size_t{64} << 10;
   double idle_timeout_seconds = 120;
   double drain_delay_seconds = 2;
-  double drain_timeout_seconds = 30;
+  double drain_timeout_seconds = 25;  // with the delay and what follows less than the 30 s that Kubernetes gives
   std::vector<std::string> engine_path;
   bool try_loads = true;
   double load_timeout_seconds = 600;

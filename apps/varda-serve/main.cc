@@ -1,4 +1,5 @@
 // varda-serve: the model server. This file builds the parts and hands them to each other.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -7,7 +8,9 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -51,6 +54,8 @@ std::map<std::string, std::string> environment() {
 // What tiers above a model are reached through (serving/joint).
 constexpr std::size_t kIdleConnectionsMax = 64;  // of each, kept for the next request
 constexpr std::chrono::seconds kDeadAfter{5};    // of silence on the wire: the connection is not waited for any more
+
+constexpr std::chrono::seconds kAnswersPatience{3};  // with those that gave up tiers above, of the time to drain
 
 constexpr std::chrono::seconds kRunsPatience{1};  // with runs of models, once their requests had their time
 
@@ -126,8 +131,16 @@ Status serve(const Context& ctx, const Flags& flags, std::vector<std::string> ar
   draining = true;
   server->drain();
   (void)Context::background().sleep_for(milliseconds(flags.drain_delay_seconds));
-  server->stop(milliseconds(flags.drain_timeout_seconds));
-  center.stop();
+  // Requests whose time is not over then have the best answer so far, while there still is somebody to tell it.
+  const std::chrono::milliseconds patience = milliseconds(flags.drain_timeout_seconds);
+  std::stop_source drained;
+  std::thread closing([&] {
+    (void)Context(drained.get_token()).sleep_for(patience - std::min<std::chrono::milliseconds>(patience / 4, kAnswersPatience));
+    center.stop();
+  });
+  server->stop(patience);
+  drained.request_stop();
+  closing.join();
   if (admin) admin->stop(std::chrono::milliseconds(100));
   if (!repository->release(kRunsPatience)) {
     // Nothing can stop a run, and what it works on must not go away under it.
