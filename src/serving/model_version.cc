@@ -14,13 +14,11 @@ double rows(const std::vector<tensor::Spec>& specs, std::span<const tensor::Name
   return shape.empty() ? 1 : static_cast<double>(shape[0]);
 }
 
-// A small file may hold a large picture, so its size says little about how long the job lasts. Those that surely are short may run
-// on the caller's thread.
-constexpr std::size_t kImageInlineBytesMax = std::size_t{16} << 10;
-
 Executor::Options executor_options(const ModelConfig& config) {
   Executor::Options out{.instances = config.instances, .queue_max = config.queue_max, .queue_bytes_max = config.queue_bytes_max};
-  if (config.transform.image) out.inline_bytes_max = kImageInlineBytesMax;
+  // Eight kilobytes may hold a picture that takes a second to decode, whatever the pictures before it took: none of them runs on
+  // the caller's thread, which is one that serves connections.
+  if (config.transform.image) out.inline_bytes_max = 0;
   return out;
 }
 

@@ -2,6 +2,7 @@
 #include <future>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <thread>
 
 #include "codec/digest.h"
 #include "codec/image.h"
@@ -88,6 +89,26 @@ TEST_F(Transforms, ImagesAreBytesTensorsInBinaryAndBase64InJson) {
   EXPECT_EQ(codec::parse_json(binary.body)->at("outputs/0/shape"), Json::array({2, 2}));
   const std::string json = R"({"inputs":[{"name":"image","shape":[1],"datatype":"BYTES","data":[")" + codec::base64(b) + R"("]}]})";
   EXPECT_EQ(outcome(post(json)).substr(0, 16), R"(labels=["1","0"])");
+}
+
+// A connection's thread decodes nothing, however short the requests before it were: a few kilobytes may be millions of pixels.
+TEST_F(Transforms, ImagesAreNeverDecodedOnTheCallersThread) {
+  start(std::string(kImage) + kClassify);
+  const std::string json =
+      R"({"inputs":[{"name":"image","shape":[1],"datatype":"BYTES","data":[")" + codec::base64(png({1, 2, 3, 4})) + R"("]}]})";
+  for (int i = 0; i < 20; ++i) {
+    for (const auto& [body, type] : {std::pair(png({1, 2, 3, 4}), "image/png"), std::pair(json, "application/json")}) {
+      auto ran = std::make_shared<std::promise<std::pair<int, std::thread::id>>>();
+      auto future = ran->get_future();
+      handler_({.method = "POST", .target = "/v2/models/m/infer", .headers = {{"Content-Type", type}}, .body = body},
+               net::Responder([ran](const net::Response& response) {
+                 ran->set_value({response.status, std::this_thread::get_id()});
+               }));
+      const auto [status, thread] = future.get();
+      EXPECT_EQ(status, 200);
+      EXPECT_NE(thread, std::this_thread::get_id());
+    }
+  }
 }
 
 TEST_F(Transforms, TheModelsOwnTensorsStillWorkAndEveryOutputCanBeAskedFor) {
