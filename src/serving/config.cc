@@ -5,6 +5,7 @@
 
 #include "codec/json.h"
 #include "codec/yaml.h"
+#include "serving/layout.h"
 
 namespace varda::serving {
 namespace {
@@ -135,7 +136,7 @@ Status read_settings(const Json& yaml, ModelConfig& config, std::string& labels)
 }
 
 Result<std::vector<std::string>> read_labels(os::FileSystem& fs, const std::filesystem::path& path) {
-  TRY(const std::string text, os::read_file(fs, path, 16 * kConfigBytesMax));
+  TRY(const std::string text, read_text(fs, path, 16 * kConfigBytesMax));
   std::vector<std::string> out;
   std::size_t at = 0;
   while (at < text.size()) {
@@ -175,7 +176,7 @@ Result<ModelConfig> read_config(os::FileSystem& fs, const std::filesystem::path&
   const auto has = [&](std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); };
   std::string labels = has("labels.txt") ? "labels.txt" : "";
   if (has("model.yaml")) {
-    TRY(const std::string text, os::read_file(fs, directory / "model.yaml", kConfigBytesMax));
+    TRY(const std::string text, read_text(fs, directory / "model.yaml", kConfigBytesMax));
     auto yaml = codec::parse_yaml(text);
     if (!yaml.ok()) return std::move(yaml).error().context("model.yaml");
     if (auto status = read_settings(*yaml, config, labels); !status.ok()) return Error(status.error()).context("model.yaml");
@@ -185,6 +186,9 @@ Result<ModelConfig> read_config(os::FileSystem& fs, const std::filesystem::path&
   } else if (!has(config.file)) {
     return Error(Code::kInvalid, "model.yaml: file " + config.file + " is not there");
   }
+  // A pipe would keep whoever loads it waiting for ever.
+  TRY(const std::optional<os::FileInfo> info, fs.stat(directory / config.file));
+  if (info && info->kind == os::FileKind::kOther) return Error(Code::kInvalid, config.file + " is no file");
   if (config.engine.empty()) {
     if (!ends_with(config.file, kOnnx)) return Error(Code::kInvalid, "model.yaml: engine must be set for " + config.file);
     config.engine = kOnnxEngine;

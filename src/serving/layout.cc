@@ -55,7 +55,7 @@ std::string_view trimmed(std::string_view text) {
 
 // Unreadable or made up: as if it were not there. It spares a try-out and says what to fall back to, and nothing depends on it.
 void look_at_last_good(os::FileSystem& fs, const std::filesystem::path& model, Wanted& out) {
-  const auto text = os::read_file(fs, model / kLastGood, 4096);
+  const auto text = read_text(fs, model / kLastGood, 4096);
   if (!text.ok()) return;
   const std::string_view line = trimmed(*text);
   const std::string_view version = line.substr(0, line.find(' '));
@@ -66,7 +66,7 @@ void look_at_last_good(os::FileSystem& fs, const std::filesystem::path& model, W
 }
 
 std::optional<std::string> look_at_cascade(os::FileSystem& fs, const std::filesystem::path& model) {
-  auto text = os::read_file(fs, model / kCascade, kCascadeBytesMax);
+  auto text = read_text(fs, model / kCascade, kCascadeBytesMax);
   if (text.ok()) return std::move(text).value();
   return text.error().code() == Code::kNotFound ? std::nullopt : std::optional<std::string>("");
 }
@@ -76,7 +76,7 @@ Result<Wanted> look(os::FileSystem& fs, const std::filesystem::path& model) {
   Wanted out;
   if (std::find(names.begin(), names.end(), kLastGood) != names.end()) look_at_last_good(fs, model, out);
   if (std::find(names.begin(), names.end(), "target") != names.end()) {
-    TRY(const std::string text, os::read_file(fs, model / "target", 4096));
+    TRY(const std::string text, read_text(fs, model / "target", 4096));
     const std::string_view version = trimmed(text);
     if (!is_version(version)) return Error(Code::kInvalid, "target holds no version: A-Z a-z 0-9 . _ - are allowed, up to 63");
     out.version = version;
@@ -96,6 +96,12 @@ Result<Wanted> look(os::FileSystem& fs, const std::filesystem::path& model) {
 }
 
 }  // namespace
+
+Result<std::string> read_text(os::FileSystem& fs, const std::filesystem::path& path, std::uint64_t max_bytes) {
+  TRY(const std::optional<os::FileInfo> info, fs.stat(path));
+  if (info && info->kind != os::FileKind::kFile) return Error(Code::kInvalid, path.filename().string() + " is no file");
+  return os::read_file(fs, path, max_bytes);
+}
 
 std::string files_name(std::string_view fingerprint) {
   codec::Sha256Stream stream;

@@ -38,6 +38,9 @@ struct Wanted {
 /// one.
 Result<std::map<std::string, Wanted>> scan(os::FileSystem& fs, const std::filesystem::path& repository);
 
+/// As os::read_file(), of a regular file alone: whoever opens a pipe would wait until somebody writes into it.
+Result<std::string> read_text(os::FileSystem& fs, const std::filesystem::path& path, std::uint64_t max_bytes);
+
 /// A short name for a fingerprint: the same for the same files, on this file system.
 std::string files_name(std::string_view fingerprint);
 

@@ -1,8 +1,13 @@
 #include "serving/layout.h"
 
+#include <cstdlib>
+#include <filesystem>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "os/testing/memory_file_system.h"
+#include "serving/config.h"
 
 namespace varda::serving {
 namespace {
@@ -64,6 +69,36 @@ TEST_F(Layout, CascadeIsTakenAsItStandsWhateverTheVersionsAre) {
   EXPECT_EQ(wanted("digits").cascade, "{}");
   file("digits/cascade.json", std::string((1 << 20) + 1, ' '));
   EXPECT_EQ(wanted("digits").cascade, "") << "too large to be one";
+}
+
+// Whoever opens a pipe waits until somebody writes into it.
+TEST(LayoutOnDisk, PipesAndLinksToThemAreNotReadAndKeepNobodyWaiting) {
+  const std::string name = ::testing::TempDir() + "/layout-XXXXXX";
+  std::vector<char> directory(name.begin(), name.end());
+  directory.push_back('\0');
+  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
+  const std::filesystem::path root = directory.data();
+  for (const char* model : {"digits", "letters"}) std::filesystem::create_directories(root / model / "3");
+  for (const char* file : {"cascade.json", "target", ".last-good"}) {
+    ASSERT_EQ(::mkfifo((root / "digits" / file).c_str(), 0600), 0);
+    std::filesystem::create_symlink(root / "digits" / file, root / "letters" / file);
+  }
+  for (const char* file : {"model.yaml", "model.onnx"}) {
+    ASSERT_EQ(::mkfifo((root / "letters/3" / file).c_str(), 0600), 0);
+    const auto config = read_config(os::real_file_system(), root / "letters/3", {});
+    ASSERT_FALSE(config.ok());
+    EXPECT_EQ(config.error().message(), std::string(file) + " is no file");
+    std::filesystem::remove(root / "letters/3" / file);
+  }
+  const auto found = scan(os::real_file_system(), root);
+  ASSERT_TRUE(found.ok()) << found.error();
+  for (const char* model : {"digits", "letters"}) {
+    EXPECT_EQ(found->at(model).cascade, "") << "there, and unreadable";
+    EXPECT_NE(found->at(model).problem, "");
+    EXPECT_EQ(found->at(model).last_good, "");
+  }
+  EXPECT_THAT(found->at("digits").problem, ::testing::HasSubstr("target is no file"));
+  std::filesystem::remove_all(root);
 }
 
 TEST_F(Layout, WorkInProgressAndStrayFilesAreNotVersions) {
