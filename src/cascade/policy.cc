@@ -16,6 +16,31 @@ bool all_within_0_and_1(std::span<const double> values) {
   return std::all_of(values.begin(), values.end(), [](double value) { return value >= 0 && value <= 1; });
 }
 
+/// `value` with no more than `bits` bits of mantissa, ties to even; of a half's or a brain float's range, which [0,1] is in.
+double to_bits(double value, int bits, int exponent_min) {
+  if (value <= 0) return 0;
+  int exponent = 0;
+  std::frexp(value, &exponent);
+  const int shift = bits - std::max(exponent, exponent_min);
+  return std::ldexp(std::nearbyint(std::ldexp(value, shift)), -shift);
+}
+
+/// From one number of a precision to the next, at `value`. Of doubles it counts as nothing.
+double step(DType precision, double value) {
+  int exponent = 0;
+  std::frexp(value, &exponent);
+  switch (precision) {
+    case DType::kFp32:
+      return std::ldexp(1, std::max(exponent, -125) - 24);
+    case DType::kFp16:
+      return std::ldexp(1, std::max(exponent, -13) - 11);
+    case DType::kBf16:
+      return std::ldexp(1, std::max(exponent, -125) - 8);
+    default:
+      return 0;
+  }
+}
+
 Verdict verdict(bool hard) { return hard ? Verdict::kHard : Verdict::kEasy; }
 
 /// The parameters of a policy that check_policy() has nothing against.
@@ -133,8 +158,10 @@ class Margin final : public Policy {
       second = std::max(second, std::min(first, p));
       first = std::max(first, p);
     }
-    // Not the difference, which is rounded more coarsely: 0.7 leads 0.2 by 0.5, though 0.7 - 0.2 is a little less in doubles.
-    return verdict(first < second + threshold_);
+    // Not the difference, which is rounded more coarsely: 0.7 leads 0.2 by 0.5, though 0.7 - 0.2 is a little less in doubles. And
+    // as a model that puts out FP32 gave them, the one may be half a step too small and the other half a step too great.
+    const double rounding = (step(sample.precision, first) + step(sample.precision, second)) / 2;
+    return verdict(first + rounding < second + threshold_);
   }
 
  private:
@@ -169,15 +196,6 @@ std::shared_ptr<const Policy> make(const Given& given) {
   if (name == "Margin") return std::make_shared<Margin>(given);
   if (name == "Labels") return std::make_shared<Labels>(given);
   return nullptr;
-}
-
-/// `value` with no more than `bits` bits of mantissa, ties to even; of a half's or a brain float's range, which [0,1] is in.
-double to_bits(double value, int bits, int exponent_min) {
-  if (value <= 0) return 0;
-  int exponent = 0;
-  std::frexp(value, &exponent);
-  const int shift = bits - std::max(exponent, exponent_min);
-  return std::ldexp(std::nearbyint(std::ldexp(value, shift)), -shift);
 }
 
 }  // namespace
