@@ -304,10 +304,11 @@ void observe_inference_model(const View& view, const TierPlan& plan, FurtherTier
   const meta::Condition* ready = meta::find_condition(model->status.conditions, "Ready");
   tier.status.ready = ready != nullptr && ready->status == kTrue && !model->status.url.empty();
   const std::string name = "InferenceModel " + model->metadata.name;
-  if (plan.problem) {
-    tier.verdict = no(*plan.problem);
-  } else if (tier.status.ready) {
+  if (tier.status.ready) {  // whatever it is that keeps it from being what the spec has now
     tier.verdict = yes(name + " answers at " + model->status.url);
+    if (plan.problem) tier.verdict.message += ", as it was: " + plan.problem->reason + ": " + plan.problem->message;
+  } else if (plan.problem) {
+    tier.verdict = no(*plan.problem);
   } else if (ready == nullptr) {
     tier.verdict = no("Pending", name + " is being looked at");
   } else {
@@ -338,8 +339,9 @@ void observe_cloud_worker(const View& view, const TierPlan& plan, FurtherTier& t
   }
   if (all > 1) tier.status.node.clear();
   tier.status.ready = ready > 0 && !answering.url.empty();
-  if (tier.status.ready && !plan.problem) {
+  if (tier.status.ready) {
     tier.verdict = yes(counted(ready, all) + " pods answer, at " + answering.url);
+    if (plan.problem) tier.verdict.message += ", as they were: " + plan.problem->reason + ": " + plan.problem->message;
   } else if (problem) {
     tier.verdict = no(*problem);
   } else if (known.problem) {
