@@ -8,7 +8,7 @@
 namespace varda::serving::joint {
 namespace {
 
-constexpr std::size_t kAnswerBytesMax = std::size_t{64} << 20;
+constexpr std::size_t kOneAnswerBytesMax = std::size_t{64} << 20;
 constexpr std::size_t kWordsMax = 200;  // of a server, in a message of ours
 
 Called failed(cascade::Failure failure) {
@@ -54,7 +54,8 @@ std::string words(const net::HttpClient::Answer& answer) {
 
 }  // namespace
 
-Called Upstream::exchange(const Context& ctx, net::HttpClient& http, net::ClientRequest request, net::HttpClient::Answer& answer) {
+Called Upstream::exchange(const Context& ctx, net::HttpClient& http, net::ClientRequest request, net::HttpClient::Answer& answer,
+                          ByteBudget::Share& share) {
   auto response = http.send(ctx, std::move(request));
   if (!response.ok()) {
     const Error& error = response.error();
@@ -82,8 +83,13 @@ Called Upstream::exchange(const Context& ctx, net::HttpClient& http, net::Client
       return failed(bytes.error().code() == Code::kTimeout ? timeout(message) : cascade::unreadable(message));
     }
     if (!bytes->has_value()) break;
-    if (answer.body.size() + (*bytes)->size() > kAnswerBytesMax) {
-      return failed(cascade::unreadable("the answer is larger than " + std::to_string(kAnswerBytesMax >> 20) + " MiB"));
+    if (answer.body.size() + (*bytes)->size() > kOneAnswerBytesMax) {
+      return failed(cascade::unreadable("the answer is larger than " + std::to_string(kOneAnswerBytesMax >> 20) + " MiB"));
+    }
+    if (!share.grow((*bytes)->size())) {
+      return failed({.reason = cascade::Reason::kInFlightLimit,
+                     .message = "there is no room for one more answer of this size",
+                     .tier_at_fault = false});
     }
     if (answer.body.empty()) {
       answer.body = std::move(**bytes);
@@ -101,13 +107,21 @@ Called Upstream::infer(const Context& ctx, const std::string& url, const std::st
   net::ClientRequest request{.method = "POST", .url = model_url(url, model) + "/infer", .body = *call.body};
   if (!call.content_type.empty()) request.headers.add("Content-Type", call.content_type);
   if (call.json_length) request.headers.add(std::string(oip::kJsonLengthHeader), *call.json_length);
-  net::HttpClient::Answer answer;
-  Called out = exchange(ctx, connection == Connection::kNew ? clients_.fresh : clients_.pooled, std::move(request), answer);
+  // The answer and its share of the budget end together, wherever the answer is then.
+  struct Shared {
+    explicit Shared(std::shared_ptr<ByteBudget> budget) : share(std::move(budget)) {}
+    ByteBudget::Share share;
+    net::HttpClient::Answer answer;
+  };
+  const auto shared = std::make_shared<Shared>(answers_);
+  net::HttpClient::Answer& answer = shared->answer;
+  Called out =
+      exchange(ctx, connection == Connection::kNew ? clients_.fresh : clients_.pooled, std::move(request), answer, shared->share);
   const bool never_left = out.failure && out.failure->reason == cascade::Reason::kUnreachable && out.failure->surely_unanswered;
   if (!never_left) out.bytes_sent = call.bytes();
   if (out.failure) return out;
   const auto length = answer.headers.find(oip::kJsonLengthHeader);
-  auto opened = oip::open_infer_response(std::make_shared<const std::string>(std::move(answer.body)), length, limits_);
+  auto opened = oip::open_infer_response(std::shared_ptr<const std::string>(shared, &answer.body), length, limits_);
   if (opened.ok()) {
     out.answer = std::move(opened).value();
   } else {
@@ -118,7 +132,8 @@ Called Upstream::infer(const Context& ctx, const std::string& url, const std::st
 
 Called Upstream::ready(const Context& ctx, const std::string& url, const std::string& model) const {
   net::HttpClient::Answer answer;
-  return exchange(ctx, clients_.pooled, {.url = model_url(url, model) + "/ready"}, answer);
+  ByteBudget::Share share(answers_);
+  return exchange(ctx, clients_.pooled, {.url = model_url(url, model) + "/ready"}, answer, share);
 }
 
 }  // namespace varda::serving::joint

@@ -119,6 +119,26 @@ TEST(Upstream, ServerThatDoesNotAnswerIsATimeout) {
   EXPECT_THAT(outcome(called), StartsWith("Timeout: "));
 }
 
+TEST(Upstream, AnswersHaveABoundTogether) {
+  const auto http = net::loopback(net::inline_handler([&](const net::Request&) {
+    return net::Response{200, {}, kAnswer, nullptr};
+  }));
+  const std::size_t size = std::string_view(kAnswer).size();
+  const Upstream upstream({*http, *http}, {}, 2 * size);
+  const auto ask = [&] { return upstream.infer(Context::background(), "http://cloud", "m", call_of("x"), kAny); };
+  {
+    const Called first = ask();
+    const Called second = ask();
+    EXPECT_EQ(outcome(second), "");
+    const Called third = ask();
+    EXPECT_THAT(outcome(third), StartsWith("InFlightLimit: "));
+    EXPECT_FALSE(third.failure->tier_at_fault);
+  }
+  EXPECT_EQ(outcome(ask()), "") << "the others are gone";
+  const Upstream narrow({*http, *http}, {}, 1);
+  EXPECT_EQ(outcome(narrow.infer(Context::background(), "http://cloud", "m", call_of("x"), kAny)), "") << "alone, however large";
+}
+
 TEST(Upstream, ReadinessIsTheModelsOwn) {
   std::string target;
   int status = 200;
