@@ -56,7 +56,8 @@ void ModelSpecOf<G>::describe(Type<ModelSpecOf>& t) {
        "needs it.")
       .length(0, 64)
       .pattern("^[0-9a-f]{64}$");
-  t.template field<std::string>("version", &S::version, "Extension: its version. Where none is named and one is needed, 1.")
+  t.template field<std::string>("version", &S::version,
+                                "Extension: its version. Where none is named, the first 12 digits of sha256.")
       .length(0, 63);
   t.template field<std::string>("sourceJob", &S::source_job, "Extension: KIND/NAME of the job that made it.").length(0, 317);
   t.template field<std::vector<std::string>>("parents", &S::parents, "Extension: names of the Models that it was made from.")

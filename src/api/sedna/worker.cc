@@ -33,7 +33,8 @@ const std::string& Worker::node() const { return node_name.empty() ? pod_spec()[
 std::int64_t Worker::declared_port() const {
   for (const Json& container : pod_spec()["containers"].as_array()) {
     for (const Json& port : container["ports"].as_array()) {
-      if (const std::int64_t number = port["containerPort"].as_integer(); number > 0) return number;
+      if (const std::int64_t number = port["containerPort"].as_integer(); number > 0 && port["protocol"].string_or("TCP") == "TCP")
+        return number;
     }
   }
   return 0;

@@ -1,6 +1,7 @@
 #include "controllers/edgenode/plan.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <tuple>
@@ -24,6 +25,7 @@ template <typename Item>
 struct Wish {
   std::string since;  // of the object, as RFC 3339 in UTC: sorts by time
   Item item;
+  std::size_t turn = 0;  // before age: where one asks for many, others come in between
 };
 
 /// Why the API server would refuse a list with the item; "": it would not.
@@ -59,6 +61,8 @@ template <typename Item>
 std::vector<Item> oldest(std::vector<Wish<Item>> wishes, std::vector<Item> api::EdgeNodeSpec::*list, std::size_t max,
                          std::vector<std::string>& left_out) {
   leave_out_refused(wishes, list, left_out);
+  const auto turn = [](const Wish<Item>& wish) { return std::tie(wish.turn, wish.since, wish.item.key); };
+  std::sort(wishes.begin(), wishes.end(), [&](const auto& a, const auto& b) { return turn(a) < turn(b); });
   if (wishes.size() > max) wishes.resize(max);
   std::sort(wishes.begin(), wishes.end(), [](const auto& a, const auto& b) { return a.item.key < b.item.key; });
   std::vector<Item> items;
@@ -72,6 +76,18 @@ std::vector<Item> valid(std::vector<Item> items, std::vector<Item> api::EdgeNode
   for (Item& item : items) wishes.push_back({"", std::move(item)});
   const std::size_t all = wishes.size();
   return oldest(std::move(wishes), list, all, left_out);
+}
+
+/// Every namespace has as many turns as it has workers, and spends them on the first worker of each of its jobs, then on the
+/// second. `turn` is the worker's number in its job before.
+void share_by_namespace(std::vector<Wish<api::EdgeWorker>>& wishes) {
+  std::map<std::string, std::vector<Wish<api::EdgeWorker>*>> namespaces;
+  for (auto& wish : wishes) namespaces[wish.item.key.substr(0, wish.item.key.find('/'))].push_back(&wish);
+  for (auto& [name, all] : namespaces) {
+    const auto order = [](const Wish<api::EdgeWorker>* wish) { return std::tie(wish->turn, wish->since, wish->item.key); };
+    std::sort(all.begin(), all.end(), [&](const auto* a, const auto* b) { return order(a) < order(b); });
+    for (std::size_t i = 0; i < all.size(); ++i) all[i]->turn = i;
+  }
 }
 
 template <typename Datasets>
@@ -108,8 +124,10 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
   std::vector<Wish<api::EdgeWorker>> workers;
   for (const NodeWork& job : world.jobs) {
     for (const api::EdgeModel& model : job.models) models.push_back({job.since, model});
-    for (const api::EdgeWorker& worker : job.workers) workers.push_back({job.since, worker});
+    for (const api::EdgeWorker& worker : job.workers)
+      workers.push_back({job.since, worker, static_cast<std::size_t>(&worker - job.workers.data())});
   }
+  share_by_namespace(workers);
   spec.models = oldest(std::move(models), &api::EdgeNodeSpec::models, kModelsMax, refused);  // the rest gets the condition NodeFull
   spec.workers = oldest(std::move(workers), &api::EdgeNodeSpec::workers, kWorkersMax, refused);
   std::vector<Wish<api::EdgeDataset>> datasets;

@@ -30,7 +30,8 @@ struct EdgeNodeWorld {
 };
 
 /// The whole work list of a node: pure, in the order of keys. Of more than 128 models (those of jobs' workers too), of more than
-/// 128 datasets of both groups together, and of more than 64 workers the oldest ones are kept.
+/// 128 datasets of both groups together the oldest ones are kept. More than 64 workers are shared among namespaces, in each among
+/// its jobs: one with many replicas leaves room for others' first ones.
 ///
 /// The lists are written whole, so an item that the API server would refuse (by the schema of EdgeNode, or as the second one of its
 /// key) is left out, for what it asks would else keep all others from their node. `left_out`, where given, gets a line for each.

@@ -17,6 +17,7 @@
 #include "api/kind.h"
 #include "apiserver/testing/in_memory.h"
 #include "codec/yaml.h"
+#include "controllers/edgenode/plan.h"
 #include "kube/client.h"
 #include "runtime/manager.h"
 
@@ -160,6 +161,23 @@ TEST_F(EdgeNodeWrites, AChangeIsWrittenAtOnceAndWhatComesSoonAfterTogether) {
   EXPECT_EQ(written(), 3u);
   add_model("d");
   EXPECT_EQ(reconcile(), 3 * *pause) << "a list of three is written a third as often";
+}
+
+TEST(EdgeNodePlan, OneJobOfManyReplicasLeavesRoomForWorkersOfOthers) {
+  EdgeNodeWorld world;
+  const auto add = [&](const std::string& ns, const std::string& job, const char* since, int replicas) {
+    NodeWork& work = world.jobs.emplace_back();
+    work.since = since;
+    for (int i = 0; i < replicas; ++i) work.workers.emplace_back().key = ns + "/" + job + "-" + std::to_string(100 + i);
+  };
+  add("a", "many", "2024-05-01T10:00:00Z", 64);
+  add("a", "second", "2024-05-02T10:00:00Z", 1);
+  add("b", "one", "2024-05-03T10:00:00Z", 3);
+  const api::EdgeNodeSpec spec = plan_edge_node({}, world);
+  ASSERT_EQ(spec.workers.size(), 64u);
+  for (const char* key : {"a/second-100", "b/one-100", "b/one-101", "b/one-102", "a/many-100", "a/many-159"})
+    EXPECT_NE(spec.find_worker(key), nullptr) << key;
+  EXPECT_EQ(spec.find_worker("a/many-160"), nullptr);
 }
 
 TEST_F(EdgeNodeWrites, AnItemThatCannotBeWrittenIsLeftOutAndToldAndTheOthersAreWritten) {

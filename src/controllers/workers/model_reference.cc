@@ -42,6 +42,8 @@ std::optional<std::string> no_fetched_url(const std::string& url) {
   return "a url of " + std::to_string(url.size()) + " characters: nodes fetch from " + std::to_string(kFetchedUrlMax) + " at most";
 }
 
+bool leads_up(const std::string& path) { return (path + '/').find("/../") != std::string::npos; }
+
 ModelResolution of_model(const api::SednaModel& model, ModelUse use) {
   const api::ModelSpec& spec = model.spec;
   ResolvedModel out;
@@ -71,6 +73,7 @@ ModelResolution of_model(const api::SednaModel& model, ModelUse use) {
     if (path) return no("ModelUnsupported", who + " names a path: varda-serve gets archives, by url and sha256");
     return no("DigestMissing", who + " has no sha256: nothing is fetched that cannot be checked; `varda pack` prints it");
   }
+  if (path && leads_up(*path)) return no("ModelUnsupported", who + " has a path with \"..\": " + path->substr(0, kVersionMax));
   out.path = path.value_or("");
   return {std::move(out), {}};
 }

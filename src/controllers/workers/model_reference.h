@@ -33,7 +33,7 @@ struct ResolvedModel {
   std::string url;  // of that version, as the object has it
   /// What nodes are told to have on their disks, `version` among them. Empty: nobody fetches it (no digest, or a path).
   std::vector<api::EdgeModelVersion> archives;
-  std::string path;         // the model lies on the node already, here; "" it does not
+  std::string path;         // its url is a path, of which no agent knows; nothing is mounted for it. "" it is none
   std::string serving_url;  // where an InferenceModel answers now; "" it does not, or is a Model
 
   bool fetched() const { return !archives.empty(); }

@@ -48,6 +48,23 @@ TEST(ModelReference, WhatNoNodeCanBeToldIsUnsupported) {
   }
 }
 
+TEST(ModelReference, APathThatLeadsUpIsUnsupported) {
+  for (const char* path : {"/..", "/data/../etc", "file:///data/.."}) {
+    const auto change = [path](api::SednaModel& model) {
+      model.spec.url = path;
+      model.spec.sha256 = "";
+    };
+    const ModelResolution found = resolve(change, ModelUse::kUsersWorker);
+    ASSERT_TRUE(found.problem) << path;
+    EXPECT_EQ(found.problem->reason, "ModelUnsupported");
+  }
+  const auto plain = [](api::SednaModel& model) {
+    model.spec.url = "/data/..a/b";
+    model.spec.sha256 = "";
+  };
+  EXPECT_EQ(resolve(plain, ModelUse::kUsersWorker).model->path, "/data/..a/b");
+}
+
 TEST(ModelReference, WhatIsAsLongAsNodesCanBeToldIsTaken) {
   const auto change = [](api::SednaModel& model) {
     model.metadata.name = std::string(253, 'm');

@@ -38,7 +38,14 @@ std::string hash_of(const Json& value) { return codec::Sha256::of(codec::write_j
 
 Json field_ref(const char* path) { return Json::object({{"fieldRef", Json::object({{"apiVersion", "v1"}, {"fieldPath", path}})}}); }
 
-Json text(std::string_view name, std::string value) { return Json::object({{"name", name}, {"value", std::move(value)}}); }
+// The node expands $(NAME) in values and arguments, and $$ to $: what we add means itself.
+std::string literal(std::string_view value) {
+  std::string out;
+  for (const char c : value) out.append(c == '$' ? 2 : 1, c);
+  return out;
+}
+
+Json text(std::string_view name, std::string_view value) { return Json::object({{"name", name}, {"value", literal(value)}}); }
 Json field(std::string_view name, const char* path) { return Json::object({{"name", name}, {"valueFrom", field_ref(path)}}); }
 
 struct Address {
@@ -252,10 +259,11 @@ void place_in_cloud(Json& spec, const Worker& worker) {
 void fetch_model(Json& spec, const Worker& worker, const std::string& fetch_image) {
   const api::EdgeModelVersion& archive = *worker.model->archive();
   const std::string directory = model_path(worker, "");
-  Json args = Json::array({"fetch", "--url", archive.url, "--sha256", archive.sha256, "--to", directory + "/" + archive.version});
+  Json args = Json::array({"fetch", "--url", literal(archive.url), "--sha256", literal(archive.sha256), "--to",
+                           literal(directory + "/" + archive.version)});
   for (const std::string& mirror : archive.mirrors) {
     args.push_back("--mirror");
-    args.push_back(mirror);
+    args.push_back(literal(mirror));
   }
   const std::string volume = add_volume(spec, kModelVolume, Json::object({{"emptyDir", Json::object()}}), directory);
   Json mounts = Json::array({Json::object({{"name", volume}, {"mountPath", directory}})});
@@ -295,9 +303,7 @@ Json users_spec(const Job& job, const Worker& worker, const PodPlace& place, con
     add_volume(spec, kModelVolume, host_path(directory_on(job, worker, *place.agent), "Directory"), model_path(worker, ""));
   } else if (worker.model && worker.model->archive() != nullptr && !edge) {
     fetch_model(spec, worker, fetch_image);
-  } else if (worker.model && !worker.model->path.empty()) {
-    add_volume(spec, kModelVolume, host_path(worker.model->path, ""), worker.model->path);
-  }
+  }  // A path is nobody's word but its Model's: who wants what lies there mounts it in the template.
   if (!edge) {
     place_in_cloud(spec, worker);
     return spec;
@@ -371,8 +377,7 @@ Json job_labels(const Job& job, const Worker& worker) {
 }
 
 std::string model_path(const Worker& worker, const std::string& version) {
-  if (!worker.model) return "";
-  if (!worker.model->fetched()) return worker.model->path;
+  if (!worker.model || !worker.model->fetched()) return "";
   const std::string directory = "/models/" + worker.model->name;
   return version.empty() ? directory : directory + "/" + version;
 }
@@ -380,7 +385,8 @@ std::string model_path(const Worker& worker, const std::string& version) {
 std::int64_t bind_port(const Worker& worker) {
   for (const Json& container : worker.pod_spec["containers"].as_array()) {
     for (const Json& port : container["ports"].as_array()) {
-      if (const std::int64_t number = port["containerPort"].as_integer(); number != 0) return number;
+      if (const std::int64_t number = port["containerPort"].as_integer(); number != 0 && port["protocol"].string_or("TCP") == "TCP")
+        return number;
     }
   }
   return worker.service_port;

@@ -36,7 +36,7 @@ Json worker_selector(const Job& job, const Worker& worker);
 
 /// Where a worker finds version `version` of its model; "" it has none there.
 std::string model_path(const Worker& worker, const std::string& version);
-/// Of the Service's pods: the port that is declared, else the Service's.
+/// Of the Service's pods: the first TCP port that is declared, else the Service's.
 std::int64_t bind_port(const Worker& worker);
 
 }  // namespace varda::controllers
