@@ -125,6 +125,13 @@ std::optional<Problem> model_problem(const Tier& tier, const ResolvedModel& mode
   return {};
 }
 
+// For life: under another name the server would not know, for a while, what nodes still ask it for.
+std::string model_name_of(const JointInferenceService& service, const Tier& tier, const ResolvedModel& model,
+                          const InferenceModel* existing) {
+  if (existing != nullptr && !existing->spec.model_name.empty()) return existing->spec.model_name;
+  return model.model_name.size() <= kModelNameMax ? model.model_name : child_name(service, tier);
+}
+
 }  // namespace
 
 std::string child_name(const JointInferenceService& service, const Tier& tier) { return service.metadata.name + "-" + tier.name; }
@@ -165,7 +172,7 @@ ChildPlan plan_child(const JointInferenceService& service, const Tier& tier, con
   const Place place = place_of(tier, existing, world, out);
   if (out.problem) return out;
 
-  Json spec = Json::object({{"modelName", model.model_name.size() <= kModelNameMax ? model.model_name : child_name(service, tier)},
+  Json spec = Json::object({{"modelName", model_name_of(service, tier, model, existing)},
                             {"deployToLayer", place.edge ? "edge" : "cloud"},
                             {"frameworkType", model.framework},
                             {"manifest", manifest_of(*model.archive(), existing)},
