@@ -44,6 +44,13 @@ class Kills(unittest.TestCase):
             m.wait_until('%d counted' % sent, lambda: self.counted() == sent)
             m.wait_until('not degraded', lambda: j.condition(self.varda, 'digits', 'Degraded', 'False'))
 
+            # All end in order, right after the last answer.
+            self.client.all_once()
+            sent = len(samples) + len(self.client.samples)
+            self.varda.down()
+            self.varda.up()
+            m.wait_until('%d counted' % sent, lambda: self.counted() == sent)
+
             # What a server has not told anybody yet goes with it; what was told stays.
             self.kill('server edge0')
             m.wait_until('an answer', self.client.one)
