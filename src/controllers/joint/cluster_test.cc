@@ -144,9 +144,9 @@ spec:
   }
 
   // The scheduler and the runner.
-  void run_pod(const std::string& name) {
+  void run_pod(const std::string& name, const std::string& node = "edge0") {
     const auto bound = api_.post(kPods + "/" + name + "/binding", yaml("{apiVersion: v1, kind: Binding, metadata: {name: " + name +
-                                                                       "}, target: {kind: Node, name: edge0}}"));
+                                                                       "}, target: {kind: Node, name: " + node + "}}"));
     ASSERT_EQ(bound.status, 201) << bound.text;
     patch_status(kPods + "/" + name, "{phase: Running, podIP: 127.9.1.1, conditions: [{type: Ready, status: 'True'}]}");
   }
@@ -258,7 +258,8 @@ metadata: {name: digits-cloud}
 spec: {modelName: other, deployToLayer: cloud, image: other}
 )";
   post(kInferenceModels, foreign);
-  post(kPods, "{apiVersion: v1, kind: Pod, metadata: {name: digits-edge-adfa01a70198}, spec: {containers: [{name: a, image: other}]}}");
+  post(kPods,
+       "{apiVersion: v1, kind: Pod, metadata: {name: digits-edge-adfa01a70198}, spec: {containers: [{name: a, image: other}]}}");
   ASSERT_TRUE(eventually([&] { return manager_->ready() && manager_->idle(); }));
   const Json model = get(kInferenceModels + "/digits-cloud")["spec"], pod = get(kPods + "/digits-edge-adfa01a70198");
   add_service();
@@ -275,6 +276,57 @@ spec: {modelName: other, deployToLayer: cloud, image: other}
   ASSERT_TRUE(eventually([&] { return pod_uid() != pod.at("metadata/uid").as_string() && !pod_uid().empty(); }));
 }
 
+class MovedService : public JointCluster {
+ protected:
+  // Of edge0, to edge1, where nothing is yet.
+  void move() {
+    add_world();
+    add_service();
+    serve();
+    add_node("edge1");
+    add_agent("edge1");
+    patch(kServices + "/digits", "{spec: {edgeWorker: {nodeName: edge1}}}");
+  }
+  bool leaves() { return get(kOld)["metadata"].contains("deletionTimestamp"); }
+  void take_up() {
+    const auto target = [&] { return get(kEdgeNodes + "/edge1").at("spec/models/0/target").as_string(); };
+    ASSERT_TRUE(eventually([&] { return !target().empty(); }));
+    EXPECT_FALSE(leaves());
+    EXPECT_FALSE(work().is_null()) << "its pod is there";
+    const std::string has =
+        "key: default/digits.edge, exposed: '" + target() + "', versions: [{version: '" + target() + "', state: Ready}]";
+    patch_status(kEdgeNodes + "/edge1", "{models: [{" + has + "}]}");
+    ASSERT_TRUE(eventually([&] { return exists(kPods + "/digits-edge-b4baca894ba0"); }));
+    EXPECT_FALSE(leaves());
+    run_pod("digits-edge-b4baca894ba0", "edge1");
+    patch_status(kEdgeNodes + "/edge1", "{models: [{" + has + ", serving: {version: '" + target() + "', state: Ready}}]}");
+    ASSERT_TRUE(eventually([&] { return leaves(); })) << codec::write_json(status());
+    ASSERT_TRUE(eventually([&] { return condition("EdgeReady") == "True Serving"; })) << codec::write_json(status());
+    EXPECT_EQ(status()["endpoints"].size(), 1u);
+    EXPECT_EQ(status().at("endpoints/0/node").as_string(), "edge1");
+    EXPECT_FALSE(work().is_null()) << "its pod is ending";
+  }
+  const std::string kOld = kPods + "/digits-edge-adfa01a70198";
+};
+
+TEST_F(MovedService, GoesOnAtTheOldNodeUntilTheNewOneAnswers) {
+  move();
+  ASSERT_TRUE(eventually([&] { return condition("EdgeReady") == "False WaitingForNode"; })) << codec::write_json(status());
+  EXPECT_EQ(condition("Ready"), "True Serving");
+  EXPECT_EQ(status().at("endpoints/1/node").as_string(), "edge0") << codec::write_json(status());
+  take_up();
+  end_pod("digits-edge-adfa01a70198");
+  EXPECT_TRUE(eventually([&] { return work().is_null(); }));
+}
+
+TEST_F(MovedService, ComesOffANodeThatIsDead) {
+  move();
+  patch_status("/api/v1/nodes/edge0", "{conditions: [{type: Ready, status: Unknown, reason: NodeStatusUnknown}]}");
+  take_up();
+  EXPECT_EQ(condition("Ready"), "True Serving");
+  EXPECT_TRUE(leaves()) << "nobody is there to end it";
+}
+
 TEST_F(JointCluster, DeletedItLeavesNothing) {
   add_world();
   add_service();
@@ -284,7 +336,8 @@ TEST_F(JointCluster, DeletedItLeavesNothing) {
   ASSERT_TRUE(eventually([&] { return work().is_null(); }));
   ASSERT_TRUE(eventually([&] { return !exists(kInferenceModels + "/digits-cloud"); }));
   ASSERT_TRUE(eventually([&] {
-    return !exists(kPods + "/digits-edge-adfa01a70198") || get(kPods + "/digits-edge-adfa01a70198")["metadata"].contains("deletionTimestamp");
+    return !exists(kPods + "/digits-edge-adfa01a70198") ||
+           get(kPods + "/digits-edge-adfa01a70198")["metadata"].contains("deletionTimestamp");
   }));
   end_pod("digits-edge-adfa01a70198");
   ASSERT_TRUE(eventually([&] { return get(kDeployments)["items"].empty() && get(kCoreServices)["items"].size() <= 1; }));

@@ -273,7 +273,24 @@ Keys JointIndex::first_on(const std::string& node) const {
   Keys keys(first_anywhere_.begin(), first_anywhere_.end());
   if (const auto found = first_by_node_.find(node); found != first_by_node_.end())
     keys.insert(keys.end(), found->second.begin(), found->second.end());
+  if (const auto found = pods_by_node_.find(node); found != pods_by_node_.end()) {
+    for (const auto& [pod, service] : found->second) keys.push_back(service);
+    std::sort(keys.begin(), keys.end());
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  }
   return keys;
+}
+
+void JointIndex::set_pod(const meta::ObjectKey& pod, const meta::ObjectKey& service, const std::string& node) {
+  const MutexLock lock(mutex_);
+  if (const auto before = node_of_pod_.find(pod); before != node_of_pod_.end()) {
+    if (before->second == node) return;
+    drop(pods_by_node_, before->second, pod);
+    node_of_pod_.erase(before);
+  }
+  if (node.empty()) return;
+  pods_by_node_[node][pod] = service;
+  node_of_pod_[pod] = node;
 }
 
 std::pair<bool, std::string> JointIndex::first_node(const meta::ObjectKey& service) const {

@@ -32,7 +32,9 @@ class JointIndex {
   Keys of_model(const meta::ObjectKey& model) const;
   /// Whose tiers name the node, and those that any node concerns.
   Keys of_node(const std::string& node) const;
-  /// Whose first tier may be on the node.
+  /// A pod of `service` as it is now, on `node`; "": it is gone, or nowhere.
+  void set_pod(const meta::ObjectKey& pod, const meta::ObjectKey& service, const std::string& node);
+  /// Whose first tier may be on the node, or has a pod there.
   Keys first_on(const std::string& node) const;
   /// Where the first tier may be: false, on any node.
   std::pair<bool, std::string> first_node(const meta::ObjectKey& service) const;
@@ -84,6 +86,8 @@ class JointIndex {
   std::map<std::string, std::vector<PortClaim>> claims_ GUARDED_BY(mutex_);         // by owner
   std::map<std::string, std::set<std::string>> claims_by_node_ GUARDED_BY(mutex_);  // owners
   std::map<meta::ObjectKey, std::vector<std::string>> waiting_ GUARDED_BY(mutex_);
+  std::map<std::string, std::map<meta::ObjectKey, meta::ObjectKey>> pods_by_node_ GUARDED_BY(mutex_);  // pod to service
+  std::map<meta::ObjectKey, std::string> node_of_pod_ GUARDED_BY(mutex_);
   std::set<meta::ObjectKey> woken_ GUARDED_BY(mutex_);
   std::map<std::string, NodeWords> agents_ GUARDED_BY(mutex_);
   std::map<std::string, std::uint64_t> nodes_ GUARDED_BY(mutex_);

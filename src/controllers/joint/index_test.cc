@@ -116,6 +116,16 @@ TEST_F(JointIndexTest, PortsOfOthersAreKnownByNodeAndWhoWaitsHearsOfTheirEnd) {
   EXPECT_EQ(index_.set(model.metadata.key(), static_cast<const api::InferenceModel*>(nullptr)), keys({"a"}));
 }
 
+TEST_F(JointIndexTest, WhereAPodIsItsServiceIsAskedWhateverItNamesNow) {
+  add(service("a", "nodeName: edge1"));
+  index_.set_pod({"default", "a-edge-1"}, {"default", "a"}, "edge0");
+  index_.set_pod({"default", "a-edge-2"}, {"default", "a"}, "edge1");
+  EXPECT_EQ(index_.first_on("edge0"), keys({"a"}));
+  EXPECT_EQ(index_.first_on("edge1"), keys({"a"})) << "once";
+  index_.set_pod({"default", "a-edge-1"}, {"default", "a"}, "");
+  EXPECT_EQ(index_.first_on("edge0"), Keys{});
+}
+
 TEST_F(JointIndexTest, WhoLosesOrGetsAPortByAClaimOfAnotherServiceIsWoken) {
   const auto claim = [](const std::string& service, const std::string& node, std::int64_t port, bool held = false) {
     return PortClaim{

@@ -56,6 +56,7 @@ struct PodFinding {
   JointEndpoint endpoint;
   Verdict answers;
   std::optional<Verdict> flaw;  // it answers, but not as the spec has it
+  bool leaving = false;
   EdgeNodePtr agent;
   const api::EdgeModelReport* report = nullptr;  // of our server's model
 };
@@ -139,7 +140,12 @@ Verdict answers(const View& view, const WorkerPod& pod, const PodFinding& found)
       if (auto progress = model_progress(found, pod.node, view.model_key())) return *progress;
     }
     if (pod.problem) return no(*pod.problem);
-    return view.plan.refused ? no(*view.plan.refused) : no("PodPending", "the pod is being made");
+    if (view.plan.refused) return no(*view.plan.refused);
+    if (pod.pod != nullptr) {
+      return no("PodPending",
+                "pod " + pod.pod->metadata.name + " of node " + pod.node + " is ending; the next one is made once it is gone");
+    }
+    return no("PodPending", "the pod is being made");
   }
   if (!pod.pod->ready()) {
     if (pod.problem && pod.pod->ended()) return no(*pod.problem);
@@ -172,6 +178,7 @@ const JointEndpoint* endpoint_before(const View& view, const std::string& node) 
 
 PodFinding find_pod(const View& view, const WorkerPod& pod) {
   PodFinding found;
+  found.leaving = pod.leaving;
   found.agent = view.world.edge_node(pod.node);
   if (found.agent != nullptr && view.plan.ours_first()) found.report = found.agent->status.find_model(view.model_key());
   found.answers = answers(view, pod, found);
@@ -203,10 +210,18 @@ std::string counted(std::size_t some, std::size_t all) { return std::to_string(s
 FirstTier find_first(const View& view) {
   FirstTier first;
   for (const WorkerPod& pod : view.plan.first.pods) first.pods.push_back(find_pod(view, pod));
-  const PodFinding *lost = nullptr, *idle = nullptr, *flawed = nullptr;
+  const PodFinding *lost = nullptr, *idle = nullptr, *flawed = nullptr, *until = nullptr;
+  std::size_t in_place = 0;
   for (const PodFinding& pod : first.pods) {
     if (pod.answers.status == kTrue) {
       if (first.ready++ == 0 || first.url.empty()) first.url = pod.endpoint.url;
+    }
+    if (pod.leaving) {  // it answers for others meanwhile, and nobody waits for it
+      if (pod.answers.status == kTrue && until == nullptr) until = &pod;
+      continue;
+    }
+    if (pod.answers.status == kTrue) {
+      ++in_place;
       if (pod.flaw && flawed == nullptr) flawed = &pod;
     } else if (pod.answers.status == kUnknown) {
       if (lost == nullptr) lost = &pod;
@@ -219,15 +234,16 @@ FirstTier find_first(const View& view) {
   });
   if (one_version) first.version = first.pods.front().endpoint.version;
 
-  const std::size_t wanted = first.pods.size();
-  const std::string some = wanted > 1 ? counted(first.ready, wanted) + " pods answer; " : "";
+  const auto wanted = static_cast<std::size_t>(
+      std::count_if(first.pods.begin(), first.pods.end(), [](const PodFinding& pod) { return !pod.leaving; }));
+  const std::string some = wanted > 1 ? counted(in_place, wanted) + " pods answer; " : "";
   const std::optional<Problem>& problem = view.plan.first_problem;
   const bool spec_wrong = problem && !is_progress(problem->reason);  // what its pods lack follows from that
   if (lost != nullptr && first.ready == 0) {
     first.answers = lost->answers;
     if (first.url.empty()) first.url = view.service.status.url;
   } else if (first.ready > 0) {
-    first.answers = yes((wanted > 1 ? counted(first.ready, wanted) + " pods answer" : std::string("answers")) +
+    first.answers = yes((wanted > 1 ? counted(in_place, wanted) + " pods answer" : std::string("answers")) +
                         (first.url.empty() ? "" : ", at " + first.url));
   } else if (spec_wrong) {
     first.answers = no(*problem);
@@ -243,6 +259,7 @@ FirstTier find_first(const View& view) {
   } else if (idle != nullptr) {
     first.verdict = idle->answers;
     first.verdict.message = some + first.verdict.message;
+    if (until != nullptr) first.verdict.message += "; until it answers, that of node " + until->endpoint.node + " goes on";
   } else if (flawed != nullptr) {
     first.verdict = *flawed->flaw;
   } else if (lost != nullptr) {
@@ -399,7 +416,7 @@ Verdict degraded(const View& view, const FirstTier& first, const std::vector<Fur
   const PodFinding* one = nullptr;
   const PodFinding* lost = nullptr;
   for (const PodFinding& pod : first.pods) {
-    if (pod.answers.status == kUnknown && lost == nullptr) lost = &pod;
+    if (pod.answers.status == kUnknown && !pod.leaving && lost == nullptr) lost = &pod;
     if (pod.answers.status != kTrue || pod.report == nullptr || !pod.report->cascade["degraded"].is_object()) continue;
     if (count++ == 0) one = &pod;
   }
@@ -613,7 +630,9 @@ JointObservation observe(const JointInferenceService& service, const JointPlan& 
     set("Degraded", degraded(view, first, further));
     status.url = first.answers.status == kFalse ? "" : first.url;
     status.endpoints.clear();
-    for (const PodFinding& pod : first.pods) add_endpoint(pod.endpoint, status.endpoints);
+    for (const PodFinding& pod : first.pods) {
+      if (!pod.leaving || pod.answers.status == kTrue) add_endpoint(pod.endpoint, status.endpoints);
+    }
     status.tiers = {first_status(view, first)};
     for (const FurtherTier& tier : further) status.tiers.push_back(tier.status);
     status.active = status.failed = 0;

@@ -351,7 +351,7 @@ std::optional<NodeWork> work_for(const JointInferenceService& service, const api
     std::optional<Problem> problem;
     const Worker worker = first_worker(service, tiers, world, options, problem);
     if (auto model = model_for(job_of(service), worker, world.nodes, node, world.pods)) work.models.push_back(std::move(*model));
-    work.workers = workers_for(job_of(service), worker, world.nodes, node);
+    work.workers = workers_for(job_of(service), worker, world.nodes, node, world.pods);
   }
   if (work.models.empty() && work.workers.empty()) return {};
   return work;

@@ -148,6 +148,11 @@ JointWorld JointInferenceReconciler::look(const JointInferenceService& service, 
     }
   }
   std::vector<std::string> nodes = concerns_every_node(tiers) ? names_of(world.nodes) : named_nodes(tiers);
+  for (const PodPtr& pod : world.pods) {  // where they still are
+    const std::string& name = pod->spec.node_name;
+    if (name.empty() || find_node(world.nodes, name) != nullptr) continue;
+    if (auto node = caches_.of<api::Node>().get({"", name})) world.nodes.push_back(std::move(node));
+  }
   world.claims = index_.claims_on(nodes, service.metadata.uid);
   return world;
 }
@@ -276,9 +281,13 @@ void JointWork::watches(runtime::Watches<api::EdgeNode>& w) const {
                                        before.metadata.deleting() == now.metadata.deleting();
                               });
   w.maps<api::Pod>(
-      [](const api::Pod& pod, const runtime::Caches& caches) {
+      [this](const api::Pod& pod, const runtime::Caches& caches) {
         const ObjectKey node{"", pod.spec.node_name};
-        if (of_pod(pod).empty() || node.name.empty() || caches.of<api::EdgeNode>().get(node) == nullptr) return Keys{};
+        const Keys services = of_pod(pod);
+        if (services.empty()) return Keys{};
+        const auto now = caches.of<api::Pod>().get(pod.metadata.key());
+        index_.set_pod(pod.metadata.key(), services.front(), now == nullptr ? "" : now->spec.node_name);
+        if (node.name.empty() || caches.of<api::EdgeNode>().get(node) == nullptr) return Keys{};
         return Keys{node};
       },
       // Where it answers is all that the node is told of it.

@@ -16,8 +16,12 @@ namespace {
 
 constexpr std::size_t kModelNameMax = 63;  // of EdgeNode.spec.models
 
-bool runs_on(const Worker& worker, const NodeList& nodes, const std::string& node) {
+bool runs_on(const Job& job, const Worker& worker, const NodeList& nodes, const std::string& node, const std::vector<PodPtr>& pods) {
   if (worker.layer != Worker::Layer::kEdge || worker.replicas == 0) return false;
+  // Of one that was moved away a pod may serve until the new place does.
+  if (std::any_of(pods.begin(), pods.end(),
+                  [&](const PodPtr& pod) { return pod->spec.node_name == node && is_worker_pod(job, worker, *pod); }))
+    return true;
   const WorkerNodes where = nodes_of(worker, nodes);
   return std::binary_search(where.names.begin(), where.names.end(), node);
 }
@@ -94,7 +98,7 @@ Json make_assignment(const Job& job, const Worker& worker, const ModelOnNode& on
 
 std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, const NodeList& nodes, const api::EdgeNode& node,
                                         const std::vector<PodPtr>& pods) {
-  if (job.metadata.deleting() || !runs_on(worker, nodes, node.metadata.name)) return {};
+  if (job.metadata.deleting() || !runs_on(job, worker, nodes, node.metadata.name, pods)) return {};
   const std::string key = worker_model_key(job, worker);
   if (!worker.model) {  // What is there stays for whoever runs on it.
     const api::EdgeModel* told = node.spec.find_model(key);
@@ -130,8 +134,10 @@ std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, co
   return work;
 }
 
-std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker, const NodeList& nodes, const api::EdgeNode& node) {
-  if (worker.pods != Worker::Pods::kUsers || job.metadata.deleting() || !runs_on(worker, nodes, node.metadata.name)) return {};
+std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker, const NodeList& nodes, const api::EdgeNode& node,
+                                         const std::vector<PodPtr>& pods) {
+  if (worker.pods != Worker::Pods::kUsers || job.metadata.deleting()) return {};
+  if (!runs_on(job, worker, nodes, node.metadata.name, pods)) return {};
   ModelOnNode there;
   if (worker.model) there = model_on(job, worker, node);
   if (worker.model && there.version.empty()) there = {worker.model->version, worker.model->url, "", true};

@@ -96,6 +96,7 @@ class EdgePlan {
     for (const WorkerPod& pod : out_.pods) {
       if (!out_.problem && pod.problem) out_.problem = pod.problem;
     }
+    keep_leaving(nodes.names);
     return std::move(out_);
   }
 
@@ -218,6 +219,33 @@ class EdgePlan {
       } else {
         slot->pod->problem = Problem{"RollingOut", "pod " + slot->pod->name + " is replaced when the others are Ready"};
       }
+    }
+  }
+
+  // Pods on nodes that are not its own any more serve until as many of its new ones do. Not those of a node that is gone, nor those
+  // of a selector that matches nothing: that is how a worker is taken off all nodes.
+  void keep_leaving(const std::vector<std::string>& nodes) {
+    if (worker_.replicas == 0 || (slots_.empty() && worker_.node_name.empty())) return;
+    std::vector<PodPtr> leaving;
+    for (const auto& [name, pod] : have_) {
+      const std::string& node = pod->spec.node_name;
+      if (pod->metadata.deleting() || pod->ended() || std::binary_search(nodes.begin(), nodes.end(), node)) continue;
+      if (find_node(world_.nodes, node) != nullptr) leaving.push_back(pod);
+    }
+    const auto works = [&](const Slot& slot) {
+      const PodPtr& pod = slot.pod->pod;
+      return pod != nullptr && !pod->metadata.deleting() && pod->ready() && pod->spec.node_name == slot.pod->node &&
+             !lost(slot.pod->node);
+    };
+    const auto working = static_cast<std::size_t>(std::count_if(slots_.begin(), slots_.end(), works));
+    if (!slots_.empty() && working >= std::min(leaving.size(), slots_.size())) return;
+    for (PodPtr& pod : leaving) {
+      out_.objects.push_back(as_it_is(*pod));
+      WorkerPod& kept = out_.pods.emplace_back();  // slots_ point into it no longer
+      kept.name = pod->metadata.name;
+      kept.node = pod->spec.node_name;
+      kept.leaving = true;
+      kept.pod = std::move(pod);
     }
   }
 

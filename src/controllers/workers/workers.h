@@ -3,7 +3,7 @@
 //
 //   Worker edge = worker_of("edge", Worker::Layer::kEdge, spec.edge_worker);   // then the kind fills in model, policy, addresses
 //   WorkerPlan plan = plan_worker(job, edge, world);                           // objects to converge to, and what is wrong
-//   ... and for EdgeNode.spec:  model_for(job, edge, nodes, edge_node, pods), workers_for(job, edge, nodes, edge_node)
+//   ... and for EdgeNode.spec:  model_for(job, edge, nodes, edge_node, pods), workers_for(…, pods)
 //
 // What is added to a user's template never takes the place of what stands there: docs/guides/workers.md says all of it. Labels of
 // edgeai.io are ours, since they say whose pod it is.
@@ -130,17 +130,19 @@ struct WorkerPod {
   /// out_of_reach() says of its node, on which nothing is changed.
   std::optional<Problem> problem;
   bool outdated = false;  // there, and for something else than the spec says now
+  bool leaving = false;   // there, on a node that is not the worker's any more, until its pods in other places work
 };
 
 struct WorkerPlan {
   std::vector<Json> objects;       // for Writer::converge, with everything that stays
-  std::vector<WorkerPod> pods;     // kEdge: by node, then number
+  std::vector<WorkerPod> pods;     // kEdge: by node, then number; then those that leave, by name
   std::vector<PodPtr> ended;       // kEdge: to be removed after a pause (ReplacementPauses by the pod's key); then another is made
   std::optional<Problem> problem;  // the first thing that keeps the worker from being as it shall be, of the worker or of a pod
 };
 
 /// What should exist of a worker. Cannot fail. Never replaces all pods of the edge layer at once: those that do not work first,
-/// then one at a time while all others that can be reached are Ready.
+/// then one at a time while all others that can be reached are Ready. Pods on nodes that the worker was moved away from go once as
+/// many in their new places are Ready.
 WorkerPlan plan_worker(const Job& job, const Worker& worker, const WorkerWorld& world);
 
 /// The ports of nodes that its pods want, and those that pods which are there have (kEdge), for rivals.
@@ -149,9 +151,10 @@ std::vector<PortClaim> claims_of(const Job& job, const Worker& worker, const Nod
 bool holds_port(const Job& job, const Worker& worker, const std::vector<PodPtr>& pods, const std::string& node,
                 const HostPort& port);
 
-/// For EdgeNode.spec.models and .workers of `node`. Nothing where the worker has no pod there, or no files.
+/// For EdgeNode.spec.models and .workers of `node`. Nothing where the worker has no pod there, nor should have, or no files.
 std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, const NodeList& nodes, const api::EdgeNode& node,
                                         const std::vector<PodPtr>& pods);
-std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker, const NodeList& nodes, const api::EdgeNode& node);
+std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker, const NodeList& nodes, const api::EdgeNode& node,
+                                         const std::vector<PodPtr>& pods);
 
 }  // namespace varda::controllers

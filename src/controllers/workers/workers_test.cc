@@ -215,6 +215,7 @@ Json to_json(const WorkerPlan& plan) {
     Json one = Json::object({{"name", pod.name}, {"node", pod.node}, {"there", pod.pod != nullptr}});
     if (pod.problem) one.set("problem", to_json(pod.problem));
     if (pod.outdated) one.set("outdated", true);
+    if (pod.leaving) one.set("leaving", true);
     pods.push_back(std::move(one));
   }
   if (pods.size() > 20) pods = Json::object({{"count", static_cast<std::int64_t>(pods.size())}});
@@ -241,7 +242,7 @@ NodeWork work_on(const Workers& workers, const Case& test, const api::EdgeNode& 
   NodeWork work{workers.service->metadata.creation_timestamp, {}, {}};
   for (const Worker& worker : workers.all) {
     if (auto model = model_for(workers.job(), worker, test.nodes, node, test.pods)) work.models.push_back(std::move(*model));
-    for (auto& one : workers_for(workers.job(), worker, test.nodes, node)) work.workers.push_back(std::move(one));
+    for (auto& one : workers_for(workers.job(), worker, test.nodes, node, test.pods)) work.workers.push_back(std::move(one));
   }
   return work;
 }
