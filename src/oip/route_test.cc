@@ -25,8 +25,9 @@ TEST(Route, EveryPathOfTheProtocolIsKnown) {
 }
 
 TEST(Route, UnknownPathsAndWrongMethodsAreToldApart) {
-  for (const char* path : {"/", "/v1/models/m", "/v2x", "/v2/models", "/v2/models/", "/v2/models/m/versions",
-                           "/v2/models/m/versions/1/x", "/v2/models/m/versions/1/cascade", "/v2/models/m/infer/x", "/v2/models/%zz", "/v2/health", "//v2"}) {
+  for (const char* path :
+       {"/", "/v1/models/m", "/v2x", "/v2/models", "/v2/models/", "/v2/models/m/versions", "/v2/models/m/versions/1/x",
+        "/v2/models/m/versions/1/cascade", "/v2/models/m/infer/x", "/v2/models/%zz", "/v2/health", "//v2"}) {
     const RouteResult result = parse_route("GET", path);
     EXPECT_FALSE(result.route || result.wrong_method) << path;
   }

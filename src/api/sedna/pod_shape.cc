@@ -176,7 +176,9 @@ Schema pod_spec_shape() {
        {"nodeSelector", std::move(selector)},
        {"hostNetwork", flag("Whether it uses the network of the node.")},
        {"restartPolicy", word({"Always", "OnFailure", "Never"}, "Whether containers that ended are started again.")},
-       {"serviceAccountName", text(253, "The account it acts as in the cluster. At the edge no token is mounted unless automountServiceAccountToken says true.")},
+       {"serviceAccountName", text(253,
+                                   "The account it acts as in the cluster. At the edge no token is mounted unless "
+                                   "automountServiceAccountToken says true.")},
        {"imagePullSecrets", list(open("One Secret.", {{"name", text(253, "Its name.")}}), 16, "Secrets that its images ask for.")},
        {"tolerations", list(open("One taint that does not keep the pod away."), 64,
                             "Taints of nodes that do not keep the pod away. At the edge Varda adds those that let it run while "

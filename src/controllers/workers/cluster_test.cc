@@ -253,7 +253,9 @@ TEST_F(WorkersInACluster, AWorkerThatFollowsItsAssignmentGoesOn) {
   const auto told = [&] { return api_.get(kEdgeNodes + "/edge0").body.at("spec/workers/0/assignment/hardExampleMining/name"); };
   EXPECT_TRUE(eventually([&] { return told().as_string() == "NeverCloud"; }));
   // The pod's annotation says that it was looked at with the policy of now.
-  const auto hash = [&] { return api_.get(kPods + "/bright-edge-adfa01a70198").body.at("metadata/annotations")["edgeai.io/assignment-hash"]; };
+  const auto hash = [&] {
+    return api_.get(kPods + "/bright-edge-adfa01a70198").body.at("metadata/annotations")["edgeai.io/assignment-hash"];
+  };
   const Json before = hash();
   patch(kServices + "/bright", "{spec: {edgeWorker: {hardExampleMining: {name: AlwaysCloud}}}}");
   EXPECT_TRUE(eventually([&] { return told().as_string() == "AlwaysCloud" && hash() != before; }));

@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::size_t kModelNameMax = 63;  // of EdgeNode.spec.models
 
-bool runs_on(const Job& job, const Worker& worker, const NodeList& nodes, const std::string& node, const std::vector<PodPtr>& pods) {
+bool runs_on(const Job& job, const Worker& worker, const NodeList& nodes, const std::string& node,
+             const std::vector<PodPtr>& pods) {
   if (worker.layer != Worker::Layer::kEdge || worker.replicas == 0) return false;
   // Of one that was moved away a pod may serve until the new place does.
   if (std::any_of(pods.begin(), pods.end(),

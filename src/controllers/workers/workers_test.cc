@@ -1,8 +1,8 @@
 // Golden cases: testdata/workers/CASE holds a JointInferenceService, of which only the workers with templates matter here, the
 // world around it, and in plan.yaml what becomes of them: objects, why others are not made, ports, and the work of every EdgeNode.
 //
-// Besides objects of the API, a world has Options {cloudUrl, server, claims}, Nodes {count, of}, and LivePods: {worker, node, number,
-// then, status}, the pod (of the worker cloud: the Deployment) that was made when the service was `then.job` and Models
+// Besides objects of the API, a world has Options {cloudUrl, server, claims}, Nodes {count, of}, and LivePods: {worker, node,
+// number, then, status}, the pod (of the worker cloud: the Deployment) that was made when the service was `then.job` and Models
 // `then.models` (merge patches of what they are now), the node exposed `then.exposed`, the cloud worker was at `then.cloudUrl`, and
 // the build's wish was other by `then.wish`.
 
