@@ -40,7 +40,7 @@ struct ModelSpec {
   std::vector<ModelTensor> outputs;
   std::int64_t size = 0;             // bytes; 0: not told
   std::string sha256;                // of the archive at url; "" not told
-  std::string version;               // as an InferenceModel's manifest would call it
+  std::string version;               // as an InferenceModel's manifest would call it; "" not told
   std::string source_job;            // KIND/NAME
   std::vector<std::string> parents;  // names of Models
   std::string node_name;             // who has it, where the URL is a path
@@ -48,9 +48,6 @@ struct ModelSpec {
   std::string preprocessing;
   std::string postprocessing;
   Json unknown;
-
-  /// What the archive is called among versions: "1" where the Model names none.
-  std::string_view archive_version() const { return version.empty() ? std::string_view("1") : version; }
 };
 
 template <Group G>
