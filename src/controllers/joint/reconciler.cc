@@ -19,8 +19,6 @@ using Keys = std::vector<ObjectKey>;
 
 // What a cluster's policy refuses today it may take tomorrow, and nothing of ours changes when it does.
 constexpr Duration kRefusedAgain = std::chrono::minutes(2);
-// A name that a former child of ours still has is free in a moment.
-constexpr Duration kNameAgain = std::chrono::seconds(1);
 
 // Who leaves a port may be another service, or a pod that takes its time to end.
 constexpr Duration kPortAgain = std::chrono::seconds(10);
@@ -31,6 +29,19 @@ Keys of_pod(const api::Pod& pod) {
   const auto kind = labels.find(std::string(kJobKindLabel)), job = labels.find(std::string(kJobLabel));
   if (kind == labels.end() || job == labels.end() || kind->second != JointInferenceService::resource().kind) return {};
   return {{pod.metadata.ns, job->second}};
+}
+
+// Whose child would have the name of an object that is gone: "digits" for digits-cloud and digits-edge-adfa01a70198.
+template <runtime::Object T>
+Keys of_free_name(const T& object, const runtime::Caches& caches) {
+  const ObjectKey key = object.metadata.key();
+  if (caches.of<T>().get(key) != nullptr) return {};
+  Keys keys;
+  for (auto end = key.name.rfind('-'); end != std::string::npos && end > 0; end = key.name.rfind('-', end - 1)) {
+    ObjectKey service{key.ns, key.name.substr(0, end)};
+    if (caches.of<JointInferenceService>().get(service) != nullptr) keys.push_back(std::move(service));
+  }
+  return keys;
 }
 
 // Transitions people want to read about. Nothing happens here at rest: statuses differ only when something did.
@@ -103,6 +114,9 @@ void JointInferenceReconciler::watches(runtime::Watches<JointInferenceService>& 
     return index->news_of(node.metadata.name, caches.of<api::Node>().get(node.metadata.key()).get());
   });
   w.maps<api::Pod>(of_pod);
+  w.maps<api::Pod>(of_free_name<api::Pod>);
+  w.maps<api::Service>(of_free_name<api::Service>);
+  w.maps<api::Deployment>(of_free_name<api::Deployment>);
   // "digits-cloud" is what digits' clients ask; a name that is cut so by chance is no service.
   w.maps<api::Endpoints>([](const api::Endpoints& endpoints, const runtime::Caches& caches) {
     const std::string& name = endpoints.metadata.name;
@@ -196,8 +210,7 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx, 
                                                    : std::vector<std::string>{});
     converged = writer.converge(ctx, service, wanted.objects);
   }
-  const bool name_taken = !converged.ok() && converged.error().code() == Code::kAlreadyExists;
-  if (name_taken) {
+  if (!converged.ok() && converged.error().code() == Code::kAlreadyExists) {
     wanted.refused = Problem{"NameInUse", converged.error().message()};
   } else if (!converged.ok() && (converged.error().code() == Code::kInvalid || converged.error().code() == Code::kForbidden)) {
     wanted.refused = Problem{"Refused", converged.error().message()};
@@ -208,8 +221,7 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx, 
   TRY_VOID(writer.status(ctx, service, seen.status.to_json()));
   if (wanted.refused) {
     log::warn("objects refused", {{"error", converged.error()}});
-    const bool moment = name_taken && !world.children.empty();
-    return runtime::Action::after(moment ? kNameAgain : kRefusedAgain);
+    return runtime::Action::after(kRefusedAgain);
   }
   TRY_VOID(std::move(converged));
   TRY(std::optional<Duration> next, replace_ended(ctx, wanted, writer));

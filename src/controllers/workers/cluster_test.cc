@@ -128,6 +128,14 @@ class WorkersInACluster : public ::testing::Test {
   void make_ready(const std::string& pod) {
     patch_status(kPods + "/" + pod, "{phase: Running, podIP: 10.0.0.5, conditions: [{type: Ready, status: 'True'}]}");
   }
+  /// And the controller has seen it: until then they serve nobody, and another template replaces them at once.
+  void make_all_ready() {
+    const auto all = pods();
+    for (const auto& pod : all) make_ready(pod.first);
+    ASSERT_TRUE(eventually([&] {
+      return api_.get(kServices + "/bright").body.at("status/active").as_integer() == static_cast<std::int64_t>(all.size());
+    }));
+  }
   std::set<std::string> workers_of(const std::string& node) {
     std::set<std::string> out;
     for (const Json& worker : api_.get(kEdgeNodes + "/" + node).body.at("spec/workers").as_array())
@@ -175,7 +183,7 @@ TEST_F(WorkersInACluster, AnotherTemplateReplacesOneReplicaAfterTheOther) {
   add_service("nodeName: edge0, replicas: 3");
   answer_in_the_cloud();
   ASSERT_TRUE(eventually([&] { return pods().size() == 3; }));
-  for (const auto& pod : pods()) make_ready(pod.first);
+  make_all_ready();
   const auto before = pods();
   patch(kServices + "/bright", "{spec: {edgeWorker: {workerSpec: {containers: [{image: 'edge-worker:2'}]}}}}");
   for (int replaced = 1; replaced <= 3; ++replaced) {
@@ -225,7 +233,7 @@ TEST_F(WorkersInACluster, AnotherVersionOfTheModelReachesTheWorkerOnceTheNodeHas
   add_service("nodeName: edge0");
   answer_in_the_cloud();
   ASSERT_TRUE(eventually([&] { return pods().size() == 1; }));
-  make_ready("bright-edge-adfa01a70198");
+  make_all_ready();
   const std::string first = pods().begin()->second.uid;
   patch(kModels + "/little", "{spec: {version: v2, url: 'http://files/2', sha256: '" + std::string(64, '2') + "'}}");
   EXPECT_TRUE(eventually([&] { return api_.get(kEdgeNodes + "/edge0").body.at("spec/models/0/target").as_string() == "v2"; }));
@@ -244,11 +252,14 @@ TEST_F(WorkersInACluster, AWorkerThatFollowsItsAssignmentGoesOn) {
   add_service("nodeName: edge0");
   answer_in_the_cloud();
   ASSERT_TRUE(eventually([&] { return pods().size() == 1; }));
-  make_ready("bright-edge-adfa01a70198");
-  const std::string first = pods().begin()->second.uid;
   const std::string job = api_.get(kServices + "/bright").body.at("metadata/uid").as_string();
   patch_status(kEdgeNodes + "/edge0", "{workers: [{key: default/bright-edge-adfa01a70198, uid: " + job +
-                                          ", report: {registered: {version: '1', capabilities: [assignment]}}}]}");
+                                          ", report: {registered: {version: '1', capabilities: [assignment]}, metrics: "
+                                          "{inferenceNumber: 7}}}]}");
+  make_all_ready();
+  const std::string first = pods().begin()->second.uid;
+  // The controller has heard of it. (Where only counts change it tells them after a while.)
+  ASSERT_TRUE(eventually([&] { return api_.get(kServices + "/bright").body.at("status/inferenceNumber").as_integer() == 7; }));
   patch(kServices + "/bright", "{spec: {edgeWorker: {hardExampleMining: {name: NeverCloud}}}}");
   const auto told = [&] { return api_.get(kEdgeNodes + "/edge0").body.at("spec/workers/0/assignment/hardExampleMining/name"); };
   EXPECT_TRUE(eventually([&] { return told().as_string() == "NeverCloud"; }));
