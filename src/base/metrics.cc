@@ -5,29 +5,14 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/internal/metric_text.h"
 
 namespace varda::metrics {
 namespace {
 
-std::string number(double value) {
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
-  char text[32];
-  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
-  return std::string(text, end);
-}
-
 std::string render(const Labels& labels) {
   std::string out;
-  for (const auto& [name, value] : labels) {
-    if (!out.empty()) out += ',';
-    out += name + "=\"";
-    for (const char c : value) {
-      if (c == '\\' || c == '"') out += '\\';
-      out += c == '\n' ? std::string("\\n") : std::string(1, c);
-    }
-    out += '"';
-  }
+  for (const auto& [name, value] : labels) add_label(out, name, value);
   return out;
 }
 
@@ -40,6 +25,28 @@ std::string braces(const std::string& labels, std::string_view more = "") {
 }
 
 }  // namespace
+
+std::string number(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
+  return std::string(text, end);
+}
+
+void add_label(std::string& out, std::string_view name, std::string_view value) {
+  if (!out.empty()) out += ',';
+  out.append(name).append("=\"");
+  for (const char c : value) {
+    if (c == '\n') {
+      out += "\\n";
+      continue;
+    }
+    if (c == '\\' || c == '"') out += '\\';
+    out += c;
+  }
+  out += '"';
+}
 
 Histogram::Histogram(std::vector<double> bounds) : bounds_(std::move(bounds)), buckets_(bounds_.size() + 1) {
   CHECK(std::is_sorted(bounds_.begin(), bounds_.end()));
