@@ -94,12 +94,12 @@ class WorkerPods(unittest.TestCase):
         return 'http://%s:%d' % (self.pod()['status']['podIP'], self.port)
 
     def status(self):
-        with m.DIRECT.open(self.edge_url() + '/status', timeout=10) as reply:
+        with m.DIRECT.open(self.edge_url() + '/status', timeout=60) as reply:
             return json.load(reply)
 
     def infer(self, image):
         request = urllib.request.Request(self.edge_url() + '/infer', data=image)
-        with m.DIRECT.open(request, timeout=10) as reply:
+        with m.DIRECT.open(request, timeout=60) as reply:
             return json.load(reply)
 
     def ready(self):
@@ -128,7 +128,7 @@ class WorkerPods(unittest.TestCase):
         self.assertEqual((easy['label'], easy['tier'], easy['hard'], easy['version']), ('bright', 'edge', False, '1'))
 
         with self.subTest('what the pod was given'):
-            given = json.loads(m.wait_until('the second container', (self.work / 'scratch/given.json').read_text))
+            given = m.wait_until('the second container', lambda: json.loads((self.work / 'scratch/given.json').read_text()))
             says = given['environment']
             expected = {'NAMESPACE': 'default', 'JOB_KIND': 'JointInferenceService', 'SERVICE_NAME': 'bright', 'WORKER_NAME': 'bright-edge-adfa01a70198', 'WORKER_ROLE': 'edge',
                         'NODE_NAME': 'edge0', 'MODEL_NAME': 'little', 'MODEL_VERSION': '1', 'MODEL_PATH': '/models/little/1', 'HEM_NAME': 'CrossEntropy',

@@ -76,7 +76,7 @@ def hard_and_right(samples, labels):
     return sum(a.hard is True for a in given), sum(a.label == labels[a.image] for a in given)
 
 
-def get(url, path, timeout=30):
+def get(url, path, timeout=60):
     c = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc, timeout=timeout)
     try:
         c.request('GET', path)
@@ -135,7 +135,7 @@ class Server:
 
 
 def http_status(url, path):
-    c = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc, timeout=10)
+    c = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc, timeout=60)
     try:
         c.request('GET', path)
         return c.getresponse().status

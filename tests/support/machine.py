@@ -30,7 +30,7 @@ def wait_until(what, probe, timeout=180, every=0.05):
             last = probe()
             if last:
                 return last
-        except (Failed, AssertionError, LookupError, OSError, http.client.HTTPException, subprocess.SubprocessError, json.JSONDecodeError) as e:
+        except (Failed, AssertionError, AttributeError, LookupError, TypeError, ValueError, OSError, http.client.HTTPException, subprocess.SubprocessError) as e:
             last = repr(e)
         time.sleep(every)
     raise Failed('%s: not within %d s (last: %s)' % (what, timeout, str(last)[:2000]))
