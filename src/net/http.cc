@@ -112,18 +112,23 @@ class Loopback final : public HttpClient {
     const bool head = out.method == "HEAD";
 
     auto exchange = std::make_shared<Exchange>();
-    handler_(std::move(out), Responder([exchange](Response response) {
-               {
-                 std::lock_guard lock(exchange->mutex);
-                 if (exchange->abandoned) return;
-                 exchange->response = std::move(response);
-                 exchange->answered = true;
-               }
-               exchange->changed.notify_all();
-             }));
+    Responder::Gone gone;
+    handler_(std::move(out), Responder(
+                                 [exchange](Response response) {
+                                   {
+                                     std::lock_guard lock(exchange->mutex);
+                                     if (exchange->abandoned) return;
+                                     exchange->response = std::move(response);
+                                     exchange->answered = true;
+                                   }
+                                   exchange->changed.notify_all();
+                                 },
+                                 [&gone](Responder::Gone asked) { gone = std::move(asked); }));
     std::unique_lock lock(exchange->mutex);
     if (Status status = exchange->wait(lock, ctx, [&] { return exchange->answered; }); !status.ok()) {
       exchange->abandoned = true;
+      lock.unlock();
+      if (gone) gone();
       return status.error();
     }
     Response response = std::move(exchange->response);

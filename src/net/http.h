@@ -78,16 +78,36 @@ struct Response {
 /// Completes one request, from any thread, at once or later. Destroyed without a call it answers 500. Move-only.
 class Responder {
  public:
-  explicit Responder(std::function<void(Response)> complete) : complete_(std::move(complete)) {}
-  Responder(Responder&& other) noexcept : complete_(std::exchange(other.complete_, nullptr)) {}
+  using Gone = std::function<void()>;
+  /// `watch` is what on_gone() calls; without it nobody is ever told that a client is gone.
+  explicit Responder(std::function<void(Response)> complete, std::function<void(Gone)> watch = nullptr)
+      : complete_(std::move(complete)), watch_(std::move(watch)) {}
+  Responder(Responder&& other) noexcept
+      : complete_(std::exchange(other.complete_, nullptr)), watch_(std::exchange(other.watch_, nullptr)) {}
   Responder& operator=(Responder&&) = delete;
   ~Responder();
   void operator()(Response response) {
     if (auto complete = std::exchange(complete_, nullptr)) complete(std::move(response));
   }
 
+  /// Asks to be told once if the client is gone before the answer: nobody will read one. Only within the handler's call, on its
+  /// thread; of several calls the last one counts. Who does not ask pays nothing.
+  ///
+  /// `gone` runs on the connection's I/O thread (of loopback(): on the thread of the caller that gave up): it must not block. It is
+  /// destroyed there too, after the answer or after its call. It may run while another thread answers; that answer goes nowhere.
+  ///
+  /// Gone is whose connection broke or was closed, and whoever is left when the server stops. A client that has only closed its own
+  /// side (a half-close) still waits for its answer: since both look the same from here, it is sent an interim response (100),
+  /// which every client has to skip (RFC 9110, 15.2) and a machine where nobody listens any more resets. HTTP/1.0 has none: there
+  /// the end of the client's bytes is taken for the end of the client. Not noticed while more than 64 KiB of further requests lie
+  /// unread.
+  void on_gone(Gone gone) {
+    if (watch_) watch_(std::move(gone));
+  }
+
  private:
   std::function<void(Response)> complete_;
+  std::function<void(Gone)> watch_;
 };
 
 /// Serves requests. Called on an I/O thread: it must not block; blocking work goes through on_pool(). Thread-safe.

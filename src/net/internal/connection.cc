@@ -4,6 +4,7 @@
 #include <charconv>
 #include <exception>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "net/internal/loop.h"
 
@@ -142,7 +143,7 @@ void Connection::on_readable() {
   if (write_wants_read_) on_writable();
   auto& scratch = loop_.scratch();
   for (std::size_t round = 0; round < kReadsInARow; ++round) {
-    if (phase_ == Phase::kClosed || peer_closed_ || paused()) return;
+    if (phase_ == Phase::kClosed || peer_closed_ || paused()) break;
     const IoResult read = stream_->read(scratch);
     switch (read.kind) {
       case IoResult::Kind::kWantRead:
@@ -176,7 +177,13 @@ void Connection::on_readable() {
     }
     if (stream_ && read.count < scratch.size() && stream_->short_read_means_empty()) break;
   }
-  if (phase_ != Phase::kClosed && !peer_closed_ && !paused()) watch_->want_read();
+  read_on();
+}
+
+void Connection::read_on() {
+  if (phase_ == Phase::kClosed || peer_closed_) return;
+  if (!paused()) return watch_->want_read();
+  if (gone_) watch_->want_broken();
 }
 
 void Connection::on_writable() {
@@ -185,8 +192,9 @@ void Connection::on_writable() {
   write_blocked_ = write_wants_read_ = false;
   if (phase_ == Phase::kStreaming) {
     pump_stream();
-  } else if (flush() && phase_ == Phase::kWriting) {
-    response_done();
+  } else if (flush()) {
+    if (phase_ == Phase::kWriting) response_done();
+    if (phase_ == Phase::kHandling) deadline_ = SteadyTime::max();  // it was an interim response
   }
   serve_rest();
   if (phase_ != Phase::kClosed && std::exchange(read_wants_write_, false)) on_readable();
@@ -277,24 +285,49 @@ void Connection::dispatch() {
   loop_.current.response.reset();
   try {
     loop_.state().handler(
-        std::move(request), Responder([mailbox = loop_.mailbox(), id = id_, number](Response response) {
-          Loop* here = Loop::here();
-          if (here && here->mailbox() == mailbox && here->current.connection == id && here->current.request == number) {
-            here->current.response = std::move(response);
-          } else {
-            mailbox->put({.connection = id, .request = number, .response = std::move(response)});
-          }
-        }));
+        std::move(request),
+        Responder(
+            [mailbox = loop_.mailbox(), id = id_, number](Response response) {
+              Loop* here = Loop::here();
+              if (here && here->mailbox() == mailbox && here->current.connection == id && here->current.request == number) {
+                here->current.response = std::move(response);
+              } else {
+                mailbox->put({.connection = id, .request = number, .response = std::move(response)});
+              }
+            },
+            // Small enough to cost no allocation.
+            [id = id_, number](Responder::Gone gone) {
+              Loop* here = Loop::here();
+              CHECK(here && here->current.connection == id && here->current.request == number);
+              here->current.gone = std::move(gone);
+            }));
   } catch (const std::exception& e) {
     log::error("a request handler threw", {{"peer", peer_.address}, {"what", e.what()}});
   }
   std::optional<Response> response = std::move(loop_.current.response);
+  gone_ = std::move(loop_.current.gone);
   loop_.current = {};
-  if (response) begin_response(std::move(*response));
+  if (response) {
+    gone_ = nullptr;
+    begin_response(std::move(*response));
+  } else {
+    look_for_end();
+  }
+}
+
+// The client has closed its side: whether it still waits matters to the handler.
+void Connection::look_for_end() {
+  if (!peer_closed_ || !gone_) return;
+  if (http10_) return close();
+  // Whoever has closed both sides has a kernel that resets what is sent to him.
+  out_ += "HTTP/1.1 100 Continue\r\n\r\n";
+  flush();
+  if (phase_ != Phase::kClosed) watch_->want_broken();
 }
 
 void Connection::answer(std::uint64_t request, Response response) {
   if (phase_ != Phase::kHandling || request != request_) return;
+  gone_ = nullptr;
   begin_response(std::move(response));
   serve_rest();
 }
@@ -497,7 +530,7 @@ void Connection::serve_rest() {
     }
     if (peer_closed_ && (phase_ == Phase::kIdle || phase_ == Phase::kHeader || phase_ == Phase::kBody)) return close();
   }
-  if (!peer_closed_ && !paused()) watch_->want_read();
+  read_on();
 }
 
 void Connection::peer_closed() {
@@ -506,6 +539,7 @@ void Connection::peer_closed() {
     case Phase::kWriting:
       // Some clients close their side once the request is out, and still read the response.
       peer_closed_ = true;
+      look_for_end();
       return;
     default:
       close();
@@ -550,6 +584,13 @@ void Connection::close() {
   stream_.reset();
   watch_.reset();
   loop_.bury(id_);
+  if (const auto gone = std::exchange(gone_, nullptr)) {
+    try {
+      gone();
+    } catch (const std::exception& e) {
+      log::error("a handler threw when told that its client is gone", {{"peer", peer_.address}, {"what", e.what()}});
+    }
+  }
 }
 
 }  // namespace varda::net::internal

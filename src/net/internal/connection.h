@@ -39,6 +39,7 @@ class Connection final : public Reactor::Listener {
 
   void on_readable() override;
   void on_writable() override;
+  void on_broken() override { close(); }
 
  private:
   enum class Phase {
@@ -70,6 +71,8 @@ class Connection final : public Reactor::Listener {
   void response_done();
   void serve_rest();
   void peer_closed();
+  void look_for_end();
+  void read_on();
   void linger();
   bool paused() const;
   void expire_in(std::chrono::milliseconds timeout);
@@ -94,6 +97,7 @@ class Connection final : public Reactor::Listener {
   bool http10_ = false;
   bool close_after_ = false;
   bool peer_closed_ = false;
+  Responder::Gone gone_;  // of the request being handled, if its handler wants to know
   bool write_blocked_ = false;
   bool write_wants_read_ = false;  // TLS: the write needs bytes from the peer first
   bool read_wants_write_ = false;

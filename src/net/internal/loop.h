@@ -68,6 +68,7 @@ class Loop {
     std::uint64_t connection = 0;
     std::uint64_t request = 0;
     std::optional<Response> response;
+    Responder::Gone gone;  // what it wants to be told by
   };
   Inline current;
   /// The loop whose thread this is, or null.

@@ -10,6 +10,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <poll.h>
 #include <utility>
 
 #include "base/log.h"
@@ -27,6 +28,7 @@ struct Socket {
   Reactor::Listener* listener;
   bool reading = false;
   bool writing = false;
+  bool breaking = false;  // waited for
 };
 
 class AsioWatch final : public Reactor::Watch {
@@ -52,6 +54,18 @@ class AsioWatch final : public Reactor::Watch {
     socket_->descriptor.async_wait(asio::posix::stream_descriptor::wait_write, [socket = socket_](error_code) {
       socket->writing = false;
       if (socket->listener) socket->listener->on_writable();
+    });
+  }
+
+  void want_broken() override {
+    if (std::exchange(socket_->breaking, true)) return;
+    socket_->descriptor.async_wait(asio::posix::stream_descriptor::wait_error, [socket = socket_](error_code) {
+      if (!socket->listener) return;
+      // Urgent data of the peer ends the wait too. It stays as long as nobody reads it: to wait again would be to spin.
+      pollfd state{.fd = socket->descriptor.native_handle(), .events = 0, .revents = 0};
+      if (::poll(&state, 1, 0) <= 0) return;
+      socket->breaking = false;
+      socket->listener->on_broken();
     });
   }
 

@@ -11,11 +11,12 @@ namespace varda::net::internal {
 /// Everything but post() and stop() belongs to the thread inside run().
 class Reactor {
  public:
-  /// Told when a socket is ready. Each want_…() gives one call.
+  /// Told when a socket is ready, or broken: each want_…() gives one call at most.
   class Listener {
    public:
     virtual void on_readable() = 0;
     virtual void on_writable() = 0;
+    virtual void on_broken() {}
 
    protected:
     ~Listener() = default;
@@ -28,6 +29,8 @@ class Reactor {
     virtual int fd() const = 0;
     virtual void want_read() = 0;  // no effect while already wanted
     virtual void want_write() = 0;
+    /// Of an error or of the end of both directions: what a socket shows whose peer has reset it, also where nothing is read.
+    virtual void want_broken() = 0;
   };
 
   static std::unique_ptr<Reactor> create();

@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 #include "base/check.h"
 
@@ -30,7 +31,9 @@ RawSocket::RawSocket(const std::string& unix_path) : fd_(::socket(AF_UNIX, SOCK_
   CHECK(::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
 }
 
-RawSocket::~RawSocket() { ::close(fd_); }
+RawSocket::~RawSocket() {
+  if (fd_ >= 0) ::close(fd_);
+}
 
 void RawSocket::write(std::string_view bytes) {
   while (!bytes.empty()) {
@@ -58,6 +61,15 @@ std::string RawSocket::read_until(std::string_view text, std::chrono::millisecon
 std::string RawSocket::read_all(std::chrono::milliseconds limit) { return read_until("", limit); }
 
 void RawSocket::finish_writing() { ::shutdown(fd_, SHUT_WR); }
+
+void RawSocket::reset() {
+  const linger now{.l_onoff = 1, .l_linger = 0};
+  ::setsockopt(fd_, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+  ::close(std::exchange(fd_, -1));
+  closed_ = true;
+}
+
+void RawSocket::write_urgent(char byte) { CHECK(::send(fd_, &byte, 1, MSG_OOB | MSG_NOSIGNAL) == 1); }
 
 struct CannedServer::State {
   int listener = -1;

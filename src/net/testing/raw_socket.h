@@ -20,11 +20,14 @@ class RawSocket {
 
   void write(std::string_view bytes);
   /// Until `text` has arrived, the peer closes, or `limit` has passed; returns all that was read and not returned before.
-  std::string read_until(std::string_view text, std::chrono::milliseconds limit = std::chrono::seconds(10));
+  std::string read_until(std::string_view text, std::chrono::milliseconds limit = std::chrono::seconds(60));
   /// Until the peer closes.
-  std::string read_all(std::chrono::milliseconds limit = std::chrono::seconds(10));
+  std::string read_all(std::chrono::milliseconds limit = std::chrono::seconds(60));
   bool closed() const { return closed_; }
   void finish_writing();
+  /// Ends the connection so that the peer is told at once; nothing can follow.
+  void reset();
+  void write_urgent(char byte);
 
  private:
   int fd_ = -1;

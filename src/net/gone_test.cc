@@ -1,0 +1,346 @@
+// What handlers are told of clients that hang up: Responder::on_gone().
+#include <atomic>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <thread>
+#include <unistd.h>
+
+#include "base/mutex.h"
+#include "base/rng.h"
+#include "net/client.h"
+#include "net/server.h"
+#include "net/testing/raw_socket.h"
+
+namespace varda::net {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using testing::RawSocket;
+using ::testing::StartsWith;
+
+constexpr auto kRequest = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
+constexpr auto kInterim = "HTTP/1.1 100 Continue\r\n\r\n";
+
+// A handler that keeps its requests until a test answers them, and hears of clients that are gone. Thread-safe.
+class Keeper {
+ public:
+  Handler handler() {
+    return [this](Request request, Responder respond) {
+      if (!deaf) {
+        respond.on_gone([this, target = request.target, alive = alive_] {
+          MutexLock lock(mutex_);
+          gone_.push_back(target);
+          changed_.notify_all();
+        });
+      }
+      MutexLock lock(mutex_);
+      waiting_.push_back(std::move(respond));
+      changed_.notify_all();
+    };
+  }
+  void answer_all(const std::string& body = "ok") {
+    std::vector<Responder> waiting;
+    {
+      MutexLock lock(mutex_);
+      waiting.swap(waiting_);
+    }
+    for (Responder& respond : waiting) respond({200, {}, body, nullptr});
+  }
+  [[nodiscard]] bool wait_for_requests(std::size_t count) {
+    return wait([&]() REQUIRES(mutex_) { return waiting_.size() >= count; });
+  }
+  /// Targets of the requests whose clients are gone, once there are so many.
+  std::vector<std::string> gone(std::size_t count) {
+    EXPECT_TRUE(wait([&]() REQUIRES(mutex_) { return gone_.size() >= count; }));
+    MutexLock lock(mutex_);
+    return gone_;
+  }
+  /// Callbacks that are kept somewhere.
+  long callbacks() const { return alive_.use_count() - 1; }
+
+  std::atomic<bool> deaf{false};  // does not ask
+
+ private:
+  template <typename Condition>
+  bool wait(const Condition& condition) EXCLUDES(mutex_) {
+    const SteadyTime until = system_clock().now() + 60s;
+    MutexLock lock(mutex_);
+    while (!condition()) {
+      if (!changed_.wait_until(mutex_, until)) return condition();
+    }
+    return true;
+  }
+
+  const std::shared_ptr<int> alive_ = std::make_shared<int>();
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<Responder> waiting_ GUARDED_BY(mutex_);
+  std::vector<std::string> gone_ GUARDED_BY(mutex_);
+};
+
+class Gone : public ::testing::Test {
+ protected:
+  void serve(Server::Options options = {}) { server_ = Server::create(std::move(options), keeper_.handler()).value(); }
+
+  Keeper keeper_;
+  std::unique_ptr<Server> server_;  // ends before the keeper
+};
+
+TEST_F(Gone, ClientThatResetsIsGone) {
+  serve();
+  RawSocket socket(server_->port());
+  socket.write(kRequest);
+  ASSERT_TRUE(keeper_.wait_for_requests(1));
+  socket.reset();
+  EXPECT_THAT(keeper_.gone(1), ElementsAre("/a"));
+  keeper_.answer_all();
+}
+
+TEST_F(Gone, ClientThatClosesIsGone) {
+  serve();
+  {
+    RawSocket socket(server_->port());
+    socket.write(kRequest);
+    ASSERT_TRUE(keeper_.wait_for_requests(1));
+  }
+  EXPECT_THAT(keeper_.gone(1), ElementsAre("/a"));
+  keeper_.answer_all();
+}
+
+TEST_F(Gone, ClientThatClosesAUnixSocketIsGone) {
+  const std::string path = ::testing::TempDir() + "/varda-gone-" + std::to_string(::getpid());
+  serve({.listen = "unix:" + path});
+  {
+    RawSocket socket(path);
+    socket.write(kRequest);
+    ASSERT_TRUE(keeper_.wait_for_requests(1));
+  }
+  EXPECT_THAT(keeper_.gone(1), ElementsAre("/a"));
+}
+
+TEST_F(Gone, ClientThatClosedItsSideAloneGetsItsAnswer) {
+  serve();
+  RawSocket socket(server_->port());
+  socket.write(kRequest);
+  ASSERT_TRUE(keeper_.wait_for_requests(1));
+  socket.finish_writing();
+  EXPECT_EQ(socket.read_until(kInterim), kInterim) << "the end was seen, and the client asked whether it listens";
+  keeper_.answer_all("late");
+  EXPECT_THAT(socket.read_all(), ::testing::EndsWith("\r\n\r\nlate"));
+  server_->stop(0ms);
+  EXPECT_THAT(keeper_.gone(0), IsEmpty());
+}
+
+TEST_F(Gone, ClientThatClosedItsSideAndThenTheOtherIsGone) {
+  serve();
+  {
+    RawSocket socket(server_->port());
+    socket.write(kRequest);
+    socket.finish_writing();
+    ASSERT_TRUE(keeper_.wait_for_requests(1));
+    EXPECT_EQ(socket.read_until(kInterim), kInterim);
+    EXPECT_THAT(keeper_.gone(0), IsEmpty());
+    socket.reset();
+  }
+  EXPECT_THAT(keeper_.gone(1), ElementsAre("/a"));
+}
+
+TEST_F(Gone, EachOfSeveralRequestsAheadIsAskedFor) {
+  serve();
+  RawSocket socket(server_->port());
+  socket.write("GET /a HTTP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\n");
+  socket.finish_writing();
+  std::string got = socket.read_until(kInterim);
+  EXPECT_EQ(got, kInterim);
+  ASSERT_TRUE(keeper_.wait_for_requests(1));
+  keeper_.answer_all("one");
+  got = socket.read_until(kInterim);
+  EXPECT_THAT(got, ::testing::HasSubstr("\r\n\r\none"));
+  ASSERT_TRUE(keeper_.wait_for_requests(1));
+  socket.reset();
+  EXPECT_THAT(keeper_.gone(1), ElementsAre("/b"));
+}
+
+TEST_F(Gone, WhoDoesNotAskSeesNothingOfIt) {
+  serve();
+  keeper_.deaf = true;
+  RawSocket socket(server_->port());
+  socket.write(kRequest);
+  socket.finish_writing();
+  ASSERT_TRUE(keeper_.wait_for_requests(1));
+  keeper_.answer_all();
+  const std::string got = socket.read_all();
+  EXPECT_THAT(got, StartsWith("HTTP/1.1 200 OK\r\n"));
+}
+
+TEST_F(Gone, EndOfAnOldClientsBytesIsItsEnd) {
+  serve();
+  RawSocket socket(server_->port());
+  socket.write("GET /a HTTP/1.0\r\n\r\n");
+  ASSERT_TRUE(keeper_.wait_for_requests(1));
+  socket.finish_writing();
+  EXPECT_THAT(keeper_.gone(1), ElementsAre("/a"));
+  EXPECT_EQ(socket.read_all(), "");
+}
+
+TEST_F(Gone, ClientWhoseFurtherRequestsAreNotReadIsGoneOnceItResets) {
+  serve();
+  std::string ahead;
+  while (ahead.size() < (64 << 10)) ahead += "GET /b HTTP/1.1\r\nHost: a\r\n\r\n";
+  for (const bool urgent : {false, true}) {
+    SCOPED_TRACE(urgent);
+    RawSocket socket(server_->port());
+    socket.write(kRequest + ahead);
+    ASSERT_TRUE(keeper_.wait_for_requests(1));
+    if (urgent) {
+      socket.write_urgent('!');  // it still waits
+      keeper_.answer_all();
+      EXPECT_THAT(socket.read_until("\r\n\r\nok"), StartsWith("HTTP/1.1 200 OK\r\n"));
+      EXPECT_THAT(keeper_.gone(1), ElementsAre("/a")) << "the one before";
+      continue;
+    }
+    socket.reset();
+    EXPECT_THAT(keeper_.gone(1), ElementsAre("/a"));
+    keeper_.answer_all();
+  }
+}
+
+TEST_F(Gone, AnswerEndsTheInterest) {
+  serve();
+  {
+    RawSocket socket(server_->port());
+    socket.write(kRequest);
+    ASSERT_TRUE(keeper_.wait_for_requests(1));
+    EXPECT_EQ(keeper_.callbacks(), 1);
+    keeper_.answer_all();
+    EXPECT_THAT(socket.read_until("ok"), StartsWith("HTTP/1.1 200 OK\r\n"));
+    EXPECT_EQ(keeper_.callbacks(), 0);
+    keeper_.deaf = true;
+    socket.write("GET /b HTTP/1.1\r\nHost: a\r\n\r\n");
+    ASSERT_TRUE(keeper_.wait_for_requests(1));
+  }
+  server_->stop(0ms);
+  EXPECT_THAT(keeper_.gone(0), IsEmpty()) << "only of the request that was asked about";
+}
+
+TEST_F(Gone, AnswerWithinTheCallEndsTheInterest) {
+  std::atomic<int> told{0};
+  auto server = Server::create({}, [&](Request, Responder respond) {
+                  respond.on_gone([&] { ++told; });
+                  respond({200, {}, "ok", nullptr});
+                }).value();
+  {
+    RawSocket socket(server->port());
+    socket.write(kRequest);
+    EXPECT_THAT(socket.read_until("ok"), StartsWith("HTTP/1.1 200 OK\r\n"));
+  }
+  server->stop(0ms);
+  EXPECT_EQ(told, 0);
+}
+
+TEST_F(Gone, WhoeverIsLeftIsGoneWhenTheServerStops) {
+  serve();
+  RawSocket socket(server_->port());
+  socket.write(kRequest);
+  ASSERT_TRUE(keeper_.wait_for_requests(1));
+  server_->stop(0ms);
+  EXPECT_THAT(keeper_.gone(0), ElementsAre("/a"));
+  keeper_.answer_all();
+}
+
+TEST_F(Gone, ClientOverTlsThatGivesUpIsGone) {
+  const KeyPair ca = make_ca("test-ca", 24h).value();
+  const KeyPair pair = make_certificate(ca, {.common_name = "server", .hosts = {"127.0.0.1"}, .server = true}).value();
+  serve({.tls = TlsServer{.certificate_pem = pair.certificate_pem, .key_pem = pair.key_pem, .client_ca_pem = ""}});
+  std::stop_source stop;
+  std::thread client([&] {
+    const auto answer = make_client({.tls = {.ca_pem = ca.certificate_pem}})
+                            ->call(Context(stop.get_token()), {.url = "https://" + server_->address() + "/a"});
+    EXPECT_EQ(answer.error().code(), Code::kCancelled);
+  });
+  EXPECT_TRUE(keeper_.wait_for_requests(1));
+  stop.request_stop();
+  client.join();
+  EXPECT_THAT(keeper_.gone(1), ElementsAre("/a"));
+}
+
+TEST_F(Gone, CallerOfLoopbackThatGivesUpIsGone) {
+  const auto http = loopback(keeper_.handler());
+  std::stop_source stop;
+  std::thread caller([&] { EXPECT_EQ(http->call(Context(stop.get_token()), {.url = "/a"}).error().code(), Code::kCancelled); });
+  EXPECT_TRUE(keeper_.wait_for_requests(1));
+  stop.request_stop();
+  caller.join();
+  EXPECT_THAT(keeper_.gone(0), ElementsAre("/a"));
+  EXPECT_EQ(keeper_.callbacks(), 0);
+  keeper_.answer_all();
+}
+
+// Clients that hang up in every way and at every moment, while other threads answer: each request is answered, or its client is
+// gone, or, where both meet, both; nothing is told twice and nothing is kept.
+TEST(GoneFaults, WhateverClientsDoEachIsToldOfOnceAndNothingIsKept) {
+  constexpr int kClients = 4, kRounds = 60;
+  const auto alive = std::make_shared<int>();
+  std::atomic<int> asked{0}, told{0}, answered{0}, told_twice{0};
+  {
+    HandlerPool pool({.threads = 2, .queue_max = 1024});
+    Mutex mutex;
+    std::vector<Responder> late;  // never answered, but by the end
+    const Handler answering = pool.wrap([&](const Request& request) {
+      if (request.target == "/slow") std::this_thread::yield();
+      ++answered;
+      return Response{200, {}, "ok", nullptr};
+    });
+    auto server = Server::create({.io_threads = 2}, [&](Request request, Responder respond) {
+                    ++asked;
+                    respond.on_gone([&, once = std::make_shared<std::atomic<bool>>(false), alive] {
+                      if (once->exchange(true)) ++told_twice;
+                      ++told;
+                    });
+                    if (request.target != "/never") return answering(std::move(request), std::move(respond));
+                    MutexLock lock(mutex);
+                    late.push_back(std::move(respond));
+                  }).value();
+    std::vector<std::thread> clients;
+    for (int c = 0; c < kClients; ++c) {
+      clients.emplace_back([&, c] {
+        const auto rng = seeded_rng(static_cast<std::uint64_t>(c + 1));
+        for (int round = 0; round < kRounds; ++round) {
+          RawSocket socket(server->port());
+          const std::uint64_t kind = rng->below(3);
+          const std::string target = kind == 0 ? "/fast" : kind == 1 ? "/slow" : "/never";
+          std::string request = "GET " + target + " HTTP/1." + (rng->below(4) == 0 ? "0" : "1") + "\r\nHost: a\r\n\r\n";
+          if (rng->below(3) == 0) request += request;
+          socket.write(request);
+          for (std::uint64_t i = rng->below(50); i > 0; --i) std::this_thread::yield();
+          switch (rng->below(4)) {
+            case 0:
+              socket.reset();
+              break;
+            case 1:
+              socket.finish_writing();
+              if (kind != 2) (void)socket.read_all();
+              break;
+            case 2:
+              if (kind != 2) (void)socket.read_until("ok");
+              break;
+            default:
+              break;  // closes
+          }
+        }
+      });
+    }
+    for (std::thread& client : clients) client.join();
+    server->stop(0ms);
+    EXPECT_EQ(alive.use_count(), 1) << "connections are gone, and what they kept";
+    EXPECT_GE(told + answered, asked);
+    EXPECT_GT(told, 0);
+    EXPECT_GT(answered, 0);
+  }
+  EXPECT_EQ(told_twice, 0);
+}
+
+}  // namespace
+}  // namespace varda::net
