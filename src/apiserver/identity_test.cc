@@ -40,7 +40,7 @@ class NodeRules : public testing::Test {
     request.url = std::move(target);
     request.body = std::move(body);
     if (!request.body.empty()) request.headers.add("Content-Type", std::move(type));
-    auto answer = edge_->send(Context::background().with_timeout(std::chrono::seconds(10)), std::move(request));
+    auto answer = edge_->send(Context::background().with_timeout(std::chrono::seconds(60)), std::move(request));
     return answer.value().status;
   }
 
@@ -60,7 +60,7 @@ TEST_F(NodeRules, AnybodyMayAskWhoHeIsAndWhatHeMay) {
     if (as.starts_with("system:node:")) request.headers.add("Impersonate-Group", "system:nodes");
     request.body =
         R"({"spec":{"resourceAttributes":{"verb":"get","resource":"pods","namespace":"default","name":")" + name + "\"}}}";
-    auto answer = api_.transport().send(Context::background().with_timeout(std::chrono::seconds(10)), std::move(request));
+    auto answer = api_.transport().send(Context::background().with_timeout(std::chrono::seconds(60)), std::move(request));
     std::string text;
     for (auto more = answer->body->read(); more.ok() && more->has_value(); more = answer->body->read()) text += **more;
     EXPECT_EQ(answer->status, 201) << text;
@@ -81,7 +81,7 @@ TEST_F(NodeRules, NodeIsNobodyElse) {
   request.url = "/api/v1/pods";
   request.headers.add("Impersonate-User", "varda-admin");
   request.headers.add("Impersonate-Group", "system:masters");
-  auto answer = edge_->send(Context::background().with_timeout(std::chrono::seconds(10)), std::move(request));
+  auto answer = edge_->send(Context::background().with_timeout(std::chrono::seconds(60)), std::move(request));
   EXPECT_EQ(answer.value().status, 403);
 }
 

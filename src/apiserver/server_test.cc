@@ -73,7 +73,7 @@ Json thing(std::string name) {
 /// Lines of a watch, read on the caller's thread.
 class Events {
  public:
-  Events(net::HttpClient& client, std::string target, std::chrono::seconds timeout = std::chrono::seconds(10))
+  Events(net::HttpClient& client, std::string target, std::chrono::seconds timeout = std::chrono::seconds(60))
       : ctx_(Context::background().with_timeout(timeout)) {
     net::ClientRequest request;
     request.url = std::move(target);
@@ -499,7 +499,7 @@ TEST(ApiServer, OldEventsGoInTheOrderOfTheirWritesAfterARestartToo) {
   again.store = &api.store();
   again.limits.events_max = 10;
   const auto server = Server::create(std::move(again)).value();
-  ASSERT_TRUE(server->settle(Context::background().with_timeout(std::chrono::seconds(10))));
+  ASSERT_TRUE(server->settle(Context::background().with_timeout(std::chrono::seconds(60))));
   std::set<std::string> left;
   for (const Json& event : api.get("/api/v1/namespaces/default/events").body["items"].as_array())
     left.insert(event.at("metadata/name").as_string());

@@ -125,7 +125,7 @@ class DoctorTest : public ::testing::Test {
   std::string out_;
   Session session_{client_, files_, [this](std::string_view text) { out_ += text; }, [](std::string_view) {},
                    []() -> Result<std::string> { return std::string(); }};
-  Context ctx_ = Context().with_timeout(std::chrono::seconds(20));
+  Context ctx_ = Context().with_timeout(std::chrono::seconds(60));
 };
 
 TEST_F(DoctorTest, AsksAServerBeforeAnythingIsInstalled) {

@@ -24,7 +24,7 @@ class VerbsTest : public ::testing::Test {
   std::string input_, out_, error_;
   Session session_{client_, files_, [this](std::string_view text) { out_ += text; },
                    [this](std::string_view text) { error_ += text; }, [this]() -> Result<std::string> { return input_; }};
-  Context ctx_ = Context().with_timeout(std::chrono::seconds(20));
+  Context ctx_ = Context().with_timeout(std::chrono::seconds(60));
 };
 
 TEST_F(VerbsTest, WhatIsNoObjectIsRefusedInWords) {
@@ -88,7 +88,7 @@ TEST_F(VerbsTest, WaitingOnATerminalSaysWhatIsWaitedFor) {
     note(text);
     EXPECT_TRUE(text.find("120") != text.npos ? set("False", "240 MiB of 1.0 GiB") : set("True", ""));
   };
-  options.timeout = std::chrono::seconds(20);
+  options.timeout = std::chrono::seconds(60);
   EXPECT_TRUE(wait(ctx_, session_, options).ok());
   EXPECT_EQ(error_, "pod/a: 120 MiB of 1.0 GiB\npod/a: 240 MiB of 1.0 GiB\n");
 }

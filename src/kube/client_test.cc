@@ -26,7 +26,7 @@ class ClientTest : public testing::Test {
  protected:
   apiserver::InMemoryApiServer api_;
   Client client_{api_.transport(), {.field_manager = "test"}};
-  Context ctx_ = Context().with_timeout(seconds(20));
+  Context ctx_ = Context().with_timeout(seconds(60));
 };
 
 TEST_F(ClientTest, ObjectsAreCreatedReadChangedAndRemoved) {
@@ -91,7 +91,7 @@ TEST_F(ClientTest, ListsInPagesAndBySelectors) {
 TEST_F(ClientTest, WatchesFromAVersionAndEndsWhenStopped) {
   const List before = client_.list_all(ctx_, kMaps, {.ns = "default"}).value();
   std::stop_source stop;
-  auto watch = client_.watch(Context(stop.get_token()).with_timeout(seconds(20)), kMaps,
+  auto watch = client_.watch(Context(stop.get_token()).with_timeout(seconds(60)), kMaps,
                              {.ns = "default", .resource_version = before.resource_version, .timeout = seconds(60)});
   ASSERT_TRUE(watch.ok()) << watch.error();
   const Json created = client_.create(ctx_, kMaps, config_map("a", "1")).value();
@@ -133,7 +133,7 @@ TEST(Client, SendsItsNameAndCredentialsAndReadsOddAnswers) {
   metrics::Registry registry;
   int asked = 0;
   Client client(*http, {.token_source = [&] { return "t" + std::to_string(++asked); }, .metrics = &registry});
-  const Context ctx = Context().with_timeout(seconds(10));
+  const Context ctx = Context().with_timeout(seconds(60));
 
   answer.status = 503;
   answer.body = "upstream is down\nmore";
@@ -167,7 +167,7 @@ TEST(Client, AWatchReportsGoneBrokenLinesAndTheEnd) {
     return response;
   }));
   Client client(*http, {});
-  const Context ctx = Context().with_timeout(seconds(10));
+  const Context ctx = Context().with_timeout(seconds(60));
   const auto next = [&] {
     auto watch = client.watch(ctx, kMaps, {.resource_version = "1"});
     if (!watch.ok()) return Result<std::optional<WatchEvent>>(watch.error());

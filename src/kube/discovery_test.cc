@@ -23,7 +23,7 @@ TEST(Discovery, FindsWhatAPersonTypes) {
   apiserver::InMemoryApiServer api;
   api.install_crds(kCrd);
   Client client(api.transport(), {});
-  const Discovery discovery = Discovery::load(Context().with_timeout(std::chrono::seconds(20)), client).value();
+  const Discovery discovery = Discovery::load(Context().with_timeout(std::chrono::seconds(60)), client).value();
   const std::pair<const char*, const char*> cases[] = {
       {"pods", "Pod"},
       {"po", "Pod"},

@@ -18,7 +18,7 @@ using testing::CannedServer;
 using testing::Feed;
 
 Result<HttpClient::Answer> fetch(const CannedServer& server, std::string method = "GET") {
-  return make_client({})->call(Context().with_timeout(10s),
+  return make_client({})->call(Context().with_timeout(60s),
                                {.method = std::move(method), .url = "http://127.0.0.1:" + std::to_string(server.port()) + "/"});
 }
 
@@ -144,7 +144,7 @@ TEST(Client, SignaturesOfAnotherOriginAreNotSentOn) {
                                 }));
   auto client = make_client({.redirects_max = 1});
   ASSERT_TRUE(client
-                  ->call(Context().with_timeout(10s),
+                  ->call(Context().with_timeout(60s),
                          {.url = "http://" + source->address() + "/",
                           .headers = {{"X-Amz-Security-Token", "hush"}, {"x-amz-date", "now"}, {"X-Other", "kept"}}})
                   .ok());
@@ -160,7 +160,7 @@ TEST(Client, RedirectsToOtherSchemesAreRefused) {
                                     return response;
                                   }));
     const auto answer =
-        make_client({.redirects_max = 3})->call(Context().with_timeout(10s), {.url = "http://" + source->address() + "/"});
+        make_client({.redirects_max = 3})->call(Context().with_timeout(60s), {.url = "http://" + source->address() + "/"});
     ASSERT_FALSE(answer.ok()) << location;
     EXPECT_EQ(answer.error().message().find("hush"), std::string::npos) << answer.error();
   }
@@ -178,7 +178,7 @@ TEST(Client, ProxyIsAskedForEveryHostButThoseItIsNotMeantForAndGetsItsOwnCredent
   options.proxies = {.http = "http://" + proxy->address(), .https = "", .none = "direct.invalid", .credentials = "jane:a:b"};
   auto client = make_client(options);
   for (const char* host : {"one.invalid", "two.invalid:81"}) {
-    const auto answer = client->call(Context().with_timeout(10s), {.url = "http://" + std::string(host) + "/x?y=1"});
+    const auto answer = client->call(Context().with_timeout(60s), {.url = "http://" + std::string(host) + "/x?y=1"});
     ASSERT_TRUE(answer.ok()) << answer.error();
     EXPECT_EQ(answer->body, "from " + std::string(host));
     EXPECT_EQ(authorization, "Basic amFuZTphOmI=");
@@ -198,7 +198,7 @@ TEST(Client, ProxyThatOpensNoTunnelIsNamed) {
     CannedServer proxy(c.wire);
     ClientOptions options;
     options.proxies.https = "http://127.0.0.1:" + std::to_string(proxy.port());
-    const auto answer = make_client(options)->call(Context().with_timeout(10s), {.url = "https://files.invalid/"});
+    const auto answer = make_client(options)->call(Context().with_timeout(60s), {.url = "https://files.invalid/"});
     ASSERT_FALSE(answer.ok()) << c.says;
     EXPECT_EQ(answer.error().code(), Code::kUnavailable);
     EXPECT_NE(answer.error().message().find(c.says), std::string::npos) << answer.error();
@@ -224,7 +224,7 @@ TEST(Client, StopAndDeadlineEndABlockedRead) {
     EXPECT_EQ(response->body->read().error().code(), Code::kCancelled);
     stopper.join();
   }
-  EXPECT_TRUE(feed->wait_released(10s));
+  EXPECT_TRUE(feed->wait_released(60s));
   {
     auto response = client->send(Context().with_timeout(1s), {.url = url});  // enough for the header on a busy machine
     ASSERT_TRUE(response.ok());
@@ -262,11 +262,11 @@ TEST(Client, EarlyRefusalOfALargeBodyIsRead) {
   options.body_bytes_max = 1000;
   auto server = *Server::create(options, inline_handler([](const Request&) { return Response(); }));
   auto client = make_client({});
-  auto answer = client->call(Context().with_timeout(10s),
+  auto answer = client->call(Context().with_timeout(60s),
                              {.method = "PUT", .url = "http://" + server->address() + "/", .body = std::string(200'000, 'x')});
   ASSERT_TRUE(answer.ok()) << answer.error();
   EXPECT_EQ(answer->status, 413);
-  EXPECT_EQ(client->call(Context().with_timeout(10s), {.url = "http://" + server->address() + "/"})->status, 200);
+  EXPECT_EQ(client->call(Context().with_timeout(60s), {.url = "http://" + server->address() + "/"})->status, 200);
 }
 
 TEST(Client, ManyThreadsShareOneClient) {
@@ -276,7 +276,7 @@ TEST(Client, ManyThreadsShareOneClient) {
   std::atomic<int> good = 0;
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([&] {
-      for (int i = 0; i < 25; ++i) good += client->call(Context().with_timeout(20s), {.url = counting.url("/")}).ok();
+      for (int i = 0; i < 25; ++i) good += client->call(Context().with_timeout(60s), {.url = counting.url("/")}).ok();
     });
   }
   for (auto& thread : threads) thread.join();

@@ -26,7 +26,7 @@ class GrpcClientTest : public ::testing::Test {
     std::error_code error;
     std::filesystem::remove_all(directory_, error);
   }
-  static Context soon() { return Context::background().with_timeout(std::chrono::seconds(20)); }
+  static Context soon() { return Context::background().with_timeout(std::chrono::seconds(60)); }
 
   std::filesystem::path directory_;
   std::string socket;

@@ -75,7 +75,7 @@ TEST(Loopback, StreamsAndReleasesTheStreamWithTheReader) {
     response.stream = feed->stream();
     respond(std::move(response));
   });
-  auto response = client->send(Context().with_timeout(10s), {.url = "/"});
+  auto response = client->send(Context().with_timeout(60s), {.url = "/"});
   ASSERT_TRUE(response.ok());
   std::thread writer([&] { feed->write("one"); });
   EXPECT_EQ(**response->body->read(), "one");
@@ -84,7 +84,7 @@ TEST(Loopback, StreamsAndReleasesTheStreamWithTheReader) {
   EXPECT_EQ(**response->body->read(), "two");
   EXPECT_FALSE(feed->released());
   response->body.reset();
-  EXPECT_TRUE(feed->wait_released(10s));
+  EXPECT_TRUE(feed->wait_released(60s));
 }
 
 TEST(Loopback, EndOfStreamIsTheEnd) {
@@ -96,7 +96,7 @@ TEST(Loopback, EndOfStreamIsTheEnd) {
     response.stream = feed->stream();
     respond(std::move(response));
   });
-  EXPECT_EQ(client->call(Context().with_timeout(10s), {.url = "/"})->body, "all");
+  EXPECT_EQ(client->call(Context().with_timeout(60s), {.url = "/"})->body, "all");
 }
 
 TEST(Loopback, StopAndDeadlineEndWaitsForHeaderAndBody) {

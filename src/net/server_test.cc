@@ -219,7 +219,7 @@ TEST(Server, StreamsChunksAsTheyCome) {
     respond(std::move(response));
   });
   auto client = make_client({});
-  auto response = client->send(Context().with_timeout(10s), {.url = "http://" + server->address() + "/"});
+  auto response = client->send(Context().with_timeout(60s), {.url = "http://" + server->address() + "/"});
   ASSERT_TRUE(response.ok()) << response.error();
   feed->write("one");
   EXPECT_EQ(**response->body->read(), "one");
@@ -227,7 +227,7 @@ TEST(Server, StreamsChunksAsTheyCome) {
   EXPECT_EQ(**response->body->read(), "two");
   feed->end();
   EXPECT_EQ(*response->body->read(), std::nullopt);
-  EXPECT_TRUE(feed->wait_released(10s));
+  EXPECT_TRUE(feed->wait_released(60s));
 }
 
 TEST(Server, StreamIsReleasedWhenItsClientGoesAwayThoughNothingIsWritten) {
@@ -243,7 +243,7 @@ TEST(Server, StreamIsReleasedWhenItsClientGoesAwayThoughNothingIsWritten) {
     EXPECT_NE(socket.read_until("\r\n\r\n"), "");
     EXPECT_FALSE(feed->released());
   }
-  EXPECT_TRUE(feed->wait_released(10s));
+  EXPECT_TRUE(feed->wait_released(60s));
 }
 
 TEST(Server, StreamOfAClientThatDoesNotReadIsPausedAndThenClosed) {
@@ -259,7 +259,7 @@ TEST(Server, StreamOfAClientThatDoesNotReadIsPausedAndThenClosed) {
   for (int i = 0; i < 1000; ++i) feed->write(std::string(64 << 10, 'x'));
   RawSocket socket(server->port());
   socket.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-  EXPECT_TRUE(feed->wait_released(10s));
+  EXPECT_TRUE(feed->wait_released(60s));
   // Socket buffers take some; the server itself holds little.
   EXPECT_LT(feed->taken_bytes(), 32u << 20);
 }
@@ -283,7 +283,7 @@ TEST(Server, LargeStreamArrivesWhole) {
       if (declared) response.headers.add("Content-Length", std::to_string(expected.size()));
       respond(std::move(response));
     });
-    auto answer = make_client({})->call(Context().with_timeout(30s), {.url = "http://" + server->address() + "/"});
+    auto answer = make_client({})->call(Context().with_timeout(60s), {.url = "http://" + server->address() + "/"});
     ASSERT_TRUE(answer.ok()) << answer.error();
     EXPECT_TRUE(answer->body == expected);
     EXPECT_EQ(answer->headers.find("Transfer-Encoding").has_value(), !declared);
@@ -302,8 +302,8 @@ TEST(Server, AnswersFromOtherThreadsAndDroppedRespondersReachTheClient) {
   });
   auto client = make_client({});
   const std::string base = "http://" + server->address();
-  EXPECT_EQ(client->call(Context().with_timeout(10s), {.url = base + "/"})->body, "late");
-  EXPECT_EQ(client->call(Context().with_timeout(10s), {.url = base + "/drop"})->status, 500);
+  EXPECT_EQ(client->call(Context().with_timeout(60s), {.url = base + "/"})->body, "late");
+  EXPECT_EQ(client->call(Context().with_timeout(60s), {.url = base + "/drop"})->status, 500);
   server->stop(1s);
   for (auto& thread : threads) thread.join();
 }
@@ -350,13 +350,13 @@ TEST(Server, StopWaitsForRequestsInFlightWithinItsGrace) {
   RawSocket idle(server->port());
   busy.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
   state.wait(0);
-  std::thread stopper([&] { server->stop(10s); });
+  std::thread stopper([&] { server->stop(60s); });
   EXPECT_EQ(idle.read_all(), "");  // closed at once
   state = 2;
   state.notify_all();
   EXPECT_NE(busy.read_all().find("finished"), std::string::npos);
   stopper.join();
-  server->stop(10s);  // again: nothing to do
+  server->stop(60s);  // again: nothing to do
 }
 
 TEST(Server, StopClosesWhatOutlastsTheGrace) {
@@ -397,7 +397,7 @@ TEST(Server, UnixSocketServesAndReplacesALeftOverFile) {
     EXPECT_EQ(server->address(), "unix:" + path);
     EXPECT_EQ(Server::create(options, echo()).error().code(), Code::kUnavailable);
     auto client = make_client({.unix_socket = path});
-    EXPECT_EQ(client->call(Context().with_timeout(10s), {.url = "http://local/x"})->body, "GET /x ");
+    EXPECT_EQ(client->call(Context().with_timeout(60s), {.url = "http://local/x"})->body, "GET /x ");
   }
   EXPECT_FALSE(std::filesystem::exists(path));
 }
@@ -441,7 +441,7 @@ TEST(Server, ThousandsOfIdleConnectionsDoNotDisturb) {
   std::vector<std::unique_ptr<RawSocket>> idle;
   for (int i = 0; i < 400; ++i) idle.push_back(std::make_unique<RawSocket>(server->port()));
   auto client = make_client({});
-  EXPECT_EQ(client->call(Context().with_timeout(10s), {.url = "http://" + server->address() + "/x"})->status, 200);
+  EXPECT_EQ(client->call(Context().with_timeout(60s), {.url = "http://" + server->address() + "/x"})->status, 200);
   idle.back()->write("GET /y HTTP/1.1\r\nHost: a\r\n\r\n");
   EXPECT_NE(idle.back()->read_until("/y").find("/y"), std::string::npos);
 }

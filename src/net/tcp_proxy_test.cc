@@ -25,7 +25,7 @@ std::unique_ptr<Server> backend(std::string name) {
 /// One request on a connection of its own.
 std::string ask(const TcpProxy& proxy, std::string body = "") {
   auto answer = make_client({.idle_connections_max = 0})
-                    ->call(Context().with_timeout(10s),
+                    ->call(Context().with_timeout(60s),
                            {.method = "POST", .url = "http://" + proxy.address() + "/", .body = std::move(body)});
   return answer.ok() ? answer->body : "!" + std::string(to_string(answer.error().code()));
 }

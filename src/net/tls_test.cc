@@ -43,7 +43,7 @@ std::unique_ptr<Server> serve(std::string client_ca = "") {
 Result<HttpClient::Answer> get(const Server& server, TlsClient tls, const std::string& host = "127.0.0.1", std::string body = "") {
   auto client = make_client({.tls = std::move(tls)});
   return client->call(
-      Context().with_timeout(10s),
+      Context().with_timeout(60s),
       {.method = "PUT", .url = "https://" + host + ":" + std::to_string(server.port()) + "/", .body = std::move(body)});
 }
 
@@ -414,7 +414,7 @@ TEST(Tls, LargeBodiesCrossManyRecords) {
 
 TEST(Tls, PlainTextClientIsTurnedAway) {
   auto server = serve();
-  auto answer = make_client({})->call(Context().with_timeout(10s), {.url = "http://" + server->address() + "/"});
+  auto answer = make_client({})->call(Context().with_timeout(60s), {.url = "http://" + server->address() + "/"});
   ASSERT_FALSE(answer.ok());
   EXPECT_EQ(answer.error().code(), Code::kUnavailable);
 }

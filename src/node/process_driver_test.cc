@@ -46,7 +46,7 @@ class Processes : public ::testing::Test {
   void TearDown() override {
     if (runner_) {
       runner_->set_desired({});
-      for (int i = 0; i < 2000 && !runner_->idle(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      for (int i = 0; i < 12000 && !runner_->idle(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     stop_runner();
     EXPECT_TRUE(marked_become([](const auto& marked) { return marked.empty(); }));
@@ -54,7 +54,7 @@ class Processes : public ::testing::Test {
   }
   // What was killed takes a moment to be gone: nobody waits for the children of a container.
   bool marked_become(const std::function<bool(const std::vector<internal::MarkedProcess>&)>& wanted) const {
-    for (int i = 0; i < 4000; ++i) {
+    for (int i = 0; i < 12000; ++i) {
       if (wanted(internal::find_marked(root_))) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -97,7 +97,7 @@ class Processes : public ::testing::Test {
   }
   // Waits until the log holds the text.
   bool wrote(const std::string& name, const std::string& text) const {
-    for (int i = 0; i < 4000; ++i) {
+    for (int i = 0; i < 12000; ++i) {
       if (log(name).find(text) != std::string::npos) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }

@@ -46,7 +46,7 @@ net::Response serve(const net::Request& request) {
 TEST(Client, PredictsImagesThroughAnyHttpClient) {
   const auto http = net::loopback(net::inline_handler(serve));
   const Client client(*http, "http://server/");
-  const Context ctx = Context::background().with_timeout(std::chrono::seconds(10));
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   const Predictor predictor = Predictor::open(ctx, client, "brightest").value();
   const Images images{2, 1, 3, 1, {1, 9, 3, 7, 2, 5}};
   const Prediction second = predictor.predict(ctx, images, 1).value();
@@ -82,7 +82,7 @@ net::Response serve_files(const net::Request& request) {
 TEST(Client, SendsFilesToModelsThatTakeThemAndReadsTheirLabels) {
   const auto http = net::loopback(net::inline_handler(serve_files));
   const Client client(*http, "http://server/");
-  const Context ctx = Context::background().with_timeout(std::chrono::seconds(10));
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   const Predictor predictor = Predictor::open(ctx, client, "files").value();
   const Images images{2, 1, 1, 1, {200, 3}};
   const Prediction first = predictor.predict(ctx, images, 0).value();

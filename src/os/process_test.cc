@@ -30,7 +30,7 @@ class Processes : public ::testing::Test {
     return options;
   }
   static ExitStatus finish(const ProcessId& id) {
-    const Context ctx = Context::background().with_timeout(std::chrono::seconds(20));
+    const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
     EXPECT_TRUE(wait_for_exit(ctx, id).ok());
     for (;;) {
       const auto status = real_processes().poll(id).value();
@@ -103,7 +103,7 @@ TEST_F(Processes, KillingTheGroupEndsGrandchildren) {
   const ProcessId grandchild = find_process(static_cast<pid_t>(std::stoi(text))).value();
   ASSERT_TRUE(signal_process(id, SIGKILL, true).ok());
   finish(id);
-  EXPECT_TRUE(wait_for_exit(Context::background().with_timeout(std::chrono::seconds(20)), grandchild).ok());
+  EXPECT_TRUE(wait_for_exit(Context::background().with_timeout(std::chrono::seconds(60)), grandchild).ok());
 }
 
 TEST_F(Processes, WaitEndsWithDeadlineAndStop) {

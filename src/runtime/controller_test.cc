@@ -135,7 +135,7 @@ class ControllerTest : public testing::Test {
     thread_.join();
   }
 
-  /// Polls, because what it waits for happens in another thread with no signal; fails after 20 s.
+  /// Polls, because what it waits for happens in another thread with no signal; fails after a minute.
   static void eventually(const char* what, const std::function<bool()>& holds) {
     const auto deadline = system_clock().now() + seconds(60);
     while (!holds()) {
@@ -387,7 +387,7 @@ TEST_F(ControllerTest, WriterEditsAppliesAndKeepsFinalizers) {
   post(widget("w", R"({"mode": "hopeless"})"));
   settle();
   Writer& writer = manager_->writer();
-  const Context ctx = Context().with_timeout(seconds(10));
+  const Context ctx = Context().with_timeout(seconds(60));
   const Json live = get_widget("w");
   const ObjectRef ref{&widgets_resource(), {"default", "w"}, live["metadata"]["uid"].as_string(), ""};
   ASSERT_TRUE(writer.add_finalizer(ctx, ref, "test.varda.io/f").ok());
@@ -421,7 +421,7 @@ TEST_F(ControllerTest, AStatusOfALaterGenerationIsNotTakenBack) {
   start();
   post(widget("w", R"({"mode": "hopeless"})"));
   settle();
-  const Context ctx = Context().with_timeout(seconds(10));
+  const Context ctx = Context().with_timeout(seconds(60));
   const Widget read = Widget::from_json(get_widget("w")).value();
   const auto tell = [&](int generation, const char* seen) {
     const Json status = Json::object({{"observedGeneration", generation}, {"seen", seen}});
@@ -446,7 +446,7 @@ TEST_F(ControllerTest, EventsOfOneKindAreCountedNotRepeated) {
   metrics::Registry registry;
   ApiEventRecorder recorder(client_, {.component = "test", .metrics = &registry});
   const ObjectRef ref{&widgets_resource(), {"default", "w"}, "uid-1", "7"};
-  const Context ctx = Context().with_timeout(seconds(10));
+  const Context ctx = Context().with_timeout(seconds(60));
   for (int i = 0; i < 3; ++i) {
     recorder.record(ref, EventType::kWarning, "Broken", "it broke");
     recorder.flush(ctx);

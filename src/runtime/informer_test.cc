@@ -82,13 +82,13 @@ class InformerTest : public testing::Test {
   /// Waits until that many changes were told, and gives them as "+a1 ~a2 -a".
   std::string seen(std::size_t count) {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::seconds(20), [&] { return seen_.size() >= count; });
+    changed_.wait_for(lock, std::chrono::seconds(60), [&] { return seen_.size() >= count; });
     std::string out;
     for (const std::string& text : seen_) out += (out.empty() ? "" : " ") + text;
     return out;
   }
   void wait_version(const std::string& version) {
-    for (int i = 0; i < 20'000 && informer_->resource_version() != version; ++i) std::this_thread::sleep_for(milliseconds(1));
+    for (int i = 0; i < 60'000 && informer_->resource_version() != version; ++i) std::this_thread::sleep_for(milliseconds(1));
     ASSERT_EQ(informer_->resource_version(), version);
   }
   void stop() {

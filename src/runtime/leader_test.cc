@@ -63,7 +63,7 @@ TEST(LeaderElector, OneLeadsAndTheOtherFollowsWhenItEnds) {
   kube::Client client(api.transport(), {});
   const auto options = [](const char* name) {
     LeaderElector::Options out;
-    out.lease = {.identity = name, .lease_duration = seconds(15), .renew_deadline = seconds(10), .retry_period = milliseconds(5)};
+    out.lease = {.identity = name, .lease_duration = seconds(900), .renew_deadline = seconds(600), .retry_period = milliseconds(5)};
     return out;
   };
   std::atomic<int> leaders{0}, most{0};
@@ -78,7 +78,7 @@ TEST(LeaderElector, OneLeadsAndTheOtherFollowsWhenItEnds) {
     };
   };
   const auto wait = [](const std::atomic<bool>& flag) {
-    for (int i = 0; i < 10'000 && !flag; ++i) std::this_thread::sleep_for(milliseconds(1));
+    for (int i = 0; i < 60'000 && !flag; ++i) std::this_thread::sleep_for(milliseconds(1));
     return flag.load();
   };
   LeaderElector one(client, options("one")), two(client, options("two"));

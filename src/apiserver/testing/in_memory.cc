@@ -33,7 +33,7 @@ InMemoryApiServer::Reply InMemoryApiServer::call(std::string method, std::string
     request.headers.add("Content-Type", std::move(content_type));
     request.body = codec::write_json(body);
   }
-  auto answer = client_->call(Context::background().with_timeout(std::chrono::seconds(30)), std::move(request));
+  auto answer = client_->call(Context::background().with_timeout(std::chrono::seconds(120)), std::move(request));
   Reply reply{.status = answer.value().status, .body = nullptr, .text = std::move(answer.value().body)};
   if (auto parsed = codec::parse_json(reply.text); parsed.ok()) reply.body = std::move(parsed).value();
   return reply;
@@ -54,6 +54,6 @@ void InMemoryApiServer::install_crds(std::string_view yaml_stream) {
   }
 }
 
-void InMemoryApiServer::settle() { CHECK(server_->settle(Context::background().with_timeout(std::chrono::seconds(10)))); }
+void InMemoryApiServer::settle() { CHECK(server_->settle(Context::background().with_timeout(std::chrono::seconds(60)))); }
 
 }  // namespace varda::apiserver

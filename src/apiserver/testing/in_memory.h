@@ -54,7 +54,7 @@ class InMemoryApiServer {
   /// POSTs (or, where it exists, PUTs) every CustomResourceDefinition of a YAML stream; CHECKs that the server takes them.
   void install_crds(std::string_view yaml_stream);
 
-  /// Waits (at most 10 s) until garbage collection and the other controllers are idle; CHECKs that they become so.
+  /// Waits (at most a minute) until garbage collection and the other controllers are idle; CHECKs that they become so.
   void settle();
 
  private:

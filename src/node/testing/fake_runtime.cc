@@ -361,7 +361,7 @@ std::vector<std::string> FakeRuntime::changes() const {
   return changes_;
 }
 bool FakeRuntime::wait_for(const std::function<bool(const FakeRuntime&)>& holds) const {
-  const SteadyTime end = system_clock().now() + std::chrono::seconds(20);
+  const SteadyTime end = system_clock().now() + std::chrono::seconds(60);
   while (!holds(*this)) {
     MutexLock lock(mutex_);
     if (!changed_.wait_until(mutex_, std::min(end, system_clock().now() + std::chrono::milliseconds(5))) &&

@@ -173,7 +173,7 @@ class RecordingHost final : public Host {
   }
   /// Waits until `holds` says so of the pod's status, at most 20 s.
   bool wait_for(const std::string& pod, const std::function<bool(const Json& status)>& holds) const {
-    const SteadyTime end = system_clock().now() + std::chrono::seconds(20);
+    const SteadyTime end = system_clock().now() + std::chrono::seconds(60);
     MutexLock lock(mutex_);
     for (;;) {
       const auto found = statuses_.find(pod);
@@ -182,7 +182,7 @@ class RecordingHost final : public Host {
     }
   }
   bool wait_finished(const std::string& pod) const {
-    const SteadyTime end = system_clock().now() + std::chrono::seconds(20);
+    const SteadyTime end = system_clock().now() + std::chrono::seconds(60);
     MutexLock lock(mutex_);
     while (!finished_.contains(pod)) {
       if (!changed_.wait_until(mutex_, end)) return false;

@@ -90,7 +90,7 @@ void ScriptedApi::refuse_watch(int status, const Json& body) {
 
 std::string ScriptedApi::wait_watches(std::size_t count) {
   std::unique_lock lock(mutex_);
-  const bool came = opened_.wait_for(lock, std::chrono::seconds(20), [&] { return pipes_.size() >= count; });
+  const bool came = opened_.wait_for(lock, std::chrono::seconds(60), [&] { return pipes_.size() >= count; });
   CHECK(came);
   return last_watch_;
 }
