@@ -355,24 +355,32 @@ Result<List> Client::list(const Context& ctx, const Resource& resource, const Li
   return out;
 }
 
-Result<List> Client::list_all(const Context& ctx, const Resource& resource, ListOptions options) const {
+Status Client::list_pages(const Context& ctx, const Resource& resource, ListOptions options, const TakePage& take) const {
   options.continue_token.clear();
-  List all;
-  while (true) {
+  for (std::size_t number = 0;;) {
     auto page = list(ctx, resource, options);
     if (!page.ok()) {
       if (page.error().code() != Code::kGone || options.continue_token.empty()) return std::move(page).error();
       // Where pages age faster than they are read, only a list in one piece gets to its end.
-      all = {};
       options.continue_token.clear();
       options.limit = 0;
+      number = 0;
       continue;
     }
-    all.resource_version = page->resource_version;
-    std::move(page->items.begin(), page->items.end(), std::back_inserter(all.items));
-    if (page->continue_token.empty()) return all;
     options.continue_token = page->continue_token;
+    take(number++, std::move(*page));
+    if (options.continue_token.empty()) return {};
   }
+}
+
+Result<List> Client::list_all(const Context& ctx, const Resource& resource, ListOptions options) const {
+  List all;
+  TRY_VOID(list_pages(ctx, resource, std::move(options), [&all](std::size_t number, List page) {
+    if (number == 0) all = {};
+    all.resource_version = std::move(page.resource_version);
+    std::move(page.items.begin(), page.items.end(), std::back_inserter(all.items));
+  }));
+  return all;
 }
 
 Result<Json> Client::create(const Context& ctx, const Resource& resource, const Json& object) const {

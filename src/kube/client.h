@@ -112,6 +112,10 @@ class Client {
   Result<List> list(const Context& ctx, const Resource& resource, const ListOptions& options = {}) const;
   /// Every page. If the continue token ages on the way it starts over, without pages.
   Result<List> list_all(const Context& ctx, const Resource& resource, ListOptions options = {}) const;
+  /// The same, each page as it comes, for those who do not keep the trees. `number` counts from 0; another 0 begins it anew, and
+  /// what was given before is void, as it is after an error.
+  using TakePage = std::function<void(std::size_t number, List page)>;
+  Status list_pages(const Context& ctx, const Resource& resource, ListOptions options, const TakePage& take) const;
 
   // Writes. The namespace is the object's metadata.namespace. They return the object as the server stored it.
   /// kAlreadyExists.

@@ -56,6 +56,8 @@ struct ControllerSpec {
     std::optional<Update> owned;  // set: a kind whose objects converge() creates, updates and deletes
     /// Set and true: from the first version to the second nothing changed that concerns anybody; keys() is not asked.
     std::function<bool(const Stored&, const Stored&)> same = nullptr;
+    std::string index{};  // set: the informer keeps an index of that name, of what this says of each object
+    Informer::IndexOf index_of = nullptr;
   };
   std::string name;  // in logs, metrics and events: "inferencemodel"
   Resource primary;
@@ -89,8 +91,9 @@ class Watches {
   Watches& maps(Map map) {
     spec_.sources.push_back({Informer::typed<W>(),
                              [map](const Stored& s, const Caches& caches) -> std::vector<ObjectKey> {
-                               if (!s.typed) return {};
-                               const W& object = *static_cast<const W*>(s.typed.get());
+                               const std::shared_ptr<const void> held = s.object();
+                               if (!held) return {};
+                               const W& object = *static_cast<const W*>(held.get());
                                if constexpr (std::invocable<Map, const W&, const Caches&>) {
                                  return std::invoke(map, object, caches);
                                } else {
@@ -106,7 +109,21 @@ class Watches {
   Watches& maps(Map map, Same same) {
     maps<W>(std::move(map));
     spec_.sources.back().same = [same](const Stored& before, const Stored& now) {
-      return before.typed && now.typed && same(*static_cast<const W*>(before.typed.get()), *static_cast<const W*>(now.typed.get()));
+      const auto a = before.object(), b = now.object();
+      return a && b && same(*static_cast<const W*>(a.get()), *static_cast<const W*>(b.get()));
+    };
+    return *this;
+  }
+
+  /// Kept by what `of(const W&)` says of each, as std::vector<std::string>, for Cache<W>::by_index(name, value). Pure, quick. A
+  /// name is the kind's: controllers that declare one twice mean the same.
+  template <Object W, typename Of>
+  Watches& indexes(std::string name, Of of) {
+    reads<W>();
+    spec_.sources.back().index = std::move(name);
+    spec_.sources.back().index_of = [of](const Stored& s) -> std::vector<std::string> {
+      const std::shared_ptr<const void> held = s.object();
+      return held ? std::invoke(of, *static_cast<const W*>(held.get())) : std::vector<std::string>();
     };
     return *this;
   }
@@ -148,7 +165,9 @@ ControllerSpec make_controller(Reconciler& reconciler) {
   Watches<T> watches(spec);
   reconciler.watches(watches);
   spec.reconcile = [&reconciler](const Context& ctx, const Stored& stored, Writer& writer) -> Result<Action> {
-    return reconciler.reconcile(ctx, *static_cast<const T*>(stored.typed.get()), writer);
+    const std::shared_ptr<const void> held = stored.object();
+    if (!held) return Action::await_change();
+    return reconciler.reconcile(ctx, *static_cast<const T*>(held.get()), writer);
   };
   if constexpr (requires(const Context& ctx, const ObjectKey& key, Writer& writer) { reconciler.gone(ctx, key, writer); }) {
     spec.gone = [&reconciler](const Context& ctx, const ObjectKey& key, Writer& writer) -> Result<Action> {

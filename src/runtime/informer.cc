@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "codec/json.h"
+#include "runtime/internal/decoder.h"
 
 namespace varda::runtime {
 namespace {
@@ -22,6 +23,8 @@ std::optional<std::uint64_t> number(std::string_view version) {
   if (version.empty() || error != std::errc() || end != version.data() + version.size()) return std::nullopt;
   return out;
 }
+
+constexpr const char* kOwners = "\nowners";  // no name that anybody else would take
 
 /// After so many refusals the version is taken to be the reason.
 constexpr int kRefusedMax = 3;
@@ -54,6 +57,38 @@ Json Stored::json() const {
   return std::move(*tree);
 }
 
+std::shared_ptr<const void> Stored::object() const { return decoder ? decoder->object(id, text) : typed; }
+
+std::vector<std::string> Informer::Index::values_of(const StoredPtr& object) const {
+  if (!object || !object->problem.empty()) return {};
+  std::vector<std::string> values = of(*object);
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  return values;
+}
+
+void Informer::Index::remove(const std::vector<std::string>& values, const StoredPtr& object) {
+  for (const std::string& value : values) {
+    const auto at = objects.find(value);
+    if (at == objects.end()) continue;
+    const auto [begin, end] = std::equal_range(at->second.begin(), at->second.end(), object, ByKey{});
+    at->second.erase(begin, end);
+    if (at->second.empty()) objects.erase(at);
+  }
+}
+
+void Informer::Index::insert(const std::vector<std::string>& values, const StoredPtr& object) {
+  for (const std::string& value : values) {
+    std::vector<StoredPtr>& all = objects[value];
+    const auto [begin, end] = std::equal_range(all.begin(), all.end(), object, ByKey{});
+    if (begin != end) {
+      *begin = object;
+    } else {
+      all.insert(begin, object);
+    }
+  }
+}
+
 Informer::Informer(const kube::Client& client, Options options) : client_(client), options_(std::move(options)) {
   std::vector<std::string> namespaces{options_.filter.ns};
   if (options_.filter.ns.empty() && options_.resource.namespaced && !options_.namespaces.empty()) namespaces = options_.namespaces;
@@ -61,9 +96,20 @@ Informer::Informer(const kube::Client& client, Options options) : client_(client
   synced_ = std::vector<std::atomic<bool>>(scopes_.size());
   unsynced_ = scopes_.size();
   versions_.resize(scopes_.size());
+  if (options_.decode) decoder_ = std::make_shared<Decoder>(options_.decode, options_.decoded_max);
+  add_index(kOwners, [](const Stored& object) {
+    std::vector<std::string> uids;
+    for (const meta::OwnerReference& owner : object.metadata.owner_references) uids.push_back(owner.uid);
+    return uids;
+  });
 }
 
 void Informer::on_change(Handler handler) { handlers_.push_back(std::move(handler)); }
+
+void Informer::add_index(std::string name, IndexOf of) {
+  const bool there = std::any_of(indexes_.begin(), indexes_.end(), [&](const Index& index) { return index.name == name; });
+  if (!there) indexes_.push_back({std::move(name), std::move(of), {}});
+}
 
 void Informer::on_progress(ProgressHandler handler) {
   CHECK(scopes_.size() == 1);
@@ -140,18 +186,33 @@ Strand informer_strand(Informer& informer, const Clock& clock, std::size_t scope
 }
 
 Status Informer::list_once(const Context& ctx, std::size_t scope) {
-  TRY(kube::List list, client_.list_all(ctx, options_.resource,
-                                        {.ns = scopes_[scope].ns,
-                                         .label_selector = options_.filter.label_selector,
-                                         .field_selector = options_.filter.field_selector,
-                                         .limit = options_.page_items}));
+  std::vector<StoredPtr> fresh;
+  std::string resource_version;
+  const auto take = [&](std::size_t number, kube::List page) {
+    if (number == 0) fresh.clear();
+    resource_version = std::move(page.resource_version);
+    fresh.reserve(fresh.size() + page.items.size());
+    for (Json& item : page.items) {
+      if (key_of(std::as_const(item)).name.empty()) {
+        log::warn("a list has an item that is no object, it is left out", {{"resource", options_.resource.group_resource()}});
+        continue;
+      }
+      fresh.push_back(store_of(std::move(item)));
+    }
+  };
+  TRY_VOID(client_.list_pages(ctx, options_.resource,
+                              {.ns = scopes_[scope].ns,
+                               .label_selector = options_.filter.label_selector,
+                               .field_selector = options_.filter.field_selector,
+                               .limit = options_.page_items},
+                              take));
   if (options_.metrics) {
     options_.metrics
         ->counter("varda_informer_lists_total", "Lists of a resource by its informer.",
                   {{"resource", options_.resource.group_resource()}})
         .add();
   }
-  replace(std::move(list), scope);
+  replace(std::move(fresh), resource_version, scope);
   if (!synced_[scope].exchange(true)) unsynced_.fetch_sub(1, std::memory_order_release);
   return {};
 }
@@ -183,42 +244,34 @@ std::optional<std::size_t> Informer::scope_of(const std::string& ns) const {
   return std::nullopt;
 }
 
-void Informer::replace(kube::List list, std::size_t scope) {
-  std::vector<StoredPtr> fresh;
-  fresh.reserve(list.items.size());
+void Informer::replace(std::vector<StoredPtr> fresh, const std::string& resource_version, std::size_t scope) {
   std::set<ObjectKey> listed;
-  for (Json& item : list.items) {
-    if (key_of(std::as_const(item)).name.empty()) {
-      log::warn("a list has an item that is no object, it is left out", {{"resource", options_.resource.group_resource()}});
-      continue;
-    }
-    fresh.push_back(store_of(std::move(item)));
-    listed.insert(fresh.back()->metadata.key());
-  }
+  for (const StoredPtr& object : fresh) listed.insert(object->metadata.key());
   MutexLock order(order_);
   std::vector<ObjectKey> gone;
   bool went_back = false;  // a backup was restored: versions say nothing about what is newer, and name other contents than before
   {
     MutexLock lock(mutex_);
-    went_back = surely_older(list.resource_version, versions_[scope]);
-    for (const auto& [key, object] : objects_) {
+    went_back = surely_older(resource_version, versions_[scope]);
+    for (const StoredPtr& object : objects_) {
+      const ObjectKey key = object->metadata.key();
       if (scope_of(key.ns) != scope) continue;
       // What this process wrote after the list was made stays.
-      const bool newer = !went_back && surely_older(list.resource_version, object->metadata.resource_version);
+      const bool newer = !went_back && surely_older(resource_version, object->metadata.resource_version);
       if (!listed.contains(key) && !newer) gone.push_back(key);
     }
   }
   if (went_back)
     log::warn("the server has gone back, its list replaces all that was known",
-              {{"resource", options_.resource.group_resource()}, {"version", list.resource_version}});
+              {{"resource", options_.resource.group_resource()}, {"version", resource_version}});
   for (const ObjectKey& key : gone) drop(key);
   for (StoredPtr& object : fresh) put(std::move(object), went_back);
   // A version only ever goes on, except where the server has started anew with lower numbers: a list is the truth.
   {
     MutexLock lock(mutex_);
-    versions_[scope] = list.resource_version;
+    versions_[scope] = resource_version;
   }
-  if (progress_) progress_(list.resource_version, Progress::kListed);
+  if (progress_) progress_(resource_version, Progress::kListed);
 }
 
 void Informer::apply(kube::WatchEvent event, std::size_t scope) {
@@ -233,8 +286,17 @@ void Informer::apply(kube::WatchEvent event, std::size_t scope) {
     log::warn("a watch told of something that is no object, it is left out", {{"resource", options_.resource.group_resource()}});
     return;
   }
-  StoredPtr object = event.type == Type::kDeleted ? nullptr : store_of(std::move(event.object));
+  // The echo of a write that wrote() told is not read a second time.
+  const StoredPtr before = get(key);
+  const bool known = event.type != Type::kDeleted && before && !event.resource_version.empty() &&
+                     before->metadata.resource_version == event.resource_version &&
+                     before->metadata.uid == std::as_const(event.object)["metadata"]["uid"].as_string();
+  StoredPtr object = event.type == Type::kDeleted || known ? nullptr : store_of(std::move(event.object));
   MutexLock order(order_);
+  if (known) {
+    passed(event.resource_version, scope);
+    return;
+  }
   const StoredPtr old = get(key);
   // News of what was before the copy is none, whatever made the server, or what stands before it, tell it again.
   const bool stale = old && surely_older(event.resource_version, old->metadata.resource_version);
@@ -260,14 +322,6 @@ void Informer::wrote(const Json& object) {
   put(std::move(stored));
 }
 
-Result<std::shared_ptr<const void>> Informer::decode(const Json& object) const {
-  try {
-    return options_.decode(object);
-  } catch (const std::exception& e) {
-    return Error(Code::kInternal, std::string("exception: ") + e.what());
-  }
-}
-
 StoredPtr Informer::store_of(Json object) const {
   const bool whole = !options_.whole || options_.whole(object);
   if (!whole) object = name_of(object);
@@ -277,6 +331,7 @@ StoredPtr Informer::store_of(Json object) const {
   auto metadata = meta::ObjectMeta::from_json(std::as_const(object)["metadata"]);
   if (metadata.ok()) {
     out->metadata = std::move(*metadata);
+    out->metadata.annotations.clear();
   } else {
     // Unreadable, but still an object: it has a name and a version.
     const Json& raw = std::as_const(object)["metadata"];
@@ -287,16 +342,19 @@ StoredPtr Informer::store_of(Json object) const {
     out->metadata.resource_version = raw["resourceVersion"].as_string();
     if (raw["deletionTimestamp"].is_string()) out->metadata.deletion_timestamp = raw["deletionTimestamp"].as_string();
   }
-  if (whole && options_.decode && out->problem.empty()) {
-    auto typed = decode(object);
-    if (typed.ok()) {
-      out->typed = std::move(*typed);
-    } else {
-      out->problem = typed.error().message();
-    }
-  }
   out->text = codec::write_json(object);
   out->text.shrink_to_fit();
+  if (whole && decoder_ && out->problem.empty()) {
+    auto typed = decoder_->decode(object);
+    if (!typed.ok()) {
+      out->problem = typed.error().message();
+    } else if (options_.keep == Keep::kObject) {
+      out->typed = std::move(*typed);
+    } else {
+      out->decoder = decoder_;
+      out->id = decoder_->add(std::move(*typed));
+    }
+  }
   return out;
 }
 
@@ -336,21 +394,17 @@ void Informer::passed(const std::string& resource_version, std::size_t scope) {
 }
 
 StoredPtr Informer::swap(const ObjectKey& key, StoredPtr now) {
+  // Nobody else changes the copy meanwhile (order_), so what indexes say can be asked without holding up readers.
+  const StoredPtr old = get(key);
+  std::vector<std::pair<std::vector<std::string>, std::vector<std::string>>> values;
+  for (const Index& index : indexes_) values.emplace_back(index.values_of(old), index.values_of(now));
   MutexLock lock(mutex_);
-  StoredPtr old;
-  if (const auto found = objects_.find(key); found != objects_.end()) {
-    old = found->second;
-    for (const meta::OwnerReference& owner : old->metadata.owner_references) {
-      const auto [begin, end] = owners_.equal_range(owner.uid);
-      const auto entry = std::find_if(begin, end, [&](const auto& pair) { return pair.second == key; });
-      if (entry != end) owners_.erase(entry);
-    }
-    objects_.erase(found);
+  for (std::size_t i = 0; i < indexes_.size(); ++i) {
+    if (old) indexes_[i].remove(values[i].first, old);
+    if (now) indexes_[i].insert(values[i].second, now);
   }
-  if (now) {
-    for (const meta::OwnerReference& owner : now->metadata.owner_references) owners_.emplace(owner.uid, key);
-    objects_.emplace(key, std::move(now));
-  }
+  if (old) objects_.erase(old);
+  if (now) objects_.insert(std::move(now));
   return old;
 }
 
@@ -361,27 +415,27 @@ void Informer::dispatch(const Change& change) {
 StoredPtr Informer::get(const ObjectKey& key) const {
   MutexLock lock(mutex_);
   const auto found = objects_.find(key);
-  return found == objects_.end() ? nullptr : found->second;
+  return found == objects_.end() ? nullptr : *found;
 }
 
 std::vector<StoredPtr> Informer::list(std::string_view ns) const {
   MutexLock lock(mutex_);
   std::vector<StoredPtr> out;
-  for (auto at = objects_.lower_bound({std::string(ns), ""}); at != objects_.end(); ++at) {
-    if (!ns.empty() && at->first.ns != ns) break;
-    out.push_back(at->second);
+  for (auto at = objects_.lower_bound(ObjectKey{std::string(ns), ""}); at != objects_.end(); ++at) {
+    if (!ns.empty() && (*at)->metadata.ns != ns) break;
+    out.push_back(*at);
   }
   return out;
 }
 
-std::vector<StoredPtr> Informer::owned_by(const std::string& uid) const {
+std::vector<StoredPtr> Informer::owned_by(const std::string& uid) const { return by_index(kOwners, uid); }
+
+std::vector<StoredPtr> Informer::by_index(std::string_view name, std::string_view value) const {
+  const auto index = std::find_if(indexes_.begin(), indexes_.end(), [&](const Index& one) { return one.name == name; });
+  CHECK(index != indexes_.end());
   MutexLock lock(mutex_);
-  std::vector<StoredPtr> out;
-  const auto [begin, end] = owners_.equal_range(uid);
-  for (auto at = begin; at != end; ++at) {
-    if (const auto found = objects_.find(at->second); found != objects_.end()) out.push_back(found->second);
-  }
-  return out;
+  const auto found = index->objects.find(value);
+  return found == index->objects.end() ? std::vector<StoredPtr>() : found->second;
 }
 
 std::size_t Informer::size() const {

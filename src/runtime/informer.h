@@ -16,8 +16,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <typeindex>
 #include <vector>
 
@@ -34,15 +36,23 @@
 
 namespace varda::runtime {
 
+class Decoder;
+
 /// One object as read. Never changes: a new version is a new Stored.
 struct Stored {
-  std::string text;  // JSON: a fifth of what the tree would take, and few ask for that
-  meta::ObjectMeta metadata;
-  std::shared_ptr<const void> typed;  // the C++ object; null if it could not be read
-  std::string problem;                // why not
+  std::string text;                             // JSON: a fifth of what the tree would take, and few ask for that
+  meta::ObjectMeta metadata;                    // an informer's: without annotations, which are long and stand in the text
+  std::shared_ptr<const void> typed = nullptr;  // the C++ object, where it is kept
+  std::string problem{};                        // why it could not be read
+  // Where it is not kept: who makes it, and of what.
+  std::shared_ptr<Decoder> decoder = nullptr;
+  std::uint64_t id = 0;
 
   /// The whole object as a tree, made by each call.
   Json json() const;
+  /// The C++ object; null if it could not be read. Where only texts are kept, two calls may give two objects, and take the time
+  /// that reading the text does.
+  std::shared_ptr<const void> object() const;
 };
 using StoredPtr = std::shared_ptr<const Stored>;
 
@@ -55,6 +65,9 @@ struct Change {
 class Informer {
  public:
   using Decode = std::function<Result<std::shared_ptr<const void>>(const Json&)>;
+  /// Beside the text. A C++ object is two to five times as large as that, and worth its memory where all of a kind are looked
+  /// through, or each is read again and again.
+  enum class Keep { kObject, kText };
 
   /// Which objects. All empty: every object of the resource.
   struct Filter {
@@ -69,6 +82,8 @@ class Informer {
     Decode decode;  // absent: objects stay trees
     /// Of a namespaced resource without filter.ns: only what is in these, by a list and a watch of each. None: all there are.
     std::vector<std::string> namespaces;
+    Keep keep = Keep::kObject;
+    std::size_t decoded_max = 128;  // of Keep::kText: how many C++ objects are kept all the same, those that were read last
     std::type_index type = typeid(void);
     meta::ListKeys list_keys = meta::core_list_keys;  // of three-way merges of this kind
     int page_items = 500;
@@ -111,6 +126,12 @@ class Informer {
   using Handler = std::function<void(const Change&)>;
   void on_change(Handler handler);
 
+  /// Before run() only. Keeps the objects by what `of` says of each, for by_index(). Pure. Of two of one name the first is kept:
+  /// they say the same. Called with readable objects only, on the threads that call handlers, and sometimes again for the same
+  /// version.
+  using IndexOf = std::function<std::vector<std::string>(const Stored&)>;
+  void add_index(std::string name, IndexOf of);
+
   /// How the copy became complete up to a version.
   enum class Progress {
     kListed,   // by a list: of what came and went before that version nothing is known, and its changes came in no order
@@ -137,6 +158,8 @@ class Informer {
   std::vector<StoredPtr> list(std::string_view ns = "") const;  // by key; "" all namespaces
   /// Objects with an owner reference to `uid`.
   std::vector<StoredPtr> owned_by(const std::string& uid) const;
+  /// Those of which the index of that name says so, by key. CHECKs that there is such an index.
+  std::vector<StoredPtr> by_index(std::string_view name, std::string_view value) const;
   std::size_t size() const;
   /// The version up to which the copy of a scope is known to be complete; "" before the first list.
   std::string resource_version(std::size_t scope = 0) const;
@@ -166,18 +189,35 @@ class Informer {
   };
   Status watch_once(const Context& ctx, std::size_t scope, Watched& watched);
   void apply(kube::WatchEvent event, std::size_t scope);
-  void replace(kube::List list, std::size_t scope);
+  void replace(std::vector<StoredPtr> fresh, const std::string& resource_version, std::size_t scope);
   std::optional<std::size_t> scope_of(const std::string& ns) const;
-  Result<std::shared_ptr<const void>> decode(const Json& object) const;
   StoredPtr store_of(Json object) const;
   void put(StoredPtr object, bool whatever_version = false) REQUIRES(order_);
   void drop(const ObjectKey& key) REQUIRES(order_);
   void passed(const std::string& resource_version, std::size_t scope) REQUIRES(order_);
-  StoredPtr swap(const ObjectKey& key, StoredPtr now) EXCLUDES(mutex_);
+  StoredPtr swap(const ObjectKey& key, StoredPtr now) REQUIRES(order_) EXCLUDES(mutex_);
   void dispatch(const Change& change) REQUIRES(order_);
+
+  /// Objects by key, without a second copy of the key.
+  struct ByKey {
+    using is_transparent = void;
+    static auto key(const StoredPtr& object) { return std::tie(object->metadata.ns, object->metadata.name); }
+    static auto key(const ObjectKey& name) { return std::tie(name.ns, name.name); }
+    bool operator()(const auto& a, const auto& b) const { return key(a) < key(b); }
+  };
+  /// Objects by what is said of them; each list by key.
+  struct Index {
+    std::string name;
+    IndexOf of;
+    std::map<std::string, std::vector<StoredPtr>, std::less<>> objects;
+    void remove(const std::vector<std::string>& values, const StoredPtr& object);
+    void insert(const std::vector<std::string>& values, const StoredPtr& object);
+    std::vector<std::string> values_of(const StoredPtr& object) const;
+  };
 
   const kube::Client& client_;
   Options options_;
+  std::shared_ptr<Decoder> decoder_;  // null: objects stay trees
   std::vector<Handler> handlers_;
   ProgressHandler progress_;
   std::vector<Scope> scopes_;  // never empty; their number stays
@@ -186,8 +226,8 @@ class Informer {
 
   Mutex order_;  // held over one change and its handlers, so that every handler sees the same order
   mutable Mutex mutex_;
-  std::map<ObjectKey, StoredPtr> objects_ GUARDED_BY(mutex_);
-  std::multimap<std::string, ObjectKey> owners_ GUARDED_BY(mutex_);
+  std::set<StoredPtr, ByKey> objects_ GUARDED_BY(mutex_);
+  std::vector<Index> indexes_;                            // the first: by the uids of owners; their `objects` are guarded by mutex_
   std::vector<std::string> versions_ GUARDED_BY(mutex_);  // of scopes_
 };
 
@@ -203,15 +243,19 @@ class Cache {
   /// Null: not there, or unreadable.
   std::shared_ptr<const T> get(const ObjectKey& key) const {
     const StoredPtr stored = informer_->get(key);
-    return stored ? std::static_pointer_cast<const T>(stored->typed) : nullptr;
+    return stored ? std::static_pointer_cast<const T>(stored->object()) : nullptr;
   }
   std::vector<std::shared_ptr<const T>> list(std::string_view ns = "") const { return typed(informer_->list(ns)); }
   std::vector<std::shared_ptr<const T>> select(const meta::LabelSelector& selector, std::string_view ns = "") const {
-    std::vector<std::shared_ptr<const T>> out = list(ns);
-    std::erase_if(out, [&](const auto& object) { return !selector.matches(object->metadata.labels); });
-    return out;
+    std::vector<StoredPtr> some = informer_->list(ns);
+    std::erase_if(some, [&](const StoredPtr& stored) { return !selector.matches(stored->metadata.labels); });
+    return typed(some);
   }
   std::vector<std::shared_ptr<const T>> owned_by(const std::string& uid) const { return typed(informer_->owned_by(uid)); }
+  /// Of an index that somebody declared (Watches::indexes).
+  std::vector<std::shared_ptr<const T>> by_index(std::string_view name, std::string_view value) const {
+    return typed(informer_->by_index(name, value));
+  }
   std::size_t size() const { return informer_->size(); }
 
  private:
@@ -219,7 +263,7 @@ class Cache {
     std::vector<std::shared_ptr<const T>> out;
     out.reserve(all.size());
     for (const StoredPtr& stored : all) {
-      if (stored->typed) out.push_back(std::static_pointer_cast<const T>(stored->typed));
+      if (auto object = stored->object()) out.push_back(std::static_pointer_cast<const T>(std::move(object)));
     }
     return out;
   }
@@ -241,8 +285,8 @@ class Caches {
   /// By apiVersion and kind of an object; null: nobody watches it.
   Informer* find(std::string_view api_version, std::string_view kind) const;
   const std::vector<std::unique_ptr<Informer>>& all() const { return informers_; }
-  /// The informer that now serves the resource: an earlier one, if there is one. CHECKs that it has the same type, and the same
-  /// filter unless none is asked for.
+  /// The informer that now serves the resource: an earlier one, if there is one, which keeps what it keeps. CHECKs that it has the
+  /// same type, and the same filter unless none is asked for.
   Informer& add(const kube::Client& client, Informer::Options options);
   bool synced() const;
 

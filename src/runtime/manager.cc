@@ -78,7 +78,10 @@ Informer& Manager::add_informer(Informer::Options options) {
 
 std::function<void(const ObjectKey&)> Manager::add(ControllerSpec spec) {
   CHECK(!impl_->started);
-  for (ControllerSpec::Source& source : spec.sources) add_informer(source.informer);
+  for (ControllerSpec::Source& source : spec.sources) {
+    Informer& informer = add_informer(source.informer);
+    if (source.index_of) informer.add_index(std::move(source.index), std::move(source.index_of));
+  }
   const ControllerLoop::Options options{
       .clock = impl_->options.clock, .rng = impl_->options.rng, .metrics = impl_->options.metrics};
   impl_->controllers.push_back(

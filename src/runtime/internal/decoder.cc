@@ -1,0 +1,63 @@
+#include "runtime/internal/decoder.h"
+
+#include <exception>
+
+#include "base/log.h"
+
+namespace varda::runtime {
+
+using ObjectPtr = std::shared_ptr<const void>;
+
+Result<ObjectPtr> Decoder::decode(const codec::Json& tree) const {
+  try {
+    return decode_(tree);
+  } catch (const std::exception& e) {
+    return Error(Code::kInternal, std::string("exception: ") + e.what());
+  }
+}
+
+std::uint64_t Decoder::add(ObjectPtr object) {
+  ObjectPtr last;  // ends without the lock
+  MutexLock lock(mutex_);
+  last = keep(++last_id_, std::move(object));
+  return last_id_;
+}
+
+ObjectPtr Decoder::object(std::uint64_t id, const std::string& text) {
+  {
+    MutexLock lock(mutex_);
+    if (const auto found = places_.find(id); found != places_.end()) {
+      kept_.splice(kept_.begin(), kept_, found->second);
+      return found->second->second;
+    }
+  }
+  const auto tree = codec::parse_json(text);
+  auto object = tree.ok() ? decode(*tree) : tree.error();
+  if (!object.ok()) {
+    log::error("an object that could be read can be read no more, it is treated as missing", {{"error", object.error()}});
+    return nullptr;
+  }
+  ObjectPtr last;
+  MutexLock lock(mutex_);
+  if (const auto found = places_.find(id); found != places_.end()) return found->second->second;
+  last = keep(id, *object);
+  return std::move(*object);
+}
+
+std::size_t Decoder::kept() const {
+  MutexLock lock(mutex_);
+  return kept_.size();
+}
+
+/// Returns what had to go for it, if anything had to.
+ObjectPtr Decoder::keep(std::uint64_t id, ObjectPtr object) {
+  kept_.emplace_front(id, std::move(object));
+  places_.emplace(id, kept_.begin());
+  if (kept_.size() <= kept_max_) return nullptr;
+  ObjectPtr gone = std::move(kept_.back().second);
+  places_.erase(kept_.back().first);
+  kept_.pop_back();
+  return gone;
+}
+
+}  // namespace varda::runtime
