@@ -44,7 +44,7 @@ class ModelKeeper {
     std::chrono::milliseconds progress_period{10000};  // between figures of downloads, and before the first of one
     CascadeBook::Options cascades;                     // its clock is this one
     std::chrono::milliseconds cascade_retry{5000};     // of a cascade.json that the disk refused
-    std::chrono::milliseconds last_words{500};         // for servers to say what they counted, before run() returns
+    std::chrono::milliseconds last_words{3000};        // for servers to say what they counted, before run() returns
     const Clock* clock = nullptr;                      // null: the machine's; of `serving` too
     /// The client that knows a node; empty, or null from it: archives are not had from other nodes.
     std::function<net::HttpClient*(const std::string& node)> client_of_node;

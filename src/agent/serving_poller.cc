@@ -140,6 +140,7 @@ void ServingPoller::step(const Context& ctx) {
   for (const Poll& poll : due) {
     if (ctx.done()) return;
     const auto answer = ask(ctx, poll);
+    if (!answer.ok() && ctx.done()) return;  // cut off by the end, which says nothing of the server
     take(poll, answer);
     if (answer.ok() && poll.cascade && cascade_) ask_cascade(ctx, poll);
   }
@@ -151,7 +152,7 @@ void ServingPoller::ask_tiers(const Context& ctx) {
   {
     const MutexLock lock(mutex_);
     for (const auto& [key, state] : states_)
-      if (state.poll.cascade && state.report && state.failures == 0) polls.push_back(state.poll);
+      if (state.poll.cascade && state.report && state.failures < 2) polls.push_back(state.poll);  // one lost answer is no outage
   }
   for (const Poll& poll : polls) {
     if (ctx.done()) return;

@@ -44,7 +44,7 @@ class ServingPoller {
   void run(const Context& ctx);
   /// Asks those whose time has come; what run() does between two waits. One thread.
   void step(const Context& ctx);
-  /// Asks all servers that answered when they were asked last what they count, until the context is done. Any thread.
+  /// Asks all servers what they count, but for those that did not answer lately, until the context is done. Any thread.
   void ask_tiers(const Context& ctx);
   /// When step() has somebody to ask.
   std::optional<SteadyTime> due() const;

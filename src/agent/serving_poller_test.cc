@@ -1,0 +1,77 @@
+// What is asked of model servers when the agent ends.
+#include "agent/serving_poller.h"
+
+#include <gtest/gtest.h>
+
+#include "node/testing/fakes.h"
+
+namespace varda::agent {
+namespace {
+
+using std::chrono::seconds;
+
+/// A server that has a version and counts; `meet` is called before each answer, and may be one.
+class Server final : public net::HttpClient {
+ public:
+  std::function<Status()> meet;
+
+  Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
+    if (meet) TRY_VOID(meet());
+    return answers_->send(ctx, std::move(request));
+  }
+
+ private:
+  const std::unique_ptr<net::HttpClient> answers_ = net::loopback(net::inline_handler([](const net::Request& request) {
+    net::Response out;
+    out.body = request.method == "POST" ? R"([{"name": "digits", "version": "3", "state": "READY"}])" : R"({"counters": {}})";
+    return out;
+  }));
+};
+
+class LastWords : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    poller_.set({{.key = "default/digits", .model_name = "digits", .url = "http://127.0.0.1:1", .target = "3", .cascade = true}});
+    poller_.step(Context());
+    ASSERT_EQ(poller_.reports().at("default/digits").state, api::EdgeServingReport::kReady);
+  }
+  void poll(const Context& ctx) {
+    clock_.advance(seconds(10));
+    poller_.step(ctx);
+  }
+  int said() {
+    const int before = said_;
+    server_.meet = nullptr;
+    poller_.ask_tiers(Context());
+    return said_ - before;
+  }
+
+  node::testing::ManualClock clock_;
+  Server server_;
+  int said_ = 0;
+  ServingPoller poller_{server_, {.clock = &clock_}, [] {}, [this](const std::string&, const auto&) { ++said_; }};
+};
+
+TEST_F(LastWords, OfAServerThatWasBeingAskedWhenTheAgentEndedAreHeard) {
+  std::stop_source end;
+  server_.meet = [&]() -> Status {
+    end.request_stop();
+    return Error(Code::kCancelled, "the agent ends");
+  };
+  for (int i = 0; i < 3; ++i) poll(Context(end.get_token()));
+  EXPECT_EQ(poller_.reports().at("default/digits").state, api::EdgeServingReport::kReady);
+  EXPECT_EQ(said(), 1);
+}
+
+TEST_F(LastWords, OfAServerThatWasLateOnceAreHeardAndOfOneThatIsGoneNotWaitedFor) {
+  server_.meet = []() -> Status { return Error(Code::kTimeout, "late"); };
+  poll(Context());
+  EXPECT_EQ(said(), 1);
+  server_.meet = []() -> Status { return Error(Code::kTimeout, "gone"); };
+  poll(Context());
+  EXPECT_EQ(poller_.reports().at("default/digits").state, api::EdgeServingReport::kUnreachable);
+  EXPECT_EQ(said(), 0);
+}
+
+}  // namespace
+}  // namespace varda::agent
