@@ -81,6 +81,7 @@ class WidgetReconciler {
   void watches(Watches<Widget>& w) const {
     w.owns<ConfigMap>().owns<Pod>(Update::kRecreate).workers(2).backoff({.first = milliseconds(1), .max = milliseconds(20)});
     w.maps<Node>([](const Node& node) -> std::vector<ObjectKey> { return {{"default", node.metadata.labels.at("widget")}}; });
+    w.indexes<Pod>("node", [](const Pod& pod) { return std::vector<std::string>{pod.json["spec"]["nodeName"].as_string()}; });
   }
 
   Result<Action> reconcile(const Context& ctx, const Widget& widget, Writer& writer) {
@@ -124,7 +125,12 @@ class ControllerTest : public testing::Test {
   ~ControllerTest() override { stop(); }
 
   void start() {
-    manager_ = std::make_unique<Manager>(client_, Manager::Options{.informer_backoff_min = milliseconds(1), .metrics = &metrics_});
+    const auto keep = [this](Informer::Options& options) {
+      options.keep = keep_;
+      options.decoded_max = 1;
+    };
+    manager_ = std::make_unique<Manager>(
+        client_, Manager::Options{.informers = keep, .informer_backoff_min = milliseconds(1), .metrics = &metrics_});
     enqueue_ = manager_->add<Widget>(reconciler_);
     thread_ = std::jthread([this](std::stop_token stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
     eventually("the manager is ready", [&] { return manager_->ready(); });
@@ -194,12 +200,21 @@ class ControllerTest : public testing::Test {
   kube::Client client_{api_.transport(), {}};
   metrics::Registry metrics_;
   WidgetReconciler reconciler_;
+  Informer::Keep keep_ = Informer::Keep::kObject;
   std::unique_ptr<Manager> manager_;
   std::function<void(const ObjectKey&)> enqueue_;
   std::jthread thread_;
 };
 
-TEST_F(ControllerTest, ChildrenAreMadeChangedAndTakenAwayAsWanted) {
+// However the copies are kept, objects come about alike.
+class KeptTest : public ControllerTest, public testing::WithParamInterface<Informer::Keep> {
+ protected:
+  KeptTest() { keep_ = GetParam(); }
+};
+INSTANTIATE_TEST_SUITE_P(Controller, KeptTest, testing::Values(Informer::Keep::kObject, Informer::Keep::kText),
+                         [](const auto& keep) { return keep.param == Informer::Keep::kText ? "Text" : "Object"; });
+
+TEST_P(KeptTest, ChildrenAreMadeChangedAndTakenAwayAsWanted) {
   start();
   post(widget("w", R"({"say": "one", "maps": {"a": {"k": "1"}, "b": {"k": "2"}}})"));
   settle();
@@ -228,7 +243,7 @@ TEST_F(ControllerTest, ChildrenAreMadeChangedAndTakenAwayAsWanted) {
   EXPECT_EQ(api_.get(map_path("a")).body["data"], parse_json(R"({"k2": "3"})").value());
 }
 
-TEST_F(ControllerTest, AtRestNothingIsWritten) {
+TEST_P(KeptTest, AtRestNothingIsWritten) {
   start();
   post(widget("w", R"({"say": "one", "image": "i:1", "maps": {"a": {"k": "1"}}})"));
   settle();
@@ -265,7 +280,7 @@ TEST_F(ControllerTest, AnObjectOfSomebodyElseIsNotTouched) {
   eventually("it is made once the name is free", [&] { return api_.get(map_path("a")).body["data"]["k"].as_string() == "1"; });
 }
 
-TEST_F(ControllerTest, APodIsMadeAnewWhenOurWishForItChanges) {
+TEST_P(KeptTest, APodIsMadeAnewWhenOurWishForItChanges) {
   start();
   post(widget("w", R"({"image": "i:1"})"));
   settle();
@@ -353,6 +368,13 @@ TEST_F(ControllerTest, OtherKindsReconcileWhatTheyConcern) {
       parse_json(R"({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {"widget": "w"}}})").value();
   ASSERT_EQ(api_.post("/api/v1/nodes", node).status, 201);
   eventually("the node reconciles the widget", [&] { return reconciler_.runs > runs; });
+  const Json pod = parse_json(R"({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "there"},
+                                  "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}})")
+                       .value();
+  ASSERT_EQ(api_.post("/api/v1/namespaces/default/pods", pod).status, 201);
+  const auto pods = manager_->caches().of<Pod>();
+  eventually("the pod is found by what the controller's index says", [&] { return pods.by_index("node", "n").size() == 1; });
+  EXPECT_TRUE(pods.by_index("node", "").empty());
   // A map function that throws harms nobody.
   const Json odd = parse_json(R"({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "odd"}})").value();
   ASSERT_EQ(api_.post("/api/v1/nodes", odd).status, 201);

@@ -1,6 +1,8 @@
 #include "runtime/informer.h"
 
+#include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <gtest/gtest.h>
 #include <mutex>
 #include <stdexcept>
@@ -53,7 +55,12 @@ class InformerTest : public testing::Test {
     options.backoff_min = milliseconds(1);
     options.backoff_max = milliseconds(5);
     options.page_items = 2;
-    options.trim = [](Json& object) { object.erase("extra"); };
+    options.keep = keep_;
+    options.decoded_max = 1;
+    options.trim = [this](Json& object) {
+      ++read_;
+      object.erase("extra");
+    };
     options.on_problem = [this](const Stored& stored) { tell("problem " + stored.metadata.name + ": " + stored.problem); };
     informer_ = std::make_unique<Informer>(client_, std::move(options));
     informer_->on_change([this](const Change& change) {
@@ -63,6 +70,7 @@ class InformerTest : public testing::Test {
                           : "~") +
            change.key.name + (change.now ? change.now->metadata.resource_version : std::string()));
     });
+    if (prepare_) prepare_(*informer_);
     if (tell_progress_) {
       informer_->on_progress([this](const std::string& version, Informer::Progress how) {
         tell((how == Informer::Progress::kListed ? "list" : "to") + version);
@@ -101,6 +109,9 @@ class InformerTest : public testing::Test {
   kube::Client client_{*http_, {}};
   std::unique_ptr<Informer> informer_;
   bool tell_progress_ = false;
+  Informer::Keep keep_ = Informer::Keep::kObject;
+  std::function<void(Informer&)> prepare_;
+  std::atomic<int> read_{0};  // objects, of lists, watches and writes
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::string> seen_;
@@ -246,12 +257,14 @@ TEST_F(InformerTest, WhatThisProcessWroteIsSeenAtOnceAndItsEchoIsNot) {
   informer_->wrote(pod_object("a", 20));
   informer_->wrote(pod_object("n", 21));
   EXPECT_EQ(seen(3), "+a3 ~a20 +n21");
+  EXPECT_EQ(read_, 3);
   api_.send(watch_event("MODIFIED", pod_object("a", 15)));  // older: on its way when we wrote
   api_.send(watch_event("MODIFIED", pod_object("a", 20)));
   api_.send(watch_event("ADDED", pod_object("n", 21)));
   api_.send(watch_event("DELETED", pod_object("n", 22)));
   EXPECT_EQ(seen(4), "+a3 ~a20 +n21 -n");
   wait_version("22");
+  EXPECT_EQ(read_, 4) << "of what the watch told, only the older one";
   informer_->wrote(pod_object("n", 21));  // the answer came late: the watch has told of its end already
   EXPECT_EQ(informer_->get({"default", "n"}), nullptr);
   stop();
@@ -269,6 +282,95 @@ TEST_F(InformerTest, ARelistKeepsWhatWasWrittenAfterIt) {
   api_.send(watch_event("ADDED", pod_object("mine", 30)));
   api_.send(watch_event("DELETED", pod_object("mine", 31)));
   EXPECT_EQ(seen(2), "+mine30 -mine");
+  stop();
+}
+
+TEST_F(InformerTest, APageThatAgesBeginsTheListAnew) {
+  api_.answer(200, pod_list(10, {pod_object("a", 3), pod_object("b", 4)}, "token"));
+  api_.answer(410, codec::parse_json(R"({"kind": "Status", "code": 410, "reason": "Expired"})").value());
+  api_.answer(200, pod_list(12, {pod_object("b", 4), pod_object("c", 11)}));
+  start();
+  EXPECT_NE(api_.wait_watches(1).find("resourceVersion=12"), std::string::npos);
+  EXPECT_EQ(seen(2), "+b4 +c11") << "a has gone meanwhile";
+  EXPECT_EQ(informer_->size(), 2u);
+  stop();
+}
+
+Json labelled(const char* name, int version, const std::string& label) {
+  Json pod = pod_object(name, version);
+  pod.make("metadata/labels").set("app", label);
+  pod.make("metadata/annotations").set("long", "a long text");
+  return pod;
+}
+
+// However an informer keeps its objects, readers see the same.
+class KeepingTest : public InformerTest, public testing::WithParamInterface<Informer::Keep> {};
+INSTANTIATE_TEST_SUITE_P(Informer, KeepingTest, testing::Values(Informer::Keep::kObject, Informer::Keep::kText),
+                         [](const auto& keep) { return keep.param == Informer::Keep::kText ? "Text" : "Object"; });
+
+TEST_P(KeepingTest, ObjectsAreFoundByWhatAnIndexSaysOfThem) {
+  keep_ = GetParam();
+  prepare_ = [](Informer& informer) {
+    informer.add_index("app", [](const Stored& stored) -> std::vector<std::string> {
+      const auto pod = std::static_pointer_cast<const Pod>(stored.object());
+      const auto label = pod->metadata.labels.find("app");
+      if (label == pod->metadata.labels.end()) return {};
+      return {label->second, "any", label->second};
+    });
+    informer.add_index("app", [](const Stored&) -> std::vector<std::string> { return {"the second of a name is not kept"}; });
+  };
+  api_.answer(200, pod_list(10, {labelled("b", 4, "x"), labelled("a", 3, "x")}, "token"));
+  api_.answer(200, pod_list(10, {pod_object("c", 5)}));
+  start();
+  api_.wait_watches(1);
+  const Cache<Pod> cache(*informer_);
+  const auto names = [&](std::string_view value) {
+    std::string out;
+    for (const auto& pod : cache.by_index("app", value)) out += pod->metadata.name;
+    return out;
+  };
+  EXPECT_EQ(names("x"), "ab") << "by key, once each";
+  EXPECT_EQ(names("any"), "ab");
+  EXPECT_EQ(names("y"), "");
+  EXPECT_EQ(names("the second of a name is not kept"), "");
+  api_.send(watch_event("MODIFIED", labelled("a", 11, "y")));
+  api_.send(watch_event("MODIFIED", labelled("c", 12, "y")));
+  api_.send(watch_event("DELETED", labelled("b", 13, "x")));
+  wait_version("13");
+  EXPECT_EQ(names("x"), "");
+  EXPECT_EQ(names("y"), "ac");
+  EXPECT_EQ(names("any"), "ac");
+  EXPECT_EQ(cache.by_index("app", "y").front()->metadata.resource_version, "11") << "the newest version";
+  EXPECT_EQ(cache.list().size(), 2u);
+  EXPECT_EQ(cache.select(meta::LabelSelector::equals({{"app", "y"}})).size(), 2u);
+  EXPECT_EQ(cache.select(meta::LabelSelector::equals({{"app", "x"}})).size(), 0u);
+  stop();
+}
+
+TEST_P(KeepingTest, AnObjectIsWholeAndAnUnreadableOneIsNotThere) {
+  keep_ = GetParam();
+  Json bad = pod_object("bad", 4);
+  bad.set("spec", "text");
+  api_.answer(200, pod_list(10, {labelled("a", 3, "x"), bad}));
+  start<StrictPod>();
+  api_.wait_watches(1);
+  const StoredPtr stored = informer_->get({"default", "a"});
+  EXPECT_EQ(stored->typed == nullptr, keep_ == Informer::Keep::kText);
+  EXPECT_EQ(stored->json(), labelled("a", 3, "x"));
+  EXPECT_EQ(stored->metadata.annotations.size(), 0u) << "they stand in the text";
+  const Cache<StrictPod> cache(*informer_);
+  const auto before = cache.get({"default", "a"});
+  EXPECT_EQ(before->metadata.annotations.at("long"), "a long text");
+  EXPECT_EQ(cache.get({"default", "bad"}), nullptr);
+  EXPECT_EQ(cache.list().size(), 1u);
+  // What was read stays as it was, whatever comes.
+  api_.send(watch_event("MODIFIED", labelled("a", 11, "y")));
+  api_.send(watch_event("MODIFIED", pod_object("bad", 12)));
+  wait_version("12");
+  EXPECT_EQ(before->metadata.labels.at("app"), "x");
+  EXPECT_EQ(std::static_pointer_cast<const StrictPod>(stored->object())->metadata.labels.at("app"), "x");
+  EXPECT_EQ(cache.get({"default", "a"})->metadata.labels.at("app"), "y");
+  EXPECT_EQ(cache.list().size(), 2u);
   stop();
 }
 
