@@ -51,7 +51,8 @@ class Kills(unittest.TestCase):
             self.varda.up()
             m.wait_until('%d counted' % sent, lambda: self.counted() == sent)
 
-            # What a server has not told anybody yet goes with it; what was told stays.
+            # What a server has not told anybody yet goes with it; what was told stays. The number above was there before the server.
+            m.wait_until('the edge server', lambda: j.http_status(url, '/v2/models/digits/ready') == 200)
             self.kill('server edge0')
             m.wait_until('an answer', self.client.one)
             self.whole('the edge server is back')
@@ -78,8 +79,11 @@ class Kills(unittest.TestCase):
     def running(self, what):
         kind, _, node = what.partition(' ')
         below = str(self.varda.dir / 'nodes' / node) + '/'
-        wanted = {'control': lambda pid, c: ' up ' in c, 'agent': lambda pid, c: ' agent ' in c and node in c.split(),
-                  'server': lambda pid, c: 'varda-serve' in c.split(' ')[0] and os.readlink('/proc/%d/cwd' % pid).startswith(below)}[kind]
+
+        def serves(pid, c):
+            with contextlib.suppress(OSError):  # one that tried a load has ended meanwhile
+                return 'varda-serve' in c.split(' ')[0] and os.readlink('/proc/%d/cwd' % pid).startswith(below)
+        wanted = {'control': lambda pid, c: ' up ' in c, 'agent': lambda pid, c: ' agent ' in c and node in c.split(), 'server': serves}[kind]
         return [pid for pid, c in self.varda.processes().items() if wanted(pid, c)]
 
     def kill(self, what):
