@@ -113,6 +113,7 @@ Step Machine::time_passed(SteadyTime now) {
 Step Machine::client_gone(SteadyTime now) {
   if (ended()) return {};
   advance(now);
+  if (current_.id != kNoCall) summary_.tiers[current_.tier].reason = Reason::kClientGone;
   return end(Summary::End::kGone);
 }
 

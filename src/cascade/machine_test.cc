@@ -279,6 +279,23 @@ TEST_F(MachineTest, AClientThatIsGoneGetsNothing) {
   EXPECT_EQ(step.kind, Kind::kNothing);
   EXPECT_EQ(step.cancel, ask.call);
   EXPECT_EQ(machine().summary().end, Summary::End::kGone);
+  EXPECT_EQ(machine().summary().tiers[1].reason, Reason::kClientGone);
+  EXPECT_EQ(machine().summary().tiers[0].reason, std::nullopt) << "it had answered";
+  EXPECT_EQ(in_flight->now(), 0U);
+}
+
+TEST_F(MachineTest, ClientsThatHangUpOpenNoBreaker) {
+  for (int i = 0; i < 100; ++i) {
+    Machine one(route, at(i * 10 + 5000), *rng);
+    const Step ask = one.answered(one.start(at(i * 10)).call, kHard, at(i * 10));
+    ASSERT_EQ(ask.kind, Kind::kAsk);
+    EXPECT_EQ(one.client_gone(at(i * 10 + 5)).cancel, ask.call);
+    one.failed(ask.call, of_status(500, ""), at(i * 10 + 6));  // what comes of the call afterwards
+    EXPECT_EQ(one.summary().tiers[1].reason, Reason::kClientGone);
+  }
+  const TierGate::Health health = route->tiers[1].gate->health();
+  EXPECT_EQ(health.state, Breaker::State::kClosed);
+  EXPECT_FALSE(health.last_error);
   EXPECT_EQ(in_flight->now(), 0U);
 }
 

@@ -16,6 +16,8 @@ std::string_view to_string(Reason reason) {
       return "Failed";
     case Reason::kOverloaded:
       return "Overloaded";
+    case Reason::kClientGone:
+      return "ClientGone";
     case Reason::kBreakerOpen:
       return "BreakerOpen";
     case Reason::kInFlightLimit:

@@ -16,21 +16,22 @@ enum class Reason : std::uint8_t {
   kRefused,      // 4xx
   kFailed,       // 5xx, or no answer of the protocol
   kOverloaded,   // 429, 503
+  kClientGone,   // it was given up, because the client did not wait; no fault of the tier's
   // It was not.
   kBreakerOpen,
   kInFlightLimit,
   kNoAddress,
   kDeadline,  // no time was left
 };
-inline constexpr std::size_t kReasons = 9;
-inline constexpr std::array<Reason, kReasons> kAllReasons = {Reason::kTimeout,       Reason::kUnreachable, Reason::kRefused,
-                                                             Reason::kFailed,        Reason::kOverloaded,  Reason::kBreakerOpen,
-                                                             Reason::kInFlightLimit, Reason::kNoAddress,   Reason::kDeadline};
+inline constexpr std::size_t kReasons = 10;
+inline constexpr std::array<Reason, kReasons> kAllReasons = {
+    Reason::kTimeout,    Reason::kUnreachable, Reason::kRefused,       Reason::kFailed,    Reason::kOverloaded,
+    Reason::kClientGone, Reason::kBreakerOpen, Reason::kInFlightLimit, Reason::kNoAddress, Reason::kDeadline};
 
 /// "Timeout"
 std::string_view to_string(Reason reason);
-/// Whether the tier was asked and failed; false: it was not asked.
-constexpr bool is_error(Reason reason) { return reason <= Reason::kOverloaded; }
+/// Whether the tier was asked and gave no answer; false: it was not asked.
+constexpr bool is_error(Reason reason) { return reason <= Reason::kClientGone; }
 
 /// A call that gave no answer.
 struct Failure {

@@ -1,5 +1,6 @@
 #include "serving/executor.h"
 
+#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -17,7 +18,7 @@ Executor::Executor(Options options) : options_(options) {
 }
 
 Executor::~Executor() {
-  std::deque<std::unique_ptr<Job>> dropped;
+  std::deque<Waiting> dropped;
   {
     MutexLock lock(mutex_);
     stopping_ = true;
@@ -47,7 +48,9 @@ Status Executor::submit(std::unique_ptr<Job>& job) {
                                            std::to_string(queue_bytes_) + " bytes are waiting");
       }
       queue_bytes_ += bytes;
-      queue_.push_back(std::move(job));
+      const std::uint64_t place = next_place_++;
+      job->waits(place);
+      queue_.push_back({place, std::move(job)});
       changed_.notify_one();
       return {};
     }
@@ -65,6 +68,17 @@ Status Executor::submit(std::unique_ptr<Job>& job) {
   if (wake) changed_.notify_one();
   job.reset();
   return {};
+}
+
+std::unique_ptr<Job> Executor::withdraw(std::uint64_t place) {
+  MutexLock lock(mutex_);
+  const auto found =
+      std::lower_bound(queue_.begin(), queue_.end(), place, [](const Waiting& w, std::uint64_t p) { return w.place < p; });
+  if (found == queue_.end() || found->place != place) return nullptr;
+  std::unique_ptr<Job> job = std::move(found->job);
+  queue_.erase(found);
+  queue_bytes_ -= job->bytes();
+  return job;
 }
 
 void Executor::expect(Duration duration) {
@@ -92,7 +106,7 @@ void Executor::work() {
       MutexLock lock(mutex_);
       while (!stopping_ && (queue_.empty() || running_ >= options_.instances)) changed_.wait(mutex_);
       if (stopping_) return;
-      job = std::move(queue_.front());
+      job = std::move(queue_.front().job);
       queue_.pop_front();
       queue_bytes_ -= job->bytes();
       ++running_;

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <thread>
@@ -25,6 +26,9 @@ class Job {
   virtual void run() = 0;
   /// What it holds while it waits.
   virtual std::size_t bytes() const = 0;
+  /// Told on the thread of submit(), before anybody else has the job, if it has to wait: its place, for Executor::withdraw(). Must
+  /// not call the executor.
+  virtual void waits(std::uint64_t /*place*/) {}
 };
 
 /// Thread-safe. Jobs must not outlive what they refer to; destroying the executor waits for the running ones and drops those that
@@ -43,6 +47,8 @@ class Executor {
 
   /// Runs the job now or later. kExhausted: the queue is full; the job is not touched and still the caller's.
   Status submit(std::unique_ptr<Job>& job);
+  /// Takes back a job that still waits, so that others have its place. Null: it runs, or has run.
+  std::unique_ptr<Job> withdraw(std::uint64_t place);
 
   /// Tells how long a job lasts, before there was any.
   void expect(Duration duration);
@@ -50,13 +56,18 @@ class Executor {
   std::size_t waiting() const;
 
  private:
+  struct Waiting {
+    std::uint64_t place = 0;
+    std::unique_ptr<Job> job;
+  };
   void work();
   void finished(Duration duration) REQUIRES(mutex_);
 
   const Options options_;
   mutable Mutex mutex_;
   CondVar changed_;
-  std::deque<std::unique_ptr<Job>> queue_ GUARDED_BY(mutex_);
+  std::deque<Waiting> queue_ GUARDED_BY(mutex_);  // in order of places
+  std::uint64_t next_place_ GUARDED_BY(mutex_) = 1;
   std::size_t queue_bytes_ GUARDED_BY(mutex_) = 0;
   unsigned running_ GUARDED_BY(mutex_) = 0;
   Duration average_ GUARDED_BY(mutex_){};

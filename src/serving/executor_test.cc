@@ -1,6 +1,7 @@
 #include "serving/executor.h"
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <future>
 #include <gtest/gtest.h>
@@ -97,6 +98,45 @@ TEST(Executor, FullQueueRefusesAndLeavesTheJobWithTheCaller) {
   EXPECT_EQ(executor.waiting(), 1u);
   go.count_down();
   done.count_down();
+  done.wait();
+}
+
+TEST(Executor, JobThatIsWithdrawnLeavesItsPlaceToOthersAndOneThatRunsStays) {
+  class Placed final : public Job {
+   public:
+    Placed(std::atomic<std::uint64_t>& place, std::function<void()> body) : place_(place), body_(std::move(body)) {}
+    void run() override { body_(); }
+    std::size_t bytes() const override { return 60; }
+    void waits(std::uint64_t place) override { place_ = place; }
+
+   private:
+    std::atomic<std::uint64_t>& place_;
+    std::function<void()> body_;
+  };
+  std::latch started(1), go(1), done(3);
+  std::atomic<std::uint64_t> first{0}, second{0}, third{0};
+  Executor executor({.instances = 1, .queue_max = 2, .queue_bytes_max = 120});
+  executor.expect(std::chrono::seconds(1));
+  const auto submit = [&](std::atomic<std::uint64_t>& place, std::function<void()> body) {
+    std::unique_ptr<Job> job = std::make_unique<Placed>(place, std::move(body));
+    return executor.submit(job);
+  };
+  ASSERT_TRUE(submit(first, [&] {
+                started.count_down();
+                go.wait();
+                done.count_down();
+              }).ok());
+  started.wait();
+  EXPECT_EQ(executor.withdraw(first), nullptr) << "it runs";
+  ASSERT_TRUE(submit(second, [] { FAIL() << "it was withdrawn"; }).ok());
+  ASSERT_TRUE(submit(third, [&] { done.count_down(); }).ok());
+  EXPECT_EQ(submit(first, [] {}).error().code(), Code::kExhausted);
+  EXPECT_NE(executor.withdraw(second), nullptr);
+  EXPECT_EQ(executor.withdraw(second), nullptr) << "once";
+  EXPECT_EQ(executor.withdraw(third + 100), nullptr);
+  EXPECT_EQ(executor.waiting(), 1u);
+  ASSERT_TRUE(submit(first, [&] { done.count_down(); }).ok()) << "in the place that is free, and with its bytes";
+  go.count_down();
   done.wait();
 }
 

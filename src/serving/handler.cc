@@ -33,6 +33,15 @@ class InferJob final : public Job {
 
   std::size_t bytes() const override { return call_.bytes(); }
 
+  void waits(std::uint64_t place) override {
+    // Weak: what the connection keeps must not keep a version that is to go.
+    responder_.on_gone([kept = std::weak_ptr<ModelVersion>(version_), place] {
+      const std::shared_ptr<ModelVersion> version = kept.lock();
+      if (version == nullptr) return;
+      if (const auto job = version->executor().withdraw(place)) version->stats().abandoned.add();
+    });
+  }
+
   void run() override {
     VersionStats& stats = version_->stats();
     stats.queue_us.add(microseconds(system_clock().now() - call_.arrived));

@@ -30,7 +30,7 @@ class Serving : public ::testing::Test {
     settle();
   }
   void settle() {
-    const Status status = repository_->wait_settled(Context::background().with_timeout(std::chrono::seconds(20)));
+    const Status status = repository_->wait_settled(Context::background().with_timeout(std::chrono::seconds(60)));
     ASSERT_TRUE(status.ok()) << status.error();
   }
 
@@ -121,7 +121,7 @@ TEST_F(Serving, ChangeIsNoticedWithoutAskingForIt) {
   models_.add("m", "3", kModel);
   start();  // looks by itself once an hour: only a notification can be in time
   models_.add("m", "4", kModel);
-  const Context ctx = Context::background().with_timeout(std::chrono::seconds(20));
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   while (infer() != "4=1") ASSERT_TRUE(ctx.check().ok());
 }
 
@@ -132,7 +132,7 @@ TEST_F(Serving, RequestsUnderWayEndOnTheOldVersionWhileNewOnesUseTheNew) {
   start();
   // On a thread of its own: a model that nothing is known of yet runs on the caller's.
   auto old = std::async(std::launch::async, [&] { return infer(); });
-  const Context ctx = Context::background().with_timeout(std::chrono::seconds(20));
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   while (!std::filesystem::exists(begun)) ASSERT_TRUE(ctx.check().ok());
   models_.add("m", "4", std::string(kModel) + "scale 4\n");
   settle();
@@ -186,7 +186,7 @@ TEST_F(Serving, LoadThatNobodyWantsAnyMoreIsDropped) {
   models_.target("m", "3");
   start();
   models_.target("m", "4");
-  const Context ctx = Context::background().with_timeout(std::chrono::seconds(20));
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   while (index() != std::vector<std::string>{"m/3 READY", "m/4 LOADING"}) ASSERT_TRUE(ctx.check().ok());
   EXPECT_EQ(infer(), "3=3");
   models_.target("m", "3");
@@ -225,7 +225,7 @@ TEST_F(Serving, FullQueueAnswers429AndWaitingTooLong504) {
   start();
   repository_->find("m", "").value()->executor().expect(std::chrono::seconds(1));  // nothing runs on this thread
   auto first = begin("POST", "/v2/models/m/infer", infer_body(1));
-  const Context ctx = Context::background().with_timeout(std::chrono::seconds(20));
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   while (repository_->find("m", "").value()->executor().waiting() > 0) ASSERT_TRUE(ctx.check().ok());
   std::string body = infer_body(2);
   body.insert(1, R"("parameters":{"timeout":1},)");
@@ -237,6 +237,35 @@ TEST_F(Serving, FullQueueAnswers429AndWaitingTooLong504) {
   models_.release("run");
   EXPECT_EQ(outcome(first.get()), "1=1");
   EXPECT_THAT(outcome(second.get()), HasSubstr("504 the request waited"));
+}
+
+TEST_F(Serving, RequestWhoseClientHangsUpWhileItWaitsIsNotRun) {
+  const auto runs = models_.path() / ".runs";
+  models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\ncount_runs " + runs.string() + "\n",
+              "instances: 1\nqueue: {max: 1}\nwarmup: {runs: 0}\n");
+  start();
+  Executor& executor = repository_->find("m", "").value()->executor();
+  executor.expect(std::chrono::seconds(1));  // nothing runs on this thread
+  auto first = begin("POST", "/v2/models/m/infer", infer_body(1));
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
+  while (executor.waiting() > 0) ASSERT_TRUE(ctx.check().ok());  // it holds the only instance
+  net::Responder::Gone hang_up;
+  std::atomic<int> answers{0};
+  handler_({.method = "POST", .target = "/v2/models/m/infer", .body = infer_body(2)},
+           net::Responder([&](const net::Response&) { ++answers; }, [&](net::Responder::Gone gone) { hang_up = std::move(gone); }));
+  EXPECT_EQ(executor.waiting(), 1u);
+  ASSERT_TRUE(hang_up);
+  hang_up();
+  EXPECT_EQ(executor.waiting(), 0u);
+  EXPECT_EQ(answers, 1) << "the responder is gone with it, whoever hears it";
+  hang_up();  // harmless, as the contract has it that an answer may be on its way
+  auto third = begin("POST", "/v2/models/m/infer", infer_body(3));
+  EXPECT_EQ(executor.waiting(), 1u) << "the place is free";
+  models_.release("run");
+  EXPECT_EQ(outcome(first.get()), "3=1");
+  EXPECT_EQ(outcome(third.get()), "3=3");
+  EXPECT_THAT(registry_.text(), HasSubstr("varda_requests_abandoned_total{model=\"m\",version=\"3\"} 1\n"));
+  EXPECT_THAT(registry_.text(), HasSubstr("nv_inference_exec_count{model=\"m\",version=\"3\"} 2\n"));
 }
 
 TEST_F(Serving, BadRequestsAre400AndNameTheInput) {
@@ -310,6 +339,8 @@ TEST_F(Serving, NoRequestFailsWhileVersionsSwitch) {
     models_.target("m", i % 2 == 0 ? "4" : "3");
     settle();
   }
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
+  while (sent <= 10 && ctx.check().ok()) std::this_thread::yield();
   stop = true;
   for (std::thread& client : clients) client.join();
   EXPECT_EQ(wrong, 0);

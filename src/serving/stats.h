@@ -13,6 +13,7 @@ struct VersionStats {
 
   metrics::Counter& success;            // nv_inference_request_success
   metrics::Counter& failure;            // nv_inference_request_failure
+  metrics::Counter& abandoned;          // varda_requests_abandoned_total: their clients hung up while they waited
   metrics::Counter& inferences;         // nv_inference_count: rows of batches
   metrics::Counter& executions;         // nv_inference_exec_count
   metrics::Counter& request_us;         // nv_inference_request_duration_us

@@ -270,6 +270,40 @@ class JointServe(unittest.TestCase):
         answer = j.answers(client.samples)[-1]
         self.assertEqual((answer.tier, answer.fallback), ('edge', 'cloud: Failed'), client.samples[-1])
 
+    def test_clients_that_hang_up_while_the_cloud_is_frozen_free_their_places(self):
+        proxy = FaultyServer(self.cloud.address)
+        self.addCleanup(proxy.close)
+        self.edge.write('cascade.json', json.dumps(dict(json.loads(self.cascade(proxy.url, 'CloudOnly')), inFlightMax=2)))
+        self.edge.start()
+        client = self.client(images=IMAGES[:1])
+        m.wait_until('the cloud answers', lambda: all(a.tier == 'cloud' for a in j.answers(client.all_once())))
+        proxy.fault = 'mute'
+        errors = lambda: self.told()['counters']['errors'].get('cloud')  # noqa: E731
+        for gone in (2, 4, 6):
+            hits = proxy.hits
+            sockets = [self.begun(client.bodies[0]) for _ in range(2)]
+            m.wait_until('both are on their way up', lambda: proxy.hits == hits + 2)
+            self.assertTrue(client.one(), client.samples[-1])
+            answer = j.answers(client.samples)[-1]
+            self.assertEqual((answer.tier, answer.fallback), ('edge', 'cloud: InFlightLimit'))
+            sockets[0].close()
+            sockets[1].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+            sockets[1].close()
+            # Their deadline is a minute away, and would be a Timeout.
+            m.wait_until('both are given up', lambda: errors() == {'ClientGone': gone})
+        proxy.fault = 'none'
+        self.assertTrue(client.one(), client.samples[-1])
+        self.assertEqual(j.answers(client.samples)[-1].tier, 'cloud')
+        told = self.told()
+        self.assertEqual((told['tiers'][1]['state'], told.get('degraded')), ('Ready', None), 'no fault of the cloud')
+        self.assertEqual(m.failures(client.samples), [])
+
+    def begun(self, body):
+        """The socket of a request that nobody has answered."""
+        c = http.client.HTTPConnection(self.edge.address)
+        c.request('POST', '/v2/models/digits/infer', body=body)
+        return c.sock
+
     def test_degraded_is_known_without_a_request_and_the_server_drains(self):
         self.joined(self.cloud.url, 'CloudOnly')
         m.wait_until('the cloud is known', lambda: self.told()['tiers'][1]['state'] == 'Ready')

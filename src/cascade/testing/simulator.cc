@@ -520,6 +520,9 @@ class World {
         case Reason::kTimeout:
           require(last != nullptr && now_ >= last->until, "Timeout of a call that has time");
           break;
+        case Reason::kClientGone:
+          require(last != nullptr && !last->failure && book.gone, "ClientGone of a client that waits");
+          break;
         default:
           require(last != nullptr && last->failure && last->failure->reason == *reason, "a reason that nobody gave");
       }

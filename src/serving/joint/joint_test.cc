@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <iterator>
+#include <latch>
 #include <thread>
 
 #include "base/mutex.h"
@@ -36,6 +37,7 @@ class Cloud {
     {
       MutexLock lock(mutex_);
       const bool infers = request.method == "POST";
+      if (infers) respond.on_gone([this] { ++ended_; });
       chosen = infers ? infer_ : ready_;
       if (infers) requests_.push_back(request);
       if (infers && holds_) {
@@ -74,8 +76,14 @@ class Cloud {
     MutexLock lock(mutex_);
     return requests_;
   }
+  /// Until so many calls were given up by who made them.
+  [[nodiscard]] bool wait_for_ended(int count) const {
+    const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
+    while (ended_ < count && ctx.check().ok()) std::this_thread::yield();
+    return ended_ >= count;
+  }
   void wait_for_requests(std::size_t count) const {
-    const Context ctx = Context::background().with_timeout(std::chrono::seconds(20));
+    const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
     while (requests().size() < count) ASSERT_TRUE(ctx.check().ok());
   }
 
@@ -85,6 +93,7 @@ class Cloud {
   Answer ready_ GUARDED_BY(mutex_) = [](const net::Request&) { return net::Response{200, {}, "{}", nullptr}; };
   std::vector<net::Request> requests_ GUARDED_BY(mutex_);
   bool holds_ GUARDED_BY(mutex_) = false;
+  std::atomic<int> ended_{0};
   std::vector<net::Responder> held_ GUARDED_BY(mutex_);
 };
 
@@ -104,7 +113,7 @@ class Joint : public ::testing::Test {
   }
 
   void start(joint::Center::Options options = {.look_interval = std::chrono::hours(1)}) {
-    center_ = std::make_unique<joint::Center>(options, joint::Upstream::Clients{*http_, *http_}, registry_, *rng_);
+    center_ = std::make_unique<joint::Center>(options, joint::Upstream::Clients{*upstream_, *upstream_}, registry_, *rng_);
     repository_ = Repository::open({.directory = models_.path(),
                                     .defaults = {.instances = 2},
                                     .look_interval = std::chrono::hours(1),
@@ -115,7 +124,7 @@ class Joint : public ::testing::Test {
     settle();
   }
   void settle() {
-    const Status status = repository_->wait_settled(Context::background().with_timeout(std::chrono::seconds(20)));
+    const Status status = repository_->wait_settled(Context::background().with_timeout(std::chrono::seconds(60)));
     ASSERT_TRUE(status.ok()) << status.error();
   }
   void TearDown() override {
@@ -129,6 +138,19 @@ class Joint : public ::testing::Test {
     handler_({.method = method, .target = target, .headers = std::move(headers), .body = std::move(body)},
              net::Responder([promise](net::Response response) { promise->set_value(std::move(response)); }));
     return future;
+  }
+  // A hard example, and what a connection would call if its client hung up.
+  struct Watched {
+    std::future<net::Response> answer;
+    net::Responder::Gone hang_up;
+  };
+  Watched begin_watched(std::string body) {
+    auto promise = std::make_shared<std::promise<net::Response>>();
+    Watched out{promise->get_future(), {}};
+    handler_({.method = "POST", .target = "/v2/models/m/infer", .body = std::move(body)},
+             net::Responder([promise](net::Response response) { promise->set_value(std::move(response)); },
+                            [&out](net::Responder::Gone gone) { out.hang_up = std::move(gone); }));
+    return out;
   }
   net::Response call(const std::string& method, const std::string& target, std::string body = "", net::Headers headers = {}) {
     return begin(method, target, std::move(body), std::move(headers)).get();
@@ -173,6 +195,7 @@ class Joint : public ::testing::Test {
   std::atomic<bool> draining_{false};
   const std::unique_ptr<net::HttpClient> http_ = net::loopback(
       [this](net::Request request, net::Responder respond) { cloud_.handle(std::move(request), std::move(respond)); });
+  net::HttpClient* upstream_ = http_.get();
   const std::unique_ptr<Rng> rng_ = seeded_rng(7);
   std::unique_ptr<joint::Center> center_;
   std::unique_ptr<Repository> repository_;
@@ -307,7 +330,7 @@ TEST_F(Joint, SlowTierIsGivenUpAtTheDeadline) {
   models_.cascade("m", cascade(margin(), "http://cloud", 64, 50));
   start();
   cloud_.hold();
-  const Context ctx = Context::background().with_timeout(std::chrono::seconds(20));
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   // A machine that stands still for so long has no time left to ask at all.
   for (std::string got; got != "0.5 by edge 3 hard, asked cloud, fallback cloud: Timeout";) {
     ASSERT_TRUE(ctx.check().ok()) << got;
@@ -324,7 +347,7 @@ TEST_F(Joint, TheRequestsOwnDeadlineCountsIfItIsSooner) {
   cloud_.hold();
   const std::string body =
       R"({"parameters":{"timeout":50000},"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[0.5,0.5]}]})";
-  const Context ctx = Context::background().with_timeout(std::chrono::seconds(20));
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   // A machine that stands still for so long has no time left to run it, or to ask.
   for (std::string got; got != "0.5 by edge 3 hard, asked cloud, fallback cloud: Timeout";) {
     ASSERT_TRUE(ctx.check().ok()) << got;
@@ -368,6 +391,145 @@ TEST_F(Joint, NoMoreThanTheBoundAreOnTheirWayUp) {
   EXPECT_EQ(infer(easy()), "1 by edge 3 easy");
   cloud_.release();
   EXPECT_EQ(outcome(first.get()), "0.125 by cloud 9 hard, asked cloud");
+}
+
+TEST_F(Joint, ClientThatHangsUpFreesItsPlaceAndEndsTheCall) {
+  models_.add("m", "3", kModel);
+  models_.cascade("m", cascade(margin(), "http://cloud", 1, 3600000));
+  start();
+  cloud_.hold();
+  Watched first = begin_watched(hard());
+  cloud_.wait_for_requests(1);
+  ASSERT_TRUE(first.hang_up);
+  first.hang_up();
+  EXPECT_TRUE(cloud_.wait_for_ended(1)) << "the call upwards has ended too";
+  auto second = begin("POST", "/v2/models/m/infer", hard());
+  cloud_.wait_for_requests(2);  // in the only place there is
+  cloud_.release();
+  EXPECT_EQ(outcome(second.get()), "0.125 by cloud 9 hard, asked cloud");
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
+  while (counter("errors") != R"({"cloud":{"ClientGone":1}})") ASSERT_TRUE(ctx.check().ok()) << counter("errors");
+  EXPECT_EQ(counter("inferences"), "1");
+  EXPECT_EQ(counter("asked"), R"({"cloud":2})");
+  EXPECT_EQ(counter("bytesUp"), std::to_string(2 * hard().size()));
+  EXPECT_THAT(registry_.text(), HasSubstr("varda_joint_errors_total{model=\"m\",tier=\"cloud\",reason=\"ClientGone\"} 1\n"));
+  EXPECT_EQ(center_->alarms(), 0u);
+}
+
+TEST_F(Joint, ClientsThatHangUpAgainAndAgainAreNoFaultOfTheTier) {
+  models_.add("m", "3", kModel);
+  models_.cascade("m", cascade(margin(), "http://cloud", 1, 3600000));
+  start();
+  EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, asked cloud");
+  cloud_.hold();
+  for (std::size_t i = 1; i <= 30; ++i) {
+    Watched one = begin_watched(hard());
+    cloud_.wait_for_requests(1 + i);
+    one.hang_up();
+  }
+  cloud_.release();
+  EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, asked cloud");
+  EXPECT_EQ(told().at("tiers/1/state").as_string(), "Ready");
+  EXPECT_FALSE(told().contains("degraded"));
+  EXPECT_TRUE(told().at("tiers/1/lastError").is_null());
+}
+
+TEST_F(Joint, RequestWhoseClientHangsUpWhileItWaitsIsNotRun) {
+  models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\n", "instances: 1\nwarmup: {runs: 0}\n");
+  models_.cascade("m", cascade(margin(), "", 64, 3600000));
+  start();
+  Executor& executor = repository_->find("m", "").value()->executor();
+  executor.expect(std::chrono::seconds(1));  // nothing runs on this thread
+  auto first = begin("POST", "/v2/models/m/infer", easy());
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
+  while (executor.waiting() > 0) ASSERT_TRUE(ctx.check().ok());  // it holds the only instance
+  Watched second = begin_watched(easy());
+  EXPECT_EQ(executor.waiting(), 1u);
+  second.hang_up();
+  EXPECT_EQ(executor.waiting(), 0u);
+  EXPECT_EQ(counter("errors"), R"({"edge":{"ClientGone":1}})");
+  EXPECT_EQ(center_->alarms(), 1u) << "the other's";
+  models_.release("run");
+  EXPECT_EQ(outcome(first.get()), "1 by edge 3 easy");
+  EXPECT_EQ(counter("inferences"), "1");
+  EXPECT_THAT(registry_.text(), HasSubstr("varda_requests_abandoned_total{model=\"m\",version=\"3\"} 1\n"));
+}
+
+TEST_F(Joint, EasyExampleThatIsAnsweredAtOnceAsksForNothing) {
+  models_.add("m", "3", kModel);
+  models_.cascade("m", cascade(margin()));
+  start();
+  repository_->find("m", "").value()->executor().expect(std::chrono::seconds(0));  // it runs on this thread
+  Watched one = begin_watched(easy());
+  EXPECT_FALSE(one.hang_up);
+  EXPECT_EQ(outcome(one.answer.get()), "1 by edge 3 easy");
+}
+
+TEST_F(Joint, ClientsThatHangUpAtAnyMomentLeaveNothingBehind) {
+  models_.add("m", "3", kModel);
+  models_.cascade("m", cascade(margin(), "http://cloud", 4, 3600000));
+  start();
+  std::vector<std::thread> clients;
+  std::atomic<int> hung_up{0};
+  for (int c = 0; c < 3; ++c) {
+    clients.emplace_back([&, c] {
+      const auto rng = seeded_rng(static_cast<std::uint64_t>(c + 1));
+      for (int i = 0; i < 100; ++i) {
+        Watched one = begin_watched(hard());
+        for (std::uint64_t n = rng->below(200); n > 0; --n) std::this_thread::yield();
+        if (rng->below(3) > 0 && one.hang_up) {
+          one.hang_up();
+          ++hung_up;
+        }
+        one.answer.get();  // each has its one end
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_GT(hung_up, 0);
+  EXPECT_EQ(center_->alarms(), 0u);
+  cloud_.hold();
+  std::vector<std::future<net::Response>> last;
+  const std::size_t before = cloud_.requests().size();
+  for (int i = 0; i < 4; ++i) last.push_back(begin("POST", "/v2/models/m/infer", hard()));
+  cloud_.wait_for_requests(before + 4);  // all places are free
+  cloud_.release();
+  for (auto& answer : last) EXPECT_EQ(outcome(answer.get()), "0.125 by cloud 9 hard, asked cloud");
+}
+
+// Answers may be large, and whoever writes one may be held up.
+TEST_F(Joint, RequestThatIsAnsweredAtItsDeadlineKeepsNoOtherFromItsOwn) {
+  // It ends no call, so that only the alarm is left to end the request.
+  class Stubborn final : public net::HttpClient {
+   public:
+    Result<net::ClientResponse> send(const Context&, net::ClientRequest) override {
+      end.wait();
+      return Error(Code::kUnavailable, "too late");
+    }
+    std::latch end{1};
+  };
+  Stubborn stubborn;
+  upstream_ = &stubborn;
+  models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\n", "instances: 2\nwarmup: {runs: 0}\n");
+  models_.cascade("m",
+                  R"({"version":1,"service":"default/m","deadlineMs":500,"inFlightMax":8,"tiers":[{"name":"edge","deadlineMs":1,)"
+                  R"("policy":)" +
+                      margin() + R"(},{"name":"cloud","url":"http://cloud","model":"big"}]})");
+  start();
+  repository_->find("m", "").value()->executor().expect(std::chrono::seconds(1));  // nothing runs on this thread
+  std::latch others_answer(1);
+  std::promise<void> first;
+  handler_({.method = "POST", .target = "/v2/models/m/infer", .body = hard()}, net::Responder([&](const net::Response&) {
+             others_answer.wait();
+             first.set_value();
+           }));
+  auto second = begin("POST", "/v2/models/m/infer", hard());
+  models_.release("run");
+  EXPECT_EQ(second.wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  others_answer.count_down();
+  first.get_future().get();
+  stubborn.end.count_down();
+  center_->stop();  // nobody is left in there
 }
 
 TEST_F(Joint, PolicyThatDecidesBeforeInferenceSparesTheRunAndFallsBackToIt) {
@@ -434,7 +596,7 @@ TEST_F(Joint, FullQueueGoesUp) {
   start();
   repository_->find("m", "").value()->executor().expect(std::chrono::seconds(1));  // nothing runs on this thread
   auto first = begin("POST", "/v2/models/m/infer", easy());
-  const Context ctx = Context::background().with_timeout(std::chrono::seconds(20));
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   while (repository_->find("m", "").value()->executor().waiting() > 0) ASSERT_TRUE(ctx.check().ok());
   auto second = begin("POST", "/v2/models/m/infer", easy());
   EXPECT_EQ(infer(easy()), "0.125 by cloud 9 easy, asked cloud");
@@ -474,7 +636,7 @@ TEST_F(Joint, RequestThatWasAnsweredWhileItWaitedIsNotRun) {
   const std::shared_ptr<ModelVersion> version = repository_->find("m", "").value();
   version->executor().expect(std::chrono::seconds(1));  // nothing runs on this thread
   auto first = begin("POST", "/v2/models/m/infer", easy());
-  const Context ctx = Context::background().with_timeout(std::chrono::seconds(20));
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   while (lines(runs) < 1) ASSERT_TRUE(ctx.check().ok());  // it holds the only instance
   models_.cascade("m", cascade(margin(), "", 64, 50));
   settle();
@@ -544,7 +706,7 @@ TEST_F(Joint, EndpointThatOnlyTiersAboveAnswerIsReadyIfTheyAre) {
   models_.cascade("m", cascade(margin()));
   cloud_.is_ready(503);
   start({.look_interval = std::chrono::milliseconds(1), .quiet_max = std::chrono::milliseconds(1)});
-  const Context ctx = Context::background().with_timeout(std::chrono::seconds(20));
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   while (!told().contains("degraded")) ASSERT_TRUE(ctx.check().ok()) << "nobody asks it anything, and still it is known";
   EXPECT_EQ(call("GET", "/v2/models/m/ready").status, 503);
   cloud_.is_ready(200);
@@ -631,6 +793,8 @@ TEST_F(Joint, NoRequestFailsWhilePoliciesAddressesAndVersionsChange) {
     models_.cascade("m", files[i % files.size()]);
     settle();
   }
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
+  while (sent <= 10 && ctx.check().ok()) std::this_thread::yield();
   stop = true;
   for (std::thread& client : clients) client.join();
   EXPECT_THAT(wrong, ::testing::IsEmpty());

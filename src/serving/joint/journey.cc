@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <optional>
 #include <stop_token>
 #include <utility>
@@ -73,6 +74,12 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
 
   void begin() {
     perform(tell([&](SteadyTime now) REQUIRES(mutex_) { return machine_.start(now); }));
+    // Still within the handler's call. Most requests have their answer by now, and nothing more to ask.
+    MutexLock lock(mutex_);
+    if (!respond_) return;
+    respond_->on_gone([kept = weak_from_this()] {
+      if (const auto journey = kept.lock()) journey->client_gone();
+    });
   }
 
   /// It is time for what the last step said.
@@ -81,8 +88,8 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
       alarm_.reset();
       return machine_.time_passed(now);
     });
-    // The center's own thread runs no models.
-    step.kind == Step::Kind::kRun ? hand_over(step) : perform(step);
+    // The center's own thread runs no models and answers nobody: answers may be large, and others wait to be woken.
+    step.kind == Step::Kind::kWait || step.kind == Step::Kind::kNothing ? perform(step) : hand_over(step);
   }
 
   bool ended() const {
@@ -140,6 +147,7 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
     alarm_ = center_.wake_at(when, weak_from_this());
   }
 
+  void client_gone();
   void run(const Step& step);
   void hand_over(const Step& step);
   Step ran(CallId id, Result<Inferred> inferred);
@@ -170,6 +178,7 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
   CallId asking_ GUARDED_BY(mutex_) = cascade::kNoCall;
   std::shared_ptr<std::stop_source> asking_stop_ GUARDED_BY(mutex_);
   CallId cancelled_ GUARDED_BY(mutex_) = cascade::kNoCall;  // the last one that nobody waits for any more
+  std::atomic<std::uint64_t> place_{0};                     // in the queue of the version's executor; 0: it does not wait there
 };
 
 // The first tier, as a job of its version's executor.
@@ -178,6 +187,7 @@ class Journey::Run final : public Job {
   Run(std::shared_ptr<Journey> journey, CallId id, SteadyTime given) : journey_(std::move(journey)), id_(id), given_(given) {}
 
   std::size_t bytes() const override { return journey_->call_.bytes(); }
+  void waits(std::uint64_t place) override { journey_->place_ = place; }
   void run() override {
     // It was answered while this waited: whoever still waits comes first.
     if (journey_->ended()) return;
@@ -202,7 +212,7 @@ class Journey::Run final : public Job {
   const SteadyTime given_;
 };
 
-// Tiers above it, one after the other, as a job of a thread that may block.
+// What a thread does that may block: tiers above it, one after the other, and whatever comes of that.
 class Journey::Ask final : public Job {
  public:
   Ask(std::shared_ptr<Journey> journey, const Step& step) : journey_(std::move(journey)), step_(step) {}
@@ -220,7 +230,7 @@ class Journey::Ask final : public Job {
     const auto stop = std::make_shared<std::stop_source>();
     {
       MutexLock lock(journey.mutex_);
-      if (journey.cancelled_ == step.call) return {};
+      if (journey.machine_.ended() || journey.cancelled_ == step.call) return {};
       journey.asking_ = step.call;
       journey.asking_stop_ = stop;
     }
@@ -236,6 +246,24 @@ class Journey::Ask final : public Job {
   const std::shared_ptr<Journey> journey_;
   const Step step_;
 };
+
+// On the connection's thread. The call upwards ends, which closes its connection, and its place is free; what waits to be run gives
+// up its own.
+void Journey::client_gone() {
+  std::optional<net::Responder> nobody;
+  tell([&](SteadyTime now) REQUIRES(mutex_) {
+    const Step step = machine_.client_gone(now);
+    if (respond_ && machine_.summary().end == cascade::Summary::End::kGone) {
+      nobody.emplace(take_responder());
+      if (asking_ == cascade::kNoCall) count();  // else when it is known what was sent: called()
+    }
+    return step;
+  });
+  if (!nobody) return;
+  if (const std::uint64_t place = place_; place != 0 && version_.ok() && (*version_)->executor().withdraw(place)) {
+    (*version_)->stats().abandoned.add();
+  }
+}
 
 void Journey::run(const Step& step) {
   if (!version_.ok()) return perform(ran(step.call, version_.error()));
@@ -260,6 +288,7 @@ void Journey::hand_over(const Step& step) {
   std::unique_ptr<Job> job = std::make_unique<Ask>(shared_from_this(), step);
   const Status status = center_.threads().submit(job);
   if (status.ok()) return;
+  if (step.kind == Step::Kind::kAnswer || step.kind == Step::Kind::kFail) return perform(step);
   perform(tell([&](SteadyTime now) REQUIRES(mutex_) {
     const Reason reason = status.error().code() == Code::kExhausted ? Reason::kInFlightLimit : Reason::kFailed;
     return machine_.failed(step.call, {.reason = reason, .message = status.error().message(), .tier_at_fault = false}, now);
@@ -299,11 +328,12 @@ Step Journey::called(CallId id, std::uint8_t tier, Called called) {
   bool judged = false;
   {
     MutexLock lock(mutex_);
+    bytes_up_ += called.bytes_sent;
     if (asking_ == id) {
       asking_ = cascade::kNoCall;
       asking_stop_.reset();
+      if (machine_.summary().end == cascade::Summary::End::kGone) count();
     }
-    bytes_up_ += called.bytes_sent;
     judged = !called.failure && machine_.wants_judgement(tier);
   }
   cascade::Judgement judgement;
