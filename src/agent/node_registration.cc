@@ -1,12 +1,15 @@
 #include "agent/node_registration.h"
 
 #include <algorithm>
+#include <string_view>
 #include <sys/utsname.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 #include "api/core/node.h"
 #include "base/log.h"
+#include "meta/object.h"
 #include "meta/patch.h"
 
 namespace varda::agent {
@@ -40,7 +43,7 @@ std::string binary_quantity(std::uint64_t bytes) {
   return std::to_string(bytes) + kSuffixes[suffix];
 }
 
-Status register_once(const Context& ctx, const kube::Client& client, const NodeFacts& facts) {
+Status register_once(const Context& ctx, const kube::Client& client, const NodeFacts& facts, WallTime time) {
   const meta::ObjectKey key{"", facts.name};
   TRY(auto found, client.find(ctx, api::Node::resource(), key));
   if (!found) {
@@ -53,9 +56,14 @@ Status register_once(const Context& ctx, const kube::Client& client, const NodeF
   Json next = now;
   const Json wanted = node_status(facts);
   for (const auto& [name, value] : wanted.as_object()) next.set(name, value);
+  auto conditions = posted_conditions(now, time);
+  if (conditions) next.set("conditions", *conditions);
   if (next == now) return {};
-  TRY([[maybe_unused]] const Json written, client.patch(ctx, api::Node::resource(), key, kube::PatchType::kMerge,
-                                                        Json::object({{"status", meta::make_merge_patch(now, next)}}), "status"));
+  Json patch = Json::object({{"status", meta::make_merge_patch(now, next)}});
+  // The list goes as a whole: not over what another writes into it meanwhile.
+  if (conditions) patch.set("metadata", Json::object({{"resourceVersion", (*found)["metadata"]["resourceVersion"]}}));
+  TRY([[maybe_unused]] const Json written,
+      client.patch(ctx, api::Node::resource(), key, kube::PatchType::kMerge, std::move(patch), "status"));
   return {};
 }
 
@@ -105,9 +113,30 @@ Json node_status(const NodeFacts& facts) {
                                                   {"systemUUID", ""}})}});
 }
 
+std::optional<Json> posted_conditions(const Json& status, WallTime now) {
+  static constexpr std::string_view kPosted = "AgentRuns";
+  // The node controller's words for a node that never posted, and for one that stopped.
+  static constexpr std::string_view kWaitedFor[] = {"NodeStatusNeverUpdated", "NodeStatusUnknown", kPosted};
+  if (!status["conditions"].is_array()) return {};
+  Json conditions = status["conditions"];
+  for (Json& condition : conditions.array_items()) {
+    if (std::as_const(condition)["type"].as_string() != "Ready") continue;
+    const std::string reason = std::as_const(condition)["reason"].as_string();
+    if (std::find(std::begin(kWaitedFor), std::end(kWaitedFor), reason) == std::end(kWaitedFor)) return {};
+    const std::string time = meta::format_time(now);
+    if (std::as_const(condition)["status"].as_string() != "True") condition.set("lastTransitionTime", time);
+    condition.set("lastHeartbeatTime", time);
+    condition.set("status", "True");
+    condition.set("reason", std::string(kPosted));
+    condition.set("message", "the node's agent runs pods");
+    return conditions;
+  }
+  return {};
+}
+
 void NodeRegistration::step(const Context& ctx) {
   constexpr Duration kFirst = std::chrono::milliseconds(200), kMax = std::chrono::seconds(5);
-  const Status status = register_once(ctx, client_, facts_);
+  const Status status = register_once(ctx, client_, facts_, clock_.wall());
   if (status.ok()) {
     backoff_.reset();
   } else {

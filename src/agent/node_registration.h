@@ -1,4 +1,5 @@
-// The agent's Node object: made when missing, its status kept true. Ready is the control plane's to say.
+// The agent's Node object: made when missing, its status kept true. Ready is the control plane's to say, where that is ours. The
+// node controller of Kubernetes judges by what a node posts, so there the agent posts it as a kubelet would.
 #pragma once
 
 #include <chrono>
@@ -28,9 +29,13 @@ NodeFacts read_facts(std::string name, std::string layer, std::string address);
 codec::Json node_object(const NodeFacts& facts);
 /// status.addresses, capacity, allocatable and nodeInfo. Pure.
 codec::Json node_status(const NodeFacts& facts);
+/// status.conditions with Ready posted anew, if it is Kubernetes' node controller that judges this node: it called the node Unknown
+/// for want of such posts, or was posted to before. Nothing where a control plane of ours says Ready, or nobody does yet. Pure.
+std::optional<codec::Json> posted_conditions(const codec::Json& status, WallTime now);
 
 /// Makes it so and looks again every `period`: a Node that somebody deletes while its agent lives comes back. Retries with
-/// back-off. Conditions and what others wrote stay; where nothing is missing nothing is written. One thread.
+/// back-off. What others wrote stays; where nothing is missing, and nobody waits for the post of Ready, nothing is written.
+/// `period` is well below the 40 s of silence after which the node controller gives a node up. One thread.
 class NodeRegistration {
  public:
   /// `client` and `clock` outlive it.

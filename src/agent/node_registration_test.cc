@@ -1,0 +1,81 @@
+// Who says that a node is Ready: a control plane of ours by itself, Kubernetes' node controller by what the agent posts.
+#include "agent/node_registration.h"
+
+#include <chrono>
+#include <gtest/gtest.h>
+#include <string>
+
+#include "apiserver/testing/in_memory.h"
+#include "artifact/testing/manual_clock.h"
+#include "codec/yaml.h"
+#include "kube/client.h"
+
+namespace varda::agent {
+namespace {
+
+using codec::Json;
+using std::chrono::seconds;
+
+constexpr const char* kNode = "/api/v1/nodes/cam";
+
+Json yaml(const std::string& text) { return codec::parse_yaml(text).value(); }
+
+class AgentNodeReady : public ::testing::Test {
+ protected:
+  void step() { registration_.step(Context::background()); }
+  Json node() { return api_.get(kNode).body; }
+  Json ready() {
+    for (const Json& condition : node().at("status/conditions").as_array()) {
+      if (condition["type"].as_string() == "Ready") return condition;
+    }
+    return nullptr;
+  }
+  std::string version() { return node().at("metadata/resourceVersion").as_string(); }
+  void say(const std::string& conditions) {
+    ASSERT_EQ(api_.merge_patch(std::string(kNode) + "/status", yaml("{status: {conditions: " + conditions + "}}")).status, 200);
+  }
+
+  apiserver::InMemoryApiServer api_;
+  artifact::testing::ManualClock clock_;
+  kube::Client client_{api_.transport(), {}};
+  NodeRegistration registration_{client_, {.name = "cam", .layer = "device", .address = "192.0.2.7"}, seconds(10), clock_};
+};
+
+TEST_F(AgentNodeReady, IsLeftToAControlPlaneThatSaysItByItself) {
+  step();
+  ASSERT_EQ(node().at("status/addresses").as_array().size(), 2u);
+  EXPECT_TRUE(ready().is_null()) << "nobody judges yet";
+  for (const char* words :
+       {"[{type: Ready, status: 'True', reason: AgentConnected}]", "[{type: Ready, status: Unknown, reason: AgentDisconnected}]",
+        "[{type: DiskPressure, status: Unknown, reason: NodeStatusUnknown}]"}) {
+    say(words);
+    const std::string before = version();
+    clock_.advance(seconds(10));
+    step();
+    EXPECT_EQ(version(), before) << words;
+  }
+}
+
+TEST_F(AgentNodeReady, IsPostedAtEachLookWhereTheNodeControllerWaitsForIt) {
+  step();
+  for (const char* reason : {"NodeStatusNeverUpdated", "NodeStatusUnknown"}) {
+    say("[{type: Ready, status: Unknown, reason: " + std::string(reason) +
+        ", lastTransitionTime: '2026-01-01T00:00:00Z'}, {type: Other, status: 'True'}]");
+    clock_.advance(seconds(10));
+    step();
+    const Json first = ready();
+    EXPECT_EQ(first["status"].as_string(), "True") << reason;
+    EXPECT_EQ(first["reason"].as_string(), "AgentRuns");
+    EXPECT_NE(first["lastTransitionTime"].as_string(), "2026-01-01T00:00:00Z");
+    EXPECT_EQ(node().at("status/conditions").as_array().size(), 2u) << "what others say stays";
+
+    clock_.advance(seconds(10));
+    step();
+    const Json second = ready();
+    EXPECT_NE(second["lastHeartbeatTime"], first["lastHeartbeatTime"]) << "this is what the node controller looks at";
+    EXPECT_EQ(second["lastTransitionTime"], first["lastTransitionTime"]);
+  }
+}
+
+}  // namespace
+}  // namespace varda::agent
