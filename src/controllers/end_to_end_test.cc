@@ -16,6 +16,7 @@
 #include "kube/client.h"
 #include "meta/patch.h"
 #include "runtime/manager.h"
+#include "runtime/testing/at_rest.h"
 
 namespace varda::controllers {
 namespace {
@@ -269,25 +270,22 @@ TEST_F(Cluster, AtRestNothingIsWritten) {
   add_agent("edge0");
   post(kModels, model());
   serve_version_three();
-  ASSERT_TRUE(eventually([&] { return manager_->idle(); }));
-  manager_->events();
-  // One write of somebody else concerns every object here; the answer to it is none.
-  std::string before;
-  int quiet = 0;  // looks in a row: what a watch has yet to tell makes nobody busy
-  ASSERT_TRUE(eventually([&] {
-    const std::string now = revision();
-    quiet = now == before && manager_->idle() ? quiet + 1 : 0;
-    before = now;
-    return quiet >= 40;
-  }));
-  patch("/api/v1/nodes/edge0", "{metadata: {annotations: {touched: 'yes'}}}");
-  const std::string touched = revision();
-  ASSERT_EQ(std::stoll(touched), std::stoll(before) + 1);
-  // The model is reconciled after the touch when a later change of it has been answered.
-  patch(kModels + "/digits", "{metadata: {annotations: {touched: 'yes'}}}");
-  ASSERT_TRUE(eventually([&] { return manager_->idle(); }));
+  const auto at_rest = [&] { return runtime::testing::at_rest(*manager_, client_, [this] { return revision(); }); };
+  ASSERT_TRUE(at_rest());
+  // One write of somebody else to each concerns every object here; the answer to it is none.
+  const std::vector<std::string> paths{"/api/v1/nodes/edge0", kModels + "/digits", kEdgeNodes + "/edge0", kPods + "/digits"};
+  const auto versions = [&] {
+    std::vector<std::string> out;
+    for (const std::string& path : paths) out.push_back(api_.get(path).body.at("metadata/resourceVersion").as_string());
+    return out;
+  };
+  const Json touch = yaml("{metadata: {annotations: {touched: 'yes'}}}");
+  std::vector<std::string> touched;
+  for (const std::string& path : paths)
+    touched.push_back(api_.merge_patch(path, touch).body.at("metadata/resourceVersion").as_string());
+  ASSERT_TRUE(at_rest());
   stop();  // joins the workers: whatever they wanted to write is written
-  EXPECT_EQ(std::stoll(revision()), std::stoll(touched) + 1);
+  EXPECT_EQ(versions(), touched);
 }
 
 TEST_F(Cluster, RestartedOperatorWritesNothing) {

@@ -19,6 +19,7 @@
 #include "kube/client.h"
 #include "meta/patch.h"
 #include "runtime/manager.h"
+#include "runtime/testing/at_rest.h"
 
 namespace varda::controllers {
 namespace {
@@ -69,16 +70,9 @@ class Metadata : public testing::Test {
     }
     return holds();
   }
-  // Everybody has read and answered everything: the revision stands still while nobody is busy.
+  // Everybody has read and answered everything.
   bool at_rest() {
-    std::string before;
-    int quiet = 0;  // looks in a row: what a watch has yet to tell makes nobody busy
-    return eventually([&] {
-      const std::string now = revision();
-      quiet = now == before && manager_->ready() && manager_->idle() ? quiet + 1 : 0;
-      before = now;
-      return quiet >= 40;
-    });
+    return runtime::testing::at_rest(*manager_, client_, [this] { return revision(); });
   }
   std::string revision() { return api_.get("/api/v1/namespaces").body.at("metadata/resourceVersion").as_string(); }
 

@@ -16,6 +16,7 @@
 #include "net/tcp_proxy.h"
 #include "net/testing/raw_socket.h"
 #include "runtime/manager.h"
+#include "runtime/testing/at_rest.h"
 
 namespace varda::controllers {
 namespace {
@@ -122,12 +123,7 @@ class Machine : public testing::Test {
               image + "}]}}}}"));
   }
   bool rest() {
-    // Nothing queued, and no write while everybody looks once more.
-    return eventually([&] {
-      const auto before = api_.store().revision();
-      std::this_thread::sleep_for(20ms);
-      return manager_->idle() && api_.store().revision() == before;
-    });
+    return runtime::testing::at_rest(*manager_, client_, [this] { return std::to_string(api_.store().revision()); });
   }
 
   BuiltinOptions builtin_options_{.disconnect_grace = 50ms, .missing_node_grace = 0s, .failed_pod_delay = 0s};
@@ -226,8 +222,8 @@ TEST_F(Machine, DeploymentRunsHealsScalesAndRolls) {
   patch(kDeployments + "/web", "{spec: {replicas: 1}}");
   ASSERT_TRUE(available(1, "two"));
   EXPECT_TRUE(rest());
+  stop();  // and what was to be told is told
   const auto before = api_.store().revision();
-  stop();
   start();
   EXPECT_TRUE(rest());
   EXPECT_EQ(api_.store().revision(), before);  // a restart at rest writes nothing

@@ -1,0 +1,46 @@
+// When a manager under test has nothing left to do: seen, not waited for and hoped.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "kube/client.h"
+#include "runtime/manager.h"
+
+namespace varda::runtime::testing {
+
+/// Whether every copy has each object as the server has it, and none besides. The last change may still be on its way from a copy
+/// to those who hear of it. For managers whose informers have no filter.
+inline bool copies_agree(const Manager& manager, const kube::Client& client) {
+  for (const auto& informer : manager.caches().all()) {
+    const auto list = client.list_all(Context().with_timeout(std::chrono::minutes(1)), informer->resource());
+    if (!list.ok() || list->items.size() != informer->size()) return false;
+    for (const Json& item : list->items) {
+      const StoredPtr have = informer->get({item["metadata"]["namespace"].as_string(), item["metadata"]["name"].as_string()});
+      if (!have || have->metadata.resource_version != item["metadata"]["resourceVersion"].as_string()) return false;
+    }
+  }
+  return true;
+}
+
+/// Waits until the manager is ready, knows all there is, and then over forty looks neither does anything nor lets `revision` (the
+/// server's) go on. False: not within a minute.
+inline bool at_rest(const Manager& manager, const kube::Client& client, const std::function<std::string()>& revision) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  std::string before;
+  for (int quiet = -1; quiet < 40; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+    if (std::chrono::steady_clock::now() > limit) return false;
+    const std::string now = revision();
+    if (now != before || !manager.ready() || !manager.idle()) {
+      quiet = -1;
+    } else if (quiet >= 0 || copies_agree(manager, client)) {
+      ++quiet;
+    }
+    before = now;
+  }
+  return true;
+}
+
+}  // namespace varda::runtime::testing
