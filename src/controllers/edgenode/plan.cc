@@ -10,14 +10,13 @@
 
 #include "api/kind.h"
 #include "controllers/dataset/plan.h"
+#include "controllers/edgenode/node_limits.h"
 #include "controllers/inferencemodel/plan.h"
 
 namespace varda::controllers {
 
 namespace {
 
-constexpr std::size_t kModelsMax = 128;  // maxItems of spec.models
-constexpr std::size_t kWorkersMax = 64;  // and of spec.workers
 constexpr std::size_t kToldOfKey = 400;  // of an item that is left out, whose key may be any text
 
 /// One thing to do, and how old the wish is.
@@ -128,8 +127,9 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
       workers.push_back({job.since, worker, static_cast<std::size_t>(&worker - job.workers.data())});
   }
   share_by_namespace(workers);
-  spec.models = oldest(std::move(models), &api::EdgeNodeSpec::models, kModelsMax, refused);  // the rest gets the condition NodeFull
-  spec.workers = oldest(std::move(workers), &api::EdgeNodeSpec::workers, kWorkersMax, refused);
+  // The rest of both gets the condition NodeFull.
+  spec.models = oldest(std::move(models), &api::EdgeNodeSpec::models, kModelsPerNode, refused);
+  spec.workers = oldest(std::move(workers), &api::EdgeNodeSpec::workers, kWorkersPerNode, refused);
   std::vector<Wish<api::EdgeDataset>> datasets;
   add_wishes(world.datasets, node.metadata.name, datasets);
   add_wishes(world.sedna_datasets, node.metadata.name, datasets);
@@ -154,7 +154,7 @@ codec::Json join_workers(const codec::Json& there, const codec::Json& ours, cons
     const std::string& owner = worker["owner"].as_string();
     if (std::find(kinds.begin(), kinds.end(), owner.substr(0, owner.find('/'))) != kinds.end()) continue;
     const auto same = [&worker](const Json& one) { return one["key"] == worker["key"]; };
-    if (std::none_of(all.begin(), all.end(), same) && all.size() < kWorkersMax) all.push_back(worker);
+    if (std::none_of(all.begin(), all.end(), same) && all.size() < kWorkersPerNode) all.push_back(worker);
   }
   std::stable_sort(all.begin(), all.end(),
                    [](const Json& a, const Json& b) { return a["key"].as_string() < b["key"].as_string(); });

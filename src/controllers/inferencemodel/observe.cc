@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "controllers/edgenode/node_limits.h"
 #include "controllers/inferencemodel/download_text.h"
 #include "controllers/inferencemodel/plan.h"
 #include "controllers/inferencemodel/pod_problem.h"
@@ -128,8 +129,9 @@ Verdict target_progress(const EdgeView& view) {
   const std::string& target = view.model.spec.target_version;
   const api::EdgeModel* told =
       view.world.edge_node == nullptr ? nullptr : view.world.edge_node->spec.find_model(view.model.metadata.key().str());
-  if (told == nullptr && view.world.edge_node != nullptr && view.world.edge_node->spec.models.size() >= 128) {
-    return no("NodeFull", "node " + node + " holds 128 models already: use another node");
+  if (view.world.edge_node != nullptr) {
+    if (auto full = no_room_for_model(*view.world.edge_node, view.model.metadata.key().str()))
+      return no(std::move(full->reason), std::move(full->message));
   }
   if (told == nullptr || !same_work(*told, view.model) || view.report == nullptr) {
     return no("WaitingForNode", "waiting for the agent of node " + node + " to take version " + target);

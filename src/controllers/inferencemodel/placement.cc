@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "controllers/inferencemodel/plan.h"
 #include "meta/selector.h"
 
 namespace varda::controllers {
@@ -21,6 +22,12 @@ const api::Node* find_node(const NodeList& nodes, std::string_view name) {
     if (node->metadata.name == name) return node.get();
   }
   return nullptr;
+}
+
+std::string layer_of(const api::Node& node) {
+  const auto& labels = node.metadata.labels;
+  if (const auto layer = labels.find(std::string(kLayerLabel)); layer != labels.end()) return layer->second;
+  return labels.contains("node-role.kubernetes.io/edge") ? "edge" : "cloud";
 }
 
 Placement place(const api::InferenceModel& model, const NodeList& nodes) {

@@ -33,4 +33,8 @@ Placement place(const api::InferenceModel& model, const NodeList& nodes);
 
 const api::Node* find_node(const NodeList& nodes, std::string_view name);
 
+/// device, edge or cloud: by its label kLayerLabel, and without one by its role (KubeEdge's nodes have
+/// node-role.kubernetes.io/edge).
+std::string layer_of(const api::Node& node);
+
 }  // namespace varda::controllers

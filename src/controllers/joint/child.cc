@@ -35,10 +35,11 @@ std::string one_of_layer(const std::string& layer, const InferenceModel* existin
   const std::string current = existing == nullptr ? "" : existing->spec.node_name;
   if (!current.empty() && std::binary_search(names.begin(), names.end(), current)) return current;
   if (names.empty()) {
-    out.problem = Problem{"NoNodeMatches", "no node has the label " + std::string(kLayerLabel) + "=" + layer};
+    out.problem = Problem{"NoNodeMatches", "no node is of the layer " + layer + ": label one " + std::string(kLayerLabel) + "=" +
+                                               layer + ", or name it with nodeName"};
   } else {
-    out.problem = Problem{"SeveralNodesMatch", std::to_string(names.size()) + " nodes have the label " + std::string(kLayerLabel) +
-                                                   "=" + layer + ": name one with nodeName"};
+    out.problem = Problem{"SeveralNodesMatch",
+                          std::to_string(names.size()) + " nodes are of the layer " + layer + ": name one with nodeName"};
   }
   return "";
 }

@@ -1,97 +1,16 @@
 // JointInferenceServices over the real API server, in memory. Agents and runners are played by the test, which writes what they
 // would report.
 
-#include <chrono>
-#include <functional>
-#include <gtest/gtest.h>
-#include <thread>
-
-#include "api/kind.h"
-#include "apiserver/testing/in_memory.h"
-#include "codec/yaml.h"
-#include "controllers/controllers.h"
-#include "kube/client.h"
-#include "runtime/manager.h"
+#include "controllers/testing/control_plane.h"
 
 namespace varda::controllers {
 namespace {
 
-using codec::Json;
+using namespace testing;  // NOLINT: of a test, in a test
 
-const std::string kServices = "/apis/sedna.io/v1alpha1/namespaces/default/jointinferenceservices";
-const std::string kModels = "/apis/sedna.io/v1alpha1/namespaces/default/models";
-const std::string kInferenceModels = "/apis/ai.kubeedge.io/v1alpha1/namespaces/default/inferencemodels";
-const std::string kEdgeNodes = "/apis/edgeai.io/v1alpha1/edgenodes";
-const std::string kPods = "/api/v1/namespaces/default/pods";
-const std::string kDeployments = "/apis/apps/v1/namespaces/default/deployments";
-const std::string kCoreServices = "/api/v1/namespaces/default/services";
-
-Json yaml(std::string_view text) {
-  auto parsed = codec::parse_yaml(text);
-  EXPECT_TRUE(parsed.ok()) << text << (parsed.ok() ? "" : parsed.error().message());
-  return std::move(parsed).value();
-}
-
-class JointCluster : public ::testing::Test {
+class JointCluster : public ControlPlane {
  protected:
-  static apiserver::InMemoryApiServer::Options with_rules() {
-    apiserver::InMemoryApiServer::Options options;
-    for (const api::NativeRule& rule : api::native_rules()) options.server.rules[{rule.group, rule.kind}] = rule.check;
-    return options;
-  }
-  JointCluster() : api_(with_rules()), client_(api_.transport(), {}) {
-    for (const Json& crd : api::crds()) api_.install_crds(codec::write_yaml(crd));
-    start();
-  }
-  ~JointCluster() override { stop(); }
-
-  void start() {
-    manager_ = std::make_unique<runtime::Manager>(client_, runtime::Manager::Options{});
-    Options options;
-    options.inference_models.node_port_host = "127.0.0.1";
-    controllers_ = add_all(*manager_, std::move(options));
-    thread_ = std::jthread([this](std::stop_token stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
-  }
-  void stop() {
-    thread_ = {};
-    manager_.reset();
-    controllers_.reset();
-  }
-
-  // Waits for something that the controllers will do; the limit is for a test that fails.
-  bool eventually(const std::function<bool()>& holds) {
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (std::chrono::steady_clock::now() < limit) {
-      if (holds()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return holds();
-  }
-
-  void post(const std::string& collection, std::string_view object) {
-    const auto reply = api_.post(collection, yaml(object));
-    ASSERT_EQ(reply.status, 201) << reply.text;
-  }
-  void patch(const std::string& path, std::string_view change) {
-    const auto reply = api_.merge_patch(path, yaml(change));
-    ASSERT_EQ(reply.status, 200) << reply.text;
-  }
-  void patch_status(const std::string& path, std::string_view status) {
-    patch(path + "/status", "{status: " + std::string(status) + "}");
-  }
-  Json get(const std::string& path) { return api_.get(path).body; }
-  bool exists(const std::string& path) { return api_.get(path).status == 200; }
-
-  void add_node(const std::string& name) {
-    post("/api/v1/nodes", "{apiVersion: v1, kind: Node, metadata: {name: " + name + ", labels: {edgeai.io/layer: edge}}}");
-    patch_status("/api/v1/nodes/" + name,
-                 "{conditions: [{type: Ready, status: 'True'}], addresses: [{type: InternalIP, address: 127.9.1.1}]}");
-  }
-  void add_agent(const std::string& name) {
-    post(kEdgeNodes, "{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: " + name + "}, spec: {}}");
-    patch_status(kEdgeNodes + "/" + name,
-                 "{modelRoot: /data/models, workerRoot: /data/workers, workerSocketDirectory: /data/worker, address: 127.9.1.1}");
-  }
+  void add_node(const std::string& name) { ControlPlane::add_node(name, "{edgeai.io/layer: edge}"); }
   void add_model(const std::string& name, char digit) {
     post(kModels, "{apiVersion: sedna.io/v1alpha1, kind: Model, metadata: {name: " + name +
                       "}, spec: {format: onnx, url: 'http://files/" + name + ".tar.gz', sha256: '" + std::string(64, digit) +
@@ -188,25 +107,6 @@ spec:
                                                      "}, subsets: [{addresses: [{ip: 127.9.1.9}], ports: [{port: 8080}]}]}");
   }
   std::string pod_uid() { return get(kPods + "/digits-edge-adfa01a70198").at("metadata/uid").as_string(); }
-
-  std::string revision() { return get("/api/v1/namespaces").at("metadata/resourceVersion").as_string(); }
-  /// Whether an operator that is started again and again, from none, finds nothing left to write at last.
-  bool comes_to_rest() {
-    for (int restart = 0; restart < 5; ++restart) {
-      const std::string before = revision();
-      start();
-      if (!eventually([&] { return manager_->ready() && manager_->idle(); })) return false;
-      stop();
-      if (revision() == before) return true;
-    }
-    return false;
-  }
-
-  apiserver::InMemoryApiServer api_;
-  kube::Client client_;
-  std::unique_ptr<Controllers> controllers_;
-  std::unique_ptr<runtime::Manager> manager_;
-  std::jthread thread_;
 };
 
 TEST_F(JointCluster, TwoModelsBecomeOneEndpointAndAtRestNothingIsWritten) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "codec/json.h"
+#include "controllers/edgenode/node_limits.h"
 #include "controllers/joint/plan.h"
 #include "controllers/joint/tier.h"
 #include "net/url.h"
@@ -66,6 +67,9 @@ std::uint64_t facts_of(const api::EdgeNode& node) {
                      node.status.address + "\n" + node.metadata.deletion_timestamp.value_or("") + node.metadata.uid;
   if (const meta::Condition* connected = meta::find_condition(node.status.conditions, "Connected"))
     text += "\n" + connected->status + connected->reason + connected->message;
+  // Whoever is left out of a list hears nothing of it but this.
+  if (node.spec.models.size() >= kModelsPerNode) text += "\nmodels full";
+  if (node.spec.workers.size() >= kWorkersPerNode) text += "\nworkers full";
   return hash(text);
 }
 
@@ -281,6 +285,11 @@ Keys JointIndex::first_on(const std::string& node) const {
   return keys;
 }
 
+bool JointIndex::any_node_is_first() const {
+  const MutexLock lock(mutex_);
+  return !first_anywhere_.empty();
+}
+
 void JointIndex::set_pod(const meta::ObjectKey& pod, const meta::ObjectKey& service, const std::string& node) {
   const MutexLock lock(mutex_);
   if (const auto before = node_of_pod_.find(pod); before != node_of_pod_.end()) {
@@ -318,6 +327,8 @@ Keys JointIndex::news_of(const std::string& name, const api::EdgeNode* node) {
     }
     for (const codec::Json& report : status["workers"].as_array())
       words.reports[report["uid"].as_string()] ^= hash(codec::write_json(report));
+    for (const codec::Json& worker : spec["workers"].as_array())
+      words.reports[worker["uid"].as_string()] ^= hash(worker["key"].as_string()) * 31;
   }
   const MutexLock lock(mutex_);
   const auto before = agents_.find(name);

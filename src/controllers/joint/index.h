@@ -36,6 +36,8 @@ class JointIndex {
   void set_pod(const meta::ObjectKey& pod, const meta::ObjectKey& service, const std::string& node);
   /// Whose first tier may be on the node, or has a pod there.
   Keys first_on(const std::string& node) const;
+  /// The first tier of some service may be on any node.
+  bool any_node_is_first() const;
   /// Where the first tier may be: false, on any node.
   std::pair<bool, std::string> first_node(const meta::ObjectKey& service) const;
 

@@ -59,7 +59,7 @@ std::string told_url(const JointInferenceService& service, const Tier& tier) {
 
 // ---- the first tier
 
-/// Where it may be: a layer means the nodes of it that run an agent, and other nodes of users are none of them. One that has a pod
+/// Where it may be. A layer means the nodes of it that run an agent: other nodes of users are none of them. One that has a pod
 /// of it stays in: an agent whose EdgeNode was deleted makes it anew, and nothing that serves is to end for that.
 NodeList first_nodes(const Tier& tier, const JointWorld& world) {
   if (!tier.node.empty() || tier.selector != nullptr) return world.nodes;
@@ -141,7 +141,8 @@ Worker first_worker(const JointInferenceService& service, const std::vector<Tier
     if (tier.selector != nullptr) {
       worker.selector = *tier.selector;
     } else if (tier.node.empty()) {
-      worker.selector.emplace().match_labels = {{std::string(kLayerLabel), tier.layer}};
+      worker.selector.emplace();
+      worker.node_layer = tier.layer;
     }
     if (tier.worker != nullptr) worker.replicas = std::min<std::int64_t>(tier.worker->replicas, 1);
     worker.serving_port = port_of(service, worker, first_nodes(tier, world), world);
@@ -223,13 +224,15 @@ void plan_inference_model(const JointInferenceService& service, const Tier& tier
     return;
   }
   ModelResolution found = resolve_model(*tier.model, around, ModelUse::kUsersWorker);
-  if (another) {
+  const auto there = named(world.inference_models, child_name(service, tier));
+  const api::InferenceModel* existing = there != nullptr && is_child(*there, service) ? there.get() : nullptr;
+  // A reference that does not say of what kind, and a child: it was made of a Model, which is away.
+  const bool away = another && tier.model->kind.empty() && existing != nullptr && !existing->metadata.deleting();
+  if (another && !away) {
     out.problem = std::move(found.problem);
     return;
   }
   out.inference_model = child_name(service, tier);
-  const auto there = named(world.inference_models, out.inference_model);
-  const api::InferenceModel* existing = there != nullptr && is_child(*there, service) ? there.get() : nullptr;
   out.owned = existing != nullptr;
   if (there != nullptr && existing == nullptr && !is_left_over(*there, service)) {
     out.problem =
@@ -260,15 +263,17 @@ bool answers(const JointInferenceService& service, const TierPlan& tier, const J
   return model != nullptr && !model->status.url.empty() && (!tier.owned || is_child(*model, service));
 }
 
-// Some node is still told to ask there.
-bool is_asked(const JointInferenceService& service, const std::string& url, const JointPlan& plan, const JointWorld& world) {
+// Some node is still told to ask such a tier, as cascade.json has it.
+template <typename Which>
+bool is_asked(const JointInferenceService& service, const JointPlan& plan, const JointWorld& world, Which which) {
   const std::string key = service.metadata.key().str() + "." + plan.tiers.front().name;
   return std::any_of(plan.first.pods.begin(), plan.first.pods.end(), [&](const WorkerPod& pod) {
     const EdgeNodePtr agent = world.edge_node(pod.node);
     const api::EdgeModel* told = agent == nullptr ? nullptr : agent->spec.find_model(key);
     if (told == nullptr) return false;
     const auto& tiers = told->cascade["tiers"].as_array();
-    return std::any_of(tiers.begin(), tiers.end(), [&](const Json& tier) { return tier["url"].as_string() == url; });
+    return std::any_of(tiers.begin(), tiers.end(),
+                       [&](const Json& tier) { return !tier["url"].as_string().empty() && which(tier); });
   });
 }
 
@@ -281,8 +286,16 @@ void keep_replaced(const JointInferenceService& service, const JointWorld& world
   for (const auto& child : world.children) {
     const bool wanted = std::any_of(plan.further.begin(), plan.further.end(),
                                     [&](const TierPlan& tier) { return tier.inference_model == child->metadata.name; });
-    if (wanted || child->metadata.deleting() || child->status.url.empty()) continue;
-    if (all_answer && !is_asked(service, child->status.url, plan, world)) continue;
+    if (wanted || child->metadata.deleting()) continue;
+    const std::string& url = child->status.url;
+    if (url.empty()) {
+      // It has never answered, or it restarts just now: then nodes are told where it was.
+      const auto label = child->metadata.labels.find(std::string(kWorkerLabel));
+      const std::string tier = label == child->metadata.labels.end() ? "" : label->second;
+      if (all_answer || !is_asked(service, plan, world, [&](const Json& one) { return one["name"].as_string() == tier; })) continue;
+    } else if (all_answer && !is_asked(service, plan, world, [&](const Json& one) { return one["url"].as_string() == url; })) {
+      continue;
+    }
     if (auto wish = wish_of(*child)) plan.objects.push_back(std::move(*wish));
   }
 }
@@ -350,8 +363,9 @@ std::optional<NodeWork> work_for(const JointInferenceService& service, const api
   } else {
     std::optional<Problem> problem;
     const Worker worker = first_worker(service, tiers, world, options, problem);
-    if (auto model = model_for(job_of(service), worker, world.nodes, node, world.pods)) work.models.push_back(std::move(*model));
-    work.workers = workers_for(job_of(service), worker, world.nodes, node, world.pods);
+    const NodeList nodes = first_nodes(tiers.front(), world);
+    if (auto model = model_for(job_of(service), worker, nodes, node, world.pods)) work.models.push_back(std::move(*model));
+    work.workers = workers_for(job_of(service), worker, nodes, node, world.pods);
   }
   if (work.models.empty() && work.workers.empty()) return {};
   return work;

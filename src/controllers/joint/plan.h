@@ -75,7 +75,7 @@ struct JointPlan {
 JointPlan plan(const api::JointInferenceService& service, const JointWorld& world, const InferenceModelOptions& options);
 
 /// What the agent of `node` has to do; nothing: no pod of the service belongs there. Of the world only what concerns the first tier
-/// counts.
+/// counts, and of its nodes this one and those that joined before it (joined_before()).
 std::optional<NodeWork> work_for(const api::JointInferenceService& service, const api::EdgeNode& node, const JointWorld& world,
                                  const InferenceModelOptions& options);
 

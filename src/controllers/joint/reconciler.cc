@@ -243,7 +243,30 @@ Keys JointWork::nodes_of(const ObjectKey& service, const runtime::Caches& caches
   return keys;
 }
 
+// A node that comes, goes or is labelled otherwise: where a worker may not have all nodes, it gives way to those after it, or takes
+// the place of one.
+Keys JointWork::nodes_after(const api::Node& node, const runtime::Caches& caches) const {
+  if (caches.of<api::Node>().size() < kNodesPerWorkerMax || !index_.any_node_is_first()) return {};
+  Keys keys;
+  for (const auto& edge_node : caches.of<api::EdgeNode>().list()) {
+    const auto other = caches.of<api::Node>().get(edge_node->metadata.key());
+    if (other != nullptr && joined_before(node, *other)) keys.push_back(edge_node->metadata.key());
+  }
+  return keys;
+}
+
 void JointWork::watches(runtime::Watches<api::EdgeNode>& w) const {
+  w.maps<api::Node>([this](const api::Node& node, const runtime::Caches& caches) { return nodes_after(node, caches); },
+                    [](const api::Node& before, const api::Node& now) {
+                      return before.metadata.uid == now.metadata.uid && before.metadata.labels == now.metadata.labels;
+                    });
+  // Of a layer only nodes with agents count.
+  w.maps<api::EdgeNode>(
+      [this](const api::EdgeNode& node, const runtime::Caches& caches) {
+        const auto at = caches.of<api::Node>().get(node.metadata.key());
+        return at == nullptr ? Keys{} : nodes_after(*at, caches);
+      },
+      [](const api::EdgeNode& before, const api::EdgeNode& now) { return before.metadata.uid == now.metadata.uid; });
   const auto of_service = [this](const JointInferenceService& service, const runtime::Caches& caches) {
     const ObjectKey key = service.metadata.key();
     Keys keys = nodes_of(key, caches);  // as it was, where the other controller has not heard of it yet
@@ -313,19 +336,32 @@ void JointWork::watches(runtime::Watches<api::EdgeNode>& w) const {
 
 std::vector<NodeWork> JointWork::work_for(const api::EdgeNode& node, const runtime::Caches& caches) const {
   std::vector<NodeWork> out;
+  const auto here = caches.of<api::Node>().get({"", node.metadata.name});
+  // Of a worker that may not have all nodes, whether it has this one is known from those that joined before it.
+  NodeList before;
+  if (here != nullptr && caches.of<api::Node>().size() > kNodesPerWorkerMax) {
+    before = caches.of<api::Node>().list();
+    std::erase_if(before, [&](const auto& one) { return !joined_before(*one, *here); });
+    if (before.size() < kNodesPerWorkerMax) before.clear();
+  }
   for (const ObjectKey& key : index_.first_on(node.metadata.name)) {
     const auto service = caches.of<JointInferenceService>().get(key);
     if (service == nullptr) continue;
     const std::vector<Tier> tiers = tiers_of(*service);
     if (tiers.empty()) continue;
     JointWorld world;
-    if (auto here = caches.of<api::Node>().get({"", node.metadata.name})) world.nodes.push_back(std::move(here));
+    if (here != nullptr) world.nodes.push_back(here);
     world.edge_node = [&caches](const std::string& name) { return caches.of<api::EdgeNode>().get({"", name}); };
     const std::string& model = tiers.front().model->name;
     if (auto found = caches.of<api::SednaModel>().get({key.ns, model})) world.models.emplace(model, std::move(found));
     if (auto found = caches.of<api::InferenceModel>().get({key.ns, model})) world.inference_models.emplace(model, std::move(found));
     world.pods = caches.of<api::Pod>().owned_by(service->metadata.uid);
-    if (auto work = controllers::work_for(*service, node, world, options_)) out.push_back(std::move(*work));
+    auto work = controllers::work_for(*service, node, world, options_);
+    if (work && !before.empty() && tiers.front().node.empty()) {
+      world.nodes.insert(world.nodes.end(), before.begin(), before.end());
+      work = controllers::work_for(*service, node, world, options_);
+    }
+    if (work) out.push_back(std::move(*work));
   }
   return out;
 }

@@ -45,6 +45,7 @@ class JointWork final : public JobWork {
 
  private:
   std::vector<meta::ObjectKey> nodes_of(const meta::ObjectKey& service, const runtime::Caches& caches) const;
+  std::vector<meta::ObjectKey> nodes_after(const api::Node& node, const runtime::Caches& caches) const;
 
   JointIndex& index_;
   const InferenceModelOptions options_;

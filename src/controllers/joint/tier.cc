@@ -31,13 +31,6 @@ Json policy_of(const api::HardExampleMining& policy) {
 
 }  // namespace
 
-std::string layer_of(const api::Node& node) {
-  const auto layer = node.metadata.labels.find(std::string(kLayerLabel));
-  if (layer != node.metadata.labels.end()) return layer->second;
-  const bool edge = node.metadata.labels.contains("node-role.kubernetes.io/edge");
-  return std::string(edge ? api::JointTier::kEdge : api::JointTier::kCloud);
-}
-
 std::vector<Tier> tiers_of(const api::JointInferenceService& service) {
   const api::JointInferenceServiceSpec& spec = service.spec;
   std::vector<Tier> tiers;

@@ -27,9 +27,6 @@ struct Tier {
 /// From the device to the cloud, the first one first. Fewer than two: the spec is not valid.
 std::vector<Tier> tiers_of(const api::JointInferenceService& service);
 
-/// device, edge or cloud: by its label, and without one by its role.
-std::string layer_of(const api::Node& node);
-
 /// What the node of the first tier is told of all of them: the file cascade.json (docs/design/017). The addresses are those of the
 /// service's status; a tier that has none there has none. The uid is for the agent: a service made anew counts from nothing.
 codec::Json cascade_of(const api::JointInferenceService& service, const std::vector<Tier>& tiers);

@@ -1,88 +1,27 @@
 // Workers over the real API server, in memory, with the controllers of all kinds. Nodes are played by the test, which writes what
 // they would report.
 
-#include <algorithm>
-#include <chrono>
-#include <functional>
-#include <gtest/gtest.h>
 #include <map>
 #include <set>
-#include <thread>
-#include <utility>
 
-#include "api/kind.h"
-#include "apiserver/testing/in_memory.h"
-#include "codec/yaml.h"
-#include "controllers/controllers.h"
-#include "kube/client.h"
-#include "runtime/manager.h"
+#include "controllers/testing/control_plane.h"
 
 namespace varda::controllers {
 namespace {
 
-using codec::Json;
+using namespace testing;  // NOLINT: of a test, in a test
 
-const std::string kNamespace = "/namespaces/default/";
-const std::string kServices = "/apis/sedna.io/v1alpha1" + kNamespace + "jointinferenceservices";
-const std::string kModels = "/apis/sedna.io/v1alpha1" + kNamespace + "models";
-const std::string kEdgeNodes = "/apis/edgeai.io/v1alpha1/edgenodes";
-const std::string kPods = "/api/v1" + kNamespace + "pods";
-
-Json yaml(std::string_view text) {
-  auto parsed = codec::parse_yaml(text);
-  EXPECT_TRUE(parsed.ok()) << text << (parsed.ok() ? "" : parsed.error().message());
-  return parsed.ok() ? std::move(parsed).value() : Json();
-}
-
-class WorkersInACluster : public ::testing::Test {
+class WorkersInACluster : public ControlPlane {
  protected:
-  WorkersInACluster() : client_(api_.transport(), {}) {
-    for (const Json& crd : api::crds()) api_.install_crds(codec::write_yaml(crd));
-    manager_ = std::make_unique<runtime::Manager>(client_, runtime::Manager::Options{});
-    Options options;
-    options.inference_models.node_port_host = "127.0.0.1";
-    controllers_ = add_all(*manager_, std::move(options));
-    thread_ = std::jthread([this](const std::stop_token& stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
-  }
-  ~WorkersInACluster() override {
-    thread_ = {};
-    manager_.reset();
-    controllers_.reset();
-  }
-
-  // Waits for something that the controllers will do; the limit is for a test that fails.
-  static bool eventually(const std::function<bool()>& holds) {
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (std::chrono::steady_clock::now() < limit) {
-      if (holds()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return holds();
-  }
-  void post(const std::string& collection, std::string_view object) {
-    const auto reply = api_.post(collection, yaml(object));
-    ASSERT_EQ(reply.status, 201) << reply.text;
-  }
-  void patch(const std::string& path, std::string_view change) {
-    const auto reply = api_.merge_patch(path, yaml(change));
-    ASSERT_EQ(reply.status, 200) << reply.text;
-  }
-  void patch_status(const std::string& path, const std::string& status) { patch(path + "/status", "{status: " + status + "}"); }
-
-  void add_node(const std::string& name) {
-    post("/api/v1/nodes", "{apiVersion: v1, kind: Node, metadata: {name: " + name + ", labels: {line: '7'}}}");
-    patch_status("/api/v1/nodes/" + name, "{conditions: [{type: Ready, status: 'True'}]}");
-  }
+  void add_node(const std::string& name) { ControlPlane::add_node(name, "{line: '7'}"); }
   void add_agent(const std::string& name, const std::string& version = "v1") {
-    post(kEdgeNodes, "{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: " + name + "}, spec: {}}");
+    ControlPlane::add_agent(name);
     expose(name, version);
   }
   /// The node has the version of the worker's model.
   void expose(const std::string& node, const std::string& version) {
-    patch_status(
-        kEdgeNodes + "/" + node,
-        "{modelRoot: /m, workerRoot: /w, workerSocketDirectory: /s, models: [{key: default/bright.edge, exposed: " + version +
-            ", versions: [{version: " + version + ", state: Ready, sha256: '" + std::string(64, version.back()) + "'}]}]}");
+    patch_status(kEdgeNodes + "/" + node, "{models: [{key: default/bright.edge, exposed: " + version + ", versions: [{version: " +
+                                              version + ", state: Ready, sha256: '" + std::string(64, version.back()) + "'}]}]}");
   }
   void add_model() {
     post(kModels,
@@ -90,19 +29,27 @@ class WorkersInACluster : public ::testing::Test {
          "'http://files/1', sha256: '" +
              std::string(64, '1') + "'}}");
   }
-  void add_service(const std::string& where) {
-    post(kServices,
-         "{apiVersion: sedna.io/v1alpha1, kind: JointInferenceService, metadata: {name: bright}, spec: {edgeWorker: {model: "
-         "{name: little}, " +
-             where +
-             ", workerSpec: {containers: [{image: 'edge-worker:1'}]}}, cloudWorker: {model: {name: little}, workerSpec: "
-             "{containers: [{image: 'cloud-worker:1'}]}}}}");
+  void add_service(const std::string& where, const std::string& name = "bright") {
+    post(kServices, "{apiVersion: sedna.io/v1alpha1, kind: JointInferenceService, metadata: {name: " + name +
+                        "}, spec: {edgeWorker: {model: "
+                        "{name: little}, " +
+                        where +
+                        ", workerSpec: {containers: [{image: 'edge-worker:1'}]}}, cloudWorker: {model: {name: little}, workerSpec: "
+                        "{containers: [{image: 'cloud-worker:1'}]}}}}");
+  }
+  /// "REASON: MESSAGE" of EdgeReady.
+  std::string edge_ready() {
+    const Json service = get(kServices + "/bright");
+    for (const Json& one : service.at("status/conditions").as_array()) {
+      if (one["type"].as_string() == "EdgeReady") return one["reason"].as_string() + ": " + one["message"].as_string();
+    }
+    return "";
   }
   /// The address that the Service of the cloud worker has, and somebody behind it.
   void answer_in_the_cloud() {
-    const std::string service = "/api/v1" + kNamespace + "services/bright-cloud";
+    const std::string service = kCoreServices + "/bright-cloud";
     ASSERT_TRUE(eventually([&] { return api_.get(service).status == 200; }));
-    post("/api/v1" + kNamespace + "endpoints",
+    post(kEndpoints,
          "{apiVersion: v1, kind: Endpoints, metadata: {name: bright-cloud}, subsets: [{addresses: [{ip: 203.0.113.7}], ports: "
          "[{port: "
          "5000}]}]}");
@@ -142,12 +89,6 @@ class WorkersInACluster : public ::testing::Test {
       out.insert(worker["key"].as_string());
     return out;
   }
-
-  apiserver::InMemoryApiServer api_;
-  kube::Client client_;
-  std::unique_ptr<runtime::Manager> manager_;
-  std::unique_ptr<Controllers> controllers_;
-  std::jthread thread_;
 };
 
 // One after the other, in every order: what comes last is what a pod was still waiting for.
@@ -271,6 +212,57 @@ TEST_F(WorkersInACluster, AWorkerThatFollowsItsAssignmentGoesOn) {
   patch(kServices + "/bright", "{spec: {edgeWorker: {hardExampleMining: {name: AlwaysCloud}}}}");
   EXPECT_TRUE(eventually([&] { return told().as_string() == "AlwaysCloud" && hash() != before; }));
   EXPECT_EQ(pods().begin()->second.uid, first);
+}
+
+TEST_F(WorkersInACluster, TheEdgeStartsOnceTheCloudHasAnAddressWhetherOrNotAnybodyAnswersThere) {
+  add_node("edge0");
+  add_agent("edge0");
+  add_model();
+  add_service("nodeName: edge0");
+  ASSERT_TRUE(eventually([&] { return edge_ready().starts_with("CloudAddressPending"); })) << edge_ready();
+  EXPECT_TRUE(pods().empty());
+  ASSERT_TRUE(eventually([&] { return exists(kCoreServices + "/bright-cloud"); }));
+  patch(kCoreServices + "/bright-cloud", "{spec: {ports: [{name: http, port: 5000, targetPort: 5000, nodePort: 30500}]}}");
+  EXPECT_TRUE(eventually([&] { return pods().size() == 1; })) << edge_ready();
+}
+
+TEST_F(WorkersInACluster, WhoFindsNoRoomOnANodeIsToldSoUntilThereIsSome) {
+  add_node("edge0");
+  add_agent("edge0");
+  add_model();
+  add_service("nodeName: edge0, replicas: 64");
+  answer_in_the_cloud();
+  ASSERT_TRUE(eventually([&] { return workers_of("edge0").size() == 64 && pods().size() == 64; }));
+  add_service("nodeName: edge0", "dim");  // the first worker of each job comes before the 64th of another
+  ASSERT_TRUE(eventually([&] { return workers_of("edge0").contains("default/dim-edge-adfa01a70198"); }));
+  EXPECT_TRUE(eventually([&] { return edge_ready().starts_with("NodeFull"); })) << edge_ready();
+  EXPECT_NE(edge_ready().find("node edge0 has 64 workers of jobs already"), std::string::npos) << edge_ready();
+  api_.remove(kServices + "/dim");
+  EXPECT_TRUE(eventually([&] { return !edge_ready().starts_with("NodeFull"); })) << edge_ready();
+  EXPECT_EQ(workers_of("edge0").size(), 64u);
+}
+
+TEST_F(WorkersInACluster, ANodeBeyondThoseThatAWorkerMayHaveIsToldNothingUntilAPlaceIsFree) {
+  for (int i = 0; i <= 500; ++i) {  // by age as by name
+    post(kNodes, "{apiVersion: v1, kind: Node, metadata: {name: n" + std::to_string(1000 + i) + ", labels: {line: '7'}}}");
+  }
+  add_model();
+  add_service("selector: {matchLabels: {line: '7'}}");
+  ASSERT_TRUE(eventually([&] { return edge_ready().starts_with("TooManyNodes"); })) << edge_ready();
+  EXPECT_NE(edge_ready().find("1 of them have none"), std::string::npos) << edge_ready();
+  const auto told = [&](const std::string& node) {
+    const Json models = get(kEdgeNodes + "/" + node).at("spec/models");
+    return models.is_null() ? "nothing" : models.empty() ? "no model" : models.as_array().front()["key"].as_string();
+  };
+  add_agent("n1000");
+  ASSERT_TRUE(eventually([&] { return told("n1000") == "default/bright.edge"; }));
+  add_agent("n1500");
+  ASSERT_TRUE(eventually([&] { return told("n1500") != "nothing"; }));
+  EXPECT_EQ(told("n1500"), "no model");
+  EXPECT_TRUE(workers_of("n1500").empty());
+  ASSERT_EQ(api_.remove(kNodes + "/n1001").status, 200);
+  EXPECT_TRUE(eventually([&] { return told("n1500") == "default/bright.edge"; }));
+  EXPECT_TRUE(eventually([&] { return !edge_ready().starts_with("TooManyNodes"); })) << edge_ready();
 }
 
 }  // namespace

@@ -22,6 +22,10 @@ Worker worker_of(std::string name, Worker::Layer layer, const api::Worker& spec)
   return worker;
 }
 
+bool joined_before(const api::Node& a, const api::Node& b) {
+  return std::tie(a.metadata.creation_timestamp, a.metadata.name) < std::tie(b.metadata.creation_timestamp, b.metadata.name);
+}
+
 WorkerNodes nodes_of(const Worker& worker, const NodeList& nodes) {
   if (!worker.node_name.empty()) {
     if (find_node(nodes, worker.node_name) != nullptr) return {{worker.node_name}, {}};
@@ -32,20 +36,23 @@ WorkerNodes nodes_of(const Worker& worker, const NodeList& nodes) {
   if (!selector.ok()) return {{}, Problem{"InvalidSpec", "selector of worker " + worker.name + ": " + selector.error().message()}};
   std::vector<const api::Node*> matching;
   for (const auto& node : nodes) {
+    if (!worker.node_layer.empty() && layer_of(*node) != worker.node_layer) continue;
     if (selector->matches(node->metadata.labels)) matching.push_back(node.get());
   }
   if (matching.empty()) {
     const std::string text = selector->str();
+    if (!worker.node_layer.empty())
+      return {{}, Problem{"NoNodeMatches", "no node of the layer " + worker.node_layer + " runs an agent"}};
     return {{}, Problem{"NoNodeMatches", text.empty() ? "there are no nodes" : "no node matches the selector " + text}};
   }
   WorkerNodes out;
   if (matching.size() > kNodesPerWorkerMax) {
-    out.problem = Problem{"TooManyNodes", std::to_string(matching.size()) + " nodes match the selector, and a worker runs on " +
-                                              std::to_string(kNodesPerWorkerMax) +
-                                              " at most: the ones that joined first have it; let several jobs share the nodes"};
-    // The ones that joined first, so that a node that comes takes nothing from another.
-    const auto age = [](const api::Node* node) { return std::tie(node->metadata.creation_timestamp, node->metadata.name); };
-    std::sort(matching.begin(), matching.end(), [&](const auto* a, const auto* b) { return age(a) < age(b); });
+    const std::string which = worker.node_layer.empty() ? "match the selector" : "are of the layer " + worker.node_layer;
+    out.problem = Problem{"TooManyNodes", std::to_string(matching.size()) + " nodes " + which + ", and a worker runs on " +
+                                              std::to_string(kNodesPerWorkerMax) + " at most, those that joined first: " +
+                                              std::to_string(matching.size() - kNodesPerWorkerMax) +
+                                              " of them have none; let several jobs share the nodes"};
+    std::sort(matching.begin(), matching.end(), [](const auto* a, const auto* b) { return joined_before(*a, *b); });
     matching.resize(kNodesPerWorkerMax);
   }
   for (const api::Node* node : matching) out.names.push_back(node->metadata.name);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "api/core/service.h"
+#include "controllers/edgenode/node_limits.h"
 #include "controllers/inferencemodel/pod_problem.h"
 #include "controllers/workers/model_on_node.h"
 #include "controllers/workers/pod_template.h"
@@ -112,6 +113,10 @@ class EdgePlan {
     if (agent == nullptr || agent->status.model_root.empty())
       return no("AgentMissing", "no agent has reported from node " + pod.node + " yet: start `varda agent` there");
     if (!worker_.model) return no("ModelPending", "the model of worker " + worker_.name + " is not known");
+    if (auto full = no_room(*agent, pod.name)) {
+      pod.problem = std::move(full);
+      return slot;
+    }
     const ModelOnNode model = model_on(job_, worker_, *agent);
     if (model.version.empty())
       return no("WaitingForNode",
@@ -133,6 +138,15 @@ class EdgePlan {
     }
     slot.wanted = object_of(api::Pod::resource(), pod.name, job_.metadata.ns, std::move(made.metadata), std::move(made.spec));
     return slot;
+  }
+
+  // Of the files, and of the token that the pod mounts, nothing comes to a node that is not told of them.
+  std::optional<Problem> no_room(const api::EdgeNode& agent, const std::string& pod) const {
+    if (worker_.model->fetched()) {
+      if (auto full = no_room_for_model(agent, worker_model_key(job_, worker_))) return full;
+    }
+    if (worker_.pods != Worker::Pods::kUsers) return {};
+    return no_room_for_worker(agent, job_.metadata.ns + "/" + pod, job_.metadata.uid);
   }
 
   std::optional<Problem> port_problem(const std::string& node, const Json& spec, std::int64_t number) const {

@@ -69,6 +69,7 @@ struct Worker {
   // Where: a node by its name, all that match, or (cloud layer) wherever the scheduler likes.
   std::string node_name;
   std::optional<api::NodeSelection> selector;
+  std::string node_layer;     // of those only nodes of this layer (layer_of()); "": of any
   std::int64_t replicas = 1;  // of a selector: on each node 1
 
   // kUsers
@@ -95,12 +96,14 @@ struct Worker {
 Worker worker_of(std::string name, Worker::Layer layer, const api::Worker& spec);
 
 /// On which nodes. Problems: NodeNotFound, NoNodeMatches, InvalidSpec (a selector that no server validated), and TooManyNodes: then
-/// `names` are the kNodesPerWorkerMax that joined first.
+/// `names` are the kNodesPerWorkerMax that joined first, so that a node that comes takes nothing from another.
 struct WorkerNodes {
   std::vector<std::string> names;  // sorted
   std::optional<Problem> problem;
 };
 WorkerNodes nodes_of(const Worker& worker, const NodeList& nodes);
+/// Whether `a` joined before `b`: where a worker cannot have all nodes, it has `b` only after `a`.
+bool joined_before(const api::Node& a, const api::Node& b);
 
 /// "NAME-edge-1f2e3d4c5b6a" (of the node's name), further replicas there "NAME-edge-1f2e3d4c5b6a-1".
 std::string worker_pod_name(const Job& job, const Worker& worker, const std::string& node, std::int64_t number);
@@ -125,9 +128,9 @@ struct WorkerWorld {
 struct WorkerPod {
   std::string name, node;
   PodPtr pod;  // what is there, of this job; null: nothing
-  /// Why it is not there, or not as the spec has it: AgentMissing, WaitingForNode (the model is on its way), CloudAddressPending,
-  /// PortInUse, PodReplaced (ended, another one comes after a pause), RollingOut (its turn to be replaced comes), and what
-  /// out_of_reach() says of its node, on which nothing is changed.
+  /// Why it is not there, or not as the spec has it: AgentMissing, NodeFull, WaitingForNode (the model is on its way),
+  /// CloudAddressPending, PortInUse, PodReplaced (ended, another one comes after a pause), RollingOut (its turn to be replaced
+  /// comes), and what out_of_reach() says of its node, on which nothing is changed.
   std::optional<Problem> problem;
   bool outdated = false;  // there, and for something else than the spec says now
   bool leaving = false;   // there, on a node that is not the worker's any more, until its pods in other places work

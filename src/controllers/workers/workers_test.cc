@@ -1,7 +1,8 @@
 // Golden cases: testdata/workers/CASE holds a JointInferenceService, of which only the workers with templates matter here, the
 // world around it, and in plan.yaml what becomes of them: objects, why others are not made, ports, and the work of every EdgeNode.
 //
-// Besides objects of the API, a world has Options {cloudUrl, server, claims}, Nodes {count, of}, and LivePods: {worker, node,
+// Besides objects of the API, a world has Options {cloudUrl, server, claims}, Nodes {count, of}, Others {node, models, workers} (so
+// many of others' that a node has been told of), and LivePods: {worker, node,
 // number, then, status}, the pod (of the worker cloud: the Deployment) that was made when the service was `then.job` and Models
 // `then.models` (merge patches of what they are now), the node exposed `then.exposed`, the cloud worker was at `then.cloudUrl`, and
 // the build's wish was other by `then.wish`.
@@ -165,6 +166,7 @@ Json made_then(const Case& now, const Json& live) {
 
 Case load(const testing::Path& folder) {
   Case test;
+  std::vector<Json> others;
   const auto jobs = documents(folder / "job.yaml");
   EXPECT_EQ(jobs.size(), 1u) << folder;
   if (!jobs.empty()) test.job_json = jobs.front();
@@ -189,6 +191,7 @@ Case load(const testing::Path& folder) {
                                claim["since"].as_string()});
       }
     }
+    if (kind == "Others") others.push_back(object);
     if (kind == "Nodes") {  // many of them
       for (std::int64_t i = 0; i < object["count"].as_integer(); ++i) {
         auto node = std::make_shared<api::Node>(*typed<api::Node>(object["of"]));
@@ -201,6 +204,14 @@ Case load(const testing::Path& folder) {
     const Json made = made_then(test, live);
     if (made["kind"].as_string() == "Pod") test.pods.push_back(typed<api::Pod>(made));
     if (made["kind"].as_string() == "Deployment") test.deployment = typed<api::Deployment>(made);
+  }
+  for (const Json& object : others) {  // they came later
+    auto node = std::make_shared<api::EdgeNode>(*test.edge_nodes.at(object["node"].as_string()));
+    for (std::int64_t i = 0; i < object["models"].as_integer(); ++i)
+      node->spec.models.emplace_back().key = "others/m" + std::to_string(i);
+    for (std::int64_t i = 0; i < object["workers"].as_integer(); ++i)
+      node->spec.workers.emplace_back().key = "others/w" + std::to_string(i);
+    test.edge_nodes[object["node"].as_string()] = std::move(node);
   }
   return test;
 }

@@ -1,0 +1,28 @@
+#include "controllers/edgenode/node_limits.h"
+
+#include <string>
+
+namespace varda::controllers {
+
+namespace {
+
+Problem full(const api::EdgeNode& node, std::size_t most, const char* what) {
+  return {"NodeFull", "node " + node.metadata.name + " has " + std::to_string(most) + " " + what +
+                          " already, and there is room for no more: use another node"};
+}
+
+}  // namespace
+
+std::optional<Problem> no_room_for_model(const api::EdgeNode& node, std::string_view key) {
+  if (node.spec.models.size() < kModelsPerNode || node.spec.find_model(key) != nullptr) return {};
+  return full(node, kModelsPerNode, "models");
+}
+
+std::optional<Problem> no_room_for_worker(const api::EdgeNode& node, std::string_view key, std::string_view job_uid) {
+  if (node.spec.workers.size() < kWorkersPerNode) return {};
+  const api::EdgeWorker* told = node.spec.find_worker(key);
+  if (told != nullptr && told->uid == job_uid) return {};
+  return full(node, kWorkersPerNode, "workers of jobs");
+}
+
+}  // namespace varda::controllers

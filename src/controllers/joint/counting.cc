@@ -1,0 +1,123 @@
+// What a service has counted: reports of nodes and workers, added up.
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "codec/digest.h"
+#include "controllers/joint/counters.h"
+#include "controllers/joint/findings.h"
+
+namespace varda::controllers::joint {
+
+namespace {
+
+using api::JointInferenceServiceStatus;
+using api::JointTierStatus;
+using codec::Json;
+
+// Of a worker's start, as a status has room for it.
+std::string epoch_of(std::string start) {
+  constexpr std::size_t kEpochMax = 63;
+  return start.size() <= kEpochMax ? start : codec::Sha256::of(start).hex().substr(0, kEpochMax);
+}
+
+std::vector<Count> told_counts(const View& view, const FirstTier& first) {
+  std::vector<Count> out;
+  for (const PodFinding& pod : first.pods) {
+    if (pod.report == nullptr || !pod.report->cascade["counters"].is_object()) continue;
+    out.push_back({.node = pod.endpoint.node,
+                   .epoch = pod.report->cascade["epoch"].as_string(),
+                   .counters = pod.report->cascade["counters"]});
+  }
+  if (view.plan.ours_first()) return out;
+  std::string node;
+  for (const PodFinding& pod : first.pods) {  // by node
+    if (pod.agent == nullptr || pod.endpoint.node == node) continue;
+    node = pod.endpoint.node;
+    for (const api::EdgeWorkerReport& worker : pod.agent->status.workers) {
+      const Json& metrics = worker.report["metrics"];
+      if (worker.uid != view.service.metadata.uid || !metrics.is_object()) continue;
+      const auto number = [&](const char* name) { return std::max<std::int64_t>(metrics[name].as_integer(), 0); };
+      const std::string& instance = worker.report["registered"]["instance"].as_string();
+      out.push_back({.node = node,
+                     .epoch = epoch_of(worker.key.substr(worker.key.find('/') + 1) + (instance.empty() ? "" : "/" + instance)),
+                     .counters = Json::object({{"inferences", number("inferenceNumber")},
+                                               {"hard", number("hardExampleNumber")},
+                                               {"asked", Json::object({{view.plan.tiers[1].name, number("uploadCloudNumber")}})}}),
+                     .back = Count::Back::kNewStart});
+    }
+  }
+  return out;
+}
+
+std::string decimal(double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.2f", value);
+  std::string out = text;
+  while (out.back() == '0') out.pop_back();
+  if (out.back() == '.') out.pop_back();
+  return out;
+}
+
+// The slowest node's: it is what its clients see.
+std::string latency(const FirstTier& first, const std::string& tier, const char* member) {
+  std::int64_t most = 0;
+  for (const PodFinding& pod : first.pods) {
+    if (pod.report == nullptr) continue;
+    for (const Json& one : pod.report->cascade["tiers"].as_array()) {
+      if (one["name"].as_string() == tier) most = std::max(most, one[member].as_integer());
+    }
+  }
+  return most == 0 ? "" : decimal(static_cast<double>(most) / 1000);
+}
+
+Counting who_counts(const View& view, const FirstTier& first) {
+  Counting who;
+  for (const auto& node : view.world.nodes) who.nodes.insert(node->metadata.name);
+  if (view.plan.ours_first()) return who;
+  std::map<std::string, std::size_t> workers;
+  for (const PodFinding& pod : first.pods) who.side_by_side = std::max(who.side_by_side, ++workers[pod.endpoint.node]);
+  return who;
+}
+
+}  // namespace
+
+void add_counts(const View& view, const FirstTier& first, JointInferenceServiceStatus& status) {
+  status.counters = gather(std::move(status.counters), told_counts(view, first), who_counts(view, first));
+  const Json all = total(status.counters);
+  status.inference_number = all["inferences"].as_integer();
+  status.hard_example_number = all["hard"].as_integer();
+  status.bytes_sent_up = all["bytesUp"].as_integer();
+  // Requests that left the first tier, once each however many tiers they asked. Workers of users have one to ask.
+  std::int64_t up = all["up"].as_integer();
+  for (std::size_t i = 0; i < status.tiers.size(); ++i) {
+    JointTierStatus& tier = status.tiers[i];
+    tier.answered = all["answered"][tier.name].as_integer();
+    tier.asked = all["asked"][tier.name].as_integer();
+    for (const auto& [reason, count] : all["errors"][tier.name].as_object()) {
+      if (count.as_integer() > 0) tier.errors[reason] = count.as_integer();
+    }
+    tier.p50_ms = latency(first, tier.name, "p50Us");
+    tier.p99_ms = latency(first, tier.name, "p99Us");
+    if (i > 0) up = std::max(up, tier.asked);
+  }
+  if (status.inference_number > 0) {
+    status.upload_cloud_ratio = decimal(std::min(1.0, static_cast<double>(up) / static_cast<double>(status.inference_number)));
+  }
+}
+
+void clear_counts(JointInferenceServiceStatus& status) {
+  status.inference_number = status.hard_example_number = status.bytes_sent_up = 0;
+  status.upload_cloud_ratio.clear();
+  status.counters.clear();
+  status.update_time.clear();
+  for (JointTierStatus& tier : status.tiers) {
+    tier.answered = tier.asked = 0;
+    tier.errors.clear();
+    tier.p50_ms.clear();
+    tier.p99_ms.clear();
+  }
+}
+
+}  // namespace varda::controllers::joint

@@ -1,0 +1,244 @@
+// What is found out about the first tier. Readiness is what the endpoint answers, as the node's agent read it from the server; for
+// the user's workers it is what their pods say. Nothing here is terminal: whatever comes back is Ready again.
+
+#include <algorithm>
+
+#include "controllers/inferencemodel/download_text.h"
+#include "controllers/inferencemodel/plan.h"
+#include "controllers/inferencemodel/pod_problem.h"
+#include "controllers/joint/findings.h"
+
+namespace varda::controllers::joint {
+
+namespace {
+
+using api::JointEndpoint;
+using api::JointTierStatus;
+using codec::Json;
+
+const api::Container* server_of(const api::Pod& pod) {
+  for (const api::Container& container : pod.spec.containers) {
+    if (container.name == "server") return &container;
+  }
+  return nullptr;
+}
+
+/// Where the user's worker is asked, if it declares a port that its node or this machine lets through; else 0.
+std::int64_t declared_port(const api::Pod& pod, Machines machines) {
+  for (const api::Container& container : pod.spec.containers) {
+    for (const api::ContainerPort& port : container.ports) {
+      if (machines == Machines::kOne || pod.spec.host_network) return port.container_port;
+      if (port.host_port != 0) return port.host_port;
+    }
+  }
+  return 0;
+}
+
+std::string url_of(const View& view, const WorkerPod& pod, const api::EdgeNode* agent) {
+  std::int64_t port = view.plan.port;
+  if (pod.pod != nullptr) {
+    if (!view.plan.ours_first()) {
+      port = declared_port(*pod.pod, view.machines());
+    } else if (const api::Container* server = server_of(*pod.pod); server != nullptr && !server->ports.empty()) {
+      port = server->ports.front().container_port;
+    }
+  } else if (!view.plan.ours_first()) {
+    return "";
+  }
+  const std::string host = pod_address(pod.pod.get(), agent, find_node(view.world.nodes, pod.node), view.machines());
+  return port == 0 || host.empty() ? "" : http_url(host, port);
+}
+
+// How far the node is with the version that it shall serve, or why it does not get there.
+std::optional<Verdict> model_failure(const PodFinding& found, const std::string& key) {
+  const api::EdgeModel* told = found.agent == nullptr ? nullptr : found.agent->spec.find_model(key);
+  if (told == nullptr || found.report == nullptr) return {};
+  const api::EdgeVersionReport* version = found.report->find_version(told->target);
+  if (version != nullptr && version->state == api::EdgeVersionReport::kFailed) {
+    return no(version->reason.empty() ? "InstallFailed" : version->reason, "version " + told->target + ": " + version->message);
+  }
+  const auto& serving = found.report->serving;
+  if (serving && !serving->failed_version.empty() && serving->failed_version == told->target)
+    return no(serving->reason.empty() ? "LoadFailed" : serving->reason, "version " + told->target + ": " + serving->message);
+  const Json& problem = found.report->cascade["problem"];
+  if (problem.is_object())
+    return no(problem["reason"].string_or("CascadeRefused"),
+              "the tiers of before are in force: " + problem["message"].string_or("the server does not say why"));
+  for (const Json& tier : found.report->cascade["tiers"].as_array()) {  // of a tier above, as its answers show
+    const Json& misfit = tier["problem"];
+    if (!misfit.is_object()) continue;
+    return no(misfit["reason"].string_or("PolicyMismatch"),
+              "the policy of tier " + tier["name"].as_string() +
+                  " cannot read what the tier answers, and takes it as it is: " + misfit["message"].as_string());
+  }
+  return {};
+}
+
+std::optional<Verdict> model_progress(const PodFinding& found, const std::string& node, const std::string& key) {
+  if (found.agent == nullptr) return {};
+  const api::EdgeModel* told = found.agent->spec.find_model(key);
+  if (told == nullptr) return {};
+  const api::EdgeVersionReport* version = found.report == nullptr ? nullptr : found.report->find_version(told->target);
+  if (version == nullptr || version->state != api::EdgeVersionReport::kDownloading) return {};
+  std::string url;
+  for (const api::EdgeModelVersion& one : told->versions) {
+    if (one.version == told->target) url = one.url;
+  }
+  const std::string far = download_text(*version, url);
+  return no("Downloading", "node " + node + " downloads version " + told->target + (far.empty() ? "" : ": " + far));
+}
+
+Verdict answers(const View& view, const WorkerPod& pod, const PodFinding& found) {
+  const bool ours = view.plan.ours_first();
+  if (auto lost = out_of_reach(pod.node, find_node(view.world.nodes, pod.node), found.agent.get()))
+    return {kUnknown, std::move(lost->reason), std::move(lost->message)};
+  if (pod.pod == nullptr || pod.pod->metadata.deleting()) {
+    if (ours) {
+      if (auto failure = model_failure(found, view.model_key())) return *failure;
+      if (auto progress = model_progress(found, pod.node, view.model_key())) return *progress;
+    }
+    if (pod.problem) return no(*pod.problem);
+    if (view.plan.refused) return no(*view.plan.refused);
+    if (pod.pod != nullptr) {
+      return no("PodPending",
+                "pod " + pod.pod->metadata.name + " of node " + pod.node + " is ending; the next one is made once it is gone");
+    }
+    return no("PodPending", "the pod is being made");
+  }
+  if (!pod.pod->ready()) {
+    // What somebody has to do about it comes before what the pod says: it may wait for that very thing.
+    if (pod.problem && (pod.pod->ended() || !is_progress(pod.problem->reason))) return no(*pod.problem);
+    if (auto problem = pod_problem(*pod.pod)) return no(*problem);
+    if (ours && found.report != nullptr && found.report->serving &&
+        found.report->serving->state == api::EdgeServingReport::kFailed) {
+      const api::EdgeServingReport& serving = *found.report->serving;
+      return no(serving.reason.empty() ? "LoadFailed" : serving.reason, serving.message);
+    }
+    return no("PodNotReady",
+              pod.pod->status.phase == "Pending" ? "the pod is being started" : "the pod runs and does not answer yet");
+  }
+  if (!ours) return yes("");
+  if (found.report == nullptr || !found.report->serving)
+    return no("WaitingForNode", "waiting for the agent of node " + pod.node + " to see the server");
+  const api::EdgeServingReport& serving = *found.report->serving;
+  if (serving.state == api::EdgeServingReport::kReady) return yes("");
+  if (serving.state == api::EdgeServingReport::kLoading) return no("Loading", "the server loads the model");
+  if (serving.state == api::EdgeServingReport::kUnreachable)
+    return no("ServerUnreachable", serving.message.empty() ? "the server does not answer" : serving.message);
+  return no(serving.reason.empty() ? "LoadFailed" : serving.reason, serving.message);
+}
+
+const JointEndpoint* endpoint_before(const View& view, const std::string& node) {
+  for (const JointEndpoint& endpoint : view.service.status.endpoints) {
+    if (endpoint.node == node) return &endpoint;
+  }
+  return nullptr;
+}
+
+PodFinding find_pod(const View& view, const WorkerPod& pod) {
+  PodFinding found;
+  found.leaving = pod.leaving;
+  found.agent = view.world.edge_node(pod.node);
+  if (found.agent != nullptr && view.plan.ours_first()) found.report = found.agent->status.find_model(view.model_key());
+  found.answers = answers(view, pod, found);
+  const JointEndpoint* before = endpoint_before(view, pod.node);
+  if (found.answers.status == kUnknown && before != nullptr && (pod.pod != nullptr || before->ready)) {
+    found.endpoint = *before;  // nobody knows; the node may well go on serving
+    return found;
+  }
+  found.endpoint.node = pod.node;
+  found.endpoint.url = url_of(view, pod, found.agent.get());
+  found.endpoint.ready = found.answers.status == kTrue;
+  if (found.report != nullptr && found.report->serving) found.endpoint.version = found.report->serving->version;
+  if (found.answers.status == kTrue && view.plan.ours_first()) found.flaw = model_failure(found, view.model_key());
+  if (found.answers.status == kTrue && !found.flaw && pod.problem && !is_progress(pod.problem->reason))
+    found.flaw = no(*pod.problem);
+  return found;
+}
+
+}  // namespace
+
+FirstTier find_first(const View& view) {
+  FirstTier first;
+  for (const WorkerPod& pod : view.plan.first.pods) first.pods.push_back(find_pod(view, pod));
+  const PodFinding *lost = nullptr, *idle = nullptr, *flawed = nullptr, *until = nullptr;
+  std::size_t in_place = 0;
+  for (const PodFinding& pod : first.pods) {
+    if (pod.answers.status == kTrue) {
+      if (first.ready++ == 0 || first.url.empty()) first.url = pod.endpoint.url;
+    }
+    if (pod.leaving) {  // it answers for others meanwhile, and nobody waits for it
+      if (pod.answers.status == kTrue && until == nullptr) until = &pod;
+      continue;
+    }
+    if (pod.answers.status == kTrue) {
+      ++in_place;
+      if (pod.flaw && flawed == nullptr) flawed = &pod;
+    } else if (pod.answers.status == kUnknown) {
+      if (lost == nullptr) lost = &pod;
+    } else if (idle == nullptr || (is_progress(idle->answers.reason) && !is_progress(pod.answers.reason))) {
+      idle = &pod;  // what somebody has to do comes before what takes a moment
+    }
+  }
+  const bool one_version = !first.pods.empty() && std::all_of(first.pods.begin(), first.pods.end(), [&](const PodFinding& pod) {
+    return pod.endpoint.version == first.pods.front().endpoint.version;
+  });
+  if (one_version) first.version = first.pods.front().endpoint.version;
+
+  const auto wanted = static_cast<std::size_t>(
+      std::count_if(first.pods.begin(), first.pods.end(), [](const PodFinding& pod) { return !pod.leaving; }));
+  const std::string some = wanted > 1 ? counted(in_place, wanted) + " pods answer; " : "";
+  const std::optional<Problem>& problem = view.plan.first_problem;
+  const bool spec_wrong = problem && !is_progress(problem->reason);  // what its pods lack follows from that
+  if (lost != nullptr && first.ready == 0) {
+    first.answers = lost->answers;
+    if (first.url.empty()) first.url = view.service.status.url;
+  } else if (first.ready > 0) {
+    first.answers = yes((wanted > 1 ? counted(in_place, wanted) + " pods answer" : std::string("answers")) +
+                        (first.url.empty() ? "" : ", at " + first.url));
+  } else if (spec_wrong) {
+    first.answers = no(*problem);
+  } else if (idle != nullptr) {
+    first.answers = idle->answers;
+  } else if (problem) {
+    first.answers = no(*problem);
+  } else {
+    first.answers = no("ScaledToZero", "replicas is 0");
+  }
+  if (spec_wrong) {
+    first.verdict = no(*problem);
+  } else if (idle != nullptr) {
+    first.verdict = idle->answers;
+    first.verdict.message = some + first.verdict.message;
+    if (until != nullptr) first.verdict.message += "; until it answers, that of node " + until->endpoint.node + " goes on";
+  } else if (flawed != nullptr) {
+    first.verdict = *flawed->flaw;
+  } else if (lost != nullptr) {
+    first.verdict = lost->answers;
+    first.verdict.message = some + first.verdict.message;
+  } else if (wanted == 0) {
+    first.verdict = first.answers;
+  } else {
+    first.verdict = yes(wanted > 1 ? "all " + std::to_string(wanted) + " pods answer" : "the pod answers");
+  }
+  return first;
+}
+
+JointTierStatus status_of(const View& view, const FirstTier& first) {
+  const Tier& spec = view.plan.tiers.front();
+  JointTierStatus tier;
+  tier.name = spec.name;
+  tier.layer = spec.layer;
+  if (first.pods.size() == 1) tier.node = first.pods.front().endpoint.node;
+  if (tier.layer.empty()) {
+    const api::Node* node = find_node(view.world.nodes, first.pods.empty() ? spec.node : first.pods.front().endpoint.node);
+    tier.layer = node == nullptr ? std::string(api::JointTier::kEdge) : layer_of(*node);
+  }
+  tier.model = spec.model->name;
+  tier.version = first.version;
+  tier.url = first.url;
+  tier.ready = std::any_of(first.pods.begin(), first.pods.end(), [](const PodFinding& pod) { return pod.endpoint.ready; });
+  return tier;
+}
+
+}  // namespace varda::controllers::joint

@@ -1,0 +1,147 @@
+// What is found out about the tiers above the first: InferenceModels, or the user's own worker in the cloud.
+
+#include <algorithm>
+
+#include "controllers/inferencemodel/plan.h"
+#include "controllers/inferencemodel/pod_problem.h"
+#include "controllers/joint/child.h"
+#include "controllers/joint/findings.h"
+
+namespace varda::controllers::joint {
+
+namespace {
+
+using api::JointTierStatus;
+
+const JointTierStatus* tier_before(const View& view, const std::string& name) {
+  for (const JointTierStatus& tier : view.service.status.tiers) {
+    if (tier.name == name) return &tier;
+  }
+  return nullptr;
+}
+
+ServiceAddress address_of_service(const View& view, const std::string& told, ServiceState state) {
+  return service_address({view.world.service, view.world.endpoints, view.world.nodes, view.options.node_port_host, told}, state);
+}
+
+void observe_inference_model(const View& view, const TierPlan& plan, FurtherTier& tier) {
+  const JointTierStatus* before = tier_before(view, tier.status.name);
+  const auto found = view.world.inference_models.find(plan.inference_model);
+  const api::InferenceModel* model = found == view.world.inference_models.end() ? nullptr : found->second.get();
+  if (model != nullptr && plan.owned && !is_child(*model, view.service)) model = nullptr;
+  if (model == nullptr) {
+    // Just made, about to be, or not heard of yet; who answered so far goes on until then.
+    if (before != nullptr) {
+      tier.status.url = before->url;
+      tier.status.model = before->model;
+    }
+    tier.verdict = plan.problem ? no(*plan.problem) : no("Pending", "its InferenceModel is being made");
+    return;
+  }
+  tier.status.model = model->spec.model_name;
+  tier.status.version = model->status.serving_version;
+  tier.status.node = model->status.node.empty() ? model->spec.node_name : model->status.node;
+  tier.status.url = model->status.url;
+  const bool own_service = view.world.service != nullptr && view.world.service->metadata.name == model->metadata.name;
+  if (tier.status.url.empty() && plan.owned && !model->spec.on_edge() && own_service) {
+    // Known before anybody answers there: a server that does not answer is found out, one without an address is not asked at all.
+    tier.status.url = address_of_service(view, before == nullptr ? "" : before->url, ServiceState::kAllocated).url;
+  }
+  if (tier.status.url.empty() && before != nullptr && !before->url.empty()) {  // it comes back there, or tells where
+    tier.status.url = before->url;
+    tier.status.model = before->model;
+  }
+  const meta::Condition* ready = meta::find_condition(model->status.conditions, "Ready");
+  tier.status.ready = ready != nullptr && ready->status == kTrue && !model->status.url.empty();
+  const std::string name = "InferenceModel " + model->metadata.name;
+  if (tier.status.ready) {  // whatever it is that keeps it from being what the spec has now
+    tier.verdict = yes(name + " answers at " + model->status.url);
+    if (plan.problem) tier.verdict.message += ", as it was: " + plan.problem->reason + ": " + plan.problem->message;
+  } else if (plan.problem) {
+    tier.verdict = no(*plan.problem);
+  } else if (ready == nullptr) {
+    tier.verdict = no("Pending", name + " is being looked at");
+  } else {
+    const bool unknown = ready->status == kUnknown;
+    tier.verdict = {unknown ? kUnknown : kFalse, ready->reason.empty() ? "NotReady" : ready->reason, name + ": " + ready->message};
+  }
+}
+
+void observe_cloud_worker(const View& view, const TierPlan& plan, FurtherTier& tier) {
+  const JointTierStatus* before = tier_before(view, tier.status.name);
+  const std::string told = before == nullptr ? "" : before->url;
+  const ServiceAddress known = address_of_service(view, told, ServiceState::kAllocated);
+  const ServiceAddress answering = address_of_service(view, told, ServiceState::kAnswering);
+  tier.status.url = known.url.empty() ? told : known.url;
+  std::optional<Problem> problem = plan.problem;
+  std::size_t ready = 0, all = 0;
+  for (const PodPtr& pod : view.world.pods) {
+    const auto label = pod->metadata.labels.find(std::string(kWorkerLabel));
+    if (label == pod->metadata.labels.end() || label->second != tier.status.name) continue;
+    if (pod->metadata.deleting() || pod->ended()) continue;
+    ++all;
+    if (pod->ready()) {
+      ++ready;
+      if (tier.status.node.empty()) tier.status.node = pod->spec.node_name;
+    } else if (!problem) {
+      problem = pod_problem(*pod);
+    }
+  }
+  if (all > 1) tier.status.node.clear();
+  tier.status.ready = ready > 0 && !answering.url.empty();
+  if (tier.status.ready) {
+    tier.verdict = yes(counted(ready, all) + " pods answer, at " + answering.url);
+    if (plan.problem) tier.verdict.message += ", as they were: " + plan.problem->reason + ": " + plan.problem->message;
+  } else if (problem) {
+    tier.verdict = no(*problem);
+  } else if (known.problem) {
+    tier.verdict = no(*known.problem);
+  } else if (all == 0) {
+    tier.verdict = view.service.spec.cloud_worker->replicas == 0 ? no("ScaledToZero", "replicas is 0")
+                                                                 : no("PodPending", "the pods are being made");
+  } else {
+    tier.verdict = ready == 0
+                       ? no("PodNotReady", counted(ready, all) + " pods answer")
+                       : no("ServiceNotReady", counted(ready, all) + " pods answer, and the Service does not lead there yet");
+  }
+}
+
+}  // namespace
+
+std::vector<FurtherTier> find_further(const View& view) {
+  std::vector<FurtherTier> out;
+  for (std::size_t i = 1; i < view.plan.tiers.size(); ++i) {
+    const Tier& spec = view.plan.tiers[i];
+    const TierPlan& plan = view.plan.further[i - 1];
+    FurtherTier& tier = out.emplace_back();
+    tier.status.name = spec.name;
+    tier.status.layer = spec.layer;
+    if (tier.status.layer.empty()) {
+      const api::Node* node = find_node(view.world.nodes, spec.node);
+      tier.status.layer = node == nullptr ? "" : layer_of(*node);
+    }
+    tier.status.model = spec.model->name;
+    if (spec.has_template()) {
+      observe_cloud_worker(view, plan, tier);
+    } else {
+      observe_inference_model(view, plan, tier);
+    }
+  }
+  return out;
+}
+
+Verdict cloud_verdict(const std::vector<FurtherTier>& tiers) {
+  const FurtherTier* worst = nullptr;
+  for (const FurtherTier& tier : tiers) {
+    if (tier.verdict.status == kTrue) continue;
+    if (worst == nullptr || (worst->verdict.status == kUnknown && tier.verdict.status == kFalse)) worst = &tier;
+  }
+  if (worst == nullptr) {
+    return tiers.size() == 1 ? tiers.front().verdict : yes("all " + std::to_string(tiers.size()) + " further tiers answer");
+  }
+  Verdict verdict = worst->verdict;
+  if (tiers.size() > 1) verdict.message = worst->status.name + ": " + verdict.message;
+  return verdict;
+}
+
+}  // namespace varda::controllers::joint

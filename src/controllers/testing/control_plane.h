@@ -1,0 +1,147 @@
+// A control plane in memory, for tests: the real API server with the rules of our kinds, and the controllers of all kinds over it.
+// What agents, runners and schedulers would report is written by the test.
+//
+// Nothing is known of the order in which a controller hears of objects of different kinds: after a write, wait for something that
+// shows it was seen before the next one is made to depend on it.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <gtest/gtest.h>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "api/kind.h"
+#include "apiserver/testing/in_memory.h"
+#include "codec/yaml.h"
+#include "controllers/controllers.h"
+#include "kube/client.h"
+#include "runtime/manager.h"
+
+namespace varda::controllers::testing {
+
+using codec::Json;
+
+inline const std::string kServices = "/apis/sedna.io/v1alpha1/namespaces/default/jointinferenceservices";
+inline const std::string kModels = "/apis/sedna.io/v1alpha1/namespaces/default/models";
+inline const std::string kInferenceModels = "/apis/ai.kubeedge.io/v1alpha1/namespaces/default/inferencemodels";
+inline const std::string kEdgeNodes = "/apis/edgeai.io/v1alpha1/edgenodes";
+inline const std::string kNodes = "/api/v1/nodes";
+inline const std::string kPods = "/api/v1/namespaces/default/pods";
+inline const std::string kDeployments = "/apis/apps/v1/namespaces/default/deployments";
+inline const std::string kCoreServices = "/api/v1/namespaces/default/services";
+inline const std::string kEndpoints = "/api/v1/namespaces/default/endpoints";
+
+inline Json yaml(std::string_view text) {
+  auto parsed = codec::parse_yaml(text);
+  EXPECT_TRUE(parsed.ok()) << text << (parsed.ok() ? "" : parsed.error().message());
+  return parsed.ok() ? std::move(parsed).value() : Json();
+}
+
+class ControlPlane : public ::testing::Test {
+ protected:
+  ControlPlane() : api_(with_rules()), client_(api_.transport(), {}) {
+    for (const Json& crd : api::crds()) api_.install_crds(codec::write_yaml(crd));
+    start();
+  }
+  ~ControlPlane() override { stop(); }
+
+  /// An operator, from none.
+  void start() {
+    manager_ = std::make_unique<runtime::Manager>(client_, runtime::Manager::Options{});
+    Options options;
+    options.inference_models.node_port_host = "127.0.0.1";
+    controllers_ = add_all(*manager_, std::move(options));
+    thread_ = std::jthread([this](const std::stop_token& stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
+  }
+  void stop() {
+    thread_ = {};
+    manager_.reset();
+    controllers_.reset();
+  }
+
+  /// Waits for something that the controllers will do; the limit is for a test that fails.
+  static bool eventually(const std::function<bool()>& holds) {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (std::chrono::steady_clock::now() < limit) {
+      if (holds()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return holds();
+  }
+
+  void post(const std::string& collection, std::string_view object) {
+    const auto reply = api_.post(collection, yaml(object));
+    ASSERT_EQ(reply.status, 201) << reply.text;
+  }
+  void patch(const std::string& path, std::string_view change) {
+    const auto reply = api_.merge_patch(path, yaml(change));
+    ASSERT_EQ(reply.status, 200) << reply.text;
+  }
+  void patch_status(const std::string& path, std::string_view status) {
+    patch(path + "/status", "{status: " + std::string(status) + "}");
+  }
+  Json get(const std::string& path) { return api_.get(path).body; }
+  bool exists(const std::string& path) { return api_.get(path).status == 200; }
+
+  /// `labels` and `status` in YAML; the node is Ready.
+  void add_node(const std::string& name, std::string_view labels) {
+    post(kNodes, "{apiVersion: v1, kind: Node, metadata: {name: " + name + ", labels: " + std::string(labels) + "}}");
+    patch_status(kNodes + "/" + name,
+                 "{conditions: [{type: Ready, status: 'True'}], addresses: [{type: InternalIP, address: 127.9.1.1}]}");
+  }
+  void add_agent(const std::string& name) {
+    post(kEdgeNodes, "{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: " + name + "}, spec: {}}");
+    patch_status(kEdgeNodes + "/" + name,
+                 "{modelRoot: /data/models, workerRoot: /data/workers, workerSocketDirectory: /data/worker, address: 127.9.1.1}");
+  }
+
+  std::string revision() { return get("/api/v1/namespaces").at("metadata/resourceVersion").as_string(); }
+  /// Nothing is on its way: watches have told of every write, and no controller has anything to do.
+  bool settled() {
+    if (!manager_->ready() || !manager_->idle()) return false;
+    const std::string before = revision();
+    for (const auto& informer : manager_->caches().all()) {
+      const Json list = get(informer->resource().path());
+      const auto& items = list["items"].as_array();
+      if (items.size() != informer->size()) return false;
+      const auto number = [](const std::string& version) { return version.empty() ? 0 : std::stoll(version); };
+      const auto heard = number(informer->resource_version());
+      if (std::any_of(items.begin(), items.end(),
+                      [&](const Json& item) { return number(item["metadata"]["resourceVersion"].as_string()) > heard; }))
+        return false;
+    }
+    return manager_->idle() && revision() == before;
+  }
+  /// Whether an operator that is started anew, from none, has nothing left to write. The first one may have: it ends what was under
+  /// way, as a write that has to keep its distance from the one before, when the last one was stopped.
+  bool comes_to_rest() {
+    for (int restart = 0; restart < 2; ++restart) {
+      const std::string before = revision();
+      start();
+      if (!eventually([&] { return settled(); })) return false;
+      stop();
+      if (revision() == before) return true;
+    }
+    return false;
+  }
+
+  apiserver::InMemoryApiServer api_;
+  kube::Client client_;
+  std::unique_ptr<Controllers> controllers_;
+  std::unique_ptr<runtime::Manager> manager_;
+  std::jthread thread_;
+
+ private:
+  static apiserver::InMemoryApiServer::Options with_rules() {
+    apiserver::InMemoryApiServer::Options options;
+    for (const api::NativeRule& rule : api::native_rules()) options.server.rules[{rule.group, rule.kind}] = rule.check;
+    return options;
+  }
+};
+
+}  // namespace varda::controllers::testing
