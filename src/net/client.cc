@@ -415,6 +415,8 @@ class SocketClient final : public HttpClient {
     c.parser->reset();
     if (request.method == "HEAD") c.parser->no_body();
     TRY(const bool whole, write_request(ctx, c, header, request.body, attempt));
+    // No answer is here yet: to look would be a system call for nothing. What TLS has read already no socket announces.
+    if (whole && c.stream->short_read_means_empty()) TRY_VOID(wait_for(ctx, c, IoResult::Kind::kWantRead));
     while (true) {
       while (!c.parser->header_done()) {
         const std::size_t used = c.parser->feed(c.unread);

@@ -12,6 +12,7 @@
 #include <sys/eventfd.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 namespace varda::net::internal {
 namespace {
@@ -53,12 +54,16 @@ void Waiter::Wake::operator()() const {
 
 void Waiter::attach(const std::stop_token& stop) {
   detach();
-  if (stop.stop_possible()) callback_.emplace(stop, Wake{event_.get()});
+  if (!stop.stop_possible()) return;
+  stop_ = stop;
+  callback_.emplace(stop, Wake{event_.get()});
 }
 
 void Waiter::detach() {
   if (!callback_) return;
   callback_.reset();
+  const std::stop_token stop = std::exchange(stop_, {});
+  if (!stop.stop_requested()) return;  // then nobody has written
   std::uint64_t count = 0;
   [[maybe_unused]] const ssize_t taken = ::read(event_.get(), &count, sizeof(count));
 }

@@ -28,6 +28,7 @@ class Waiter {
     void operator()() const;
   };
   Fd event_;
+  std::stop_token stop_;  // of the callback
   std::optional<std::stop_callback<Wake>> callback_;
 };
 
