@@ -84,7 +84,9 @@ Json node_object(const NodeFacts& facts) {
   Json labels = Json::object({{"kubernetes.io/hostname", facts.name},
                               {"kubernetes.io/os", "linux"},
                               {"kubernetes.io/arch", architecture()},
-                              {"edgeai.io/layer", facts.layer}});
+                              {"edgeai.io/layer", facts.layer},
+                              {"edgeai.io/runner", "varda"}});
+  // By edgeai.io/runner the DaemonSet of agents keeps away: here is one.
   // Devices too: what belongs into the cloud keeps away from nodes with that role.
   if (facts.layer != "cloud") labels.set("node-role.kubernetes.io/edge", "");
   return Json::object({{"apiVersion", "v1"},

@@ -306,6 +306,7 @@ TEST(AgentNode, ObjectHasTheLabelsSchedulersMatch) {
   const auto label = [&object](const char* name) { return object["metadata"]["labels"][name]; };
   EXPECT_EQ(label("kubernetes.io/hostname").as_string(), "edge0");
   EXPECT_EQ(label("edgeai.io/layer").as_string(), "edge");
+  EXPECT_TRUE(label("edgeai.io/runner").is_string()) << "the DaemonSet of agents keeps away";
   EXPECT_TRUE(label("node-role.kubernetes.io/edge").is_string());
   const Json device = node_object({.name = "cam", .layer = "device"});
   EXPECT_EQ(device["metadata"]["labels"]["edgeai.io/layer"].as_string(), "device");

@@ -50,11 +50,8 @@ bool cluster_scoped(std::string_view resource) { return resource == "edgenodes" 
 /// Labels that a node gives itself say what kind of machine it is, as agents send them. All others are the cluster's to give, which
 /// is more than Kubernetes' NodeRestriction keeps back: by any label a selector may choose who gets files, models and pods.
 bool may_label(const std::string& node, std::string_view key, const Json& value) {
-  static constexpr std::array<std::string_view, 4> kAllowed{
-      "kubernetes.io/os",
-      "kubernetes.io/arch",
-      "node-role.kubernetes.io/edge",
-      "edgeai.io/layer",
+  static constexpr std::array<std::string_view, 5> kAllowed{
+      "kubernetes.io/os", "kubernetes.io/arch", "node-role.kubernetes.io/edge", "edgeai.io/layer", "edgeai.io/runner",
   };
   // Selectors name a node by it.
   if (key == "kubernetes.io/hostname") return value.is_string() && value.as_string() == node;
