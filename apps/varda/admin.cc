@@ -11,23 +11,20 @@ net::Response text(int status, std::string body, std::string type = "text/plain;
 
 }  // namespace
 
-std::optional<net::Response> answer_admin(const net::Request& request, const metrics::Registry& registry,
-                                          const std::function<bool()>& ready) {
-  const std::string_view path = request.path();
-  if (path == "/healthz" || path == "/livez") return text(200, "ok");
-  if (path == "/readyz") return ready() ? text(200, "ok") : text(503, "not ready");
-  if (path == "/metrics") return text(200, registry.text(), "text/plain; version=0.0.4; charset=utf-8");
-  return std::nullopt;
-}
-
 Result<std::unique_ptr<net::Server>> serve_admin(const std::string& listen, const metrics::Registry& registry,
-                                                 std::function<bool()> ready) {
+                                                 std::function<bool()> ready, std::vector<const metrics::Collector*> collectors) {
   net::Server::Options options;
   options.listen = listen;
-  auto handler = net::inline_handler([&registry, ready = std::move(ready)](const net::Request& request) {
-    if (request.method != "GET" && request.method != "HEAD") return text(405, "only GET");
-    return answer_admin(request, registry, ready).value_or(text(404, "not found: there are /healthz, /readyz and /metrics"));
-  });
+  auto handler =
+      net::inline_handler([&registry, ready = std::move(ready), collectors = std::move(collectors)](const net::Request& request) {
+        if (request.method != "GET" && request.method != "HEAD") return text(405, "only GET");
+        const std::string_view path = request.path();
+        if (path == "/healthz" || path == "/livez") return text(200, "ok");
+        if (path == "/readyz") return ready() ? text(200, "ok") : text(503, "not ready");
+        if (path == "/metrics")
+          return text(200, registry.text() + metrics::text_of(collectors), "text/plain; version=0.0.4; charset=utf-8");
+        return text(404, "not found: there are /healthz, /readyz and /metrics");
+      });
   TRY(auto server, net::Server::create(std::move(options), std::move(handler)).context("--admin " + listen));
   log::info("health and metrics", {{"address", server->address()}});
   return server;

@@ -208,6 +208,8 @@ class Running final : public ControlPlane {
     if (api_) api_->stop();
     // Watches have ended by that. What is left are requests, which take milliseconds, and logs that are followed, which never end.
     if (server_) server_->stop(std::chrono::seconds(1));
+    MutexLock lock(mutex_);
+    stopped_ = true;
   }
 
  private:
@@ -245,6 +247,18 @@ class Running final : public ControlPlane {
     return response;
   }
 
+  /// The API server answers with what it counts itself, to whom it lets see that; behind it comes what the controllers know of
+  /// objects.
+  net::Responder with_metrics_of_objects(net::Responder respond) {
+    return net::Responder([this, held = std::make_shared<net::Responder>(std::move(respond))](net::Response response) {
+      if (response.status == 200) {
+        MutexLock lock(mutex_);
+        if (!stopped_) response.body += metrics::text_of(controllers_->metrics());
+      }
+      (*held)(std::move(response));
+    });
+  }
+
   Status listen() {
     net::Server::Options options = options_.limits.http;
     options.listen = options_.listen;
@@ -252,6 +266,7 @@ class Running final : public ControlPlane {
     options.tls = credentials_.tls;
     const auto handler = [this, api = api_->pool_handler()](net::Request request, net::Responder respond) {
       if (request.path() == "/backup") return respond(back_up(request));
+      if (request.path() == "/metrics") return api(std::move(request), with_metrics_of_objects(std::move(respond)));
       return api(std::move(request), std::move(respond));
     };
     auto server = net::Server::create(options, handler);
@@ -326,6 +341,7 @@ class Running final : public ControlPlane {
   std::stop_source done_;
   Mutex mutex_;
   Status ended_ GUARDED_BY(mutex_);
+  bool stopped_ GUARDED_BY(mutex_) = false;  // the controllers may be on their way out
   std::jthread thread_;
 };
 

@@ -63,7 +63,8 @@ Status operate(const Context& ctx, const Globals& globals, const OperatorFlags& 
   controllers::Options ours;
   TRY(ours.inference_models, model_options(flags.controllers, flags.controllers.servers));
   const auto controllers = controllers::add_all(manager, ours);
-  TRY(const auto admin, serve_admin(flags.admin, registry, [&manager] { return manager.ready(); }));
+  TRY(const auto admin, serve_admin(
+                            flags.admin, registry, [&manager] { return manager.ready(); }, controllers->metrics()));
   return manager.run(ctx);
 }
 

@@ -3,6 +3,7 @@
 #include "controllers/dataset/reconciler.h"
 #include "controllers/edgenode/reconciler.h"
 #include "controllers/inferencemodel/reconciler.h"
+#include "controllers/joint/metrics.h"
 #include "controllers/joint/reconciler.h"
 #include "controllers/model/reconciler.h"
 
@@ -11,7 +12,7 @@ namespace varda::controllers {
 namespace {
 
 struct All final : Controllers {
-  All(const runtime::Caches& caches, const Clock& clock, Options options)
+  All(const runtime::Manager& manager, const runtime::Caches& caches, const Clock& clock, Options options)
       : joint_work(joint_index, options.inference_models),
         edge_nodes(caches, clock, options.inference_models.servers, {&joint_work}),
         joint_inference(caches, joint_index, options.inference_models),
@@ -20,7 +21,10 @@ struct All final : Controllers {
         datasets(caches, clock),
         sedna_datasets(caches, clock),
         models(caches, clock),
-        sedna_models(caches, clock) {}
+        sedna_models(caches, clock),
+        joint_metrics(caches, [&manager] { return manager.leading(); }) {}
+  std::vector<const metrics::Collector*> metrics() const override { return {&joint_metrics}; }
+
   JointIndex joint_index;
   JointWork joint_work;
   EdgeNodeReconciler edge_nodes;
@@ -30,13 +34,14 @@ struct All final : Controllers {
   DatasetReconciler<api::Group::kSedna> sedna_datasets;
   ModelReconciler<api::Group::kEdgeai> models;
   ModelReconciler<api::Group::kSedna> sedna_models;
+  JointMetrics joint_metrics;
 };
 
 }  // namespace
 
 std::unique_ptr<Controllers> add_all(runtime::Manager& manager, Options options) {
   const Clock& clock = options.inference_models.clock != nullptr ? *options.inference_models.clock : system_clock();
-  auto all = std::make_unique<All>(manager.caches(), clock, std::move(options));
+  auto all = std::make_unique<All>(manager, manager.caches(), clock, std::move(options));
   manager.add<api::InferenceModel>(all->inference_models);
   manager.add<api::JointInferenceService>(all->joint_inference);
   manager.add<api::EdgeNode>(all->edge_nodes);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
+#include "base/metric_collector.h"
 #include "controllers/inferencemodel/options.h"
 #include "runtime/manager.h"
 
@@ -16,6 +18,9 @@ struct Options {
 class Controllers {
  public:
   virtual ~Controllers() = default;
+  /// What the objects' status says, while the manager leads: for what answers /metrics. Valid as long as this; to be asked only
+  /// while the manager lives.
+  virtual std::vector<const metrics::Collector*> metrics() const = 0;
 };
 
 /// Adds the controllers of all kinds of ours. Before manager.run(); the result outlives it. The kinds' CRDs must be in the API

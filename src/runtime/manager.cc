@@ -35,6 +35,7 @@ struct Manager::Impl {
   ApiWriter writer;
   std::vector<std::unique_ptr<ControllerLoop>> controllers;
   std::atomic<bool> started{false};
+  std::atomic<bool> leads{false};  // of an election, as was last seen
   // Of strands().
   std::unique_ptr<LeaderElector> elector;
   SteadyTime next_attempt = SteadyTime::min();
@@ -95,6 +96,8 @@ Writer& Manager::writer() { return impl_->writer; }
 
 bool Manager::ready() const { return impl_->started && impl_->caches.synced(); }
 
+bool Manager::leading() const { return ready() && (!impl_->options.election || impl_->leads); }
+
 bool Manager::idle() const {
   for (const auto& controller : impl_->controllers) {
     if (!controller->idle()) return false;
@@ -118,7 +121,9 @@ Status Manager::run(const Context& ctx) {
       const auto elector = impl_->make_elector();
       status = elector->run(ctx, [this, &elector](const Context& leading) {
         impl_->events.record(elector->lease(), EventType::kNormal, "LeaderElection", elector->identity() + " became leader");
+        impl_->leads = true;
         impl_->run_controllers(leading);
+        impl_->leads = false;
       });
     } else {
       impl_->run_controllers(ctx);
@@ -150,7 +155,8 @@ std::vector<Strand> Manager::strands() {
                    },
                    [this, &clock](const Context& ctx) {
                      (void)impl_->elector->attempt(ctx);  // seen by whether it leads
-                     impl_->led = impl_->led || impl_->elector->leading();
+                     impl_->leads = impl_->elector->leading();
+                     impl_->led = impl_->led || impl_->leads;
                      impl_->next_attempt = clock.now() + impl_->elector->pause();
                    }});
   }

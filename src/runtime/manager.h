@@ -68,6 +68,8 @@ class Manager {
   Writer& writer();
   /// Informers have all synced, and controllers run (or wait for leadership).
   bool ready() const;
+  /// It is this process that works: every copy is complete, and with an election it leads.
+  bool leading() const;
   /// No controller has anything to do right now. For tests.
   bool idle() const;
 
