@@ -17,6 +17,7 @@ const meta::Resource kConfigMaps{"", "v1", "ConfigMap", "configmaps", true};
 const meta::Resource kNodes{"", "v1", "Node", "nodes", false};
 const meta::Resource kEdgeNodes{"edgeai.io", "v1alpha1", "EdgeNode", "edgenodes", false};
 const meta::Resource kModels{"ai.kubeedge.io", "v1alpha1", "InferenceModel", "inferencemodels", true};
+const meta::Resource kJointServices{"sedna.io", "v1alpha1", "JointInferenceService", "jointinferenceservices", true};
 
 // What somebody needs who puts models on a cluster and looks after them.
 constexpr struct {
@@ -138,6 +139,7 @@ class Diagnosis {
     nodes();
     agents();
     models();
+    joint_services();
     return std::move(found_);
   }
 
@@ -352,6 +354,34 @@ class Diagnosis {
     }
   }
 
+  /// One that answers needs nobody at once, also where a tier is missing or a change could not be followed; but should be known.
+  void joint_services() {
+    if (!seen_.joint_services.error.empty()) return unread("joint inference services", seen_.joint_services.error);
+    for (const Json& service : seen_.joint_services.items) {
+      const std::string ns = service.at("metadata/namespace").as_string(), name = service.at("metadata/name").as_string();
+      const std::string where = "joint service " + ns + "/" + name, advice = "varda describe jis " + name + " -n " + ns;
+      const Json* ready = condition(service, "Ready");
+      if (!is_true(ready)) {
+        const bool unknown = ready != nullptr && (*ready)["status"].as_string() == "Unknown";
+        add(unknown ? Level::kNote : Level::kBad, where,
+            (unknown ? "may answer, nobody knows (" : "is not ready (") + because(ready) + ")", advice);
+        continue;
+      }
+      if (const Json* degraded = condition(service, "Degraded"); is_true(degraded)) {
+        add(Level::kNote, where, "answers without one of its tiers (" + because(degraded) + ")", advice);
+        continue;
+      }
+      const Json* wrong = nullptr;
+      for (const char* type : {"CloudReady", "EdgeReady"})
+        if (const Json* one = condition(service, type); one != nullptr && !is_true(one)) wrong = one;
+      if (wrong != nullptr) {
+        add(Level::kNote, where, "answers, but not as its spec has it (" + because(wrong) + ")", advice);
+      } else {
+        add(Level::kGood, where, "answers at " + service.at("status/url").as_string());
+      }
+    }
+  }
+
   const Examined& seen_;
   const DoctorOptions& options_;
   bool one_machine_ = false;
@@ -407,6 +437,7 @@ Examined examine(const Context& ctx, Session& session, const DoctorOptions& opti
   seen.nodes = look_all(ctx, session, kNodes);
   seen.edge_nodes = look_all(ctx, session, kEdgeNodes);
   seen.models = look_all(ctx, session, kModels);
+  seen.joint_services = look_all(ctx, session, kJointServices);
   if (!options.gateway_url.empty() && options.try_gateway) {
     seen.gateway_url = options.gateway_url;
     const std::string ca = seen.gateway_config.object ? seen.gateway_config.object->at("data")["ca.crt"].as_string() : "";

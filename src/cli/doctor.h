@@ -48,7 +48,7 @@ struct Examined {
   std::vector<Permission> permissions;
   std::string operator_namespace = "varda-operator";  // where the next two are, or would be
   Seen lease, operator_deployment, gateway_deployment, gateway_service, gateway_config;
-  SeenList nodes, edge_nodes, models;
+  SeenList nodes, edge_nodes, models, joint_services;
   std::string gateway_url;                     // "": not tried
   std::optional<std::string> gateway_trouble;  // of trying it; "": it answers
   WallTime now{};
@@ -66,7 +66,8 @@ struct DoctorOptions {
 
 Examined examine(const Context& ctx, Session& session, const DoctorOptions& options);
 
-/// What is right and wrong, in the order in which people would look: server, kinds, permissions, operator, gateway, nodes, models.
+/// What is right and wrong, in the order in which people would look: server, kinds, permissions, operator, gateway, nodes, models,
+/// joint inference services.
 std::vector<Finding> diagnose(const Examined& examined, const DoctorOptions& options);
 
 /// Prints the findings. kUnavailable when any is bad: "2 problems found".

@@ -76,6 +76,7 @@ Examined examined(const Json& given) {
   out.nodes = seen_list(given["nodes"]);
   out.edge_nodes = seen_list(given["edgeNodes"]);
   out.models = seen_list(given["models"]);
+  out.joint_services = seen_list(given["jointServices"]);
   out.gateway_url = given["gatewayUrl"].as_string();
   if (given.contains("gatewayTrouble")) out.gateway_trouble = given["gatewayTrouble"].as_string();
   return out;
