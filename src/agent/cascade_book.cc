@@ -118,16 +118,14 @@ void CascadeBook::begin(Entry& entry, const std::string& of) {
   entry.saved.clear();
 }
 
-void CascadeBook::take(const std::string& key, const Json& said) {
-  auto answer = read_cascade(said);
+void CascadeBook::take(const std::string& key, const Result<Json>& said) {
+  auto answer = said.ok() ? read_cascade(*said) : Result<CascadeAnswer>(said.error());
   const MutexLock lock(mutex_);
   const auto found = entries_.find(key);
   if (found == entries_.end() || found->second.former != 0) return;
   Entry& entry = found->second;
-  const std::string complaint = answer.ok() ? "" : answer.error().message();
-  if (complaint != entry.complaint && !complaint.empty())
-    log::warn("what a model server says of its tiers is not taken", {{"model", key}, {"error", complaint}});
-  entry.complaint = complaint;
+  if (entry.complaint.is_news(answer.ok() ? "" : answer.error().message(), clock_.now()))
+    log::warn("what a model server says of its tiers is not taken", {{"model", key}, {"error", answer.error()}});
   if (!answer.ok()) return;
   const auto before = next();
   const Json kept = entry.dirty ? Json() : entry.record.to_json();

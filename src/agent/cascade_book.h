@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "agent/cascade_record.h"
+#include "agent/complaint.h"
 #include "agent/journal.h"
 #include "base/clock.h"
 #include "base/context.h"
@@ -40,8 +41,8 @@ class CascadeBook {
   void set_wanted(const std::map<std::string, std::string>& wanted);
   /// What the other end has, by key: the first time counts.
   void meet(std::map<std::string, codec::Json> live);
-  /// What a server answered. Of models that are not wanted it is left out; what makes no sense is logged.
-  void take(const std::string& key, const codec::Json& answer);
+  /// What a server answered. Of models that are not wanted it is left out; what is no answer, or makes no sense, is logged.
+  void take(const std::string& key, const Result<codec::Json>& answer);
 
   /// What to tell, by key.
   std::map<std::string, codec::Json> reports() const;
@@ -65,7 +66,7 @@ class CascadeBook {
     codec::Json told_rest;    // of the record, as it was told
     Counts told_counts;
     SteadyTime told_at = SteadyTime::min();
-    std::string complaint;
+    Complaint complaint;
   };
   enum class News { kNone, kCounts, kUrgent };
   static News news(const Entry& entry);

@@ -1,4 +1,5 @@
 // What a node does about tiers of joint inference: the file beside a model, over a disk that may refuse it, in virtual time.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "agent/model_keeper.h"
@@ -12,6 +13,7 @@ namespace {
 using codec::Json;
 using codec::Sha256;
 using std::chrono::seconds;
+using ::testing::HasSubstr;
 
 constexpr const char* kFile = "/models/default/digits.edge/cascade.json";
 
@@ -36,6 +38,9 @@ class Server final : public net::HttpClient {
  public:
   std::string cascade;             // the answer about tiers; "": 404
   std::vector<std::string> asked;  // about them
+  int cascade_status = 200;
+  static constexpr const char* kIndex = R"([{"name": "digits", "version": "3", "state": "READY"}])";
+  std::string index = kIndex;
   bool away = false;
 
   Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
@@ -48,11 +53,11 @@ class Server final : public net::HttpClient {
  private:
   const std::unique_ptr<net::HttpClient> answers_ = net::loopback(net::inline_handler([this](const net::Request& request) {
     net::Response out;
-    out.body = R"([{"name": "digits", "version": "3", "state": "READY"}])";
+    out.body = index;
     if (request.method == "POST") return out;
     asked.emplace_back(request.path());
     out.body = cascade;
-    out.status = cascade.empty() ? 404 : 200;
+    out.status = cascade.empty() ? 404 : cascade_status;
     return out;
   }));
 };
@@ -267,6 +272,61 @@ TEST_F(CascadeFile, WhatItsServerCountedLastIsKeptWhenTheAgentEnds) {
   start();
   for (int second = 0; second < 20; ++second) pass(seconds(1));
   EXPECT_EQ(counted(), 9);
+}
+
+// Whoever looks for why nothing is counted finds it in the log, and finds other things there too.
+TEST_F(CascadeFile, AnAnswerThatCannotBeTakenIsInTheLogOnceForEachReason) {
+  const std::string good = R"({"instance": "a", "counters": {"inferences": 3}, "tiers": []})";
+  const auto logged = [&](const std::string& answer, int status = 200) {
+    testing::internal::CaptureStderr();
+    pass(seconds(61));
+    for (int second = 0; second < 30; ++second) {
+      http.cascade = answer;
+      http.cascade_status = status;
+      pass(seconds(2));
+      http.cascade = good;  // and now and then it is well
+      http.cascade_status = 200;
+      if (second % 7 == 3) pass(seconds(2));
+    }
+    pass(seconds(122));
+    const std::string log = testing::internal::GetCapturedStderr();
+    const std::string line = "what a model server says of its tiers is not taken";
+    const std::size_t at = log.find(line);
+    if (at == std::string::npos) return std::string();
+    EXPECT_EQ(log.find(line, at + 1), std::string::npos) << log;
+    return log.substr(at, log.find('\n', at) - at);
+  };
+  http.cascade = good;
+  want(R"({"version": 1})", "3", Server::kUrl);
+  EXPECT_EQ(logged(good), "");
+  EXPECT_EQ(logged("", 404), "") << "it knows of no tiers, or of none yet";
+  EXPECT_THAT(logged("{\"instance\": \"a\", \"more\": \"" + std::string(256 << 10, 'x') + "\"}"), HasSubstr("more than 256 KiB"));
+  EXPECT_THAT(logged("{\"instance\""), HasSubstr("model=default/digits.edge error=\"invalid: "));
+  EXPECT_THAT(logged("[]"), HasSubstr("it is no object"));
+  EXPECT_THAT(logged("oops", 500), HasSubstr("HTTP 500"));
+  EXPECT_EQ(told.models[0].cascade.at("counters/inferences").as_integer(), 3) << "what was taken stays";
+}
+
+TEST_F(CascadeFile, WhatAServerSaysOfItsVersionsAndCannotBeReadIsToldAndInTheLogOnce) {
+  http.cascade = R"({"instance": "a", "counters": {"inferences": 3}, "tiers": []})";
+  want(R"({"version": 1})", "3", Server::kUrl);
+  pass(seconds(1));
+  ASSERT_EQ(told.models[0].serving->state, api::EdgeServingReport::kReady);
+  for (const auto& [index, why] : {std::pair<std::string, std::string>{"<html>", "cannot be read"},
+                                   {"[\"" + std::string(1 << 20, 'x') + "\"]", "cannot be read"}}) {
+    http.index = index;
+    testing::internal::CaptureStderr();
+    for (int i = 0; i < 30; ++i) pass(seconds(2));
+    const std::string log = testing::internal::GetCapturedStderr();
+    const std::string line = "what a model server says of its versions cannot be read";
+    EXPECT_NE(log.find(line), std::string::npos) << log;
+    EXPECT_EQ(log.find(line), log.rfind(line)) << log;
+    EXPECT_EQ(told.models[0].serving->state, api::EdgeServingReport::kUnreachable);
+    EXPECT_THAT(told.models[0].serving->message, HasSubstr(why));
+    http.index = Server::kIndex;
+    for (int i = 0; i < 40; ++i) pass(seconds(2));
+    EXPECT_EQ(told.models[0].serving->state, api::EdgeServingReport::kReady);
+  }
 }
 
 TEST_F(CascadeFile, AServerThatDoesNotAnswerIsNotWaitedForWhenTheAgentEnds) {

@@ -41,7 +41,7 @@ ModelKeeper::ModelKeeper(Options options, artifact::Store& store, artifact::Mode
       book_(with_clock(options.cascades, options.clock), journal, rng, [this] { wake(); }),
       poller_(
           http, with_clock(options.serving, options.clock), [this] { wake(); },
-          [this](const std::string& key, const codec::Json& answer) { book_.take(key, answer); }),
+          [this](const std::string& key, const Result<codec::Json>& answer) { book_.take(key, answer); }),
       schedule_(options.retry),
       progress_(options.progress_period) {}
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/log.h"
 #include "net/url.h"
 
 namespace varda::agent {
@@ -24,7 +25,7 @@ void ServingPoller::set(std::vector<Poll> polls) {
   const SteadyTime now = clock_.now();
   for (Poll& poll : polls) {
     const auto known = states_.find(poll.key);
-    State state{poll, now, 0, std::nullopt, ""};
+    State state{poll, now, 0, std::nullopt, "", {}};
     if (known != states_.end() && known->second.poll == poll) {
       state = std::move(known->second);
     } else if (known != states_.end() && known->second.poll.url == poll.url) {
@@ -72,8 +73,9 @@ Result<ServingPoller::Answer> ServingPoller::ask(const Context& ctx, const Poll&
   // A server of one model says so while it has none yet.
   if (answer.status == 404 && request_is_of_a_model(poll)) return Answer{read_index(codec::Json(), poll), ""};
   if (answer.status != 200) return Error(Code::kUnavailable, "HTTP " + std::to_string(answer.status));
-  TRY(const auto index, codec::parse_json(answer.body));
-  return Answer{read_index(index, poll), poll.numbers.empty() ? read_last_good(index, poll) : ""};
+  const auto index = codec::parse_json(answer.body);
+  if (!index.ok()) return Error(Code::kCorrupt, index.error().message());
+  return Answer{read_index(*index, poll), poll.numbers.empty() ? read_last_good(*index, poll) : ""};
 }
 
 // Only of a server that just answered. What it does not say now it says the next time.
@@ -82,9 +84,11 @@ void ServingPoller::ask_cascade(const Context& ctx, const Poll& poll) {
   request.url = poll.url + "/v2/models/" + net::percent_encode(poll.model_name) + "/cascade";
   request.max_response_bytes = kCascadeBytesMax;
   const auto answer = http_.call(ctx.with_timeout(options_.timeout), std::move(request));
-  if (!answer.ok() || answer->status != 200) return;  // it has no version yet, or knows of no tiers
-  const auto said = codec::parse_json(answer->body, {.depth_max = kCascadeDepthMax});
-  cascade_(poll.key, said.ok() ? *said : codec::Json());
+  if (!answer.ok() && answer.error().code() == Code::kExhausted)
+    return cascade_(poll.key, Error(Code::kExhausted, "it has more than " + std::to_string(kCascadeBytesMax >> 10) + " KiB"));
+  if (!answer.ok() || answer->status == 404) return;  // it has no version yet, or knows of no tiers
+  if (answer->status != 200) return cascade_(poll.key, Error(Code::kUnavailable, "HTTP " + std::to_string(answer->status)));
+  cascade_(poll.key, codec::parse_json(answer->body, {.depth_max = kCascadeDepthMax}));
 }
 
 void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {
@@ -97,6 +101,7 @@ void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {
     bool news = false;
     if (answer.ok()) {
       state.failures = 0;
+      (void)state.complaint.is_news("", clock_.now());
       report = answer->report;
       news = !answer->last_good.empty() && answer->last_good != state.last_good;
       if (news) state.last_good = answer->last_good;
@@ -109,7 +114,12 @@ void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {
       if (state.report) report.version = state.report->version;
       report.state = api::EdgeServingReport::kUnreachable;
       report.reason = "Unreachable";
-      report.message = "the model server does not answer at " + poll.url;
+      const Error& error = answer.error();
+      const bool said = error.code() == Code::kCorrupt || error.code() == Code::kExhausted;
+      report.message = said ? "what the model server says at " + poll.url + " cannot be read"
+                            : "the model server does not answer at " + poll.url;
+      if (said && state.complaint.is_news(error.message(), clock_.now()))
+        log::warn("what a model server says of its versions cannot be read", {{"model", poll.key}, {"error", error}});
     }
     const bool settled =
         report.state == api::EdgeServingReport::kReady && (report.version == poll.target || report.failed_version == poll.target);

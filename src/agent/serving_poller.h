@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "agent/complaint.h"
 #include "agent/plan.h"
 #include "base/context.h"
 #include "base/mutex.h"
@@ -22,8 +23,8 @@ class ServingPoller {
     std::chrono::milliseconds timeout{1000};
     const Clock* clock = nullptr;  // null: the machine's
   };
-  /// Gets each answer about the tiers of a model, as JSON.
-  using OnCascade = std::function<void(const std::string& key, const codec::Json& answer)>;
+  /// Gets each answer about the tiers of a model, as JSON, or why it is none. A server that knows of no tiers answers nothing.
+  using OnCascade = std::function<void(const std::string& key, const Result<codec::Json>& answer)>;
   /// `http` outlives the poller. `changed` is called from run()'s thread when a report is another one than before.
   ServingPoller(net::HttpClient& http, Options options, std::function<void()> changed, OnCascade cascade = {})
       : http_(http),
@@ -56,6 +57,7 @@ class ServingPoller {
     int failures = 0;
     std::optional<api::EdgeServingReport> report;
     std::string last_good;
+    Complaint complaint;  // of what it says of its versions
   };
   struct Answer {
     api::EdgeServingReport report;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/log.h"
 #include "meta/status.h"
 #include "net/url.h"
 
@@ -126,14 +127,30 @@ void WorkerApi::count(std::string_view request, int status) {
       .add();
 }
 
+void WorkerApi::log_refusal(const std::string& worker, std::string_view request, const Response& response) {
+  if (response.status >= 500) return;  // what fails here is told where it fails
+  std::string message;
+  if (response.status >= 400) {
+    const auto said = codec::parse_json(response.body);
+    message = said.ok() ? (*said)["message"].as_string() : response.body;
+  }
+  {
+    const MutexLock lock(mutex_);
+    const auto known = allowances_.find(worker);
+    if (known == allowances_.end() || !known->second.complaints[request].is_news(message, clock_.now())) return;
+  }
+  log::warn("what a worker asks or tells is refused",
+            {{"worker", worker}, {"request", request}, {"status", response.status}, {"error", message}});
+}
+
 std::optional<Error> WorkerApi::over_limit(const WorkerKeeper::Who& who, bool writes) {
   const MutexLock lock(mutex_);
   const SteadyTime now = clock_.now();
   if (allowances_.size() >= kAllowancesMax && !allowances_.contains(who.name.key())) allowances_.clear();
   auto& mine =
-      allowances_.try_emplace(who.name.key(), Allowances{who.uid, Allowance(options_.requests), Allowance(options_.writes)})
+      allowances_.try_emplace(who.name.key(), Allowances{who.uid, Allowance(options_.requests), Allowance(options_.writes), {}})
           .first->second;
-  if (mine.uid != who.uid) mine = {who.uid, Allowance(options_.requests), Allowance(options_.writes)};
+  if (mine.uid != who.uid) mine = {who.uid, Allowance(options_.requests), Allowance(options_.writes), {}};
   if (mine.requests.take(now) && (!writes || mine.writes.take(now))) return std::nullopt;
   const auto& rate = writes ? options_.writes : options_.requests;
   return Error(Code::kUnavailable, "worker " + who.name.key() +
@@ -141,18 +158,23 @@ std::optional<Error> WorkerApi::over_limit(const WorkerKeeper::Who& who, bool wr
                                        (writes ? " of registrations and results" : ""));
 }
 
-void WorkerApi::answer(const Request& request, const Reply& reply) {
+void WorkerApi::answer(const Request& request, const Reply& respond) {
   const auto token = bearer(request);
   const auto who = token ? keeper_.who_has(*token) : std::nullopt;
   if (!who) {
     {
       const MutexLock lock(mutex_);
-      if (!strangers_.take(clock_.now())) return reply(problem(429, "TooManyRequests", "too many requests without a valid token"));
+      if (!strangers_.take(clock_.now()))
+        return respond(problem(429, "TooManyRequests", "too many requests without a valid token"));
     }
-    return reply(problem(401, "Unauthorized",
-                         token ? "no worker of this node has that token: read the file again, its token may have been made anew"
-                               : "expected Authorization: Bearer TOKEN, with what is in the worker's file"));
+    return respond(problem(401, "Unauthorized",
+                           token ? "no worker of this node has that token: read the file again, its token may have been made anew"
+                                 : "expected Authorization: Bearer TOKEN, with what is in the worker's file"));
   }
+  const Reply reply = [this, respond, worker = who->name.key(), name = name_of(request)](Response response) {
+    log_refusal(worker, name, response);
+    respond(std::move(response));
+  };
   const std::string_view path = request.path();
   const bool result = path.starts_with(kResults) && path.size() > kResults.size();
   std::string_view method;

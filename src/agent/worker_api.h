@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/complaint.h"
 #include "agent/worker_keeper.h"
 #include "base/metrics.h"
 #include "base/mutex.h"
@@ -63,6 +64,7 @@ class WorkerApi {
   struct Allowances {
     std::string uid;
     Allowance requests, writes;
+    std::map<std::string_view, Complaint> complaints;  // by what was asked
   };
   using Reply = std::function<void(net::Response)>;
 
@@ -72,6 +74,8 @@ class WorkerApi {
   std::optional<Error> over_limit(const WorkerKeeper::Who& who, bool writes);
   codec::Json body_of(const WorkerKeeper::Assignment& assignment) const;
   void count(std::string_view request, int status);
+  /// Logs what a worker did wrong: whoever wrote it may never look at the answers.
+  void log_refusal(const std::string& worker, std::string_view request, const net::Response& response);
 
   const Options options_;
   const Clock& clock_;

@@ -556,6 +556,39 @@ TEST_F(Workers, GetAStatusThatSaysWhatIsWrong) {
   EXPECT_EQ(report(), Json::object()) << "nothing of that was taken";
 }
 
+/// In what was captured of standard error, where the log goes.
+std::size_t lines_with(const std::string& log, std::string_view text) {
+  std::size_t count = 0;
+  for (std::size_t at = log.find(text); at != std::string::npos; at = log.find(text, at + 1)) ++count;
+  return count;
+}
+
+TEST_F(Workers, ThatAreRefusedAgainAndAgainAreInTheLogOnceForEachReason) {
+  want(kOne);
+  const std::string token = token_of("default/eval");
+  testing::internal::CaptureStderr();
+  for (int second = 0; second < 30; ++second) {
+    EXPECT_EQ(ask(token, "PUT", "/v1/metrics", R"({"metrics": {"a": "high"}})").status, 400);
+    EXPECT_EQ(ask(token, "PUT", "/v1/progress", R"({"setp": 1})").status, 400);
+    EXPECT_EQ(ask(token, "PUT", "/v1/progress", R"({"step": 1})").status, 202) << "what goes to and fro fills no log";
+    EXPECT_EQ(ask("nobody's", "PUT", "/v1/metrics", "x").status, 401) << "anybody could say that";
+    pass(milliseconds(1000));
+  }
+  std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(lines_with(log, "what a worker asks or tells is refused"), 2u) << log;
+  EXPECT_NE(log.find("worker=default/eval request=metrics status=400"), std::string::npos) << log;
+  EXPECT_NE(log.find("unknown member"), std::string::npos) << log;
+  EXPECT_EQ(log.find("nobody"), std::string::npos) << log;
+
+  testing::internal::CaptureStderr();
+  pass(milliseconds(60'000));
+  EXPECT_EQ(ask(token, "PUT", "/v1/metrics", R"({"metrics": {"a": "high"}})").status, 400);
+  EXPECT_EQ(ask(token, "PUT", "/v1/metrics", "{\"metrics\": \"" + std::string(kWorkerBodyBytesMax, 'x') + "\"}").status, 413);
+  log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(lines_with(log, "what a worker asks or tells is refused"), 1u) << log;
+  EXPECT_NE(log.find("status=413"), std::string::npos) << log;
+}
+
 /// What a schema of the document does not allow in a value; "" it is as described. As much of JSON Schema as the document uses.
 std::string unlike(const Json& document, const Json& schema, const Json& value, const std::string& at) {
   if (schema.contains("$ref")) {
