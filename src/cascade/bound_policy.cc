@@ -348,11 +348,12 @@ Judgement BoundPolicy::after(std::span<const Named> outputs) const {
   return Reader(*this, outputs).read();
 }
 
-Judgement judge(const std::shared_ptr<const Policy>& policy, std::span<const Named> outputs) {
+Judgement judge(const std::shared_ptr<const Policy>& policy, std::span<const Named> outputs, std::string* misfit) {
   std::vector<Spec> specs;
   specs.reserve(outputs.size());
   for (const Named& output : outputs) specs.push_back({output.name, output.tensor.dtype(), output.tensor.shape()});
   const auto bound = BoundPolicy::bind(policy, specs);
+  if (misfit != nullptr) *misfit = bound.ok() ? "" : bound.error().message();
   if (!bound.ok()) return {.hard = false, .samples = 1, .samples_hard = 0, .samples_invalid = 1};
   return bound->after(outputs);
 }

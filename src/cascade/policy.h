@@ -112,7 +112,7 @@ class BoundPolicy {
 };
 
 /// For an answer of a tier whose outputs nobody knew before it: binds to what came, and judges it. What does not fit is one invalid
-/// sample.
-Judgement judge(const std::shared_ptr<const Policy>& policy, std::span<const tensor::Named> outputs);
+/// sample; why it does not is told in `misfit`, where given, which is "" for what fits.
+Judgement judge(const std::shared_ptr<const Policy>& policy, std::span<const tensor::Named> outputs, std::string* misfit = nullptr);
 
 }  // namespace varda::cascade

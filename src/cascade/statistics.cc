@@ -69,6 +69,11 @@ void Statistics::count(const Summary& summary, const Size& size, std::span<const
     if (tier.reason) add(counters.reasons[static_cast<std::size_t>(*tier.reason)], 1);
     if (tier.answered) counters.latencies.record(tier.latency);
   }
+  const auto tiers_end = summary.tiers.begin() + summary.tier_count;
+  add(up_, std::any_of(summary.tiers.begin() + 1, std::max(summary.tiers.begin() + 1, tiers_end),
+                       [](const Summary::Tier& tier) { return tier.asked; })
+               ? 1
+               : 0);
   if (summary.end != Summary::End::kAnswered) return;
   add(inferences_, 1);
   add(hard_, summary.hard ? 1 : 0);
@@ -82,7 +87,8 @@ Statistics::Counts Statistics::counts() const {
              .hard = hard_.load(std::memory_order_relaxed),
              .samples = samples_.load(std::memory_order_relaxed),
              .samples_invalid = samples_invalid_.load(std::memory_order_relaxed),
-             .bytes_up = bytes_up_.load(std::memory_order_relaxed)};
+             .bytes_up = bytes_up_.load(std::memory_order_relaxed),
+             .up = up_.load(std::memory_order_relaxed)};
   MutexLock lock(mutex_);
   for (const auto& [name, counters] : tiers_) {
     TierCounts tier{.name = name,
@@ -121,6 +127,7 @@ Json counters_json(const Statistics::Counts& counts) {
                        {"invalid", counts.samples_invalid},
                        {"samples", counts.samples},
                        {"bytesUp", counts.bytes_up},
+                       {"up", counts.up},
                        {"answered", std::move(answered)},
                        {"asked", std::move(asked)},
                        {"errors", std::move(errors)},

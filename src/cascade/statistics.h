@@ -81,12 +81,13 @@ class Statistics {
     std::uint64_t samples = 0;          // of these
     std::uint64_t samples_invalid = 0;  // whose values made no sense
     std::uint64_t bytes_up = 0;
+    std::uint64_t up = 0;           // requests that asked a tier above the first, or several: once each
     std::vector<TierCounts> tiers;  // every name there ever was, in order of names
   };
   Counts counts() const;
 
  private:
-  std::atomic<std::uint64_t> inferences_{0}, hard_{0}, samples_{0}, samples_invalid_{0}, bytes_up_{0};
+  std::atomic<std::uint64_t> inferences_{0}, hard_{0}, samples_{0}, samples_invalid_{0}, bytes_up_{0}, up_{0};
   mutable Mutex mutex_;
   std::map<std::string, std::shared_ptr<TierCounters>, std::less<>> tiers_ GUARDED_BY(mutex_);
 };

@@ -750,6 +750,42 @@ TEST_F(Joint, TiersInTheMiddleJudgeForThemselves) {
   answering("[0.6,0.4]");
   EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, asked edge,cloud");
   EXPECT_EQ(infer(easy()), "1 by device 3 easy");
+  EXPECT_EQ(counter("asked"), R"({"cloud":1,"edge":2})");
+  EXPECT_EQ(counter("up"), "2") << "a request that asks two tiers goes up once";
+}
+
+TEST_F(Joint, PolicyInTheMiddleThatCannotReadItsTiersAnswersIsToldOf) {
+  models_.add("m", "3", kModel);
+  models_.cascade("m",
+                  R"({"version":1,"service":"default/m","deadlineMs":60000,"inFlightMax":8,"tiers":[{"name":"device","policy":)" +
+                      margin() + R"(},{"name":"edge","url":"http://edge","model":"middle","policy":)" + margin("0.9") +
+                      R"(},{"name":"cloud","url":"http://cloud","model":"big"}]})");
+  start();
+  const auto answering = [&](const std::string& outputs) {
+    cloud_.infers([=](const net::Request&) {
+      return net::Response{200, {}, R"({"model_name":"middle","model_version":"5","outputs":[)" + outputs + "]}", nullptr};
+    });
+  };
+  const auto problem = [&] { return told().at("tiers/1/problem"); };
+  const std::string readable = R"({"name":"y","shape":[1,2],"datatype":"FP32","data":[0.97,0.03]})";
+  answering(readable);
+  infer(hard());
+  EXPECT_TRUE(problem().is_null());
+  answering(R"({"name":"y","shape":[1,2],"datatype":"INT64","data":[9,3]})");
+  std::string chosen = hard();
+  chosen.insert(chosen.rfind('}'), R"(,"outputs":[{"name":"y"}])");
+  infer(chosen);
+  EXPECT_TRUE(problem().is_null()) << "who asks for some outputs only gets some only";
+  infer(hard());
+  EXPECT_EQ(problem()["reason"].as_string(), "PolicyMismatch");
+  EXPECT_THAT(problem()["message"].as_string(), HasSubstr("y INT64"));
+  EXPECT_EQ(counter("invalid"), "2");
+  answering(readable);
+  infer(hard());
+  EXPECT_TRUE(problem().is_null());
+  answering(R"({"name":")" + std::string(100000, 'n') + R"(","shape":[1],"datatype":"INT64","data":[1]})");
+  infer(hard());
+  EXPECT_LT(problem()["message"].as_string().size(), 1000u);
 }
 
 TEST_F(Joint, ServerThatGoesAwayAnswersWithWhatItHas) {

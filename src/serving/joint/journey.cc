@@ -7,6 +7,7 @@
 #include <stop_token>
 #include <utility>
 
+#include "base/log.h"
 #include "base/mutex.h"
 
 namespace varda::serving::joint {
@@ -154,6 +155,7 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
   Step called(CallId id, std::uint8_t tier, Called called);
   cascade::Judgement judge_first(const Inferred& inferred) const;
   cascade::Judgement judge_upper(std::uint8_t tier, const oip::Envelope& answer) const;
+  bool chooses_outputs() const;
   Json parameters(std::uint8_t tier, const std::string& version, const Json& given) const REQUIRES(mutex_);
   void answer(std::uint8_t tier);
   void fail(Reason reason);
@@ -321,7 +323,23 @@ cascade::Judgement Journey::judge_upper(std::uint8_t tier, const oip::Envelope& 
   if (answer.has_binary) length = std::to_string(answer.body->size() - answer.binary.size());
   const auto response = oip::parse_infer_response(answer.body, length, limits_);
   const std::vector<tensor::Named> none;
-  return cascade::judge(plan_->route->tiers[tier].policy, response.ok() ? response->outputs : none);
+  std::string misfit;
+  const auto judgement = cascade::judge(plan_->route->tiers[tier].policy, response.ok() ? response->outputs : none, &misfit);
+  Misfit& told = *plan_->misfits[tier];
+  if (misfit.empty()) {
+    told.set("");
+  } else if (response.ok() && !told.known() && !chooses_outputs()) {
+    log::warn("the policy cannot read what the tier answers",
+              {{"model", plan_->model->name()}, {"tier", plan_->route->tiers[tier].name}, {"error", misfit}});
+    told.set(misfit);
+  }
+  return judgement;
+}
+
+// Then what a tier leaves out of its answer says nothing about its model.
+bool Journey::chooses_outputs() const {
+  const auto request = oip::parse_infer_request(call_.body, call_.json_length, limits_);
+  return request.ok() && !request->outputs.empty();
 }
 
 Step Journey::called(CallId id, std::uint8_t tier, Called called) {

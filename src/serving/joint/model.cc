@@ -7,6 +7,8 @@
 namespace varda::serving::joint {
 namespace {
 
+constexpr std::size_t kMisfitBytesMax = 512;
+
 // A configuration whose policies can be made.
 Result<cascade::Config> parse(std::string_view text) {
   TRY(cascade::Config config, cascade::parse_config(text));
@@ -23,6 +25,23 @@ std::shared_ptr<const cascade::Policy> policy_of(const cascade::TierConfig& tier
 }
 
 }  // namespace
+
+void Misfit::set(std::string why) {
+  if (why.empty() && !known()) return;
+  if (why.size() > kMisfitBytesMax) {
+    std::size_t end = kMisfitBytesMax;
+    while (end > 0 && (static_cast<unsigned char>(why[end]) & 0xC0U) == 0x80U) --end;  // no half letters
+    why = why.substr(0, end) + "…";
+  }
+  MutexLock lock(mutex_);
+  known_.store(!why.empty(), std::memory_order_release);
+  why_ = std::move(why);
+}
+
+std::string Misfit::why() const {
+  MutexLock lock(mutex_);
+  return why_;
+}
 
 Model::Model(std::string name, metrics::Registry& registry, Rng& rng)
     : name_(std::move(name)),
@@ -85,6 +104,7 @@ std::shared_ptr<Plan> Model::draft(const std::shared_ptr<const cascade::Policy>&
     plan->uppers.push_back(above);
     plan->counters.push_back(statistics_.tier(tier.name));
     plan->meters.push_back(meters_.tier(tier.name));
+    plan->misfits.push_back(std::make_unique<Misfit>());
   }
   plan->route = std::move(route);
   return plan;
@@ -144,6 +164,11 @@ codec::Json Model::describe(const std::string& instance, const std::string& vers
   if (plan != nullptr) {
     tiers = cascade::tiers_json(*plan->route, counts, version);
     if (version.empty() && !tiers.as_array().empty()) tiers.array_items().front().set("state", "Unknown");
+    for (std::size_t i = 1; i < plan->misfits.size(); ++i) {
+      const std::string why = plan->misfits[i]->why();
+      if (why.empty()) continue;
+      tiers.array_items()[i].set("problem", codec::Json::object({{"reason", kPolicyMismatch}, {"message", why}}));
+    }
   }
   out.set("tiers", std::move(tiers));
   if (plan != nullptr) {

@@ -40,6 +40,20 @@ struct Upper {
   std::atomic<SteadyTime::rep> asked_at{0};  // when it was last asked anything; 0: never
 };
 
+/// Why the policy of a tier above the first cannot read what the tier answers, as the last answers show it. Thread-safe.
+class Misfit {
+ public:
+  /// "": it can. What it is told has names of another server in it: of many words the first are kept.
+  void set(std::string why);
+  std::string why() const;
+  bool known() const { return known_.load(std::memory_order_acquire); }
+
+ private:
+  std::atomic<bool> known_{false};
+  mutable Mutex mutex_;
+  std::string why_ GUARDED_BY(mutex_);
+};
+
 /// What requests go by: a configuration, bound to what one version of the first tier's model puts out. Constant.
 struct Plan {
   Model* model = nullptr;
@@ -49,6 +63,7 @@ struct Plan {
   std::vector<std::shared_ptr<Upper>> uppers;                    // by tier; null at the first and where there is no address
   std::vector<std::shared_ptr<cascade::TierCounters>> counters;  // by tier
   std::vector<std::shared_ptr<TierMeters>> meters;               // by tier
+  std::vector<std::unique_ptr<Misfit>> misfits;                  // by tier
   SteadyTime since{};                                            // the configuration is in force
 };
 
