@@ -145,6 +145,25 @@ Rule matches(std::string_view member, std::string_view pattern, std::string_view
   return rule;
 }
 
+Rule matches_when_set(std::string_view member, std::string_view pattern, std::string_view but, std::string_view what) {
+  Rule rule;
+  const std::string text(member);
+  rule.cel = "!has(self." + text + ") || self." + text + " == '' || (self." + text + ".matches(" + cel_quote(pattern) +
+             ") && self." + text + " != " + cel_quote(but) + ")";
+  rule.message = std::string(what) + ", and not be " + quote(Json(std::string(but)));
+  rule.reason = "FieldValueInvalid";
+  rule.field_path = "." + text;
+  rule.check = [=, what = rule.message, but = std::string(but),
+                matcher = std::regex(std::string(pattern))](const Json& self) -> std::vector<Violation> {
+    const Json& value = self[text];
+    if (!value.is_string() || value.as_string().empty()) return {};  // the schema says so
+    const std::string& found = value.as_string();
+    if (found.size() <= 4096 && found != but && std::regex_search(found, matcher)) return {};  // the matcher is recursive
+    return {invalid("." + text, value, what)};
+  };
+  return rule;
+}
+
 Rule any_required_when(std::vector<Member> members, std::string_view when, std::string_view value, std::string_view why) {
   Rule rule;
   rule.cel = "self." + std::string(when) + " != " + cel_quote(value) + " || " + cel_any_set(members);

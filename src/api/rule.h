@@ -31,6 +31,8 @@ Rule unless_any_set(std::vector<Member> members, Rule rule);
 Rule required(Member member, std::string_view why);
 /// The string `member`, when there, matches `pattern` (found anywhere in it); `what` says what is expected.
 Rule matches(std::string_view member, std::string_view pattern, std::string_view what);
+/// The string `member`, when set, matches `pattern` (found anywhere in it), and is not `but`.
+Rule matches_when_set(std::string_view member, std::string_view pattern, std::string_view but, std::string_view what);
 /// One of the members must be set when `when` equals `value`; the first is named.
 Rule any_required_when(std::vector<Member> members, std::string_view when, std::string_view value, std::string_view why);
 /// One of the members must be set; the first is named.

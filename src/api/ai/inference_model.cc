@@ -2,14 +2,13 @@
 
 #include "api/describe.h"
 #include "api/rule.h"
+#include "api/version_name.h"
 
 namespace varda::api {
 
 namespace {
 
-// Version names become names of directories beside the file `target`, where a leading dot means work in progress; URLs and digests
-// are checked without an image only, because the image way does not look at the manifest.
-constexpr std::string_view kVersionPattern = "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$";
+// Versions, URLs and digests are checked without an image only, because the image way does not look at the manifest.
 constexpr std::string_view kUrlPattern = "^((https?|s3)://[^/ ]+|file:///)[^ ]*$";
 constexpr std::string_view kDigestPattern = "^[0-9a-f]{64}$";
 constexpr std::string_view kSubdomain = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$";
@@ -164,9 +163,8 @@ void InferenceModelSpec::describe(Type<InferenceModelSpec>& t) {
   const auto without_image = [&t](Rule rule) { t.rule(rules::unless_set("image", std::move(rule))); };
   without_image(rules::required({"frameworkType"}, "frameworkType is required without an image"));
   without_image(rules::required({"manifest", Shape::kList}, "a manifest is required without an image"));
-  without_image(rules::each_matches("manifest", "version", kVersionPattern,
-                                    "must be 1 to 63 letters, digits, '.', '_' or '-', and not begin with '.'"));
-  without_image(rules::each_differs("manifest", "version", {"target"}));
+  without_image(rules::each_matches("manifest", "version", kVersionPattern, kVersionExpected));
+  without_image(rules::each_differs("manifest", "version", {std::string(kVersionForbidden)}));
   without_image(rules::each_unique("manifest", "version"));
   without_image(rules::each_matches("manifest", "downloadURL", kUrlPattern, "must be an http, https, s3 or file URL"));
   without_image(rules::each_matches("manifest", "sha256sum", kDigestPattern, "must be 64 lower case hexadecimal digits"));

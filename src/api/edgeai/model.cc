@@ -1,6 +1,8 @@
 #include "api/edgeai/model.h"
 
 #include "api/describe.h"
+#include "api/rule.h"
+#include "api/version_name.h"
 
 namespace varda::api {
 
@@ -57,7 +59,8 @@ void ModelSpecOf<G>::describe(Type<ModelSpecOf>& t) {
       .length(0, 64)
       .pattern("^[0-9a-f]{64}$");
   t.template field<std::string>("version", &S::version,
-                                "Extension: its version. Where none is named, the first 12 digits of sha256.")
+                                "Extension: its version, which names a directory on nodes. Where none is named, the first 12 "
+                                "digits of sha256.")
       .length(0, 63);
   t.template field<std::string>("sourceJob", &S::source_job, "Extension: KIND/NAME of the job that made it.").length(0, 317);
   t.template field<std::vector<std::string>>("parents", &S::parents, "Extension: names of the Models that it was made from.")
@@ -76,6 +79,7 @@ void ModelSpecOf<G>::describe(Type<ModelSpecOf>& t) {
                                 "Extension: what makes answers of its outputs: a reference, as with preprocessing.")
       .length(0, 2048);
   t.keep_unknown(&S::unknown);
+  t.rule(rules::matches_when_set("version", kVersionPattern, kVersionForbidden, kVersionExpected));
 }
 
 void ModelMetric::describe(Type<ModelMetric>& t) {

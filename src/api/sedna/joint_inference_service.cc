@@ -290,7 +290,7 @@ void JointInferenceServiceStatus::describe(Type<JointInferenceServiceStatus>& t)
   t.field("failed", &S::failed, "Workers that failed.").always().format("int32").range(0, 2147483647);
   t.field("inferenceNumber", &S::inference_number, "Requests that were answered.").format("int64").always();
   t.field("hardExampleNumber", &S::hard_example_number, "Of these, how many were hard.").format("int64").always();
-  t.field("uploadCloudRatio", &S::upload_cloud_ratio, "The share that went to the cloud, as text: 0.27.").length(0, 32);
+  t.field("uploadCloudRatio", &S::upload_cloud_ratio, "The share of requests that left the first tier, as text: 0.27.").length(0, 32);
   t.field("bytesSentUp", &S::bytes_sent_up, "Bytes of requests that went to further tiers.").format("int64").always();
   t.field("tiers", &S::tiers, "The tiers, in their order.").items_max(JointInferenceServiceSpec::kTiersMax).list_map({"name"});
   t.field("startTime", &S::start_time, "When the service was first ready.").format("date-time");
@@ -328,7 +328,7 @@ const Kind& JointInferenceService::kind() {
               {"URL", "string", ".status.url", "Where the one model answers"},
               {"Inferences", "integer", ".status.inferenceNumber", "Requests that were answered"},
               {"Hard", "integer", ".status.hardExampleNumber", "Of these, how many were hard"},
-              {"Cloud", "string", ".status.uploadCloudRatio", "The share that went to the cloud"},
+              {"Cloud", "string", ".status.uploadCloudRatio", "The share that left the first tier"},
               {"Reason", "string", ".status.conditions[?(@.type==\"Ready\")].reason", "Why it is ready or not", 1},
               {"Message", "string", ".status.conditions[?(@.type==\"Ready\")].message", "The same, for people", 1},
               {"Active", "integer", ".status.active", "Workers that run", 1},
