@@ -290,7 +290,8 @@ void JointInferenceServiceStatus::describe(Type<JointInferenceServiceStatus>& t)
   t.field("failed", &S::failed, "Workers that failed.").always().format("int32").range(0, 2147483647);
   t.field("inferenceNumber", &S::inference_number, "Requests that were answered.").format("int64").always();
   t.field("hardExampleNumber", &S::hard_example_number, "Of these, how many were hard.").format("int64").always();
-  t.field("uploadCloudRatio", &S::upload_cloud_ratio, "The share of requests that left the first tier, as text: 0.27.").length(0, 32);
+  t.field("uploadCloudRatio", &S::upload_cloud_ratio, "The share of requests that left the first tier, as text: 0.27.")
+      .length(0, 32);
   t.field("bytesSentUp", &S::bytes_sent_up, "Bytes of requests that went to further tiers.").format("int64").always();
   t.field("tiers", &S::tiers, "The tiers, in their order.").items_max(JointInferenceServiceSpec::kTiersMax).list_map({"name"});
   t.field("startTime", &S::start_time, "When the service was first ready.").format("date-time");
