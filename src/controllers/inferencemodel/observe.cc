@@ -98,6 +98,7 @@ struct EdgeView {
   const World& world;
   const api::Pod* pod;
   const api::EdgeModelReport* report;  // null: none, or the image way
+  bool vouched = false;                // it answered before, and its agent says that it does
 };
 
 // What the node reports of the target, if it speaks of the archive that the manifest names now.
@@ -165,7 +166,7 @@ Verdict edge_answers(const EdgeView& view) {
   }
   if (!view.plan.ended_pod.empty()) return no(ended_problem(*pod));
   if (outdated(*pod, view.plan)) return no("PodPending", "the pod is being replaced");
-  if (!pod->ready()) {
+  if (!pod->ready() && !view.vouched) {
     if (auto problem = pod_problem(*pod)) return no(*problem);
     if (manifest_way && view.report != nullptr && view.report->serving &&
         view.report->serving->state == api::EdgeServingReport::kFailed) {
@@ -184,17 +185,23 @@ Verdict edge_answers(const EdgeView& view) {
   return no(serving.reason.empty() ? "LoadFailed" : serving.reason, serving.message);
 }
 
+bool answered_before(const InferenceModel& model, const std::string& node) {
+  const meta::Condition* ready = meta::find_condition(model.status.conditions, "Ready");
+  return ready != nullptr && ready->status != kFalse && !model.status.url.empty() && model.status.node == node;
+}
+
 Finding observe_edge(const InferenceModel& model, const Plan& plan, const World& world, const InferenceModelOptions& options) {
   const bool manifest_way = !model.spec.from_image();
   const api::Pod* pod = edge_pod(model, world.pods);
   const api::EdgeModelReport* report =
       manifest_way && world.edge_node != nullptr ? world.edge_node->status.find_model(model.metadata.key().str()) : nullptr;
-  const EdgeView view{model, plan, world, pod, report};
+  const bool vouched = answered_before(model, plan.placement.node) && agent_vouches(pod, world.edge_node.get(), report);
+  const EdgeView view{model, plan, world, pod, report, vouched};
 
   Finding found;
   found.node = plan.placement.node;
   found.replicas = pod != nullptr ? 1 : 0;
-  found.ready_replicas = pod != nullptr && pod->ready() ? 1 : 0;
+  found.ready_replicas = pod != nullptr && (pod->ready() || vouched) ? 1 : 0;
   if (report != nullptr) {
     for (const api::EdgeVersionReport& version : report->versions) {
       if (version.state == api::EdgeVersionReport::kReady) found.cached_versions.push_back(version.version);
@@ -203,7 +210,7 @@ Finding observe_edge(const InferenceModel& model, const Plan& plan, const World&
   }
 
   const bool on_node = !found.node.empty();
-  const auto lost = on_node ? unreachable(plan, world, manifest_way) : std::nullopt;
+  const auto lost = on_node && !vouched ? unreachable(plan, world, manifest_way) : std::nullopt;
   if (lost && model.spec.replicas > 0 && !plan.problem) {
     // Nobody knows; the node may well go on serving. Its last words stay.
     found.ready = *lost;

@@ -87,6 +87,14 @@ std::optional<Problem> out_of_reach(const std::string& name, const api::Node* no
   return {};
 }
 
+bool agent_vouches(const api::Pod* pod, const api::EdgeNode* agent, const api::EdgeModelReport* report) {
+  if (pod == nullptr || pod->metadata.deleting() || pod->status.phase != "Running" || pod_problem(*pod)) return false;
+  if (agent == nullptr || report == nullptr || !report->serving || report->serving->state != api::EdgeServingReport::kReady)
+    return false;
+  const meta::Condition* connected = meta::find_condition(agent->status.conditions, "Connected");
+  return connected != nullptr && connected->status == "True";
+}
+
 std::string pod_address(const api::Pod* pod, const api::EdgeNode* agent, const api::Node* node, Machines machines) {
   const bool own_address = pod != nullptr && (pod->spec.host_network || machines == Machines::kOne);
   if (own_address && !pod->status.pod_ip.empty()) return pod->status.pod_ip;

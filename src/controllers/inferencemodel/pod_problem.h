@@ -18,6 +18,11 @@ std::optional<Problem> pod_problem(const api::Pod& pod);
 /// Why nothing that is heard of node `name` is of now: NodeUnreachable, NodeNotReady. Null for `node`, `agent`: nobody to ask.
 std::optional<Problem> out_of_reach(const std::string& name, const api::Node* node, const api::EdgeNode* agent);
 
+/// Whether the pod's server answers, as the node's agent reads it and can tell at once. It is news where the cluster's own word of
+/// pod and node is late or wavers: KubeEdge calls a pod that answers not ready for a moment after its start, and a node lost for
+/// most of a minute after its link and agent are back. Of who answered before only; `pod`, `agent`, `report` may be null.
+bool agent_vouches(const api::Pod* pod, const api::EdgeNode* agent, const api::EdgeModelReport* report);
+
 /// Where a pod with the node's network, or with ports of its node, is reached; "": nobody knows yet. `pod` null: where it would be.
 enum class Machines {
   kOne,  // where a pod's own address answers everybody, and its host port nobody

@@ -88,8 +88,19 @@ std::optional<Verdict> model_progress(const PodFinding& found, const std::string
   return no("Downloading", "node " + node + " downloads version " + told->target + (far.empty() ? "" : ": " + far));
 }
 
+const JointEndpoint* endpoint_before(const View& view, const std::string& node) {
+  for (const JointEndpoint& endpoint : view.service.status.endpoints) {
+    if (endpoint.node == node) return &endpoint;
+  }
+  return nullptr;
+}
+
 Verdict answers(const View& view, const WorkerPod& pod, const PodFinding& found) {
   const bool ours = view.plan.ours_first();
+  if (const JointEndpoint* before = endpoint_before(view, pod.node);
+      ours && before != nullptr && before->ready && agent_vouches(pod.pod.get(), found.agent.get(), found.report)) {
+    return yes("");
+  }
   if (auto lost = out_of_reach(pod.node, find_node(view.world.nodes, pod.node), found.agent.get()))
     return {kUnknown, std::move(lost->reason), std::move(lost->message)};
   if (pod.pod == nullptr || pod.pod->metadata.deleting()) {
@@ -128,13 +139,6 @@ Verdict answers(const View& view, const WorkerPod& pod, const PodFinding& found)
   return no(serving.reason.empty() ? "LoadFailed" : serving.reason, serving.message);
 }
 
-const JointEndpoint* endpoint_before(const View& view, const std::string& node) {
-  for (const JointEndpoint& endpoint : view.service.status.endpoints) {
-    if (endpoint.node == node) return &endpoint;
-  }
-  return nullptr;
-}
-
 PodFinding find_pod(const View& view, const WorkerPod& pod) {
   PodFinding found;
   found.leaving = pod.leaving;
@@ -151,8 +155,11 @@ PodFinding find_pod(const View& view, const WorkerPod& pod) {
   found.endpoint.ready = found.answers.status == kTrue;
   if (found.report != nullptr && found.report->serving) found.endpoint.version = found.report->serving->version;
   if (found.answers.status == kTrue && view.plan.ours_first()) found.flaw = model_failure(found, view.model_key());
-  if (found.answers.status == kTrue && !found.flaw && pod.problem && !is_progress(pod.problem->reason))
+  if (found.answers.status == kTrue && !found.flaw && pod.problem && !is_progress(pod.problem->reason)) {
     found.flaw = no(*pod.problem);
+    // It answers, and whether it is as the spec has it nobody can see to now.
+    if (out_of_reach(pod.node, find_node(view.world.nodes, pod.node), found.agent.get())) found.flaw->status = kUnknown;
+  }
   return found;
 }
 
