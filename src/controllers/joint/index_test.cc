@@ -86,6 +86,28 @@ TEST_F(JointIndexTest, OfANodesReportOnlyWhatIsNewConcernsAnybody) {
   EXPECT_EQ(index_.news_of("edge0", static_cast<const api::EdgeNode*>(nullptr)), Keys{});
 }
 
+TEST_F(JointIndexTest, WhoIsLeftOutHearsThatAListIsFullAndThatItHasRoom) {
+  add(service("a", "nodeName: edge0"));
+  api::EdgeNode node = agent("{}");
+  const auto with = [&](std::size_t models, std::size_t workers) {
+    node.spec.models.assign(models, {});
+    for (std::size_t i = 0; i < models; ++i) node.spec.models[i].key = "others/m" + std::to_string(i);
+    node.spec.workers.assign(workers, {});
+    for (std::size_t i = 0; i < workers; ++i) node.spec.workers[i].key = "others/w" + std::to_string(i);
+    return index_.news_of("edge0", &node);
+  };
+  with(127, 63);
+  EXPECT_EQ(with(126, 62), Keys{});
+  EXPECT_EQ(with(128, 63), keys({"a"}));
+  EXPECT_EQ(with(128, 62), Keys{}) << "it is full as before";
+  EXPECT_EQ(with(128, 64), keys({"a"}));
+  node.spec.workers.back().key = "default/a-edge";
+  node.spec.workers.back().uid = "uid-a";
+  EXPECT_EQ(index_.news_of("edge0", &node), keys({"a"})) << "it is told of now";
+  EXPECT_EQ(index_.news_of("edge0", &node), Keys{});
+  EXPECT_EQ(with(128, 64), keys({"a"})) << "it is left out again";
+}
+
 TEST_F(JointIndexTest, AHeartbeatOfANodeConcernsNobody) {
   add(service("a", "nodeName: edge0"));
   const auto news = [&](const std::string& heartbeat, const std::string& ready) {

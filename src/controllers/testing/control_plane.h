@@ -5,7 +5,6 @@
 // shows it was seen before the next one is made to depend on it.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <gtest/gtest.h>
@@ -21,6 +20,7 @@
 #include "controllers/controllers.h"
 #include "kube/client.h"
 #include "runtime/manager.h"
+#include "runtime/testing/at_rest.h"
 
 namespace varda::controllers::testing {
 
@@ -101,29 +101,13 @@ class ControlPlane : public ::testing::Test {
   }
 
   std::string revision() { return get("/api/v1/namespaces").at("metadata/resourceVersion").as_string(); }
-  /// Nothing is on its way: watches have told of every write, and no controller has anything to do.
-  bool settled() {
-    if (!manager_->ready() || !manager_->idle()) return false;
-    const std::string before = revision();
-    for (const auto& informer : manager_->caches().all()) {
-      const Json list = get(informer->resource().path());
-      const auto& items = list["items"].as_array();
-      if (items.size() != informer->size()) return false;
-      const auto number = [](const std::string& version) { return version.empty() ? 0 : std::stoll(version); };
-      const auto heard = number(informer->resource_version());
-      if (std::any_of(items.begin(), items.end(),
-                      [&](const Json& item) { return number(item["metadata"]["resourceVersion"].as_string()) > heard; }))
-        return false;
-    }
-    return manager_->idle() && revision() == before;
-  }
   /// Whether an operator that is started anew, from none, has nothing left to write. The first one may have: it ends what was under
   /// way, as a write that has to keep its distance from the one before, when the last one was stopped.
   bool comes_to_rest() {
     for (int restart = 0; restart < 2; ++restart) {
       const std::string before = revision();
       start();
-      if (!eventually([&] { return settled(); })) return false;
+      if (!runtime::testing::at_rest(*manager_, client_, [this] { return revision(); })) return false;
       stop();
       if (revision() == before) return true;
     }

@@ -226,22 +226,6 @@ TEST_F(WorkersInACluster, TheEdgeStartsOnceTheCloudHasAnAddressWhetherOrNotAnybo
   EXPECT_TRUE(eventually([&] { return pods().size() == 1; })) << edge_ready();
 }
 
-TEST_F(WorkersInACluster, WhoFindsNoRoomOnANodeIsToldSoUntilThereIsSome) {
-  add_node("edge0");
-  add_agent("edge0");
-  add_model();
-  add_service("nodeName: edge0, replicas: 64");
-  answer_in_the_cloud();
-  ASSERT_TRUE(eventually([&] { return workers_of("edge0").size() == 64 && pods().size() == 64; }));
-  add_service("nodeName: edge0", "dim");  // the first worker of each job comes before the 64th of another
-  ASSERT_TRUE(eventually([&] { return workers_of("edge0").contains("default/dim-edge-adfa01a70198"); }));
-  EXPECT_TRUE(eventually([&] { return edge_ready().starts_with("NodeFull"); })) << edge_ready();
-  EXPECT_NE(edge_ready().find("node edge0 has 64 workers of jobs already"), std::string::npos) << edge_ready();
-  api_.remove(kServices + "/dim");
-  EXPECT_TRUE(eventually([&] { return !edge_ready().starts_with("NodeFull"); })) << edge_ready();
-  EXPECT_TRUE(eventually([&] { return workers_of("edge0").size() == 64; }));
-}
-
 TEST_F(WorkersInACluster, ANodeBeyondThoseThatAWorkerMayHaveIsToldNothingUntilAPlaceIsFree) {
   for (int i = 0; i <= 500; ++i) {  // by age as by name
     post(kNodes, "{apiVersion: v1, kind: Node, metadata: {name: n" + std::to_string(1000 + i) + ", labels: {line: '7'}}}");
