@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "admin.h"
@@ -12,6 +13,7 @@
 #include "controllers/kept.h"
 #include "data_directory.h"
 #include "kube/config.h"
+#include "os/memory.h"
 #include "runtime/manager.h"
 
 namespace varda::app {
@@ -49,6 +51,7 @@ Result<runtime::LeaderElector::Options> election_of(const OperatorFlags& flags) 
 
 Status operate(const Context& ctx, const Globals& globals, const OperatorFlags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kInfo));
+  os::prefer_small_heap();
   TRY(const kube::Config config, kube::find_config(globals.kubeconfig, default_data_dir() / "kubeconfig"));
   metrics::Registry registry;
   const std::unique_ptr<kube::Client> client = kube::connect(config, {.field_manager = "varda-operator", .metrics = &registry});
@@ -65,6 +68,7 @@ Status operate(const Context& ctx, const Globals& globals, const OperatorFlags& 
   const auto controllers = controllers::add_all(manager, ours);
   TRY(const auto admin, serve_admin(
                             flags.admin, registry, [&manager] { return manager.ready(); }, controllers->metrics()));
+  const std::jthread trimmer([](const std::stop_token& stop) { os::keep_memory_trimmed(Context(stop)); });
   return manager.run(ctx);
 }
 

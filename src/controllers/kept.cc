@@ -4,6 +4,7 @@
 
 #include "api/ai/inference_model.h"
 #include "api/core/deployment.h"
+#include "api/core/endpoints.h"
 #include "api/core/node.h"
 #include "api/core/pod.h"
 #include "api/core/service.h"
@@ -41,10 +42,14 @@ void trim_node(Json& node) {
 
 void keep_only_ours(runtime::Informer::Options& options) {
   const meta::Resource& resource = options.resource;
+  using Keep = runtime::Informer::Keep;
   if (resource == api::Node::resource()) {
     options.trim = trim_node;
   } else if (resource == api::Pod::resource() || resource == api::Deployment::resource() || resource == api::Service::resource()) {
     options.whole = ours;
+    options.keep = Keep::kText;
+  } else if (resource == api::Endpoints::resource()) {
+    options.keep = Keep::kText;
   }
 }
 

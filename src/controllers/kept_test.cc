@@ -76,12 +76,13 @@ TEST_F(KeptTest, OfWhatIsNotOursLittleMoreThanTheNameIsKept) {
   const runtime::StoredPtr foreign = kept(api::Pod::resource(), "foreign");
   ASSERT_TRUE(foreign);
   EXPECT_LT(foreign->text.size(), 500u) << foreign->text;
-  EXPECT_EQ(foreign->typed, nullptr);
+  EXPECT_EQ(foreign->object(), nullptr);
   EXPECT_EQ(foreign->metadata.labels.at("app"), "web");
   EXPECT_EQ(foreign->problem, "");
   for (const char* name : {"ours", "unlabelled", "of-a-job", "unlabelled-of-a-job"}) {
     const runtime::StoredPtr whole = kept(api::Pod::resource(), name);
-    ASSERT_TRUE(whole && whole->typed) << name;
+    ASSERT_TRUE(whole && whole->object()) << name;
+    EXPECT_EQ(whole->typed, nullptr) << name << ": the text is enough";
     EXPECT_GT(whole->text.size(), much.size()) << name;
   }
   const runtime::StoredPtr node = kept(api::Node::resource(), "node0");
@@ -95,7 +96,7 @@ TEST_F(KeptTest, OfWhatIsNotOursLittleMoreThanTheNameIsKept) {
       200);
   eventually("it is kept whole", [&] {
     const auto now = kept(api::Pod::resource(), "foreign");
-    return now && now->typed && now->text.size() > much.size();
+    return now && now->object() && now->text.size() > much.size();
   });
 }
 

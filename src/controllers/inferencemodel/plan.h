@@ -31,7 +31,7 @@ inline constexpr std::string_view kVersionLabel =
 /// What is around one model, as the caches hold it.
 struct World {
   NodeList nodes;
-  std::vector<std::shared_ptr<const api::InferenceModel>> models;  // all others; only those in the edge layer matter
+  std::vector<std::shared_ptr<const api::InferenceModel>> models;  // others that may want its port of its node
   std::shared_ptr<const api::EdgeNode> edge_node;                  // of the node the model is placed on
   std::vector<std::shared_ptr<const api::Pod>> pods;               // in its namespace, with its kModelLabel
   std::shared_ptr<const api::Service> service;                     // of its name

@@ -1,9 +1,11 @@
 #include "controllers/inferencemodel/reconciler.h"
 
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
+#include "controllers/inferencemodel/found_by.h"
 
 namespace varda::controllers {
 
@@ -18,56 +20,42 @@ constexpr Duration kRefusedAgain = std::chrono::minutes(2);
 // A port of a job may be free some time later.
 constexpr Duration kPortAgain = std::chrono::seconds(10);
 
-// Models in the edge layer that a node, or what its agent reports, may concern.
-Keys models_near(std::string_view node, const runtime::Caches& caches) {
+// Models in the edge layer that name the node or are on it, and all that select one.
+Keys models_near(const std::string& node, const runtime::Caches& caches) {
+  const auto models = caches.of<InferenceModel>();
   Keys keys;
-  for (const auto& model : caches.of<InferenceModel>().list()) {
-    if (!model->spec.on_edge()) continue;
-    const bool by_selector = model->spec.node_name.empty();
-    if (by_selector || model->spec.node_name == node || model->status.node == node) keys.push_back(model->metadata.key());
+  for (const std::string& name : {node, std::string()}) {
+    for (const auto& model : models.by_index(kByNode, name)) keys.push_back(model->metadata.key());
   }
   return keys;
 }
 
 // A node port is told with the address of a Ready node: of this one so far, or of none.
-bool told_by(const api::Node& node, const InferenceModel& model) {
-  if (model.spec.on_edge() || model.spec.service.type != "NodePort" || model.status.ready_replicas == 0) return false;
-  if (model.status.url.empty()) return true;
-  for (const api::NodeAddress& address : node.status.addresses) {
-    const bool v6 = address.address.find(':') != std::string::npos;
-    if (model.status.url.starts_with("http://" + (v6 ? "[" + address.address + "]:" : address.address + ":"))) return true;
-  }
-  return false;
-}
-
 Keys of_node(const api::Node& node, const runtime::Caches& caches) {
   Keys keys = models_near(node.metadata.name, caches);
-  for (const auto& model : caches.of<InferenceModel>().list()) {
-    if (told_by(node, *model)) keys.push_back(model->metadata.key());
+  std::set<std::string> addresses{""};
+  for (const api::NodeAddress& address : node.status.addresses) addresses.insert(address.address);
+  for (const std::string& address : addresses) {
+    for (const auto& model : caches.of<InferenceModel>().by_index(kByAddress, address)) keys.push_back(model->metadata.key());
   }
   return keys;
 }
 
-Keys of_edge_node(const api::EdgeNode& node, const runtime::Caches& caches) {
-  Keys keys;
-  for (const auto& model : caches.of<InferenceModel>().list()) {
-    if (model->spec.on_edge() && (model->spec.node_name == node.metadata.name || model->spec.node_name.empty())) {
-      keys.push_back(model->metadata.key());
-    }
-  }
-  return keys;
-}
+Keys of_edge_node(const api::EdgeNode& node, const runtime::Caches& caches) { return models_near(node.metadata.name, caches); }
 
 // Two models that want one port of one node: when the first moves away, the second has to hear of it.
 Keys rivals(const InferenceModel& changed, const runtime::Caches& caches) {
+  if (!changed.spec.on_edge()) return {};
+  const std::int64_t port = changed.spec.port();
+  const std::string& here = changed.spec.node_name;
+  // Who selects a node may be on any; of those that name theirs, the ones on the same.
+  const std::vector<std::string> places =
+      here.empty() ? std::vector<std::string>{at_port(port)} : std::vector<std::string>{at_port(port, here), at_port(port, "")};
   Keys keys;
-  if (!changed.spec.on_edge()) return keys;
-  for (const auto& model : caches.of<InferenceModel>().list()) {
-    const bool same = model->metadata.key() == changed.metadata.key();
-    if (same || !model->spec.on_edge() || model->spec.port() != changed.spec.port()) continue;
-    // Who selects a node may be on any; of those that name theirs, the ones on the same.
-    const std::string &there = model->spec.node_name, &here = changed.spec.node_name;
-    if (there.empty() || here.empty() || there == here) keys.push_back(model->metadata.key());
+  for (const std::string& place : places) {
+    for (const auto& model : caches.of<InferenceModel>().by_index(kByPort, place)) {
+      if (model->metadata.key() != changed.metadata.key()) keys.push_back(model->metadata.key());
+    }
   }
   return keys;
 }
@@ -127,19 +115,23 @@ void InferenceModelReconciler::watches(runtime::Watches<InferenceModel>& w) cons
   w.maps<api::Pod>(of_pod).maps<api::Endpoints>(of_endpoints);
   w.maps<api::Node>(of_node).maps<api::EdgeNode>(of_edge_node);
   w.maps<InferenceModel>(rivals, same_to_rivals);
+  w.indexes<InferenceModel>(kByNode, found_by_node).indexes<InferenceModel>(kByPort, found_by_port);
+  w.indexes<InferenceModel>(kByAddress, found_by_address).indexes<api::Pod>(kByModel, found_by_model);
 }
 
 World InferenceModelReconciler::look(const InferenceModel& model) const {
   World world;
   const meta::ObjectKey key = model.metadata.key();
   world.nodes = caches_.of<api::Node>().list();
-  world.pods = caches_.of<api::Pod>().select(meta::LabelSelector::equals({{std::string(kModelLabel), key.name}}), key.ns);
+  world.pods = caches_.of<api::Pod>().by_index(kByModel, key.str());
   if (model.spec.on_edge()) {
-    for (auto& other : caches_.of<InferenceModel>().list()) {
-      if (other->spec.on_edge() && other->metadata.key() != key) world.models.push_back(std::move(other));
-    }
     if (const Placement placement = place(model, world.nodes); !placement.node.empty()) {
       world.edge_node = caches_.of<api::EdgeNode>().get({"", placement.node});
+      for (const std::string& place : {at_port(model.spec.port(), placement.node), at_port(model.spec.port(), "")}) {
+        for (auto& other : caches_.of<InferenceModel>().by_index(kByPort, place)) {
+          if (other->metadata.key() != key) world.models.push_back(std::move(other));
+        }
+      }
       if (claims_) world.claims = claims_(placement.node);
       // Of models more is known than what they claim.
       std::erase_if(world.claims, [](const PortClaim& claim) { return claim.owner.starts_with("InferenceModel "); });

@@ -1,0 +1,59 @@
+#include "controllers/inferencemodel/found_by.h"
+
+#include <gtest/gtest.h>
+
+#include "codec/yaml.h"
+
+namespace varda::controllers {
+namespace {
+
+struct Case {
+  const char* what;
+  const char* spec;
+  const char* status;
+  std::vector<std::string> nodes, ports, addresses;
+};
+
+class FoundBy : public testing::TestWithParam<Case> {};
+
+TEST_P(FoundBy, NodesPortsAndAddresses) {
+  const Case& c = GetParam();
+  api::InferenceModel model;
+  const auto read = [](const char* text) { return codec::parse_yaml(text).value(); };
+  model =
+      api::InferenceModel::from_json(codec::Json::object({{"apiVersion", "ai.kubeedge.io/v1alpha1"},
+                                                          {"kind", "InferenceModel"},
+                                                          {"metadata", codec::Json::object({{"name", "m"}, {"namespace", "n"}})},
+                                                          {"spec", read(c.spec)},
+                                                          {"status", read(c.status)}}))
+          .value();
+  EXPECT_EQ(found_by_node(model), c.nodes);
+  EXPECT_EQ(found_by_port(model), c.ports);
+  EXPECT_EQ(found_by_address(model), c.addresses);
+}
+
+using Names = std::vector<std::string>;
+INSTANTIATE_TEST_SUITE_P(
+    Models, FoundBy,
+    testing::Values(
+        Case{"Named", "{deployToLayer: edge, nodeName: a, servingPort: 81}", "{}", {"a"}, {"81", "81 a"}, {}},
+        Case{"NamedAndStillElsewhere", "{deployToLayer: edge, nodeName: a}", "{node: b}", {"a", "b"}, {"8080", "8080 a"}, {}},
+        Case{"Selects", "{deployToLayer: edge, nodeSelector: {site: hall}}", "{node: b}", {"", "b"}, {"8080", "8080 "}, {}},
+        Case{"Cloud", "{deployToLayer: cloud}", "{node: b}", {}, {}, {}},
+        Case{"CloudWithoutAnAddress", "{deployToLayer: cloud}", "{readyReplicas: 1}", {}, {}, {""}},
+        Case{"CloudAt4", "{deployToLayer: cloud}", "{readyReplicas: 1, url: 'http://10.0.0.1:30001/v2'}", {}, {}, {"10.0.0.1"}},
+        Case{"CloudAt6", "{deployToLayer: cloud}", "{readyReplicas: 1, url: 'http://[fd00::1]:30001/v2'}", {}, {}, {"fd00::1"}},
+        Case{"CloudElsewhere", "{deployToLayer: cloud}", "{readyReplicas: 1, url: 'grpc://10.0.0.1:1'}", {}, {}, {}},
+        Case{"CloudByClusterIP", "{deployToLayer: cloud, service: {type: ClusterIP}}", "{readyReplicas: 1}", {}, {}, {}}),
+    [](const auto& tried) { return std::string(tried.param.what); });
+
+TEST(FoundByModel, APodIsFoundByItsLabelInItsNamespace) {
+  api::Pod pod;
+  pod.metadata.ns = "n";
+  EXPECT_EQ(found_by_model(pod), Names{});
+  pod.metadata.labels["edgeai.io/inference-model"] = "m";
+  EXPECT_EQ(found_by_model(pod), Names{"n/m"});
+}
+
+}  // namespace
+}  // namespace varda::controllers
