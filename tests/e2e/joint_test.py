@@ -4,6 +4,7 @@ import json, pathlib, shutil, sys, tempfile, unittest, urllib.request
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import joint as j  # noqa: E402
 import machine as m  # noqa: E402
+import prometheus  # noqa: E402
 
 WORKERS = m.ROOT / 'examples/workers/python'
 
@@ -70,6 +71,30 @@ class JointInference(unittest.TestCase):
             return not any(x['key'].startswith('default/' + name) for n in nodes for kind in ('models', 'workers') for x in n['spec'].get(kind, []))
         m.wait_until('nothing of %s left' % name, gone)
 
+    def metrics(self, name='digits'):
+        """What /metrics says of the service, by name without its beginning: {frozenset of further labels: value}."""
+        found = prometheus.of(prometheus.parse(self.varda.kubectl('get', '--raw', '/metrics')), namespace='default', name=name)
+        return {key[len('varda_joint_service_'):]: series for key, series in found.items() if key.startswith('varda_joint_service_')}
+
+    def metrics_of_status(self, name='digits'):
+        """The same, as it should be for what its status says now."""
+        status = self.service(name)['status']
+        true = {c['type'] for c in status['conditions'] if c['status'] == 'True'}
+        out = {'ready': {frozenset(): float('Ready' in true)}, 'degraded': {frozenset(): float('Degraded' in true)},
+               'inferences_total': {frozenset(): status['inferenceNumber']}, 'hard_examples_total': {frozenset(): status['hardExampleNumber']},
+               'sent_up_bytes_total': {frozenset(): status['bytesSentUp']},
+               'workers': {frozenset({('state', state)}): status[state] for state in ('active', 'failed')}}
+        for tier in status['tiers']:
+            key = frozenset({('tier', tier['name'])})
+            for metric, value in (('tier_ready', float(tier['ready'])), ('answered_total', tier['answered']), ('asked_total', tier['asked'])):
+                out.setdefault(metric, {})[key] = value
+            for percentile in ('p50', 'p99'):
+                if tier.get(percentile + 'Ms'):
+                    out.setdefault('latency_%s_seconds' % percentile, {})[key] = float(tier[percentile + 'Ms'] + 'e-3')
+            for reason, count in tier.get('errors', {}).items():
+                out.setdefault('errors_total', {})[key | {('reason', reason)}] = count
+        return out
+
     def test_two_models_are_one_endpoint_that_no_change_interrupts(self):
         self.apply(j.service('digits', 'digits-small', 'digits-big', 'CrossEntropy', 0.7, deadline='30s'))  # nothing but a fault takes so long
         status = j.ready(self.varda, 'digits')
@@ -114,8 +139,16 @@ class JointInference(unittest.TestCase):
         self.assertEqual(counted['inferenceNumber'], sent)
         self.assertEqual(self.pod_uids(), pods)
 
+        m.wait_until('metrics as the status', lambda: self.metrics() == self.metrics_of_status())
+        told = self.metrics()
+        self.assertEqual(told['inferences_total'], {frozenset(): sent})
+        self.assertGreater(sum(told['errors_total'].values()), 0)
+        self.assertEqual(set(told['latency_p99_seconds']), {frozenset({('tier', tier)}) for tier in ('edge', 'cloud')})
+        prometheus.parse(m.DIRECT.open(status['url'] + '/metrics', timeout=60).read().decode())
+
         self.varda.kubectl('delete', 'jis', 'digits')
         self.nothing_left()
+        m.wait_until('no metrics of it', lambda: not self.metrics())
 
     def test_three_tiers_from_a_device_and_a_model_that_serves_already(self):
         self.apply(m.inference_model('shared', 'cloud', [('1', *self.archives['big'])], '1'))

@@ -3,6 +3,7 @@ import collections, json, os, pathlib, re, shutil, signal, subprocess, sys, temp
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
+import prometheus  # noqa: E402
 
 CONTROLLER = {'controller'}
 QUEUE = {'controller', 'name'}
@@ -140,6 +141,7 @@ class Operator(unittest.TestCase):
         m.wait_until('it leads', operator.leads)
         self.make('a')
         m.wait_until('it works', lambda: self.observed('a'))
+        prometheus.parse(operator.ask('/metrics')[1])
         labels = collections.defaultdict(set)
         for name, inner in re.findall(r'^(\w+)\{(.*)\} \S+$', operator.ask('/metrics')[1], re.M):
             family = name if name in METRICS else re.sub('_(bucket|sum|count)$', '', name)
