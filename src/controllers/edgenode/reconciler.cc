@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "controllers/edgenode/plan.h"
+#include "controllers/inferencemodel/found_by.h"
 #include "controllers/inferencemodel/plan.h"
 #include "controllers/replication/concern.h"
 
@@ -104,6 +105,7 @@ Keys node_of_pod(const api::Pod& pod, const runtime::Caches& caches) {
 }  // namespace
 
 void EdgeNodeReconciler::watches(runtime::Watches<api::EdgeNode>& w) const {
+  w.indexes<api::Pod>(kOfModelsOn, of_models_on);
   w.maps<api::InferenceModel>(nodes_of_model).maps<api::Node>(nodes_near).maps<api::Pod>(node_of_pod);
   // What is reported often (progress, counts, a heartbeat) is nobody else's business.
   constexpr auto kSame = [](const auto& before, const auto& now) { return same_to_others(before, now); };
@@ -184,10 +186,7 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
   EdgeNodeWorld world;
   world.nodes = caches_.of<api::Node>().list();
   world.models = caches_.of<api::InferenceModel>().list();
-  for (auto& pod : caches_.of<api::Pod>().list()) {
-    if (pod->spec.node_name == node.metadata.name && pod->metadata.labels.contains(std::string(kModelLabel)))
-      world.pods.push_back(std::move(pod));
-  }
+  world.pods = caches_.of<api::Pod>().by_index(kOfModelsOn, node.metadata.name);
   for (auto& dataset : caches_.of<api::Dataset>().list()) {
     if (dataset->spec.node_name == node.metadata.name || dataset->spec.replication) world.datasets.push_back(std::move(dataset));
   }

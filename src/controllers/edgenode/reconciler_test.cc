@@ -18,6 +18,7 @@
 #include "apiserver/testing/in_memory.h"
 #include "codec/yaml.h"
 #include "controllers/edgenode/plan.h"
+#include "controllers/testing/watch_for.h"
 #include "kube/client.h"
 #include "runtime/manager.h"
 
@@ -73,14 +74,7 @@ class EdgeNodeWrites : public testing::Test {
                               {"kubernetes.io/hostname":"edge0","node-role.kubernetes.io/edge":""}}})");
     post("/apis/edgeai.io/v1alpha1/edgenodes",
          R"({"apiVersion":"edgeai.io/v1alpha1","kind":"EdgeNode","metadata":{"name":"edge0"},"spec":{}})");
-    manager_.watch<api::EdgeNode>();
-    manager_.watch<api::Node>();
-    manager_.watch<api::InferenceModel>();
-    manager_.watch<api::Pod>();
-    manager_.watch<api::Dataset>();
-    manager_.watch<api::SednaDataset>();
-    manager_.watch<api::Model>();
-    manager_.watch<api::SednaModel>();
+    watch_for<api::EdgeNode>(manager_, reconciler_);
     thread_ = std::jthread([this](const std::stop_token& stop) { (void)manager_.run(Context(stop)); });
     wait_for([this] { return manager_.caches().synced(); });
   }

@@ -39,4 +39,9 @@ std::vector<std::string> found_by_model(const api::Pod& pod) {
   return {meta::ObjectKey{pod.metadata.ns, label->second}.str()};
 }
 
+std::vector<std::string> of_models_on(const api::Pod& pod) {
+  if (pod.spec.node_name.empty() || !pod.metadata.labels.contains(std::string(kModelLabel))) return {};
+  return {pod.spec.node_name};
+}
+
 }  // namespace varda::controllers

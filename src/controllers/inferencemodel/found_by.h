@@ -30,5 +30,8 @@ std::vector<std::string> found_by_address(const api::InferenceModel& model);
 /// Of Pods: the key of the model that the label names, as text.
 inline constexpr const char* kByModel = "model";
 std::vector<std::string> found_by_model(const api::Pod& pod);
+/// Of Pods of models: the node they are on.
+inline constexpr const char* kOfModelsOn = "of models on";
+std::vector<std::string> of_models_on(const api::Pod& pod);
 
 }  // namespace varda::controllers

@@ -53,6 +53,11 @@ TEST(FoundByModel, APodIsFoundByItsLabelInItsNamespace) {
   EXPECT_EQ(found_by_model(pod), Names{});
   pod.metadata.labels["edgeai.io/inference-model"] = "m";
   EXPECT_EQ(found_by_model(pod), Names{"n/m"});
+  EXPECT_EQ(of_models_on(pod), Names{});
+  pod.spec.node_name = "edge0";
+  EXPECT_EQ(of_models_on(pod), Names{"edge0"});
+  pod.metadata.labels.clear();
+  EXPECT_EQ(of_models_on(pod), Names{}) << "another's";
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 
 #include "apiserver/testing/in_memory.h"
 #include "controllers/inferencemodel/reconciler.h"
+#include "controllers/testing/watch_for.h"
 #include "kube/client.h"
-#include "runtime/manager.h"
 
 namespace varda::controllers {
 namespace {
@@ -45,14 +45,8 @@ TEST(RefusedObjects, AreAskedForAgainUntilTheyAreTaken) {
   apiserver::InMemoryApiServer api;
   const kube::Client client(api.transport(), {});
   runtime::Manager manager(client, runtime::Manager::Options{});
-  manager.watch<api::InferenceModel>();
-  manager.watch<api::Node>();
-  manager.watch<api::EdgeNode>();
-  manager.watch<api::Pod>();
-  manager.watch<api::Service>();
-  manager.watch<api::Endpoints>();
-  manager.watch<api::Deployment>();
   InferenceModelReconciler reconciler(manager.caches(), {});
+  watch_for<api::InferenceModel>(manager, reconciler);
   api::InferenceModel model;
   model.metadata.name = "digits";
   model.metadata.ns = "default";
