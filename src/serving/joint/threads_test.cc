@@ -50,7 +50,7 @@ TEST(Threads, ThreadThatIsFreeIsUsedAgain) {
   Threads threads({.max = 1});
   for (int i = 0; i < 100; ++i) {
     std::promise<void> done;
-    const Context ctx = Context::background().with_timeout(std::chrono::seconds(20));
+    const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
     // The thread counts as busy until it is back from the job before.
     while (!submit(threads, [&] { done.set_value(); }).ok()) ASSERT_TRUE(ctx.check().ok());
     done.get_future().get();
@@ -62,7 +62,7 @@ TEST(Threads, ThreadsWithoutWorkEnd) {
   Threads threads({.max = 4, .idle = std::chrono::milliseconds(1)});
   std::latch all(4);
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(submit(threads, [&] { all.arrive_and_wait(); }).ok());
-  const Context ctx = Context::background().with_timeout(std::chrono::seconds(20));
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   while (threads.count() > 0) ASSERT_TRUE(ctx.check().ok());
   std::promise<void> again;
   ASSERT_TRUE(submit(threads, [&] { again.set_value(); }).ok());
