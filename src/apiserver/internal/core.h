@@ -5,7 +5,9 @@
 #include <memory>
 #include <shared_mutex>
 
+#include "apiserver/internal/recent_trees.h"
 #include "apiserver/internal/registry.h"
+#include "apiserver/internal/services_held.h"
 #include "apiserver/internal/sessions.h"
 #include "apiserver/internal/timers.h"
 #include "apiserver/server.h"
@@ -34,6 +36,8 @@ struct Core {
   std::shared_mutex namespaces;
   /// One allocation of addresses and ports of services at a time.
   Mutex services;
+  ServicesHeld services_held;  // of whoever holds `services`
+  RecentTrees recent_trees;
 };
 
 }  // namespace varda::apiserver

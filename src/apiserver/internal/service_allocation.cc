@@ -7,6 +7,7 @@
 #include "apiserver/internal/admission.h"
 #include "apiserver/internal/metadata.h"
 #include "apiserver/internal/objects.h"
+#include "apiserver/internal/services_held.h"
 
 namespace varda::apiserver {
 
@@ -15,26 +16,19 @@ namespace {
 constexpr int kFirstNodePort = 30000;
 constexpr int kLastNodePort = 32767;
 
-struct Taken {
-  std::set<std::string> addresses;
-  std::set<std::int64_t> ports;
-};
+/// What other services have, and what this one was given just now.
+class Taken {
+ public:
+  Taken(const ServicesHeld& held, std::string self) : held_(held), self_(std::move(self)) {}
+  bool address(const std::string& address) const { return held_.has_address(address, self_); }
+  bool port(std::int64_t port) const { return given_.contains(port) || held_.has_port(port, self_); }
+  void give(std::int64_t port) { given_.insert(port); }
 
-// What the other services hold. Services are few, so they are read again each time rather than kept beside the store.
-Outcome<Taken> taken(Core& core, const Kind& kind, const Json& except) {
-  auto page = core.store.list({.prefix = kind.storage_prefix()});
-  if (!page.ok()) return store_failure(page.error());
-  const std::string self = kind.storage_key(namespace_of(except), name_of(except));
-  Taken out;
-  for (const store::Entry& entry : page->entries) {
-    if (entry.key == self) continue;
-    auto service = codec::parse_json(*entry.value);
-    if (!service.ok()) continue;
-    out.addresses.insert(service->at("spec/clusterIP").as_string());
-    for (const Json& port : service->at("spec/ports").as_array()) out.ports.insert(port["nodePort"].as_integer());
-  }
-  return out;
-}
+ private:
+  const ServicesHeld& held_;
+  const std::string self_;
+  std::set<std::int64_t> given_;
+};
 
 // Nothing else on this machine listens there now.
 bool can_bind(int port) {
@@ -55,7 +49,7 @@ std::string free_address(Core& core, const Taken& taken) {
   for (;;) {
     const std::uint64_t host = 2 + core.rng.below(65533);
     std::string address = "10.96." + std::to_string(host / 256) + "." + std::to_string(host % 256);
-    if (!taken.addresses.contains(address)) return address;
+    if (!taken.address(address)) return address;
   }
 }
 
@@ -64,7 +58,7 @@ std::optional<int> free_port(Core& core, const Taken& taken) {
   const int start = static_cast<int>(core.rng.below(count));
   for (int i = 0; i < count; ++i) {
     const int port = kFirstNodePort + (start + i) % count;
-    if (!taken.ports.contains(port) && can_bind(port)) return port;
+    if (!taken.port(port) && can_bind(port)) return port;
   }
   return std::nullopt;
 }
@@ -93,14 +87,15 @@ Outcome<void> allocate_service(Core& core, const Kind& kind, Json& service, cons
   Json& spec = service["spec"];
   if (!spec.is_object()) return {};
   const std::string type = std::as_const(spec)["type"].as_string();
-  TRY(Taken used, taken(core, kind, service));
+  TRY_VOID(core.services_held.look(core.store, kind));
+  Taken used(core.services_held, kind.storage_key(namespace_of(service), name_of(service)));
 
   if (type != "ExternalName") {
     std::string address = std::as_const(spec)["clusterIP"].as_string();
     if (address.empty() && old != nullptr) address = old->at("spec/clusterIP").as_string();
     if (address.empty()) {
       address = free_address(core, used);
-    } else if (address != "None" && used.addresses.contains(address)) {
+    } else if (address != "None" && used.address(address)) {
       return invalid(
           "", "Service", name_of(service),
           {invalid_value("spec.clusterIPs", address, "failed to allocate IP " + address + ": provided IP is already allocated")});
@@ -132,10 +127,10 @@ Outcome<void> allocate_service(Core& core, const Kind& kind, Json& service, cons
       wanted = *chosen;
     } else if (wanted < kFirstNodePort || wanted > kLastNodePort) {
       return refused(service, field, wanted, "provided port is not in the valid range. The range of valid ports is 30000-32767");
-    } else if (used.ports.contains(wanted)) {
+    } else if (used.port(wanted)) {
       return refused(service, field, wanted, "provided port is already allocated");
     }
-    used.ports.insert(wanted);
+    used.give(wanted);
     port.set("nodePort", wanted);
   }
   return {};

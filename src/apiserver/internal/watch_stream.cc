@@ -139,48 +139,58 @@ class WatchStream : public net::BodyStream {
     out += "}\n";
   }
 
+  // `entry` as it is, or as what its value was.
+  void append(std::string& out, std::string_view type, const store::Entry& entry) {
+    if (!request_.how.output.verbatim()) {
+      const auto object = Objects::decode(*request_.kind, entry);
+      if (object.ok()) return append(out, type, object.value());
+    } else {
+      const std::size_t before = out.size();
+      out.append("{\"type\":\"").append(type).append("\",\"object\":");
+      if (append_wire_form(*request_.kind, entry, Place::kAlone, out).ok()) {
+        out += "}\n";
+        return;
+      }
+      out.resize(before);
+    }
+    log::error("watched object is unreadable", {{"name", entry.key}});
+  }
+
   // Where names alone decide, nothing enters or leaves by a change, and nobody needs to look into the object.
   void pass_on(const store::Event& event, std::string& out) {
     if (!request_.selection.empty() && !request_.selection.matches_name(request_.kind->key_of(event.entry.key))) return;
-    const std::size_t before = out.size();
-    out += event.type == store::EventType::kDelete ? "{\"type\":\"DELETED\",\"object\":"
-           : event.previous != nullptr             ? "{\"type\":\"MODIFIED\",\"object\":"
-                                                   : "{\"type\":\"ADDED\",\"object\":";
-    if (auto appended = append_wire_form(*request_.kind, event.entry, Place::kAlone, out); !appended.ok()) {
-      log::error("watched object is unreadable", {{"name", event.entry.key}});
-      return out.resize(before);
-    }
-    out += "}\n";
+    append(out,
+           event.type == store::EventType::kDelete ? "DELETED"
+           : event.previous != nullptr             ? "MODIFIED"
+                                                   : "ADDED",
+           event.entry);
   }
 
-  // What a client with this selection sees of a change: entering is ADDED, leaving is DELETED with the object as it was.
+  // What a client with this selection sees of a change: entering is ADDED, leaving is DELETED with the object as it was, and with
+  // the new revision, for that is what the client resumes from.
   void translate(const store::Event& event, std::string& out) {
-    if (request_.how.output.verbatim() && request_.selection.by_name_only()) return pass_on(event, out);
-    auto current = Objects::decode(*request_.kind, event.entry);
-    if (!current.ok()) {
+    if (request_.selection.by_name_only()) return pass_on(event, out);
+    const auto selected = [this](const std::shared_ptr<const store::Value>& value) -> std::optional<bool> {
+      const auto object = core_.recent_trees.get(*request_.kind, value);
+      if (object == nullptr) return std::nullopt;
+      return request_.selection.matches(*request_.kind, *object);
+    };
+    const std::optional<bool> is = selected(event.entry.value);
+    if (!is) {
       log::error("watched object is unreadable", {{"name", event.entry.key}});
       return;
     }
     if (event.type == store::EventType::kDelete) {
-      if (request_.selection.matches(*request_.kind, *current)) append(out, "DELETED", *current);
+      if (*is) append(out, "DELETED", event.entry);
       return;
     }
-    const bool matches = request_.selection.matches(*request_.kind, *current);
-    bool matched = event.previous != nullptr;
-    std::optional<Json> before;
-    if (event.previous != nullptr && (!request_.selection.empty() || !matches)) {
-      store::Entry entry = event.entry;
-      entry.value = event.previous;
-      auto decoded = Objects::decode(*request_.kind, entry);  // keeps the new revision: that is what the client resumes from
-      if (decoded.ok()) {
-        before = std::move(decoded).value();
-        matched = request_.selection.matches(*request_.kind, *before);
-      }
-    }
-    if (matches) {
-      append(out, matched ? "MODIFIED" : "ADDED", *current);
-    } else if (matched && before) {
-      append(out, "DELETED", *before);
+    const bool was = event.previous != nullptr && selected(event.previous).value_or(true);
+    if (*is) {
+      append(out, was ? "MODIFIED" : "ADDED", event.entry);
+    } else if (was) {
+      store::Entry left = event.entry;
+      left.value = event.previous;
+      append(out, "DELETED", left);
     }
   }
 
