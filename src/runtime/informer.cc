@@ -331,7 +331,8 @@ StoredPtr Informer::store_of(Json object) const {
   auto metadata = meta::ObjectMeta::from_json(std::as_const(object)["metadata"]);
   if (metadata.ok()) {
     out->metadata = std::move(*metadata);
-    out->metadata.annotations.clear();
+    // The C++ object has them, and where there is none nobody would: a gateway reads there who is shut out.
+    if (decoder_) out->metadata.annotations.clear();
   } else {
     // Unreadable, but still an object: it has a name and a version.
     const Json& raw = std::as_const(object)["metadata"];

@@ -41,7 +41,7 @@ class Decoder;
 /// One object as read. Never changes: a new version is a new Stored.
 struct Stored {
   std::string text;                             // JSON: a fifth of what the tree would take, and few ask for that
-  meta::ObjectMeta metadata;                    // an informer's: without annotations, which are long and stand in the text
+  meta::ObjectMeta metadata;                    // an informer's that decodes: without annotations, which the C++ object has
   std::shared_ptr<const void> typed = nullptr;  // the C++ object, where it is kept
   std::string problem{};                        // why it could not be read
   // Where it is not kept: who makes it, and of what.
