@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "controllers/builtin/deployment_status.h"
+#include "controllers/builtin/found_by.h"
 #include "controllers/builtin/rollout.h"
 #include "meta/selector.h"
 
@@ -357,6 +358,7 @@ DeploymentReconciler::DeploymentReconciler(const runtime::Caches& caches, const 
 void DeploymentReconciler::watches(runtime::Watches<api::Deployment>& w) const {
   w.owns<api::ReplicaSet>().owns<api::Pod>();
   w.maps<api::ReplicaSet>(takers).maps<api::Pod>(waiting_for);
+  w.indexes<api::ReplicaSet>(kSetsToTake, sets_to_take);
 }
 
 DeploymentWorld DeploymentReconciler::look(const api::Deployment& deployment) const {
@@ -381,8 +383,8 @@ Result<runtime::Action> DeploymentReconciler::reconcile(const Context& ctx, cons
   const runtime::ObjectRef owner = runtime::ObjectRef::of(deployment);
   const auto selector = meta::LabelSelector::from_json(deployment.spec.selector);
   if (selector.ok() && !selector->empty()) {
-    for (const ReplicaSetPtr& set : caches_.of<api::ReplicaSet>().list(deployment.metadata.ns)) {
-      if (set->metadata.controller() || set->metadata.deleting() || !selector->matches(set->metadata.labels)) continue;
+    for (const ReplicaSetPtr& set : caches_.of<api::ReplicaSet>().by_index(kSetsToTake, deployment.metadata.ns)) {
+      if (set->metadata.deleting() || !selector->matches(set->metadata.labels)) continue;
       TRY_VOID(hand_over(ctx, writer, runtime::ObjectRef::of(*set), "", &owner));
     }
   }

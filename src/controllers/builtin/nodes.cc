@@ -112,10 +112,16 @@ Result<runtime::Action> EdgeNodeLivenessReconciler::reconcile(const Context& ctx
   const SteadyTime now = clock_.now();
   const Liveness liveness = judge(session, now, options_.disconnect_grace);
   if (liveness.state == Liveness::State::kUndecided) return runtime::Action::after(liveness.again);
+  // Most changes of an EdgeNode are none of this, and its lists are long.
+  const meta::Condition* told = meta::find_condition(node.status.conditions, "Connected");
+  const Words wanted = words(liveness.state);
+  const bool stale = liveness.state == Liveness::State::kConnected && !node.status.last_seen.empty();
+  if (told != nullptr && told->status == wanted.status && told->reason == wanted.reason && !stale)
+    return runtime::Action::await_change();
   const WallTime wall = clock_.wall();
   const WallTime seen = wall - std::chrono::duration_cast<WallTime::duration>(now - session.since);
   TRY_VOID(writer.edit(ctx, runtime::ObjectRef::of(node), runtime::Part::kStatus, [&](Json& live) {
-    const auto before = put_condition(live, "Connected", words(liveness.state), meta::format_time(wall));
+    const auto before = put_condition(live, "Connected", wanted, meta::format_time(wall));
     // When one was seen that never was connected, nobody knows.
     if (liveness.state == Liveness::State::kDisconnected && before == "True") {
       live["status"].set("lastSeen", meta::format_time(seen));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "controllers/builtin/found_by.h"
 #include "meta/selector.h"
 
 namespace varda::controllers {
@@ -101,13 +102,21 @@ ReplicaSetPlan plan_replica_set(const api::ReplicaSet& set, const PodList& pods,
 ReplicaSetReconciler::ReplicaSetReconciler(const runtime::Caches& caches, const BuiltinOptions& options)
     : caches_(caches), options_(options), clock_(options.clock ? *options.clock : system_clock()) {}
 
-void ReplicaSetReconciler::watches(runtime::Watches<api::ReplicaSet>& w) const { w.owns<api::Pod>().maps<api::Pod>(takers); }
+void ReplicaSetReconciler::watches(runtime::Watches<api::ReplicaSet>& w) const {
+  w.owns<api::Pod>().maps<api::Pod>(takers);
+  w.indexes<api::Pod>(kPodsToTake, pods_to_take);
+}
 
 Result<runtime::Action> ReplicaSetReconciler::reconcile(const Context& ctx, const api::ReplicaSet& set,
                                                         runtime::Writer& writer) const {
   if (set.metadata.deleting()) return runtime::Action::await_change();
-  const ReplicaSetPlan plan =
-      plan_replica_set(set, caches_.of<api::Pod>().list(set.metadata.ns), clock_.wall(), options_.failed_pod_delay);
+  PodList pods = caches_.of<api::Pod>().owned_by(set.metadata.uid);
+  std::erase_if(pods, [&](const PodPtr& pod) {
+    const meta::OwnerReference* controller = pod->metadata.controller();
+    return controller == nullptr || controller->uid != set.metadata.uid;
+  });
+  for (PodPtr& pod : caches_.of<api::Pod>().by_index(kPodsToTake, set.metadata.ns)) pods.push_back(std::move(pod));
+  const ReplicaSetPlan plan = plan_replica_set(set, pods, clock_.wall(), options_.failed_pod_delay);
   if (!plan.problem.empty()) return Error(Code::kInvalid, plan.problem).as_terminal();
   const runtime::ObjectRef owner = runtime::ObjectRef::of(set);
   for (const auto& adoption : plan.adopt) {

@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "controllers/builtin/found_by.h"
+
 namespace varda::controllers {
 
 namespace {
@@ -46,19 +48,10 @@ Json address_of(const api::Pod& pod) {
   return address;
 }
 
-// Asked for every pod and Service: no LabelSelector is made for it.
-bool selects(const std::map<std::string, std::string>& selector, const std::map<std::string, std::string>& labels) {
-  return !selector.empty() && std::all_of(selector.begin(), selector.end(), [&](const auto& wanted) {
-    const auto found = labels.find(wanted.first);
-    return found != labels.end() && found->second == wanted.second;
-  });
-}
-
 std::vector<ObjectKey> services_of(const api::Pod& pod, const runtime::Caches& caches) {
   std::vector<ObjectKey> keys;
-  for (const auto& service : caches.of<api::Service>().list(pod.metadata.ns)) {
-    if (selects(service->spec.selector, pod.metadata.labels)) keys.push_back(service->metadata.key());
-  }
+  for (const auto& service : services_selecting(caches, pod.metadata.ns, pod.metadata.labels))
+    keys.push_back(service->metadata.key());
   return keys;
 }
 
@@ -75,7 +68,7 @@ ServicePlan plan_service(const api::Service& service, const std::vector<PodPtr>&
   }
   std::map<std::vector<std::int64_t>, Subset> subsets;
   for (const PodPtr& pod : pods) {
-    if (!selects(service.spec.selector, pod->metadata.labels) || pod->status.pod_ip.empty() || pod->metadata.deleting() ||
+    if (!has_all(pod->metadata.labels, service.spec.selector) || pod->status.pod_ip.empty() || pod->metadata.deleting() ||
         finished(*pod))
       continue;
     std::vector<std::int64_t> targets;
@@ -128,7 +121,10 @@ ServiceReconciler::ServiceReconciler(const runtime::Caches& caches, const Builti
       thread_(net::make_proxy_thread()),
       clock_(options.clock ? *options.clock : system_clock()) {}
 
-void ServiceReconciler::watches(runtime::Watches<api::Service>& w) const { w.owns<api::Endpoints>().maps<api::Pod>(services_of); }
+void ServiceReconciler::watches(runtime::Watches<api::Service>& w) const {
+  w.owns<api::Endpoints>().maps<api::Pod>(services_of);
+  w.indexes<api::Pod>(kPodsByLabel, pods_by_label).indexes<api::Service>(kServicesByLabel, services_by_label);
+}
 
 Result<runtime::Action> ServiceReconciler::gone(const Context&, const ObjectKey& key, runtime::Writer&) {
   if (auto found = open_.extract(key)) {
@@ -186,7 +182,7 @@ Status ServiceReconciler::open_ports(const ObjectKey& key, const ServicePlan& pl
 Result<runtime::Action> ServiceReconciler::reconcile(const Context& ctx, const api::Service& service, runtime::Writer& writer) {
   const ObjectKey key = service.metadata.key();
   if (service.metadata.deleting()) return gone(ctx, key, writer);
-  const ServicePlan plan = plan_service(service, caches_.of<api::Pod>().list(service.metadata.ns));
+  const ServicePlan plan = plan_service(service, pods_labelled(caches_, service.metadata.ns, service.spec.selector));
   if (!plan.managed) return gone(ctx, key, writer);
   const Status opened = open_ports(key, plan);
   TRY_VOID(writer.converge(ctx, service, {opened.ok() ? plan.endpoints : without_ready(plan.endpoints)}));

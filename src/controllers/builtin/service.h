@@ -29,7 +29,7 @@ struct ServicePlan {
   codec::Json endpoints;  // the object, as if every port of the service were open
 };
 
-/// Pure. `pods` are those of the namespace.
+/// Pure. `pods`: of the namespace all that it selects, and maybe others.
 ServicePlan plan_service(const api::Service& service, const std::vector<std::shared_ptr<const api::Pod>>& pods);
 /// The Endpoints of a service nobody can reach: its ready addresses are not ready.
 codec::Json without_ready(codec::Json endpoints);

@@ -21,8 +21,12 @@ namespace {
 using meta::ObjectKey;
 using Keys = std::vector<ObjectKey>;
 
-// Between two writes of the lists, for each item in them.
+// Between two writes of the lists, for each item in them: so much, and more where a write had many changes, for then more are
+// coming, or took its time, for then everybody waits for somebody.
 constexpr auto kPausePerItem = std::chrono::milliseconds(2);
+constexpr auto kPausePerItemAndChange = std::chrono::milliseconds(1);
+constexpr int kPauseOfTime = 40;
+constexpr auto kPausePerItemMax = std::chrono::milliseconds(10);
 // Of archives that were shared once: beyond that, what lists say is read again.
 constexpr std::size_t kGroupsMax = 4096;
 
@@ -93,6 +97,27 @@ std::set<std::string, std::less<>> digests_of(const api::EdgeNode& node) {
   for (const api::EdgeModel& model : node.spec.models)
     for (const api::EdgeModelVersion& version : model.versions) out.insert(version.sha256);
   return out;
+}
+
+// Items that came, went, or say something else. Both lists are in the order of keys, as we write them; in any other order the count
+// is too high.
+std::size_t changes(const codec::Json& before, const codec::Json& now) {
+  const auto &old = before.as_array(), &fresh = now.as_array();
+  std::size_t count = 0;
+  auto a = old.begin();
+  for (auto b = fresh.begin(); b != fresh.end(); ++b) {
+    const std::string& key = (*b)["key"].as_string();
+    for (; a != old.end() && (*a)["key"].as_string() < key; ++a) ++count;
+    const bool same_key = a != old.end() && (*a)["key"].as_string() == key;
+    count += !same_key || *a != *b;
+    a += same_key;
+  }
+  return count + static_cast<std::size_t>(old.end() - a);
+}
+
+Duration pause(std::size_t items, std::size_t changed, Duration took) {
+  const Duration wanted = std::max<Duration>(kPausePerItemAndChange * items * changed, took * kPauseOfTime);
+  return std::clamp<Duration>(wanted, kPausePerItem * items, kPausePerItemMax * items);
 }
 
 Keys node_of_pod(const api::Pod& pod, const runtime::Caches& caches) {
@@ -226,21 +251,23 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
     lists[name] = plan[name].is_null() ? codec::Json::array() : plan[name];
     items += lists[name].size();
   }
-  bool writes = false;
+  std::size_t changed = 0;
   TRY_VOID(writer.edit(ctx, runtime::ObjectRef::of(node), runtime::Part::kWhole, [&](codec::Json& live) {
-    writes = false;
+    changed = 0;
     for (const auto& [name, planned] : lists) {
       const codec::Json& there = std::as_const(live)["spec"][name];
       if (name == "workers" && kinds.empty()) continue;
       const codec::Json list = name == "workers" ? join_workers(there, planned, kinds) : planned;
       // Few nodes copy files, or have workers: where none were and none are, nothing is said.
       if (there == list || (there.is_null() && list.empty() && name != "models" && name != "datasets")) continue;
-      writes = true;
+      changed += std::max<std::size_t>(changes(there, list), 1);  // an empty list where there was none is a change too
       live["spec"].set(name, list);
     }
   }));
-  const auto pause = kPausePerItem * items;
-  if (writes) next_write_[node.metadata.name] = clock_.now() + pause;
+  if (changed > 0) {
+    const SteadyTime written = clock_.now();
+    next_write_[node.metadata.name] = written + pause(items, changed, written - now);
+  }
   return runtime::Action::await_change();
 }
 

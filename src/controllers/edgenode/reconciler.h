@@ -20,8 +20,9 @@ namespace varda::controllers {
 /// alone.
 ///
 /// The lists are one value, written whole for each change of it. A change is written at once, and what comes soon after waits to be
-/// written with what comes until then: the longer the lists, the longer the pause, so that a thousand models that arrive together
-/// do not write them a thousand times. A few milliseconds where a node has a few models.
+/// written with what comes until then. The longer the lists, the more of them a write changed and the longer it took, the longer
+/// the pause, so that a thousand models that arrive together do not write them a thousand times. A few milliseconds where a node
+/// has a few models, a second where it has a hundred and all of them come at once.
 class EdgeNodeReconciler {
  public:
   /// `caches`, `clock` and `jobs` outlive it. `servers` says how nodes show versions to servers, and ask them; `jobs` are the kinds

@@ -157,6 +157,28 @@ TEST_F(EdgeNodeWrites, AChangeIsWrittenAtOnceAndWhatComesSoonAfterTogether) {
   EXPECT_EQ(reconcile(), 3 * *pause) << "a list of three is written a third as often";
 }
 
+TEST_F(EdgeNodeWrites, TheMoreChangesAreWrittenTogetherTheLongerTheNextOnesWait) {
+  struct Case {
+    std::size_t come;  // at once, after those that were there
+    int per_item;      // milliseconds that the next change then waits
+  };
+  std::size_t models = 0;
+  const auto versions = [&] { return api_.get(kEdgeNode).body.at("metadata/generation").as_integer(); };
+  for (const Case& test : {Case{1, 2}, Case{2, 2}, Case{3, 3}, Case{12, 10}, Case{1, 2}}) {
+    SCOPED_TRACE(models);
+    for (std::size_t i = 0; i < test.come; ++i) add_model("m" + std::to_string(100 + models++));
+    const auto before = versions();
+    clock_.advance(std::chrono::seconds(2));
+    EXPECT_EQ(reconcile(), std::nullopt);
+    EXPECT_EQ(written(), models);
+    EXPECT_EQ(versions(), before + 1) << "one write for all of them";
+    jobs_.names = {"late" + std::to_string(models)};
+    EXPECT_EQ(reconcile(), milliseconds(test.per_item) * models);
+    EXPECT_EQ(versions(), before + 1);
+    jobs_.names.clear();
+  }
+}
+
 TEST(EdgeNodePlan, OneJobOfManyReplicasLeavesRoomForWorkersOfOthers) {
   EdgeNodeWorld world;
   const auto add = [&](const std::string& ns, const std::string& job, const char* since, int replicas) {
