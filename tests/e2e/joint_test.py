@@ -99,6 +99,7 @@ class JointInference(unittest.TestCase):
         self.apply(j.service('digits', 'digits-small', 'digits-big', 'CrossEntropy', 0.7, deadline='30s'))  # nothing but a fault takes so long
         status = j.ready(self.varda, 'digits')
         self.assertEqual([t['name'] for t in status['tiers']], ['edge', 'cloud'])
+        j.knows_its_tiers(status['url'], 'digits')
         client = j.Client(status['url'], 'digits', self.images)
         client.prepare()
         self.assertEqual(j.hard_and_right(client.all_once(), self.labels), j.expected('CrossEntropy', 0.7))
@@ -158,6 +159,7 @@ class JointInference(unittest.TestCase):
         self.apply({'apiVersion': 'sedna.io/v1alpha1', 'kind': 'JointInferenceService', 'metadata': {'name': 'digits'}, 'spec': {'deadline': '30s', 'tiers': tiers}})
         status = j.ready(self.varda, 'digits')
         self.assertEqual([(t['name'], t['layer'], t.get('node')) for t in status['tiers'][:2]], [('device', 'device', 'cam'), ('edge', 'edge', 'edge0')])
+        j.knows_its_tiers(status['url'], 'digits')
         client = j.Client(status['url'], 'digits', self.images)
         client.prepare()
         self.assertEqual(j.hard_and_right(client.all_once(), self.labels), j.expected('CrossEntropy', 0.7))

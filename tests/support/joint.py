@@ -180,6 +180,14 @@ def ready(varda, name):
     return m.wait_until('JointInferenceService %s Ready, cloud and edge' % name, probe)
 
 
+def knows_its_tiers(url, model):
+    """Waits until the server there asks every tier: where the others are reaches it after the status has said so."""
+    def probe():
+        with m.DIRECT.open('%s/v2/models/%s/cascade' % (url, model), timeout=60) as response:
+            return 'degraded' not in json.loads(response.read())
+    m.wait_until('the server of %s asks every tier' % url, probe)
+
+
 def wait_for_tier(load, tier):
     """Waits until a request from now on was answered by the tier."""
     since = time.monotonic()
