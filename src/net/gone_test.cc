@@ -207,6 +207,30 @@ TEST_F(Gone, ClientWhoseFurtherRequestsAreNotReadIsGoneOnceItResets) {
   }
 }
 
+TEST_F(Gone, ClientWhoseUrgentDataWasPassedOverIsGoneOnceItResets) {
+  serve();
+  const auto request = [](const std::string& target) {
+    return "GET " + target + " HTTP/1.1\r\nHost: a\r\nPad: " + std::string(4000, 'x') + "\r\n\r\n";
+  };
+  constexpr int kAhead = 20;  // more than is read ahead
+  std::string ahead;
+  for (int i = 0; i < kAhead; ++i) ahead += request("/b");
+  RawSocket socket(server_->port());
+  socket.write(request("/a") + ahead);
+  ASSERT_TRUE(keeper_.wait_for_requests(1));
+  socket.write_urgent('!');
+  for (int i = 0; i < kAhead; ++i) {
+    ASSERT_TRUE(keeper_.wait_for_requests(1));
+    keeper_.answer_all();
+  }
+  ASSERT_TRUE(keeper_.wait_for_requests(1)) << "the last one; behind it everything has been read";
+  socket.write(request("/c") + ahead);
+  keeper_.answer_all();
+  ASSERT_TRUE(keeper_.wait_for_requests(1));
+  socket.reset();
+  EXPECT_THAT(keeper_.gone(1), ElementsAre("/c"));
+}
+
 TEST_F(Gone, AnswerEndsTheInterest) {
   serve();
   {

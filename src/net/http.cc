@@ -112,7 +112,7 @@ class Loopback final : public HttpClient {
     const bool head = out.method == "HEAD";
 
     auto exchange = std::make_shared<Exchange>();
-    Responder::Gone gone;
+    const auto gone = std::make_shared<Responder::Gone>();
     handler_(std::move(out), Responder(
                                  [exchange](Response response) {
                                    {
@@ -123,12 +123,13 @@ class Loopback final : public HttpClient {
                                    }
                                    exchange->changed.notify_all();
                                  },
-                                 [&gone](Responder::Gone asked) { gone = std::move(asked); }));
+                                 [gone](Responder::Gone asked) { *gone = std::move(asked); }));
+    const Responder::Gone told = std::exchange(*gone, nullptr);  // whoever keeps the responder does not keep this
     std::unique_lock lock(exchange->mutex);
     if (Status status = exchange->wait(lock, ctx, [&] { return exchange->answered; }); !status.ok()) {
       exchange->abandoned = true;
       lock.unlock();
-      if (gone) gone();
+      if (told) told();
       return status.error();
     }
     Response response = std::move(exchange->response);

@@ -282,6 +282,7 @@ void Connection::dispatch() {
 
   loop_.current.connection = id_;
   loop_.current.request = number;
+  loop_.current.serial = ++loop_.serials;
   loop_.current.response.reset();
   try {
     loop_.state().handler(
@@ -296,9 +297,9 @@ void Connection::dispatch() {
               }
             },
             // Small enough to cost no allocation.
-            [id = id_, number](Responder::Gone gone) {
+            [loop = &loop_, serial = loop_.current.serial](Responder::Gone gone) {
               Loop* here = Loop::here();
-              CHECK(here && here->current.connection == id && here->current.request == number);
+              CHECK(here && here == loop && here->current.serial == serial);
               here->current.gone = std::move(gone);
             }));
   } catch (const std::exception& e) {

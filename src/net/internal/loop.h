@@ -66,11 +66,13 @@ class Loop {
   // The request whose handler runs right now on this thread: its answer needs no mail.
   struct Inline {
     std::uint64_t connection = 0;
-    std::uint64_t request = 0;
+    std::uint64_t request = 0;  // of that connection
+    std::uint64_t serial = 0;   // of all requests of this loop; 0: no handler runs
     std::optional<Response> response;
     Responder::Gone gone;  // what it wants to be told by
   };
   Inline current;
+  std::uint64_t serials = 0;  // given so far
   /// The loop whose thread this is, or null.
   static Loop* here();
 

@@ -61,10 +61,11 @@ class AsioWatch final : public Reactor::Watch {
     if (std::exchange(socket_->breaking, true)) return;
     socket_->descriptor.async_wait(asio::posix::stream_descriptor::wait_error, [socket = socket_](error_code) {
       if (!socket->listener) return;
-      // Urgent data of the peer ends the wait too. It stays as long as nobody reads it: to wait again would be to spin.
+      socket->breaking = false;
+      // Urgent data of the peer ends the wait too. It stays as long as nobody reads it: to wait again of ourselves would be to
+      // spin. The next one who wants it does.
       pollfd state{.fd = socket->descriptor.native_handle(), .events = 0, .revents = 0};
       if (::poll(&state, 1, 0) <= 0) return;
-      socket->breaking = false;
       socket->listener->on_broken();
     });
   }
