@@ -114,6 +114,8 @@ Step Machine::client_gone(SteadyTime now) {
   if (ended()) return {};
   advance(now);
   if (current_.id != kNoCall) summary_.tiers[current_.tier].reason = Reason::kClientGone;
+  // Where nobody waits as long as a tier may take, one that hangs would never be found out.
+  if (permit_) permit_->suspected(now_);
   return end(Summary::End::kGone);
 }
 

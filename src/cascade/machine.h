@@ -110,8 +110,8 @@ class Machine {
   Step failed(CallId call, const Failure& failure, SteadyTime now);
   /// Some time at or after `until` of the last step. Harmless at any other time.
   Step time_passed(SteadyTime now);
-  /// The client does not wait any more: no answer is given. The call under way, if there is one, is ended (kClientGone) and says
-  /// nothing about its tier.
+  /// The client does not wait any more: no answer is given. The call under way, if there is one, is ended (kClientGone): no failure
+  /// of its tier, but a reason to ask whether it is ready.
   Step client_gone(SteadyTime now);
 
   /// Whether the answer of this tier is to be judged by its policy: it has one, and that did not decide before inference.

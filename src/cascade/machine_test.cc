@@ -299,6 +299,31 @@ TEST_F(MachineTest, ClientsThatHangUpOpenNoBreaker) {
   EXPECT_EQ(in_flight->now(), 0U);
 }
 
+TEST_F(MachineTest, ATierThatHangsIsFoundOutThoughNoClientWaitsForTheDeadline) {
+  for (const bool hangs : {true, false}) {
+    tiers({"CrossEntropy", ""});
+    TierGate& gate = *route->tiers[1].gate;
+    gate.succeeded(*gate.admit(at(0)), at(0));
+    int questions = 0;
+    // A request every 10 ms, each given up 5 ms later; somebody looks twice a second whether the tier is to be asked.
+    for (int ms = 10; ms <= 20000; ms += 10) {
+      Machine one(route, at(ms + 1000), *rng);
+      one.answered(one.start(at(ms)).call, kHard, at(ms));
+      one.client_gone(at(ms + 5));
+      if (ms % 500 != 0) continue;
+      const auto probe = gate.probe(at(ms));
+      if (!probe) continue;
+      ++questions;
+      gate.probed(*probe, hangs ? std::optional(Failure{.reason = Reason::kTimeout}) : std::nullopt, at(ms));
+    }
+    EXPECT_EQ(gate.health().state == Breaker::State::kClosed, !hangs);
+    EXPECT_EQ(gate.health().last_error.has_value(), hangs);
+    EXPECT_GT(questions, 4);
+    EXPECT_LT(questions, 21) << "at most one a second";
+    EXPECT_EQ(in_flight->now(), 0U);
+  }
+}
+
 TEST_F(MachineTest, ATimeoutOfAnImpatientClientIsNotTheTiersFault) {
   for (int i = 0; i < 20; ++i) {
     Machine one(route, at(i * 10 + 5), *rng);

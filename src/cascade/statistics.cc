@@ -69,12 +69,12 @@ void Statistics::count(const Summary& summary, const Size& size, std::span<const
     if (tier.reason) add(counters.reasons[static_cast<std::size_t>(*tier.reason)], 1);
     if (tier.answered) counters.latencies.record(tier.latency);
   }
+  if (summary.end != Summary::End::kAnswered) return;
   const auto tiers_end = summary.tiers.begin() + summary.tier_count;
   add(up_, std::any_of(summary.tiers.begin() + 1, std::max(summary.tiers.begin() + 1, tiers_end),
                        [](const Summary::Tier& tier) { return tier.asked; })
                ? 1
                : 0);
-  if (summary.end != Summary::End::kAnswered) return;
   add(inferences_, 1);
   add(hard_, summary.hard ? 1 : 0);
   add(samples_, size.samples);

@@ -81,7 +81,7 @@ class Statistics {
     std::uint64_t samples = 0;          // of these
     std::uint64_t samples_invalid = 0;  // whose values made no sense
     std::uint64_t bytes_up = 0;
-    std::uint64_t up = 0;           // requests that asked a tier above the first, or several: once each
+    std::uint64_t up = 0;           // of `inferences`, those that asked a tier above the first, or several: once each
     std::vector<TierCounts> tiers;  // every name there ever was, in order of names
   };
   Counts counts() const;

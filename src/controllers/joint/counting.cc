@@ -89,7 +89,9 @@ void add_counts(const View& view, const FirstTier& first, JointInferenceServiceS
   status.inference_number = all["inferences"].as_integer();
   status.hard_example_number = all["hard"].as_integer();
   status.bytes_sent_up = all["bytesUp"].as_integer();
-  // Requests that left the first tier, once each however many tiers they asked. Workers of users have one to ask.
+  // Requests that were answered and had left the first tier, once each however many tiers they asked. Workers of users do not tell;
+  // they have one to ask.
+  const bool tells_up = all.contains("up");
   std::int64_t up = all["up"].as_integer();
   for (std::size_t i = 0; i < status.tiers.size(); ++i) {
     JointTierStatus& tier = status.tiers[i];
@@ -100,7 +102,7 @@ void add_counts(const View& view, const FirstTier& first, JointInferenceServiceS
     }
     tier.p50_ms = latency(first, tier.name, "p50Us");
     tier.p99_ms = latency(first, tier.name, "p99Us");
-    if (i > 0) up = std::max(up, tier.asked);
+    if (i > 0 && !tells_up) up = std::max(up, tier.asked);
   }
   if (status.inference_number > 0) {
     status.upload_cloud_ratio = decimal(std::min(1.0, static_cast<double>(up) / static_cast<double>(status.inference_number)));

@@ -25,7 +25,9 @@ struct Families {
         tier_ready(out.gauge("varda_joint_service_tier_ready", "1 if the tier answers, else 0.")),
         answered(out.counter("varda_joint_service_answered_total", "Requests by the tier that answered.")),
         asked(out.counter("varda_joint_service_asked_total", "Requests by the tier that was asked.")),
-        errors(out.counter("varda_joint_service_errors_total", "Requests that a tier failed, by reason.")),
+        errors(out.counter("varda_joint_service_errors_total",
+                           "Requests that a tier was asked and did not answer, by reason. "
+                           "ClientGone: its client hung up, no fault of the tier.")),
         p50(out.gauge("varda_joint_service_latency_p50_seconds",
                       "Half of the tier's calls took at most so long, at the slowest node.")),
         p99(out.gauge("varda_joint_service_latency_p99_seconds",

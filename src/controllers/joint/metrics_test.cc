@@ -47,7 +47,7 @@ varda_joint_service_asked_total{namespace="default",name="digits",tier="cloud"} 
 # HELP varda_joint_service_degraded 1 if the condition Degraded is True, else 0.
 # TYPE varda_joint_service_degraded gauge
 varda_joint_service_degraded{namespace="default",name="digits"} 0
-# HELP varda_joint_service_errors_total Requests that a tier failed, by reason.
+# HELP varda_joint_service_errors_total Requests that a tier was asked and did not answer, by reason. ClientGone: its client hung up, no fault of the tier.
 # TYPE varda_joint_service_errors_total counter
 varda_joint_service_errors_total{namespace="default",name="digits",tier="cloud",reason="Refused"} 1
 varda_joint_service_errors_total{namespace="default",name="digits",tier="cloud",reason="Timeout"} 1
