@@ -48,6 +48,8 @@ void keep_only_ours(runtime::Informer::Options& options) {
   } else if (resource == api::Pod::resource() || resource == api::Deployment::resource() || resource == api::Service::resource()) {
     options.whole = ours;
     options.keep = Keep::kText;
+    // A worker's pods on all of its nodes are looked through again and again.
+    if (resource == api::Pod::resource()) options.decoded_max = 512;
   } else if (resource == api::Endpoints::resource()) {
     options.keep = Keep::kText;
   }

@@ -110,12 +110,17 @@ void ReplicaSetReconciler::watches(runtime::Watches<api::ReplicaSet>& w) const {
 Result<runtime::Action> ReplicaSetReconciler::reconcile(const Context& ctx, const api::ReplicaSet& set,
                                                         runtime::Writer& writer) const {
   if (set.metadata.deleting()) return runtime::Action::await_change();
+  // In this order a pod that is handed over between the two is seen twice, never not at all.
+  PodList to_take = caches_.of<api::Pod>().by_index(kPodsToTake, set.metadata.ns);
   PodList pods = caches_.of<api::Pod>().owned_by(set.metadata.uid);
   std::erase_if(pods, [&](const PodPtr& pod) {
     const meta::OwnerReference* controller = pod->metadata.controller();
     return controller == nullptr || controller->uid != set.metadata.uid;
   });
-  for (PodPtr& pod : caches_.of<api::Pod>().by_index(kPodsToTake, set.metadata.ns)) pods.push_back(std::move(pod));
+  std::erase_if(to_take, [&](const PodPtr& pod) {
+    return std::any_of(pods.begin(), pods.end(), [&](const PodPtr& ours) { return ours->metadata.uid == pod->metadata.uid; });
+  });
+  for (PodPtr& pod : to_take) pods.push_back(std::move(pod));
   const ReplicaSetPlan plan = plan_replica_set(set, pods, clock_.wall(), options_.failed_pod_delay);
   if (!plan.problem.empty()) return Error(Code::kInvalid, plan.problem).as_terminal();
   const runtime::ObjectRef owner = runtime::ObjectRef::of(set);

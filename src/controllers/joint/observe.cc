@@ -60,11 +60,13 @@ Verdict degraded(const View& view, const FirstTier& first, const std::vector<Fur
   return no("AllTiersAsked", "no tier is missing from the answers");
 }
 
-void count_workers(const View& view, JointInferenceServiceStatus& status) {
-  for (const WorkerPod& pod : view.plan.first.pods) {
-    if (pod.pod == nullptr || pod.pod->metadata.deleting()) continue;
-    if (pod.pod->ready()) ++status.active;
-    if (pod.pod->ended() || (!pod.pod->ready() && pod_problem(*pod.pod))) ++status.failed;
+void count_workers(const View& view, const FirstTier& first, JointInferenceServiceStatus& status) {
+  for (std::size_t i = 0; i < view.plan.first.pods.size(); ++i) {
+    const api::Pod* pod = view.plan.first.pods[i].pod.get();
+    if (pod == nullptr || pod->metadata.deleting()) continue;
+    // Also one that an agent vouches for: it works, whatever its node says of it in this moment.
+    if (pod->ready() || first.pods[i].answers.status == kTrue) ++status.active;
+    if (pod->ended() || (!pod->ready() && pod_problem(*pod))) ++status.failed;
   }
   for (std::size_t i = 0; i < view.plan.further.size(); ++i) {
     const auto model = view.world.inference_models.find(view.plan.further[i].inference_model);
@@ -131,7 +133,7 @@ JointObservation observe(const JointInferenceService& service, const JointPlan& 
     status.tiers = {joint::status_of(view, first)};
     for (const FurtherTier& tier : further) status.tiers.push_back(tier.status);
     status.active = status.failed = 0;
-    count_workers(view, status);
+    count_workers(view, first, status);
     joint::add_counts(view, first, status);
     if (first.ready > 0 && status.start_time.empty()) status.start_time = time;
   }

@@ -289,10 +289,17 @@ void keep_replaced(const JointInferenceService& service, const JointWorld& world
     if (wanted || child->metadata.deleting()) continue;
     const std::string& url = child->status.url;
     if (url.empty()) {
-      // It has never answered, or it restarts just now: then nodes are told where it was.
+      // It has never answered, or it restarts just now: then nodes are told where it was, which is where nobody else is.
       const auto label = child->metadata.labels.find(std::string(kWorkerLabel));
       const std::string tier = label == child->metadata.labels.end() ? "" : label->second;
-      if (all_answer || !is_asked(service, plan, world, [&](const Json& one) { return one["name"].as_string() == tier; })) continue;
+      const auto where_it_was = [&](const Json& one) {
+        return one["name"].as_string() == tier &&
+               std::none_of(plan.further.begin(), plan.further.end(), [&](const TierPlan& further) {
+                 const auto model = world.inference_models.find(further.inference_model);
+                 return model != world.inference_models.end() && model->second->status.url == one["url"].as_string();
+               });
+      };
+      if (!is_asked(service, plan, world, where_it_was)) continue;
     } else if (all_answer && !is_asked(service, plan, world, [&](const Json& one) { return one["url"].as_string() == url; })) {
       continue;
     }

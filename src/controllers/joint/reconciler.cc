@@ -246,6 +246,7 @@ Keys JointWork::nodes_of(const ObjectKey& service, const runtime::Caches& caches
 // A node that comes, goes or is labelled otherwise: where a worker may not have all nodes, it gives way to those after it, or takes
 // the place of one.
 Keys JointWork::nodes_after(const api::Node& node, const runtime::Caches& caches) const {
+  if (!caches.synced()) return {};  // at the start every node is looked at in any case
   if (caches.of<api::Node>().size() < kNodesPerWorkerMax || !index_.any_node_is_first()) return {};
   Keys keys;
   for (const auto& edge_node : caches.of<api::EdgeNode>().list()) {
