@@ -327,6 +327,9 @@ class Running final : public ControlPlane {
   controllers::NodeSessions sessions_;
   SessionSources sources_{sessions_};
   std::unique_ptr<apiserver::AuditLog> audit_;
+  Mutex mutex_;  // of what api_'s threads ask for until they have ended
+  Status ended_ GUARDED_BY(mutex_);
+  bool stopped_ GUARDED_BY(mutex_) = false;  // the controllers may be on their way out
   std::unique_ptr<apiserver::Server> api_;
   std::unique_ptr<kube::Client> client_;
   std::unique_ptr<runtime::Manager> manager_;
@@ -339,9 +342,6 @@ class Running final : public ControlPlane {
   std::unique_ptr<gateway::Gateway> gateway_;
   std::unique_ptr<net::Server> gateway_server_;
   std::stop_source done_;
-  Mutex mutex_;
-  Status ended_ GUARDED_BY(mutex_);
-  bool stopped_ GUARDED_BY(mutex_) = false;  // the controllers may be on their way out
   std::jthread thread_;
 };
 

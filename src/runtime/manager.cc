@@ -122,6 +122,8 @@ Status Manager::run(const Context& ctx) {
       status = elector->run(ctx, [this, &elector](const Context& leading) {
         impl_->events.record(elector->lease(), EventType::kNormal, "LeaderElection", elector->identity() + " became leader");
         impl_->leads = true;
+        // What the controllers still have under way is the work of a former leader.
+        const std::stop_callback lost(leading.stop_token(), [this] { impl_->leads = false; });
         impl_->run_controllers(leading);
         impl_->leads = false;
       });

@@ -1,0 +1,60 @@
+#include "runtime/manager.h"
+
+#include <atomic>
+#include <gtest/gtest.h>
+#include <thread>
+
+#include "apiserver/testing/in_memory.h"
+
+namespace varda::runtime {
+namespace {
+
+using std::chrono::milliseconds, std::chrono::seconds;
+
+const Resource& nodes_resource() {
+  static const Resource resource{"", "v1", "Node", "nodes", false};
+  return resource;
+}
+using Node = Raw<nodes_resource>;
+
+/// Is in the midst of something until it may go on.
+struct Slow {
+  void watches(Watches<Node>&) const {}
+  Result<Action> reconcile(const Context&, const Node&, Writer&) {
+    busy = true;
+    go_on.wait(false);
+    return Action::await_change();
+  }
+  std::atomic<bool> busy{false}, go_on{false};
+};
+
+void eventually(const char* what, const std::function<bool()>& holds) {
+  const auto deadline = system_clock().now() + seconds(60);
+  while (!holds()) {
+    if (system_clock().now() > deadline) FAIL() << "never: " << what;
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
+TEST(Manager, LeadsNoMoreFromTheMomentItIsToldToStop) {
+  apiserver::InMemoryApiServer api;
+  const kube::Client client(api.transport(), {});
+  ASSERT_EQ(api.post("/api/v1/nodes", Json::object({{"metadata", Json::object({{"name", "one"}})}})).status, 201);
+  LeaderElector::Options election;
+  election.lease.lease_duration = seconds(1000);  // nobody else takes over while its work ends
+  Manager manager(client, {.election = election});
+  Slow slow;
+  manager.add<Node>(slow);
+  std::jthread thread([&](std::stop_token stop) { EXPECT_TRUE(manager.run(Context(stop)).ok()); });
+  eventually("it works", [&] { return slow.busy.load(); });
+  EXPECT_TRUE(manager.leading());
+  thread.request_stop();
+  eventually("it leads no more", [&] { return !manager.leading(); });
+  slow.go_on = true;
+  slow.go_on.notify_all();
+  thread.join();
+  EXPECT_FALSE(manager.leading());
+}
+
+}  // namespace
+}  // namespace varda::runtime
