@@ -2,28 +2,18 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <condition_variable>
 #include <cstring>
-#include <memory>
-#include <mutex>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <thread>
 #include <unistd.h>
 #include <utility>
 
+#include "net/internal/lookups.h"
+
 namespace varda::net::internal {
 namespace {
-
-struct Lookup {
-  std::mutex mutex;
-  std::condition_variable_any done_changed;
-  bool done = false;
-  int error = 0;
-  std::vector<Address> addresses;
-};
 
 int look_up(const std::string& host, int port, int flags, std::vector<Address>& out) {
   addrinfo hints{};
@@ -103,32 +93,15 @@ Result<std::vector<Address>> resolve(const Context& ctx, const std::string& host
     look_up("::1", port, AI_NUMERICHOST | AI_NUMERICSERV, addresses);
     return addresses;
   }
-  // The resolver cannot be interrupted. Its thread keeps what it needs alive and is left behind when the caller may not wait.
-  auto lookup = std::make_shared<Lookup>();
-  std::thread([lookup, host, port] {
-    std::vector<Address> found;
-    const int error = look_up(host, port, AI_NUMERICSERV | AI_ADDRCONFIG, found);
-    {
-      std::lock_guard lock(lookup->mutex);
-      lookup->done = true;
-      lookup->error = error;
-      lookup->addresses = std::move(found);
-    }
-    lookup->done_changed.notify_all();
-  }).detach();
-  std::unique_lock lock(lookup->mutex);
-  const auto is_done = [&] { return lookup->done; };
-  if (ctx.deadline()) {
-    lookup->done_changed.wait_until(lock, ctx.stop_token(), *ctx.deadline(), is_done);
-  } else {
-    lookup->done_changed.wait(lock, ctx.stop_token(), is_done);
-  }
-  if (!lookup->done) {
-    if (ctx.stopped()) return Error(Code::kCancelled, "stop requested");
-    return Error(Code::kTimeout, "resolving " + host + " took too long");
-  }
-  if (lookup->error != 0) return failed(lookup->error);
-  return std::move(lookup->addresses);
+  // Never destroyed: threads may be left when the process ends.
+  static Lookups& lookups = *new Lookups([](const std::string& name, int at) {
+    Lookups::Found out;
+    out.error = look_up(name, at, AI_NUMERICSERV | AI_ADDRCONFIG, out.addresses);
+    return out;
+  });
+  TRY(Lookups::Found found, lookups.find(ctx, host, port));
+  if (found.error != 0) return failed(found.error);
+  return std::move(found.addresses);
 }
 
 Result<Fd> connect_any(const Context& ctx, Waiter& waiter, const std::vector<Address>& addresses) {
