@@ -297,7 +297,7 @@ class SocketClient final : public HttpClient {
   }
 
   Result<ClientResponse> send_once(const Context& ctx, const ClientRequest& request, const Url& url) {
-    TRY_VOID(ctx.check());
+    if (Status ended = ctx.check(); !ended.ok()) return Error(ended.error()).context("connecting to " + url.origin());
     TRY(const Route route, route_of(url));
     TRY(const std::string header, render_header(request, url, route, options_.proxies));
     if (auto pooled = pool_->take(route.key)) {
@@ -308,7 +308,14 @@ class SocketClient final : public HttpClient {
       if (!lost || !(idempotent(request.method) || !attempt.written)) return response;
       // The server closed it while it lay in the pool.
     }
-    TRY(auto connection, connect(ctx, url, route));
+    auto connected = connect(ctx, url, route);
+    if (!connected.ok()) {
+      const Code code = connected.error().code();
+      if (code != Code::kTimeout && code != Code::kCancelled) return connected.error();
+      // Of a request that was given up it must be told whether it was sent.
+      return Error(connected.error()).context("connecting to " + url.origin());
+    }
+    std::unique_ptr<Connection> connection = std::move(connected).value();
     Attempt attempt;
     return exchange(ctx, std::move(connection), header, request, attempt);
   }

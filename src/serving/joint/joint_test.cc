@@ -788,6 +788,19 @@ TEST_F(Joint, PolicyInTheMiddleThatCannotReadItsTiersAnswersIsToldOf) {
   EXPECT_LT(problem()["message"].as_string().size(), 1000u);
 }
 
+TEST(Misfit, IsShortAndLoggedOnceAMinuteWhateverGoesToAndFro) {
+  joint::Misfit misfit;
+  SteadyTime now{std::chrono::hours(1)};
+  int lines = 0;
+  for (int i = 0; i < 1210; ++i, now += std::chrono::milliseconds(100)) {
+    misfit.set(i % 2 == 0 ? std::string(1000000, 'n') : "");
+    if (i % 2 == 0 && misfit.is_news(now)) ++lines;
+  }
+  EXPECT_EQ(lines, 3) << "in two minutes";
+  misfit.set(std::string(1000000, 'n'));
+  EXPECT_LT(misfit.why().size(), 520u);
+}
+
 TEST_F(Joint, ServerThatGoesAwayAnswersWithWhatItHas) {
   models_.add("m", "3", kModel);
   models_.cascade("m", cascade(margin()));

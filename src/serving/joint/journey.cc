@@ -305,13 +305,19 @@ cascade::Judgement Journey::judge_first(const Inferred& inferred) const {
 }
 
 Step Journey::ran(CallId id, Result<Inferred> inferred) {
+  bool judged = false;
+  {
+    MutexLock lock(mutex_);
+    judged = inferred.ok() && plan_->policy && machine_.wants_judgement(0);
+  }
+  // Without the lock: tensors may be large, and client_gone() must not wait.
+  cascade::Judgement judgement;
+  if (judged) judgement = judge_first(*inferred);
   return tell([&](SteadyTime now) REQUIRES(mutex_) {
     if (!inferred.ok()) {
       error_ = inferred.error();
       return machine_.failed(id, failure_of(*error_), now);
     }
-    cascade::Judgement judgement;
-    if (plan_->policy && machine_.wants_judgement(0)) judgement = judge_first(*inferred);
     samples_ = inferred->samples;
     inferred_ = std::move(inferred).value();
     return machine_.answered(id, judgement, now);
@@ -329,9 +335,11 @@ cascade::Judgement Journey::judge_upper(std::uint8_t tier, const oip::Envelope& 
   if (misfit.empty()) {
     told.set("");
   } else if (response.ok() && !told.known() && !chooses_outputs()) {
-    log::warn("the policy cannot read what the tier answers",
-              {{"model", plan_->model->name()}, {"tier", plan_->route->tiers[tier].name}, {"error", misfit}});
-    told.set(misfit);
+    told.set(std::move(misfit));
+    if (told.is_news(system_clock().now())) {
+      log::warn("the policy cannot read what the tier answers",
+                {{"model", plan_->model->name()}, {"tier", plan_->route->tiers[tier].name}, {"error", told.why()}});
+    }
   }
   return judgement;
 }

@@ -38,6 +38,13 @@ void Misfit::set(std::string why) {
   why_ = std::move(why);
 }
 
+bool Misfit::is_news(SteadyTime now) {
+  MutexLock lock(mutex_);
+  if (logged_ && now < *logged_ + kPause) return false;
+  logged_ = now;
+  return true;
+}
+
 std::string Misfit::why() const {
   MutexLock lock(mutex_);
   return why_;

@@ -47,10 +47,14 @@ class Misfit {
   void set(std::string why);
   std::string why() const;
   bool known() const { return known_.load(std::memory_order_acquire); }
+  /// Whether it is to be logged: once a kPause, so that servers that differ behind one address fill no log.
+  bool is_news(SteadyTime now);
+  static constexpr std::chrono::seconds kPause{60};
 
  private:
   std::atomic<bool> known_{false};
   mutable Mutex mutex_;
+  std::optional<SteadyTime> logged_ GUARDED_BY(mutex_);
   std::string why_ GUARDED_BY(mutex_);
 };
 

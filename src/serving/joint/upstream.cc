@@ -31,6 +31,12 @@ bool may_have_arrived(const std::string& error) {
   return false;
 }
 
+// Whether nothing was sent, for want of a connection.
+bool never_left(const Error& error) {
+  if (error.code() == Code::kUnavailable) return !may_have_arrived(error.message());
+  return error.code() == Code::kInvalid || error.message().starts_with("connecting to ");
+}
+
 std::string model_url(const std::string& url, const std::string& model) {
   std::string out = url;
   while (!out.empty() && out.back() == '/') out.pop_back();
@@ -55,8 +61,10 @@ std::string words(const net::HttpClient::Answer& answer) {
 }  // namespace
 
 Called Upstream::exchange(const Context& ctx, net::HttpClient& http, net::ClientRequest request, net::HttpClient::Answer& answer,
-                          ByteBudget::Share& share) {
+                          ByteBudget::Share& share, std::uint64_t& bytes_sent) {
+  const std::uint64_t whole = request.body.size();
   auto response = http.send(ctx, std::move(request));
+  bytes_sent = response.ok() || !never_left(response.error()) ? whole : 0;
   if (!response.ok()) {
     const Error& error = response.error();
     switch (error.code()) {
@@ -115,10 +123,10 @@ Called Upstream::infer(const Context& ctx, const std::string& url, const std::st
   };
   const auto shared = std::make_shared<Shared>(answers_);
   net::HttpClient::Answer& answer = shared->answer;
-  Called out =
-      exchange(ctx, connection == Connection::kNew ? clients_.fresh : clients_.pooled, std::move(request), answer, shared->share);
-  const bool never_left = out.failure && out.failure->reason == cascade::Reason::kUnreachable && out.failure->surely_unanswered;
-  if (!never_left) out.bytes_sent = call.bytes();
+  std::uint64_t bytes_sent = 0;
+  Called out = exchange(ctx, connection == Connection::kNew ? clients_.fresh : clients_.pooled, std::move(request), answer,
+                        shared->share, bytes_sent);
+  out.bytes_sent = bytes_sent;
   if (out.failure) return out;
   const auto length = answer.headers.find(oip::kJsonLengthHeader);
   auto opened = oip::open_infer_response(std::shared_ptr<const std::string>(shared, &answer.body), length, limits_);
@@ -133,7 +141,8 @@ Called Upstream::infer(const Context& ctx, const std::string& url, const std::st
 Called Upstream::ready(const Context& ctx, const std::string& url, const std::string& model) const {
   net::HttpClient::Answer answer;
   ByteBudget::Share share(answers_);
-  return exchange(ctx, clients_.pooled, {.url = model_url(url, model) + "/ready"}, answer, share);
+  std::uint64_t bytes_sent = 0;
+  return exchange(ctx, clients_.pooled, {.url = model_url(url, model) + "/ready"}, answer, share, bytes_sent);
 }
 
 }  // namespace varda::serving::joint

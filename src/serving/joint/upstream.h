@@ -19,7 +19,7 @@ namespace varda::serving::joint {
 struct Called {
   std::optional<cascade::Failure> failure;
   oip::Envelope answer;          // of infer(), without a failure
-  std::uint64_t bytes_sent = 0;  // of the body
+  std::uint64_t bytes_sent = 0;  // of the body; all of them, unless there was no connection to send them on
 };
 
 /// Thread-safe.
@@ -48,7 +48,7 @@ class Upstream {
 
  private:
   static Called exchange(const Context& ctx, net::HttpClient& http, net::ClientRequest request, net::HttpClient::Answer& answer,
-                         ByteBudget::Share& share);
+                         ByteBudget::Share& share, std::uint64_t& bytes_sent);
 
   const Clients clients_;
   const oip::Limits limits_;

@@ -106,6 +106,13 @@ TEST(Upstream, WhatConnectionsDoBecomesAReason) {
   EXPECT_THAT(outcome(nobody), StartsWith("Unreachable: ")) << "nobody listens";
   EXPECT_TRUE(nobody.failure->surely_unanswered) << outcome(nobody);
   EXPECT_EQ(nobody.bytes_sent, 0u);
+  // Given up before there was a connection, and given up on one.
+  EXPECT_EQ(ask(1, std::chrono::milliseconds(0)).bytes_sent, 0u);
+  std::stop_source hung_up;
+  hung_up.request_stop();
+  const Called early = upstream.infer(Context(hung_up.get_token()), "http://127.0.0.1:1", "m", call_of("x"), kAny);
+  EXPECT_EQ(early.failure->message, "the call was given up");
+  EXPECT_EQ(early.bytes_sent, 0u);
   EXPECT_THAT(outcome(upstream.infer(Context::background(), "not a url", "m", call_of("x"), kAny)), StartsWith("Failed: "));
 }
 
