@@ -59,33 +59,42 @@ Json Stored::json() const {
 
 std::shared_ptr<const void> Stored::object() const { return decoder ? decoder->object(id, text) : typed; }
 
-std::vector<std::string> Informer::Index::values_of(const StoredPtr& object) const {
-  if (!object || !object->problem.empty()) return {};
-  std::vector<std::string> values = of(*object);
+std::vector<std::string> Informer::values_of(const Index& index, const Stored& object) const {
+  if (!object.problem.empty()) return {};
+  // Of an object that is not kept whole there is nothing but what its owners are found by.
+  const bool whole = !decoder_ || object.typed || object.decoder;
+  if (!whole && index.name != kOwners) return {};
+  std::vector<std::string> values;
+  try {
+    values = index.of(object);
+  } catch (const std::exception& e) {
+    log::error("what an object is found by cannot be said", {{"resource", options_.resource.group_resource()},
+                                                             {"object", object.metadata.key().str()},
+                                                             {"index", index.name},
+                                                             {"exception", e.what()}});
+    return {};
+  }
   std::sort(values.begin(), values.end());
   values.erase(std::unique(values.begin(), values.end()), values.end());
   return values;
 }
 
-void Informer::Index::remove(const std::vector<std::string>& values, const StoredPtr& object) {
-  for (const std::string& value : values) {
-    const auto at = objects.find(value);
-    if (at == objects.end()) continue;
+void Informer::Index::remove(const StoredPtr& object) {
+  const auto [first, last] = places.equal_range(object.get());
+  for (auto place = first; place != last; ++place) {
+    const Objects::iterator at = place->second;
     const auto [begin, end] = std::equal_range(at->second.begin(), at->second.end(), object, ByKey{});
     at->second.erase(begin, end);
     if (at->second.empty()) objects.erase(at);
   }
+  places.erase(first, last);
 }
 
 void Informer::Index::insert(const std::vector<std::string>& values, const StoredPtr& object) {
   for (const std::string& value : values) {
-    std::vector<StoredPtr>& all = objects[value];
-    const auto [begin, end] = std::equal_range(all.begin(), all.end(), object, ByKey{});
-    if (begin != end) {
-      *begin = object;
-    } else {
-      all.insert(begin, object);
-    }
+    const auto at = objects.try_emplace(value).first;
+    at->second.insert(std::lower_bound(at->second.begin(), at->second.end(), object, ByKey{}), object);
+    places.emplace(object.get(), at);
   }
 }
 
@@ -397,12 +406,12 @@ void Informer::passed(const std::string& resource_version, std::size_t scope) {
 StoredPtr Informer::swap(const ObjectKey& key, StoredPtr now) {
   // Nobody else changes the copy meanwhile (order_), so what indexes say can be asked without holding up readers.
   const StoredPtr old = get(key);
-  std::vector<std::pair<std::vector<std::string>, std::vector<std::string>>> values;
-  for (const Index& index : indexes_) values.emplace_back(index.values_of(old), index.values_of(now));
+  std::vector<std::vector<std::string>> values;
+  for (const Index& index : indexes_) values.push_back(now ? values_of(index, *now) : std::vector<std::string>());
   MutexLock lock(mutex_);
   for (std::size_t i = 0; i < indexes_.size(); ++i) {
-    if (old) indexes_[i].remove(values[i].first, old);
-    if (now) indexes_[i].insert(values[i].second, now);
+    if (old) indexes_[i].remove(old);
+    if (now) indexes_[i].insert(values[i], now);
   }
   if (old) objects_.erase(old);
   if (now) objects_.insert(std::move(now));

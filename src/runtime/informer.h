@@ -21,6 +21,7 @@
 #include <string_view>
 #include <tuple>
 #include <typeindex>
+#include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
@@ -127,8 +128,9 @@ class Informer {
   void on_change(Handler handler);
 
   /// Before run() only. Keeps the objects by what `of` says of each, for by_index(). Pure. Of two of one name the first is kept:
-  /// they say the same. Called with readable objects only, on the threads that call handlers, and sometimes again for the same
-  /// version.
+  /// they say the same. Called once for each version, on the threads that call handlers; with readable objects only and, where
+  /// there are C++ objects, with those alone that are kept whole (Options::whole). An object for which it throws is in no place of
+  /// this index.
   using IndexOf = std::function<std::vector<std::string>(const Stored&)>;
   void add_index(std::string name, IndexOf of);
 
@@ -207,13 +209,16 @@ class Informer {
   };
   /// Objects by what is said of them; each list by key.
   struct Index {
+    using Objects = std::map<std::string, std::vector<StoredPtr>, std::less<>>;
     std::string name;
     IndexOf of;
-    std::map<std::string, std::vector<StoredPtr>, std::less<>> objects;
-    void remove(const std::vector<std::string>& values, const StoredPtr& object);
+    Objects objects;
+    std::unordered_multimap<const Stored*, Objects::iterator> places;  // what was said once need not be asked again
+    void remove(const StoredPtr& object);
     void insert(const std::vector<std::string>& values, const StoredPtr& object);
-    std::vector<std::string> values_of(const StoredPtr& object) const;
   };
+  /// Sorted, each once. Does not throw.
+  std::vector<std::string> values_of(const Index& index, const Stored& object) const;
 
   const kube::Client& client_;
   Options options_;
@@ -227,7 +232,7 @@ class Informer {
   Mutex order_;  // held over one change and its handlers, so that every handler sees the same order
   mutable Mutex mutex_;
   std::set<StoredPtr, ByKey> objects_ GUARDED_BY(mutex_);
-  std::vector<Index> indexes_;                            // the first: by the uids of owners; their `objects` are guarded by mutex_
+  std::vector<Index> indexes_;                            // the first: by the uids of owners; their entries are guarded by mutex_
   std::vector<std::string> versions_ GUARDED_BY(mutex_);  // of scopes_
 };
 

@@ -47,6 +47,20 @@ struct ThrowingPod {
   Json to_json() const { return json; }
 };
 
+/// A pod that can be read until the test says otherwise.
+struct FadingPod {
+  static inline std::atomic<bool> faded{false};
+  meta::ObjectMeta metadata;
+  Json json;
+  static const Resource& resource() { return pods_resource(); }
+  static Result<FadingPod> from_json(const Json& json) {
+    if (faded) return Error(Code::kInvalid, "faded");
+    TRY(meta::ObjectMeta metadata, meta::ObjectMeta::from_json(json["metadata"]));
+    return FadingPod{std::move(metadata), json};
+  }
+  Json to_json() const { return json; }
+};
+
 class InformerTest : public testing::Test {
  protected:
   template <Object T = Pod>
@@ -61,6 +75,7 @@ class InformerTest : public testing::Test {
       ++read_;
       object.erase("extra");
     };
+    options.whole = whole_;
     options.on_problem = [this](const Stored& stored) { tell("problem " + stored.metadata.name + ": " + stored.problem); };
     informer_ = std::make_unique<Informer>(client_, std::move(options));
     informer_->on_change([this](const Change& change) {
@@ -110,6 +125,7 @@ class InformerTest : public testing::Test {
   std::unique_ptr<Informer> informer_;
   bool tell_progress_ = false;
   Informer::Keep keep_ = Informer::Keep::kObject;
+  std::function<bool(const Json&)> whole_;
   std::function<void(Informer&)> prepare_;
   std::atomic<int> read_{0};  // objects, of lists, watches and writes
   std::mutex mutex_;
@@ -344,6 +360,73 @@ TEST_P(KeepingTest, ObjectsAreFoundByWhatAnIndexSaysOfThem) {
   EXPECT_EQ(cache.list().size(), 2u);
   EXPECT_EQ(cache.select(meta::LabelSelector::equals({{"app", "y"}})).size(), 2u);
   EXPECT_EQ(cache.select(meta::LabelSelector::equals({{"app", "x"}})).size(), 0u);
+  stop();
+}
+
+TEST_P(KeepingTest, WhatAnObjectIsFoundByIsAskedOnceForEachVersion) {
+  keep_ = GetParam();
+  std::atomic<int> asked{0};
+  prepare_ = [&](Informer& informer) {
+    informer.add_index("app", [&](const Stored& stored) -> std::vector<std::string> {
+      ++asked;
+      return {stored.object() ? stored.metadata.labels.at("app") : "cannot be read"};
+    });
+  };
+  api_.answer(200, pod_list(10, {labelled("a", 3, "x"), labelled("b", 4, "x")}));
+  start<FadingPod>();
+  api_.wait_watches(1);
+  FadingPod::faded = true;
+  api_.send(watch_event("DELETED", labelled("a", 11, "x")));
+  api_.send(watch_event("MODIFIED", labelled("b", 12, "x")));
+  wait_version("12");
+  FadingPod::faded = false;
+  EXPECT_EQ(informer_->by_index("app", "x").size(), 0u) << "one is gone, and the other cannot be read any more";
+  EXPECT_EQ(asked, 2);
+  api_.send(watch_event("MODIFIED", labelled("b", 13, "y")));
+  api_.send(watch_event("MODIFIED", labelled("b", 14, "z")));
+  wait_version("14");
+  EXPECT_EQ(informer_->by_index("app", "y").size(), 0u);
+  EXPECT_EQ(informer_->by_index("app", "z").size(), 1u);
+  EXPECT_EQ(asked, 4);
+  stop();
+}
+
+TEST_P(KeepingTest, AnIndexThatThrowsConcernsItsObjectAndNoOther) {
+  keep_ = GetParam();
+  prepare_ = [](Informer& informer) {
+    informer.add_index("app", [](const Stored& stored) -> std::vector<std::string> {
+      if (stored.metadata.name == "poison") throw std::runtime_error("thrown by the test");
+      return {"any"};
+    });
+  };
+  api_.answer(200, pod_list(10, {labelled("poison", 3, "x"), labelled("z", 4, "x")}));
+  start();
+  api_.wait_watches(1);
+  EXPECT_TRUE(informer_->has_synced());
+  EXPECT_EQ(seen(2), "+poison3 +z4");
+  EXPECT_EQ(informer_->by_index("app", "any").size(), 1u);
+  stop();
+}
+
+TEST_P(KeepingTest, WhatIsNotKeptWholeIsFoundByItsOwnersAlone) {
+  keep_ = GetParam();
+  whole_ = [](const Json& object) { return object["metadata"]["name"].as_string() != "part"; };
+  prepare_ = [](Informer& informer) {
+    informer.add_index("name", [](const Stored& stored) -> std::vector<std::string> {
+      return {"any", std::static_pointer_cast<const Pod>(stored.object())->metadata.name};
+    });
+  };
+  const auto owned = [](const char* name, int version) {
+    Json pod = pod_object(name, version);
+    pod.make("metadata").set("ownerReferences", Json::array({Json::object({{"kind", "ReplicaSet"}, {"uid", "u1"}})}));
+    return pod;
+  };
+  api_.answer(200, pod_list(10, {owned("part", 3), owned("whole", 4)}));
+  start();
+  api_.wait_watches(1);
+  EXPECT_EQ(informer_->by_index("name", "any").size(), 1u);
+  EXPECT_EQ(informer_->by_index("name", "whole").size(), 1u);
+  EXPECT_EQ(informer_->owned_by("u1").size(), 2u);
   stop();
 }
 
