@@ -106,7 +106,7 @@ TEST(Upstream, WhatConnectionsDoBecomesAReason) {
   EXPECT_THAT(outcome(nobody), StartsWith("Unreachable: ")) << "nobody listens";
   EXPECT_TRUE(nobody.failure->surely_unanswered) << outcome(nobody);
   EXPECT_EQ(nobody.bytes_sent, 0u);
-  // Given up before there was a connection, and given up on one.
+  // Given up before there was a connection: by the deadline, by a stop.
   EXPECT_EQ(ask(1, std::chrono::milliseconds(0)).bytes_sent, 0u);
   std::stop_source hung_up;
   hung_up.request_stop();
