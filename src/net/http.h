@@ -99,8 +99,8 @@ class Responder {
   /// Gone is whose connection broke or was closed, and whoever is left when the server stops. A client that has only closed its own
   /// side (a half-close) still waits for its answer: since both look the same from here, it is sent an interim response (100),
   /// which every client has to skip (RFC 9110, 15.2) and a machine where nobody listens any more resets. HTTP/1.0 has none: there
-  /// the end of the client's bytes is taken for the end of the client. Not noticed while more than 64 KiB of further requests lie
-  /// unread.
+  /// the end of the client's bytes is taken for the end of the client. An end of bytes is not noticed while more than 64 KiB of
+  /// further requests lie unread before it; a reset is, unless urgent data lie among them.
   void on_gone(Gone gone) {
     if (watch_) watch_(std::move(gone));
   }
