@@ -34,9 +34,10 @@ class Writer {
   /// controls of the kinds declared with owns<>() and does not want any more.
   ///
   /// Each of `wanted` has apiVersion, kind and metadata.name, and may leave out the namespace (the owner's then); owner reference
-  /// and annotation are added. With metadata.uid it means that very object, which stays: it is not created where it has gone. A child that is being deleted, or is left from an owner of the same name, is waited for: it is left
-  /// alone, and its end brings the next reconcile. All objects are tried; the first error is returned. kAlreadyExists: an object of
-  /// that name belongs to somebody else; it is not touched.
+  /// and annotation are added. With metadata.uid it means that very object, which stays: it is not created where it has gone. A
+  /// child that is being deleted, or is left from an owner of the same name, is waited for: it is left alone, and its end brings
+  /// the next reconcile. All objects are tried; the first error is returned. kAlreadyExists: an object of that name belongs to
+  /// somebody else; it is not touched.
   template <Object T>
   Status converge(const Context& ctx, const T& owner, std::vector<Json> wanted) {
     return converge(ctx, ObjectRef::of(owner), std::move(wanted));
