@@ -1,0 +1,121 @@
+// Clients that hang up on a model with tiers.
+#include <atomic>
+#include <future>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <latch>
+#include <thread>
+
+#include "serving/testing/joint_fixture.h"
+
+namespace varda::serving {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST_F(Joint, ClientThatHangsUpFreesItsPlaceAndEndsTheCall) {
+  models_.add("m", "3", kModel);
+  models_.cascade("m", cascade(margin(), "http://cloud", 1, 3600000));
+  start();
+  cloud_.hold();
+  Watched first = begin_watched(hard());
+  cloud_.wait_for_requests(1);
+  ASSERT_TRUE(first.hang_up);
+  first.hang_up();
+  EXPECT_TRUE(cloud_.wait_for_ended(1)) << "the call upwards has ended too";
+  auto second = begin("POST", "/v2/models/m/infer", hard());
+  cloud_.wait_for_requests(2);  // in the only place there is
+  cloud_.release();
+  EXPECT_EQ(outcome(second.get()), "0.125 by cloud 9 hard, asked cloud");
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
+  while (counter("errors") != R"({"cloud":{"ClientGone":1}})") ASSERT_TRUE(ctx.check().ok()) << counter("errors");
+  EXPECT_EQ(counter("inferences"), "1");
+  EXPECT_EQ(counter("asked"), R"({"cloud":2})");
+  EXPECT_EQ(counter("bytesUp"), std::to_string(2 * hard().size()));
+  EXPECT_THAT(registry_.text(), HasSubstr("varda_joint_errors_total{model=\"m\",tier=\"cloud\",reason=\"ClientGone\"} 1\n"));
+  EXPECT_EQ(center_->alarms(), 0u);
+}
+
+TEST_F(Joint, ClientsThatHangUpAgainAndAgainAreNoFaultOfTheTier) {
+  models_.add("m", "3", kModel);
+  models_.cascade("m", cascade(margin(), "http://cloud", 1, 3600000));
+  start();
+  EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, asked cloud");
+  cloud_.hold();
+  for (std::size_t i = 1; i <= 30; ++i) {
+    Watched one = begin_watched(hard());
+    cloud_.wait_for_requests(1 + i);
+    one.hang_up();
+  }
+  cloud_.release();
+  EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, asked cloud");
+  EXPECT_EQ(told().at("tiers/1/state").as_string(), "Ready");
+  EXPECT_FALSE(told().contains("degraded"));
+  EXPECT_TRUE(told().at("tiers/1/lastError").is_null());
+}
+
+TEST_F(Joint, RequestWhoseClientHangsUpWhileItWaitsIsNotRun) {
+  models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\n", "instances: 1\nwarmup: {runs: 0}\n");
+  models_.cascade("m", cascade(margin(), "", 64, 3600000));
+  start();
+  Executor& executor = repository_->find("m", "").value()->executor();
+  executor.expect(std::chrono::seconds(1));  // nothing runs on this thread
+  auto first = begin("POST", "/v2/models/m/infer", easy());
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
+  while (executor.waiting() > 0) ASSERT_TRUE(ctx.check().ok());  // it holds the only instance
+  Watched second = begin_watched(easy());
+  EXPECT_EQ(executor.waiting(), 1u);
+  second.hang_up();
+  EXPECT_EQ(executor.waiting(), 0u);
+  EXPECT_EQ(counter("errors"), R"({"edge":{"ClientGone":1}})");
+  EXPECT_EQ(center_->alarms(), 1u) << "the other's";
+  models_.release("run");
+  EXPECT_EQ(outcome(first.get()), "1 by edge 3 easy");
+  EXPECT_EQ(counter("inferences"), "1");
+  EXPECT_THAT(registry_.text(), HasSubstr("varda_requests_abandoned_total{model=\"m\",version=\"3\"} 1\n"));
+}
+
+TEST_F(Joint, EasyExampleThatIsAnsweredAtOnceAsksForNothing) {
+  models_.add("m", "3", kModel);
+  models_.cascade("m", cascade(margin()));
+  start();
+  repository_->find("m", "").value()->executor().expect(std::chrono::seconds(0));  // it runs on this thread
+  Watched one = begin_watched(easy());
+  EXPECT_FALSE(one.hang_up);
+  EXPECT_EQ(outcome(one.answer.get()), "1 by edge 3 easy");
+}
+
+TEST_F(Joint, ClientsThatHangUpAtAnyMomentLeaveNothingBehind) {
+  models_.add("m", "3", kModel);
+  models_.cascade("m", cascade(margin(), "http://cloud", 4, 3600000));
+  start();
+  std::vector<std::thread> clients;
+  std::atomic<int> hung_up{0};
+  for (int c = 0; c < 3; ++c) {
+    clients.emplace_back([&, c] {
+      const auto rng = seeded_rng(static_cast<std::uint64_t>(c + 1));
+      for (int i = 0; i < 100; ++i) {
+        Watched one = begin_watched(hard());
+        for (std::uint64_t n = rng->below(200); n > 0; --n) std::this_thread::yield();
+        if (rng->below(3) > 0 && one.hang_up) {
+          one.hang_up();
+          ++hung_up;
+        }
+        one.answer.get();  // each has its one end
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_GT(hung_up, 0);
+  EXPECT_EQ(center_->alarms(), 0u);
+  cloud_.hold();
+  std::vector<std::future<net::Response>> last;
+  const std::size_t before = cloud_.requests().size();
+  for (int i = 0; i < 4; ++i) last.push_back(begin("POST", "/v2/models/m/infer", hard()));
+  cloud_.wait_for_requests(before + 4);  // all places are free
+  cloud_.release();
+  for (auto& answer : last) EXPECT_EQ(outcome(answer.get()), "0.125 by cloud 9 hard, asked cloud");
+}
+
+}  // namespace
+}  // namespace varda::serving
