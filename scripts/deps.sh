@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what building, testing and the demo need: Debian packages (as root), and, as whoever runs it, ONNX Runtime and an old kubectl
-# below .deps/ of this checkout. Idempotent; quick when nothing is missing. `--check` only says what is missing (exit 1). `bench` also brings
+# Installs what building, testing and the demo need: Debian packages (as root), and, as whoever runs it, ONNX Runtime, an old kubectl and
+# a containerd below .deps/ of this checkout. Idempotent; quick when nothing is missing. `--check` only says what is missing (exit 1). `bench` also brings
 # nginx, the reference of `make bench`: without it those figures are left out. buildah, which `make images` alone needs, is left to who wants it
 # (it brings a quarter of a container engine): apt-get install --no-install-recommends buildah.
 set -euo pipefail
@@ -11,6 +11,7 @@ packages=(
   libboost1.81-dev libboost-json1.81-dev libssl-dev libnghttp2-dev libsimdjson-dev libyaml-cpp-dev
   libsqlite3-dev libexpat1-dev libxxhash-dev libarchive-dev libzstd-dev zlib1g-dev libre2-dev libspng-dev libturbojpeg0-dev libcli11-dev libspdlog-dev libfmt-dev
   libgtest-dev libgmock-dev libbenchmark-dev clang-14 libclang-rt-14-dev clang-format-14 python3 npm
+  iproute2 nftables openssl zstd
 )
 
 if [ "${1:-}" = bench ]; then packages+=(nginx-light); fi
@@ -25,12 +26,14 @@ missing() {
 }
 
 kubectl_wanted() { ! [ -x .deps/kubectl/usr/bin/kubectl ]; }
+containerd_wanted() { ! [ -d .deps/containerd ]; }
 onnxruntime_wanted() { ! { compgen -G '.deps/onnxruntime/lib/libonnxruntime.so*' >/dev/null && [ -d .deps/onnxruntime/include ]; }; }
 
 mapfile -t lacking < <(missing)
 if [ "${1:-}" = --check ]; then
   [ ${#lacking[@]} -eq 0 ] || { echo "missing packages: ${lacking[*]}"; exit 1; }
   if kubectl_wanted; then echo "missing: Debian's kubectl in .deps"; exit 1; fi
+  if containerd_wanted; then echo "missing: containerd in .deps"; exit 1; fi
   if onnxruntime_wanted; then echo "missing: ONNX Runtime in .deps"; exit 1; fi
   exit 0
 fi
@@ -55,18 +58,27 @@ if ! dpkg-query -W -f '${db:Status-Status}\n' libisal-dev 2>/dev/null | grep -qx
 fi
 
 mkdir -p .deps
-# Unpacked rather than installed: other packages bring a kubectl of their own that would be in its way.
-if kubectl_wanted; then
-  echo "fetching Debian's kubectl"
-  apt-cache show kubernetes-client >/dev/null 2>&1 || apt-get update -qq
+scratch=
+trap '[ -z "$scratch" ] || rm -rf "$scratch"' EXIT
+# These packages are unpacked rather than installed. Other packages bring a kubectl of their own, which would be in the way. An installed
+# containerd would run as a service and would replace Docker's. The tests start a containerd with sockets and directories of its own.
+unpack() {  # DIRECTORY PACKAGE...
+  local target=.deps/$1 package
+  shift
+  echo "fetching Debian's $*"
+  apt-cache show "$@" >/dev/null 2>&1 || apt-get update -qq
   scratch=$(mktemp -d)
-  trap 'rm -rf "$scratch"' EXIT
   # apt fetches as its own user where it can.
   chmod 0777 "$scratch"
-  (cd "$scratch" && apt-get download -qq kubernetes-client >/dev/null)
-  rm -rf .deps/kubectl
-  dpkg-deb -x "$scratch"/kubernetes-client_*.deb .deps/kubectl
-fi
+  (cd "$scratch" && apt-get download -qq "$@" >/dev/null)
+  rm -rf "$target" "$target.new"
+  for package in "$scratch"/*.deb; do dpkg-deb -x "$package" "$target.new"; done
+  mv "$target.new" "$target"
+  rm -rf "$scratch"
+}
+
+if kubectl_wanted; then unpack kubectl kubernetes-client; fi
+if containerd_wanted; then unpack containerd containerd runc containernetworking-plugins; fi
 if onnxruntime_wanted; then
   echo "fetching ONNX Runtime"
   bash scripts/onnxruntime.sh

@@ -6,7 +6,10 @@ import contextlib, ctypes, hashlib, io, json, os, pathlib, shutil, signal, subpr
 import machine as m
 
 PAUSE = 'varda.test/pause:1'
-CNI = '/usr/lib/cni'
+DEPS = m.ROOT / '.deps/containerd/usr'  # where `make deps` unpacks it
+CNI = str(DEPS / 'lib/cni') if DEPS.is_dir() else '/usr/lib/cni'
+PATH = os.pathsep.join([str(DEPS / 'bin'), str(DEPS / 'sbin'), os.environ.get('PATH', os.defpath), '/usr/sbin', '/sbin'])
+ENVIRONMENT = dict(os.environ, PATH=PATH)
 PREFIX = 'varda-containerd-'
 OWNER = 'owner.json'
 PR_SET_PDEATHSIG = 1
@@ -18,7 +21,7 @@ def missing():
     if os.geteuid() != 0:
         return 'containerd needs root'
     for program in 'containerd', 'runc', 'ctr':
-        if not shutil.which(program):
+        if not shutil.which(program, path=PATH):
             return '%s is not installed' % program
     return None
 
@@ -175,7 +178,7 @@ state = "%(dir)s/state"
 
     def start(self):
         with open(self.dir / 'containerd.log', 'a') as log:
-            self.process = subprocess.Popen(['containerd', '--config', str(self.dir / 'config.toml')], stdout=log, stderr=log,
+            self.process = subprocess.Popen(['containerd', '--config', str(self.dir / 'config.toml')], stdout=log, stderr=log, env=ENVIRONMENT,
                                             preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
         m.wait_until('containerd', lambda: self.process.poll() is not None or self.ctr('version', check=False).returncode == 0)
         if self.process.poll() is not None:
@@ -192,7 +195,7 @@ state = "%(dir)s/state"
         self.process.wait()
 
     def ctr(self, *args, check=True):
-        done = subprocess.run(['ctr', '-a', self.socket, '-n', 'k8s.io', *args], capture_output=True, text=True)
+        done = subprocess.run(['ctr', '-a', self.socket, '-n', 'k8s.io', *args], capture_output=True, text=True, env=ENVIRONMENT)
         if check and done.returncode != 0:
             raise m.Failed('ctr %s: %s' % (' '.join(args), done.stderr))
         return done
