@@ -16,7 +16,7 @@
 #include "net/server.h"
 
 namespace varda::agent {
-namespace {
+namespace agent_test {
 
 using artifact::testing::model_archive;
 using artifact::testing::TarBuilder;
@@ -445,5 +445,5 @@ TEST_F(AgentTest, BadOptionsAreNamed) {
   }
 }
 
-}  // namespace
+}  // namespace agent_test
 }  // namespace varda::agent

@@ -8,7 +8,7 @@
 #include "os/testing/memory_file_system.h"
 
 namespace varda::agent {
-namespace {
+namespace cascade_keeper_test {
 
 using codec::Json;
 using codec::Sha256;
@@ -278,7 +278,7 @@ TEST_F(CascadeFile, WhatItsServerCountedLastIsKeptWhenTheAgentEnds) {
 TEST_F(CascadeFile, AnAnswerThatCannotBeTakenIsInTheLogOnceForEachReason) {
   const std::string good = R"({"instance": "a", "counters": {"inferences": 3}, "tiers": []})";
   const auto logged = [&](const std::string& answer, int status = 200) {
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     pass(seconds(61));
     for (int second = 0; second < 30; ++second) {
       http.cascade = answer;
@@ -289,7 +289,7 @@ TEST_F(CascadeFile, AnAnswerThatCannotBeTakenIsInTheLogOnceForEachReason) {
       if (second % 7 == 3) pass(seconds(2));
     }
     pass(seconds(122));
-    const std::string log = testing::internal::GetCapturedStderr();
+    const std::string log = ::testing::internal::GetCapturedStderr();
     const std::string line = "what a model server says of its tiers is not taken";
     const std::size_t at = log.find(line);
     if (at == std::string::npos) return std::string();
@@ -315,9 +315,9 @@ TEST_F(CascadeFile, WhatAServerSaysOfItsVersionsAndCannotBeReadIsToldAndInTheLog
   for (const auto& [index, why] : {std::pair<std::string, std::string>{"<html>", "cannot be read"},
                                    {"[\"" + std::string(1 << 20, 'x') + "\"]", "cannot be read"}}) {
     http.index = index;
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     for (int i = 0; i < 30; ++i) pass(seconds(2));
-    const std::string log = testing::internal::GetCapturedStderr();
+    const std::string log = ::testing::internal::GetCapturedStderr();
     const std::string line = "what a model server says of its versions cannot be read";
     EXPECT_NE(log.find(line), std::string::npos) << log;
     EXPECT_EQ(log.find(line), log.rfind(line)) << log;
@@ -388,5 +388,5 @@ TEST_F(CascadeFile, AfterAFaultOfAnyCallAllIsAsItShouldBeOnceTheDiskWorks) {
   FAIL() << "there is no end of calls";
 }
 
-}  // namespace
+}  // namespace cascade_keeper_test
 }  // namespace varda::agent

@@ -8,7 +8,7 @@
 #include "store/store.h"
 
 namespace varda::agent {
-namespace {
+namespace cascade_record_test {
 
 using codec::Json;
 using std::chrono::seconds;
@@ -502,5 +502,5 @@ TEST(CascadeCounts, NeverGoBackWithinAnEpochAndNeverExceedTheTruth) {
   EXPECT_GT(complete, 5) << "of 16 whose disks are fine";
 }
 
-}  // namespace
+}  // namespace cascade_record_test
 }  // namespace varda::agent

@@ -11,7 +11,7 @@
 #include "os/testing/memory_file_watch.h"
 
 namespace varda::agent {
-namespace {
+namespace dataset_folder_test {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
@@ -195,5 +195,5 @@ TEST_F(DatasetFolderKeeper, HowFarItIsIsTold) {
   EXPECT_NE(report("photos").message.find(" files and folders looked at"), std::string::npos) << report("photos").message;
 }
 
-}  // namespace
+}  // namespace dataset_folder_test
 }  // namespace varda::agent

@@ -11,7 +11,7 @@
 #include "os/testing/memory_file_watch.h"
 
 namespace varda::agent {
-namespace {
+namespace dataset_keeper_test {
 
 using namespace std::chrono_literals;
 using dataset::testing::MemoryTree;
@@ -622,5 +622,5 @@ TEST_P(DatasetHistory, EndsWithTheTruthWhateverHappens) {
 INSTANTIATE_TEST_SUITE_P(Formats, DatasetHistory, ::testing::Values("csv", "jsonl", "txt"),
                          [](const auto& format) { return format.param; });
 
-}  // namespace
+}  // namespace dataset_keeper_test
 }  // namespace varda::agent

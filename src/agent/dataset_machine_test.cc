@@ -8,7 +8,7 @@
 #include "agent/dataset_keeper.h"
 
 namespace varda::agent {
-namespace {
+namespace dataset_machine_test {
 
 namespace fs = std::filesystem;
 using Report = api::EdgeDatasetReport;
@@ -139,5 +139,5 @@ TEST_F(DatasetMachine, EndsInTheMiddleOfACount) {
   stop();
 }
 
-}  // namespace
+}  // namespace dataset_machine_test
 }  // namespace varda::agent

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace varda::agent {
-namespace {
+namespace dataset_schedule_test {
 
 using namespace std::chrono_literals;
 using Work = DatasetSchedule::Work;
@@ -166,5 +166,5 @@ TEST_F(DatasetScheduleTest, OneThatIsGoneIsNothingToAnybody) {
   EXPECT_FALSE(schedule.age(1, kStart));
 }
 
-}  // namespace
+}  // namespace dataset_schedule_test
 }  // namespace varda::agent

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace varda::agent {
-namespace {
+namespace download_progress_test {
 
 using std::chrono::seconds;
 
@@ -92,5 +92,5 @@ TEST_F(DownloadProgressTest, ANewAttemptBeginsAnew) {
   EXPECT_EQ(told("a"), "0/0");
 }
 
-}  // namespace
+}  // namespace download_progress_test
 }  // namespace varda::agent

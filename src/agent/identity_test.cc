@@ -14,7 +14,7 @@
 #include "os/testing/memory_file_system.h"
 
 namespace varda::agent {
-namespace {
+namespace identity_test {
 
 using namespace std::chrono_literals;
 using artifact::testing::ManualClock;
@@ -504,5 +504,5 @@ TEST(IdentityCrash, PowerCutLeavesNoIdentityOrAWholeOneAndTheTokenStaysGood) {
   EXPECT_EQ(campaign.failure(), "");
 }
 
-}  // namespace
+}  // namespace identity_test
 }  // namespace varda::agent

@@ -11,7 +11,7 @@
 #include "os/testing/memory_file_system.h"
 
 namespace varda::agent {
-namespace {
+namespace identity_tls_test {
 
 using namespace std::chrono_literals;
 using artifact::testing::ManualClock;
@@ -217,5 +217,5 @@ TEST_F(IdentityOverTls, RunRenewsWhileAStreamStaysOpen) {
   server->stop(0ms);
 }
 
-}  // namespace
+}  // namespace identity_tls_test
 }  // namespace varda::agent

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace varda::agent {
-namespace {
+namespace install_schedule_test {
 
 using artifact::Failure;
 using artifact::Outcome;
@@ -139,5 +139,5 @@ TEST_F(InstallScheduleTest, FormerLifeIsRemembered) {
   EXPECT_EQ(schedule.reports().at(job("there")).bytes, 7u);
 }
 
-}  // namespace
+}  // namespace install_schedule_test
 }  // namespace varda::agent

@@ -11,7 +11,7 @@
 #include "kube/client.h"
 
 namespace varda::agent {
-namespace {
+namespace node_registration_test {
 
 using codec::Json;
 using std::chrono::seconds;
@@ -77,5 +77,5 @@ TEST_F(AgentNodeReady, IsPostedAtEachLookWhereTheNodeControllerWaitsForIt) {
   }
 }
 
-}  // namespace
+}  // namespace node_registration_test
 }  // namespace varda::agent

@@ -8,7 +8,7 @@
 #include "net/client.h"
 
 namespace varda::agent {
-namespace {
+namespace peers_test {
 
 const Context kForever = Context::background();
 
@@ -139,5 +139,5 @@ TEST_F(PeersTest, AnAddressThatOthersReachIsToldInstead) {
   EXPECT_EQ(a.url(), "https://10.1.2.3:10445");
 }
 
-}  // namespace
+}  // namespace peers_test
 }  // namespace varda::agent

@@ -12,7 +12,7 @@
 #include "os/testing/memory_file_system.h"
 
 namespace varda::agent {
-namespace {
+namespace plan_test {
 
 using artifact::Reason;
 using codec::Json;
@@ -334,5 +334,5 @@ TEST(AgentAddress, IsDrawnFreeAndKept) {
   EXPECT_EQ(*node_address("", *journal, *rng, fs), "127.7.7.7");
 }
 
-}  // namespace
+}  // namespace plan_test
 }  // namespace varda::agent

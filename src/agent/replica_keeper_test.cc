@@ -8,7 +8,7 @@
 #include "net/url.h"
 
 namespace varda::agent {
-namespace {
+namespace replica_keeper_test {
 
 using artifact::testing::ManualClock;
 
@@ -295,5 +295,5 @@ TEST_F(ReplicaKeeperTest, ANodeThatIsNotToldWhatToHaveWaits) {
   EXPECT_EQ(b_.requests, 0);
 }
 
-}  // namespace
+}  // namespace replica_keeper_test
 }  // namespace varda::agent

@@ -7,7 +7,7 @@
 #include "codec/json.h"
 
 namespace varda::agent {
-namespace {
+namespace secret_credentials_test {
 
 using artifact::Reason;
 using codec::Json;
@@ -78,5 +78,5 @@ TEST_F(SecretCredentialsTest, WithoutALinkItIsAFailedDownloadAndAStopIsAStop) {
   EXPECT_EQ(SecretCredentials(client).read(Context(stop.get_token()), "default/x").failure().reason, Reason::kCancelled);
 }
 
-}  // namespace
+}  // namespace secret_credentials_test
 }  // namespace varda::agent

@@ -6,7 +6,7 @@
 #include "node/testing/fakes.h"
 
 namespace varda::agent {
-namespace {
+namespace serving_poller_test {
 
 using std::chrono::seconds;
 
@@ -75,5 +75,5 @@ TEST_F(LastWords, OfAServerThatWasLateOnceAreHeardAndOfOneThatIsGoneNotWaitedFor
   EXPECT_EQ(said(), 0);
 }
 
-}  // namespace
+}  // namespace serving_poller_test
 }  // namespace varda::agent

@@ -12,7 +12,7 @@
 #include "os/testing/memory_file_system.h"
 
 namespace varda::agent {
-namespace {
+namespace worker_keeper_test {
 
 using artifact::testing::ManualClock;
 using codec::Json;
@@ -566,7 +566,7 @@ std::size_t lines_with(const std::string& log, std::string_view text) {
 TEST_F(Workers, ThatAreRefusedAgainAndAgainAreInTheLogOnceForEachReason) {
   want(kOne);
   const std::string token = token_of("default/eval");
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   for (int second = 0; second < 30; ++second) {
     EXPECT_EQ(ask(token, "PUT", "/v1/metrics", R"({"metrics": {"a": "high"}})").status, 400);
     EXPECT_EQ(ask(token, "PUT", "/v1/progress", R"({"setp": 1})").status, 400);
@@ -574,17 +574,17 @@ TEST_F(Workers, ThatAreRefusedAgainAndAgainAreInTheLogOnceForEachReason) {
     EXPECT_EQ(ask("nobody's", "PUT", "/v1/metrics", "x").status, 401) << "anybody could say that";
     pass(milliseconds(1000));
   }
-  std::string log = testing::internal::GetCapturedStderr();
+  std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(lines_with(log, "what a worker asks or tells is refused"), 2u) << log;
   EXPECT_NE(log.find("worker=default/eval request=metrics status=400"), std::string::npos) << log;
   EXPECT_NE(log.find("unknown member"), std::string::npos) << log;
   EXPECT_EQ(log.find("nobody"), std::string::npos) << log;
 
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   pass(milliseconds(60'000));
   EXPECT_EQ(ask(token, "PUT", "/v1/metrics", R"({"metrics": {"a": "high"}})").status, 400);
   EXPECT_EQ(ask(token, "PUT", "/v1/metrics", "{\"metrics\": \"" + std::string(kWorkerBodyBytesMax, 'x') + "\"}").status, 413);
-  log = testing::internal::GetCapturedStderr();
+  log = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(lines_with(log, "what a worker asks or tells is refused"), 1u) << log;
   EXPECT_NE(log.find("status=413"), std::string::npos) << log;
 }
@@ -722,5 +722,5 @@ TEST_F(Document, DescribesTheRefusals) {
   refused(ask(token, "PUT", "/v1/results/a", R"({"data": 1})"), "/v1/results/{name}", "put", 503);
 }
 
-}  // namespace
+}  // namespace worker_keeper_test
 }  // namespace varda::agent

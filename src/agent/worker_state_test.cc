@@ -6,7 +6,7 @@
 #include "agent/worker_message.h"
 
 namespace varda::agent {
-namespace {
+namespace worker_state_test {
 
 using codec::Json;
 
@@ -256,5 +256,5 @@ TEST(ShareOut, GivesWhoNeedsLittleThatAndTheOthersTheRestEvenly) {
   EXPECT_EQ(share_out({}, 100), Sizes{});
 }
 
-}  // namespace
+}  // namespace worker_state_test
 }  // namespace varda::agent

@@ -8,9 +8,9 @@
 namespace varda::apiserver {
 namespace {
 
-class Bootstrap : public testing::Test {
+class Bootstrap : public ::testing::Test {
  protected:
-  Bootstrap() : dir_(testing::TempDir() + "bootstrap-" + system_rng().uuid()) {}
+  Bootstrap() : dir_(::testing::TempDir() + "bootstrap-" + system_rng().uuid()) {}
   ~Bootstrap() override { (void)fs_.remove_all(dir_); }
 
   Credentials load(std::vector<std::string> nodes, std::vector<std::string> hosts = {}) {
@@ -57,7 +57,7 @@ TEST_F(Bootstrap, BrokenTokensFileSaysWhichFileAndWhatToDo) {
   const auto broken = load_or_create_credentials(fs_, {.data_dir = dir_, .nodes = {}, .hosts = {}}, system_rng());
   ASSERT_FALSE(broken.ok());
   EXPECT_EQ(broken.error().code(), Code::kCorrupt);
-  EXPECT_THAT(broken.error().message(), testing::HasSubstr("tokens.json"));
+  EXPECT_THAT(broken.error().message(), ::testing::HasSubstr("tokens.json"));
 }
 
 TEST_F(Bootstrap, KubeconfigNamesServerUserAndToken) {

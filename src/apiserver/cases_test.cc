@@ -87,7 +87,7 @@ class Conversation {
     for (const Json& step : steps.as_array()) {
       SCOPED_TRACE(codec::write_json(step).substr(0, 300));
       take(step);
-      if (testing::Test::HasFailure()) return;  // what follows would only say the same again
+      if (::testing::Test::HasFailure()) return;  // what follows would only say the same again
     }
   }
 
@@ -277,7 +277,7 @@ class Conversation {
   std::map<std::string, std::unique_ptr<Watch>> watches_;
 };
 
-class ApiCases : public testing::TestWithParam<Named> {};
+class ApiCases : public ::testing::TestWithParam<Named> {};
 
 TEST_P(ApiCases, AreAnsweredAsKubernetesDoes) {
   const Case& what = *GetParam().what;
@@ -287,7 +287,7 @@ TEST_P(ApiCases, AreAnsweredAsKubernetesDoes) {
   conversation.go(what.steps);
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, ApiCases, testing::ValuesIn(all_cases()), [](const auto& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(Of, ApiCases, ::testing::ValuesIn(all_cases()), [](const auto& one) { return one.param.name; });
 
 }  // namespace
 }  // namespace varda::apiserver

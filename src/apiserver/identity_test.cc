@@ -9,7 +9,7 @@ namespace {
 
 using codec::Json;
 
-class NodeRules : public testing::Test {
+class NodeRules : public ::testing::Test {
  protected:
   NodeRules() : rules_(node_authorizer()), api_(options()), edge_(api_.transport_as({"system:node:edge0", {"system:nodes"}})) {
     for (const char* name : {"mine", "theirs"}) {

@@ -13,8 +13,8 @@ namespace varda::apiserver {
 namespace {
 
 using codec::Json;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr const char* kConfigMaps = "/api/v1/namespaces/default/configmaps";
 
@@ -517,7 +517,7 @@ TEST(ApiServer, CountsItsRequests) {
   api.get("/api/v1/namespaces/default/pods/nope");
   api.call("FROB", "/x");
   EXPECT_THAT(api.get("/metrics").text, HasSubstr(R"(apiserver_request_total{verb="GET",code="404"} 1)"));
-  EXPECT_THAT(api.get("/metrics").text, testing::Not(HasSubstr("FROB")));
+  EXPECT_THAT(api.get("/metrics").text, ::testing::Not(HasSubstr("FROB")));
 }
 
 TEST(ApiServer, CustomResourceGetsDefaultsAndKeepsStatusApart) {

@@ -9,7 +9,7 @@
 #include "codec/digest.h"
 
 namespace varda::artifact {
-namespace {
+namespace aws_signature_test {
 
 const WallTime kThen = std::chrono::sys_days(std::chrono::year(2013) / 5 / 24);
 const AwsKey kKey{"AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "", "us-east-1"};
@@ -161,5 +161,5 @@ TEST(Credentials, KeysAreReadAndWhatIsMissingIsNamed) {
   }
 }
 
-}  // namespace
+}  // namespace aws_signature_test
 }  // namespace varda::artifact

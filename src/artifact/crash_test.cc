@@ -12,7 +12,7 @@
 #include "os/testing/crash_campaign.h"
 
 namespace varda::artifact {
-namespace {
+namespace crash_test {
 
 using os::testing::CrashCampaign;
 using os::testing::CrashingFileSystem;
@@ -422,5 +422,5 @@ TEST(ArtifactCrash, EveryStateHoldsWholeTreesAndAllThatWasAcknowledged) {
   EXPECT_EQ(campaign.failure(), "");
 }
 
-}  // namespace
+}  // namespace crash_test
 }  // namespace varda::artifact

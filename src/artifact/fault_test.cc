@@ -11,7 +11,7 @@
 #include "os/testing/faults.h"
 
 namespace varda::artifact {
-namespace {
+namespace fault_test {
 
 using os::testing::CrashingFileSystem;
 using testing::Origin;
@@ -228,5 +228,5 @@ TEST_F(ArtifactFaults, SlowDiskHoldsUpItsOwnDownloadOnly) {
   }
 }
 
-}  // namespace
+}  // namespace fault_test
 }  // namespace varda::artifact

@@ -10,7 +10,7 @@
 #include "os/testing/memory_file_system.h"
 
 namespace varda::artifact {
-namespace {
+namespace file_server_test {
 
 const os::Path kRoot = "/srv/files";
 
@@ -174,5 +174,5 @@ TEST(HttpDate, WhatIsWrittenIsRead) {
   }
 }
 
-}  // namespace
+}  // namespace file_server_test
 }  // namespace varda::artifact

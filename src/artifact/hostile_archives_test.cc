@@ -7,7 +7,7 @@
 #include "os/testing/memory_file_system.h"
 
 namespace varda::artifact {
-namespace {
+namespace hostile_archives_test {
 
 using testing::Origin;
 using testing::TarBuilder;
@@ -167,5 +167,5 @@ TEST(HonestArchives, CompressibleModelsBelowTheFreeSizeAreNoBombs) {
   EXPECT_TRUE(tried.outcome.ok());
 }
 
-}  // namespace
+}  // namespace hostile_archives_test
 }  // namespace varda::artifact

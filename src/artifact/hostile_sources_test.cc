@@ -11,7 +11,7 @@
 #include "os/testing/memory_file_system.h"
 
 namespace varda::artifact {
-namespace {
+namespace hostile_sources_test {
 
 using testing::Origin;
 
@@ -373,5 +373,5 @@ TEST_F(HostileSources, S3RequestsAreSignedForEachRange) {
       << missing.failure().error;
 }
 
-}  // namespace
+}  // namespace hostile_sources_test
 }  // namespace varda::artifact

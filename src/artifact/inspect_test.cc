@@ -10,7 +10,7 @@
 #include "os/testing/memory_file_system.h"
 
 namespace varda::artifact {
-namespace {
+namespace inspect_test {
 
 using testing::Origin;
 using testing::TarBuilder;
@@ -297,5 +297,5 @@ TEST_F(InspectTest, TheVersionBeforeIsTheLastToBeEvicted) {
   EXPECT_TRUE(store->find(v4));
 }
 
-}  // namespace
+}  // namespace inspect_test
 }  // namespace varda::artifact

@@ -10,7 +10,7 @@
 #include "os/testing/memory_file_system.h"
 
 namespace varda::artifact {
-namespace {
+namespace neighbours_test {
 
 using testing::ManualClock;
 using testing::Origin;
@@ -450,5 +450,5 @@ TEST_F(NeighboursTest, AnArchiveIsTheFirstToGoWhereRoomIsShort) {
   EXPECT_TRUE(store->find(digest).has_value());
 }
 
-}  // namespace
+}  // namespace neighbours_test
 }  // namespace varda::artifact

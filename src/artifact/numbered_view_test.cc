@@ -5,7 +5,7 @@
 #include "os/testing/memory_file_system.h"
 
 namespace varda::artifact {
-namespace {
+namespace numbered_view_test {
 
 constexpr const char* kKey = "default/digits";
 const os::Path kView = "/data/models/default/digits/.numbered";
@@ -155,5 +155,5 @@ TEST_F(NumberedViewTest, WithoutAnActiveVersionThereIsNothingToShow) {
   EXPECT_TRUE(remove_numbered(fs, tree_, kKey).ok());
 }
 
-}  // namespace
+}  // namespace numbered_view_test
 }  // namespace varda::artifact

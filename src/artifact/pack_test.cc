@@ -8,7 +8,7 @@
 #include "os/testing/memory_file_system.h"
 
 namespace varda::artifact {
-namespace {
+namespace pack_test {
 
 const Context kForever = Context::background();
 constexpr const char* kUrl = "http://files/m";
@@ -263,5 +263,5 @@ TEST_F(FetchTest, KillAtAnyCallLeavesTheVersionWholeOrAbsentAndTheNextCallHeals)
   }
 }
 
-}  // namespace
+}  // namespace pack_test
 }  // namespace varda::artifact

@@ -10,7 +10,7 @@
 #include "os/testing/crashing_file_system.h"
 
 namespace varda::artifact {
-namespace {
+namespace resume_test {
 
 using os::testing::CrashingFileSystem;
 using testing::ManualClock;
@@ -111,5 +111,5 @@ TEST_F(ResumeTest, APowerCutCostsAtMost256KiBOrFiveSecondsOfTheLink) {
   }
 }
 
-}  // namespace
+}  // namespace resume_test
 }  // namespace varda::artifact

@@ -9,7 +9,7 @@
 #include "os/testing/memory_file_system.h"
 
 namespace varda::artifact {
-namespace {
+namespace sources_test {
 
 using testing::ManualClock;
 using testing::Origin;
@@ -210,5 +210,5 @@ TEST(SourceBook, RemembersABoundedNumberOfSources) {
   EXPECT_EQ(order, (std::vector<std::string>{"http://fresh/x", "http://h4999/x"}));
 }
 
-}  // namespace
+}  // namespace sources_test
 }  // namespace varda::artifact

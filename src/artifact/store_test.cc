@@ -11,7 +11,7 @@
 #include "os/testing/memory_file_system.h"
 
 namespace varda::artifact {
-namespace {
+namespace store_test {
 
 using testing::Origin;
 using testing::TarBuilder;
@@ -493,5 +493,5 @@ TEST_F(StoreTest, ProgressReachesTheEndOfBothPhases) {
   EXPECT_EQ(extract.done, 50'004u);
 }
 
-}  // namespace
+}  // namespace store_test
 }  // namespace varda::artifact

@@ -50,9 +50,9 @@ TEST(Rng, SameSeedSameSequenceAndUuidsAreVersionFour) {
 TEST(Log, LinesOfAPieceOfWorkHaveItsFieldsBehindTheirOwn) {
   const auto line_of = [](log::Format format, auto&& write) {
     log::configure(format, log::Level::kInfo);
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     write();
-    std::string out = testing::internal::GetCapturedStderr();
+    std::string out = ::testing::internal::GetCapturedStderr();
     log::configure(log::Format::kText, log::Level::kInfo);
     return out;
   };

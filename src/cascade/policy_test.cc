@@ -13,15 +13,15 @@
 #include "codec/yaml.h"
 
 namespace varda::cascade {
-namespace {
+namespace policy_test {
 
 using codec::Json;
 using tensor::DType;
 using tensor::Named;
 using tensor::Spec;
 using tensor::Tensor;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 Json table() {
   std::ifstream file(std::filesystem::path(VARDA_TESTDATA) / "policies.yaml");
@@ -372,5 +372,5 @@ TEST(Judge, BindsToWhatCame) {
   EXPECT_EQ(judge(entropy, std::vector<Named>{}), (Judgement{false, 1, 0, 1}));
 }
 
-}  // namespace
+}  // namespace policy_test
 }  // namespace varda::cascade

@@ -12,7 +12,7 @@
 #include "os/testing/memory_file_system.h"
 
 namespace varda::cli {
-namespace {
+namespace doctor_test {
 
 namespace fs = std::filesystem;
 
@@ -198,5 +198,5 @@ TEST_F(DoctorTest, TellsMachinesAsJson) {
   EXPECT_NE(status.error().message().find(std::to_string(problems) + " problem"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace doctor_test
 }  // namespace varda::cli

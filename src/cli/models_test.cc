@@ -10,7 +10,7 @@
 #include "os/testing/memory_file_system.h"
 
 namespace varda::cli {
-namespace {
+namespace models_test {
 
 Json read(const std::string& path) {
   std::ifstream in(path);
@@ -135,5 +135,5 @@ TEST_F(ListModels, ControlCharactersAreNotPrinted) {
   EXPECT_EQ(std::count(out_.begin(), out_.end(), '\n'), 1);
 }
 
-}  // namespace
+}  // namespace models_test
 }  // namespace varda::cli

@@ -4,7 +4,7 @@
 #include <vector>
 
 namespace varda::codec {
-namespace {
+namespace archive_test {
 
 struct Item {
   ArchiveEntry entry;
@@ -66,9 +66,9 @@ Result<std::vector<Item>> unpack(ByteSource source) {
   }
 }
 
-class ArchiveFormats : public testing::TestWithParam<ArchiveFormat> {};
+class ArchiveFormats : public ::testing::TestWithParam<ArchiveFormat> {};
 INSTANTIATE_TEST_SUITE_P(All, ArchiveFormats,
-                         testing::Values(ArchiveFormat::kTar, ArchiveFormat::kTarGzip, ArchiveFormat::kTarZstd));
+                         ::testing::Values(ArchiveFormat::kTar, ArchiveFormat::kTarGzip, ArchiveFormat::kTarZstd));
 
 TEST_P(ArchiveFormats, WhatIsWrittenIsReadInAnyPieces) {
   const auto items = sample();
@@ -212,5 +212,5 @@ TEST(ArchiveWriter, BytesMustMatchTheDeclaredSize) {
   EXPECT_FALSE((*writer)->finish().ok());
 }
 
-}  // namespace
+}  // namespace archive_test
 }  // namespace varda::codec

@@ -9,7 +9,7 @@
 #include "codec/json.h"
 
 namespace varda::codec {
-namespace {
+namespace image_test {
 
 using ::testing::HasSubstr;
 
@@ -153,5 +153,5 @@ TEST(Image, PngThatIsWrittenReadsBackAsItWas) {
   EXPECT_EQ(encode_png({1, 1, 2, {1, 2}}).error().code(), Code::kInvalid);
 }
 
-}  // namespace
+}  // namespace image_test
 }  // namespace varda::codec

@@ -19,7 +19,7 @@
 #include "runtime/testing/at_rest.h"
 
 namespace varda::controllers {
-namespace {
+namespace end_to_end_test {
 
 using codec::Json;
 
@@ -45,7 +45,7 @@ class AheadClock final : public Clock {
   std::atomic<std::int64_t> ahead_{0};
 };
 
-class Cluster : public testing::Test {
+class Cluster : public ::testing::Test {
  protected:
   static apiserver::InMemoryApiServer::Options with_rules() {
     apiserver::InMemoryApiServer::Options options;
@@ -531,5 +531,5 @@ TEST_F(Cluster, MovedModelLeavesTheFirstNode) {
   EXPECT_TRUE(eventually([&] { return has_pod(); }));
 }
 
-}  // namespace
+}  // namespace end_to_end_test
 }  // namespace varda::controllers

@@ -14,7 +14,7 @@
 #include "kube/client.h"
 
 namespace varda::controllers {
-namespace {
+namespace kept_test {
 
 using codec::Json;
 
@@ -24,7 +24,7 @@ Json yaml(std::string_view text) {
   return std::move(parsed).value();
 }
 
-class KeptTest : public testing::Test {
+class KeptTest : public ::testing::Test {
  protected:
   KeptTest() {
     for (const Json& crd : api::crds()) api_.install_crds(codec::write_yaml(crd));
@@ -100,5 +100,5 @@ TEST_F(KeptTest, OfWhatIsNotOursLittleMoreThanTheNameIsKept) {
   });
 }
 
-}  // namespace
+}  // namespace kept_test
 }  // namespace varda::controllers

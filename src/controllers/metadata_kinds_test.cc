@@ -22,7 +22,7 @@
 #include "runtime/testing/at_rest.h"
 
 namespace varda::controllers {
-namespace {
+namespace metadata_kinds_test {
 
 using api::Group;
 using codec::Json;
@@ -35,7 +35,7 @@ Json yaml(std::string_view text) {
   return parsed.ok() ? std::move(parsed).value() : Json();
 }
 
-class Metadata : public testing::Test {
+class Metadata : public ::testing::Test {
  protected:
   static apiserver::InMemoryApiServer::Options with_rules() {
     apiserver::InMemoryApiServer::Options options;
@@ -293,7 +293,7 @@ class Datasets : public Either<Kind> {
     EXPECT_TRUE(this->eventually([&] { return this->ready_is(name, "Counted"); }));
   }
 };
-using DatasetKinds = testing::Types<api::Dataset, api::SednaDataset>;
+using DatasetKinds = ::testing::Types<api::Dataset, api::SednaDataset>;
 TYPED_TEST_SUITE(Datasets, DatasetKinds);
 
 TYPED_TEST(Datasets, InvalidOnesAreRefusedWhenWrittenWithTheirFieldsNamed) {
@@ -443,7 +443,7 @@ class Models : public Either<Kind> {
     return "";
   }
 };
-using ModelKinds = testing::Types<api::Model, api::SednaModel>;
+using ModelKinds = ::testing::Types<api::Model, api::SednaModel>;
 TYPED_TEST_SUITE(Models, ModelKinds);
 
 TYPED_TEST(Models, InvalidOnesAreRefusedWhenWrittenWithTheirFieldsNamed) {
@@ -525,5 +525,5 @@ TYPED_TEST(Models, KubectlShowsTheColumnsThatArePromised) {
   EXPECT_EQ(cells[2].as_string(), R"([{"key":"accuracy","value":"0.93"}])");
 }
 
-}  // namespace
+}  // namespace metadata_kinds_test
 }  // namespace varda::controllers

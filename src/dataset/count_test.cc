@@ -7,7 +7,7 @@
 #include "dataset/testing/memory_tree.h"
 
 namespace varda::dataset {
-namespace {
+namespace count_test {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 
@@ -285,5 +285,5 @@ TEST(Count, MachinesReadTheSame) {
   EXPECT_FALSE(json.contains("classes"));
 }
 
-}  // namespace
+}  // namespace count_test
 }  // namespace varda::dataset

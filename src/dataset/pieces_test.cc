@@ -12,7 +12,7 @@
 #include "dataset/testing/reference.h"
 
 namespace varda::dataset {
-namespace {
+namespace pieces_test {
 
 /// Texts that lead into every corner of a format: made of its own pieces, in any order.
 std::string make_text(Rng& rng, const std::vector<std::string>& pieces, std::size_t pieces_max) {
@@ -260,5 +260,5 @@ TEST(Masks, EveryWayOfFindingThemFindsTheSame) {
   }
 }
 
-}  // namespace
+}  // namespace pieces_test
 }  // namespace varda::dataset

@@ -14,7 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 using codec::Json;
 
-class AuthorityTest : public testing::Test {
+class AuthorityTest : public ::testing::Test {
  protected:
   static WallTime now() { return std::chrono::system_clock::now(); }
   const Context ctx_ = Context().with_timeout(300s);

@@ -14,7 +14,7 @@
 #include "net/certificates.h"
 
 namespace varda::gateway {
-namespace {
+namespace enrolment_test {
 
 using namespace std::chrono_literals;
 using codec::Json;
@@ -31,7 +31,7 @@ class HandClock final : public Clock {
   std::atomic<Duration> passed_{Duration(24h)};
 };
 
-class EnrolmentTest : public testing::Test {
+class EnrolmentTest : public ::testing::Test {
  protected:
   EnrolmentTest() {
     for (const Json& crd : api::crds()) {
@@ -407,5 +407,5 @@ TEST(Allowance, AddressIsWhatOneCustomerHas) {
   EXPECT_EQ(address_of("loopback"), "loopback");
 }
 
-}  // namespace
+}  // namespace enrolment_test
 }  // namespace varda::gateway

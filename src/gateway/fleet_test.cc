@@ -14,7 +14,7 @@
 #include "runtime/informer.h"
 
 namespace varda::gateway {
-namespace {
+namespace fleet_test {
 
 using codec::Json;
 using testing::Cloud;
@@ -211,5 +211,5 @@ TEST_F(Fleet, TwoHundredNodesDoTheirWorkAndComeBackAfterTheGatewayWasAway) {
   for (const auto& node : nodes_) EXPECT_FALSE(node->saw_strangers());
 }
 
-}  // namespace
+}  // namespace fleet_test
 }  // namespace varda::gateway

@@ -15,7 +15,7 @@
 #include "runtime/informer.h"
 
 namespace varda::gateway {
-namespace {
+namespace gateway_test {
 
 using codec::Json;
 using testing::Cloud;
@@ -643,5 +643,5 @@ TEST(Gateway, OneNodeHoldsSoManyWatchesAndNoMore) {
   EXPECT_EQ(watch(*other, "edge1").status, 200);
 }
 
-}  // namespace
+}  // namespace gateway_test
 }  // namespace varda::gateway

@@ -17,7 +17,7 @@
 #include "net/certificates.h"
 
 namespace varda::gateway {
-namespace {
+namespace join_secret_test {
 
 using namespace std::chrono_literals;
 using codec::Json;
@@ -434,5 +434,5 @@ TEST(NodeKey, AListThatIsDamagedLetsNobodyIn) {
   }
 }
 
-}  // namespace
+}  // namespace join_secret_test
 }  // namespace varda::gateway

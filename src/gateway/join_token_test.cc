@@ -7,7 +7,7 @@
 #include "codec/digest.h"
 
 namespace varda::gateway {
-namespace {
+namespace join_token_test {
 
 using namespace std::chrono_literals;
 using codec::Json;
@@ -137,7 +137,7 @@ TEST(JoinToken, SecretsThatAreNoneAreCorrupt) {
   }
 }
 
-class JoinTokens : public testing::Test {
+class JoinTokens : public ::testing::Test {
  protected:
   Result<JoinToken> make(const std::string& node, std::chrono::seconds ttl, WallTime now = kNow) {
     return create_join_token(ctx_, client_, {.node = node, .ttl = ttl, .ca_sha256 = kHash}, now, *rng_);
@@ -195,5 +195,5 @@ TEST_F(JoinTokens, OfTwoUsesOfOneReadingTheSecondComesTooLate) {
   EXPECT_EQ((*find_join_token(ctx_, client_, token->id))->record.used_by, std::string(64, 'a'));
 }
 
-}  // namespace
+}  // namespace join_token_test
 }  // namespace varda::gateway

@@ -10,7 +10,7 @@
 #include "gateway/testing/cloud.h"
 
 namespace varda::gateway {
-namespace {
+namespace liveness_test {
 
 using codec::Json;
 using testing::Cloud;
@@ -222,5 +222,5 @@ TEST(LivenessOfTwo, ComesToRestAndSaysWhetherAnyOfThemHasTheNode) {
   }
 }
 
-}  // namespace
+}  // namespace liveness_test
 }  // namespace varda::gateway

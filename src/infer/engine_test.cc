@@ -14,10 +14,10 @@ namespace {
 using tensor::DType;
 using tensor::Named;
 using tensor::Tensor;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // A model file of the echo engine in a directory of its own.
-class EchoModel : public testing::Test {
+class EchoModel : public ::testing::Test {
  protected:
   EchoModel() : directory_(std::filesystem::temp_directory_path() / ("infer_test." + std::to_string(::getpid()))) {
     std::filesystem::create_directories(directory_);

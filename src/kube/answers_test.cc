@@ -6,7 +6,7 @@
 #include "kube/client.h"
 
 namespace varda::kube {
-namespace {
+namespace answers_test {
 
 using std::chrono::seconds;
 
@@ -27,7 +27,7 @@ std::string list_of(int items, std::size_t bytes = 1) {
 }
 
 /// A server that gives its answers one after the other, the last one for ever.
-class AnswersTest : public testing::Test {
+class AnswersTest : public ::testing::Test {
  protected:
   explicit AnswersTest() = default;
 
@@ -191,5 +191,5 @@ TEST_F(AnswersTest, MetricsHaveTheNamesAndLabelsOfClientGo) {
   }
 }
 
-}  // namespace
+}  // namespace answers_test
 }  // namespace varda::kube

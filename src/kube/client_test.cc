@@ -6,7 +6,7 @@
 #include "apiserver/testing/in_memory.h"
 
 namespace varda::kube {
-namespace {
+namespace client_test {
 
 using codec::parse_json;
 using std::chrono::milliseconds, std::chrono::seconds;
@@ -22,7 +22,7 @@ Json config_map(const std::string& name, const char* value, const char* label = 
        {"data", Json::object({{"k", value}})}});
 }
 
-class ClientTest : public testing::Test {
+class ClientTest : public ::testing::Test {
  protected:
   apiserver::InMemoryApiServer api_;
   Client client_{api_.transport(), {.field_manager = "test"}};
@@ -195,5 +195,5 @@ TEST(Client, AWatchReportsGoneBrokenLinesAndTheEnd) {
   EXPECT_EQ(next().error().code(), Code::kGone);
 }
 
-}  // namespace
+}  // namespace client_test
 }  // namespace varda::kube

@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// A directory that goes with the test.
-class ConfigTest : public testing::Test {
+class ConfigTest : public ::testing::Test {
  protected:
   ConfigTest() {
     std::string pattern = (fs::temp_directory_path() / "varda-kube-XXXXXX").string();

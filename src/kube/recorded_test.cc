@@ -12,7 +12,7 @@
 #include "net/testing/raw_socket.h"
 
 namespace varda::kube {
-namespace {
+namespace recorded_test {
 
 namespace fs = std::filesystem;
 
@@ -83,5 +83,5 @@ TEST(Recorded, AnswersOfARealServerAreUnderstood) {
   EXPECT_EQ(all, read_file(expected));
 }
 
-}  // namespace
+}  // namespace recorded_test
 }  // namespace varda::kube

@@ -13,7 +13,7 @@
 #include "net/testing/raw_socket.h"
 
 namespace varda::net {
-namespace {
+namespace server_test {
 
 using namespace std::chrono_literals;
 using testing::Feed;
@@ -472,5 +472,5 @@ TEST(HandlerPool, FullQueueAnswers429) {
   EXPECT_EQ(statuses[0], 200);
 }
 
-}  // namespace
+}  // namespace server_test
 }  // namespace varda::net

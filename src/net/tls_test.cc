@@ -12,7 +12,7 @@
 #include "net/testing/raw_socket.h"
 
 namespace varda::net {
-namespace {
+namespace tls_test {
 
 using namespace std::chrono_literals;
 
@@ -434,5 +434,5 @@ TEST(Tls, BadPemIsNamed) {
   EXPECT_FALSE(make_certificate({.certificate_pem = "x", .key_pem = "y"}, {}).ok());
 }
 
-}  // namespace
+}  // namespace tls_test
 }  // namespace varda::net

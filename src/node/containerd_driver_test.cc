@@ -13,7 +13,7 @@
 #include "node/testing/fakes.h"
 
 namespace varda::node {
-namespace {
+namespace containerd_driver_test {
 
 using std::chrono::seconds;
 using testing::ContainerdTest;
@@ -565,5 +565,5 @@ TEST_F(ContainerdSocketTest, ANodeThatGoesBackToProcessesLeavesNothingInContaine
   EXPECT_THAT(runtime_.sandboxes(), IsEmpty());
 }
 
-}  // namespace
+}  // namespace containerd_driver_test
 }  // namespace varda::node

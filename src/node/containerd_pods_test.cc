@@ -11,7 +11,7 @@
 #include "node/testing/fakes.h"
 
 namespace varda::node {
-namespace {
+namespace containerd_pods_test {
 
 using std::chrono::seconds;
 using testing::ContainerdTest;
@@ -229,5 +229,5 @@ TEST_F(ContainerdPods, NoFailureOfOneCallKeepsAPodFromRunningOrFromGoing) {
   }
 }
 
-}  // namespace
+}  // namespace containerd_pods_test
 }  // namespace varda::node

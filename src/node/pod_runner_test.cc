@@ -13,7 +13,7 @@
 #include "node/testing/fakes.h"
 
 namespace varda::node {
-namespace {
+namespace pod_runner_test {
 
 using std::chrono::seconds;
 using ::testing::Contains;
@@ -676,5 +676,5 @@ TEST_F(Pods, TheMessageOfAContainerWithARootOfItsOwnIsAFile) {
   EXPECT_EQ(container().at("state/terminated/message").as_string().size(), 4096u);
 }
 
-}  // namespace
+}  // namespace pod_runner_test
 }  // namespace varda::node

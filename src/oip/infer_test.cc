@@ -11,7 +11,7 @@ namespace {
 
 using tensor::DType;
 using tensor::Tensor;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Result<InferRequest> parse(std::string json, std::string binary = "") {
   const std::string length = std::to_string(json.size());

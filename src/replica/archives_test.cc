@@ -5,7 +5,7 @@
 #include "os/testing/memory_file_system.h"
 
 namespace varda::replica {
-namespace {
+namespace archives_test {
 
 const Context kForever = Context::background();
 const codec::Sha256 kDigest = codec::Sha256::of("archive");
@@ -93,5 +93,5 @@ TEST_F(ArchivesTest, AFileThatIsShorterThanItWasEndsEarly) {
   EXPECT_EQ(answer.body, "012");
 }
 
-}  // namespace
+}  // namespace archives_test
 }  // namespace varda::replica

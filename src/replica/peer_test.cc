@@ -10,7 +10,7 @@
 #include "replica/testing/files.h"
 
 namespace varda::replica {
-namespace {
+namespace peer_test {
 
 using testing::Files;
 using testing::snapshot_of;
@@ -235,5 +235,5 @@ TEST_F(ReplicaPeer, FilesThatChangeMeanwhileAreAConflictAndTheNextSnapshotWorks)
   EXPECT_EQ(copied(), files_);
 }
 
-}  // namespace
+}  // namespace peer_test
 }  // namespace varda::replica

@@ -10,7 +10,7 @@
 #include "replica/testing/files.h"
 
 namespace varda::replica {
-namespace {
+namespace scan_test {
 
 using testing::Files;
 using testing::snapshot_of;
@@ -145,5 +145,5 @@ TEST_F(Scan, LimitsAndMissingPathsAreErrors) {
   EXPECT_EQ(take_snapshot(Context(stop.get_token()), *tree_, root_ / "data").error().code(), Code::kCancelled);
 }
 
-}  // namespace
+}  // namespace scan_test
 }  // namespace varda::replica

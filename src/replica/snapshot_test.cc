@@ -7,7 +7,7 @@
 #include "replica/testing/files.h"
 
 namespace varda::replica {
-namespace {
+namespace snapshot_test {
 
 using testing::Files;
 using testing::snapshot_of;
@@ -173,5 +173,5 @@ TEST(Difference, RunsCoverEveryBlockOnce) {
   }
 }
 
-}  // namespace
+}  // namespace snapshot_test
 }  // namespace varda::replica

@@ -10,7 +10,7 @@
 #include "replica/testing/files.h"
 
 namespace varda::replica {
-namespace {
+namespace store_test {
 
 using os::testing::CrashCampaign;
 using os::testing::CrashingFileSystem;
@@ -372,5 +372,5 @@ TEST(ReplicaStoreFaults, EveryCall) {
   }
 }
 
-}  // namespace
+}  // namespace store_test
 }  // namespace varda::replica

@@ -10,7 +10,7 @@
 #include "runtime/manager.h"
 
 namespace varda::runtime {
-namespace {
+namespace controller_test {
 
 using codec::parse_json;
 using std::chrono::milliseconds, std::chrono::seconds;
@@ -119,7 +119,7 @@ class WidgetReconciler {
   std::set<ObjectKey> gone_keys;
 };
 
-class ControllerTest : public testing::Test {
+class ControllerTest : public ::testing::Test {
  protected:
   ControllerTest() { api_.install_crds(kCrd); }
   ~ControllerTest() override { stop(); }
@@ -207,11 +207,11 @@ class ControllerTest : public testing::Test {
 };
 
 // However the copies are kept, objects come about alike.
-class KeptTest : public ControllerTest, public testing::WithParamInterface<Informer::Keep> {
+class KeptTest : public ControllerTest, public ::testing::WithParamInterface<Informer::Keep> {
  protected:
   KeptTest() { keep_ = GetParam(); }
 };
-INSTANTIATE_TEST_SUITE_P(Controller, KeptTest, testing::Values(Informer::Keep::kObject, Informer::Keep::kText),
+INSTANTIATE_TEST_SUITE_P(Controller, KeptTest, ::testing::Values(Informer::Keep::kObject, Informer::Keep::kText),
                          [](const auto& keep) { return keep.param == Informer::Keep::kText ? "Text" : "Object"; });
 
 TEST_P(KeptTest, ChildrenAreMadeChangedAndTakenAwayAsWanted) {
@@ -488,5 +488,5 @@ TEST_F(ControllerTest, EventsOfOneKindAreCountedNotRepeated) {
   for (const Json& event : events()) EXPECT_LE(event["message"].as_string().size(), 1024u);
 }
 
-}  // namespace
+}  // namespace controller_test
 }  // namespace varda::runtime

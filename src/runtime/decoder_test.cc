@@ -12,7 +12,7 @@ namespace {
 using codec::Json;
 
 /// Numbers; "throw" is thrown, and another text is an error.
-class DecoderTest : public testing::Test {
+class DecoderTest : public ::testing::Test {
  protected:
   Decoder make(std::size_t kept_max) {
     return Decoder(

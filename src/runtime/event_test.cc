@@ -6,7 +6,7 @@
 #include "apiserver/testing/in_memory.h"
 
 namespace varda::runtime {
-namespace {
+namespace event_test {
 
 using std::chrono::seconds, std::chrono::minutes;
 
@@ -21,7 +21,7 @@ struct HandClock final : Clock {
   SteadyTime time{std::chrono::hours(1)};
 };
 
-class EventTest : public testing::Test {
+class EventTest : public ::testing::Test {
  protected:
   void record(const std::string& message, EventType type = EventType::kWarning, const char* reason = "Broken") {
     recorder_.record({&config_maps_resource(), {"default", "w"}, "uid-1", "7"}, type, reason, message);
@@ -90,5 +90,5 @@ TEST_F(EventTest, AnObjectHasABurstAndThenOneEveryFiveMinutes) {
   EXPECT_NE(metrics_.text().find("varda_events_dropped_total 174"), std::string::npos) << metrics_.text();
 }
 
-}  // namespace
+}  // namespace event_test
 }  // namespace varda::runtime

@@ -11,7 +11,7 @@
 #include "runtime/testing/scripted_api.h"
 
 namespace varda::runtime {
-namespace {
+namespace informer_test {
 
 using std::chrono::milliseconds;
 
@@ -61,7 +61,7 @@ struct FadingPod {
   Json to_json() const { return json; }
 };
 
-class InformerTest : public testing::Test {
+class InformerTest : public ::testing::Test {
  protected:
   template <Object T = Pod>
   void start(Informer::Filter filter = {}) {
@@ -320,8 +320,8 @@ Json labelled(const char* name, int version, const std::string& label) {
 }
 
 // However an informer keeps its objects, readers see the same.
-class KeepingTest : public InformerTest, public testing::WithParamInterface<Informer::Keep> {};
-INSTANTIATE_TEST_SUITE_P(Informer, KeepingTest, testing::Values(Informer::Keep::kObject, Informer::Keep::kText),
+class KeepingTest : public InformerTest, public ::testing::WithParamInterface<Informer::Keep> {};
+INSTANTIATE_TEST_SUITE_P(Informer, KeepingTest, ::testing::Values(Informer::Keep::kObject, Informer::Keep::kText),
                          [](const auto& keep) { return keep.param == Informer::Keep::kText ? "Text" : "Object"; });
 
 TEST_P(KeepingTest, ObjectsAreFoundByWhatAnIndexSaysOfThem) {
@@ -491,5 +491,5 @@ TEST_F(InformerTest, ChildrenAreFoundByTheirOwner) {
   stop();
 }
 
-}  // namespace
+}  // namespace informer_test
 }  // namespace varda::runtime

@@ -8,7 +8,7 @@
 #include "apiserver/testing/in_memory.h"
 
 namespace varda::runtime {
-namespace {
+namespace leader_test {
 
 using codec::Json;
 using std::chrono::milliseconds, std::chrono::seconds;
@@ -265,5 +265,5 @@ TEST(LeaderElector, WithoutANameEachHasOneOfItsOwn) {
   EXPECT_TRUE(two.leading());
 }
 
-}  // namespace
+}  // namespace leader_test
 }  // namespace varda::runtime

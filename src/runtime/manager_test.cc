@@ -7,7 +7,7 @@
 #include "apiserver/testing/in_memory.h"
 
 namespace varda::runtime {
-namespace {
+namespace manager_test {
 
 using std::chrono::milliseconds, std::chrono::seconds;
 
@@ -56,5 +56,5 @@ TEST(Manager, LeadsNoMoreFromTheMomentItIsToldToStop) {
   EXPECT_FALSE(manager.leading());
 }
 
-}  // namespace
+}  // namespace manager_test
 }  // namespace varda::runtime

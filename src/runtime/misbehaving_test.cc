@@ -10,7 +10,7 @@
 #include "runtime/testing/misbehaving_server.h"
 
 namespace varda::runtime {
-namespace {
+namespace misbehaving_test {
 
 using std::chrono::milliseconds, std::chrono::seconds;
 using On = Fault::On;
@@ -52,7 +52,7 @@ struct Case {
   std::vector<Fault> faults;
 };
 
-class Misbehaving : public testing::TestWithParam<Case> {
+class Misbehaving : public ::testing::TestWithParam<Case> {
  protected:
   using Versions = std::map<std::string, std::string>;
 
@@ -188,7 +188,8 @@ const Case kCases[] = {
                                    list_says(http_answer(200, "<html>")), watch_tells(2, error_event(kGone))})},
 };
 
-INSTANTIATE_TEST_SUITE_P(Server, Misbehaving, testing::ValuesIn(kCases), [](const auto& instance) { return instance.param.name; });
+INSTANTIATE_TEST_SUITE_P(Server, Misbehaving, ::testing::ValuesIn(kCases),
+                         [](const auto& instance) { return instance.param.name; });
 
-}  // namespace
+}  // namespace misbehaving_test
 }  // namespace varda::runtime

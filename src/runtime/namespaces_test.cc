@@ -8,7 +8,7 @@
 #include "runtime/manager.h"
 
 namespace varda::runtime {
-namespace {
+namespace namespaces_test {
 
 using std::chrono::milliseconds, std::chrono::seconds;
 
@@ -60,7 +60,7 @@ struct Reconciler {
   std::vector<std::string> seen;
 };
 
-class NamespacesTest : public testing::Test {
+class NamespacesTest : public ::testing::Test {
  protected:
   NamespacesTest() {
     for (const char* ns : {"a", "b", "c"}) {
@@ -144,5 +144,5 @@ TEST_F(NamespacesTest, AListOfOneNamespaceTakesNothingOfAnother) {
   EXPECT_FALSE(informer.get({"c", "mine"}));
 }
 
-}  // namespace
+}  // namespace namespaces_test
 }  // namespace varda::runtime

@@ -6,7 +6,7 @@
 #include <thread>
 
 namespace varda::runtime {
-namespace {
+namespace queue_test {
 
 using std::chrono::hours, std::chrono::milliseconds, std::chrono::seconds;
 
@@ -170,5 +170,5 @@ TEST(WorkQueue, ShutDownWakesEverybody) {
   queue.shut_down();
 }
 
-}  // namespace
+}  // namespace queue_test
 }  // namespace varda::runtime

@@ -9,7 +9,7 @@
 #include <mutex>
 
 namespace varda::serving {
-namespace {
+namespace executor_test {
 
 class Function final : public Job {
  public:
@@ -177,5 +177,5 @@ TEST(Executor, EndsOnItsOwnThreadWhenAJobWasTheLastToHoldIt) {
   }
 }
 
-}  // namespace
+}  // namespace executor_test
 }  // namespace varda::serving

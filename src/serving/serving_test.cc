@@ -11,7 +11,7 @@
 #include "serving/testing/model_directory.h"
 
 namespace varda::serving {
-namespace {
+namespace serving_test {
 
 using codec::Json;
 using ::testing::ElementsAre;
@@ -347,5 +347,5 @@ TEST_F(Serving, NoRequestFailsWhileVersionsSwitch) {
   EXPECT_GT(sent, 10);
 }
 
-}  // namespace
+}  // namespace serving_test
 }  // namespace varda::serving

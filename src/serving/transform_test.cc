@@ -11,7 +11,7 @@
 #include "serving/testing/model_directory.h"
 
 namespace varda::serving {
-namespace {
+namespace transform_test {
 
 using codec::Json;
 using ::testing::ElementsAre;
@@ -172,5 +172,5 @@ TEST_F(Transforms, TimeBeforeAndAfterTheRunIsCountedByItself) {
   }
 }
 
-}  // namespace
+}  // namespace transform_test
 }  // namespace varda::serving

@@ -10,7 +10,7 @@
 #include "store/testing/store_model.h"
 
 namespace varda::store {
-namespace {
+namespace crash_test {
 
 using os::testing::CrashCampaign;
 using os::testing::CrashingFileSystem;
@@ -293,5 +293,5 @@ TEST(StoreCrash, UpgradeIsDoneOrNotAndLosesNothing) {
   EXPECT_EQ(campaign.failure(), "");
 }
 
-}  // namespace
+}  // namespace crash_test
 }  // namespace varda::store

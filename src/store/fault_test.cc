@@ -11,7 +11,7 @@
 #include "store/testing/store_model.h"
 
 namespace varda::store {
-namespace {
+namespace fault_test {
 
 using os::testing::CrashingFileSystem;
 using ::testing::HasSubstr;
@@ -316,5 +316,5 @@ TEST_F(StoreFaults, NoMemoryForSqliteLosesNothing) {
   EXPECT_GT(failed, 5u);
 }
 
-}  // namespace
+}  // namespace fault_test
 }  // namespace varda::store

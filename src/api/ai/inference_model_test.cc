@@ -9,7 +9,7 @@
 #include "meta/patch.h"
 
 namespace varda::api {
-namespace {
+namespace inference_model_test {
 
 namespace fs = std::filesystem;
 
@@ -135,5 +135,5 @@ TEST(InferenceModel, WrongTypesAndOtherKindsAreRefusedWithTheirPath) {
   EXPECT_FALSE(InferenceModel::from_json(Json("text")).ok());
 }
 
-}  // namespace
+}  // namespace inference_model_test
 }  // namespace varda::api

@@ -14,7 +14,7 @@
 #include "meta/patch.h"
 
 namespace varda::api {
-namespace {
+namespace edgeai_test {
 
 namespace fs = std::filesystem;
 
@@ -32,8 +32,8 @@ std::string print(const std::vector<meta::StatusCause>& causes) {
 }
 
 template <typename T>
-class MetadataKind : public testing::Test {};
-using Kinds = testing::Types<Dataset, SednaDataset, Model, SednaModel>;
+class MetadataKind : public ::testing::Test {};
+using Kinds = ::testing::Types<Dataset, SednaDataset, Model, SednaModel>;
 TYPED_TEST_SUITE(MetadataKind, Kinds);
 
 template <typename T>
@@ -140,5 +140,5 @@ TEST(PeerUrl, IsAHostAndAPortOverTlsAndNothingMore) {
   EXPECT_EQ(status.usable_peer_url(), status.peer_url);
 }
 
-}  // namespace
+}  // namespace edgeai_test
 }  // namespace varda::api

@@ -61,7 +61,7 @@ TEST(ProtobufBody, UnknownFieldsAreRefusedAndNeverDropped) {
   const auto object = parse_kubernetes_protobuf(envelope("v1", "ConfigMap", field(9, "x")));
   ASSERT_FALSE(object.ok());
   EXPECT_EQ(object.error().code(), Code::kUnsupported);
-  EXPECT_THAT(object.error().message(), testing::HasSubstr("field 9 of ConfigMap"));
+  EXPECT_THAT(object.error().message(), ::testing::HasSubstr("field 9 of ConfigMap"));
 }
 
 TEST(ProtobufBody, TextIsUtf8) {

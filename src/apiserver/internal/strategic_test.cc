@@ -28,7 +28,7 @@ TEST(StrategicMerge, FollowsItsCases) {
     if (one.contains("error")) {
       ASSERT_FALSE(patched.ok());
       EXPECT_EQ(patched.error().code, 500);
-      EXPECT_THAT(patched.error().message, testing::HasSubstr(one["error"].as_string()));
+      EXPECT_THAT(patched.error().message, ::testing::HasSubstr(one["error"].as_string()));
     } else {
       ASSERT_TRUE(patched.ok()) << patched.error().message;
       EXPECT_EQ(codec::write_json(patched.value()), codec::write_json(one["result"]));

@@ -16,7 +16,7 @@
 #include "meta/object.h"
 
 namespace varda::apiserver {
-namespace {
+namespace kinds_test {
 
 const KindPtr& kind_named(std::string_view kind) {
   static const std::vector<KindPtr> kinds = core_kinds();
@@ -261,5 +261,5 @@ TEST(OpenApi, EveryReferenceOfADocumentResolves) {
   }
 }
 
-}  // namespace
+}  // namespace kinds_test
 }  // namespace varda::apiserver

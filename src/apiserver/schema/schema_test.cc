@@ -12,7 +12,7 @@
 #include "apiserver/schema/structural.h"
 
 namespace varda::apiserver::schema {
-namespace {
+namespace schema_test {
 
 std::vector<std::filesystem::path> files(const char* folder) {
   std::vector<std::filesystem::path> found;
@@ -127,5 +127,5 @@ TEST(Pattern, TellsWhatIsWrongWithAnExpression) {
   EXPECT_EQ(pattern.error().message(), "error parsing regexp: missing ]: `[`");
 }
 
-}  // namespace
+}  // namespace schema_test
 }  // namespace varda::apiserver::schema

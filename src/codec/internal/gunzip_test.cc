@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace varda::codec::internal {
-namespace {
+namespace gunzip_test {
 
 ByteSource pieces(std::string bytes, std::size_t piece) {
   return [bytes = std::move(bytes), piece, at = std::size_t{0}]() mutable -> Result<std::string> {
@@ -84,5 +84,5 @@ TEST_F(GunzipTest, StreamThatEndsEarlyIsCorrupt) {
   EXPECT_FALSE(unpack(packed_ + packed_.substr(0, 100), 7).ok());
 }
 
-}  // namespace
+}  // namespace gunzip_test
 }  // namespace varda::codec::internal

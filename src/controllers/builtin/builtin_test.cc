@@ -19,7 +19,7 @@
 #include "runtime/testing/at_rest.h"
 
 namespace varda::controllers {
-namespace {
+namespace builtin_test {
 
 using codec::Json;
 using namespace std::chrono_literals;
@@ -35,7 +35,7 @@ Json yaml(std::string_view text) {
   return std::move(parsed).value();
 }
 
-class Machine : public testing::Test {
+class Machine : public ::testing::Test {
  protected:
   Machine() : api_(options()), client_(api_.transport(), {}) {
     for (const Json& crd : api::crds()) api_.install_crds(codec::write_yaml(crd));
@@ -436,5 +436,5 @@ TEST_F(Machine, PortThatIsTakenIsAnEventAndOpensLater) {
   EXPECT_TRUE(eventually([&] { return api_.get(kEndpoints + "/web").body.at("subsets/0/addresses").size() == 1; }));
 }
 
-}  // namespace
+}  // namespace builtin_test
 }  // namespace varda::controllers

@@ -10,7 +10,7 @@
 #include "controllers/builtin/daemon_set.h"
 
 namespace varda::controllers {
-namespace {
+namespace daemon_set_history_test {
 
 using namespace std::chrono_literals;
 
@@ -173,5 +173,5 @@ TEST(DaemonSetHistory, TakesWhatNobodyHasAndLeavesWhatOthersHave) {
   EXPECT_EQ(own.number, 1);
 }
 
-}  // namespace
+}  // namespace daemon_set_history_test
 }  // namespace varda::controllers

@@ -9,7 +9,7 @@
 #include "controllers/builtin/scheduler.h"
 
 namespace varda::controllers {
-namespace {
+namespace daemon_set_test {
 
 using namespace std::chrono_literals;
 
@@ -216,5 +216,5 @@ TEST(DaemonSetPlan, FailedPodsAreReplacedOnceTheyAreOldEnough) {
   EXPECT_EQ(daemon.status("numberReady"), 1);
 }
 
-}  // namespace
+}  // namespace daemon_set_test
 }  // namespace varda::controllers

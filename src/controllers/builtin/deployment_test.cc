@@ -11,7 +11,7 @@
 #include "controllers/builtin/rollout.h"
 
 namespace varda::controllers {
-namespace {
+namespace deployment_test {
 
 using namespace std::chrono_literals;
 
@@ -299,7 +299,7 @@ TEST(DeploymentPlan, RollingUpdateKeepsItsBoundsAtEveryStep) {
     rollout.spec()["strategy"]["rollingUpdate"] = Json::object({{"maxSurge", surge}, {"maxUnavailable", unavailable}});
     rollout.run();
     rollout.change_image("two");
-    const auto within = [&] {
+    const auto within = [&, surge = surge, unavailable = unavailable] {
       EXPECT_LE(rollout.names().size(), 3u + static_cast<std::size_t>(surge));
       EXPECT_GE(rollout.ready() + static_cast<std::size_t>(std::max(unavailable, surge == 0 ? 1 : 0)), 3u);
     };
@@ -619,5 +619,5 @@ TEST(ReplicaSetPlan, DeletionCostDecidesAmongEquals) {
   EXPECT_EQ(pods[2]->metadata.name, "5");
 }
 
-}  // namespace
+}  // namespace deployment_test
 }  // namespace varda::controllers

@@ -11,7 +11,7 @@
 #include "dataset/format.h"
 
 namespace varda::controllers {
-namespace {
+namespace dataset_plan_test {
 
 using codec::Json;
 using testing::check_golden;
@@ -162,5 +162,5 @@ TEST(DatasetReport, OfAHostileNodeIsClippedToWhatAStatusHolds) {
   EXPECT_EQ(accepted->status, "False");
 }
 
-}  // namespace
+}  // namespace dataset_plan_test
 }  // namespace varda::controllers

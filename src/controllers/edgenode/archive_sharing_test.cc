@@ -5,7 +5,7 @@
 #include <set>
 
 namespace varda::controllers {
-namespace {
+namespace archive_sharing_test {
 
 using State = ArchiveHolder::State;
 using Names = std::vector<std::string>;
@@ -349,5 +349,5 @@ TEST(SharingFacts, DifferOnlyWhereOthersAreConcerned) {
   EXPECT_EQ(sharing_facts(node), "") << "as one that nobody is to ask";
 }
 
-}  // namespace
+}  // namespace archive_sharing_test
 }  // namespace varda::controllers

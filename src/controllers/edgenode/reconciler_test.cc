@@ -23,7 +23,7 @@
 #include "runtime/manager.h"
 
 namespace varda::controllers {
-namespace {
+namespace reconciler_test {
 
 using codec::Json;
 using std::chrono::milliseconds;
@@ -65,7 +65,7 @@ class FewJobs final : public JobWork {
   std::function<void(const std::string& name, NodeWork& work)> spoil;
 };
 
-class EdgeNodeWrites : public testing::Test {
+class EdgeNodeWrites : public ::testing::Test {
  protected:
   EdgeNodeWrites()
       : client_(api_.transport(), {}), manager_(client_, {}), reconciler_(manager_.caches(), clock_, builtin_servers(), {&jobs_}) {
@@ -324,5 +324,5 @@ TEST_F(EdgeNodeWrites, OfTooManyWorkersTheOldestStay) {
   EXPECT_EQ(workers().front(), "Job/w100 default/w100");
 }
 
-}  // namespace
+}  // namespace reconciler_test
 }  // namespace varda::controllers

@@ -10,7 +10,7 @@
 #include "meta/patch.h"
 
 namespace varda::controllers {
-namespace {
+namespace defaults_test {
 
 using codec::Json;
 
@@ -107,5 +107,5 @@ TEST_P(ApiServerDefaults, AreNoDifferenceToWhatIsWanted) {
 INSTANTIATE_TEST_SUITE_P(Case, ApiServerDefaults, ::testing::ValuesIn(testing::golden_cases(kRoot)),
                          [](const auto& test) { return test.param; });
 
-}  // namespace
+}  // namespace defaults_test
 }  // namespace varda::controllers

@@ -5,7 +5,7 @@
 #include "codec/yaml.h"
 
 namespace varda::controllers {
-namespace {
+namespace found_by_test {
 
 struct Case {
   const char* what;
@@ -14,7 +14,7 @@ struct Case {
   std::vector<std::string> nodes, ports, addresses;
 };
 
-class FoundBy : public testing::TestWithParam<Case> {};
+class FoundBy : public ::testing::TestWithParam<Case> {};
 
 TEST_P(FoundBy, NodesPortsAndAddresses) {
   const Case& c = GetParam();
@@ -35,7 +35,7 @@ TEST_P(FoundBy, NodesPortsAndAddresses) {
 using Names = std::vector<std::string>;
 INSTANTIATE_TEST_SUITE_P(
     Models, FoundBy,
-    testing::Values(
+    ::testing::Values(
         Case{"Named", "{deployToLayer: edge, nodeName: a, servingPort: 81}", "{}", {"a"}, {"81", "81 a"}, {}},
         Case{"NamedAndStillElsewhere", "{deployToLayer: edge, nodeName: a}", "{node: b}", {"a", "b"}, {"8080", "8080 a"}, {}},
         Case{"Selects", "{deployToLayer: edge, nodeSelector: {site: hall}}", "{node: b}", {"", "b"}, {"8080", "8080 "}, {}},
@@ -60,5 +60,5 @@ TEST(FoundByModel, APodIsFoundByItsLabelInItsNamespace) {
   EXPECT_EQ(of_models_on(pod), Names{}) << "another's";
 }
 
-}  // namespace
+}  // namespace found_by_test
 }  // namespace varda::controllers

@@ -13,7 +13,7 @@
 #include "controllers/testing/golden.h"
 
 namespace varda::controllers {
-namespace {
+namespace inferencemodel_plan_test {
 
 using testing::check_golden;
 using testing::golden_cases;
@@ -186,5 +186,5 @@ TEST(ServerTable, EntriesBeyondWhatAnEdgeNodeTakesAreRefusedWhenTheTableIsRead) 
   }
 }
 
-}  // namespace
+}  // namespace inferencemodel_plan_test
 }  // namespace varda::controllers

@@ -5,7 +5,7 @@
 #include "codec/yaml.h"
 
 namespace varda::controllers {
-namespace {
+namespace counters_test {
 
 using api::JointCounters;
 using codec::Json;
@@ -156,5 +156,5 @@ TEST(JointCounters, SumsStopAtTheGreatestNumber) {
   EXPECT_EQ(inferences(kept), 9223372036854775807);
 }
 
-}  // namespace
+}  // namespace counters_test
 }  // namespace varda::controllers

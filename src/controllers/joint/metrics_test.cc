@@ -16,7 +16,7 @@
 #include "runtime/manager.h"
 
 namespace varda::controllers {
-namespace {
+namespace metrics_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -211,5 +211,5 @@ TEST_F(JointMetricsOfServices, OfSeveralOperatorsTheOneThatLeadsTells) {
   second.stop();
 }
 
-}  // namespace
+}  // namespace metrics_test
 }  // namespace varda::controllers

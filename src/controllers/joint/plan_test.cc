@@ -13,7 +13,7 @@
 #include "controllers/testing/golden.h"
 
 namespace varda::controllers {
-namespace {
+namespace joint_plan_test {
 
 using codec::Json;
 using testing::check_golden;
@@ -192,5 +192,5 @@ TEST_F(JointCounts, GoOnThroughAnotherEpochOfTheNode) {
   EXPECT_EQ(take(at(std::chrono::seconds(60))).status.inference_number, 1007);
 }
 
-}  // namespace
+}  // namespace joint_plan_test
 }  // namespace varda::controllers

@@ -9,7 +9,7 @@
 #include "controllers/testing/golden.h"
 
 namespace varda::controllers {
-namespace {
+namespace model_plan_test {
 
 using codec::Json;
 using testing::check_golden;
@@ -152,5 +152,5 @@ TEST(ModelReports, NameTheModelsOfTheirGroup) {
   EXPECT_EQ(reported_models(*node, api::SednaModel::resource()), (std::vector<meta::ObjectKey>{{"default", "b"}}));
 }
 
-}  // namespace
+}  // namespace model_plan_test
 }  // namespace varda::controllers

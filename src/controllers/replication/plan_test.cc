@@ -5,7 +5,7 @@
 #include "controllers/replication/concern.h"
 
 namespace varda::controllers {
-namespace {
+namespace replication_plan_test {
 
 constexpr const char* kKey = "datasets.edgeai.io/default/faces";
 constexpr const char* kNow = "2026-01-02T00:00:00Z";
@@ -266,5 +266,5 @@ TEST_F(Replication, ListsStayWithinTheirBounds) {
   EXPECT_EQ(replication_for("edge0", many, world_).shares.size(), 128u);
 }
 
-}  // namespace
+}  // namespace replication_plan_test
 }  // namespace varda::controllers

@@ -19,7 +19,7 @@
 #include "runtime/writer.h"
 
 namespace varda::controllers {
-namespace {
+namespace workers_test {
 
 using testing::check_golden;
 using testing::golden_cases;
@@ -328,5 +328,5 @@ TEST_P(WorkersGolden, WhatWasMadeStays) {
 INSTANTIATE_TEST_SUITE_P(Case, WorkersGolden, ::testing::ValuesIn(golden_cases(kRoot)),
                          [](const auto& test) { return test.param; });
 
-}  // namespace
+}  // namespace workers_test
 }  // namespace varda::controllers

@@ -6,7 +6,7 @@
 #include "base/rng.h"
 
 namespace varda::net::internal {
-namespace {
+namespace parser_test {
 
 const std::vector<std::string>& requests() {
   static const std::vector<std::string> all = {
@@ -83,7 +83,7 @@ TEST(Parser, DamagedMessagesEndTheSameWayInAnyPieces) {
       }
       if (text.empty()) text = "x";
     }
-    SCOPED_TRACE(testing::PrintToString(text));
+    SCOPED_TRACE(::testing::PrintToString(text));
     auto whole = make();
     auto pieces = make();
     const std::string outcome = run(*whole, text, *rng, true);
@@ -121,5 +121,5 @@ TEST(Parser, WhatStandsBetweenChunksIsOneLineOfLimitedLength) {
   }
 }
 
-}  // namespace
+}  // namespace parser_test
 }  // namespace varda::net::internal

@@ -30,7 +30,7 @@ bool is_normal(std::string_view path) {
   }
   return true;
 }
-std::string normal(const Path& path) {
+std::string normal_path(const Path& path) {
   if (is_normal(path.native())) return path.native();
   std::string text = (path.is_absolute() ? path : "/" / path).lexically_normal().string();
   while (text.size() > 1 && text.back() == '/') text.pop_back();
@@ -134,22 +134,22 @@ Status MemoryFileSystem::enter(std::string_view call, const Path& path) {
 }
 
 Result<std::string> MemoryFileSystem::resolve(const Path& path) {
-  if (!symlinks_) return normal(path);
-  Path rest = normal(path);
+  if (!symlinks_) return normal_path(path);
+  Path rest = normal_path(path);
   for (int hops = 0; hops < 40; ++hops) {
     Path done;
     bool followed = false;
     for (auto part = rest.begin(); part != rest.end(); ++part) {
       done /= *part;
-      const auto node = at(normal(done));
+      const auto node = at(normal_path(done));
       if (std::next(part) == rest.end() || node == nullptr || node->kind != FileKind::kSymlink) continue;
       Path target = Path(node->bytes).is_absolute() ? Path(node->bytes) : done.parent_path() / node->bytes;
       for (auto tail = std::next(part); tail != rest.end(); ++tail) target /= *tail;
-      rest = normal(target);
+      rest = normal_path(target);
       followed = true;
       break;
     }
-    if (!followed) return normal(rest);
+    if (!followed) return normal_path(rest);
   }
   return Error(Code::kInvalid, path.string() + ": Too many levels of symbolic links");
 }
@@ -235,7 +235,7 @@ Status MemoryFileSystem::make_directories(const Path& path, std::uint32_t mode) 
   Path done;
   for (const Path& part : Path(name)) {
     done /= part;
-    const std::string here = normal(done);
+    const std::string here = normal_path(done);
     const auto node = at(here);
     if (node == nullptr) {
       nodes_[here] = std::make_shared<Node>(

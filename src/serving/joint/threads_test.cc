@@ -9,7 +9,7 @@
 #include "base/context.h"
 
 namespace varda::serving::joint {
-namespace {
+namespace threads_test {
 
 class Function final : public Job {
  public:
@@ -80,5 +80,5 @@ TEST(Threads, EveryJobThatWasTakenRuns) {
   EXPECT_EQ(ran, taken);
 }
 
-}  // namespace
+}  // namespace threads_test
 }  // namespace varda::serving::joint
