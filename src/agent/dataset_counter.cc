@@ -6,7 +6,7 @@ namespace varda::agent {
 namespace {
 
 using Work = DatasetSchedule::Work;
-using Result = DatasetSchedule::Done::Result;
+using CountResult = DatasetSchedule::Done::Result;
 
 std::string state_for(const CountTask& task, const os::FileFacts& facts, const std::function<std::string()>& kept) {
   if (task.portion) return task.state;
@@ -30,7 +30,7 @@ struct DatasetCounter::Plan {
 
 void DatasetCounter::fail(const CountTask& task, const Error& error, CountOutcome& out) const {
   out.failure = failure_of(error, task.spec.path, options_.roots);
-  if (out.failure.reason == "ReadFailed") out.done.result = Result::kUnreadable;
+  if (out.failure.reason == "ReadFailed") out.done.result = CountResult::kUnreadable;
 }
 
 CountOutcome DatasetCounter::count(const Context& ctx, const CountTask& task, const std::function<std::string()>& kept,
@@ -82,7 +82,7 @@ CountOutcome DatasetCounter::look(const Context& ctx, const CountTask& task, con
     return out;
   }
   if (task.work == Work::kLook && !task.failed && task.facts && *task.facts == *facts) {
-    out.done.result = Result::kNothing;
+    out.done.result = CountResult::kNothing;
     return out;
   }
   auto counted = dataset::count(ctx, **tree,
@@ -97,7 +97,7 @@ CountOutcome DatasetCounter::look(const Context& ctx, const CountTask& task, con
     fail(task, counted.error(), out);
     return out;
   }
-  out.done.result = counted->complete ? Result::kCounted : Result::kPortion;
+  out.done.result = counted->complete ? CountResult::kCounted : CountResult::kPortion;
   facts = (*tree)->facts(path);
   out.changed_meanwhile = !facts.ok() || !(*facts == counted->facts);
   out.counted = std::move(*counted);
@@ -113,7 +113,7 @@ CountOutcome DatasetCounter::go_on(const Context& ctx, const CountTask& task, Fo
     out.dropped = ctx.done();
     fail(task, counted.error(), out);
   } else if (!*counted) {
-    out.done.result = Result::kPortion;
+    out.done.result = CountResult::kPortion;
     progress(folder.count->progress());
     folders_.insert_or_assign(task.id, std::move(folder));
   } else {

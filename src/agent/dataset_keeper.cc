@@ -12,7 +12,7 @@ namespace varda::agent {
 namespace {
 
 using Report = api::EdgeDatasetReport;
-using Result = DatasetSchedule::Done::Result;
+using CountResult = DatasetSchedule::Done::Result;
 
 // Whoever writes to a file all the time costs so many looks at the list of changes, not more.
 constexpr std::chrono::milliseconds kNoticePause{20};
@@ -238,7 +238,7 @@ void DatasetKeeper::settle_portion(Entry& entry, CountOutcome& outcome) {
   if (counted.state.empty()) {
     // It was changed under our hands: from the beginning, when it is quiet.
     entry.portion_state.clear();
-    outcome.done.result = Result::kCounted;
+    outcome.done.result = CountResult::kCounted;
     outcome.changed_meanwhile = true;
     return;
   }
@@ -300,7 +300,7 @@ void DatasetKeeper::settle(Id id, CountOutcome outcome) {
     entry.facts.reset();
     news_ = news_ || news;
     entry.unsaved = entry.unsaved || news;
-  } else if (outcome.done.result == Result::kPortion) {
+  } else if (outcome.done.result == CountResult::kPortion) {
     if (!outcome.done.folder) settle_portion(entry, outcome);
   } else if (outcome.counted) {
     const bool first = !report.samples;
@@ -318,7 +318,7 @@ void DatasetKeeper::settle(Id id, CountOutcome outcome) {
       entry.spec.recount_seconds > 0 ? Duration(std::chrono::seconds(entry.spec.recount_seconds)) : options_.times.recount;
   if (now - entry.saved >= period / kAgeNotes && (!entry.state.empty() || entry.state_on_disk)) entry.unsaved = true;
   schedule_.done(id, outcome.done, now);
-  if (outcome.done.result != Result::kPortion) {
+  if (outcome.done.result != CountResult::kPortion) {
     entry.running.reset();
     entry.fresh.reset();
   }
@@ -327,7 +327,7 @@ void DatasetKeeper::settle(Id id, CountOutcome outcome) {
 }
 
 void DatasetKeeper::note_metrics(const CountOutcome& outcome) {
-  if (options_.metrics == nullptr || outcome.done.result == Result::kPortion) return;
+  if (options_.metrics == nullptr || outcome.done.result == CountResult::kPortion) return;
   const std::string result = !outcome.failure.reason.empty() ? outcome.failure.reason : outcome.counted ? "Counted" : "Unchanged";
   options_.metrics->counter("varda_agent_dataset_counts_total", "Looks at datasets, by result.", {{"result", result}}).add();
 }

@@ -10,7 +10,7 @@ using artifact::Reason;
 
 constexpr std::chrono::seconds kPatience{15};
 
-const meta::Resource& secrets() {
+const meta::Resource& secrets_resource() {
   static const meta::Resource resource{"", "v1", "Secret", "secrets", true};
   return resource;
 }
@@ -23,7 +23,7 @@ artifact::Outcome<artifact::Credentials> SecretCredentials::read(const Context& 
     return Failure{Reason::kCredentialsMissing,
                    Error(Code::kInvalid, "credentials \"" + name + "\" are no NAMESPACE/NAME of a Secret")};
   const std::string ns = name.substr(0, slash);
-  const auto secret = client_.get(ctx.with_timeout(kPatience), secrets(), {ns, name.substr(slash + 1)});
+  const auto secret = client_.get(ctx.with_timeout(kPatience), secrets_resource(), {ns, name.substr(slash + 1)});
   if (!secret.ok()) {
     if (Status status = ctx.check(); !status.ok()) return Failure{Reason::kCancelled, status.error()};
     switch (secret.error().code()) {

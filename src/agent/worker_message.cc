@@ -14,14 +14,14 @@ namespace {
 using codec::Json;
 
 constexpr std::size_t kDepthMax = 32;
-constexpr std::size_t kNameBytesMax = 253;  // of a metric: as a Model's status takes them
+constexpr std::size_t kMetricNameBytesMax = 253;  // of a metric: as a Model's status takes them
 constexpr std::size_t kWordBytesMax = 63;
 constexpr std::size_t kMessageBytesMax = 1024;
 constexpr std::size_t kShownBytesMax = 64;  // of a wrong name, in a message
 
 Error wrong(const std::string& where, const std::string& what) { return {Code::kInvalid, where + ": " + what}; }
 
-std::string quoted(std::string_view name) {
+std::string in_quotes(std::string_view name) {
   std::string shown(name.substr(0, kShownBytesMax));
   while (!shown.empty() && (static_cast<unsigned char>(shown.back()) & 0xC0U) == 0x80U) shown.pop_back();  // no half of a character
   if (!shown.empty() && shown.size() < name.size() && (static_cast<unsigned char>(shown.back()) & 0x80U) != 0) shown.pop_back();
@@ -47,7 +47,7 @@ using Names = std::initializer_list<std::string_view>;
 Status known_members(const Json& object, const std::string& where, Names names) {
   for (const auto& [name, value] : object.as_object()) {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-    std::string message = "unknown member " + quoted(name);
+    std::string message = "unknown member " + in_quotes(name);
     std::string_view best;
     std::size_t least = 3;  // further away it is another word
     for (const std::string_view candidate : names) {
@@ -73,7 +73,7 @@ Result<Json> read_object(std::string_view text, Names names) {
   auto body = codec::parse_json(text, {.depth_max = kDepthMax, .duplicates = &twice});
   if (!body.ok()) return wrong("body", (text.empty() ? "it is empty" : "it is no JSON: " + body.error().message()));
   if (!body->is_object()) return wrong("body", "it is no JSON object");
-  if (!twice.empty()) return wrong("body", "member " + quoted(twice.front()) + " stands twice");
+  if (!twice.empty()) return wrong("body", "member " + in_quotes(twice.front()) + " stands twice");
   TRY_VOID(known_members(*body, "body", names));
   return std::move(*body);
 }
@@ -101,15 +101,15 @@ Status check_metrics(const Json& metrics, const std::string& where, std::size_t 
   if (metrics.size() > max)
     return wrong(where, "there are " + std::to_string(metrics.size()) + ", and " + std::to_string(max) + " are allowed");
   for (const auto& [name, value] : metrics.as_object()) {
-    if (name.empty() || name.size() > kNameBytesMax)
+    if (name.empty() || name.size() > kMetricNameBytesMax)
       return wrong(where, "the name of a metric has 1 to 253 bytes, not " + std::to_string(name.size()));
-    if (!value.is_number() || !std::isfinite(value.as_double())) return wrong(where + "." + quoted(name), "it is no number");
+    if (!value.is_number() || !std::isfinite(value.as_double())) return wrong(where + "." + in_quotes(name), "it is no number");
   }
   return {};
 }
 
 Status check_model(const WorkerName& who, const std::string& key, const Json& model) {
-  const std::string where = "models." + quoted(key);
+  const std::string where = "models." + in_quotes(key);
   std::string_view rest;
   for (const meta::Resource* resource : {&api::Model::resource(), &api::SednaModel::resource()}) {
     const std::string start = resource->group_resource() + "/";
@@ -128,11 +128,12 @@ Status check_model(const WorkerName& who, const std::string& key, const Json& mo
 
 Result<WorkerName> WorkerName::parse(std::string_view key) {
   const std::size_t slash = key.find('/');
-  if (slash == std::string_view::npos) return Error(Code::kInvalid, quoted(key) + ": expected NAMESPACE/NAME");
+  if (slash == std::string_view::npos) return Error(Code::kInvalid, in_quotes(key) + ": expected NAMESPACE/NAME");
   WorkerName out{std::string(key.substr(0, slash)), std::string(key.substr(slash + 1))};
-  if (const std::string why = meta::check_dns_label(out.ns); !why.empty()) return Error(Code::kInvalid, quoted(key) + ": " + why);
+  if (const std::string why = meta::check_dns_label(out.ns); !why.empty())
+    return Error(Code::kInvalid, in_quotes(key) + ": " + why);
   if (const std::string why = meta::check_dns_subdomain(out.name); !why.empty())
-    return Error(Code::kInvalid, quoted(key) + ": " + why);
+    return Error(Code::kInvalid, in_quotes(key) + ": " + why);
   return out;
 }
 
@@ -145,7 +146,7 @@ Result<Json> read_registration(const WorkerName& who, std::string_view body) {
   if (const Json* worker = said.find("worker"); worker != nullptr && !worker->is_null()) {
     if (!worker->is_string()) return wrong("worker", "it is no string");
     if (worker->as_string() != who.key())
-      return Error(Code::kForbidden, "worker: the token is that of " + who.key() + ", not of " + quoted(worker->as_string()));
+      return Error(Code::kForbidden, "worker: the token is that of " + who.key() + ", not of " + in_quotes(worker->as_string()));
   }
   const Json* capabilities = said.find("capabilities");
   if (capabilities == nullptr) return out;

@@ -5,7 +5,7 @@
 namespace varda::agent {
 namespace {
 
-constexpr std::chrono::milliseconds kGrace{500};
+constexpr std::chrono::milliseconds kPortGrace{500};
 
 /// Its mode is not the umask's, as little as the socket's is. One that is there keeps its own.
 Status make_directory(os::FileSystem& fs, const os::Path& path) {
@@ -75,8 +75,8 @@ Result<std::unique_ptr<WorkerPorts>> WorkerPorts::open(const Options& options, c
 }
 
 WorkerPorts::~WorkerPorts() {
-  if (socket_) socket_->stop(kGrace);
-  if (port_) port_->stop(kGrace);
+  if (socket_) socket_->stop(kPortGrace);
+  if (port_) port_->stop(kPortGrace);
 }
 
 }  // namespace varda::agent

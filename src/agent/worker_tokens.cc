@@ -9,7 +9,7 @@ namespace varda::agent {
 namespace {
 
 constexpr std::size_t kWhoDigits = 12, kSecretDigits = 64;
-constexpr std::uint64_t kFileBytesMax = 256;
+constexpr std::uint64_t kTokenFileBytesMax = 256;
 
 std::string start_of(const WorkerName& who, const std::string& uid) {
   return "varda-worker." + codec::Sha256::of(who.key() + "\n" + uid).hex().substr(0, kWhoDigits) + ".";
@@ -27,7 +27,7 @@ Result<std::string> WorkerTokens::ensure(const WorkerName& who, const std::strin
   const os::Path directory = root_ / who.ns / who.name, file = directory / "token";
   TRY(const auto info, fs_.stat(file));
   if (info && info->kind == os::FileKind::kFile) {
-    const auto kept = os::read_file(fs_, file, kFileBytesMax);
+    const auto kept = os::read_file(fs_, file, kTokenFileBytesMax);
     if (kept.ok() && is_of(*kept, who, uid)) {
       if (info->mode != 0600) TRY_VOID(fs_.set_mode(file, 0600));
       return *kept;

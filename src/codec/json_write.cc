@@ -109,9 +109,9 @@ void write_number(double value, std::string& out) {
   out.append(text, end);
 }
 
-class Writer {
+class JsonWriter {
  public:
-  Writer(std::string& out, int indent) : out_(out), indent_(indent) {}
+  JsonWriter(std::string& out, int indent) : out_(out), indent_(indent) {}
 
   void write(const Json& value, int level) {
     switch (value.type()) {
@@ -180,7 +180,7 @@ class Writer {
 
 }  // namespace
 
-void write_json(const Json& value, std::string& out) { Writer(out, 0).write(value, 0); }
+void write_json(const Json& value, std::string& out) { JsonWriter(out, 0).write(value, 0); }
 
 std::string write_json(const Json& value) {
   std::string out;
@@ -190,7 +190,7 @@ std::string write_json(const Json& value) {
 
 std::string write_json_pretty(const Json& value, int indent) {
   std::string out;
-  Writer(out, indent).write(value, 0);
+  JsonWriter(out, indent).write(value, 0);
   return out;
 }
 

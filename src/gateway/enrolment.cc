@@ -22,7 +22,7 @@ using codec::Json;
 constexpr std::string_view kEnroll = "/gateway/v1/enroll";
 constexpr std::string_view kRenew = "/gateway/v1/renew";
 constexpr std::size_t kBodyBytesMax = 32 << 10;
-constexpr int kAttempts = 8;  // against other writers of a token's Secret
+constexpr int kEnrolmentAttempts = 8;  // against other writers of a token's Secret
 constexpr auto kCleaningPeriod = std::chrono::hours(1);
 
 net::Response answer(int status, const Json& body) {
@@ -186,7 +186,7 @@ struct Enrolment::Impl {
       if (record.used_by.empty()) {
         const Status used = use_join_token(ctx, upstream, std::move(**stored), key);
         const bool changed = !used.ok() && (used.error().code() == Code::kConflict || used.error().code() == Code::kNotFound);
-        if (changed && attempt < kAttempts) continue;
+        if (changed && attempt < kEnrolmentAttempts) continue;
         if (!used.ok()) return upstream_failed(used.error(), node);
       }
       // The administrator's word counts for more than what was remembered: so a node that lost its disk comes back.

@@ -13,11 +13,11 @@ using codec::Json;
 constexpr const char* kToken = "token";
 constexpr const char* kRevoked = "revoked";
 constexpr std::chrono::seconds kLookPeriod{5};
-constexpr int kAttempts = 8;  // against other writers
+constexpr int kSecretAttempts = 8;  // against other writers
 const meta::Resource kNodes{"", "v1", "Node", "nodes", false};
 const meta::Resource kPods{"", "v1", "Pod", "pods", true};
 
-std::string text_of(const Json& secret, const char* key) {
+std::string decoded_text(const Json& secret, const char* key) {
   auto bytes = codec::unbase64(secret["data"][key].as_string());
   return bytes.ok() ? std::move(*bytes) : std::string();
 }
@@ -25,7 +25,7 @@ std::string text_of(const Json& secret, const char* key) {
 /// Nothing: no token.
 Result<std::optional<SharedJoinToken>> read(const Json& secret, const meta::ObjectKey& key) {
   if (!secret["data"].contains(kToken) || secret["data"][kToken].as_string().empty()) return std::optional<SharedJoinToken>();
-  auto token = JoinToken::parse(text_of(secret, kToken));
+  auto token = JoinToken::parse(decoded_text(secret, kToken));
   if (!token.ok()) {
     return Error(Code::kCorrupt, "Secret " + key.str() +
                                      ": its key token holds no join token. If it is meant to, delete the Secret, or "
@@ -81,7 +81,7 @@ Result<Kept> keep_shared_join_token(const Context& ctx, const kube::Client& clie
     const auto written = there ? client.update(ctx, secrets(), wanted) : client.create(ctx, secrets(), wanted);
     if (written.ok()) return Kept::kMade;
     const bool gone = there && written.error().code() == Code::kNotFound;
-    if ((!changed_meanwhile(written.error()) && !gone) || attempt == kAttempts) return written.error();
+    if ((!changed_meanwhile(written.error()) && !gone) || attempt == kSecretAttempts) return written.error();
   }
 }
 
@@ -110,7 +110,7 @@ Status rotate_shared_join_token(const Context& ctx, const kube::Client& client, 
         client.get(ctx, secrets(), secret).context("the join token that agents share (`varda gateway --join-secret`)"));
     const auto written = client.update(ctx, secrets(), with_token(std::move(present), secret, JoinToken::make(ca_sha256, rng)));
     if (written.ok()) return {};
-    if (!changed_meanwhile(written.error()) || attempt == kAttempts) return written.error();
+    if (!changed_meanwhile(written.error()) || attempt == kSecretAttempts) return written.error();
   }
 }
 

@@ -15,17 +15,17 @@ namespace {
 
 using codec::Json;
 
-constexpr std::string_view kType = "edgeai.io/node-key";
-constexpr std::string_view kLabel = "edgeai.io/node-key";
+constexpr std::string_view kNodeKeyType = "edgeai.io/node-key";
+constexpr std::string_view kNodeKeyLabel = "edgeai.io/node-key";
 constexpr const char* kKey = "key-sha256";
 constexpr const char* kRefused = "refused-sha256";
-constexpr std::size_t kDigestDigits = 64;
-constexpr int kAttempts = 8;  // against other writers
+constexpr std::size_t kNodeKeyDigits = 64;
+constexpr int kNodeKeyAttempts = 8;  // against other writers
 
-meta::ObjectKey key_of(const std::string& node) { return {std::string(kSystemNamespace), "node-key-" + node}; }
+meta::ObjectKey node_key_of(const std::string& node) { return {std::string(kSystemNamespace), "node-key-" + node}; }
 
 bool is_digest(std::string_view text) {
-  return text.size() == kDigestDigits &&
+  return text.size() == kNodeKeyDigits &&
          std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
@@ -60,25 +60,24 @@ struct Remembered {
 };
 
 Remembered nothing_of(const std::string& node) {
-  const meta::ObjectKey key = key_of(node);
-  return {
-      Json::object(
-          {{"apiVersion", "v1"},
-           {"kind", "Secret"},
-           {"metadata",
-            Json::object({{"name", key.name}, {"namespace", key.ns}, {"labels", Json::object({{std::string(kLabel), "true"}})}})},
-           {"type", std::string(kType)},
-           {"data", Json::object({{"node", codec::base64(node)}})}}),
-      "",
-      {}};
+  const meta::ObjectKey key = node_key_of(node);
+  return {Json::object({{"apiVersion", "v1"},
+                        {"kind", "Secret"},
+                        {"metadata", Json::object({{"name", key.name},
+                                                   {"namespace", key.ns},
+                                                   {"labels", Json::object({{std::string(kNodeKeyLabel), "true"}})}})},
+                        {"type", std::string(kNodeKeyType)},
+                        {"data", Json::object({{"node", codec::base64(node)}})}}),
+          "",
+          {}};
 }
 
 Result<std::optional<Remembered>> find(const Context& ctx, const kube::Client& client, const std::string& node) {
-  TRY(std::optional<Json> secret, client.find(ctx, secrets(), key_of(node)));
+  TRY(std::optional<Json> secret, client.find(ctx, secrets(), node_key_of(node)));
   if (!secret) return std::optional<Remembered>();
-  const auto corrupt = [&](const char* what) { return Error(Code::kCorrupt, "Secret " + key_of(node).str() + ": " + what); };
+  const auto corrupt = [&](const char* what) { return Error(Code::kCorrupt, "Secret " + node_key_of(node).str() + ": " + what); };
   // The type of a Secret never changes: what somebody else put there stays somebody else's.
-  if (std::as_const(*secret)["type"].as_string() != kType) return corrupt("its type is not edgeai.io/node-key");
+  if (std::as_const(*secret)["type"].as_string() != kNodeKeyType) return corrupt("its type is not edgeai.io/node-key");
   const Json& data = std::as_const(*secret)["data"];
   Remembered known;
   if (data.contains(kKey)) {
@@ -98,7 +97,7 @@ Result<std::optional<Remembered>> find(const Context& ctx, const kube::Client& c
   return std::optional(std::move(known));
 }
 
-bool changed_meanwhile(const Error& error) {
+bool key_changed_meanwhile(const Error& error) {
   return error.code() == Code::kAlreadyExists || error.code() == Code::kConflict || error.code() == Code::kNotFound;
 }
 
@@ -124,7 +123,7 @@ Result<KeyClaim> claim_node_key(const Context& ctx, const kube::Client& client, 
     if (!known && !rights.be_first) return KeyClaim::kIsUnknown;
     const Status written = write(ctx, client, node, std::move(known), key_sha256);
     if (written.ok()) return KeyClaim::kIsTheNodes;
-    if (!changed_meanwhile(written.error()) || attempt == kAttempts) return written.error();
+    if (!key_changed_meanwhile(written.error()) || attempt == kNodeKeyAttempts) return written.error();
   }
 }
 
@@ -133,7 +132,7 @@ Status set_node_key(const Context& ctx, const kube::Client& client, const std::s
     TRY(std::optional<Remembered> known, find(ctx, client, node));
     if (known && known->key_sha256 == key_sha256) return {};
     const Status written = write(ctx, client, node, std::move(known), key_sha256);
-    if (written.ok() || !changed_meanwhile(written.error()) || attempt == kAttempts) return written;
+    if (written.ok() || !key_changed_meanwhile(written.error()) || attempt == kNodeKeyAttempts) return written;
   }
 }
 
@@ -151,7 +150,7 @@ Status forget_node_key(const Context& ctx, const kube::Client& client, const std
       return {};
     }
     const Status written = write(ctx, client, node, std::move(known), "");
-    if (written.ok() || !changed_meanwhile(written.error()) || attempt == kAttempts) return written;
+    if (written.ok() || !key_changed_meanwhile(written.error()) || attempt == kNodeKeyAttempts) return written;
   }
 }
 

@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kDepthMax = 400;
 constexpr std::size_t kCopyBytesMax = 16u << 20;  // what all `copy` operations of one patch may add
 
-Error bad(std::string what) { return {Code::kInvalid, std::move(what)}; }
+Error bad_patch(std::string what) { return {Code::kInvalid, std::move(what)}; }
 
 struct Measure {
   std::size_t depth = 1;
@@ -42,11 +42,11 @@ bool same(const Json& a, const Json& b) {
 using Pointer = std::vector<std::string>;
 
 Result<Pointer> parse_pointer(const Json& text, std::string_view member) {
-  if (!text.is_string()) return bad("\"" + std::string(member) + "\" must be a string");
+  if (!text.is_string()) return bad_patch("\"" + std::string(member) + "\" must be a string");
   std::string_view rest = text.as_string();
   Pointer out;
   if (rest.empty()) return out;
-  if (rest.front() != '/') return bad("path \"" + text.as_string() + "\" must start with '/'");
+  if (rest.front() != '/') return bad_patch("path \"" + text.as_string() + "\" must start with '/'");
   while (!rest.empty()) {
     rest.remove_prefix(1);
     const auto end = std::min(rest.find('/'), rest.size());
@@ -57,7 +57,7 @@ Result<Pointer> parse_pointer(const Json& text, std::string_view member) {
       } else if (i + 1 < end && (rest[i + 1] == '0' || rest[i + 1] == '1')) {
         token += rest[++i] == '0' ? '~' : '/';
       } else {
-        return bad("path \"" + text.as_string() + "\" has a bad escape");
+        return bad_patch("path \"" + text.as_string() + "\" has a bad escape");
       }
     }
     out.push_back(std::move(token));
@@ -91,21 +91,21 @@ class Patcher {
   Json take() { return std::move(document_); }
 
   Status apply(const Json& operation) {
-    if (!operation.is_object()) return bad("an operation must be an object");
+    if (!operation.is_object()) return bad_patch("an operation must be an object");
     const std::string& op = operation["op"].as_string();
     TRY(const Pointer path, parse_pointer(operation["path"], "path"));
     if (op == "remove") return remove(path);
     if (op == "add" || op == "replace" || op == "test") {
       const Json* value = operation.find("value");
-      if (!value && op != "test") return bad("\"value\" is missing");
+      if (!value && op != "test") return bad_patch("\"value\" is missing");
       if (op == "add") return add(path, *value, measure(*value));
       if (op == "replace") return replace(path, *value);
       return test(path, value ? *value : Json());
     }
-    if (op != "move" && op != "copy") return bad("unknown operation \"" + op + "\"");
+    if (op != "move" && op != "copy") return bad_patch("unknown operation \"" + op + "\"");
     TRY(const Pointer from, parse_pointer(operation["from"], "from"));
     Json* source = find(from);
-    if (!source) return bad("\"from\" names nothing");
+    if (!source) return bad_patch("\"from\" names nothing");
     const Measure size = measure(*source);
     TRY_VOID(spend(size.values));
     if (op == "copy") {
@@ -114,8 +114,8 @@ class Patcher {
       return add(path, *source, size);
     }
     if (path.size() > from.size() && std::equal(from.begin(), from.end(), path.begin()))
-      return bad("a value cannot move into itself");
-    if (from.empty()) return bad("the whole document cannot be removed");
+      return bad_patch("a value cannot move into itself");
+    if (from.empty()) return bad_patch("the whole document cannot be removed");
     Json value = std::move(*source);
     TRY_VOID(remove(from));
     return add(path, std::move(value), size);
@@ -138,14 +138,14 @@ class Patcher {
     return at;
   }
   Result<Json*> parent(const Pointer& path) {
-    if (path.empty()) return bad("the whole document cannot be removed");
+    if (path.empty()) return bad_patch("the whole document cannot be removed");
     Json* at = find(Pointer(path.begin(), path.end() - 1));
-    if (!at || (!at->is_object() && !at->is_array())) return bad("what should hold \"" + path.back() + "\" is not there");
+    if (!at || (!at->is_object() && !at->is_array())) return bad_patch("what should hold \"" + path.back() + "\" is not there");
     return at;
   }
 
   Status add(const Pointer& path, Json value, const Measure& size) {
-    if (path.size() + size.depth > kDepthMax) return bad("the result would be nested too deeply");
+    if (path.size() + size.depth > kDepthMax) return bad_patch("the result would be nested too deeply");
     if (path.empty()) {
       document_ = std::move(value);
       return {};
@@ -158,7 +158,7 @@ class Patcher {
     }
     auto& items = holder->array_items();
     const auto index = path.back() == "-" ? items.size() : array_index(path.back(), items.size() + 1);
-    if (!index) return bad("index \"" + path.back() + "\" is out of range");
+    if (!index) return bad_patch("index \"" + path.back() + "\" is out of range");
     items.insert(items.begin() + static_cast<std::ptrdiff_t>(*index), std::move(value));
     return {};
   }
@@ -169,8 +169,8 @@ class Patcher {
     TRY(Json * holder, parent(path));
     if (holder->is_object()) return add(path, value, size);  // also where the member is missing, as Kubernetes has it
     Json* old = child(*holder, path.back());
-    if (!old) return bad("index \"" + path.back() + "\" is out of range");
-    if (path.size() + size.depth > kDepthMax) return bad("the result would be nested too deeply");
+    if (!old) return bad_patch("index \"" + path.back() + "\" is out of range");
+    if (path.size() + size.depth > kDepthMax) return bad_patch("the result would be nested too deeply");
     *old = value;
     return {};
   }
@@ -179,12 +179,12 @@ class Patcher {
     TRY(Json * holder, parent(path));
     TRY_VOID(spend(holder->size()));
     if (holder->is_object()) {
-      if (!holder->erase(path.back())) return bad("member \"" + path.back() + "\" is not there");
+      if (!holder->erase(path.back())) return bad_patch("member \"" + path.back() + "\" is not there");
       return {};
     }
     auto& items = holder->array_items();
     const auto index = array_index(path.back(), items.size());
-    if (!index) return bad("index \"" + path.back() + "\" is out of range");
+    if (!index) return bad_patch("index \"" + path.back() + "\" is out of range");
     items.erase(items.begin() + static_cast<std::ptrdiff_t>(*index));
     return {};
   }
@@ -193,7 +193,7 @@ class Patcher {
     const Json* found = find(path);
     TRY_VOID(spend(0));
     if (found ? same(*found, value) : value.is_null()) return {};
-    return bad("the value tested for is not there");
+    return bad_patch("the value tested for is not there");
   }
 
   Json document_;
@@ -205,7 +205,7 @@ class Patcher {
 }  // namespace
 
 Result<Json> apply_json_patch(Json document, const Json& patch, std::size_t operations_max, std::size_t work_max) {
-  if (!patch.is_array()) return bad("a JSON patch must be an array of operations");
+  if (!patch.is_array()) return bad_patch("a JSON patch must be an array of operations");
   if (patch.size() > operations_max) {
     return Error(Code::kExhausted, "a JSON patch may hold " + std::to_string(operations_max) + " operations").as_terminal();
   }

@@ -21,12 +21,12 @@ struct Lexed {
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 bool is_special(char c) { return std::string_view("=!(),<>").find(c) != std::string_view::npos; }
 
-Error bad(std::string what) { return {Code::kInvalid, std::move(what)}; }
+Error bad_selector(std::string what) { return {Code::kInvalid, std::move(what)}; }
 Error expected(const Lexed& found, std::string_view what) {
-  return bad("found '" + found.text + "', expected: " + std::string(what));
+  return bad_selector("found '" + found.text + "', expected: " + std::string(what));
 }
 Error invalid_value(std::string_view field, std::string_view value, std::string_view why) {
-  return bad(std::string(field) + ": Invalid value: \"" + std::string(value) + "\": " + std::string(why));
+  return bad_selector(std::string(field) + ": Invalid value: \"" + std::string(value) + "\": " + std::string(why));
 }
 
 std::optional<std::int64_t> to_integer(std::string_view text) {
@@ -118,7 +118,8 @@ class Lexer {
 };
 
 Result<std::vector<std::string>> parse_values(Lexer& lexer) {
-  if (const Lexed open = lexer.take_word(); open.token != Token::kOpen) return bad("found '" + open.text + "' expected: '('");
+  if (const Lexed open = lexer.take_word(); open.token != Token::kOpen)
+    return bad_selector("found '" + open.text + "' expected: '('");
   std::vector<std::string> values;
   if (const Lexed first = lexer.peek_word(); first.token == Token::kClose) {
     lexer.take_word();
@@ -179,10 +180,10 @@ Status check(const LabelSelector::Requirement& requirement) {
     }
   }
   if (errors.empty()) return {};
-  if (errors.size() == 1) return bad(errors[0]);
+  if (errors.size() == 1) return bad_selector(errors[0]);
   std::string all = "[";
   for (const std::string& error : errors) all += (all.size() > 1 ? ", " : "") + error;
-  return bad(all + "]");
+  return bad_selector(all + "]");
 }
 
 Result<LabelSelector::Requirement> parse_requirement(Lexer& lexer) {
@@ -302,18 +303,18 @@ Result<LabelSelector> LabelSelector::parse(std::string_view text) {
 }
 
 Result<LabelSelector> LabelSelector::from_json(const Json& selector) {
-  if (!selector.is_object()) return bad("selector must be an object");
+  if (!selector.is_object()) return bad_selector("selector must be an object");
   LabelSelector out;
   const Json& labels = selector["matchLabels"];
-  if (!labels.is_null() && !labels.is_object()) return bad("matchLabels: must be an object");
+  if (!labels.is_null() && !labels.is_object()) return bad_selector("matchLabels: must be an object");
   for (const auto& [key, value] : labels.as_object()) {
-    if (!value.is_string()) return bad("matchLabels." + key + ": must be a string");
+    if (!value.is_string()) return bad_selector("matchLabels." + key + ": must be a string");
     Requirement requirement{key, Operator::kIn, {value.as_string()}};
     TRY_VOID(check(requirement).context("matchLabels"));
     out.requirements_.push_back(std::move(requirement));
   }
   const Json& expressions = selector["matchExpressions"];
-  if (!expressions.is_null() && !expressions.is_array()) return bad("matchExpressions: must be an array");
+  if (!expressions.is_null() && !expressions.is_array()) return bad_selector("matchExpressions: must be an array");
   int index = 0;
   for (const Json& expression : expressions.as_array()) {
     const std::string here = "matchExpressions[" + std::to_string(index++) + "]";
@@ -324,10 +325,11 @@ Result<LabelSelector> LabelSelector::from_json(const Json& selector) {
     const std::string& name = expression["operator"].as_string();
     const auto found =
         std::find_if(std::begin(kOperators), std::end(kOperators), [&](const auto& row) { return row.first == name; });
-    if (found == std::end(kOperators)) return bad(here + ".operator: \"" + name + "\" is not a valid label selector operator");
+    if (found == std::end(kOperators))
+      return bad_selector(here + ".operator: \"" + name + "\" is not a valid label selector operator");
     Requirement requirement{expression["key"].as_string(), found->second, {}};
     for (const Json& value : expression["values"].as_array()) {
-      if (!value.is_string()) return bad(here + ".values: must be strings");
+      if (!value.is_string()) return bad_selector(here + ".values: must be strings");
       requirement.values.push_back(value.as_string());
     }
     TRY_VOID(check(requirement).context(here));
@@ -386,14 +388,14 @@ Result<std::string> unescape(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c == '\\') {
-      if (i + 1 == text.size()) return bad("invalid field selector: invalid escape sequence: \\");
+      if (i + 1 == text.size()) return bad_selector("invalid field selector: invalid escape sequence: \\");
       const char escaped = text[++i];
       if (escaped != '\\' && escaped != ',' && escaped != '=') {
-        return bad(std::string("invalid field selector: invalid escape sequence: \\") + escaped);
+        return bad_selector(std::string("invalid field selector: invalid escape sequence: \\") + escaped);
       }
       out += escaped;
     } else if (c == ',' || c == '=') {
-      return bad("invalid field selector: unescaped character in value: " + std::to_string(static_cast<int>(c)));
+      return bad_selector("invalid field selector: unescaped character in value: " + std::to_string(static_cast<int>(c)));
     } else {
       out += c;
     }
@@ -421,7 +423,7 @@ Result<FieldSelector> FieldSelector::parse(std::string_view text) {
       }
     }
     if (op == std::string_view::npos) {
-      return bad("invalid selector: '" + std::string(text) + "'; can't understand '" + std::string(part) + "'");
+      return bad_selector("invalid selector: '" + std::string(text) + "'; can't understand '" + std::string(part) + "'");
     }
     Term term;
     term.field = std::string(part.substr(0, op));

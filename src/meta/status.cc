@@ -47,7 +47,7 @@ Code code_of(int http, std::string_view reason) {
   return http >= 400 && http < 500 ? Code::kInvalid : Code::kInternal;
 }
 
-void put(Json& object, const char* name, const std::string& value) {
+void put_text(Json& object, const char* name, const std::string& value) {
   if (!value.empty()) object.set(name, value);
 }
 
@@ -55,24 +55,24 @@ void put(Json& object, const char* name, const std::string& value) {
 
 Json ApiStatus::to_json() const {
   Json metadata = Json::object();
-  put(metadata, "continue", list_token);
+  put_text(metadata, "continue", list_token);
   Json out = Json::object({{"kind", "Status"}, {"apiVersion", "v1"}, {"metadata", std::move(metadata)}});
   out.set("status", code < 400 ? "Success" : "Failure");
-  put(out, "message", message);
-  put(out, "reason", reason);
+  put_text(out, "message", message);
+  put_text(out, "reason", reason);
   if (details) {
     Json more = Json::object();
-    put(more, "name", name);
-    put(more, "group", group);
-    put(more, "kind", kind);
-    put(more, "uid", uid);
+    put_text(more, "name", name);
+    put_text(more, "group", group);
+    put_text(more, "kind", kind);
+    put_text(more, "uid", uid);
     if (!causes.empty()) {
       Json list = Json::array();
       for (const StatusCause& cause : causes) {
         Json item = Json::object();
-        put(item, "reason", cause.reason);
-        put(item, "message", cause.message);
-        put(item, "field", cause.field);
+        put_text(item, "reason", cause.reason);
+        put_text(item, "message", cause.message);
+        put_text(item, "field", cause.field);
         list.push_back(std::move(item));
       }
       more.set("causes", std::move(list));

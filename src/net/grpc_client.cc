@@ -46,14 +46,14 @@ constexpr std::array<StatusName, 17> kStatuses = {{{Code::kInternal, "OK"},
                                                    {Code::kCorrupt, "DATA_LOSS"},
                                                    {Code::kUnauthenticated, "UNAUTHENTICATED"}}};
 
-struct Connection {
+struct GrpcConnection {
   Fd fd;
   Waiter waiter;
   std::unique_ptr<Http2Call> http;
 };
 
 /// What can be read now. False: the peer closed.
-Result<bool> receive(Connection& connection) {
+Result<bool> receive(GrpcConnection& connection) {
   std::array<char, 16384> piece{};
   const ssize_t count = ::recv(connection.fd.get(), piece.data(), piece.size(), MSG_DONTWAIT);
   if (count == 0) return false;
@@ -71,7 +71,7 @@ class Client final : public GrpcClient {
 
   Result<std::string> call(const Context& ctx, std::string_view method, std::string_view message) override {
     TRY_VOID(ctx.check());
-    for (std::unique_ptr<Connection> pooled = take(); pooled; pooled = take()) {
+    for (std::unique_ptr<GrpcConnection> pooled = take(); pooled; pooled = take()) {
       bool untouched = false;
       Result<std::string> answer = exchange(ctx, std::move(pooled), method, message, untouched);
       if (!untouched) return answer;
@@ -79,15 +79,15 @@ class Client final : public GrpcClient {
     }
     for (int attempt = 0;; ++attempt) {
       bool untouched = false;
-      TRY(std::unique_ptr<Connection> connection, connect(ctx));
+      TRY(std::unique_ptr<GrpcConnection> connection, connect(ctx));
       Result<std::string> answer = exchange(ctx, std::move(connection), method, message, untouched);
       if (answer.ok() || !untouched || attempt > 0) return answer;
     }
   }
 
  private:
-  Result<std::unique_ptr<Connection>> connect(const Context& ctx) {
-    auto connection = std::make_unique<Connection>();
+  Result<std::unique_ptr<GrpcConnection>> connect(const Context& ctx) {
+    auto connection = std::make_unique<GrpcConnection>();
     connection->waiter.attach(ctx.stop_token());
     TRY(const internal::Address address, internal::Address::unix_path(options_.unix_socket));
     const Context limited = ctx.with_timeout(options_.connect_timeout);
@@ -102,9 +102,9 @@ class Client final : public GrpcClient {
   }
 
   // What came while it lay there (a PING, a GOAWAY, the end) is looked at first.
-  std::unique_ptr<Connection> take() {
+  std::unique_ptr<GrpcConnection> take() {
     while (true) {
-      std::unique_ptr<Connection> connection;
+      std::unique_ptr<GrpcConnection> connection;
       {
         MutexLock lock(mutex_);
         if (idle_.empty()) return nullptr;
@@ -116,7 +116,7 @@ class Client final : public GrpcClient {
     }
   }
 
-  void give(std::unique_ptr<Connection> connection) {
+  void give(std::unique_ptr<GrpcConnection> connection) {
     connection->waiter.detach();
     if (!connection->http->reusable()) return;
     MutexLock lock(mutex_);
@@ -126,7 +126,7 @@ class Client final : public GrpcClient {
   Error broken(const std::string& what) const { return Error(Code::kUnavailable, options_.unix_socket + ": " + what); }
 
   /// `untouched`: the server has not looked at the call, it may be made again.
-  Result<std::string> exchange(const Context& ctx, std::unique_ptr<Connection> connection, std::string_view method,
+  Result<std::string> exchange(const Context& ctx, std::unique_ptr<GrpcConnection> connection, std::string_view method,
                                std::string_view message, bool& untouched) {
     Http2Call& http = *connection->http;
     connection->waiter.attach(ctx.stop_token());
@@ -209,7 +209,7 @@ class Client final : public GrpcClient {
 
   const GrpcClientOptions options_;
   Mutex mutex_;
-  std::vector<std::unique_ptr<Connection>> idle_ GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<GrpcConnection>> idle_ GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace {
 constexpr std::string_view kMagic = "varda-snapshot-1\n";
 
 template <typename T>
-void put(std::string& out, T number) {
+void put_number(std::string& out, T number) {
   for (std::size_t i = 0; i < sizeof(T); ++i) out += static_cast<char>(number >> (8 * i) & 0xff);
 }
 
@@ -74,12 +74,12 @@ std::uint64_t Snapshot::bytes() const {
 
 std::string Snapshot::encode() const {
   std::string out(kMagic);
-  put(out, block_bytes);
+  put_number(out, block_bytes);
   for (const SnapshotFile& file : files) {
     CHECK(file.blocks.size() == blocks_of(file.size, block_bytes));
-    put(out, static_cast<std::uint32_t>(file.path.size()));
+    put_number(out, static_cast<std::uint32_t>(file.path.size()));
     out += file.path;
-    put(out, file.size);
+    put_number(out, file.size);
     for (const codec::Sha256& block : file.blocks)
       out.append(reinterpret_cast<const char*>(block.bytes.data()), block.bytes.size());
   }

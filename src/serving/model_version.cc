@@ -5,7 +5,7 @@
 namespace varda::serving {
 namespace {
 
-double microseconds(Duration duration) { return std::chrono::duration<double, std::micro>(duration).count(); }
+double to_microseconds(Duration duration) { return std::chrono::duration<double, std::micro>(duration).count(); }
 
 // Rows of a batch, where the model's first dimension is open; else the request is one.
 double rows(const std::vector<tensor::Spec>& specs, std::span<const tensor::Named> inputs) {
@@ -139,11 +139,11 @@ Result<std::vector<tensor::Named>> ModelVersion::run(std::span<const tensor::Nam
   TRY(const std::vector<std::string> needed, pipeline_->needs(outputs));
   const SteadyTime start = system_clock().now();
   TRY(const transform::Prepared prepared, pipeline_->before({inputs.begin(), inputs.end()}));
-  stats_.compute_input_us.add(microseconds(system_clock().now() - start));
+  stats_.compute_input_us.add(to_microseconds(system_clock().now() - start));
   TRY(const std::vector<tensor::Named> raw, run_free(prepared.inputs, needed));
   const SteadyTime done = system_clock().now();
   TRY(std::vector<tensor::Named> answer, pipeline_->after(prepared, raw, outputs));
-  stats_.compute_output_us.add(microseconds(system_clock().now() - done));
+  stats_.compute_output_us.add(to_microseconds(system_clock().now() - done));
   return answer;
 }
 
@@ -170,7 +170,7 @@ Result<std::vector<tensor::Named>> ModelVersion::run_free(std::span<const tensor
   if (result.ok()) {
     stats_.executions.add();
     stats_.inferences.add(rows(metadata_.inputs, inputs));
-    stats_.compute_us.add(microseconds(duration));
+    stats_.compute_us.add(to_microseconds(duration));
     stats_.predict_seconds.observe(std::chrono::duration<double>(duration).count());
   }
   return result;

@@ -9,12 +9,12 @@ namespace varda::api {
 
 namespace {
 
-constexpr std::string_view kSubdomainOrEmpty = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$";
-constexpr std::string_view kUrlPattern = "^(/|file:///|https?://[^/]|s3://[^/])";
+constexpr std::string_view kNodeNamePattern = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$";
+constexpr std::string_view kDataUrlPattern = "^(/|file:///|https?://[^/]|s3://[^/])";
 constexpr std::string_view kPeriodPattern = "^([0-9]{1,9}|([0-9]{1,6}[smhd]){1,4})$";
 
 template <Group G>
-constexpr const char* kUrl = G == Group::kEdgeai ? "dataUrl" : "url";
+constexpr const char* kDataUrl = G == Group::kEdgeai ? "dataUrl" : "url";
 
 }  // namespace
 
@@ -42,7 +42,7 @@ void DatasetSpecOf<G>::describe(Type<DatasetSpecOf>& t) {
   using S = DatasetSpec;
   t.doc("Where the data is, and what one sample of it is.");
   t.template field<std::string>(
-       kUrl<G>, &S::url,
+       kDataUrl<G>, &S::url,
        "Where the data is on the node: an absolute path, or a file:/// URL. Datasets behind http, https and s3 URLs are kept and "
        "not counted.")
       .required()
@@ -55,7 +55,7 @@ void DatasetSpecOf<G>::describe(Type<DatasetSpecOf>& t) {
       .length(1, 63);
   t.template field<std::string>("nodeName", &S::node_name, "Name of the node that has the data.")
       .length(0, 253)
-      .pattern(kSubdomainOrEmpty);
+      .pattern(kNodeNamePattern);
   if constexpr (G == Group::kSedna) {
     t.template field<std::string>("credentialName", &S::credential_name,
                                   "Name of a Secret. Kept for jobs that read from an object store; counting needs none.")
@@ -77,7 +77,7 @@ void DatasetSpecOf<G>::describe(Type<DatasetSpecOf>& t) {
   t.template field<std::optional<Replication>>(
       "replication", &S::replication, "Extension: nodes that shall have a copy of the data. Absent: it stays where it is.");
   t.keep_unknown(&S::unknown);
-  t.rule(rules::matches(kUrl<G>, kUrlPattern, "must be an absolute path, a file:/// URL, or an http, https or s3 URL"));
+  t.rule(rules::matches(kDataUrl<G>, kDataUrlPattern, "must be an absolute path, a file:/// URL, or an http, https or s3 URL"));
 }
 
 void DatasetStatus::describe(Type<DatasetStatus>& t) {

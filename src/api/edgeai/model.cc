@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t kSizeMax = std::int64_t{1} << 60;
 
 template <Group G>
-constexpr const char* kUrl = G == Group::kEdgeai ? "modelUrl" : "url";
+constexpr const char* kModelUrl = G == Group::kEdgeai ? "modelUrl" : "url";
 
 }  // namespace
 
@@ -31,7 +31,7 @@ void ModelSpecOf<G>::describe(Type<ModelSpecOf>& t) {
   using S = ModelSpec;
   t.doc("What the model is.");
   t.template field<std::string>(
-       kUrl<G>, &S::url,
+       kModelUrl<G>, &S::url,
        "Where the model is: a path, or a URL. Nothing is fetched from it before something serves the model, such as a "
        "JointInferenceService.")
       .required()

@@ -9,8 +9,8 @@ namespace varda::api {
 
 namespace {
 
-constexpr std::string_view kSubdomain = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$";
-constexpr std::string_view kLabelValue = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
+constexpr std::string_view kModelNamePattern = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$";
+constexpr std::string_view kWorkerLabelValue = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 constexpr std::string_view kLabelKey = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$";
 
 const rules::Member kSelector{"selector", rules::Shape::kObject};
@@ -42,7 +42,7 @@ std::int64_t Worker::declared_port() const {
 
 void ModelReference::describe(Type<ModelReference>& t) {
   t.doc("A model of the same namespace.");
-  t.field("name", &ModelReference::name, "Its name.").required().length(1, 253).pattern(kSubdomain);
+  t.field("name", &ModelReference::name, "Its name.").required().length(1, 253).pattern(kModelNamePattern);
   t.field(
        "kind", &ModelReference::kind,
        "Model (sedna.io): an archive, by its url and sha256. InferenceModel: a model that is served already; in the place of the "
@@ -62,7 +62,7 @@ void SelectorRequirement::describe(Type<SelectorRequirement>& t) {
   t.field("values", &SelectorRequirement::values, "Values for In and NotIn.")
       .items_max(64)
       .each_length(0, 63)
-      .each_pattern(kLabelValue);
+      .each_pattern(kWorkerLabelValue);
   t.keep_unknown(&SelectorRequirement::unknown);
   for (const char* op : {"In", "NotIn"}) {
     t.rule(
@@ -79,7 +79,7 @@ void NodeSelection::describe(Type<NodeSelection>& t) {
   t.field("matchLabels", &NodeSelection::match_labels, "Labels that the node has with these values.")
       .items_max(32)
       .each_length(0, 63)
-      .each_pattern(kLabelValue);
+      .each_pattern(kWorkerLabelValue);
   t.field("matchExpressions", &NodeSelection::match_expressions, "Further requirements to the node's labels.").items_max(32);
   t.keep_unknown(&NodeSelection::unknown);
 }

@@ -7,7 +7,7 @@ namespace varda::apiserver {
 
 namespace {
 
-std::string lower(std::string text) {
+std::string first_letter_lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
 }
@@ -59,7 +59,7 @@ class EventKind : public CoreKind {
 
   std::vector<Json> cells(const Json& event, WallTime now) const override {
     const Json& about = event["involvedObject"];
-    std::string object = lower(about["kind"].as_string());
+    std::string object = first_letter_lower(about["kind"].as_string());
     if (!about["name"].as_string().empty()) object += "/" + about["name"].as_string();
     const Json& source = event["source"];
     std::string who = text_or(source["component"], event["reportingComponent"].as_string());

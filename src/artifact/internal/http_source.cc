@@ -8,7 +8,7 @@
 namespace varda::artifact {
 namespace {
 
-std::optional<std::uint64_t> number(std::string_view text) {
+std::optional<std::uint64_t> byte_number(std::string_view text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
@@ -45,9 +45,9 @@ ContentRange parse_content_range(std::string_view text) {
   ContentRange range;
   if (!text.starts_with("bytes ")) return range;
   text.remove_prefix(6);
-  range.start = number(text.substr(0, text.find('-')));
+  range.start = byte_number(text.substr(0, text.find('-')));
   const auto slash = text.find('/');
-  if (slash != std::string_view::npos) range.total = number(text.substr(slash + 1));
+  if (slash != std::string_view::npos) range.total = byte_number(text.substr(slash + 1));
   return range;
 }
 
@@ -186,7 +186,7 @@ Failure HttpSource::refused(net::ClientResponse& response) {
 
 std::optional<Failure> HttpSource::await_neighbour(net::ClientResponse& response) {
   const SteadyTime now = clock_.now();
-  const std::uint64_t done = number(response.headers.find(kBytesDoneHeader).value_or("")).value_or(0);
+  const std::uint64_t done = byte_number(response.headers.find(kBytesDoneHeader).value_or("")).value_or(0);
   if (!neighbour_waited_) {
     neighbour_waited_ = now;
     neighbour_since_ = 0;
@@ -259,7 +259,7 @@ std::optional<Failure> HttpSource::connect() {
                                              " cannot be continued at byte " + std::to_string(offset) + " and starts over"));
   } else if (response.status != 200) {
     return refused(response);
-  } else if (auto failure = begin_whole(response, number(response.headers.find("Content-Length").value_or("")))) {
+  } else if (auto failure = begin_whole(response, byte_number(response.headers.find("Content-Length").value_or("")))) {
     return failure;
   }
   body_ = std::move(response.body);

@@ -14,8 +14,8 @@ namespace varda::controllers {
 
 namespace {
 
-struct All final : Builtin {
-  All(const runtime::Caches& caches, const kube::Client& client, NodeSessions& s, const BuiltinOptions& options)
+struct AllBuiltin final : Builtin {
+  AllBuiltin(const runtime::Caches& caches, const kube::Client& client, NodeSessions& s, const BuiltinOptions& options)
       : sessions(s),
         scheduler(caches, client, options),
         replica_sets(caches, options),
@@ -26,7 +26,7 @@ struct All final : Builtin {
         edge_nodes(sessions, options) {
     if (options.services) services.emplace(caches, options);
   }
-  ~All() override { sessions.on_change(nullptr); }
+  ~AllBuiltin() override { sessions.on_change(nullptr); }
 
   NodeSessions& sessions;
   SchedulerReconciler scheduler;
@@ -43,7 +43,7 @@ struct All final : Builtin {
 
 std::unique_ptr<Builtin> add_builtin(runtime::Manager& manager, const kube::Client& client, NodeSessions& sessions,
                                      BuiltinOptions options) {
-  auto all = std::make_unique<All>(manager.caches(), client, sessions, options);
+  auto all = std::make_unique<AllBuiltin>(manager.caches(), client, sessions, options);
   manager.add<api::Pod>(all->scheduler);
   manager.add<api::ReplicaSet>(all->replica_sets);
   manager.add<api::Deployment>(all->deployments);

@@ -67,9 +67,9 @@ struct Place {
 };
 
 /// One planning of one DaemonSet.
-class Planner {
+class DaemonSetPlanner {
  public:
-  Planner(const api::DaemonSet& set, WallTime now, seconds failed_pod_delay)
+  DaemonSetPlanner(const api::DaemonSet& set, WallTime now, seconds failed_pod_delay)
       : set_(set),
         now_(now),
         failed_pod_delay_(failed_pod_delay),
@@ -243,7 +243,7 @@ std::vector<ObjectKey> all(const api::Node&, const runtime::Caches& caches) {
 
 DaemonSetPlan plan_daemon_set(const api::DaemonSet& set, const std::vector<std::shared_ptr<const api::Node>>& nodes,
                               const PodList& pods, WallTime now, seconds failed_pod_delay) {
-  return Planner(set, now, failed_pod_delay).run(nodes, pods);
+  return DaemonSetPlanner(set, now, failed_pod_delay).run(nodes, pods);
 }
 
 DaemonSetReconciler::DaemonSetReconciler(const runtime::Caches& caches, const BuiltinOptions& options)

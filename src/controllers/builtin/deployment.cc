@@ -41,7 +41,7 @@ bool is_controlled_by(const api::Pod& pod, const api::ReplicaSet& set) {
   return controller && controller->uid == set.metadata.uid;
 }
 
-std::string hash_label(const meta::ObjectMeta& metadata) { return text_of(metadata.labels, kTemplateHashLabel); }
+std::string template_hash_of(const meta::ObjectMeta& metadata) { return text_of(metadata.labels, kTemplateHashLabel); }
 
 /// The hash of a ReplicaSet's template as its Deployment had it.
 std::string hash_of(const api::ReplicaSet& set) {
@@ -59,7 +59,7 @@ std::string hash_of(const api::ReplicaSet& set) {
 /// which finds one that something else has made.
 ReplicaSetPtr find_fresh(const std::vector<ReplicaSetPtr>& sets, const std::string& hash) {
   for (const auto& set : sets) {
-    if (hash_label(set->metadata) == hash) return set;
+    if (template_hash_of(set->metadata) == hash) return set;
   }
   for (const auto& set : sets) {
     if (hash_of(*set) == hash) return set;
@@ -116,9 +116,9 @@ std::string scaled(const std::string& set, std::int64_t from, std::int64_t to) {
 }
 
 /// One planning of one Deployment.
-class Planner {
+class DeploymentPlanner {
  public:
-  Planner(const api::Deployment& deployment, const DeploymentWorld& world, WallTime now)
+  DeploymentPlanner(const api::Deployment& deployment, const DeploymentWorld& world, WallTime now)
       : deployment_(deployment),
         world_(world),
         now_(now),
@@ -145,7 +145,7 @@ class Planner {
   void sort_out() {
     fresh_ = find_fresh(world_.sets, hash_);
     for (const PodPtr& pod : world_.own) {
-      const bool of_fresh = hash_label(pod->metadata) == hash_;
+      const bool of_fresh = template_hash_of(pod->metadata) == hash_;
       if (!of_fresh && !finished(*pod)) old_pods_run_ = true;
       if (pod->metadata.deleting()) continue;
       if (finished(*pod)) {
@@ -311,7 +311,7 @@ class Planner {
   DeploymentPlan plan_;
 };
 
-std::vector<ObjectKey> takers(const api::ReplicaSet& set, const runtime::Caches& caches) {
+std::vector<ObjectKey> adopting_deployments(const api::ReplicaSet& set, const runtime::Caches& caches) {
   std::vector<ObjectKey> keys;
   if (set.metadata.controller()) return keys;
   for (const auto& deployment : caches.of<api::Deployment>().list(set.metadata.ns)) {
@@ -349,7 +349,7 @@ Status apply_change(const Context& ctx, runtime::Writer& writer, const Deploymen
 }  // namespace
 
 DeploymentPlan plan_deployment(const api::Deployment& deployment, const DeploymentWorld& world, WallTime now) {
-  return Planner(deployment, world, now).run();
+  return DeploymentPlanner(deployment, world, now).run();
 }
 
 DeploymentReconciler::DeploymentReconciler(const runtime::Caches& caches, const BuiltinOptions& options)
@@ -357,7 +357,7 @@ DeploymentReconciler::DeploymentReconciler(const runtime::Caches& caches, const 
 
 void DeploymentReconciler::watches(runtime::Watches<api::Deployment>& w) const {
   w.owns<api::ReplicaSet>().owns<api::Pod>();
-  w.maps<api::ReplicaSet>(takers).maps<api::Pod>(waiting_for);
+  w.maps<api::ReplicaSet>(adopting_deployments).maps<api::Pod>(waiting_for);
   w.indexes<api::ReplicaSet>(kSetsToTake, sets_to_take);
 }
 

@@ -94,9 +94,9 @@ Json make_pod(const api::Job& job, const Json& pod_template, std::optional<std::
 }
 
 /// One planning of one Job.
-class Planner {
+class JobPlanner {
  public:
-  Planner(const api::Job& job, const PodList& pods, WallTime now, seconds backoff)
+  JobPlanner(const api::Job& job, const PodList& pods, WallTime now, seconds backoff)
       : job_(job), pods_(pods), now_(now), backoff_(backoff), indexed_(job.spec.indexed()) {}
 
   JobPlan run() {
@@ -366,7 +366,7 @@ std::string write_indexes(const std::set<std::int64_t>& indexes) {
 }
 
 JobPlan plan_job(const api::Job& job, const PodList& pods, WallTime now, seconds backoff) {
-  return Planner(job, pods, now, backoff).run();
+  return JobPlanner(job, pods, now, backoff).run();
 }
 
 JobReconciler::JobReconciler(const runtime::Caches& caches, const BuiltinOptions& options)

@@ -35,7 +35,7 @@ bool has_labels(const api::Pod& pod, const std::map<std::string, std::string>& l
 }
 
 /// A pod that has no ReplicaSet yet concerns every one that could take it.
-std::vector<ObjectKey> takers(const api::Pod& pod, const runtime::Caches& caches) {
+std::vector<ObjectKey> adopting_replica_sets(const api::Pod& pod, const runtime::Caches& caches) {
   const meta::OwnerReference* controller = pod.metadata.controller();
   if (controller && controller->kind != "Deployment") return {};
   std::vector<ObjectKey> keys;
@@ -103,7 +103,7 @@ ReplicaSetReconciler::ReplicaSetReconciler(const runtime::Caches& caches, const 
     : caches_(caches), options_(options), clock_(options.clock ? *options.clock : system_clock()) {}
 
 void ReplicaSetReconciler::watches(runtime::Watches<api::ReplicaSet>& w) const {
-  w.owns<api::Pod>().maps<api::Pod>(takers);
+  w.owns<api::Pod>().maps<api::Pod>(adopting_replica_sets);
   w.indexes<api::Pod>(kPodsToTake, pods_to_take);
 }
 

@@ -28,7 +28,7 @@ std::optional<std::int64_t> target_of(const api::ServicePort& port, const api::P
   return std::nullopt;
 }
 
-bool finished(const api::Pod& pod) { return pod.status.phase == "Succeeded" || pod.status.phase == "Failed"; }
+bool has_finished(const api::Pod& pod) { return pod.status.phase == "Succeeded" || pod.status.phase == "Failed"; }
 
 std::string joined(const std::string& ip, std::int64_t port) {
   return (ip.find(':') == std::string::npos ? ip : "[" + ip + "]") + ":" + std::to_string(port);
@@ -69,7 +69,7 @@ ServicePlan plan_service(const api::Service& service, const std::vector<PodPtr>&
   std::map<std::vector<std::int64_t>, Subset> subsets;
   for (const PodPtr& pod : pods) {
     if (!has_all(pod->metadata.labels, service.spec.selector) || pod->status.pod_ip.empty() || pod->metadata.deleting() ||
-        finished(*pod))
+        has_finished(*pod))
       continue;
     std::vector<std::int64_t> targets;
     for (std::size_t i = 0; i < service.spec.ports.size(); ++i) {

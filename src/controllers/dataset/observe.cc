@@ -13,11 +13,11 @@ namespace {
 using api::DatasetStatus;
 using api::EdgeDatasetReport;
 
-constexpr std::string_view kTrue = "True", kFalse = "False", kUnknown = "Unknown";
+constexpr std::string_view kConditionTrue = "True", kConditionFalse = "False", kConditionUnknown = "Unknown";
 constexpr std::string_view kReady = "Ready", kReportAccepted = "ReportAccepted";
 
-struct Verdict {
-  std::string_view status = kFalse;
+struct DatasetVerdict {
+  std::string_view status = kConditionFalse;
   std::string reason;
   std::string message;
 };
@@ -29,7 +29,7 @@ std::string clipped(const std::string& text, std::size_t bytes) {
   return text.substr(0, bytes);
 }
 
-std::int64_t sum(std::int64_t a, std::int64_t b) {
+std::int64_t bounded_sum(std::int64_t a, std::int64_t b) {
   std::int64_t out = 0;
   return __builtin_add_overflow(a, b, &out) ? INT64_MAX : out;
 }
@@ -69,7 +69,7 @@ void take_classes(const EdgeDatasetReport& report, DatasetStatus& status, std::s
       doubt = "a class has no name, one that is too long or there twice, or a negative count";
     } else if (status.classes.size() == EdgeDatasetReport::kClassesMax) {
       doubt = "there are more than " + std::to_string(EdgeDatasetReport::kClassesMax) + " classes";
-      status.further_classes = sum(status.further_classes, one.count);
+      status.further_classes = bounded_sum(status.further_classes, one.count);
     } else {
       status.classes.push_back({one.name, one.count, {}});
     }
@@ -122,30 +122,32 @@ std::string figures(const DatasetStatus& status) {
 }
 
 // Why nothing can be heard of the node.
-std::optional<Verdict> out_of_reach(const DatasetView& dataset, const DatasetWorld& world, const DatasetStatus& status) {
+std::optional<DatasetVerdict> out_of_reach(const DatasetView& dataset, const DatasetWorld& world, const DatasetStatus& status) {
   const std::string& name = dataset.spec.node_name;
   if (world.edge_node == nullptr && world.node == nullptr) {
-    return Verdict{kFalse, "NodeUnknown", "there is no node " + name + ": correct nodeName (`kubectl get nodes` lists them)"};
+    return DatasetVerdict{kConditionFalse, "NodeUnknown",
+                          "there is no node " + name + ": correct nodeName (`kubectl get nodes` lists them)"};
   }
   if (world.edge_node == nullptr) {
-    return Verdict{kFalse, "AgentMissing", "no agent has reported from node " + name + " yet: start `varda agent` there"};
+    return DatasetVerdict{kConditionFalse, "AgentMissing",
+                          "no agent has reported from node " + name + " yet: start `varda agent` there"};
   }
   const meta::Condition* connected = meta::find_condition(world.edge_node->status.conditions, "Connected");
   std::string why;
   if (connected != nullptr) {
-    if (connected->status == kTrue) return {};
+    if (connected->status == kConditionTrue) return {};
     why = connected->message;
   } else {
     const api::CoreCondition* ready = world.node == nullptr ? nullptr : find_condition(world.node->status.conditions, "Ready");
-    if (ready == nullptr || ready->status != kUnknown) return {};
+    if (ready == nullptr || ready->status != kConditionUnknown) return {};
     why = ready->message;
   }
-  return Verdict{kUnknown, "NodeUnreachable",
-                 "node " + name + " is out of reach" + (why.empty() ? "" : " (" + clipped(why, 1024) + ")") + "; " +
-                     (status.number_of_samples ? "its last report: " : "") + figures(status)};
+  return DatasetVerdict{kConditionUnknown, "NodeUnreachable",
+                        "node " + name + " is out of reach" + (why.empty() ? "" : " (" + clipped(why, 1024) + ")") + "; " +
+                            (status.number_of_samples ? "its last report: " : "") + figures(status)};
 }
 
-Verdict verdict_of(const EdgeDatasetReport& report, const DatasetView& dataset, const DatasetStatus& status) {
+DatasetVerdict verdict_of(const EdgeDatasetReport& report, const DatasetView& dataset, const DatasetStatus& status) {
   const std::string node = "node " + dataset.spec.node_name;
   if (report.state == EdgeDatasetReport::kFailed) {
     static constexpr std::string_view kKnown[] = {"PathForbidden", "PathNotFound", "FormatInvalid", "ReadFailed"};
@@ -153,15 +155,15 @@ Verdict verdict_of(const EdgeDatasetReport& report, const DatasetView& dataset, 
     const std::string reason = known ? report.reason : "ReadFailed";
     std::string message = node + ": " + (report.message.empty() ? "it could not be counted" : clipped(report.message, 4096));
     if (status.number_of_samples) message += "; the last count: " + figures(status);
-    return {kFalse, reason, message};
+    return {kConditionFalse, reason, message};
   }
   // While what was counted is counted again, what was said still holds: no word of it, which would be two writes a round.
-  if (report.samples && status.number_of_samples) return {kTrue, "Counted", figures(status)};
+  if (report.samples && status.number_of_samples) return {kConditionTrue, "Counted", figures(status)};
   if (report.samples || report.state == EdgeDatasetReport::kCounted)
-    return {kFalse, "ReportImplausible", node + " reports what cannot be; see the condition ReportAccepted"};
+    return {kConditionFalse, "ReportImplausible", node + " reports what cannot be; see the condition ReportAccepted"};
   const std::string last = status.number_of_samples ? "; the last count: " + figures(status) : "";
-  if (report.state == EdgeDatasetReport::kCounting) return {kFalse, "Counting", node + " counts" + last};
-  return {kFalse, "WaitingForNode", node + " knows of it and has not begun to count" + last};
+  if (report.state == EdgeDatasetReport::kCounting) return {kConditionFalse, "Counting", node + " counts" + last};
+  return {kConditionFalse, "WaitingForNode", node + " knows of it and has not begun to count" + last};
 }
 
 }  // namespace
@@ -176,14 +178,14 @@ DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std
     std::erase_if(status.conditions, [](const meta::Condition& condition) { return condition.type == kReportAccepted; });
   }
   status.observed_generation = generation;
-  const auto conclude = [&](const Verdict& ready) {
+  const auto conclude = [&](const DatasetVerdict& ready) {
     meta::set_condition(
         status.conditions,
         {std::string(kReady), std::string(ready.status), ready.reason, clipped(ready.message, 8192), generation, ""}, now);
     return std::move(status);
   };
 
-  if (const auto problem = spec_problem(dataset)) return conclude({kFalse, problem->reason, problem->message});
+  if (const auto problem = spec_problem(dataset)) return conclude({kConditionFalse, problem->reason, problem->message});
   const auto work = work_for(dataset);
   if (!work) return status;  // It is being deleted.
 
@@ -194,7 +196,7 @@ DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std
     const api::EdgeNode& edge_node = *world.edge_node;
     const api::EdgeDataset* told = edge_node.spec.find_dataset(work->key);
     if (told == nullptr && edge_node.spec.datasets.size() >= kDatasetsPerNode) {
-      return conclude({kFalse, "TooManyDatasets",
+      return conclude({kConditionFalse, "TooManyDatasets",
                        node + " watches " + std::to_string(edge_node.spec.datasets.size()) +
                            " datasets already, which are older: delete one of them, or have this one on another node"});
     }
@@ -209,7 +211,7 @@ DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std
     const std::string doubt = take(*report, dataset, now, status);
     if (!doubt.empty()) {
       meta::set_condition(status.conditions,
-                          {std::string(kReportAccepted), std::string(kFalse), "ReportImplausible",
+                          {std::string(kReportAccepted), std::string(kConditionFalse), "ReportImplausible",
                            node + " reports what cannot be, and that part of it is left out: " + doubt, generation, ""},
                           now);
     } else {
@@ -225,7 +227,7 @@ DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std
       std::find(std::begin(kNotOfTheNode), std::end(kNotOfTheNode), ready->reason) == std::end(kNotOfTheNode)) {
     return status;
   }
-  return conclude({kFalse, "WaitingForNode",
+  return conclude({kConditionFalse, "WaitingForNode",
                    acknowledged ? node + " has read its work list and says nothing of this dataset yet; an agent of an earlier "
                                          "version does not count"
                                 : node + " has not read its work list yet"});

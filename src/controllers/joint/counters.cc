@@ -18,7 +18,7 @@ constexpr int kDepthMax = 8;
 
 using Join = std::int64_t (*)(std::int64_t, std::int64_t);
 
-std::int64_t sum(std::int64_t a, std::int64_t b) {
+std::int64_t counter_sum(std::int64_t a, std::int64_t b) {
   constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
   return a > kMax - b ? kMax : a + b;
 }
@@ -59,7 +59,7 @@ JointCounters& past(std::vector<JointCounters>& kept) {
   return kept.front();
 }
 
-void add_to_past(std::vector<JointCounters>& kept, const Json& counters) { merge(past(kept).counters, counters, sum); }
+void add_to_past(std::vector<JointCounters>& kept, const Json& counters) { merge(past(kept).counters, counters, counter_sum); }
 
 }  // namespace
 
@@ -97,11 +97,11 @@ std::vector<JointCounters> gather(std::vector<JointCounters> kept, const std::ve
       record.node = count.node;
       record.epoch = count.epoch;
       record.counters = Json::object();
-      merge(record.counters, count.counters, sum);
+      merge(record.counters, count.counters, counter_sum);
       kept.push_back(std::move(record));
     } else if (count.back == Count::Back::kNewStart && went_back(found->counters, count.counters)) {
       const Json before = std::exchange(found->counters, Json::object());
-      merge(found->counters, count.counters, sum);
+      merge(found->counters, count.counters, counter_sum);
       add_to_past(kept, before);
     } else {
       merge(found->counters, count.counters, greater);
@@ -127,7 +127,7 @@ std::vector<JointCounters> gather(std::vector<JointCounters> kept, const std::ve
 
 Json total(const std::vector<JointCounters>& counters) {
   Json out = Json::object();
-  for (const JointCounters& record : counters) merge(out, record.counters, sum);
+  for (const JointCounters& record : counters) merge(out, record.counters, counter_sum);
   return out;
 }
 

@@ -261,8 +261,9 @@ Keys JointIndex::of_model(const meta::ObjectKey& model) const {
 Keys JointIndex::of_node_locked(const std::string& node) const {
   Keys keys(every_node_.begin(), every_node_.end());
   if (const auto found = by_node_.find(node); found != by_node_.end()) {
-    std::copy_if(found->second.begin(), found->second.end(), std::back_inserter(keys),
-                 [&](const meta::ObjectKey& key) { return !every_node_.contains(key); });
+    for (const meta::ObjectKey& key : found->second) {
+      if (!every_node_.contains(key)) keys.push_back(key);
+    }
   }
   return keys;
 }

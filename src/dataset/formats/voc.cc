@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kElementDepthMax = 64;
 constexpr std::size_t kObjectsMax = 100'000;
-constexpr std::size_t kReadBytes = 64 << 10;
+constexpr std::size_t kVocReadBytes = 64 << 10;
 
 bool is_xml(std::string_view name) { return has_extension(name, ".xml"); }
 
@@ -163,7 +163,7 @@ class VocScan final : public TreeScan {
   Found found_;
   FolderTally folder_{found_.tally};
   SetHash files_;
-  std::string buffer_ = std::string(kReadBytes, '\0');
+  std::string buffer_ = std::string(kVocReadBytes, '\0');
   std::optional<Walk> walk_;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kConflictsMax = 5;
 
-ObjectKey key_of(const Json& object) {
+ObjectKey key_in(const Json& object) {
   const Json& metadata = object["metadata"];
   return {metadata["namespace"].as_string(), metadata["name"].as_string()};
 }
@@ -104,7 +104,7 @@ Status ApiWriter::converge(const Context& ctx, const ObjectRef& owner, std::vect
     if (informer->resource().namespaced && std::as_const(object)["metadata"]["namespace"].as_string().empty()) {
       object.make("metadata/namespace") = owner.key.ns;
     }
-    if (!names.emplace(informer->resource().group_resource(), key_of(object)).second) {
+    if (!names.emplace(informer->resource().group_resource(), key_in(object)).second) {
       return Error(Code::kInternal, "two objects wanted are " + meta::describe(object)).as_terminal();
     }
   }
@@ -129,7 +129,7 @@ Status ApiWriter::remove_unwanted(const Context& ctx, const ObjectRef& owner, co
       if (!controller || controller->uid != owner.uid || child->metadata.deleting()) continue;
       const bool keep = std::any_of(wanted.begin(), wanted.end(), [&](const Json& object) {
         return object["kind"].as_string() == owned.resource.kind &&
-               object["apiVersion"].as_string() == owned.resource.api_version() && key_of(object) == child->metadata.key();
+               object["apiVersion"].as_string() == owned.resource.api_version() && key_in(object) == child->metadata.key();
       });
       if (keep) continue;
       const ObjectRef ref{&owned.resource, child->metadata.key(), child->metadata.uid, child->metadata.resource_version};
@@ -148,7 +148,7 @@ Status ApiWriter::apply(const Context& ctx, Json wanted) {
 Status ApiWriter::bring_about(const Context& ctx, const ObjectRef* owner, Json wanted) {
   TRY(Informer* const informer, informer_of(wanted));
   const Resource& resource = informer->resource();
-  const ObjectKey key = key_of(wanted);
+  const ObjectKey key = key_in(wanted);
   wanted.erase("status");
   // With a uid this very object is meant: another one of its name is not it, and what is gone is not made again.
   const std::string uid = std::as_const(wanted)["metadata"]["uid"].as_string();
@@ -195,7 +195,7 @@ Status ApiWriter::update(const Context& ctx, Informer& informer, const ObjectRef
       const bool changed =
           last.is_null() ? without_metadata(merged) != without_metadata(live) : without_metadata(last) != without_metadata(wanted);
       if (changed) {
-        return remove(ctx, {&resource, key_of(live), std::as_const(live)["metadata"]["uid"].as_string(), ""});
+        return remove(ctx, {&resource, key_in(live), std::as_const(live)["metadata"]["uid"].as_string(), ""});
       }
       Json metadata = std::as_const(merged)["metadata"];
       merged = live;
@@ -209,7 +209,7 @@ Status ApiWriter::update(const Context& ctx, Informer& informer, const ObjectRef
       return {};
     }
     if (updated.error().code() != Code::kConflict) return std::move(updated).error();
-    TRY(std::optional<Json> fresh, client_.find(ctx, resource, key_of(live)));
+    TRY(std::optional<Json> fresh, client_.find(ctx, resource, key_in(live)));
     if (!fresh) return Error(Code::kConflict, "it was deleted while it was being updated");
     live = std::move(*fresh);
     if (!uid.empty() && std::as_const(live)["metadata"]["uid"].as_string() != uid) return {};
