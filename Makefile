@@ -5,7 +5,7 @@ JOBS ?= $(shell nproc)
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: help deps deps-if-missing build dev asan tsan demo demo-edge demo-joint test unit sanitize conformance e2e bench fuzz soak images manifests format format-check crds clean
+.PHONY: help deps deps-if-missing build dev asan tsan demo demo-edge demo-joint test unit checks threads conformance e2e nightly bench fuzz images manifests format format-check crds clean
 
 help:            ## what there is
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+: *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -16,9 +16,9 @@ deps:            ## install what is missing (root for Debian packages)
 deps-if-missing:
 	@bash scripts/deps.sh --check >/dev/null 2>&1 || bash scripts/deps.sh
 
-build: deps-if-missing  ## release binaries in build/release/bin
+build: deps-if-missing  ## the programs, in build/release/bin
 	@[ -f build/release/build.ninja ] || cmake --preset release >/dev/null
-	@ninja -C build/release -j $(JOBS) --quiet
+	@ninja -C build/release -j $(JOBS) programs
 
 demo: build      ## the main job on this machine, an edge node on a link that fails, and joint inference, narrated
 	@python3 scripts/demo.py
@@ -31,14 +31,17 @@ demo-edge: build  ## an edge node on a link that fails: datasets, cut off, kille
 demo-joint: build  ## a little model at the edge asks a big one in the cloud: table, curve, and a cloud that goes away
 	@python3 scripts/demo_joint.py
 
-test: build      ## everything: unit tests, sanitizers, conformance, end to end
+test: build      ## every stage below but those on request
 	@bash scripts/test.sh
 
-unit: build      ## unit tests of the release build
-	@ctest --test-dir build/release --output-on-failure -j $(JOBS)
+unit: deps-if-missing  ## the tests of every room, with ASan and UBSan
+	@bash scripts/test.sh unit
 
-sanitize: deps-if-missing  ## ASan+UBSan over all unit tests, TSan over runtime, net, store and gateway
-	@bash scripts/test.sh sanitize
+checks: build    ## simulator, crash campaigns, API conformance, generated files: on the release build
+	@bash scripts/test.sh checks
+
+threads: deps-if-missing  ## TSan over the rooms where many threads meet
+	@bash scripts/test.sh threads
 
 conformance: build  ## recorded kube-apiserver answers against the embedded API server
 	@bash scripts/test.sh conformance
@@ -46,14 +49,16 @@ conformance: build  ## recorded kube-apiserver answers against the embedded API 
 e2e: build       ## real processes and clients
 	@bash scripts/test.sh e2e
 
-bench: build     ## figures, as tables beside their references
+bench: build     ## on request: figures, as tables beside their references
+	@cmake --preset release -DVARDA_BENCH=ON >/dev/null
+	@ninja -C build/release -j $(JOBS) benchmarks
 	@bash scripts/bench.sh
 
-fuzz: deps-if-missing  ## every fuzz target for FUZZ_SECONDS (default 60) each
+fuzz: deps-if-missing  ## on request: every fuzz target for FUZZ_SECONDS (default 60) each
 	@bash scripts/fuzz.sh
 
-soak: build      ## long campaigns: a million crash states, a thousand SIGKILLs
-	@bash scripts/test.sh soak
+nightly: build   ## on request: the long campaigns, three hours at most, with a report in build/nightly/report.md
+	@bash scripts/nightly.sh
 
 images: build    ## container images of the release build: build/images/*.oci.tar (needs buildah)
 	@bash scripts/images.sh

@@ -8,15 +8,88 @@
 # offer in testing/ is linked as well. SUBDIRS are folders of the room whose *.cc and *_test.cc belong to it too: a room with many
 # parts of one shape keeps a folder for each.
 
+#
+# With VARDA_UNITY the compiler reads many sources of one target as one (the rooms keep names in anonymous namespaces apart for it),
+# and the headers of headers.h before them: about a third of the time of a build from nothing. The preset `dev` builds file by file,
+# which is quicker after a small change and proves that each file includes what it uses. ALONE names sources that stay by themselves.
+#
+# Paths that tests are given begin at the root of the checkout, where ctest runs them: what they compile to is the same in every clone,
+# so that the compiler cache serves them all.
+
 include_guard()
 find_package(GTest REQUIRED)
 find_package(Threads REQUIRED)
 
+cmake_path(RELATIVE_PATH CMAKE_BINARY_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE VARDA_BUILD_FROM_ROOT)
 set_property(GLOBAL PROPERTY VARDA_ROOMS "")
+add_custom_target(programs)    # what `make build` builds: the programs and the engines they load
 add_custom_target(unit_tests)  # every room's test program
+add_custom_target(checks)      # what the stage `checks` of scripts/test.sh runs on the release build
+
+# varda_test(NAME LABEL room COMMAND program args [SHARDS 4] [TIMEOUT 900] [ENVIRONMENT A=b]): a ctest test with the root of the checkout
+# as its working directory. A gtest program writes the time of each case to Testing/gtest/NAME.xml of the build directory. With SHARDS it
+# becomes NAME_1, NAME_2, …, each with a part of the cases.
+function(varda_test name)
+  cmake_parse_arguments(TEST "" "SHARDS;LABEL;TIMEOUT" "COMMAND;ENVIRONMENT" ${ARGN})
+  if(NOT TEST_TIMEOUT)
+    set(TEST_TIMEOUT 900)  # of a program: only a hang on a busy machine takes so long
+  endif()
+  if(NOT TEST_SHARDS)
+    set(TEST_SHARDS 1)
+  endif()
+  foreach(shard RANGE 1 ${TEST_SHARDS})
+    set(environment ${TEST_ENVIRONMENT})
+    set(test ${name})
+    if(TEST_SHARDS GREATER 1)
+      set(test ${name}_${shard})
+      math(EXPR index "${shard} - 1")
+      list(APPEND environment GTEST_TOTAL_SHARDS=${TEST_SHARDS} GTEST_SHARD_INDEX=${index})
+    endif()
+    list(APPEND environment GTEST_OUTPUT=xml:${CMAKE_BINARY_DIR}/Testing/gtest/${test}.xml)
+    add_test(NAME ${test} COMMAND ${TEST_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(${test} PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS ${TEST_LABEL} ENVIRONMENT "${environment}")
+  endforeach()
+endfunction()
+
+# Replaces the sources in the caller's list by files that include some of them each, 130 kB at most where they are smaller than that.
+function(varda_unity target list_name)
+  if(NOT VARDA_UNITY)
+    return()
+  endif()
+  cmake_parse_arguments(UNITY "" "" "ALONE" ${ARGN})
+  set(out "")
+  set(content "")
+  set(total 0)
+  set(number 0)
+  foreach(source ${${list_name}})
+    cmake_path(GET source FILENAME name)
+    if(name IN_LIST UNITY_ALONE)
+      list(APPEND out ${source})
+      continue()
+    endif()
+    file(SIZE ${source} size)
+    math(EXPR sum "${total} + ${size}")
+    if(content AND sum GREATER 130000)
+      file(CONFIGURE OUTPUT unity/${target}_${number}.cc CONTENT "${content}" @ONLY)
+      list(APPEND out ${CMAKE_CURRENT_BINARY_DIR}/unity/${target}_${number}.cc)
+      math(EXPR number "${number} + 1")
+      set(content "")
+      set(sum ${size})
+    endif()
+    set(total ${sum})
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE relative)
+    # Seen from the root of the checkout: the text is the same in every clone.
+    string(APPEND content "#include \"${relative}\"\n")
+  endforeach()
+  if(content)
+    file(CONFIGURE OUTPUT unity/${target}_${number}.cc CONTENT "${content}" @ONLY)
+    list(APPEND out ${CMAKE_CURRENT_BINARY_DIR}/unity/${target}_${number}.cc)
+  endif()
+  set(${list_name} ${out} PARENT_SCOPE)
+endfunction()
 
 function(varda_room name)
-  cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;TEST_DEPS;TEST_LIBS;SUBDIRS" ${ARGN})
+  cmake_parse_arguments(ROOM "" "SHARDS" "DEPS;LIBS;TEST_DEPS;TEST_LIBS;SUBDIRS;ALONE" ${ARGN})
   list(TRANSFORM ROOM_SUBDIRS APPEND "/*.cc" OUTPUT_VARIABLE subdir_sources)
   list(TRANSFORM ROOM_SUBDIRS APPEND "/*_test.cc" OUTPUT_VARIABLE subdir_tests)
   file(GLOB sources CONFIGURE_DEPENDS *.cc internal/*.cc ${subdir_sources})
@@ -27,6 +100,10 @@ function(varda_room name)
     list(REMOVE_ITEM fakes ${tests})
   endif()
   list(TRANSFORM ROOM_DEPS PREPEND varda:: OUTPUT_VARIABLE deps)
+
+  varda_unity(varda_${name} sources ALONE ${ROOM_ALONE})
+  varda_unity(varda_${name}_testing fakes)
+  varda_unity(${name}_test tests ALONE ${ROOM_ALONE})
 
   if(sources)
     add_library(varda_${name} STATIC ${sources})
@@ -51,7 +128,8 @@ function(varda_room name)
   if(tests AND VARDA_TESTS)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE varda::${name} ${ROOM_LIBS} ${ROOM_TEST_LIBS} GTest::gmock GTest::gtest_main)
-    target_compile_definitions(${name}_test PRIVATE VARDA_TESTDATA="${CMAKE_CURRENT_SOURCE_DIR}/testdata")
+    target_compile_definitions(${name}_test PRIVATE VARDA_TESTDATA="src/${name}/testdata")
+    target_compile_options(${name}_test PRIVATE -O0)  # a test is compiled more often than it runs
     if(fakes)
       target_link_libraries(${name}_test PRIVATE varda_${name}_testing)
     endif()
@@ -64,9 +142,8 @@ function(varda_room name)
         endif()
       endif()
     endforeach()
-    add_test(NAME ${name} COMMAND ${name}_test)
     add_dependencies(unit_tests ${name}_test)
-    set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS room)
+    varda_test(${name} SHARDS ${ROOM_SHARDS} LABEL room COMMAND ${name}_test)
   endif()
 
   # What the include-direction test reads.
@@ -82,6 +159,7 @@ function(varda_app name)
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE ${APP_DEPS} ${APP_LIBS})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+  add_dependencies(programs ${name})
 endfunction()
 
 function(varda_write_rooms)

@@ -18,7 +18,7 @@ checks+=,signed-integer-overflow,unreachable
 # Unoptimised code runs slower and compiles in less than half the time, which is what counts for a few thousand inputs.
 if [ -n "${FUZZ_RUNS:-}" ]; then build=build/fuzz-quick flags="-O0 -g1"; else build=build/fuzz flags="-O1 -g1"; fi
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="$flags" -DCMAKE_CXX_COMPILER=clang++-14 \
-  -DVARDA_TESTS=OFF -DVARDA_FUZZ=ON -DVARDA_SANITIZE="$checks" >/dev/null
+  -DVARDA_TESTS=OFF -DVARDA_FUZZ=ON -DVARDA_FUZZ_COVERAGE=ON -DVARDA_SANITIZE="$checks" >/dev/null
 
 targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then

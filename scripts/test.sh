@@ -1,60 +1,51 @@
 #!/usr/bin/env bash
-# The test stages, each with its time: unit (with the API conformance cases and the include check), sanitize, fuzz (2,000 inputs for
-# each target), e2e. With no argument: all four. `conformance` and `soak` on request.
+# The test stages of `make test`, in this order; with arguments, only those.
+#
+#   unit       the tests of every room and of the programs' parts, with ASan and UBSan
+#   fuzz       every fuzz target: its corpus, then FUZZ_RUNS inputs from there, with the same sanitizers
+#   checks     the release build: simulator, crash campaigns, API conformance, validation, generated files
+#   threads    TSan over the rooms where many threads meet
+#   e2e        real processes and clients
+#
+# `conformance` alone is on request; longer campaigns are in scripts/nightly.sh. Each stage says how long its build and its run took;
+# build/stages.tsv keeps the lines, from which scripts/stages.py makes the table at the end of .ci/run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-jobs=${JOBS:-$(nproc)}
-export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
+source scripts/stages.sh
 
-configure() { [ -f "build/$1/build.ninja" ] || cmake --preset "$1" >/dev/null; }
+# Rooms that share memory between threads. The nightly run covers all of them.
+threaded=(net store runtime gateway cascade serving linearizability)
 
-unit() { ctest --test-dir build/release --output-on-failure -j "$jobs"; }
-
-sanitize() {
-  # Else what UBSan sees is a line in a log of a test that passed.
-  export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-  configure asan
-  ninja -C build/asan -j "$jobs" --quiet unit_tests
-  ctest --test-dir build/asan --output-on-failure -j "$jobs" -L room
-  configure tsan
-  ninja -C build/tsan -j "$jobs" --quiet net_test store_test runtime_test gateway_test cascade_test serving_test linearizability_test
-  ctest --test-dir build/tsan --output-on-failure -j "$jobs" -R '^(net|store|runtime|gateway|cascade|serving|linearizability)$'
+unit() {
+  stage unit.build build_in asan unit_tests
+  stage unit.run run_tests asan -L room -j $((jobs * 2))
 }
 
-# About a minute of one core in all: every seed, and the way from there that a fixed seed takes.
-fuzz() { FUZZ_RUNS=2000 bash scripts/fuzz.sh; }
-
-conformance() { ctest --test-dir build/release --output-on-failure -R '^conformance$'; }
-
-e2e() { VARDA_BIN="$PWD/build/release/bin" python3 -W ignore -m unittest discover -s tests/e2e -p '*_test.py' -v; }
-
-# Simulated schedules from a seed that no run had before; a failing one prints how to see it again.
-soak_sim() {
-  local seconds=${VARDA_SOAK_SECONDS:-600} first=${VARDA_SIM_FIRST:-$((1000000 + $(date +%s) % 1000000 * 1000))}
-  echo "simulated schedules from $first (VARDA_SIM_FIRST), for $seconds s"
-  build/release/tests/sim/sim --short 1 --first "$first" --seconds "$seconds" &
-  local short=$! failed=0
-  build/release/tests/sim/sim --first "$first" --seconds "$seconds" || failed=1
-  wait "$short" && [ "$failed" = 0 ]
+fuzz() {
+  stage fuzz.build build_in asan fuzz_targets
+  FUZZ_BUILD=build/asan FUZZ_RUNS=${FUZZ_RUNS:-2000} stage fuzz.run bash scripts/fuzz.sh
 }
 
-# More than a million crash states, on two cores in about ten minutes, then a thousand SIGKILLs. VARDA_CRASH_SEED begins elsewhere,
-# VARDA_SOAK_SECONDS ends each campaign early; both tell how far they came.
-soak() {
-  VARDA_CRASH_STATES=${VARDA_CRASH_STATES:-700000} build/release/src/store/store_test --gtest_filter='StoreCrash.*:StoreFaults.*' &
-  local store=$!
-  VARDA_CRASH_STATES=${VARDA_CRASH_STATES:-500000} build/release/src/artifact/artifact_test --gtest_filter='ArtifactCrash.*:ArtifactFaults.*'
-  wait "$store"
-  VARDA_SOAK=1 build/release/tests/linearizability/linearizability_test
-  soak_sim
-  VARDA_SOAK=1 e2e
+checks() {
+  stage checks.build build_in release checks
+  stage checks.run run_tests release -LE room -j "$jobs"
+}
+
+threads() {
+  stage threads.build build_in tsan "${threaded[@]/%/_test}"
+  stage threads.run run_tests tsan -L room -R "^($(IFS='|'; echo "${threaded[*]}"))(_[0-9]+)?\$" -j $((jobs * 2))
+}
+
+conformance() {
+  stage conformance.build build_in release checks
+  stage conformance.run run_tests release -R '^conformance$'
+}
+
+e2e() {
+  stage e2e.build build_in release programs example_edge_worker
+  VARDA_BIN="$PWD/build/release/bin" stage e2e.run python3 -W ignore tests/e2e/run.py
 }
 
 stages=("$@")
-[ ${#stages[@]} -gt 0 ] || stages=(unit sanitize fuzz e2e)
-for stage in "${stages[@]}"; do
-  begin=$SECONDS
-  echo "--- $stage"
-  "$stage"
-  echo "--- $stage took $((SECONDS - begin)) s"
-done
+[ ${#stages[@]} -gt 0 ] || stages=(unit fuzz checks threads e2e)
+for name in "${stages[@]}"; do "$name"; done

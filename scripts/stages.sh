@@ -1,0 +1,38 @@
+# Shared by .ci/run, scripts/test.sh and scripts/nightly.sh: stages with their times, builds and ctest runs. To be sourced at the root
+# of the checkout.
+
+jobs=${JOBS:-$(nproc)}
+export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
+stage_file=build/stages.tsv
+
+# stage NAME COMMAND…: runs the command and records how long it took. The first stage that fails ends the script.
+stage() {
+  local name=$1 begin=$SECONDS result=0
+  shift
+  echo "=== $name"
+  "$@" || result=$?
+  local took=$((SECONDS - begin))
+  mkdir -p build
+  printf '%s\t%s\t%s\n' "$name" "$took" "$([ "$result" = 0 ] && echo ok || echo FAILED)" >> "$stage_file"
+  echo "=== $name took $took s"
+  return "$result"
+}
+
+# build_in PRESET TARGET…
+build_in() {
+  local preset=$1
+  shift
+  [ -f "build/$preset/build.ninja" ] || cmake --preset "$preset" > /dev/null
+  ninja -C "build/$preset" -j "$jobs" --quiet "$@"
+}
+
+# run_tests PRESET CTEST-OPTION…: ctest, then the slowest test cases and a check that only expected tests were skipped.
+run_tests() {
+  local preset=$1 results="$PWD/build/$1/Testing" result=0
+  shift
+  rm -rf "$results"
+  VARDA_SIM_SEED=${VARDA_SIM_SEED:-$(git rev-parse HEAD 2> /dev/null || true)} \
+    scripts/as_user.sh ctest --test-dir "build/$preset" --output-on-failure --no-tests=error --output-junit "$results/ctest.xml" "$@" || result=$?
+  python3 tests/skips.py junit --slowest 20 $(find "$results" -name '*.xml') || result=1
+  return "$result"
+}
