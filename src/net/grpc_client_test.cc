@@ -6,6 +6,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "base/testing/eventually.h"
 #include "net/testing/grpc_server.h"
 
 namespace varda::net {
@@ -190,7 +191,9 @@ TEST_F(GrpcClientTest, TheDeadlineEndsACallAndIsToldToTheServer) {
   const auto client = make_grpc_client({.unix_socket = socket});
   const auto answer = client->call(Context::background().with_timeout(std::chrono::milliseconds(200)), "/a.B/C", "wait");
   EXPECT_EQ(answer.error().code(), Code::kTimeout);
-  const GrpcCall call = seen.get_future().get();
+  auto arrived = seen.get_future();
+  ASSERT_EQ(arrived.wait_for(kTestPatience), std::future_status::ready) << "the server sees the call";
+  const GrpcCall call = arrived.get();
   ASSERT_TRUE(call.timeout.ends_with("m")) << call.timeout;
   EXPECT_LE(std::stoi(call.timeout), 200);
   EXPECT_TRUE(client->call(soon(), "/a.B/C", "go").ok());
@@ -207,11 +210,11 @@ TEST_F(GrpcClientTest, AStopRequestEndsACallAndTheServerLearnsOfIt) {
   const auto client = make_grpc_client({.unix_socket = socket});
   std::stop_source stop;
   std::jthread stopper([&] {
-    arrived.get_future().wait();
+    EXPECT_EQ(arrived.get_future().wait_for(kTestPatience), std::future_status::ready) << "the server sees the call";
     stop.request_stop();
   });
   EXPECT_EQ(client->call(Context(stop.get_token()), "/a.B/C", "").error().code(), Code::kCancelled);
-  while (server.open_connections() > 0) std::this_thread::yield();
+  EXPECT_TRUE(eventually("the server has no connection", [&] { return server.open_connections() == 0; }));
 }
 
 TEST_F(GrpcClientTest, CallsAtTheSameTimeDoNotWaitForEachOther) {

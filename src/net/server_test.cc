@@ -8,6 +8,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/testing/eventually.h"
 #include "net/client.h"
 #include "net/testing/feed.h"
 #include "net/testing/raw_socket.h"
@@ -314,11 +315,10 @@ TEST(Server, ResponderMayOutliveItsServer) {
   auto server = serve({}, [&](Request, Responder respond) {
     kept = std::make_shared<Responder>(std::move(respond));
     arrived = true;
-    arrived.notify_all();
   });
   RawSocket socket(server->port());
   socket.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-  arrived.wait(false);
+  ASSERT_TRUE(eventually("the request arrives", [&] { return arrived.load(); }));
   server.reset();
   (*kept)(text("too late"));
   EXPECT_EQ(socket.read_all(), "");
@@ -342,14 +342,13 @@ TEST(Server, StopWaitsForRequestsInFlightWithinItsGrace) {
   HandlerPool pool({.threads = 1, .queue_max = 8});
   auto server = serve({}, pool.wrap([&](const Request&) {
     state = 1;
-    state.notify_all();
     state.wait(1);
     return text("finished");
   }));
   RawSocket busy(server->port());
   RawSocket idle(server->port());
   busy.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-  state.wait(0);
+  ASSERT_TRUE(eventually("the request is handled", [&] { return state > 0; }));
   std::thread stopper([&] { server->stop(60s); });
   EXPECT_EQ(idle.read_all(), "");  // closed at once
   state = 2;
@@ -452,19 +451,18 @@ TEST(HandlerPool, FullQueueAnswers429) {
   auto pool = std::make_unique<HandlerPool>(HandlerPool::Options{.threads = 1, .queue_max = 1});
   const Handler handler = pool->wrap([&](const Request&) {
     running = 1;
-    running.notify_all();
     go.wait(false);
     return text("done");
   });
   std::atomic<int> statuses[3] = {0, 0, 0};
   const auto ask = [&](int i) { handler(Request(), Responder([&, i](Response response) { statuses[i] = response.status; })); };
   ask(0);
-  running.wait(0);
+  EXPECT_TRUE(eventually("the first request is handled", [&] { return running > 0; }));
   ask(1);
   ask(2);
   EXPECT_EQ(statuses[2], 429);
   std::thread ender([&] { pool.reset(); });
-  while (statuses[1] == 0) std::this_thread::yield();
+  EXPECT_TRUE(eventually("the second request is answered", [&] { return statuses[1] != 0; }));
   EXPECT_EQ(statuses[1], 503);  // it had not started
   go = true;
   go.notify_all();
