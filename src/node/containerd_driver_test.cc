@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/testing/eventually.h"
 #include "codec/protobuf.h"
 #include "codec/yaml.h"
 #include "net/testing/grpc_server.h"
@@ -219,7 +220,7 @@ TEST_F(ContainerdTest, AnEndIsToldWithItsCodeAndWakesTheRunner) {
   ASSERT_TRUE(id.ok());
   EXPECT_FALSE(driver_->poll(*id, config().name));
   runtime_.end(*id, 3);
-  while (wakes == 0) std::this_thread::yield();
+  ASSERT_TRUE(eventually("the runner is woken", [&] { return wakes > 0; }));
   const auto exit = driver_->poll(*id, config().name);
   ASSERT_TRUE(exit);
   EXPECT_EQ(exit->code, 3);

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <thread>
 
+#include "base/testing/eventually.h"
 #include "codec/yaml.h"
 #include "net/server.h"
 #include "node/end_containers.h"
@@ -255,7 +256,10 @@ TEST_F(Processes, LogFollowsUntilTheContainerEnds) {
     if (!piece->empty()) continue;
     MutexLock lock(mutex);
     ready = false;
-    while (!ready) woken.wait(mutex);
+    const SteadyTime until = system_clock().now() + kTestPatience;
+    while (!ready && woken.wait_until(mutex, until)) {
+    }
+    ASSERT_TRUE(ready) << "the log has nothing more, and does not end";
   }
   EXPECT_EQ(text, "line 0\nline 1\nline 2\nline 3\nline 4\n");
 }
@@ -296,8 +300,10 @@ TEST(Probes, HttpSucceedsBelow400AndSaysTheStatusAbove) {
       changed.notify_all();
     });
     MutexLock lock(mutex);
-    while (!answer) changed.wait(mutex);
-    return *answer;
+    const SteadyTime until = system_clock().now() + kTestPatience;
+    while (!answer && changed.wait_until(mutex, until)) {
+    }
+    return answer.value_or("no answer");
   };
   EXPECT_EQ(probe("/ok", server->port()), "ok");
   EXPECT_EQ(probe("/moved", server->port()), "ok");

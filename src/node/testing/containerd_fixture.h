@@ -5,10 +5,11 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <memory>
+#include <optional>
 #include <stdlib.h>
 #include <string>
-#include <thread>
 
+#include "base/testing/eventually.h"
 #include "node/containerd_driver.h"
 #include "node/testing/fake_runtime.h"
 
@@ -50,10 +51,12 @@ class ContainerdTest : public ::testing::Test {
     return id.ok() ? runtime_.containers().at(*id).config : "";
   }
   ContainerExit wait_exit(const std::string& id, const ContainerName& name) {
-    for (;;) {
-      if (const auto exit = driver_->poll(id, name)) return *exit;
-      std::this_thread::yield();
-    }
+    std::optional<ContainerExit> exit;
+    EXPECT_TRUE(eventually("container " + id + " has ended", [&] {
+      exit = driver_->poll(id, name);
+      return exit.has_value();
+    }));
+    return exit.value_or(ContainerExit{});
   }
 
   std::filesystem::path root_;
