@@ -2,9 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <optional>
 #include <signal.h>
 #include <stdlib.h>
 #include <thread>
+
+#include "base/testing/eventually.h"
 
 namespace varda::os {
 namespace {
@@ -32,11 +35,12 @@ class Processes : public ::testing::Test {
   static ExitStatus finish(const ProcessId& id) {
     const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
     EXPECT_TRUE(wait_for_exit(ctx, id).ok());
-    for (;;) {
-      const auto status = real_processes().poll(id).value();
-      if (status) return *status;
-      std::this_thread::yield();
-    }
+    std::optional<ExitStatus> status;
+    EXPECT_TRUE(eventually("the process has an exit status", [&] {
+      status = real_processes().poll(id).value();
+      return status.has_value();
+    }));
+    return status.value_or(ExitStatus{});
   }
   std::string output() const { return read_file(real_file_system(), root_ / "out").value_or("<none>"); }
   std::string run(const ProcessOptions& options) const {
@@ -99,7 +103,10 @@ TEST_F(Processes, LimitsAndWorkingDirectoryHold) {
 TEST_F(Processes, KillingTheGroupEndsGrandchildren) {
   const ProcessId id = real_processes().start(shell("sleep 1000 & echo $!; wait")).value();
   std::string text;
-  while ((text = output()).find('\n') == std::string::npos) std::this_thread::yield();
+  ASSERT_TRUE(eventually("the shell has written a line", [&] {
+    text = output();
+    return text.find('\n') != std::string::npos;
+  }));
   const ProcessId grandchild = find_process(static_cast<pid_t>(std::stoi(text))).value();
   ASSERT_TRUE(signal_process(id, SIGKILL, true).ok());
   finish(id);
@@ -146,18 +153,15 @@ TEST_F(Processes, ManyThreadsStartAtOnce) {
 
 TEST_F(Processes, ExitWatchTellsEachEndOnce) {
   std::atomic<int> ends{0};
-  auto watch = ExitWatch::create([&](const ProcessId&) {
-                 ++ends;
-                 ends.notify_all();
-               }).value();
+  auto watch = ExitWatch::create([&](const ProcessId&) { ++ends; }).value();
   const ProcessId first = real_processes().start(shell("exit 1")).value();
   const ProcessId second = real_processes().start(shell("sleep 1000")).value();
   watch->add(first);
   watch->add(second);
-  ends.wait(0);
+  ASSERT_TRUE(eventually("the first end is reported", [&] { return ends > 0; }));
   EXPECT_EQ(ends, 1);
   ASSERT_TRUE(signal_process(second, SIGKILL, true).ok());
-  ends.wait(1);
+  ASSERT_TRUE(eventually("the second end is reported", [&] { return ends > 1; }));
   EXPECT_EQ(ends, 2);
   finish(first);
   finish(second);
