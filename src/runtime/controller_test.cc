@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "apiserver/testing/in_memory.h"
+#include "base/testing/eventually.h"
 #include "runtime/manager.h"
 
 namespace varda::runtime {
@@ -133,7 +134,7 @@ class ControllerTest : public ::testing::Test {
         client_, Manager::Options{.informers = keep, .informer_backoff_min = milliseconds(1), .metrics = &metrics_});
     enqueue_ = manager_->add<Widget>(reconciler_);
     thread_ = std::jthread([this](std::stop_token stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
-    eventually("the manager is ready", [&] { return manager_->ready(); });
+    ASSERT_TRUE(eventually("the manager is ready", [&] { return manager_->ready(); }));
   }
   void stop() {
     if (!thread_.joinable()) return;
@@ -141,26 +142,17 @@ class ControllerTest : public ::testing::Test {
     thread_.join();
   }
 
-  /// Polls, because what it waits for happens in another thread with no signal; fails after a minute.
-  static void eventually(const char* what, const std::function<bool()>& holds) {
-    const auto deadline = system_clock().now() + seconds(60);
-    while (!holds()) {
-      ASSERT_LT(system_clock().now(), deadline) << "never: " << what;
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-  }
-
   /// Waits until nothing is queued or worked on and the revision of the store stands still over a whole such moment.
   void settle() {
     api_.settle();
     int calm = 0;
     std::string before;
-    eventually("everything is calm", [&] {
+    ASSERT_TRUE(eventually("everything is calm", [&] {
       const std::string now = revision();
       calm = manager_->idle() && now == before && seen_up_to(now) ? calm + 1 : 0;
       before = now;
       return calm > 20;
-    });
+    }));
   }
   std::string revision() { return api_.get("/api/v1/namespaces").body["metadata"]["resourceVersion"].as_string(); }
   /// The copies agree with the server: compared by content, because a quiet kind's version lags behind.
@@ -253,7 +245,7 @@ TEST_P(KeptTest, AtRestNothingIsWritten) {
     enqueue_({"default", "w"});
     std::this_thread::yield();
   }
-  eventually("it was reconciled again", [&] { return reconciler_.runs > runs; });
+  ASSERT_TRUE(eventually("it was reconciled again", [&] { return reconciler_.runs > runs; }));
   settle();
   EXPECT_EQ(revision(), before);
   // A new manager adopts what is there without a write.
@@ -271,13 +263,14 @@ TEST_F(ControllerTest, AnObjectOfSomebodyElseIsNotTouched) {
       parse_json(R"({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "y"}})").value();
   ASSERT_EQ(api_.post("/api/v1/namespaces/default/configmaps", theirs).status, 201);
   post(widget("w", R"({"maps": {"a": {"k": "1"}, "b": {"k": "2"}}})"));
-  eventually("an event tells", [&] { return !events().empty(); });
+  ASSERT_TRUE(eventually("an event tells", [&] { return !events().empty(); }));
   EXPECT_EQ(api_.get(map_path("a")).body["data"], theirs["data"]);
   EXPECT_EQ(api_.get(map_path("b")).status, 200) << "the others are made all the same";
   EXPECT_NE(events()[0]["message"].as_string().find("ConfigMap default/a: an object of that name exists"), std::string::npos)
       << events()[0]["message"].as_string();
   ASSERT_EQ(api_.remove(map_path("a")).status, 200);
-  eventually("it is made once the name is free", [&] { return api_.get(map_path("a")).body["data"]["k"].as_string() == "1"; });
+  ASSERT_TRUE(
+      eventually("it is made once the name is free", [&] { return api_.get(map_path("a")).body["data"]["k"].as_string() == "1"; }));
 }
 
 TEST_P(KeptTest, APodIsMadeAnewWhenOurWishForItChanges) {
@@ -291,22 +284,22 @@ TEST_P(KeptTest, APodIsMadeAnewWhenOurWishForItChanges) {
   patch(path("w"), R"({"spec": {"image": "i:2"}})");
   const auto pod = [&] { return api_.get("/api/v1/namespaces/default/pods/p").body; };
   // A pod that no node runs goes at once or when somebody confirms its end; here the test plays the node.
-  eventually("the old pod goes and the new one comes", [&] {
+  ASSERT_TRUE(eventually("the old pod goes and the new one comes", [&] {
     if (!pod()["metadata"]["deletionTimestamp"].is_null()) {
       api_.call("DELETE", "/api/v1/namespaces/default/pods/p", parse_json(R"({"gracePeriodSeconds": 0})").value());
     }
     const Json now = pod();
     return now["metadata"]["uid"].is_string() && now["metadata"]["uid"] != first["metadata"]["uid"];
-  });
+  }));
   EXPECT_EQ(pod()["spec"]["containers"].as_array().at(0)["image"].as_string(), "i:2");
 }
 
 TEST_F(ControllerTest, ErrorsAndExceptionsAreRetriedAndToldAsEvents) {
   start();
   post(widget("w", R"({"mode": "throw", "say": "done"})"));
-  eventually("it worked in the end", [&] { return get_widget("w")["status"]["seen"].as_string() == "done"; });
+  ASSERT_TRUE(eventually("it worked in the end", [&] { return get_widget("w")["status"]["seen"].as_string() == "done"; }));
   post(widget("v", R"({"mode": "hopeless"})"));
-  eventually("both are told", [&] { return events().size() >= 2; });
+  ASSERT_TRUE(eventually("both are told", [&] { return events().size() >= 2; }));
   settle();
   const int runs = reconciler_.runs;
   int counted = 0;
@@ -325,7 +318,7 @@ TEST_F(ControllerTest, ErrorsAndExceptionsAreRetriedAndToldAsEvents) {
   settle();
   EXPECT_EQ(reconciler_.runs, runs) << "what is hopeless waits for a change";
   patch(path("v"), R"({"spec": {"mode": "", "say": "better"}})");
-  eventually("the change helps", [&] { return get_widget("v")["status"]["seen"].as_string() == "better"; });
+  ASSERT_TRUE(eventually("the change helps", [&] { return get_widget("v")["status"]["seen"].as_string() == "better"; }));
   const std::string text = metrics_.text();
   EXPECT_NE(text.find("controller_runtime_reconcile_errors_total{controller=\"widgets\"} 4"), std::string::npos) << text;
 }
@@ -334,12 +327,12 @@ TEST_F(ControllerTest, AnUnreadableObjectIsToldAndNothingOfItIsTakenDown) {
   post(widget("bad", R"({"mode": 7})"));
   start();
   post(widget("w", R"({"say": "fine", "maps": {"a": {"k": "1"}}})"));
-  eventually("the good one is served", [&] { return get_widget("w")["status"]["seen"].as_string() == "fine"; });
-  eventually("the bad one is told", [&] { return !events().empty(); });
+  ASSERT_TRUE(eventually("the good one is served", [&] { return get_widget("w")["status"]["seen"].as_string() == "fine"; }));
+  ASSERT_TRUE(eventually("the bad one is told", [&] { return !events().empty(); }));
   EXPECT_EQ(events()[0]["reason"].as_string(), "Unreadable");
   EXPECT_NE(events()[0]["message"].as_string().find("spec.mode: must be a string"), std::string::npos);
   patch(path("w"), R"({"spec": {"mode": 7}})");
-  eventually("now both are", [&] { return events().size() == 2; });
+  ASSERT_TRUE(eventually("now both are", [&] { return events().size() == 2; }));
   settle();
   EXPECT_EQ(api_.get(map_path("a")).status, 200);
   std::lock_guard lock(reconciler_.mutex);
@@ -351,10 +344,10 @@ TEST_F(ControllerTest, TheEndOfAnObjectIsTold) {
   post(widget("w", R"({"maps": {"a": {"k": "1"}}})"));
   settle();
   ASSERT_EQ(api_.remove(path("w")).status, 200);
-  eventually("gone() is called", [&] {
+  ASSERT_TRUE(eventually("gone() is called", [&] {
     std::lock_guard lock(reconciler_.mutex);
     return reconciler_.gone_keys.contains({"default", "w"});
-  });
+  }));
   settle();
   EXPECT_EQ(api_.get(map_path("a")).status, 404) << "collected by the server";
 }
@@ -367,25 +360,26 @@ TEST_F(ControllerTest, OtherKindsReconcileWhatTheyConcern) {
   const Json node =
       parse_json(R"({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {"widget": "w"}}})").value();
   ASSERT_EQ(api_.post("/api/v1/nodes", node).status, 201);
-  eventually("the node reconciles the widget", [&] { return reconciler_.runs > runs; });
+  ASSERT_TRUE(eventually("the node reconciles the widget", [&] { return reconciler_.runs > runs; }));
   const Json pod = parse_json(R"({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "there"},
                                   "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}})")
                        .value();
   ASSERT_EQ(api_.post("/api/v1/namespaces/default/pods", pod).status, 201);
   const auto pods = manager_->caches().of<Pod>();
-  eventually("the pod is found by what the controller's index says", [&] { return pods.by_index("node", "n").size() == 1; });
+  ASSERT_TRUE(
+      eventually("the pod is found by what the controller's index says", [&] { return pods.by_index("node", "n").size() == 1; }));
   EXPECT_TRUE(pods.by_index("node", "").empty());
   // A map function that throws harms nobody.
   const Json odd = parse_json(R"({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "odd"}})").value();
   ASSERT_EQ(api_.post("/api/v1/nodes", odd).status, 201);
   post(widget("v", R"({"say": "still here"})"));
-  eventually("the controller lives", [&] { return get_widget("v")["status"]["seen"].as_string() == "still here"; });
+  ASSERT_TRUE(eventually("the controller lives", [&] { return get_widget("v")["status"]["seen"].as_string() == "still here"; }));
 }
 
 TEST_F(ControllerTest, ADelayComesBackByItself) {
   start();
   post(widget("w", R"({"mode": "again"})"));
-  eventually("it came again and again", [&] { return reconciler_.runs > 10; });
+  ASSERT_TRUE(eventually("it came again and again", [&] { return reconciler_.runs > 10; }));
 }
 
 TEST_F(ControllerTest, ConflictingWritersBothGetThrough) {

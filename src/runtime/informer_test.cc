@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/testing/eventually.h"
 #include "runtime/testing/scripted_api.h"
 
 namespace varda::runtime {
@@ -111,8 +112,8 @@ class InformerTest : public ::testing::Test {
     return out;
   }
   void wait_version(const std::string& version) {
-    for (int i = 0; i < 60'000 && informer_->resource_version() != version; ++i) std::this_thread::sleep_for(milliseconds(1));
-    ASSERT_EQ(informer_->resource_version(), version);
+    ASSERT_TRUE(eventually("the informer has version " + version, [&] { return informer_->resource_version() == version; }))
+        << informer_->resource_version();
   }
   void stop() {
     thread_.request_stop();

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "apiserver/testing/in_memory.h"
+#include "base/testing/eventually.h"
 
 namespace varda::runtime {
 namespace leader_test {
@@ -77,17 +78,13 @@ TEST(LeaderElector, OneLeadsAndTheOtherFollowsWhenItEnds) {
       --leaders;
     };
   };
-  const auto wait = [](const std::atomic<bool>& flag) {
-    for (int i = 0; i < 60'000 && !flag; ++i) std::this_thread::sleep_for(milliseconds(1));
-    return flag.load();
-  };
   LeaderElector one(client, options("one")), two(client, options("two"));
   std::jthread first([&](std::stop_token stop) { EXPECT_TRUE(one.run(Context(stop), lead(first_leads)).ok()); });
-  ASSERT_TRUE(wait(first_leads));
+  ASSERT_TRUE(eventually("the first leads", [&] { return first_leads.load(); }));
   std::jthread second([&](std::stop_token stop) { EXPECT_TRUE(two.run(Context(stop), lead(second_leads)).ok()); });
   first.request_stop();
   first.join();
-  ASSERT_TRUE(wait(second_leads)) << "a released lease need not run out";
+  ASSERT_TRUE(eventually("the second leads", [&] { return second_leads.load(); })) << "a released lease need not run out";
   second.request_stop();
   second.join();
   EXPECT_EQ(most, 1);
@@ -246,7 +243,7 @@ TEST(LeaderElector, WorkThatGoesOnWhenAnotherMayLeadEndsWithTheProcess) {
     return Error(Code::kTimeout, "never");
   };
   const Status end = one.run(Context().with_timeout(seconds(120)), [&](const Context&) {
-    while (!process_ended) std::this_thread::sleep_for(milliseconds(1));  // deaf to its context
+    EXPECT_TRUE(eventually("the process ends", [&] { return process_ended.load(); }));  // deaf to its context
   });
   EXPECT_EQ(end.error().code(), Code::kUnavailable);
 }

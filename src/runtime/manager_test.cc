@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "apiserver/testing/in_memory.h"
+#include "base/testing/eventually.h"
 
 namespace varda::runtime {
 namespace manager_test {
@@ -28,14 +29,6 @@ struct Slow {
   std::atomic<bool> busy{false}, go_on{false};
 };
 
-void eventually(const char* what, const std::function<bool()>& holds) {
-  const auto deadline = system_clock().now() + seconds(60);
-  while (!holds()) {
-    if (system_clock().now() > deadline) FAIL() << "never: " << what;
-    std::this_thread::sleep_for(milliseconds(1));
-  }
-}
-
 TEST(Manager, LeadsNoMoreFromTheMomentItIsToldToStop) {
   apiserver::InMemoryApiServer api;
   const kube::Client client(api.transport(), {});
@@ -46,10 +39,10 @@ TEST(Manager, LeadsNoMoreFromTheMomentItIsToldToStop) {
   Slow slow;
   manager.add<Node>(slow);
   std::jthread thread([&](std::stop_token stop) { EXPECT_TRUE(manager.run(Context(stop)).ok()); });
-  eventually("it works", [&] { return slow.busy.load(); });
+  EXPECT_TRUE(eventually("it works", [&] { return slow.busy.load(); }));
   EXPECT_TRUE(manager.leading());
   thread.request_stop();
-  eventually("it leads no more", [&] { return !manager.leading(); });
+  EXPECT_TRUE(eventually("it leads no more", [&] { return !manager.leading(); }));
   slow.go_on = true;
   slow.go_on.notify_all();
   thread.join();

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "apiserver/testing/in_memory.h"
+#include "base/testing/eventually.h"
 #include "codec/gzip.h"
 #include "net/client.h"
 #include "runtime/informer.h"
@@ -116,7 +117,7 @@ TEST_P(Misbehaving, TheCopyIsRightInTheEnd) {
   }
   api_.remove("/api/v1/namespaces/default/configmaps/a");
   const Versions expected = there();
-  while (copied(informer) != expected && system_clock().now() < deadline) std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_TRUE(eventually("the copy agrees with the server", [&] { return copied(informer) == expected; }));
   EXPECT_EQ(copied(informer), expected);
   thread.request_stop();
   thread.join();

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "apiserver/testing/in_memory.h"
+#include "base/testing/eventually.h"
 #include "runtime/manager.h"
 
 namespace varda::runtime {
@@ -73,13 +74,6 @@ class NamespacesTest : public ::testing::Test {
         api_.post("/api/v1/namespaces/" + ns + "/configmaps", Json::object({{"metadata", Json::object({{"name", name}})}}));
     ASSERT_EQ(made.status, 201) << made.text;
   }
-  static void eventually(const char* what, const std::function<bool()>& holds) {
-    const auto deadline = system_clock().now() + seconds(60);
-    while (!holds()) {
-      ASSERT_LT(system_clock().now(), deadline) << "never: " << what;
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-  }
   static std::vector<std::string> keys(const Informer& informer) {
     std::vector<std::string> out;
     for (const StoredPtr& stored : informer.list()) out.push_back(stored->metadata.key().str());
@@ -100,20 +94,20 @@ TEST_F(NamespacesTest, AManagerListsAndWatchesOnlyWhatItIsToSee) {
   EXPECT_EQ(maps.scopes(), 2u);
   EXPECT_EQ(manager.caches().find(nodes_resource())->scopes(), 1u);
   std::jthread thread([&](std::stop_token stop) { EXPECT_TRUE(manager.run(Context(stop)).ok()); });
-  eventually("both namespaces are known", [&] { return manager.ready(); });
+  ASSERT_TRUE(eventually("both namespaces are known", [&] { return manager.ready(); }));
   const auto firsts = keys(maps);
   for (const char* key : {"a/first", "b/first"}) EXPECT_NE(std::find(firsts.begin(), firsts.end(), key), firsts.end());
 
   for (const char* ns : {"c", "b", "a"}) make(ns, "second");
   api_.remove("/api/v1/namespaces/b/configmaps/first");
-  eventually("changes of both are seen", [&] {
+  ASSERT_TRUE(eventually("changes of both are seen", [&] {
     return maps.get({"a", "second"}) && maps.get({"b", "second"}) && !maps.get({"b", "first"});
-  });
+  }));
   EXPECT_FALSE(maps.get({"c", "first"}) || maps.get({"c", "second"}));
-  eventually("they are reconciled", [&] {
+  ASSERT_TRUE(eventually("they are reconciled", [&] {
     const std::lock_guard lock(reconciler.mutex);
     return std::find(reconciler.seen.begin(), reconciler.seen.end(), "a/second") != reconciler.seen.end();
-  });
+  }));
   thread.request_stop();
   thread.join();
   EXPECT_EQ(http_.paths(), (Keys{"/api/v1/namespaces/a/configmaps", "/api/v1/namespaces/b/configmaps", "/api/v1/nodes"}));

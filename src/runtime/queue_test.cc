@@ -5,6 +5,8 @@
 #include <map>
 #include <thread>
 
+#include "base/testing/eventually.h"
+
 namespace varda::runtime {
 namespace queue_test {
 
@@ -120,7 +122,7 @@ TEST(WorkQueue, ManyWorkersNeverHaveOneKeyAtOnceAndLoseNone) {
       for (int i = 0; i < kKeys; ++i) queue.add({"", std::to_string(i)});
     }
     for (int i = 0; i < kKeys; ++i) queue.add_after({"", std::to_string(i)}, milliseconds(1));
-    while (!queue.idle()) std::this_thread::yield();
+    EXPECT_TRUE(eventually("the queue is idle", [&] { return queue.idle(); }));
     queue.shut_down();
   }
   EXPECT_FALSE(doubled);
