@@ -1,9 +1,14 @@
 #include "os/memory.h"
 
+#include <atomic>
 #include <gtest/gtest.h>
 #include <numeric>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
+
+#include "base/testing/eventually.h"
 
 namespace varda::os {
 namespace {
@@ -35,10 +40,19 @@ TEST(TrimPolicy, TrimsAfterAStartAndAfterEachSpellOfWork) {
   EXPECT_TRUE(policy.worth_it(14 * kMiB));
 }
 
-TEST(KeepMemoryTrimmed, EndsWithItsContext) {
+TEST(KeepMemoryTrimmed, EndsWithItsContextAndNotBefore) {
+  const Context brief = Context::background().with_timeout(std::chrono::milliseconds(5));
+  keep_memory_trimmed(brief);
+  EXPECT_TRUE(brief.expired());
+
   std::stop_source stop;
+  std::atomic<bool> ended{false};
+  const std::jthread trimmer([&] {
+    keep_memory_trimmed(Context(stop.get_token()));
+    ended = true;
+  });
   stop.request_stop();
-  keep_memory_trimmed(Context(stop.get_token()));
+  EXPECT_TRUE(eventually("the trimmer ends", [&] { return ended.load(); }));
 }
 
 }  // namespace
