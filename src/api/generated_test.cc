@@ -1,6 +1,5 @@
 // The files generated from the kinds: deploy/crds/*.yaml and docs/reference/*.md. UPDATE_GOLDEN=1 writes them.
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -8,6 +7,7 @@
 #include <map>
 
 #include "api/kind.h"
+#include "base/testing/golden.h"
 #include "codec/yaml.h"
 
 namespace varda::api {
@@ -39,13 +39,7 @@ std::string read(const fs::path& path) {
 }
 
 TEST(Generated, FilesInTheTreeAreThoseOfTheKinds) {
-  for (const auto& [path, text] : generated()) {
-    if (std::getenv("UPDATE_GOLDEN") != nullptr) {
-      fs::create_directories(path.parent_path());
-      std::ofstream(path) << text;
-    }
-    EXPECT_EQ(read(path), text) << path << " is stale: run UPDATE_GOLDEN=1 api_test and commit the difference";
-  }
+  for (const auto& [path, text] : generated()) check_golden(path, text);
 }
 
 TEST(Generated, NoFileIsLeftOfAKindThatIsGone) {
