@@ -21,7 +21,7 @@
 namespace varda::app {
 namespace {
 
-struct Flags {
+struct AgentFlags {
   std::string node, layer = "edge", runner = "none", data_dir, address, admin, on_stop = "leave";
   std::string containerd_socket = node::kContainerdSocket, pod_network = "cni";
   std::string gateway, join_token_file;
@@ -46,7 +46,7 @@ Result<std::string> read_join_token(const std::filesystem::path& file) {
   return std::move(*text);
 }
 
-Result<std::unique_ptr<agent::Identity>> open_identity(const Flags& flags) {
+Result<std::unique_ptr<agent::Identity>> open_identity(const AgentFlags& flags) {
   agent::IdentityOptions options;
   options.node_name = flags.node;
   options.gateway = flags.gateway;
@@ -64,7 +64,7 @@ struct Upstream {
   std::jthread renewal;  // ends before what it renews
 };
 
-Result<Upstream> reach_upstream(const Context& ctx, const Globals& globals, const Flags& flags, metrics::Registry& registry) {
+Result<Upstream> reach_upstream(const Context& ctx, const Globals& globals, const AgentFlags& flags, metrics::Registry& registry) {
   Upstream upstream;
   kube::Client::Options options{.field_manager = "varda-agent", .metrics = &registry};
   if (flags.gateway.empty()) {
@@ -85,7 +85,7 @@ Result<Upstream> reach_upstream(const Context& ctx, const Globals& globals, cons
 }
 
 /// In a Pod the node's name and the gateway come by the environment.
-Result<Flags> completed(Flags flags, const Globals& globals) {
+Result<AgentFlags> completed(AgentFlags flags, const Globals& globals) {
   const auto variable = [](const char* name) {
     const char* const value = std::getenv(name);
     return std::string(value ? value : "");
@@ -96,9 +96,9 @@ Result<Flags> completed(Flags flags, const Globals& globals) {
   return flags;
 }
 
-Status run_agent(const Context& ctx, const Globals& globals, const Flags& given) {
+Status run_agent(const Context& ctx, const Globals& globals, const AgentFlags& given) {
   TRY_VOID(set_up_logs(globals, log::Level::kInfo));
-  TRY(const Flags flags, completed(given, globals));
+  TRY(const AgentFlags flags, completed(given, globals));
   os::prefer_small_heap();
   agent::Options options;
   options.node_name = flags.node;
@@ -171,7 +171,7 @@ Status run_agent(const Context& ctx, const Globals& globals, const Flags& given)
 }  // namespace
 
 void add_agent_commands(Program program) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<AgentFlags>();
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
   CLI::App* command = program.daemon("agent", "keep one node's models installed and served, also while it is cut off");

@@ -19,7 +19,7 @@ using artifact::Mark;
 using artifact::Verdict;
 using codec::Json;
 
-struct Flags {
+struct ArtifactFlags {
   std::string data_dir, output = "table";
   std::vector<std::string> digests;
   bool dry_run = false;
@@ -29,7 +29,7 @@ struct Place {
   os::Path artifacts, models, agent_lock;
 };
 
-Result<Place> place_of(const Flags& flags) {
+Result<Place> place_of(const ArtifactFlags& flags) {
   if (flags.data_dir.empty()) return Error(Code::kInvalid, "--data-dir: an empty name is no directory");
   const os::Path data = std::filesystem::absolute(flags.data_dir).lexically_normal();
   Place place{data / "artifacts", data / "models", data / "agent.db.lock"};
@@ -88,7 +88,7 @@ Result<std::vector<codec::Sha256>> choose(const std::set<codec::Sha256>& all, co
   return out;
 }
 
-Status list(const Flags& flags) {
+Status list(const ArtifactFlags& flags) {
   TRY(const Place place, place_of(flags));
   TRY(const auto all, artifact::inspect(os::real_file_system(), place.artifacts, place.models));
   if (flags.output == "json") {
@@ -117,7 +117,7 @@ Status list(const Flags& flags) {
   return {};
 }
 
-Status look_over(const Context& ctx, const Flags& flags) {
+Status look_over(const Context& ctx, const ArtifactFlags& flags) {
   TRY(const Place place, place_of(flags));
   TRY(const auto all, artifact::inspect(os::real_file_system(), place.artifacts, place.models));
   const std::set<codec::Sha256> there = complete(all);
@@ -146,7 +146,7 @@ Status look_over(const Context& ctx, const Flags& flags) {
   return Error(Code::kCorrupt, std::to_string(damaged) + " damaged: installed anew by the agent as soon as it can download");
 }
 
-Status pin(const Flags& flags, bool on) {
+Status pin(const ArtifactFlags& flags, bool on) {
   TRY(const Place place, place_of(flags));
   os::FileSystem& fs = os::real_file_system();
   TRY(const auto all, artifact::inspect(fs, place.artifacts, place.models));
@@ -172,7 +172,7 @@ class NoDownloads final : public net::HttpClient {
   }
 };
 
-Status collect(const Flags& flags) {
+Status collect(const ArtifactFlags& flags) {
   TRY(const Place place, place_of(flags));
   os::FileSystem& fs = os::real_file_system();
   TRY(const auto all, artifact::inspect(fs, place.artifacts, place.models));
@@ -213,8 +213,8 @@ void add_artifact_commands(Program program) {
   CLI::App* artifacts = program.parser.add_subcommand(
       "artifacts", "what a node's disk holds of models: list, look over, tidy up; serve archives to nodes");
   artifacts->require_subcommand(1);
-  const auto add = [&](const char* name, const char* what, std::function<Status(const Context&, const Flags&)> run) {
-    const auto flags = std::make_shared<Flags>();
+  const auto add = [&](const char* name, const char* what, std::function<Status(const Context&, const ArtifactFlags&)> run) {
+    const auto flags = std::make_shared<ArtifactFlags>();
     CLI::App* command = artifacts->add_subcommand(name, what);
     command->add_option("--data-dir", flags->data_dir, "of the agent; of a node of `varda up`: DATA-DIR/nodes/NAME/data")
         ->required();
@@ -226,25 +226,25 @@ void add_artifact_commands(Program program) {
     });
     return std::pair(command, flags);
   };
-  const auto output = [](const std::pair<CLI::App*, std::shared_ptr<Flags>>& added) {
+  const auto output = [](const std::pair<CLI::App*, std::shared_ptr<ArtifactFlags>>& added) {
     added.first->add_option("-o,--output", added.second->output, "table or json")->check(CLI::IsMember({"table", "json"}));
   };
   output(add("ls", "list artifacts, downloads under way, and who uses them",
-             [](const Context&, const Flags& flags) { return list(flags); }));
+             [](const Context&, const ArtifactFlags& flags) { return list(flags); }));
 
   const auto verify = add("verify", "read every byte and compare with what the archive held; exit code 1 if something is damaged",
-                          [](const Context& ctx, const Flags& flags) { return look_over(ctx, flags); });
+                          [](const Context& ctx, const ArtifactFlags& flags) { return look_over(ctx, flags); });
   output(verify);
   verify.first->add_option("digest", verify.second->digests, "SHA-256 of the archive, or its beginning; none: all");
 
   const auto gc = add("gc", "remove what no model shows, no work list wants and nobody pinned",
-                      [](const Context&, const Flags& flags) { return collect(flags); });
+                      [](const Context&, const ArtifactFlags& flags) { return collect(flags); });
   gc.first->add_flag("--dry-run", gc.second->dry_run, "only say what would go");
 
   for (const bool on : {true, false}) {
     const auto command =
         add(on ? "pin" : "unpin", on ? "keep an artifact whether it is used or not" : "let go of a pinned artifact",
-            [on](const Context&, const Flags& flags) { return pin(flags, on); });
+            [on](const Context&, const ArtifactFlags& flags) { return pin(flags, on); });
     command.first->add_option("digest", command.second->digests, "SHA-256 of the archive, or its beginning")->required();
   }
   add_serve_command(*artifacts, program);

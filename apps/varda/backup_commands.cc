@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Flags {
+struct BackupFlags {
   std::string data_dir, file;
   bool credentials = false;
 };
@@ -30,7 +30,7 @@ struct Flags {
 using Pieces = std::function<Result<std::optional<std::string>>()>;
 
 // Where it really is, without a slash at the end: restoring makes a directory beside it, and renames that.
-fs::path directory_of(const Flags& flags) {
+fs::path directory_of(const BackupFlags& flags) {
   const fs::path named = fs::absolute(flags.data_dir.empty() ? default_data_dir() : fs::path(flags.data_dir)).lexically_normal();
   std::error_code unknown;
   const fs::path real = fs::weakly_canonical(named.has_filename() ? named : named.parent_path(), unknown);
@@ -111,7 +111,7 @@ Status write_checked(const Context& ctx, const Pieces& pieces) {
   }
 }
 
-Status back_up(const Context& ctx, const Flags& flags) {
+Status back_up(const Context& ctx, const BackupFlags& flags) {
   const fs::path data_dir = directory_of(flags);
   if (flags.file == "-") {
     if (isatty(STDOUT_FILENO))
@@ -129,7 +129,7 @@ Status back_up(const Context& ctx, const Flags& flags) {
   return {};
 }
 
-Status restore(const Context& ctx, const Flags& flags) {
+Status restore(const Context& ctx, const BackupFlags& flags) {
   const fs::path data_dir = directory_of(flags);
   const bool input = flags.file == "-";
   const int fd = input ? STDIN_FILENO : ::open(flags.file.c_str(), O_RDONLY | O_CLOEXEC);
@@ -162,8 +162,8 @@ Status restore(const Context& ctx, const Flags& flags) {
 void add_backup_commands(Program program) {
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
-  const auto flags = std::make_shared<Flags>();
-  const auto set = [&](CLI::App* command, Status (*run)(const Context&, const Flags&)) {
+  const auto flags = std::make_shared<BackupFlags>();
+  const auto set = [&](CLI::App* command, Status (*run)(const Context&, const BackupFlags&)) {
     command->callback([&chosen, &globals, flags, run] {
       chosen = [&globals, flags, run](const Context& ctx) -> Status {
         TRY_VOID(set_up_logs(globals, log::Level::kWarn));

@@ -20,12 +20,12 @@ namespace fs = std::filesystem;
 using codec::Json;
 
 constexpr int kFormat = 1;
-constexpr const char* kNeeds = "0.1.0";  // the oldest program that reads kFormat
+constexpr const char* kBackupNeeds = "0.1.0";  // the oldest program that reads kFormat
 constexpr const char* kHead = "varda-backup.json";
 constexpr const char* kSums = "SHA256SUMS";
 constexpr const char* kStore = "store/";
 constexpr std::size_t kPieceBytes = 128 << 10;
-constexpr std::uint64_t kFileBytesMax = 16u << 20;
+constexpr std::uint64_t kBackedUpFileBytesMax = 16u << 20;
 constexpr std::uint64_t kPieceBytesMax = 1u << 30;  // one object can be as large as --object-bytes-max allows
 
 const std::vector<std::string>& credential_files() {
@@ -43,7 +43,7 @@ std::string head(const UpState& state, const store::Page& page, Credentials cred
   Json images = Json::object();
   for (const auto& [name, command] : state.images) images.set(name, command);
   return codec::write_json_pretty(Json::object({{"format", kFormat},
-                                                {"needs", kNeeds},
+                                                {"needs", kBackupNeeds},
                                                 {"program", VARDA_VERSION},
                                                 {"created", meta::format_time(system_clock().wall())},
                                                 {"revision", page.revision},
@@ -128,7 +128,7 @@ class Receiver {
 Error damaged(const std::string& why) { return Error(Code::kCorrupt, "the backup is damaged: " + why); }
 
 Result<std::string> read_entry(codec::ArchiveReader& archive, const codec::ArchiveEntry& entry) {
-  const std::uint64_t most = entry.path.starts_with(kStore) ? kPieceBytesMax : kFileBytesMax;
+  const std::uint64_t most = entry.path.starts_with(kStore) ? kPieceBytesMax : kBackedUpFileBytesMax;
   if (entry.kind != codec::EntryKind::kFile || entry.size_bytes > most)
     return damaged(entry.path + " is no file that belongs there");
   std::string bytes;
@@ -276,7 +276,7 @@ Result<std::unique_ptr<BackupMaker>> BackupMaker::create(const Options& options,
   for (const std::string& path : wanted) {
     TRY(const auto there, real.stat(options.data_dir / path));
     if (!there) continue;
-    TRY(std::string bytes, os::read_file(real, options.data_dir / path, kFileBytesMax));
+    TRY(std::string bytes, os::read_file(real, options.data_dir / path, kBackedUpFileBytesMax));
     files.push_back({path, std::move(bytes)});
   }
   auto maker = std::make_unique<Maker>(std::move(files), std::move(page));

@@ -14,8 +14,8 @@ namespace {
 namespace fs = std::filesystem;
 using codec::Json;
 
-constexpr int kFirstFormat = 1;          // has no version.json
-constexpr const char* kNeeds = "0.1.0";  // the oldest program that works with kDirectoryFormat
+constexpr int kFirstFormat = 1;                   // has no version.json
+constexpr const char* kDirectoryNeeds = "0.1.0";  // the oldest program that works with kDirectoryFormat
 constexpr const char* kVersionFile = "version.json";
 
 // 2: the stores have format 2, and version.json says so. A store whose process runs is brought up by that process, when it starts
@@ -71,7 +71,7 @@ Status prepare_data_directory(const fs::path& data_dir) {
     TRY_VOID(kSteps[static_cast<std::size_t>(at - kFirstFormat)](data_dir).context("upgrade of " + data_dir.string()));
     log::info("the data directory is brought to a new format", {{"directory", data_dir.string()}, {"from", at}, {"to", at + 1}});
   }
-  const Json version = Json::object({{"format", kDirectoryFormat}, {"needs", kNeeds}, {"writtenBy", VARDA_VERSION}});
+  const Json version = Json::object({{"format", kDirectoryFormat}, {"needs", kDirectoryNeeds}, {"writtenBy", VARDA_VERSION}});
   return os::write_file_atomically(os::real_file_system(), data_dir / kVersionFile, codec::write_json_pretty(version) + "\n", 0600);
 }
 

@@ -14,7 +14,7 @@
 namespace varda::app {
 namespace {
 
-Error last_error(const std::string& what) { return Error(Code::kUnavailable, what + ": " + std::strerror(errno)); }
+Error detach_error(const std::string& what) { return Error(Code::kUnavailable, what + ": " + std::strerror(errno)); }
 
 /// Waits for the child's word and leaves the process.
 [[noreturn]] void report(int pipe, pid_t child, const std::filesystem::path& log) {
@@ -74,11 +74,11 @@ void Detached::failed(std::string_view message) { send('-', message); }
 
 Result<Detached> detach(const std::filesystem::path& log) {
   const int file = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  if (file < 0) return last_error("open " + log.string());
+  if (file < 0) return detach_error("open " + log.string());
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return last_error("pipe");
+  if (::pipe2(ends, O_CLOEXEC) != 0) return detach_error("pipe");
   const pid_t child = ::fork();
-  if (child < 0) return last_error("fork");
+  if (child < 0) return detach_error("fork");
   if (child > 0) {
     ::close(ends[1]);
     ::close(file);
@@ -88,7 +88,7 @@ Result<Detached> detach(const std::filesystem::path& log) {
   ::setsid();
   const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (null < 0 || ::dup2(null, STDIN_FILENO) < 0 || ::dup2(file, STDOUT_FILENO) < 0 || ::dup2(file, STDERR_FILENO) < 0) {
-    return last_error("redirect to " + log.string());
+    return detach_error("redirect to " + log.string());
   }
   ::close(null);
   ::close(file);

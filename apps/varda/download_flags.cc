@@ -11,16 +11,16 @@
 namespace varda::app {
 namespace {
 
-constexpr std::size_t kFileBytesMax = 1 << 20;
+constexpr std::size_t kSmallFileBytesMax = 1 << 20;
 
 // Follows links, unlike the os room: the files of a mounted Secret are links.
 Result<std::string> read_small_file(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
-  std::string text(kFileBytesMax + 1, '\0');
+  std::string text(kSmallFileBytesMax + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (in.bad() || (!in.is_open())) return Error(Code::kInvalid, path.string() + ": cannot be read");
   text.resize(static_cast<std::size_t>(in.gcount()));
-  if (text.size() > kFileBytesMax) return Error(Code::kInvalid, path.string() + ": larger than 1 MiB");
+  if (text.size() > kSmallFileBytesMax) return Error(Code::kInvalid, path.string() + ": larger than 1 MiB");
   return text;
 }
 

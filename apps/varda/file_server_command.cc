@@ -12,14 +12,14 @@
 namespace varda::app {
 namespace {
 
-struct Flags {
+struct FileServerFlags {
   std::string directory, listen = "127.0.0.1:8000";
 };
 
 constexpr std::size_t kDiskThreads = 8;
-constexpr std::chrono::seconds kDrain{5};
+constexpr std::chrono::seconds kFileServerDrain{5};
 
-Status serve(const Context& ctx, const Globals& globals, const Flags& flags) {
+Status serve_files(const Context& ctx, const Globals& globals, const FileServerFlags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kInfo));
   std::error_code error;
   const os::Path root = std::filesystem::canonical(flags.directory, error);
@@ -43,7 +43,7 @@ Status serve(const Context& ctx, const Globals& globals, const Flags& flags) {
   while (ctx.sleep_for(std::chrono::hours(24)).ok()) {
   }
   server->drain();
-  server->stop(kDrain);
+  server->stop(kFileServerDrain);
   return {};
 }
 
@@ -52,14 +52,14 @@ Status serve(const Context& ctx, const Globals& globals, const Flags& flags) {
 void add_serve_command(CLI::App& artifacts, Program program) {
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<FileServerFlags>();
   CLI::App* command = artifacts.add_subcommand("serve", "serve the files of a directory over HTTP, for nodes to download from");
   command->add_option("directory", flags->directory, "with the archives; links are followed as long as they stay inside")
       ->required();
   command->add_option("--listen", flags->listen, "address and port; port 0: a free one, which is printed")
       ->default_str(flags->listen);
   command->callback(
-      [&chosen, &globals, flags] { chosen = [&globals, flags](const Context& ctx) { return serve(ctx, globals, *flags); }; });
+      [&chosen, &globals, flags] { chosen = [&globals, flags](const Context& ctx) { return serve_files(ctx, globals, *flags); }; });
 }
 
 }  // namespace varda::app

@@ -21,7 +21,7 @@
 namespace varda::app {
 namespace {
 
-struct Flags {
+struct GatewayFlags {
   std::string listen = "0.0.0.0:10443", admin = "127.0.0.1:8086";
   std::string ca_cert, ca_key, tls_cert, tls_key;
   std::vector<std::string> hosts;
@@ -30,14 +30,14 @@ struct Flags {
 };
 
 constexpr std::chrono::milliseconds kSessionLinger{2000};
-constexpr std::chrono::seconds kDrain{5};
+constexpr std::chrono::seconds kGatewayDrain{5};
 
 Result<std::string> read(const std::string& file, const char* flag) {
   return os::read_file(os::real_file_system(), followed(file)).context(flag);
 }
 
 /// From files, or the cluster's own. An API server that does not answer yet is waited for.
-Result<gateway::Authority> authority_of(const Context& ctx, const Flags& flags, const kube::Client& client) {
+Result<gateway::Authority> authority_of(const Context& ctx, const GatewayFlags& flags, const kube::Client& client) {
   if (flags.ca_cert.empty() != flags.ca_key.empty()) return Error(Code::kInvalid, "--ca-cert and --ca-key go together");
   if (!flags.ca_cert.empty()) {
     TRY(std::string certificate, read(flags.ca_cert, "--ca-cert"));
@@ -47,7 +47,7 @@ Result<gateway::Authority> authority_of(const Context& ctx, const Flags& flags, 
   return gateway::Authority::open(ctx, client, system_clock().wall());
 }
 
-Result<gateway::Authority> prepare(const Context& ctx, const Flags& flags, const kube::Client& client) {
+Result<gateway::Authority> prepare(const Context& ctx, const GatewayFlags& flags, const kube::Client& client) {
   Duration pause = std::chrono::milliseconds(200);
   while (true) {
     auto authority = authority_of(ctx, flags, client);
@@ -64,7 +64,7 @@ Result<gateway::Authority> prepare(const Context& ctx, const Flags& flags, const
   }
 }
 
-Status serve(const Context& ctx, const Globals& globals, const Flags& flags) {
+Status serve_gateway(const Context& ctx, const Globals& globals, const GatewayFlags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kInfo));
   gateway::Limits limits = flags.limits;
   limits.connections_max = make_room_for_connections(limits.connections_max);
@@ -128,7 +128,7 @@ Status serve(const Context& ctx, const Globals& globals, const Flags& flags) {
   // Watches end at once, and the nodes come back to whoever listens then; what they have written is still taken upstream.
   server->drain();
   gateway->stop();
-  server->stop(kDrain);
+  server->stop(kGatewayDrain);
   return {};
 }
 
@@ -137,7 +137,7 @@ Status serve(const Context& ctx, const Globals& globals, const Flags& flags) {
 void add_gateway_command(Program program) {
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<GatewayFlags>();
   CLI::App* command = program.daemon("gateway", "let nodes behind NAT dial in: each sees what is its own, and nothing else");
   command->add_option("--kubeconfig", globals.kubeconfig, "the server; default: $KUBECONFIG, then the pod's service account");
   command->add_option("--listen", flags->listen, "address and port for the nodes")->default_str("0.0.0.0:10443");
@@ -161,8 +161,9 @@ void add_gateway_command(Program program) {
   command->add_option("--upstream-threads", flags->limits.upstream.threads, "requests made to the API server at once")
       ->default_str(std::to_string(flags->limits.upstream.threads))
       ->check(CLI::Range(1, 256));
-  command->callback(
-      [&chosen, &globals, flags] { chosen = [&globals, flags](const Context& ctx) { return serve(ctx, globals, *flags); }; });
+  command->callback([&chosen, &globals, flags] {
+    chosen = [&globals, flags](const Context& ctx) { return serve_gateway(ctx, globals, *flags); };
+  });
 }
 
 }  // namespace varda::app

@@ -20,7 +20,7 @@ namespace {
 constexpr std::chrono::seconds kTtlMin{60};
 constexpr std::chrono::hours kTtlMax{24 * 30};
 
-struct Flags {
+struct JoinTokenFlags {
   std::string node, ttl = "24h", revoke, output, forget, join_secret{gateway::kJoinSecretDefault};
   bool list = false, rotate_shared = false, revoke_shared = false;
 };
@@ -65,7 +65,7 @@ Status list_tokens(const Context& ctx, const kube::Client& client, const meta::O
   return {};
 }
 
-Status run(const Context& ctx, const Globals& globals, const Flags& flags) {
+Status run(const Context& ctx, const Globals& globals, const JoinTokenFlags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kWarn));
   const int wishes = (flags.node.empty() ? 0 : 1) + (flags.list ? 1 : 0) + (flags.revoke.empty() ? 0 : 1) +
                      (flags.forget.empty() ? 0 : 1) + (flags.rotate_shared ? 1 : 0) + (flags.revoke_shared ? 1 : 0);
@@ -131,7 +131,7 @@ Status run(const Context& ctx, const Globals& globals, const Flags& flags) {
 }  // namespace
 
 void add_join_token_command(Program program) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<JoinTokenFlags>();
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
   CLI::App* command =

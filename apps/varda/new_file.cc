@@ -12,7 +12,7 @@
 namespace varda::app {
 namespace {
 
-Error last_error(const std::string& what) {
+Error file_error(const std::string& what) {
   const int code = errno;
   const std::string message = what + ": " + std::strerror(code);
   if (code == EEXIST) return Error(Code::kAlreadyExists, what + " is there already; it is not replaced");
@@ -22,7 +22,7 @@ Error last_error(const std::string& what) {
   return Error(Code::kInternal, message);
 }
 
-std::filesystem::path directory_of(const std::filesystem::path& path) {
+std::filesystem::path parent_of(const std::filesystem::path& path) {
   return path.parent_path().empty() ? std::filesystem::path(".") : path.parent_path();
 }
 
@@ -42,15 +42,15 @@ Result<NewFile> NewFile::create(const std::filesystem::path& path) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) == 0) {
     errno = EEXIST;
-    return last_error(path.string());
+    return file_error(path.string());
   }
   // Without a name until it is done: a process that is killed leaves nothing, not even a part.
-  int fd = ::open(directory_of(path).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  int fd = ::open(parent_of(path).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (fd >= 0) return NewFile(path, {}, fd);
-  if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL) return last_error(path.string());
+  if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL) return file_error(path.string());
   const std::filesystem::path part = path.string() + ".part";  // file systems without that
   fd = ::open(part.c_str(), O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return last_error(part.string());
+  if (fd < 0) return file_error(part.string());
   return NewFile(path, part, fd);
 }
 
@@ -58,7 +58,7 @@ Status NewFile::write(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = ::write(fd_, bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return last_error(path_.string());
+    if (count < 0) return file_error(path_.string());
     bytes.remove_prefix(static_cast<std::size_t>(count));
   }
   return {};
@@ -67,18 +67,18 @@ Status NewFile::write(std::string_view bytes) {
 Result<std::string> NewFile::read() {
   std::string piece(64 << 10, '\0');
   const ssize_t count = ::pread(fd_, piece.data(), piece.size(), read_);
-  if (count < 0) return last_error(path_.string());
+  if (count < 0) return file_error(path_.string());
   piece.resize(static_cast<std::size_t>(count));
   read_ += count;
   return piece;
 }
 
 Status NewFile::keep() {
-  if (::fsync(fd_) != 0) return last_error(path_.string());
+  if (::fsync(fd_) != 0) return file_error(path_.string());
   const std::string now = part_.empty() ? "/proc/self/fd/" + std::to_string(fd_) : part_.string();
   if (::linkat(AT_FDCWD, now.c_str(), AT_FDCWD, path_.c_str(), part_.empty() ? AT_SYMLINK_FOLLOW : 0) != 0)
-    return last_error(path_.string());
-  return os::real_file_system().sync_directory(directory_of(path_));
+    return file_error(path_.string());
+  return os::real_file_system().sync_directory(parent_of(path_));
 }
 
 }  // namespace varda::app

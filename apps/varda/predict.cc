@@ -26,7 +26,7 @@ namespace {
 
 using codec::Json;
 
-struct Flags {
+struct PredictFlags {
   std::string model, ns, url, labels, output, report, wait;
   std::vector<std::string> images;
   std::size_t limit = 0;
@@ -82,7 +82,7 @@ Result<std::pair<Json, Served>> find_served(const Context& ctx, const kube::Clie
 }
 
 /// Where the model answers, by its status, or why it does not.
-Result<Where> find_model(const Context& ctx, const Globals& globals, const Flags& flags) {
+Result<Where> find_model(const Context& ctx, const Globals& globals, const PredictFlags& flags) {
   if (!flags.url.empty()) return Where{flags.url, flags.model};
   TRY(const kube::Config config, find_server(globals));
   const std::unique_ptr<kube::Client> client = kube::connect(config);
@@ -112,7 +112,7 @@ double milliseconds(Duration duration) { return std::chrono::duration<double, st
 bool passes(Code code) { return code == Code::kUnavailable || code == Code::kTimeout || code == Code::kNotFound; }
 
 /// Until there is a server that says what the model takes, for --wait.
-Result<Where> find_ready(const Context& ctx, const Globals& globals, const Flags& flags, net::HttpClient& http) {
+Result<Where> find_ready(const Context& ctx, const Globals& globals, const PredictFlags& flags, net::HttpClient& http) {
   Context patient = ctx;
   if (!flags.wait.empty()) {
     TRY(const auto wait, parse_duration("--wait", flags.wait));
@@ -136,7 +136,7 @@ struct Samples {
   std::vector<int> labels;  // none, or one for each image
 };
 
-Result<Samples> read_samples(const Flags& flags) {
+Result<Samples> read_samples(const PredictFlags& flags) {
   auto& fs = os::real_file_system();
   Samples out;
   std::size_t count = 0;
@@ -158,13 +158,13 @@ Result<Samples> read_samples(const Flags& flags) {
 }
 
 /// In place, and not by a rename: the file may be a mount, as the one is by which a container leaves a word in its pod's status.
-Status write_report(const Flags& flags, const Json& summary) {
+Status write_report(const PredictFlags& flags, const Json& summary) {
   if (flags.report.empty()) return {};
   TRY(const auto file, os::real_file_system().open(flags.report, os::Open::kTruncate));
   return file->write(codec::write_json(summary) + "\n").context(flags.report);
 }
 
-Status load(const Context& ctx, const Flags& flags, const Where& where, const std::vector<oip::Images>& batches) {
+Status load(const Context& ctx, const PredictFlags& flags, const Where& where, const std::vector<oip::Images>& batches) {
   LoadOptions options{.url = where.url, .model = where.model_name, .clients = flags.clients, .rate = flags.rate};
   options.until_version = flags.until_version;
   options.replicas = flags.replicas;
@@ -178,7 +178,8 @@ Status load(const Context& ctx, const Flags& flags, const Where& where, const st
   return write_report(flags, json);
 }
 
-Status predict_each(const Context& ctx, const Flags& flags, const Where& where, const Samples& samples, net::HttpClient& http) {
+Status predict_each(const Context& ctx, const PredictFlags& flags, const Where& where, const Samples& samples,
+                    net::HttpClient& http) {
   const oip::Client client(http, where.url);
   TRY(const oip::Predictor predictor, oip::Predictor::open(ctx, client, where.model_name).context(where.url));
   const std::vector<int>& labels = samples.labels;
@@ -255,7 +256,7 @@ Status predict_each(const Context& ctx, const Flags& flags, const Where& where, 
   return {};
 }
 
-Status predict(const Context& ctx, const Globals& globals, const Flags& flags) {
+Status predict(const Context& ctx, const Globals& globals, const PredictFlags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kWarn));
   if (!flags.output.empty() && flags.output != "json") return Error(Code::kInvalid, "-o takes json, not \"" + flags.output + "\"");
   if (!flags.replicas.empty() && !flags.load())
@@ -269,7 +270,7 @@ Status predict(const Context& ctx, const Globals& globals, const Flags& flags) {
 }  // namespace
 
 void add_predict_command(Program program) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<PredictFlags>();
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
   CLI::App* command = program.parser.add_subcommand("predict", "send images to a model; print label, probability and latency");
