@@ -1,37 +1,12 @@
 // varda: control plane, nodes and command line in one program. This file parses and dispatches; what is composed stands in the
 // files of the subcommands.
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
-#include <unistd.h>
 
 #include "command.h"
 #include "os/process.h"
 
 namespace varda::app {
-
-CLI::App* Program::daemon(const std::string& name, const std::string& what) {
-  CLI::App* command = parser.add_subcommand(name, what);
-  command->set_config("--config", "", "read flags from a file: NAME=VALUE lines, the names of the flags without dashes");
-  command->add_option("--log-format", globals.log_format, "text or json")->check(CLI::IsMember({"text", "json"}));
-  command->add_option("--log-level", globals.log_level, "debug, info, warn or error")
-      ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
-  return command;
-}
-
-std::filesystem::path default_data_dir() {
-  if (const char* xdg = std::getenv("XDG_DATA_HOME"); xdg && *xdg) return std::filesystem::path(xdg) / "varda";
-  const char* home = std::getenv("HOME");
-  return std::filesystem::path(home && *home ? home : "/tmp") / ".local/share/varda";
-}
-
-Status set_up_logs(const Globals& globals, log::Level otherwise) {
-  if (!globals.log_level.empty()) {
-    TRY(otherwise, log::parse_level(globals.log_level));
-  }
-  log::configure(globals.log_format == "json" ? log::Format::kJson : log::Format::kText, otherwise);
-  return {};
-}
 
 namespace {
 

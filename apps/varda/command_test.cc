@@ -1,0 +1,83 @@
+#include "command.h"
+
+#include <cstdlib>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "session_sources.h"
+#include "testing/parse.h"
+#include "testing/test_directory.h"
+
+namespace varda::app {
+namespace {
+
+/// Sets or, with null, removes a variable of the environment; it is as before afterwards.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    set(value);
+  }
+  ~Variable() { set(before_ ? before_->c_str() : nullptr); }
+
+ private:
+  void set(const char* value) const { value != nullptr ? ::setenv(name_, value, 1) : ::unsetenv(name_); }
+
+  const char* const name_;
+  std::optional<std::string> before_;
+};
+
+TEST(DefaultDataDir, FollowsTheEnvironment) {
+  struct Case {
+    const char *xdg, *home, *expected;
+  };
+  const Case cases[] = {{"/xdg", "/home/me", "/xdg/varda"},
+                        {"", "/home/me", "/home/me/.local/share/varda"},
+                        {nullptr, "/home/me", "/home/me/.local/share/varda"},
+                        {nullptr, "", "/tmp/.local/share/varda"},
+                        {nullptr, nullptr, "/tmp/.local/share/varda"}};
+  for (const Case& one : cases) {
+    const Variable xdg("XDG_DATA_HOME", one.xdg), home("HOME", one.home);
+    EXPECT_EQ(default_data_dir(), one.expected);
+  }
+}
+
+TEST(Daemon, TakesFlagsOfAFileToo) {
+  const testing::TestDirectory root;
+  const auto file = root.write("flags", "log-level=warn\nlisten=here\n");
+  Globals globals;
+  app::Run chosen;
+  std::function<Status()> before;
+  std::string listen;
+  const auto add = [&](CLI::App& parser) {
+    Program{parser, globals, chosen, before}.daemon("serve", "serves")->add_option("--listen", listen);
+  };
+  ASSERT_EQ(testing::parse(add, {"serve", "--config", file, "--listen", "there"}), "");
+  EXPECT_EQ(globals.log_level, "warn");
+  EXPECT_EQ(listen, "there");  // the command line stands before the file
+  EXPECT_NE(testing::parse(add, {"serve", "--log-level=loud"}), "");
+  EXPECT_NE(testing::parse(add, {"serve", "--log-format=xml"}), "");
+}
+
+// A node is connected while either server has a watch of it.
+TEST(SessionSources, CountBothServers) {
+  controllers::NodeSessions sessions;
+  std::vector<std::string> changes;
+  sessions.on_change([&](const std::string& node) { changes.push_back(node); });
+  SessionSources sources(sessions);
+  const apiserver::Identity edge{"system:node:edge0", {"system:nodes"}};
+  sources.opened(edge);
+  sources.opened(std::string("edge0"));
+  sources.closed(edge);
+  EXPECT_TRUE(sessions.of("edge0").connected);
+  EXPECT_EQ(changes.size(), 1u);
+  sources.closed(std::string("edge0"));
+  EXPECT_FALSE(sessions.of("edge0").connected);
+  sources.opened(std::string("edge0"));
+  sources.opened(std::string("edge1"));
+  EXPECT_TRUE(sessions.of("edge0").connected);
+  EXPECT_THAT(changes, ::testing::ElementsAre("edge0", "edge0", "edge0", "edge1"));
+}
+
+}  // namespace
+}  // namespace varda::app

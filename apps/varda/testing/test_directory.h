@@ -1,0 +1,64 @@
+// A directory of a test's own, on the real file system; gone when the test ends.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include "base/check.h"
+
+namespace varda::app::testing {
+
+/// Not thread-safe.
+class TestDirectory {
+ public:
+  // In memory where there is such a file system: syncs cost a slow disk minutes, and no test here is about them.
+  TestDirectory() {
+    std::string pattern = std::string(::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp") + "/varda_app_test_XXXXXX";
+    CHECK(::mkdtemp(pattern.data()) != nullptr);
+    path_ = pattern;
+  }
+  ~TestDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TestDirectory(const TestDirectory&) = delete;
+  TestDirectory& operator=(const TestDirectory&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+
+  /// Makes missing directories.
+  std::filesystem::path write(const std::string& name, const std::string& bytes) const {
+    std::filesystem::create_directories((path_ / name).parent_path());
+    std::ofstream(path_ / name, std::ios::binary | std::ios::trunc) << bytes;
+    return path_ / name;
+  }
+  /// "<none>": not there.
+  std::string read(const std::string& name) const {
+    std::ifstream in(path_ / name, std::ios::binary);
+    if (!in.is_open()) return "<none>";
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  /// Every path below the directory or below a folder of it, sorted.
+  std::vector<std::string> all(const std::string& below = "") const {
+    std::vector<std::string> out;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path_ / below))
+      out.push_back(entry.path().lexically_relative(path_ / below).string());
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+  unsigned mode(const std::string& name) const {
+    return static_cast<unsigned>(std::filesystem::symlink_status(path_ / name).permissions()) & 07777u;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace varda::app::testing
