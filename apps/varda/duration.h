@@ -8,7 +8,7 @@
 
 namespace varda::app {
 
-/// kInvalid names the flag.
+/// Rounded to milliseconds, and up to one of them. kInvalid names the flag: no such time, or one beyond 31 years.
 Result<std::chrono::milliseconds> parse_duration(const std::string& flag, const std::string& text);
 
 }  // namespace varda::app
