@@ -6,6 +6,8 @@
 #include <iostream>
 #include <thread>
 
+#include "../flag_checks.h"
+
 namespace varda::serve {
 
 Parsed parse_flags(int argc, char** argv) {
@@ -33,26 +35,34 @@ Parsed parse_flags(int argc, char** argv) {
   parser.add_option("--grpc", flags.grpc, "address of the gRPC API (not in this build)");
   parser.add_option("--io-threads", flags.io_threads, "threads that read and answer requests; 0: one a core, up to four")
       ->check(CLI::Range(0u, 256u));
-  parser.add_option("--connections-max", flags.connections_max, "connections at a time")->check(CLI::PositiveNumber);
+  parser.add_option("--connections-max", flags.connections_max, "connections at a time")
+      ->check(CLI::PositiveNumber)
+      ->check(app::whole_number());
   parser.add_option("--body-bytes-max", flags.body_bytes_max, "largest request body; larger ones are answered 413")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber)
+      ->check(app::whole_number());
   parser.add_option("--header-bytes-max", flags.header_bytes_max, "largest request header; larger ones are answered 431")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber)
+      ->check(app::whole_number());
   parser.add_option("--idle-timeout", flags.idle_timeout_seconds, "seconds a connection may lie idle")
-      ->check(CLI::Range(0.1, 86400.0));
+      ->check(CLI::Range(0.1, 86400.0))
+      ->check(app::finite_number());
   parser
       .add_option("--drain-delay", flags.drain_delay_seconds,
                   "seconds between \"not ready\" and the end of listening, so that proxies look elsewhere")
-      ->check(CLI::Range(0.0, 3600.0));
+      ->check(CLI::Range(0.0, 3600.0))
+      ->check(app::finite_number());
   parser.add_option("--drain-timeout", flags.drain_timeout_seconds, "seconds that requests under way may take after that")
-      ->check(CLI::Range(0.0, 3600.0));
+      ->check(CLI::Range(0.0, 3600.0))
+      ->check(app::finite_number());
   parser.add_option("--engine-path", flags.engine_path,
                     "directories with engine plug-ins, before the program's own (../lib/varda)");
   parser.add_option("--try-loads", flags.try_loads,
                     "load a version that did not serve here before in a process of its own first, so that one that crashes the "
                     "engine does not end the server");
   parser.add_option("--load-timeout", flags.load_timeout_seconds, "seconds such a first load may take; 0: no limit")
-      ->check(CLI::Range(0.0, 86400.0));
+      ->check(CLI::Range(0.0, 86400.0))
+      ->check(app::finite_number());
   // What the server starts itself with, hidden from --help: nobody else needs it.
   parser.add_option("--probe-load", flags.probe_load)->group("");
 
@@ -65,8 +75,11 @@ Parsed parse_flags(int argc, char** argv) {
       ->group(models);
   parser.add_option("--memory-arena", arena, "keep memory of a run for the next one: faster, and the peak stays")->group(models);
   parser.add_option("--queue-max", flags.defaults.queue_max, "requests waiting for a model; further ones are answered 429")
+      ->check(app::whole_number())
       ->group(models);
-  parser.add_option("--queue-bytes-max", flags.defaults.queue_bytes_max, "bytes of their bodies")->group(models);
+  parser.add_option("--queue-bytes-max", flags.defaults.queue_bytes_max, "bytes of their bodies")
+      ->check(app::whole_number())
+      ->group(models);
   parser.add_option("--queue-timeout-ms", queue_timeout_ms, "longest wait for a model, then 504; 0: no limit")
       ->check(CLI::Range(0L, 86'400'000L))
       ->group(models);

@@ -1,5 +1,7 @@
 #include "limit_flags.h"
 
+#include "../flag_checks.h"
+
 namespace varda::app {
 namespace {
 
@@ -8,7 +10,7 @@ constexpr const char* kNodeGroup = "Limits of models on nodes";
 
 template <typename Number>
 void add(CLI::App& command, const char* group, const char* flag, Number& number, const std::string& what) {
-  command.add_option(flag, number, what)->capture_default_str()->check(CLI::PositiveNumber)->group(group);
+  command.add_option(flag, number, what)->capture_default_str()->check(CLI::PositiveNumber)->check(whole_number())->group(group);
 }
 
 void add_seconds(CLI::App& command, const char* flag, std::chrono::milliseconds& time, const std::string& what) {
@@ -17,6 +19,7 @@ void add_seconds(CLI::App& command, const char* flag, std::chrono::milliseconds&
           flag, [&time](double seconds) { time = std::chrono::milliseconds(static_cast<long>(seconds * 1000)); }, what)
       ->default_str(std::to_string(time.count() / 1000))
       ->check(CLI::Range(0.1, 86400.0))
+      ->check(finite_number())
       ->group(kApiGroup);
 }
 
@@ -75,6 +78,7 @@ void add_limit_flags(CLI::App& command, NodeLimits& limits) {
   add_limit_flags(command, limits.archives);
   command.add_option("--artifact-bytes-max", limits.artifact_bytes_max, "disk for archives that are kept; 0: no limit of its own")
       ->capture_default_str()
+      ->check(whole_number())
       ->group(kNodeGroup);
   command.add_option("--allow-files-below", limits.file_roots, "file URLs may read below this directory; default: none")
       ->group(kNodeGroup);

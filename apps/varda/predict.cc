@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "../flag_checks.h"
 #include "api/ai/inference_model.h"
 #include "api/sedna/joint_inference_service.h"
 #include "cli/printer.h"
@@ -294,6 +295,7 @@ void add_predict_command(Program program) {
       ->default_str("4");
   command->add_option("--rate", flags->rate, "load: requests a second of all clients; 0: as fast as answers come")
       ->check(CLI::Range(0.0, 1e6))
+      ->check(finite_number())
       ->default_str("0");
   command->add_option("--replica", flags->replicas, "load: URL of a server behind the URL; the report says how many it answered")
       ->allow_extra_args(false);
