@@ -27,12 +27,15 @@ Result<std::string> read_small_file(const std::filesystem::path& path) {
 }  // namespace
 
 void add_download_flags(CLI::App& command, DownloadFlags& flags) {
-  command.add_option("--http-proxy", flags.http_proxy,
-                     "proxy for http URLs of archives: http://HOST:PORT; \"\" none; default: $http_proxy");
-  command.add_option("--https-proxy", flags.https_proxy,
-                     "proxy for https and s3 URLs of archives; \"\" none; default: $https_proxy");
-  command.add_option("--no-proxy", flags.no_proxy,
-                     "hosts reached without a proxy: names, addresses, blocks of them, separated by commas; default: $no_proxy");
+  // CLI11 makes an empty word for a std::optional nullopt, which is "as the environment says" and not "none".
+  const auto text = [&command](const char* flag, std::optional<std::string>& value, const std::string& what) {
+    command.add_option_function<std::string>(
+        flag, [&value](const std::string& given) { value = given; }, what);
+  };
+  text("--http-proxy", flags.http_proxy, "proxy for http URLs of archives: http://HOST:PORT; \"\" none; default: $http_proxy");
+  text("--https-proxy", flags.https_proxy, "proxy for https and s3 URLs of archives; \"\" none; default: $https_proxy");
+  text("--no-proxy", flags.no_proxy,
+       "hosts reached without a proxy: names, addresses, blocks of them, separated by commas; default: $no_proxy");
   command.add_option("--proxy-credentials-file", flags.proxy_credentials_file, "file with USER:PASSWORD for the proxy");
   command.add_option("--ca-file", flags.ca_file, "PEM certificates of file servers to trust, besides the machine's");
 }
@@ -99,10 +102,11 @@ artifact::Outcome<artifact::Credentials> DirectoryCredentials::read(const Contex
   using artifact::Reason;
   std::map<std::string, std::string> keys;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with('.') || !entry.is_regular_file(error)) continue;
-    auto text = read_small_file(entry.path());
+  for (std::filesystem::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    std::error_code unknown;  // of a link that leads nowhere, which is no key
+    if (name.starts_with('.') || !entry->is_regular_file(unknown)) continue;
+    auto text = read_small_file(entry->path());
     if (!text.ok()) return Failure{Reason::kCredentialsMissing, text.error()};
     keys.emplace(name, std::move(*text));
   }

@@ -1,0 +1,194 @@
+#include "download_flags.h"
+
+#include <cstdlib>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "testing/parse.h"
+#include "testing/test_directory.h"
+
+namespace varda::app {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::TestDirectory;
+
+/// The environment has these variables and no other proxy; all of them are gone afterwards.
+class ProxyVariables {
+ public:
+  ProxyVariables() : ProxyVariables(std::map<std::string, std::string>()) {}
+  explicit ProxyVariables(const std::map<std::string, std::string>& variables) {
+    clear();
+    for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  ~ProxyVariables() { clear(); }
+  ProxyVariables(const ProxyVariables&) = delete;
+  ProxyVariables& operator=(const ProxyVariables&) = delete;
+
+ private:
+  static void clear() {
+    for (const char* name :
+         {"http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"})
+      ::unsetenv(name);
+  }
+};
+
+std::string parse_download(DownloadFlags& flags, const std::vector<std::string>& arguments) {
+  return testing::parse([&](CLI::App& parser) { add_download_flags(parser, flags); }, arguments);
+}
+
+TEST(DownloadFlags, StandBeforeTheEnvironment) {
+  const ProxyVariables environment({{"http_proxy", "http://one:1"}, {"https_proxy", "http://two:2"}, {"no_proxy", "three"}});
+  const net::ClientOptions from_environment = download_client_options({}).value();
+  EXPECT_EQ(from_environment.proxies.http, "http://one:1");
+  EXPECT_EQ(from_environment.proxies.https, "http://two:2");
+  EXPECT_EQ(from_environment.proxies.none, "three");
+  EXPECT_EQ(from_environment.redirects_max, 10);
+  DownloadFlags flags;
+  ASSERT_EQ(parse_download(flags, {"--http-proxy", "given:4", "--https-proxy", "", "--no-proxy", ""}), "");
+  const net::ClientOptions from_flags = download_client_options(flags).value();
+  EXPECT_EQ(from_flags.proxies.http, "http://given:4");
+  EXPECT_EQ(from_flags.proxies.https, "");  // "" is none, and not "as the environment says"
+  EXPECT_EQ(from_flags.proxies.none, "");
+}
+
+TEST(DownloadFlags, GoToAnotherProcessAsTheyAre) {
+  DownloadFlags flags;
+  ASSERT_EQ(parse_download(flags, {"--http-proxy", "", "--no-proxy", "a,b", "--ca-file", "some/../ca.pem"}), "");
+  const std::vector<std::string> arguments = arguments_of(flags);
+  // The other process works elsewhere.
+  EXPECT_THAT(arguments,
+              ElementsAre("--http-proxy", "", "--no-proxy", "a,b", "--ca-file", std::filesystem::current_path() / "ca.pem"));
+  DownloadFlags there;
+  ASSERT_EQ(parse_download(there, arguments), "");
+  EXPECT_EQ(there.http_proxy, "");
+  EXPECT_EQ(there.https_proxy, std::nullopt);
+  EXPECT_EQ(there.no_proxy, "a,b");
+  EXPECT_EQ(there.ca_file, std::filesystem::current_path() / "ca.pem");
+  EXPECT_THAT(arguments_of(DownloadFlags()), ElementsAre());
+}
+
+TEST(DownloadFlags, EveryVariableOfAProxyIsHandedOn) {
+  const ProxyVariables environment(
+      {{"HTTPS_PROXY", "http://user:password@two:2"}, {"all_proxy", "socks5://three:3"}, {"NO_PROXY", ""}});
+  EXPECT_THAT(proxy_environment(), ElementsAre(std::pair("HTTPS_PROXY", "http://user:password@two:2"), std::pair("NO_PROXY", ""),
+                                               std::pair("all_proxy", "socks5://three:3")));
+}
+
+TEST(DownloadFlags, AWrongProxyIsNamedWithoutItsPassword) {
+  const ProxyVariables none;
+  const std::pair<DownloadFlags, const char*> cases[] = {
+      {{.http_proxy = "socks5://user:secret@host:1"}, "--http-proxy"},
+      {{.https_proxy = "http://user:secret@host:1"}, "--https-proxy"},
+      {{.https_proxy = "http://host:1/secret"}, "--https-proxy"},
+  };
+  for (const auto& [flags, name] : cases) {
+    const auto options = download_client_options(flags);
+    ASSERT_FALSE(options.ok()) << name;
+    EXPECT_EQ(options.error().code(), Code::kInvalid);
+    EXPECT_THAT(options.error().message(), AllOf(HasSubstr(name), Not(HasSubstr("secret"))));
+  }
+  const ProxyVariables wrong(std::map<std::string, std::string>{{"http_proxy", "ftp://user:secret@host"}});
+  const auto options = download_client_options({});
+  ASSERT_FALSE(options.ok());
+  EXPECT_THAT(options.error().message(), AllOf(HasSubstr("http_proxy"), Not(HasSubstr("secret"))));
+}
+
+TEST(DownloadFlags, CredentialsAreOneLineWithAColon) {
+  const ProxyVariables none;
+  const TestDirectory root;
+  for (const char* text : {"user:password", "user:password\n", "user:password\r\n", "user:pass:word\n\n", ":"}) {
+    const auto options = download_client_options({.proxy_credentials_file = root.write("file", text)});
+    ASSERT_TRUE(options.ok()) << options.error();
+    EXPECT_EQ(options->proxies.credentials, std::string(text).substr(0, std::string(text).find_first_of("\r\n")));
+  }
+  for (const char* text : {"", "\n", "secret", "secret:1\nsecret:2", "secret:1\n\nsecret"}) {
+    const auto options = download_client_options({.proxy_credentials_file = root.write("file", text)});
+    ASSERT_FALSE(options.ok()) << text;
+    EXPECT_EQ(options.error().message(), "--proxy-credentials-file: one line with USER:PASSWORD is expected");
+  }
+}
+
+TEST(DownloadFlags, FilesThatCannotBeReadAreNamed) {
+  const ProxyVariables none;
+  const TestDirectory root;
+  root.write("large", std::string((1 << 20) + 1, ':'));
+  std::filesystem::create_symlink("loop", root / "loop");
+  const std::pair<const char*, const char*> cases[] = {
+      {"missing", "cannot be read"}, {".", "cannot be read"}, {"loop", "cannot be read"}, {"large", "larger than 1 MiB"}};
+  for (const auto& [name, message] : cases) {
+    for (const bool ca : {false, true}) {
+      DownloadFlags flags;
+      (ca ? flags.ca_file : flags.proxy_credentials_file) = root / name;
+      const auto options = download_client_options(flags);
+      ASSERT_FALSE(options.ok()) << name;
+      EXPECT_EQ(options.error().code(), Code::kInvalid);
+      EXPECT_THAT(options.error().message(), AllOf(HasSubstr(ca ? "--ca-file" : "--proxy-credentials-file"), HasSubstr(message)));
+    }
+  }
+}
+
+TEST(DownloadFlags, CertificatesAreReadThroughLinks) {
+  const ProxyVariables none;
+  const TestDirectory root;
+  const std::string pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+  root.write("..data/ca.crt", pem);
+  std::filesystem::create_symlink("..data/ca.crt", root / "ca.crt");  // as a mounted Secret has them
+  EXPECT_EQ(download_client_options({.ca_file = root / "ca.crt"})->extra_ca_pem, pem);
+  root.write("key.pem", "-----BEGIN PRIVATE KEY-----\n");
+  EXPECT_EQ(download_client_options({.ca_file = root / "key.pem"}).error().message(), "--ca-file: no PEM certificate in it");
+}
+
+TEST(DirectoryCredentials, AreTheFilesOfAMountedSecret) {
+  const TestDirectory root;
+  root.write("secret/..2026/username", "me\n");
+  root.write("secret/..2026/password", "secret");
+  std::filesystem::create_symlink("..2026", root / "secret/..data");
+  for (const char* name : {"username", "password"})
+    std::filesystem::create_symlink(std::string("..data/") + name, root / "secret" / name);
+  std::filesystem::create_directory(root / "secret/token");  // no file
+  DirectoryCredentials reader;
+  const auto credentials = reader.read(Context::background(), root / "secret");
+  ASSERT_TRUE(credentials.ok()) << credentials.failure().error;
+  EXPECT_EQ(credentials->username, "me");
+  EXPECT_EQ(credentials->password, "secret");
+  EXPECT_EQ(credentials->token, "");
+}
+
+// Whatever the order in which a directory lists them.
+TEST(DirectoryCredentials, LinksThatLeadNowhereAreNoKeys) {
+  const TestDirectory root;
+  for (int i = 0; i < 20; ++i) std::filesystem::create_symlink("nowhere", root / ("link" + std::to_string(i)));
+  root.write("token", "secret");
+  for (int i = 20; i < 40; ++i) std::filesystem::create_symlink("nowhere", root / ("link" + std::to_string(i)));
+  DirectoryCredentials reader;
+  const auto credentials = reader.read(Context::background(), root.path());
+  ASSERT_TRUE(credentials.ok()) << credentials.failure().error;
+  EXPECT_EQ(credentials->token, "secret");
+}
+
+TEST(DirectoryCredentials, WhatIsMissingIsSaidWithoutValues) {
+  const TestDirectory root;
+  DirectoryCredentials reader;
+  root.write("half/username", "secret");
+  root.write("empty/.hidden", "secret");
+  root.write("large/token", std::string((1 << 20) + 1, 's'));
+  root.write("file", "secret");
+  const std::pair<const char*, const char*> cases[] = {{"missing", "No such file or directory"},
+                                                       {"file", "Not a directory"},
+                                                       {"half", "it has username and no password"},
+                                                       {"empty", "it has none of the keys"},
+                                                       {"large", "larger than 1 MiB"}};
+  for (const auto& [name, message] : cases) {
+    const auto credentials = reader.read(Context::background(), root / name);
+    ASSERT_FALSE(credentials.ok()) << name;
+    EXPECT_EQ(credentials.failure().reason, artifact::Reason::kCredentialsMissing);
+    EXPECT_THAT(credentials.failure().error.message(), AllOf(HasSubstr(root / name), HasSubstr(message), Not(HasSubstr("secret"))));
+  }
+}
+
+}  // namespace
+}  // namespace varda::app
