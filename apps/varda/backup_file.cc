@@ -24,6 +24,8 @@ constexpr const char* kBackupNeeds = "0.1.0";  // the oldest program that reads 
 constexpr const char* kHead = "varda-backup.json";
 constexpr const char* kSums = "SHA256SUMS";
 constexpr const char* kStore = "store/";
+// A restored store begins a billion revisions later, and every JSON reader must be able to hold it.
+constexpr store::Revision kRevisionMax = (store::Revision{1} << 53) - 1'000'000'000;
 constexpr std::size_t kPieceBytes = 128 << 10;
 constexpr std::uint64_t kBackedUpFileBytesMax = 16u << 20;
 constexpr std::uint64_t kPieceBytesMax = 1u << 30;  // one object can be as large as --object-bytes-max allows
@@ -174,7 +176,8 @@ Result<BackupInfo> read_head(const std::string& path, const std::string& bytes, 
                   .revision = json["revision"].as_integer(),
                   .objects = static_cast<std::uint64_t>(json["objects"].as_integer()),
                   .credentials = json["credentials"].as_bool()};
-  if (info.revision < 0) return damaged("it has no revision");
+  if (json["format"].as_integer() < 1) return damaged("it names no format");
+  if (info.revision < 0 || info.revision > kRevisionMax) return damaged("it has no revision");
   TRY_VOID(to.head(json));
   return info;
 }
@@ -231,8 +234,9 @@ class Restorer final : public Receiver {
     revision_ = head["revision"].as_integer();
     // The address is left open: this may be another machine.
     for (const Json& node : head["nodes"].as_array()) {
-      TRY(NodeSpec spec, parse_node(node["name"].as_string() + "=" + node["layer"].as_string()));
-      state_.nodes.push_back(std::move(spec));
+      auto spec = parse_node(node["name"].as_string() + "=" + node["layer"].as_string());
+      if (!spec.ok()) return damaged(spec.error().message());
+      state_.nodes.push_back(std::move(spec).value());
     }
     for (const Json::Member& image : head["images"].as_object()) state_.images[image.first] = image.second.as_string();
     TRY(store_, store::SqliteWriter::create(root_ / "store.db"));
@@ -246,7 +250,11 @@ class Restorer final : public Receiver {
     TRY_VOID(files.make_directories((root_ / path).parent_path(), 0700));
     return os::write_file_atomically(files, root_ / path, bytes, path == "pki/ca.crt" ? 0644 : 0600);
   }
-  Status object(std::string_view key, std::string_view value) override { return store_->add(key, value); }
+  Status object(std::string_view key, std::string_view value) override {
+    Status added = store_->add(key, value);
+    if (!added.ok() && added.error().code() == Code::kInvalid) return damaged(added.error().message());
+    return added;
+  }
 
   Status finish() {
     TRY_VOID(store_->finish(store::revision_after_restore(revision_, system_clock().wall())));
@@ -268,7 +276,8 @@ class Restorer final : public Receiver {
 
 Result<std::unique_ptr<BackupMaker>> BackupMaker::create(const Options& options, store::Page page) {
   auto& real = os::real_file_system();
-  const UpState state = read_state(options.data_dir).value_or(UpState{});
+  TRY(const std::optional<UpState> remembered, read_state(options.data_dir));
+  const UpState state = remembered.value_or(UpState{});
   std::vector<NamedFile> files = {{kHead, head(state, page, options.credentials)}};
   std::vector<std::string> wanted = {"servers.yaml"};
   if (options.credentials == Credentials::kInclude)

@@ -88,7 +88,7 @@ Result<DatasetRoot> parse_dataset_root(const std::string& text, const std::vecto
 Result<Settings> settings_of(const UpFlags& flags) {
   Settings settings;
   settings.data_dir = fs::absolute(flags.data_dir.empty() ? default_data_dir() : fs::path(flags.data_dir)).lexically_normal();
-  const std::optional<UpState> before = read_state(settings.data_dir);
+  TRY(const std::optional<UpState> before, read_state(settings.data_dir));
   const auto chosen = [](const std::string& flag, const std::string& last, const char* usual) {
     return !flag.empty() ? flag : !last.empty() ? last : std::string(usual);
   };
@@ -216,7 +216,7 @@ Result<std::unique_ptr<os::FileLock>> take_lock(const Context& ctx, const fs::pa
   for (int attempt = 0;; ++attempt) {
     auto lock = os::FileLock::acquire(data_dir / "up.lock");
     if (lock.ok() || lock.error().code() != Code::kUnavailable) return lock;
-    const auto state = read_state(data_dir);
+    TRY(const auto state, read_state(data_dir));
     // Nobody can tell a process that was just killed from one that runs, until it is gone.
     if (attempt >= (state && os::alive(state->process) ? 10 : 30)) {
       return Error(Code::kUnavailable,
@@ -305,7 +305,7 @@ Result<std::unique_ptr<os::FileLock>> end_control_plane(const Context& ctx, cons
   for (;;) {
     auto lock = os::FileLock::acquire(data_dir / "up.lock");
     if (lock.ok() || lock.error().code() != Code::kUnavailable) return lock;
-    const auto state = read_state(data_dir);
+    TRY(const auto state, read_state(data_dir));
     if (!state || !os::alive(state->process)) {
       // Not written yet who it is.
       TRY_VOID(patient.sleep_for(std::chrono::milliseconds(50)).context((data_dir / "up.lock").string() + " is held"));
@@ -324,7 +324,7 @@ Result<std::unique_ptr<os::FileLock>> end_control_plane(const Context& ctx, cons
 
 Status run_down(const Context& ctx, const std::string& flag) {
   const fs::path data_dir = fs::absolute(flag.empty() ? default_data_dir() : fs::path(flag)).lexically_normal();
-  const std::optional<UpState> state = read_state(data_dir);
+  TRY(const std::optional<UpState> state, read_state(data_dir));
   if (!state)
     return Error(Code::kNotFound, "nothing of `varda up` in " + data_dir.string() + "; name its directory with --data-dir");
   bool any = false;

@@ -20,11 +20,18 @@ Result<NodeSpec> parse_node(const std::string& text) {
   return node;
 }
 
-std::optional<UpState> read_state(const std::filesystem::path& data_dir) {
-  auto text = os::read_file(os::real_file_system(), data_dir / "up.json");
-  if (!text.ok()) return std::nullopt;
-  auto json = codec::parse_json(*text);
-  if (!json.ok()) return std::nullopt;
+Result<std::optional<UpState>> read_state(const std::filesystem::path& data_dir) {
+  const std::filesystem::path file = data_dir / "up.json";
+  auto& files = os::real_file_system();
+  TRY(const auto there, files.stat(file));
+  if (!there) return std::optional<UpState>();
+  TRY(const std::string text, os::read_file(files, file));
+  const auto json = codec::parse_json(text);
+  if (!json.ok() || !json->is_object()) {
+    return Error(Code::kCorrupt,
+                 file.string() + " is damaged" + (json.ok() ? "" : " (" + json.error().message() + ")") +
+                     ": it names the nodes of this directory; to do without it, remove it and name each node with --node");
+  }
   UpState state;
   state.process = {static_cast<pid_t>((*json)["pid"].as_integer()), static_cast<std::uint64_t>((*json)["startTicks"].as_integer())};
   state.address = (*json)["address"].as_string();
@@ -34,7 +41,7 @@ std::optional<UpState> read_state(const std::filesystem::path& data_dir) {
   state.driver = (*json)["driver"].as_string();
   state.containerd_socket = (*json)["containerdSocket"].as_string();
   state.pod_network = (*json)["podNetwork"].as_string();
-  return state;
+  return std::optional(std::move(state));
 }
 
 Status write_state(const std::filesystem::path& data_dir, const UpState& state) {

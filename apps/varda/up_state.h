@@ -30,7 +30,8 @@ struct UpState {
   std::map<std::string, std::string> images;           // of --image
   std::string driver, containerd_socket, pod_network;  // as the flags say; "": those of a first start
 };
-std::optional<UpState> read_state(const std::filesystem::path& data_dir);
+/// Nothing: there is no such file. kCorrupt: the nodes of this directory cannot be known.
+Result<std::optional<UpState>> read_state(const std::filesystem::path& data_dir);
 Status write_state(const std::filesystem::path& data_dir, const UpState& state);
 
 /// data_dir/nodes/NAME

@@ -1,0 +1,115 @@
+#include "up_state.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "testing/test_directory.h"
+
+namespace varda::app {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::TestDirectory;
+
+TEST(ParseNode, TakesANameWithOrWithoutLayer) {
+  const std::pair<const char*, NodeSpec> cases[] = {
+      {"edge0", {"edge0", "edge"}},       {"cloud", {"cloud", "cloud"}},
+      {"cloud-2", {"cloud-2", "cloud"}},  {"a=cloud", {"a", "cloud"}},
+      {"cloud=edge", {"cloud", "edge"}},  {"camera=device", {"camera", "device"}},
+      {"my-cloud", {"my-cloud", "edge"}}, {"0", {"0", "edge"}},
+  };
+  for (const auto& [text, node] : cases) {
+    const auto parsed = parse_node(text);
+    ASSERT_TRUE(parsed.ok()) << text << ": " << parsed.error();
+    EXPECT_EQ(*parsed, node) << text;
+  }
+}
+
+// The name becomes a directory below nodes/ and the name of objects.
+TEST(ParseNode, RefusesOtherNamesAndLayers) {
+  const std::string long_name(64, 'a');
+  for (const std::string& text :
+       {std::string(), std::string("="), std::string("=edge"), std::string("."), std::string(".."), std::string("../x"),
+        std::string("a/b"), std::string("/"), std::string("Edge0"), std::string("edge_0"), std::string("-edge"),
+        std::string("edge-"), std::string("a.b"), std::string(" a"), std::string("a "), std::string("a\n"), std::string("a\0b", 3),
+        std::string("ä"), long_name}) {
+    const auto parsed = parse_node(text);
+    ASSERT_FALSE(parsed.ok()) << '"' << text << '"';
+    EXPECT_EQ(parsed.error().code(), Code::kInvalid) << text;
+    EXPECT_THAT(parsed.error().message(), HasSubstr("--node \"" + text + "\": "));
+  }
+  EXPECT_TRUE(parse_node(long_name.substr(1)).ok());
+  for (const char* layer : {"", "Cloud", "edge=edge", "fog", " edge", "edge "}) {
+    const auto parsed = parse_node(std::string("a=") + layer);
+    ASSERT_FALSE(parsed.ok()) << layer;
+    EXPECT_EQ(parsed.error().message(),
+              std::string("--node \"a=") + layer + "\": the layer is cloud, edge or device, not \"" + layer + "\"");
+  }
+}
+
+TEST(UpState, ReadsBackWhatWasWritten) {
+  const TestDirectory root;
+  const UpState written{.process = {4711, 123'456'789},
+                        .address = "127.0.0.1:41873",
+                        .gateway = "0.0.0.0:10443",
+                        .nodes = {{"cloud", "cloud"}, {"edge0", "edge"}},
+                        .images = {{"app:1", "/bin/app --flag \"quoted\"\n"}, {"b", ""}},
+                        .driver = "containerd",
+                        .containerd_socket = "/run/containerd/containerd.sock",
+                        .pod_network = "cni"};
+  ASSERT_TRUE(write_state(root.path(), written).ok());
+  EXPECT_EQ(root.mode("up.json"), 0600u);
+  EXPECT_EQ(root.all(), std::vector<std::string>{"up.json"});
+  const auto read = read_state(root.path());
+  ASSERT_TRUE(read.ok() && *read) << root.read("up.json");
+  const UpState& state = **read;
+  EXPECT_EQ(state.process, written.process);
+  EXPECT_EQ(state.address, written.address);
+  EXPECT_EQ(state.gateway, written.gateway);
+  EXPECT_EQ(state.nodes, written.nodes);
+  EXPECT_EQ(state.images, written.images);
+  EXPECT_EQ(state.driver, written.driver);
+  EXPECT_EQ(state.containerd_socket, written.containerd_socket);
+  EXPECT_EQ(state.pod_network, written.pod_network);
+}
+
+TEST(UpState, AFirstStartHasNone) {
+  const TestDirectory root;
+  EXPECT_EQ(read_state(root.path()).value(), std::nullopt);
+  EXPECT_EQ(read_state(root / "missing").value(), std::nullopt);
+}
+
+// An earlier program wrote less, and a later one may write more.
+TEST(UpState, KeysMayBeMissingOrUnknown) {
+  const TestDirectory root;
+  root.write("up.json", R"({"pid":1,"nodes":[{"name":"a","layer":"edge","color":"red"}],"more":[1,2],"driver":null})");
+  const UpState state = read_state(root.path()).value().value();
+  EXPECT_EQ(state.process, (os::ProcessId{1, 0}));
+  EXPECT_EQ(state.nodes, (std::vector<NodeSpec>{{"a", "edge"}}));
+  EXPECT_EQ(state.driver, "");
+}
+
+// The nodes that it does not name are ended: taking it for a first start would end all of them.
+TEST(UpState, ADamagedFileIsNoFirstStart) {
+  const TestDirectory root;
+  for (const char* text : {"", "{", "{\"nodes\":[", "null", "[]", "\"up\"", "\xff\xfe"}) {
+    root.write("up.json", text);
+    const auto read = read_state(root.path());
+    ASSERT_FALSE(read.ok()) << text;
+    EXPECT_EQ(read.error().code(), Code::kCorrupt);
+    EXPECT_THAT(read.error().message(), HasSubstr((root / "up.json").string() + " is damaged"));
+  }
+  std::filesystem::remove(root / "up.json");
+  std::filesystem::create_directory(root / "up.json");
+  EXPECT_FALSE(read_state(root.path()).ok());
+}
+
+TEST(UpState, WritingIntoAMissingDirectoryFails) {
+  const TestDirectory root;
+  EXPECT_EQ(write_state(root / "missing", {}).error().code(), Code::kNotFound);
+}
+
+TEST(UpState, EachNodeHasADirectory) { EXPECT_EQ(node_directory("/data", "edge0"), "/data/nodes/edge0"); }
+
+}  // namespace
+}  // namespace varda::app
