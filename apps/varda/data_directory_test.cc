@@ -1,0 +1,140 @@
+#include "data_directory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "codec/json.h"
+#include "store/snapshot.h"
+#include "testing/test_directory.h"
+#include "up_state.h"
+
+namespace varda::app {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::TestDirectory;
+
+std::string version_of(const TestDirectory& root) {
+  const auto json = codec::parse_json(root.read("version.json"));
+  return json.ok() ? codec::write_json(*json) : root.read("version.json");
+}
+std::string current_version() {
+  return "{\"format\":" + std::to_string(kDirectoryFormat) + ",\"needs\":\"0.1.0\",\"writtenBy\":\"" VARDA_VERSION "\"}";
+}
+
+/// A store with one object, as its process leaves it.
+void make_store(const std::filesystem::path& file) {
+  std::filesystem::create_directories(file.parent_path());
+  const auto writer = store::SqliteWriter::create(file).value();
+  ASSERT_TRUE(writer->add("/registry/a", "{}").ok());
+  ASSERT_TRUE(writer->finish(7).ok());
+}
+/// The same of a program to come: the number that SQLite keeps in its header for the application.
+void make_newer_store(const TestDirectory& root, const std::string& name) {
+  make_store(root / name);
+  std::string bytes = root.read(name);
+  ASSERT_GT(bytes.size(), 100u);
+  bytes.replace(60, 4, std::string("\0\0\0\x63", 4));
+  root.write(name, bytes);
+}
+
+TEST(DataDirectory, ANewOneIsMarked) {
+  const TestDirectory root;
+  ASSERT_TRUE(prepare_data_directory(root.path()).ok());
+  EXPECT_EQ(version_of(root), current_version());
+  EXPECT_EQ(root.mode("version.json"), 0600u);
+  EXPECT_EQ(root.all(), std::vector<std::string>{"version.json"});
+}
+
+TEST(DataDirectory, OneOfThisFormatIsLeftAlone) {
+  const TestDirectory root;
+  const std::string marked = "{\"format\": " + std::to_string(kDirectoryFormat) + ", \"writtenBy\": \"another\"}";
+  root.write("version.json", marked);
+  root.write("store.db", "no store at all");
+  ASSERT_TRUE(prepare_data_directory(root.path()).ok());
+  EXPECT_EQ(root.read("version.json"), marked);
+}
+
+TEST(DataDirectory, TheFirstFormatBecomesThisOne) {
+  for (const bool named : {false, true}) {
+    const TestDirectory root;
+    make_store(root / "store.db");
+    make_store(root / "nodes/edge0/data/agent.db");
+    std::filesystem::create_directories(root / "nodes/edge1/data");  // a node that never ran
+    if (named) root.write("version.json", R"({"format":1})");
+    const Status prepared = prepare_data_directory(root.path());
+    ASSERT_TRUE(prepared.ok()) << prepared.error();
+    EXPECT_EQ(version_of(root), current_version());
+    EXPECT_EQ(store::read_sqlite(root / "store.db")->entries.size(), 1u);
+    EXPECT_EQ(store::read_sqlite(root / "nodes/edge0/data/agent.db")->entries.size(), 1u);
+    EXPECT_FALSE(std::filesystem::exists(root / "nodes/edge1/data/agent.db"));
+  }
+}
+
+TEST(DataDirectory, StateWithoutAStoreIsOfTheFirstFormat) {
+  const TestDirectory root;
+  ASSERT_TRUE(write_state(root.path(), {}).ok());
+  ASSERT_TRUE(prepare_data_directory(root.path()).ok());
+  EXPECT_EQ(version_of(root), current_version());
+}
+
+TEST(DataDirectory, AStoreOfALaterProgramStopsTheUpgrade) {
+  for (const char* name : {"store.db", "nodes/edge0/data/agent.db"}) {
+    const TestDirectory root;
+    if (name != std::string("store.db")) make_store(root / "store.db");
+    make_newer_store(root, name);
+    root.write("up.json", "{}");
+    const Status prepared = prepare_data_directory(root.path());
+    ASSERT_FALSE(prepared.ok()) << name;
+    EXPECT_EQ(prepared.error().code(), Code::kUnsupported) << prepared.error();
+    EXPECT_THAT(prepared.error().message(), AllOf(HasSubstr("upgrade of " + root.path().string()), HasSubstr(name)));
+    EXPECT_EQ(root.read("version.json"), "<none>");  // the next start tries it again
+  }
+}
+
+// Their owners report the one and upgrade the other.
+TEST(DataDirectory, ADamagedStoreOrOneInUseDoesNotStopTheUpgrade) {
+  const TestDirectory root;
+  root.write("store.db", std::string(4096, 'x'));
+  make_store(root / "nodes/edge0/data/agent.db");
+  const auto in_use = store::open_sqlite(root / "nodes/edge0/data/agent.db").value();
+  const Status prepared = prepare_data_directory(root.path());
+  ASSERT_TRUE(prepared.ok()) << prepared.error();
+  EXPECT_EQ(version_of(root), current_version());
+  EXPECT_EQ(root.read("store.db"), std::string(4096, 'x'));
+}
+
+TEST(DataDirectory, OneOfALaterProgramIsRefusedByName) {
+  const TestDirectory root;
+  const std::string marked = R"({"format":3,"needs":"0.7.0","writtenBy":"0.9.1"})";
+  root.write("version.json", marked);
+  const Status prepared = prepare_data_directory(root.path());
+  ASSERT_FALSE(prepared.ok());
+  EXPECT_EQ(prepared.error().code(), Code::kUnsupported);
+  EXPECT_THAT(prepared.error().message(),
+              AllOf(HasSubstr(root.path().string()), HasSubstr("written by varda 0.9.1"), HasSubstr("use varda 0.7.0 or newer")));
+  EXPECT_EQ(root.read("version.json"), marked);
+}
+
+TEST(DataDirectory, AVersionWithoutAFormatIsCorrupt) {
+  const TestDirectory root;
+  for (const char* text : {"", "{", "null", "[2]", "{}", R"({"format":"2"})", R"({"format":0})", R"({"format":-1})",
+                           R"({"format":1.5})", R"({"format":1e30})", R"({"Format":2})"}) {
+    root.write("version.json", text);
+    const Status prepared = prepare_data_directory(root.path());
+    ASSERT_FALSE(prepared.ok()) << text;
+    EXPECT_EQ(prepared.error().code(), Code::kCorrupt) << text;
+    EXPECT_EQ(prepared.error().message(), (root / "version.json").string() + " names no format");
+    EXPECT_EQ(root.read("version.json"), text);
+  }
+}
+
+TEST(DataDirectory, OneThatIsNotThereIsAnError) {
+  const TestDirectory root;
+  EXPECT_FALSE(prepare_data_directory(root / "missing").ok());
+  EXPECT_EQ(root.all(), std::vector<std::string>());
+}
+
+}  // namespace
+}  // namespace varda::app
