@@ -15,7 +15,7 @@ constexpr rlim_t kOthers = 512;  // files, pipes, connections upstream and to ot
 std::size_t make_room_for_connections(std::size_t wanted) {
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return wanted;
-  const rlim_t needed = static_cast<rlim_t>(wanted) + kOthers;
+  const rlim_t needed = std::min<rlim_t>(wanted, RLIM_INFINITY - kOthers - 1) + kOthers;
   if (files.rlim_cur < needed) {
     files.rlim_cur = std::min(needed, files.rlim_max);
     (void)::setrlimit(RLIMIT_NOFILE, &files);

@@ -1,0 +1,54 @@
+#include "descriptors.h"
+
+#include <gtest/gtest.h>
+#include <limits>
+#include <sys/resource.h>
+
+#include "testing/child.h"
+
+namespace varda::app {
+namespace {
+
+struct Room {
+  std::size_t connections = 0;
+  rlim_t files = 0;
+  friend bool operator==(const Room&, const Room&) = default;
+};
+void PrintTo(const Room& room, std::ostream* out) { *out << room.connections << " connections, " << room.files << " files"; }
+
+/// What a process with these limits of open files gets.
+Room room_within(rlim_t soft, rlim_t hard, std::size_t wanted) {
+  const testing::Ended ended = testing::run_in_child([&] {
+    const rlimit limits{soft, hard};
+    if (::setrlimit(RLIMIT_NOFILE, &limits) != 0) return 1;
+    const std::size_t connections = make_room_for_connections(wanted);
+    rlimit now{};
+    if (::getrlimit(RLIMIT_NOFILE, &now) != 0) return 2;
+    std::printf("%zu %llu", connections, static_cast<unsigned long long>(now.rlim_cur));
+    return 0;
+  });
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  unsigned long long connections = 0, files = 0;
+  EXPECT_EQ(std::sscanf(ended.out.c_str(), "%llu %llu", &connections, &files), 2) << ended.out;
+  return {static_cast<std::size_t>(connections), static_cast<rlim_t>(files)};
+}
+
+TEST(MakeRoomForConnections, RaisesTheLimitAsFarAsItMust) {
+  EXPECT_EQ(room_within(256, 4000, 1000), (Room{1000, 1512}));
+  EXPECT_EQ(room_within(256, 1512, 1000), (Room{1000, 1512}));
+}
+
+TEST(MakeRoomForConnections, LowersNothing) { EXPECT_EQ(room_within(3000, 4000, 1000), (Room{1000, 3000})); }
+
+TEST(MakeRoomForConnections, TakesWhatTheHardLimitLeaves) {
+  EXPECT_EQ(room_within(256, 1400, 1000), (Room{888, 1400}));
+  EXPECT_EQ(room_within(256, 600, 1000), (Room{300, 600}));  // half: 512 for the rest would leave next to nothing
+}
+
+TEST(MakeRoomForConnections, TakesAnyNumber) {
+  EXPECT_EQ(room_within(256, 4000, std::numeric_limits<std::size_t>::max()), (Room{3488, 4000}));
+  EXPECT_EQ(room_within(256, 4000, 0), (Room{0, 512}));
+}
+
+}  // namespace
+}  // namespace varda::app
