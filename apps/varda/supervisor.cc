@@ -58,6 +58,13 @@ void end_processes(const std::vector<os::ProcessId>& processes, std::chrono::mil
   }
 }
 
+std::chrono::milliseconds RestartPause::after(Duration ran) {
+  if (ran > kSettledAfter) next_ = std::min(min_, max_);
+  const std::chrono::milliseconds pause = next_;
+  next_ = next_ > max_ / 2 ? max_ : next_ * 2;
+  return pause;
+}
+
 Supervisor::Supervisor(Options options) : options_(std::move(options)) {}
 Supervisor::~Supervisor() = default;
 
@@ -86,8 +93,13 @@ std::optional<os::ProcessId> Supervisor::adopt() {
 
 void Supervisor::run(const std::stop_token& stop) {
   const Context ctx{stop};
-  auto backoff = options_.backoff_min;
+  RestartPause pause(options_.backoff_min, options_.backoff_max);
   std::optional<os::ProcessId> adopted = adopt();
+  if (adopted) {
+    // Also if the stop is asked for already: stop() ends it.
+    MutexLock lock(mutex_);
+    child_ = *adopted;
+  }
   while (!stop.stop_requested()) {
     os::ProcessId child;
     if (adopted) {
@@ -98,8 +110,7 @@ void Supervisor::run(const std::stop_token& stop) {
       auto started = os::real_processes().start(options_.process);
       if (!started.ok()) {
         log::error("cannot start a process", {{"name", options_.name}, {"error", started.error()}});
-        if (!ctx.sleep_for(backoff).ok()) return;
-        backoff = std::min(backoff * 2, options_.backoff_max);
+        if (!ctx.sleep_for(pause.after(Duration::zero())).ok()) return;
         continue;
       }
       child = *started;
@@ -117,12 +128,17 @@ void Supervisor::run(const std::stop_token& stop) {
       child_ = child;
     }
     const SteadyTime since = system_clock().now();
-    if (const Status gone = os::wait_for_exit(ctx, child); !gone.ok()) return;  // asked to stop: stop() ends the child
+    for (;;) {
+      const Status gone = os::wait_for_exit(ctx, child);
+      if (gone.ok()) break;
+      if (stop.stop_requested()) return;  // stop() ends the child
+      // A lack of descriptors, say: the child still runs, and must not be left to itself.
+      log::error("cannot wait for a process", {{"name", options_.name}, {"pid", child.pid}, {"error", gone.error()}});
+      if (!ctx.sleep_for(options_.backoff_max).ok()) return;
+    }
     (void)os::real_processes().poll(child);
-    if (system_clock().now() - since > std::chrono::seconds(10)) backoff = options_.backoff_min;
     log::warn("a process ended and is started again", {{"name", options_.name}, {"pid", child.pid}});
-    if (!ctx.sleep_for(backoff).ok()) return;
-    backoff = std::min(backoff * 2, options_.backoff_max);
+    if (!ctx.sleep_for(pause.after(system_clock().now() - since)).ok()) return;
   }
 }
 

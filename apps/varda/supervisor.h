@@ -2,6 +2,7 @@
 // ours left running.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -15,6 +16,20 @@
 #include "os/process.h"
 
 namespace varda::app {
+
+/// Pauses before a child is started again: they double, until a child has run for a while. Not thread-safe.
+class RestartPause {
+ public:
+  static constexpr std::chrono::seconds kSettledAfter{10};
+
+  RestartPause(std::chrono::milliseconds min, std::chrono::milliseconds max) : min_(min), max_(max), next_(std::min(min, max)) {}
+  /// The pause after a child that ran for `ran`; zero: it could not be started.
+  std::chrono::milliseconds after(Duration ran);
+
+ private:
+  const std::chrono::milliseconds min_, max_;
+  std::chrono::milliseconds next_;
+};
 
 /// Owns a thread. Thread-safe.
 class Supervisor {
