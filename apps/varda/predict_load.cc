@@ -36,27 +36,16 @@ void count(std::map<std::string, LoadReport::Span>& spans, const std::string& na
   span.last = at;
 }
 
-/// How many requests for the model a server says it has answered well since it began, of whatever version.
+constexpr std::chrono::hours kTurnMax{24 * 365};  // a very low rate must not overflow
+
+/// Since the server began.
 Result<std::uint64_t> answered_by(const Context& ctx, net::HttpClient& http, std::string url, const std::string& model) {
   while (!url.empty() && url.back() == '/') url.pop_back();
   net::ClientRequest request;
   request.url = url + "/metrics";
   TRY(const auto answer, http.call(ctx.with_timeout(kMetricsTimeout), std::move(request)));
   if (answer.status != 200) return Error(Code::kUnavailable, "/metrics answered " + std::to_string(answer.status));
-  std::uint64_t sum = 0;
-  bool found = false;
-  std::string_view rest = answer.body;
-  const std::string label = "model=\"" + model + "\"";
-  while (!rest.empty()) {
-    const std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    if (!line.starts_with("nv_inference_request_success{") || line.find(label) == std::string_view::npos) continue;
-    const std::string number(line.substr(line.rfind(' ') + 1));
-    sum += static_cast<std::uint64_t>(std::strtod(number.c_str(), nullptr));
-    found = true;
-  }
-  if (!found) return Error(Code::kNotFound, "it counts no requests for model " + model);
-  return sum;
+  return answered_requests(answer.body, model);
 }
 
 /// What the clients share, and when they end.
@@ -119,11 +108,10 @@ class Load {
   }
 
  private:
-  /// How long the `i`th request of a client waits for its turn; all clients' turns are evenly spread.
+  /// How long request `i` of a client still waits for its turn.
   Duration until_due(std::uint64_t i, std::size_t number) const {
     if (options_.rate <= 0) return Duration::zero();
-    const std::chrono::duration<double> due(static_cast<double>(i * options_.clients + number) / options_.rate);
-    return begin_ + std::chrono::duration_cast<Duration>(due) - system_clock().now();
+    return begin_ + turn_of(options_, i, number) - system_clock().now();
   }
   bool over(const Context& ctx) const { return ctx.done() || system_clock().now().time_since_epoch().count() >= end_; }
   void end_from_now() {
@@ -173,6 +161,36 @@ Json spans_json(const std::map<std::string, LoadReport::Span>& spans, const char
 }
 
 }  // namespace
+
+Duration turn_of(const LoadOptions& options, std::uint64_t i, std::size_t number) {
+  if (options.rate <= 0) return Duration::zero();
+  const std::chrono::duration<double> due(static_cast<double>(i * options.clients + number) / options.rate);
+  return due < kTurnMax ? std::chrono::duration_cast<Duration>(due) : kTurnMax;
+}
+
+Result<std::uint64_t> answered_requests(std::string_view metrics, const std::string& model) {
+  constexpr double kMost = 0x1p53;  // beyond, a double counts no single requests
+  const std::string label = "model=\"" + model + "\"";
+  double sum = 0;
+  bool found = false;
+  while (!metrics.empty()) {
+    const std::string_view line = metrics.substr(0, metrics.find('\n'));
+    metrics.remove_prefix(std::min(metrics.size(), line.size() + 1));
+    const std::size_t labels_end = line.rfind("} ");
+    if (!line.starts_with("nv_inference_request_success{") || labels_end == std::string_view::npos) continue;
+    const std::string_view labels = line.substr(0, labels_end);
+    const std::size_t at = labels.find(label);
+    if (at == std::string_view::npos || (labels[at - 1] != '{' && labels[at - 1] != ',')) continue;
+    const std::string_view value = line.substr(labels_end + 2);  // a time may follow
+    double number = 0;
+    const auto [rest, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc() || !(number >= 0 && number <= kMost)) continue;
+    sum = std::min(kMost, sum + number);
+    found = true;
+  }
+  if (!found) return Error(Code::kNotFound, "it counts no requests for model " + model);
+  return static_cast<std::uint64_t>(sum);
+}
 
 LatencyBuckets::LatencyBuckets() : counts_(kBuckets) {}
 

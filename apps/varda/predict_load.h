@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/context.h"
@@ -65,6 +66,14 @@ struct LoadReport {
   codec::Json to_json() const;
   std::string to_text() const;
 };
+
+/// When request `i` of client `number` is due, counted from the begin. The turns of all clients are evenly spread; with a rate of 0
+/// every request is due at once.
+Duration turn_of(const LoadOptions& options, std::uint64_t i, std::size_t number);
+
+/// How many requests for `model`, of all of its versions, the text of a server's /metrics counts as answered. kNotFound: none are
+/// counted.
+Result<std::uint64_t> answered_requests(std::string_view metrics, const std::string& model);
 
 /// Sends the images over and over until the time is over, or a stop. Failed requests are counted and are no error: kUnavailable and
 /// the like mean that the server could not even be asked what the model takes. Runs `clients` threads.
