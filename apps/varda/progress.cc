@@ -6,10 +6,11 @@
 namespace varda::app {
 
 std::string human_bytes(std::uint64_t bytes) {
-  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   double value = static_cast<double>(bytes);
   std::size_t unit = 0;
-  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
+  // 1023.95 and more would read "1024.0", which is 1.0 of the next unit.
+  while (value >= (unit == 0 ? 1024 : 1023.95) && unit + 1 < std::size(kUnits)) {
     value /= 1024;
     ++unit;
   }
