@@ -34,8 +34,8 @@ demo-joint: build  ## a little model at the edge asks a big one in the cloud: ta
 test: build      ## every stage below but those on request
 	@bash scripts/test.sh
 
-unit: deps-if-missing  ## the tests of every room, with ASan and UBSan
-	@bash scripts/test.sh unit
+unit: deps-if-missing  ## the tests of every room and the fuzz targets, with ASan and UBSan
+	@bash scripts/test.sh unit fuzz
 
 checks: build    ## simulator, crash campaigns, API conformance, generated files: on the release build
 	@bash scripts/test.sh checks

@@ -6,7 +6,7 @@
 #                                      stage `fuzz` of scripts/test.sh, which takes nearly the same way again
 #
 # An input that breaks a target is left in build/fuzz/findings/; `build/fuzz/tests/fuzz/fuzz_TARGET FILE` shows it again (or those of
-# build/fuzz-quick, where a fixed number was run).
+# build/asan, where a fixed number was run).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
@@ -15,10 +15,15 @@ start=
 # What UBSan can tell that ASan does not, without the checks that double the code to compile.
 checks=address,alignment,bool,bounds,enum,float-cast-overflow,integer-divide-by-zero,pointer-overflow,return,shift
 checks+=,signed-integer-overflow,unreachable
-# Unoptimised code runs slower and compiles in less than half the time, which is what counts for a few thousand inputs.
-if [ -n "${FUZZ_RUNS:-}" ]; then build=build/fuzz-quick flags="-O0 -g1"; else build=build/fuzz flags="-O1 -g1"; fi
-cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="$flags" -DCMAKE_CXX_COMPILER=clang++-14 \
-  -DVARDA_TESTS=OFF -DVARDA_FUZZ=ON -DVARDA_FUZZ_COVERAGE=ON -DVARDA_SANITIZE="$checks" >/dev/null
+if [ -n "${FUZZ_RUNS:-}" ]; then
+  # The build of the unit tests has the targets too. There the fuzzer sees the branches of a target alone: the corpus leads the way.
+  build=build/asan
+  [ -f "$build/build.ninja" ] || cmake --preset asan >/dev/null
+else
+  build=build/fuzz
+  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="-O1 -g1" -DCMAKE_CXX_COMPILER=clang++-14 -DVARDA_UNITY=ON \
+    -DVARDA_TESTS=OFF -DVARDA_FUZZ=ON -DVARDA_FUZZ_COVERAGE=ON -DVARDA_SANITIZE="$checks" >/dev/null
+fi
 
 targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then
@@ -27,7 +32,7 @@ fi
 ninja -C "$build" -j "$jobs" --quiet "${targets[@]/#/fuzz_}"
 
 if [ -n "${FUZZ_RUNS:-}" ]; then
-  corpus=$build/corpus
+  corpus=$build/fuzz-corpus
   rm -rf "$corpus"
   options=(-seed=1 "-runs=$FUZZ_RUNS")
   # What an input teaches libFuzzer depends on addresses too, and those on the environment. Some containers refuse to fix them.

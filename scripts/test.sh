@@ -23,7 +23,7 @@ unit() {
 
 fuzz() {
   stage fuzz.build build_in asan fuzz_targets
-  FUZZ_BUILD=build/asan FUZZ_RUNS=${FUZZ_RUNS:-2000} stage fuzz.run bash scripts/fuzz.sh
+  FUZZ_RUNS=${FUZZ_RUNS:-2000} stage fuzz.run bash scripts/fuzz.sh
 }
 
 checks() {
