@@ -6,7 +6,6 @@
 
 #include "session_sources.h"
 #include "testing/parse.h"
-#include "testing/test_directory.h"
 
 namespace varda::app {
 namespace {
@@ -42,19 +41,14 @@ TEST(DefaultDataDir, FollowsTheEnvironment) {
   }
 }
 
-TEST(Daemon, TakesFlagsOfAFileToo) {
-  const testing::TestDirectory root;
-  const auto file = root.write("flags", "log-level=warn\nlisten=here\n");
+TEST(Daemon, ChecksHowItLogs) {
   Globals globals;
   app::Run chosen;
   std::function<Status()> before;
-  std::string listen;
-  const auto add = [&](CLI::App& parser) {
-    Program{parser, globals, chosen, before}.daemon("serve", "serves")->add_option("--listen", listen);
-  };
-  ASSERT_EQ(testing::parse(add, {"serve", "--config", file, "--listen", "there"}), "");
+  const auto add = [&](CLI::App& parser) { Program{parser, globals, chosen, before}.daemon("serve", "serves"); };
+  ASSERT_EQ(testing::parse(add, {"serve", "--log-level=warn", "--log-format=json"}), "");
   EXPECT_EQ(globals.log_level, "warn");
-  EXPECT_EQ(listen, "there");  // the command line stands before the file
+  EXPECT_EQ(globals.log_format, "json");
   EXPECT_NE(testing::parse(add, {"serve", "--log-level=loud"}), "");
   EXPECT_NE(testing::parse(add, {"serve", "--log-format=xml"}), "");
 }
