@@ -447,7 +447,7 @@ class ByHand(unittest.TestCase):
         self.assertIn('nothing is unused', self.artifacts('gc').stderr)
 
     def test_another_user_is_told_that_he_may_not_look(self):
-        """An ordinary user closes the directory to itself. File permissions do not stop root, which becomes another user."""
+        """An ordinary user closes the directories to itself. File permissions do not stop root, which becomes another user."""
         def nobody():
             os.setgroups([])
             os.setgid(65534)
@@ -462,11 +462,15 @@ class ByHand(unittest.TestCase):
             for path in (self.work, program, self.work / 'artifacts'):
                 path.chmod(0o755)
             how = dict(program=str(program), preexec_fn=nobody, cwd='/')
+        else:
+            trees.parent.chmod(0o500)
+            self.addCleanup(trees.parent.chmod, 0o700)
         self.assertEqual(self.artifacts('ls', **how).returncode, 0)
         for command in (['verify'], ['pin', self.digests[0]], ['gc']):
             done = self.artifacts(*command, **how)
             self.assertEqual((done.returncode, 'Permission denied' in done.stderr), (1, True), (command, done.stdout, done.stderr))
             self.assertEqual(done.stdout if command != ['gc'] else '', '')
+        trees.parent.chmod(0o755)
         trees.chmod(0o700)
         self.assertEqual(self.artifacts('verify').stdout.count('whole'), 3)
         (self.work / 'artifacts' / self.digests[2] / 'model.onnx').write_bytes(b'other')
