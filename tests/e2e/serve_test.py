@@ -187,8 +187,27 @@ class Serving(unittest.TestCase):
 
         def revision():
             return int(json.loads(self.varda.kubectl('get', '--raw', '/api/v1/namespaces?limit=1'))['metadata']['resourceVersion'])
-        # Once: a figure of the disk may be due in any such time, when others fill it.
-        m.wait_until('ten quiet seconds', lambda: (lambda a: time.sleep(10) or revision() == a)(revision()))
+
+        def objects():
+            """Every object that our programs write, without figures of a node's disk: other programs fill the disk."""
+            kinds = 'nodes,edgenodes,inferencemodels,deployments,pods,services,endpoints,events,leases'
+            seen = {}
+            for one in json.loads(self.varda.kubectl('get', '-A', kinds, '-o', 'json'))['items']:
+                version = one['metadata'].pop('resourceVersion')
+                if one['kind'] == 'EdgeNode':
+                    one.get('status', {}).pop('disk', None)
+                seen['%s %s/%s' % (one['kind'], one['metadata'].get('namespace', ''), one['metadata']['name'])] = (version, one)
+            return seen
+        # Ready comes before the last events and reports. A pause shows that these are written; a program that keeps writing gets
+        # either no pause or a write in the count.
+        m.wait_until('two seconds without a write', lambda: (lambda a: time.sleep(2) or revision() == a)(revision()))
+        first, before = objects(), revision()
+        time.sleep(15)
+        last, writes = objects(), revision() - before
+        changed = [name for name in first.keys() | last.keys() if first.get(name) != last.get(name)]
+        disks = [name for name in changed if name in first and name in last and first[name][1] == last[name][1]]
+        self.assertEqual(sorted(set(changed) - set(disks)), [])
+        self.assertEqual(writes, len(disks), 'each write is of a disk')
 
 
 if __name__ == '__main__':
