@@ -54,6 +54,16 @@ TEST(Certificates, ValidityIsCountedFromTheTimeGiven) {
             std::chrono::system_clock::from_time_t(3300));
 }
 
+// The year 9999 says that there is no end (RFC 5280, 4.1.2.5); the clock ends in 2262.
+TEST(Certificates, ValidityBeyondTheClockEndsWithIt) {
+  auto request = for_node("line7");
+  request.valid = 24h * 365 * 7900;
+  const auto facts = certificate_facts(make_certificate(ca(), request)->certificate_pem);
+  ASSERT_TRUE(facts.ok()) << facts.error();
+  EXPECT_GT(facts->not_after, std::chrono::sys_days(std::chrono::year(2262) / 1 / 1));
+  EXPECT_GT(facts->not_after - facts->not_before, 24h * 365 * 200);
+}
+
 TEST(Certificates, WhatARequestAsksForBesidesItsKeyIsIgnored) {
   // It asks for the administrators' group, to be a CA, and for the gateway's name.
   const auto signed_pem = sign_csr(ca(), csr_file("asks-for-everything"), for_node("line7"));

@@ -1,5 +1,6 @@
 #include "net/internal/x509.h"
 
+#include <algorithm>
 #include <ctime>
 #include <openssl/err.h>
 
@@ -70,7 +71,9 @@ std::vector<std::string> subject_parts(const X509& certificate, int nid) {
 WallTime time_of(const ASN1_TIME* time) {
   std::tm parts{};
   if (time == nullptr || ASN1_TIME_to_tm(time, &parts) != 1) return {};
-  return std::chrono::system_clock::from_time_t(::timegm(&parts));
+  // The clock counts nanoseconds in 64 bits, and "has no end" is the year 9999 (RFC 5280, 4.1.2.5).
+  constexpr auto kLast = std::chrono::floor<std::chrono::seconds>(WallTime::duration::max());
+  return WallTime(std::clamp(std::chrono::seconds(::timegm(&parts)), std::chrono::seconds(0), kLast));
 }
 
 Error openssl_failed(const std::string& what) { return Error(Code::kInternal, what + ": " + tls_error("OpenSSL failed")); }
