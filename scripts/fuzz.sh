@@ -4,6 +4,8 @@
 #   scripts/fuzz.sh [TARGET…]          each for FUZZ_SECONDS (default 60), going on from what earlier runs found interesting
 #   FUZZ_RUNS=2000 scripts/fuzz.sh     each with so many inputs, from the seeds alone, with a fixed seed and fixed addresses: the
 #                                      stage `fuzz` of scripts/test.sh, which takes nearly the same way again
+#   scripts/fuzz.sh --keep [TARGET…]   the first, then copies the inputs that reach code the seeds do not reach into
+#                                      tests/fuzz/corpus/: small ones, at most KEEP_BYTES (default 24576) a target
 #
 # An input that breaks a target is left in build/fuzz/findings/; `build/fuzz/tests/fuzz/fuzz_TARGET FILE` shows it again (or those of
 # build/asan, where a fixed number was run).
@@ -11,6 +13,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
 jobs=${JOBS:-$(nproc)}
+keep=
+if [ "${1:-}" = --keep ]; then
+  keep=yes
+  shift
+fi
 start=
 # What UBSan can tell that ASan does not, without the checks that double the code to compile.
 checks=address,alignment,bool,bounds,enum,float-cast-overflow,integer-divide-by-zero,pointer-overflow,return,shift
@@ -67,4 +74,29 @@ run() {
 export -f run
 export build corpus start
 
+# The inputs kept so far and those of this machine compete for the same room, the smallest first: what is kept stays small.
+# Their names are the SHA-1 digests that libFuzzer gives them.
+keep() {
+  local name=$1 seeds=tests/fuzz/corpus/$1 found=build/fuzz/kept/$1 log=build/fuzz/logs/$1.keep.log left=${KEEP_BYTES:-24576} before=0 after=0 file size
+  rm -rf "$found"
+  mkdir -p "$found/old" "$found/new"
+  while read -r file; do
+    mv "$file" "$found/old"
+    before=$((before + 1))
+  done < <(find "$seeds" -type f -regextype posix-extended -regex '.*/[0-9a-f]{40}')
+  cp "$seeds"/* "$found/new"
+  "$build/tests/fuzz/fuzz_$name" -merge=1 -max_len=4096 -timeout=30 -rss_limit_mb=2048 -malloc_limit_mb=512 \
+    "$found/new" "$found/old" "$corpus/$name" >"$log" 2>&1 || { tail -n 20 "$log"; cp "$found/old"/* "$seeds"; return 1; }
+  while read -r size file; do
+    left=$((left - size))
+    [ "$left" -ge 0 ] || break
+    cp "$file" "$seeds"
+    after=$((after + 1))
+  done < <(find "$found/new" -type f -regextype posix-extended -regex '.*/[0-9a-f]{40}' -printf '%s %p\n' | sort -n)
+  echo "fuzz_$name: keeps $after inputs, before $before"
+}
+
 printf '%s\n' "${targets[@]}" | xargs -P "$jobs" -I TARGET bash -c 'run TARGET "$@"' run "${options[@]}"
+if [ -n "$keep" ]; then
+  for name in "${targets[@]}"; do keep "$name"; done
+fi

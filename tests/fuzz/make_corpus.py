@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Makes tests/fuzz/corpus/: small inputs from which the fuzz targets start, one folder a target. Run it again after a change here.
 
-Each seed is valid or nearly so and leads into one corner of a parser; the fuzzer finds the broken neighbours itself.
+Each seed is valid or nearly so and leads into one corner of a parser; the fuzzer finds the broken neighbours itself. Files whose
+names are SHA-1 digests are what it found: `scripts/fuzz.sh --keep` writes them, and they stay.
 """
-import base64, gzip, hashlib, io, json, pathlib, shutil, struct, subprocess, tarfile, zlib
+import base64, gzip, hashlib, io, json, pathlib, re, shutil, struct, subprocess, tarfile, zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CORPUS = ROOT / 'tests/fuzz/corpus'
+GROWN = re.compile('[0-9a-f]{40}')
 
 
 def put(target, name, data):
@@ -454,11 +456,13 @@ def pictures():
 
 
 def main():
-    shutil.rmtree(CORPUS, ignore_errors=True)
+    for path in CORPUS.glob('*/*'):
+        if not GROWN.fullmatch(path.name):
+            path.unlink()
     for make in (texts, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests,
                  worker_messages, cascade_answers, container_runtime, cascade, pictures):
         make()
-    files = [p for p in CORPUS.rglob('*') if p.is_file()]
+    files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))
 
 
