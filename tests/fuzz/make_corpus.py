@@ -455,12 +455,36 @@ def pictures():
     one('letterbox', {'preprocess': {'image': {'resize': {'fit': 'letterbox'}}}, 'postprocess': {'anchors': {}}}, b'')
 
 
+# --- what nodes, peers, file servers and gateways say
+
+def peers():
+    key, archive = 'datasets.edgeai.io/default/faces', lambda name: hashlib.sha256(name.encode()).hexdigest()
+    file = lambda name, path, span, who='edge1', key=key: put('peers', name, 'f' + lines('/replica/v1/file?key=%s&path=%s' % (key, path), span, who))
+    file('file', 'a', 'bytes=149990-149999')
+    file('folder', 'sub%2Fb%20c.txt', 'bytes=0-3')
+    file('link', 'sub/link', 'bytes=0-3')
+    file('up', 'up/secret', 'bytes=0-3')
+    file('dots', '../secret', 'bytes=0-3')
+    file('beyond', 'sub/e', 'bytes=0-0')
+    file('open_end', 'a', 'bytes=5-')
+    file('stranger', 'a', 'bytes=0-3', 'edge2')
+    file('hidden', '', 'bytes=0-3', 'edge2', 'models.edgeai.io/default/hidden')
+    put('peers', 'snapshot', 'f' + lines('/replica/v1/snapshot?key=%s&id=' % key, '', 'edge1'))
+    for name in ('whole', 'partly', 'unsized', 'coming', 'hidden'):
+        put('peers', 'archive_' + name, 'a' + lines('/replica/v1/archive?sha256=' + archive(name), 'bytes=199990-', 'edge1'))
+    put('peers', 'archive_range', 'a' + lines('/replica/v1/archive?sha256=' + archive('partly'), 'bytes=0-18446744073709551615', 'edge1'))
+    put('peers', 'archive_beyond', 'a' + lines('/replica/v1/archive?sha256=' + archive('partly'), 'bytes=200999-201000', 'edge1'))
+    put('peers', 'answers', b's\x01\xff' + lines('206 r 4 break', '206 x 8 bytes 0-1/9', '206 r 8 ').encode())
+    put('peers', 'more_than_asked', b's\x00\x10' + lines('206 r 9 ', '404 r 0 ', '416 r 0 ').encode())
+    put('peers', 'named', b'i' + b'varda-snapshot-1\n' + (1024).to_bytes(4, 'little') + (1).to_bytes(4, 'little') + b'a' + (3).to_bytes(8, 'little') + hashlib.sha256(b'abc').digest())
+
+
 def main():
     for path in CORPUS.glob('*/*'):
         if not GROWN.fullmatch(path.name):
             path.unlink()
     for make in (texts, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests,
-                 worker_messages, cascade_answers, container_runtime, cascade, pictures):
+                 worker_messages, cascade_answers, container_runtime, cascade, pictures, peers):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))
