@@ -74,7 +74,7 @@ TEST(Turns, AreEvenlySpreadOverAllClients) {
   for (std::uint64_t i = 0; i < 3; ++i) {
     for (std::size_t client = 0; client < 4; ++client) due.push_back(turn_of(options, i, client));
   }
-  for (std::size_t i = 0; i < due.size(); ++i) EXPECT_LE(std::chrono::abs(due[i] - i * 10ms), 1ns) << i;
+  for (std::size_t i = 0; i < due.size(); ++i) EXPECT_LE(std::chrono::abs(due[i] - static_cast<std::int64_t>(i) * 10ms), 1ns) << i;
 }
 
 TEST(Turns, AreAtOnceWithoutARate) {
