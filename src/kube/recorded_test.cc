@@ -1,12 +1,12 @@
 // What the client makes of answers recorded from a real API server (testdata/record.py), byte for byte over a socket.
 // UPDATE_GOLDEN=1 writes testdata/recorded/expected.txt.
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <sstream>
 
+#include "base/testing/golden.h"
 #include "kube/client.h"
 #include "net/client.h"
 #include "net/testing/raw_socket.h"
@@ -78,9 +78,7 @@ TEST(Recorded, AnswersOfARealServerAreUnderstood) {
   ASSERT_GE(files.size(), 16u);
   std::string all;
   for (const fs::path& file : files) all += file.stem().string() + ": " + understood(file.stem().string(), read_file(file));
-  const fs::path expected = directory / "expected.txt";
-  if (std::getenv("UPDATE_GOLDEN") != nullptr) std::ofstream(expected, std::ios::binary) << all;
-  EXPECT_EQ(all, read_file(expected));
+  check_golden(directory / "expected.txt", all);
 }
 
 }  // namespace recorded_test
