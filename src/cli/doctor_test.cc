@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "apiserver/testing/in_memory.h"
+#include "base/testing/golden.h"
 #include "codec/yaml.h"
 #include "meta/object.h"
 #include "os/testing/memory_file_system.h"
@@ -102,8 +103,7 @@ TEST(Diagnosis, IsWhatTheFilesSay) {
     const std::string got = print(diagnose(examined(yaml(read(entry.path()))), options()));
     fs::path golden = entry.path();
     golden.replace_extension(".txt");
-    if (std::getenv("UPDATE_GOLDEN") != nullptr) std::ofstream(golden) << got;
-    EXPECT_EQ(got, read(golden)) << entry.path();
+    check_golden(golden, got);
   }
   EXPECT_GE(count, 6u);
 }
