@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -13,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/testing/golden.h"
 #include "codec/yaml.h"
 #include "meta/patch.h"
 
@@ -56,12 +56,8 @@ std::shared_ptr<const T> typed(const Json& object) {
   return read.ok() ? std::make_shared<const T>(std::move(read).value()) : std::make_shared<const T>();
 }
 
-/// UPDATE_GOLDEN=1 writes the file.
-inline void check_golden(const Path& path, const Json& actual) {
-  const std::string text = codec::write_yaml(actual);
-  if (std::getenv("UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
-  EXPECT_EQ(text, read_text(path)) << path << ": UPDATE_GOLDEN=1 rewrites it";
-}
+/// The golden as YAML (base/testing/golden.h).
+inline void check_golden(const Path& path, const Json& actual) { varda::check_golden(path, codec::write_yaml(actual)); }
 
 /// Names of the cases: the folders of the root but common.
 inline std::vector<std::string> golden_cases(const Path& root) {
