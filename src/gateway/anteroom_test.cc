@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <string>
 
+#include "base/testing/eventually.h"
+
 namespace varda::gateway {
 namespace {
 
@@ -18,31 +20,24 @@ TEST(Anteroom, LetsEverybodyOnInOrderOnceItIsReady) {
     ASSERT_TRUE(room.enter(1, [&, name] {
       order += name;
       ++gone;
-      gone.notify_all();
     }));
   }
   room.look();
   EXPECT_EQ(gone, 0);
   ready = true;
   room.look();
-  for (int seen = gone; seen < 3; seen = gone) gone.wait(seen);
+  ASSERT_TRUE(eventually("all three leave the room", [&] { return gone >= 3; }));
   EXPECT_EQ(order, "abc");
   // What was ready before somebody came is seen without a word.
-  ASSERT_TRUE(room.enter(1, [&] {
-    ++gone;
-    gone.notify_all();
-  }));
-  gone.wait(3);
+  ASSERT_TRUE(room.enter(1, [&] { ++gone; }));
+  ASSERT_TRUE(eventually("the fourth leaves the room", [&] { return gone > 3; }));
 }
 
 TEST(Anteroom, PatienceEnds) {
   std::atomic<bool> gone{false};
   Anteroom room({.ready = [] { return false; }, .patience = 1ms});
-  ASSERT_TRUE(room.enter(1, [&] {
-    gone = true;
-    gone.notify_all();
-  }));
-  gone.wait(false);
+  ASSERT_TRUE(room.enter(1, [&] { gone = true; }));
+  EXPECT_TRUE(eventually("the patience ends", [&] { return gone.load(); }));
 }
 
 TEST(Anteroom, IsBoundedAndClosingLetsEverybodyOn) {

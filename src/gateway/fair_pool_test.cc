@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/testing/eventually.h"
+
 namespace varda::gateway {
 namespace {
 
@@ -24,8 +26,11 @@ class Bench {
     };
   }
   void wait_began(std::size_t count) {
+    const auto until = std::chrono::steady_clock::now() + kTestPatience;
     MutexLock lock(mutex_);
-    while (began_.size() < count) changed_.wait(mutex_);
+    while (began_.size() < count && changed_.wait_until(mutex_, until)) {
+    }
+    ASSERT_GE(began_.size(), count) << "that many pieces of work begin";
   }
   void let_go() {
     MutexLock lock(mutex_);
@@ -111,9 +116,8 @@ TEST(FairPool, WhatWaitsAtTheEndIsDropped) {
   auto pool = std::make_unique<FairPool>(FairPool::Options{.threads = 1, .in_flight_per_key_max = 1});
   // Its queue is still full when the end begins: what runs is let go by the end only.
   for (int i = 0; i < 5; ++i) {
-    EXPECT_TRUE(pool->submit("a", 0, [held, &ended] {
-      while (!ended) std::this_thread::yield();
-    }));
+    EXPECT_TRUE(pool->submit(
+        "a", 0, [held, &ended] { EXPECT_TRUE(eventually("the end of the pool began", [&ended] { return ended.load(); })); }));
   }
   std::jthread ending([&] { pool.reset(); });
   ended = true;

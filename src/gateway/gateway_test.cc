@@ -9,6 +9,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/testing/eventually.h"
 #include "codec/yaml.h"
 #include "gateway/testing/cloud.h"
 #include "kube/client.h"
@@ -324,7 +325,7 @@ TEST(Gateway, ANodeThatWasShutOutGetsNothing) {
   const std::string own = std::string(kEdgeNodes) + "/edge0";
   EXPECT_EQ(ask(*http, "GET", own).status, 200);
   cloud.api().merge_patch(own, codec::parse_json(R"({"metadata":{"annotations":{"edgeai.io/revoked":"true"}}})").value());
-  while (ask(*http, "GET", own).status != 403) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ASSERT_TRUE(eventually("the node is shut out", [&] { return ask(*http, "GET", own).status == 403; }));
   EXPECT_EQ(ask(*http, "GET", std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3Dedge0").status, 403);
   auto other = cloud.transport("edge1");
   EXPECT_EQ(ask(*other, "GET", std::string(kEdgeNodes) + "/edge1").status, 200);
@@ -353,8 +354,11 @@ TEST(Gateway, AnInformerThroughItSeesItsOwnObjectComeChangeAndGo) {
   });
   std::jthread thread([&](const std::stop_token& stop) { informer.run(Context(stop)); });
   const auto wait = [&](std::size_t count) {
+    const auto until = std::chrono::steady_clock::now() + kTestPatience;
     MutexLock lock(mutex);
-    while (seen.size() < count) changed.wait(mutex);
+    while (seen.size() < count && changed.wait_until(mutex, until)) {
+    }
+    EXPECT_GE(seen.size(), count) << "the informer tells of that many changes";
     return seen;
   };
   wait(1);
@@ -422,10 +426,11 @@ TEST(Gateway, ANodeThatIsShutOutLosesItsWatchesAtOnce) {
   for (const std::string& target : {std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3Dedge0",
                                     std::string("/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3Dedge0")}) {
     clients.push_back(cloud.transport("edge0"));
-    auto watch = clients.back()->send(Context::background().with_timeout(std::chrono::minutes(1)), {.url = target}).value();
-    while (watch.status == 503) {  // the pods are being read
+    net::ClientResponse watch;
+    ASSERT_TRUE(eventually("the pods are read", [&] {
       watch = clients.back()->send(Context::background().with_timeout(std::chrono::minutes(1)), {.url = target}).value();
-    }
+      return watch.status != 503;
+    }));
     ASSERT_EQ(watch.status, 200);
     watches.push_back(std::move(watch));
   }
@@ -456,7 +461,7 @@ TEST(Gateway, NodesDoNotWaitForStrangersWhoEnrol) {
     auto http = cloud.transport(net::Peer{.address = "10.0.0.7:4711", .certificate_common_name = ""});
     EXPECT_EQ(ask(*http, "POST", "/gateway/v1/enroll").status, 418);
   });
-  working.acquire();
+  EXPECT_TRUE(working.try_acquire_for(kTestPatience)) << "the stranger's request begins";
   auto node = cloud.transport("edge0");
   EXPECT_EQ(ask(*node, "GET", std::string(kEdgeNodes) + "/edge0").status, 200);
   let_go.release();
@@ -530,7 +535,7 @@ TEST(Gateway, WhateverHappensUpstreamIsNotTheNodesFault) {
   Way way(cloud.api().transport());
   const kube::Client client(way, {});
   auto gateway = Gateway::create({.client = &client}).value();
-  while (!gateway->ready()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ASSERT_TRUE(eventually("the gateway is ready", [&] { return gateway->ready(); }));
   auto node = net::loopback(gateway->handler(), peer_of("edge0"));
   const std::string mine = std::string(kEdgeNodes) + "/edge0";
   struct Case {
@@ -574,11 +579,11 @@ TEST(Gateway, OnePodWatchUpstreamHoweverManyNodesAsk) {
   for (int i = 0; i < 20; ++i) {
     auto http = cloud.transport("edge" + std::to_string(i % 2));
     const std::string target = "/api/v1/pods?fieldSelector=spec.nodeName%3Dedge" + std::to_string(i % 2);
-    auto answer = ask(*http, "GET", target);
-    while (answer.status == 503) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    net::HttpClient::Answer answer;
+    ASSERT_TRUE(eventually("the pods are read", [&] {
       answer = ask(*http, "GET", target);
-    }
+      return answer.status != 503;
+    }));
     const Json list = codec::parse_json(answer.body).value();
     ASSERT_EQ(list["items"].size(), 1u);
     EXPECT_EQ(list["items"].as_array()[0].at("metadata/name").as_string(), i % 2 == 0 ? "mine" : "theirs");

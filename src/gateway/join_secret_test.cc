@@ -1,5 +1,6 @@
 #include "gateway/join_secret.h"
 
+#include <atomic>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <map>
@@ -9,6 +10,7 @@
 #include "api/edgeai/edge_node.h"
 #include "api/kind.h"
 #include "apiserver/testing/in_memory.h"
+#include "base/testing/eventually.h"
 #include "codec/digest.h"
 #include "codec/yaml.h"
 #include "gateway/authority.h"
@@ -387,11 +389,17 @@ TEST(SharedJoinToken, ThatCannotBeReadKeepsNobodyOutWhoHasATokenOfItsOwn) {
 TEST(SharedJoinToken, KeeperMakesItAndEndsWhenItIsTold) {
   Cluster cluster;
   std::stop_source stop;
-  std::jthread keeper(
-      [&] { run_join_secret(Context(stop.get_token()), cluster.client_, kSecret, cluster.authority_.ca_sha256(), *cluster.rng_); });
-  while (cluster.token().empty()) std::this_thread::sleep_for(1ms);
+  std::atomic<bool> ended{false};
+  const std::jthread keeper([&] {
+    run_join_secret(Context(stop.get_token()), cluster.client_, kSecret, cluster.authority_.ca_sha256(), *cluster.rng_);
+    ended = true;
+  });
+  EXPECT_TRUE(eventually("the keeper makes the token", [&] { return !cluster.token().empty(); }));
+  const std::string token = cluster.token();
+  EXPECT_FALSE(ended) << "the keeper stays until it is stopped";
   stop.request_stop();
-  keeper.join();
+  ASSERT_TRUE(eventually("the keeper ends", [&] { return ended.load(); }));
+  EXPECT_EQ(cluster.token(), token);
 }
 
 TEST(JoinSecretName, IsNamespaceAndName) {

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/testing/eventually.h"
 #include "codec/yaml.h"
 #include "gateway/gateway.h"
 #include "gateway/testing/cloud.h"
@@ -87,10 +88,7 @@ class LivenessTest : public ::testing::Test {
     return "";
   }
   void wait(const std::string& name, const std::string& status) {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (connected(name) != status && std::chrono::steady_clock::now() < until)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    EXPECT_EQ(connected(name), status);
+    EXPECT_TRUE(eventually("condition Connected of " + name + " is " + status, [&] { return connected(name) == status; }));
   }
   net::ClientResponse watch(net::HttpClient& http, const std::string& name) {
     return http
@@ -163,24 +161,21 @@ class TwoGateways {
   void closed(std::size_t gateway) { gateways_[gateway]->closed("edge0"); }
   /// Shows both what is there, and again what they made of it, until they make nothing any more; how often that was.
   int settle() {
-    for (int shown = 0; shown < 100;) {
+    int shown = 0;
+    EXPECT_TRUE(eventually("both gateways are idle", [&] {
       const bool rest = gateways_[0]->idle() && gateways_[1]->idle();
       const Json object = cloud_.edge_node("edge0");
       auto metadata = meta::ObjectMeta::from_json(object["metadata"]).value();
-      if (metadata.resource_version == shown_) {
-        if (rest) return shown;
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        continue;
-      }
-      ++shown;
+      if (metadata.resource_version == shown_) return rest;
       shown_ = metadata.resource_version;
       auto now = std::make_shared<runtime::Stored>();
       now->text = codec::write_json(object);
       now->metadata = std::move(metadata);
       for (auto& gateway : gateways_) gateway->changed({{"", "edge0"}, last_, now});
       last_ = now;
-    }
-    return 100;
+      return ++shown == 100;
+    }));
+    return shown;
   }
   std::string status() {
     const Json object = cloud_.edge_node("edge0");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <thread>
 
+#include "base/testing/eventually.h"
 #include "kube/client.h"
 #include "runtime/testing/scripted_api.h"
 
@@ -48,7 +49,7 @@ class ViewTest : public ::testing::Test {
     wait(std::stoull(version));
   }
   void wait(std::uint64_t version) {
-    while (view_->version() != version) std::this_thread::sleep_for(milliseconds(1));
+    ASSERT_TRUE(eventually("the view has version " + std::to_string(version), [&] { return view_->version() == version; }));
   }
   /// Lines of a watch as "+a3 ~a4 -a5".
   static std::string brief(const std::string& lines) {

@@ -1,10 +1,10 @@
 #include "gateway/testing/cloud.h"
 
 #include <chrono>
-#include <thread>
 
 #include "api/kind.h"
 #include "base/check.h"
+#include "base/testing/eventually.h"
 #include "codec/yaml.h"
 #include "kube/discovery.h"
 
@@ -28,7 +28,7 @@ Cloud::Cloud() {
 void Cloud::start_gateway(Gateway::Options options) {
   options.client = &client_;
   gateway_ = Gateway::create(std::move(options)).value();
-  while (!gateway_->ready()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(eventually("the gateway is ready", [this] { return gateway_->ready(); }));
 }
 
 std::unique_ptr<net::HttpClient> Cloud::transport(const std::string& node) { return transport(peer_of(node)); }
