@@ -91,10 +91,13 @@ class Events {
         return event;
       }
       auto more = response_.body->read();
+      ended_ = more.ok() && !more->has_value();
       if (!more.ok() || !more->has_value()) return nullptr;
       buffer_ += **more;
     }
   }
+  /// Whether the server ended the stream, and neither an error nor the time of the client.
+  bool ended() const { return ended_; }
   std::string line() {
     const Json event = next();
     return event["type"].as_string() + " " + event.at("object/metadata/name").as_string();
@@ -104,6 +107,7 @@ class Events {
   Context ctx_;
   net::ClientResponse response_;
   std::string buffer_;
+  bool ended_ = false;
 };
 
 TEST(ApiServer, CreatesReadsChangesAndDeletes) {
@@ -211,9 +215,11 @@ TEST(ApiServer, WatchWithASelectorSeesObjectsEnterAndLeave) {
 TEST(ApiServer, WatchEndsWhenTheServerStops) {
   InMemoryApiServer api;
   Events events(api.transport(), std::string(kConfigMaps) + "?watch=1");
+  api.post(kConfigMaps, config_map("a"));
+  EXPECT_EQ(events.line(), "ADDED a");
   std::thread stopper([&] { api.server().stop(); });
-  while (!events.next().is_null()) {
-  }
+  EXPECT_TRUE(events.next().is_null());
+  EXPECT_TRUE(events.ended());
   stopper.join();
 }
 
