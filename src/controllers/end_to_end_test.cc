@@ -5,12 +5,12 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <gtest/gtest.h>
 #include <thread>
 
 #include "api/kind.h"
 #include "apiserver/testing/in_memory.h"
+#include "base/testing/eventually.h"
 #include "codec/yaml.h"
 #include "controllers/controllers.h"
 #include "kube/client.h"
@@ -72,16 +72,6 @@ class Cluster : public ::testing::Test {
     controllers_.reset();
   }
   ~Cluster() override { stop(); }
-
-  // Waits for something that the controllers will do; the limit is for a test that fails.
-  bool eventually(const std::function<bool()>& holds) {
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (std::chrono::steady_clock::now() < limit) {
-      if (holds()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return holds();
-  }
 
   void post(const std::string& collection, const Json& object) {
     const auto reply = api_.post(collection, object);

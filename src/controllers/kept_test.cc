@@ -1,7 +1,6 @@
 // Controllers beside those of a cluster: what is not theirs costs little, and what is theirs works.
 #include "controllers/kept.h"
 
-#include <functional>
 #include <gtest/gtest.h>
 #include <thread>
 
@@ -9,6 +8,7 @@
 #include "api/core/pod.h"
 #include "api/kind.h"
 #include "apiserver/testing/in_memory.h"
+#include "base/testing/eventually.h"
 #include "codec/yaml.h"
 #include "controllers/controllers.h"
 #include "kube/client.h"
@@ -36,14 +36,7 @@ class KeptTest : public ::testing::Test {
   void run() {
     controllers_ = add_all(manager_, {});
     thread_ = std::jthread([this](std::stop_token stop) { EXPECT_TRUE(manager_.run(Context(stop)).ok()); });
-    eventually("it is ready", [this] { return manager_.ready(); });
-  }
-  static void eventually(const char* what, const std::function<bool()>& holds) {
-    const auto deadline = system_clock().now() + std::chrono::seconds(60);
-    while (!holds()) {
-      ASSERT_LT(system_clock().now(), deadline) << "never: " << what;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    ASSERT_TRUE(eventually("it is ready", [this] { return manager_.ready(); }));
   }
   runtime::StoredPtr kept(const meta::Resource& resource, const std::string& name) {
     return manager_.caches().find(resource)->get({resource.namespaced ? "default" : "", name});
@@ -94,10 +87,10 @@ TEST_F(KeptTest, OfWhatIsNotOursLittleMoreThanTheNameIsKept) {
       api_.merge_patch("/api/v1/namespaces/default/pods/foreign", yaml("{metadata: {labels: {edgeai.io/inference-model: m}}}"))
           .status,
       200);
-  eventually("it is kept whole", [&] {
+  ASSERT_TRUE(eventually("it is kept whole", [&] {
     const auto now = kept(api::Pod::resource(), "foreign");
     return now && now->object() && now->text.size() > much.size();
-  });
+  }));
 }
 
 }  // namespace kept_test

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <gtest/gtest.h>
 #include <map>
 #include <set>
@@ -14,6 +13,7 @@
 #include "api/edgeai/model.h"
 #include "api/kind.h"
 #include "apiserver/testing/in_memory.h"
+#include "base/testing/eventually.h"
 #include "codec/yaml.h"
 #include "controllers/controllers.h"
 #include "kube/client.h"
@@ -61,15 +61,6 @@ class Metadata : public ::testing::Test {
     controllers_.reset();
   }
 
-  // Waits for something that the controllers will do; the limit is for a test that fails.
-  static bool eventually(const std::function<bool()>& holds) {
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (std::chrono::steady_clock::now() < limit) {
-      if (holds()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return holds();
-  }
   // Everybody has read and answered everything.
   bool at_rest() {
     return runtime::testing::at_rest(*manager_, client_, [this] { return revision(); });
@@ -286,11 +277,11 @@ class Datasets : public Either<Kind> {
     return out;
   }
   void count(const std::string& name, std::int64_t samples) {
-    ASSERT_TRUE(this->eventually([&] { return this->work().size() == 1; }));
+    ASSERT_TRUE(eventually([&] { return this->work().size() == 1; }));
     this->report(Json::array({item(name, "{state: Counted, fingerprint: x, samples: " + std::to_string(samples) + "}")}));
-    ASSERT_TRUE(this->eventually([&] { return this->get(name).at("status/numberOfSamples") == Json(samples); }))
+    ASSERT_TRUE(eventually([&] { return this->get(name).at("status/numberOfSamples") == Json(samples); }))
         << codec::write_json(this->get(name));
-    EXPECT_TRUE(this->eventually([&] { return this->ready_is(name, "Counted"); }));
+    EXPECT_TRUE(eventually([&] { return this->ready_is(name, "Counted"); }));
   }
 };
 using DatasetKinds = ::testing::Types<api::Dataset, api::SednaDataset>;
@@ -310,7 +301,7 @@ TYPED_TEST(Datasets, AreCountedWhenTheirNodeWasThereFirst) {
 
 TYPED_TEST(Datasets, AreCountedWhenTheirNodeComesLast) {
   this->add("a");
-  ASSERT_TRUE(this->eventually([&] { return this->ready_is("a", "NodeUnknown"); }));
+  ASSERT_TRUE(eventually([&] { return this->ready_is("a", "NodeUnknown"); }));
   this->add_agent("edge0");
   this->count("a", 120);
 }
@@ -338,8 +329,8 @@ TYPED_TEST(Datasets, MovedOnesLeaveTheFirstNode) {
   this->add("a");
   this->count("a", 120);
   this->patch(this->objects_ + "/a", "{spec: {nodeName: edge1}}");
-  EXPECT_TRUE(this->eventually([&] { return this->work("edge0").empty() && this->work("edge1").size() == 1; }));
-  EXPECT_TRUE(this->eventually([&] { return this->get("a").at("status/numberOfSamples").is_null(); })) << "of another node's data";
+  EXPECT_TRUE(eventually([&] { return this->work("edge0").empty() && this->work("edge1").size() == 1; }));
+  EXPECT_TRUE(eventually([&] { return this->get("a").at("status/numberOfSamples").is_null(); })) << "of another node's data";
 }
 
 TYPED_TEST(Datasets, ReportsOfOneThatHadTheNameBeforeSayNothing) {
@@ -349,10 +340,10 @@ TYPED_TEST(Datasets, ReportsOfOneThatHadTheNameBeforeSayNothing) {
   const Json old = this->item("a", "{state: Counted, fingerprint: x, samples: 120}");
   this->api_.remove(this->objects_ + "/a");
   this->add("a");
-  ASSERT_TRUE(this->eventually([&] { return this->work().at("0/uid") == this->get("a").at("metadata/uid"); }));
+  ASSERT_TRUE(eventually([&] { return this->work().at("0/uid") == this->get("a").at("metadata/uid"); }));
   this->report(Json::array({old}));
   ASSERT_TRUE(this->at_rest());
-  EXPECT_TRUE(this->eventually([&] { return this->ready_is("a", "WaitingForNode"); }));
+  EXPECT_TRUE(eventually([&] { return this->ready_is("a", "WaitingForNode"); }));
   EXPECT_TRUE(this->get("a").at("status/numberOfSamples").is_null());
   this->count("a", 7);
 }
@@ -362,21 +353,21 @@ TYPED_TEST(Datasets, EndAtOnceWhereTheirNodeIsGoneForEver) {
   this->add("never");
   this->add_agent("edge0");
   this->add("a");
-  ASSERT_TRUE(this->eventually([&] { return this->work().size() == 2; }));
+  ASSERT_TRUE(eventually([&] { return this->work().size() == 2; }));
   this->patch(kEdgeNodes + "/edge0/status",
               "{status: {conditions: [{type: Connected, status: Unknown, reason: AgentDisconnected}]}}");
-  ASSERT_TRUE(this->eventually([&] { return this->ready_is("a", "NodeUnreachable"); }));
+  ASSERT_TRUE(eventually([&] { return this->ready_is("a", "NodeUnreachable"); }));
   EXPECT_EQ(this->condition(this->get("a"), "Ready", "status"), "Unknown");
   EXPECT_EQ(this->api_.remove(this->objects_ + "/a").status, 200);
   EXPECT_EQ(this->api_.get(this->objects_ + "/a").status, 404) << "while the node is out of reach";
 
   this->add("b");
-  ASSERT_TRUE(this->eventually([&] { return this->ready_is("b", "NodeUnreachable"); }));
+  ASSERT_TRUE(eventually([&] { return this->ready_is("b", "NodeUnreachable"); }));
   EXPECT_EQ(this->api_.remove(kEdgeNodes + "/edge0").status, 200);
   EXPECT_EQ(this->api_.get(kEdgeNodes + "/edge0").status, 404);
-  EXPECT_TRUE(this->eventually([&] { return this->ready_is("b", "AgentMissing"); }));
+  EXPECT_TRUE(eventually([&] { return this->ready_is("b", "AgentMissing"); }));
   EXPECT_EQ(this->api_.remove("/api/v1/nodes/edge0").status, 200);
-  EXPECT_TRUE(this->eventually([&] { return this->ready_is("b", "NodeUnknown"); }));
+  EXPECT_TRUE(eventually([&] { return this->ready_is("b", "NodeUnknown"); }));
   for (const char* name : {"b", "never"}) {
     EXPECT_EQ(this->api_.remove(this->objects_ + "/" + name).status, 200);
     EXPECT_EQ(this->api_.get(this->objects_ + "/" + name).status, 404);
@@ -386,9 +377,9 @@ TYPED_TEST(Datasets, EndAtOnceWhereTheirNodeIsGoneForEver) {
 TYPED_TEST(Datasets, BeyondWhatANodeTakesTheYoungestWaitForRoom) {
   this->add_agent("edge0");
   for (int i = 0; i < 129; ++i) this->add("d" + std::to_string(100 + i));  // of one second: by name
-  ASSERT_TRUE(this->eventually([&] { return this->work().size() == 128; }));
+  ASSERT_TRUE(eventually([&] { return this->work().size() == 128; }));
   std::string left_out;
-  ASSERT_TRUE(this->eventually([&] {
+  ASSERT_TRUE(eventually([&] {
     left_out.clear();
     const Json all = this->api_.get(this->objects_).body;
     for (const Json& one : all["items"].as_array()) {
@@ -397,7 +388,7 @@ TYPED_TEST(Datasets, BeyondWhatANodeTakesTheYoungestWaitForRoom) {
     return left_out.size() == 4;  // one of them
   })) << left_out;
   this->api_.remove(this->objects_ + (left_out == "d110" ? "/d111" : "/d110"));
-  EXPECT_TRUE(this->eventually([&] { return this->ready_is(left_out, "WaitingForNode"); }));
+  EXPECT_TRUE(eventually([&] { return this->ready_is(left_out, "WaitingForNode"); }));
 }
 
 TYPED_TEST(Datasets, KubectlShowsTheColumnsThatArePromised) {
@@ -453,12 +444,12 @@ TYPED_TEST(Models, InvalidOnesAreRefusedWhenWrittenWithTheirFieldsNamed) {
 TYPED_TEST(Models, GatherWhatWorkersReportBesideWhatJobsWrite) {
   this->add_agent("edge0");
   this->add("digits");
-  ASSERT_TRUE(this->eventually([&] { return this->ready_is("digits", "Registered"); }));
+  ASSERT_TRUE(eventually([&] { return this->ready_is("digits", "Registered"); }));
   this->patch(this->objects_ + "/digits/status", "{status: {metrics: [{key: loss, value: '0.1'}]}}");
   this->work_and_report("j-1", 1, 0.5);
-  ASSERT_TRUE(this->eventually([&] { return this->metric("accuracy") == "0.5"; }));
+  ASSERT_TRUE(eventually([&] { return this->metric("accuracy") == "0.5"; }));
   EXPECT_EQ(this->metric("loss"), "0.1");
-  EXPECT_TRUE(this->eventually([&] { return this->ready_is("digits", "Evaluated"); }));
+  EXPECT_TRUE(eventually([&] { return this->ready_is("digits", "Evaluated"); }));
   EXPECT_TRUE(this->get("digits").at("status/updateTime").is_string());
 }
 
@@ -466,14 +457,14 @@ TYPED_TEST(Models, AnOldReportBringsNothingBackAlsoAfterARestartOfTheOperator) {
   this->add_agent("edge0");
   this->add("digits");
   this->work_and_report("j-1", 5, 0.9);
-  ASSERT_TRUE(this->eventually([&] { return this->metric("accuracy") == "0.9"; }));
+  ASSERT_TRUE(eventually([&] { return this->metric("accuracy") == "0.9"; }));
   this->stop();
   this->report("j-1", 4, 0.1);
   this->start();
   ASSERT_TRUE(this->at_rest());
   EXPECT_EQ(this->metric("accuracy"), "0.9");
   this->report("j-1", 6, 0.95);
-  EXPECT_TRUE(this->eventually([&] { return this->metric("accuracy") == "0.95"; }));
+  EXPECT_TRUE(eventually([&] { return this->metric("accuracy") == "0.95"; }));
   this->report("j-0", 9, 0.2);  // the worker's job before this one
   ASSERT_TRUE(this->at_rest());
   EXPECT_EQ(this->metric("accuracy"), "0.95");
@@ -483,14 +474,14 @@ TYPED_TEST(Models, AreFoundByReportsThatWereThereBeforeThem) {
   this->add_agent("edge0");
   this->work_and_report("j-1", 5, 0.9);
   this->add("digits");
-  EXPECT_TRUE(this->eventually([&] { return this->metric("accuracy") == "0.9"; }));
+  EXPECT_TRUE(eventually([&] { return this->metric("accuracy") == "0.9"; }));
 }
 
 TYPED_TEST(Models, EndAtOnceWhereNodesAreGoneForEver) {
   this->add_agent("edge0");
   this->add("digits");
   this->work_and_report("j-1", 5, 0.9);
-  ASSERT_TRUE(this->eventually([&] { return this->metric("accuracy") == "0.9"; }));
+  ASSERT_TRUE(eventually([&] { return this->metric("accuracy") == "0.9"; }));
   this->api_.remove(kEdgeNodes + "/edge0");
   this->api_.remove("/api/v1/nodes/edge0");
   ASSERT_TRUE(this->at_rest());
@@ -503,8 +494,8 @@ TYPED_TEST(Models, AtRestNothingIsWritten) {
   this->add_agent("edge0");
   this->add("digits");
   this->work_and_report("j-1", 5, 0.9);
-  ASSERT_TRUE(this->eventually([&] { return this->metric("accuracy") == "0.9"; }));
-  ASSERT_TRUE(this->eventually([&] { return this->work().is_array(); }));
+  ASSERT_TRUE(eventually([&] { return this->metric("accuracy") == "0.9"; }));
+  ASSERT_TRUE(eventually([&] { return this->work().is_array(); }));
   ASSERT_TRUE(this->at_rest());
   const std::string edge_node = kEdgeNodes + "/edge0", model = this->objects_ + "/digits";
   const std::string edge_node_version = this->touch(edge_node), model_version = this->touch(model);

@@ -2,7 +2,6 @@
 
 #include "controllers/builtin/builtin.h"
 
-#include <functional>
 #include <gtest/gtest.h>
 #include <thread>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include "api/core/node.h"
 #include "api/kind.h"
 #include "apiserver/testing/in_memory.h"
+#include "base/testing/eventually.h"
 #include "codec/yaml.h"
 #include "net/client.h"
 #include "net/server.h"
@@ -59,14 +59,6 @@ class Machine : public ::testing::Test {
     manager_.reset();
   }
 
-  bool eventually(const std::function<bool()>& holds) {
-    const auto limit = std::chrono::steady_clock::now() + 60s;
-    while (std::chrono::steady_clock::now() < limit) {
-      if (holds()) return true;
-      std::this_thread::sleep_for(1ms);
-    }
-    return holds();
-  }
   void post(const std::string& collection, const Json& object) {
     const auto reply = api_.post(collection, object);
     ASSERT_EQ(reply.status, 201) << reply.text;

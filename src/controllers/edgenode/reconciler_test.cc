@@ -16,6 +16,7 @@
 #include "api/edgeai/model.h"
 #include "api/kind.h"
 #include "apiserver/testing/in_memory.h"
+#include "base/testing/eventually.h"
 #include "codec/yaml.h"
 #include "controllers/edgenode/plan.h"
 #include "controllers/testing/watch_for.h"
@@ -76,15 +77,10 @@ class EdgeNodeWrites : public ::testing::Test {
          R"({"apiVersion":"edgeai.io/v1alpha1","kind":"EdgeNode","metadata":{"name":"edge0"},"spec":{}})");
     watch_for<api::EdgeNode>(manager_, reconciler_);
     thread_ = std::jthread([this](const std::stop_token& stop) { (void)manager_.run(Context(stop)); });
-    wait_for([this] { return manager_.caches().synced(); });
+    wait_for("the caches have synced", [this] { return manager_.caches().synced(); });
   }
 
-  static void wait_for(const std::function<bool()>& holds) {
-    const Context limit = Context::background().with_timeout(std::chrono::seconds(60));
-    while (!holds() && limit.sleep_for(milliseconds(1)).ok()) {
-    }
-    ASSERT_TRUE(holds());
-  }
+  static void wait_for(const std::string& what, const std::function<bool()>& holds) { ASSERT_TRUE(eventually(what, holds)); }
   void post(const std::string& collection, const std::string& object) {
     const auto reply = api_.post(collection, codec::parse_json(object).value());
     ASSERT_EQ(reply.status, 201) << reply.text;
@@ -99,7 +95,7 @@ class EdgeNodeWrites : public ::testing::Test {
              R"(","deployToLayer":"edge","frameworkType":"onnx","nodeName":"edge0","targetVersion":"1","manifest":
                 [{"version":"1","downloadURL":"http://f/1.tgz","sha256sum":")" +
              std::string(64, '1') + R"("}]}})");
-    wait_for([&] { return models.size() == before + 1; });
+    wait_for("the cache has the model", [&] { return models.size() == before + 1; });
   }
   std::optional<Duration> reconcile() {
     const auto node = manager_.caches().of<api::EdgeNode>().get({"", "edge0"});
@@ -119,7 +115,9 @@ class EdgeNodeWrites : public ::testing::Test {
     const auto reply = api_.merge_patch(kEdgeNode, codec::parse_yaml("{spec: {workers: " + workers + "}}").value());
     ASSERT_EQ(reply.status, 200) << reply.text;
     const std::string version = reply.body.at("metadata/resourceVersion").as_string();
-    wait_for([&] { return manager_.caches().of<api::EdgeNode>().get({"", "edge0"})->metadata.resource_version == version; });
+    wait_for("the cache has the EdgeNode as written", [&] {
+      return manager_.caches().of<api::EdgeNode>().get({"", "edge0"})->metadata.resource_version == version;
+    });
   }
   std::vector<std::string> left_out_events() {
     std::vector<std::string> out;
@@ -260,7 +258,7 @@ TEST_F(EdgeNodeWrites, AnItemThatCannotBeWrittenIsLeftOutAndToldAndTheOthersAreW
     EXPECT_EQ(keys("workers"), test.workers);
     told += test.told.size();
     for (const std::string& text : test.told) {
-      wait_for([&] { return left_out_events().size() == told; });
+      wait_for("the events are written", [&] { return left_out_events().size() == told; });
       const auto events = left_out_events();
       EXPECT_TRUE(std::any_of(events.begin(), events.end(), [&](const auto& one) { return one.find(text) != std::string::npos; }))
           << text;

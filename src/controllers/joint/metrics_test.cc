@@ -2,7 +2,6 @@
 #include "controllers/joint/metrics.h"
 
 #include <chrono>
-#include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <thread>
@@ -10,6 +9,7 @@
 #include "api/kind.h"
 #include "api/sedna/joint_inference_service.h"
 #include "apiserver/testing/in_memory.h"
+#include "base/testing/eventually.h"
 #include "codec/yaml.h"
 #include "controllers/controllers.h"
 #include "kube/client.h"
@@ -127,15 +127,6 @@ spec: {edgeWorker: {model: {name: small}, nodeName: edge0}, cloudWorker: {model:
     change["status"] = yaml(status);
     const auto reply = api_.merge_patch(path(ns, name) + "/status", change);
     ASSERT_EQ(reply.status, 200) << reply.text;
-  }
-  // The limit is for a test that fails.
-  static bool eventually(const std::function<bool()>& holds) {
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (std::chrono::steady_clock::now() < limit) {
-      if (holds()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return holds();
   }
 
   apiserver::InMemoryApiServer api_;

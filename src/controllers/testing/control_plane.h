@@ -16,6 +16,7 @@
 
 #include "api/kind.h"
 #include "apiserver/testing/in_memory.h"
+#include "base/testing/eventually.h"
 #include "codec/yaml.h"
 #include "controllers/controllers.h"
 #include "kube/client.h"
@@ -62,16 +63,6 @@ class ControlPlane : public ::testing::Test {
     thread_ = {};
     manager_.reset();
     controllers_.reset();
-  }
-
-  /// Waits for something that the controllers will do; the limit is for a test that fails.
-  static bool eventually(const std::function<bool()>& holds) {
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (std::chrono::steady_clock::now() < limit) {
-      if (holds()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return holds();
   }
 
   void post(const std::string& collection, std::string_view object) {
