@@ -1,7 +1,6 @@
 // An API server with nothing on disk and no socket, and a client to it: what other rooms test against.
 //
-//   InMemoryApiServer api;
-//   api.install_crds(read_file("deploy/crds/ai.kubeedge.io_inferencemodels.yaml"));
+//   InMemoryApiServer api({.crds = api::crds()});
 //   auto created = api.post("/api/v1/namespaces/default/pods", pod);
 //   kube::Client client(api.transport(), ...);
 #pragma once
@@ -9,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "apiserver/server.h"
 #include "codec/json.h"
@@ -24,6 +24,9 @@ class InMemoryApiServer {
   struct Options {
     Server::Options server;  // `store` is filled in
     store::Options store;
+    /// CustomResourceDefinitions that the server has from its start. The first server of a process installs them; every later
+    /// server gets a copy of what the first one stored, which is much cheaper.
+    std::vector<codec::Json> crds;
   };
   InMemoryApiServer();
   explicit InMemoryApiServer(Options options);
