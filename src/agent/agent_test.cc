@@ -67,10 +67,8 @@ class AgentTest : public ::testing::Test {
     authorizer = apiserver::node_authorizer();
     apiserver::InMemoryApiServer::Options options;
     options.server.authorizer = authorizer.get();
+    options.crds = api::crds();
     api = std::make_unique<apiserver::InMemoryApiServer>(std::move(options));
-    std::string crds;
-    for (const Json& crd : api::crds()) crds += "---\n" + codec::write_yaml(crd);
-    api->install_crds(crds);
     // A switch between agent and API server: down means refused.
     auto node = std::shared_ptr(api->transport_as({.name = "system:node:edge0", .groups = {"system:nodes"}}));
     transport = std::make_unique<Switch>(std::move(node), link_up);

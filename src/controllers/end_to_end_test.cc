@@ -50,12 +50,10 @@ class Cluster : public ::testing::Test {
   static apiserver::InMemoryApiServer::Options with_rules() {
     apiserver::InMemoryApiServer::Options options;
     for (const api::NativeRule& rule : api::native_rules()) options.server.rules[{rule.group, rule.kind}] = rule.check;
+    options.crds = api::crds();
     return options;
   }
-  Cluster() : api_(with_rules()), client_(api_.transport(), {}) {
-    for (const Json& crd : api::crds()) api_.install_crds(codec::write_yaml(crd));
-    start();
-  }
+  Cluster() : api_(with_rules()), client_(api_.transport(), {}) { start(); }
 
   void start() {
     manager_ = std::make_unique<runtime::Manager>(client_, runtime::Manager::Options{});

@@ -26,9 +26,6 @@ Json yaml(std::string_view text) {
 
 class KeptTest : public ::testing::Test {
  protected:
-  KeptTest() {
-    for (const Json& crd : api::crds()) api_.install_crds(codec::write_yaml(crd));
-  }
   void post(const std::string& collection, const Json& object) {
     const auto reply = api_.post(collection, object);
     ASSERT_EQ(reply.status, 201) << reply.text;
@@ -42,7 +39,7 @@ class KeptTest : public ::testing::Test {
     return manager_.caches().find(resource)->get({resource.namespaced ? "default" : "", name});
   }
 
-  apiserver::InMemoryApiServer api_;
+  apiserver::InMemoryApiServer api_{{.crds = api::crds()}};
   kube::Client client_{api_.transport(), {}};
   runtime::Manager manager_{client_, {.informers = keep_only_ours}};
   std::unique_ptr<Controllers> controllers_;

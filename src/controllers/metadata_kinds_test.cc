@@ -40,12 +40,10 @@ class Metadata : public ::testing::Test {
   static apiserver::InMemoryApiServer::Options with_rules() {
     apiserver::InMemoryApiServer::Options options;
     for (const api::NativeRule& rule : api::native_rules()) options.server.rules[{rule.group, rule.kind}] = rule.check;
+    options.crds = api::crds();
     return options;
   }
-  Metadata() : api_(with_rules()), client_(api_.transport(), {}) {
-    for (const Json& crd : api::crds()) api_.install_crds(codec::write_yaml(crd));
-    start();
-  }
+  Metadata() : api_(with_rules()), client_(api_.transport(), {}) { start(); }
   ~Metadata() override { stop(); }
 
   void start() {

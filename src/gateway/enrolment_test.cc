@@ -33,10 +33,14 @@ class HandClock final : public Clock {
 
 class EnrolmentTest : public ::testing::Test {
  protected:
-  EnrolmentTest() {
+  static apiserver::InMemoryApiServer::Options with_edge_nodes() {
+    apiserver::InMemoryApiServer::Options options;
     for (const Json& crd : api::crds()) {
-      if (crd.at("spec/names/kind").as_string() == "EdgeNode") api_.install_crds(codec::write_yaml(crd));
+      if (crd.at("spec/names/kind").as_string() == "EdgeNode") options.crds.push_back(crd);
     }
+    return options;
+  }
+  EnrolmentTest() {
     EXPECT_TRUE(make_system_namespace(ctx_, client_).ok());  // as every gateway does at its start
   }
 
@@ -101,7 +105,7 @@ class EnrolmentTest : public ::testing::Test {
   }
 
   const Context ctx_ = Context().with_timeout(300s);
-  apiserver::InMemoryApiServer api_;
+  apiserver::InMemoryApiServer api_{with_edge_nodes()};
   kube::Client client_{api_.transport(), {}};
   const Authority authority_ = *Authority::of(*net::make_ca("edge-ca", 24h * 3650));
   HandClock clock_;

@@ -36,10 +36,14 @@ std::string read_file(const std::string& name) {
 /// A cluster with the agents' namespace, and a gateway that keeps the token they share.
 class Cluster {
  public:
-  Cluster() {
+  static apiserver::InMemoryApiServer::Options with_edge_nodes() {
+    apiserver::InMemoryApiServer::Options options;
     for (const Json& crd : api::crds()) {
-      if (crd.at("spec/names/kind").as_string() == "EdgeNode") api_.install_crds(codec::write_yaml(crd));
+      if (crd.at("spec/names/kind").as_string() == "EdgeNode") options.crds.push_back(crd);
     }
+    return options;
+  }
+  Cluster() {
     EXPECT_TRUE(make_system_namespace(ctx_, client_).ok());
     create({"", "v1", "Namespace", "namespaces", false}, Json::object({{"metadata", Json::object({{"name", kSecret.ns}})}}));
   }
@@ -114,7 +118,7 @@ class Cluster {
   Enrolment::Options options() { return {.upstream_timeout = 300s, .join_secret = kSecret, .metrics = &registry_}; }
 
   const Context ctx_ = Context().with_timeout(300s);
-  apiserver::InMemoryApiServer api_;
+  apiserver::InMemoryApiServer api_{with_edge_nodes()};
   kube::Client client_{api_.transport(), {}};
   const Authority authority_ = *Authority::of(*net::make_ca("edge-ca", 24h * 3650));
   std::unique_ptr<Rng> rng_ = seeded_rng(11);

@@ -28,11 +28,7 @@ inline constexpr const char* kUrl = "https://cloud.example:10443";
 class Cloud {
  public:
   explicit Cloud(const Clock& clock)
-      : clock_(clock), enrolment_(client_, authority_, {.upstream_timeout = 300s, .failures_in_a_row = 1000, .clock = &clock}) {
-    for (const Json& crd : api::crds()) {
-      if (crd.at("spec/names/kind").as_string() == "EdgeNode") api_.install_crds(codec::write_yaml(crd));
-    }
-  }
+      : clock_(clock), enrolment_(client_, authority_, {.upstream_timeout = 300s, .failures_in_a_row = 1000, .clock = &clock}) {}
 
   enum class Link {
     kUp,
@@ -116,9 +112,17 @@ class Cloud {
     return response;
   }
 
+  static apiserver::InMemoryApiServer::Options with_edge_nodes() {
+    apiserver::InMemoryApiServer::Options options;
+    for (const Json& crd : api::crds()) {
+      if (crd.at("spec/names/kind").as_string() == "EdgeNode") options.crds.push_back(crd);
+    }
+    return options;
+  }
+
   const Context ctx_ = Context::background();
   const Clock& clock_;
-  apiserver::InMemoryApiServer api_;
+  apiserver::InMemoryApiServer api_{with_edge_nodes()};
   kube::Client client_{api_.transport(), {}};
   const gateway::Authority authority_ = *gateway::Authority::of(*net::make_ca("edge-ca", 24h * 3650));
   gateway::Enrolment enrolment_;

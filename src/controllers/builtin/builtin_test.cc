@@ -37,15 +37,13 @@ Json yaml(std::string_view text) {
 
 class Machine : public ::testing::Test {
  protected:
-  Machine() : api_(options()), client_(api_.transport(), {}) {
-    for (const Json& crd : api::crds()) api_.install_crds(codec::write_yaml(crd));
-    start();
-  }
+  Machine() : api_(options()), client_(api_.transport(), {}) { start(); }
   ~Machine() override { stop(); }
 
   apiserver::InMemoryApiServer::Options options() {
     apiserver::InMemoryApiServer::Options out;
     out.server.sessions = &sessions_;
+    out.crds = api::crds();
     return out;
   }
   void start() {

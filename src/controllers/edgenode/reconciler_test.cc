@@ -70,7 +70,6 @@ class EdgeNodeWrites : public ::testing::Test {
  protected:
   EdgeNodeWrites()
       : client_(api_.transport(), {}), manager_(client_, {}), reconciler_(manager_.caches(), clock_, builtin_servers(), {&jobs_}) {
-    for (const Json& crd : api::crds()) api_.install_crds(codec::write_yaml(crd));
     post("/api/v1/nodes", R"({"apiVersion":"v1","kind":"Node","metadata":{"name":"edge0","labels":
                               {"kubernetes.io/hostname":"edge0","node-role.kubernetes.io/edge":""}}})");
     post("/apis/edgeai.io/v1alpha1/edgenodes",
@@ -130,7 +129,7 @@ class EdgeNodeWrites : public ::testing::Test {
 
   HandClock clock_;
   FewJobs jobs_;
-  apiserver::InMemoryApiServer api_;
+  apiserver::InMemoryApiServer api_{{.crds = api::crds()}};
   kube::Client client_;
   runtime::Manager manager_;
   EdgeNodeReconciler reconciler_;

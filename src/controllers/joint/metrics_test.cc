@@ -108,10 +108,6 @@ class Operator {
 
 class JointMetricsOfServices : public ::testing::Test {
  protected:
-  JointMetricsOfServices() : client_(api_.transport(), {}) {
-    for (const codec::Json& crd : api::crds()) api_.install_crds(codec::write_yaml(crd));
-  }
-
   void add(const std::string& ns, const std::string& name) {
     codec::Json service = yaml(R"(
 apiVersion: sedna.io/v1alpha1
@@ -129,8 +125,8 @@ spec: {edgeWorker: {model: {name: small}, nodeName: edge0}, cloudWorker: {model:
     ASSERT_EQ(reply.status, 200) << reply.text;
   }
 
-  apiserver::InMemoryApiServer api_;
-  kube::Client client_;
+  apiserver::InMemoryApiServer api_{{.crds = api::crds()}};
+  kube::Client client_{api_.transport(), {}};
 };
 
 TEST_F(JointMetricsOfServices, SayWhatTheStatusSaysUntilTheServiceIsGone) {

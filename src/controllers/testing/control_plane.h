@@ -45,10 +45,7 @@ inline Json yaml(std::string_view text) {
 
 class ControlPlane : public ::testing::Test {
  protected:
-  ControlPlane() : api_(with_rules()), client_(api_.transport(), {}) {
-    for (const Json& crd : api::crds()) api_.install_crds(codec::write_yaml(crd));
-    start();
-  }
+  ControlPlane() : api_(with_rules()), client_(api_.transport(), {}) { start(); }
   ~ControlPlane() override { stop(); }
 
   /// An operator, from none.
@@ -115,6 +112,7 @@ class ControlPlane : public ::testing::Test {
   static apiserver::InMemoryApiServer::Options with_rules() {
     apiserver::InMemoryApiServer::Options options;
     for (const api::NativeRule& rule : api::native_rules()) options.server.rules[{rule.group, rule.kind}] = rule.check;
+    options.crds = api::crds();
     return options;
   }
 };

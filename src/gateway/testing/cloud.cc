@@ -19,11 +19,7 @@ net::Peer peer_of(const std::string& node) {
           .certificate_not_after = std::chrono::system_clock::now() + std::chrono::hours(1)};
 }
 
-Cloud::Cloud() {
-  std::string crds;
-  for (const Json& crd : api::crds()) crds += "---\n" + codec::write_yaml(crd);
-  api_.install_crds(crds);
-}
+Cloud::Cloud() : api_({.crds = api::crds()}) {}
 
 void Cloud::start_gateway(Gateway::Options options) {
   options.client = &client_;
