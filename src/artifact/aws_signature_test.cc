@@ -123,6 +123,13 @@ TEST(HttpDate, IsReadOrRefused) {
     EXPECT_EQ(parse_http_date(bad), std::nullopt) << bad;
 }
 
+TEST(HttpDate, BeyondTheClockIsTheNearestItCanHold) {
+  EXPECT_EQ(parse_http_date("Mon, 01 Jan 0001 00:00:00 GMT"), WallTime());
+  const auto last = parse_http_date("Fri, 31 Dec 9999 23:59:59 GMT");
+  ASSERT_TRUE(last);
+  EXPECT_GT(*last, WallTime(std::chrono::sys_days(std::chrono::year(2262) / 1 / 1)));
+}
+
 TEST(RetryAfter, IsSecondsOrADateOfThePeersOwnClock) {
   using std::chrono::seconds;
   const auto of = [](const char* value, const char* date) {
@@ -132,6 +139,7 @@ TEST(RetryAfter, IsSecondsOrADateOfThePeersOwnClock) {
   EXPECT_EQ(of("999999999", ""), seconds(3600));
   EXPECT_EQ(of("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:07 GMT"), seconds(30));
   EXPECT_EQ(of("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:50:00 GMT"), std::nullopt);
+  EXPECT_EQ(of("Fri, 31 Dec 9999 23:59:59 GMT", "Mon, 01 Jan 0001 00:00:00 GMT"), seconds(3600));
   EXPECT_EQ(of("Sun, 06 Nov 1994 08:49:37 GMT", ""), std::nullopt);
   EXPECT_EQ(of("-5", ""), std::nullopt);
   EXPECT_EQ(of("soon", ""), std::nullopt);

@@ -1,5 +1,6 @@
 #include "artifact/internal/http_date.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdio>
@@ -30,7 +31,11 @@ std::optional<WallTime> parse_http_date(std::string_view text) {
   const std::chrono::year_month_day date{std::chrono::year(*year), std::chrono::month(month + 1),
                                          std::chrono::day(static_cast<unsigned>(*day))};
   if (!date.ok() || *hour > 23 || *minute > 59 || *second > 60) return std::nullopt;
-  return std::chrono::sys_days(date) + std::chrono::hours(*hour) + std::chrono::minutes(*minute) + std::chrono::seconds(*second);
+  using std::chrono::seconds;
+  const auto time = std::chrono::sys_days(date) + std::chrono::hours(*hour) + std::chrono::minutes(*minute) + seconds(*second);
+  // The clock counts nanoseconds in 64 bits, and the difference of any two times must fit too.
+  constexpr auto kLast = std::chrono::floor<seconds>(WallTime::duration::max());
+  return WallTime(std::clamp(time.time_since_epoch(), seconds(0), kLast));
 }
 
 std::string write_http_date(WallTime time) {

@@ -11,7 +11,7 @@
 
 namespace varda::artifact {
 
-/// "Sun, 06 Nov 1994 08:49:37 GMT"; the two obsolete forms are not read.
+/// "Sun, 06 Nov 1994 08:49:37 GMT"; the two obsolete forms are not read. Years before 1970 and after 2262 become the nearest time.
 std::optional<WallTime> parse_http_date(std::string_view text);
 /// Of whole seconds, the rest cut off; of years 0 to 9999.
 std::string write_http_date(WallTime time);
