@@ -15,5 +15,12 @@ TEST(Text, Utf8HasOneFormForEachCharacter) {
     EXPECT_FALSE(is_utf8(text)) << text.size();
 }
 
+TEST(Text, ClippedTextEndsWithAWholeCharacter) {
+  EXPECT_EQ(clipped("abc", 3), "abc");
+  EXPECT_EQ(clipped("abc", 2), "ab");
+  EXPECT_EQ(clipped("a\xC3\xA4", 2), "a");
+  EXPECT_EQ(clipped("\xF0\x9F\x98\x80", 3), "");
+}
+
 }  // namespace
 }  // namespace varda::codec
