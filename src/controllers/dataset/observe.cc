@@ -4,6 +4,7 @@
 #include <set>
 #include <tuple>
 
+#include "codec/text.h"
 #include "controllers/dataset/plan.h"
 
 namespace varda::controllers {
@@ -12,6 +13,7 @@ namespace {
 
 using api::DatasetStatus;
 using api::EdgeDatasetReport;
+using codec::clipped;
 
 constexpr std::string_view kConditionTrue = "True", kConditionFalse = "False", kConditionUnknown = "Unknown";
 constexpr std::string_view kReady = "Ready", kReportAccepted = "ReportAccepted";
@@ -21,13 +23,6 @@ struct DatasetVerdict {
   std::string reason;
   std::string message;
 };
-
-// At most `bytes` of it, and no half characters.
-std::string clipped(const std::string& text, std::size_t bytes) {
-  if (text.size() <= bytes) return text;
-  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0) == 0x80) --bytes;
-  return text.substr(0, bytes);
-}
 
 std::int64_t bounded_sum(std::int64_t a, std::int64_t b) {
   std::int64_t out = 0;

@@ -1,6 +1,7 @@
 #include "controllers/joint/counters.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <map>
@@ -15,6 +16,7 @@ using api::JointCounters;
 using codec::Json;
 
 constexpr int kDepthMax = 8;
+constexpr std::size_t kMembersMax = 64;  // of an object in the nameless record
 
 using Join = std::int64_t (*)(std::int64_t, std::int64_t);
 
@@ -24,14 +26,15 @@ std::int64_t counter_sum(std::int64_t a, std::int64_t b) {
 }
 std::int64_t greater(std::int64_t a, std::int64_t b) { return std::max(a, b); }
 
-// Members of both; where they meet, `join` decides. What is no count is left out.
-void merge(Json& into, const Json& from, Join join, int depth = 0) {
+// Members of both; where they meet, `join` decides. What is no count is left out, and so is a new name beyond `members_max`.
+void merge(Json& into, const Json& from, Join join, std::size_t members_max = SIZE_MAX, int depth = 0) {
   for (const auto& [name, value] : from.as_object()) {
+    if (into.size() >= members_max && !into.contains(name)) continue;
     if (value.is_object()) {
       if (depth + 1 == kDepthMax) continue;
       Json& there = into[name];
       if (!there.is_object()) there = Json::object();
-      merge(there, value, join, depth + 1);
+      merge(there, value, join, members_max, depth + 1);
     } else if (value.is_integer() && value.as_integer() >= 0) {
       const Json& there = std::as_const(into)[name];
       into.set(name, there.is_integer() ? join(there.as_integer(), value.as_integer()) : value.as_integer());
@@ -59,7 +62,7 @@ JointCounters& past(std::vector<JointCounters>& kept) {
   return kept.front();
 }
 
-void add_to_past(std::vector<JointCounters>& kept, const Json& counters) { merge(past(kept).counters, counters, counter_sum); }
+void add_to_past(std::vector<JointCounters>& kept, const Json& counters) { merge(past(kept).counters, counters, counter_sum, kMembersMax); }
 
 }  // namespace
 

@@ -151,6 +151,17 @@ TEST(JointCounters, WhatIsNoCountIsLeftOut) {
   EXPECT_EQ(total(kept), yaml("{inferences: 3, deep: {}}"));
 }
 
+TEST(JointCounters, NamesThatANodeMakesUpDoNotPileUpInTheNamelessRecord) {
+  std::vector<JointCounters> kept;
+  for (int epoch = 0; epoch < 500; ++epoch) {
+    const std::string number = std::to_string(epoch);
+    kept = gather(std::move(kept), {count("a", number, "{inferences: 1, errors: {cloud: {made-up-" + number + ": 1}}}")});
+  }
+  ASSERT_EQ(kept.front().node, "");
+  EXPECT_EQ(kept.front().counters["errors"]["cloud"].size(), 64u);
+  EXPECT_EQ(inferences(kept), 500);
+}
+
 TEST(JointCounters, SumsStopAtTheGreatestNumber) {
   const auto kept = gather({}, {count("a", "1", "{inferences: 9223372036854775807}"), count("b", "1", "{inferences: 2}")});
   EXPECT_EQ(inferences(kept), 9223372036854775807);

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "codec/digest.h"
 #include "controllers/joint/counters.h"
@@ -16,10 +20,46 @@ using api::JointInferenceServiceStatus;
 using api::JointTierStatus;
 using codec::Json;
 
-// Of a worker's start, as a status has room for it.
+constexpr std::size_t kReasonsMax = 32, kReasonBytesMax = 63;  // of a tier's errors
+
+// The epoch of a report, as a status has room for it.
 std::string epoch_of(std::string start) {
   constexpr std::size_t kEpochMax = 63;
   return start.size() <= kEpochMax ? start : codec::Sha256::of(start).hex().substr(0, kEpochMax);
+}
+
+// What a status has a place for. A node chooses the rest of its report, and no choice may make the status one that the server
+// refuses.
+Json known_counters(const Json& report, const std::vector<Tier>& tiers) {
+  Json out = Json::object();
+  for (const char* name : {"inferences", "hard", "invalid", "samples", "bytesUp", "up"})
+    if (report[name].is_integer()) out.set(name, report[name]);
+  for (const char* name : {"answered", "asked", "retries"}) {
+    for (const Tier& tier : tiers)
+      if (const Json& count = report[name][tier.name]; count.is_integer()) out[name].set(tier.name, count);
+  }
+  for (const char* name : {"errors", "notAsked"}) {
+    for (const Tier& tier : tiers) {
+      Json reasons = Json::object();
+      for (const auto& [reason, count] : report[name][tier.name].as_object()) {
+        if (reasons.size() == kReasonsMax) break;
+        if (!reason.empty() && reason.size() <= kReasonBytesMax && count.is_integer()) reasons.set(reason, count);
+      }
+      if (!reasons.empty()) out[name].set(tier.name, std::move(reasons));
+    }
+  }
+  return out;
+}
+
+// The reasons with the most errors.
+std::map<std::string, std::int64_t> errors_of(const Json& reasons) {
+  std::vector<std::pair<std::int64_t, std::string>> all;
+  for (const auto& [reason, count] : reasons.as_object())
+    if (count.as_integer() > 0) all.emplace_back(count.as_integer(), reason);
+  std::sort(all.begin(), all.end(), std::greater<>());
+  std::map<std::string, std::int64_t> out;
+  for (std::size_t i = 0; i < std::min(all.size(), kReasonsMax); ++i) out.emplace(all[i].second, all[i].first);
+  return out;
 }
 
 std::vector<Count> told_counts(const View& view, const FirstTier& first) {
@@ -27,8 +67,8 @@ std::vector<Count> told_counts(const View& view, const FirstTier& first) {
   for (const PodFinding& pod : first.pods) {
     if (pod.report == nullptr || !pod.report->cascade["counters"].is_object()) continue;
     out.push_back({.node = pod.endpoint.node,
-                   .epoch = pod.report->cascade["epoch"].as_string(),
-                   .counters = pod.report->cascade["counters"]});
+                   .epoch = epoch_of(pod.report->cascade["epoch"].as_string()),
+                   .counters = known_counters(pod.report->cascade["counters"], view.plan.tiers)});
   }
   if (view.plan.ours_first()) return out;
   std::string node;
@@ -97,9 +137,7 @@ void add_counts(const View& view, const FirstTier& first, JointInferenceServiceS
     JointTierStatus& tier = status.tiers[i];
     tier.answered = all["answered"][tier.name].as_integer();
     tier.asked = all["asked"][tier.name].as_integer();
-    for (const auto& [reason, count] : all["errors"][tier.name].as_object()) {
-      if (count.as_integer() > 0) tier.errors[reason] = count.as_integer();
-    }
+    tier.errors = errors_of(all["errors"][tier.name]);
     tier.p50_ms = latency(first, tier.name, "p50Us");
     tier.p99_ms = latency(first, tier.name, "p99Us");
     if (i > 0 && !tells_up) up = std::max(up, tier.asked);

@@ -28,6 +28,12 @@ struct Verdict {
 inline Verdict no(Problem problem) { return {kFalse, std::move(problem.reason), std::move(problem.message)}; }
 inline Verdict no(std::string reason, std::string message) { return {kFalse, std::move(reason), std::move(message)}; }
 inline Verdict yes(std::string message) { return {kTrue, "Serving", std::move(message)}; }
+/// The reason that a node gives in its report, where that can be a condition's.
+inline std::string reason_of(const codec::Json& report, std::string_view otherwise) {
+  constexpr std::size_t kReasonMax = 128;  // as in EdgeNode.status
+  const std::string& reason = report["reason"].as_string();
+  return reason.empty() || reason.size() > kReasonMax ? std::string(otherwise) : reason;
+}
 /// "2 of 3"
 inline std::string counted(std::size_t some, std::size_t all) { return std::to_string(some) + " of " + std::to_string(all); }
 

@@ -62,12 +62,12 @@ std::optional<Verdict> model_failure(const PodFinding& found, const std::string&
     return no(serving->reason.empty() ? "LoadFailed" : serving->reason, "version " + told->target + ": " + serving->message);
   const Json& problem = found.report->cascade["problem"];
   if (problem.is_object())
-    return no(problem["reason"].string_or("CascadeRefused"),
+    return no(reason_of(problem, "CascadeRefused"),
               "the tiers of before are in force: " + problem["message"].string_or("the server does not say why"));
   for (const Json& tier : found.report->cascade["tiers"].as_array()) {  // of a tier above, as its answers show
     const Json& misfit = tier["problem"];
     if (!misfit.is_object()) continue;
-    return no(misfit["reason"].string_or("PolicyMismatch"),
+    return no(reason_of(misfit, "PolicyMismatch"),
               "the policy of tier " + tier["name"].as_string() +
                   " cannot read what the tier answers, and takes it as it is: " + misfit["message"].as_string());
   }

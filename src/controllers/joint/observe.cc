@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "codec/text.h"
 #include "controllers/inferencemodel/pod_problem.h"
 #include "controllers/joint/findings.h"
 #include "controllers/joint/plan.h"
@@ -27,6 +28,8 @@ using joint::PodFinding;
 using joint::Verdict;
 using joint::View;
 
+constexpr std::size_t kMessageMax = 8192;  // a node's report has room for more
+
 Verdict degraded(const View& view, const FirstTier& first, const std::vector<FurtherTier>& further) {
   std::size_t count = 0;
   const PodFinding* one = nullptr;
@@ -38,7 +41,7 @@ Verdict degraded(const View& view, const FirstTier& first, const std::vector<Fur
   }
   if (one != nullptr) {
     const Json& said = one->report->cascade["degraded"];
-    return {kTrue, said["reason"].string_or("Degraded"),
+    return {kTrue, joint::reason_of(said, "Degraded"),
             (first.pods.size() > 1 ? counted(count, first.pods.size()) + " nodes; " + one->endpoint.node + ": " : "") +
                 said["message"].string_or("the first tier answers alone")};
   }
@@ -108,9 +111,10 @@ JointObservation observe(const JointInferenceService& service, const JointPlan& 
   JointInferenceServiceStatus status = service.status;
   status.observed_generation = service.metadata.generation;
   const auto set = [&](std::string type, const Verdict& verdict) {
-    meta::set_condition(
-        status.conditions,
-        {std::move(type), std::string(verdict.status), verdict.reason, verdict.message, service.metadata.generation, ""}, time);
+    meta::set_condition(status.conditions,
+                        {std::move(type), std::string(verdict.status), verdict.reason, codec::clipped(verdict.message, kMessageMax),
+                         service.metadata.generation, ""},
+                        time);
   };
   if (plan.problem) {
     set("Ready", no(*plan.problem));

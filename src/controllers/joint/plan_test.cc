@@ -178,6 +178,31 @@ TEST_F(JointCounts, TransitionsAreWrittenAtOnceAndTakeCountsAlong) {
   EXPECT_EQ(condition("Degraded"), "False AllTiersAsked");
 }
 
+TEST_F(JointCounts, OfAHostileNodeLeaveAStatusThatTheServerTakes) {
+  Json many = Json::object();
+  for (int i = 0; i < 100; ++i) many.set("made-up-" + std::to_string(i), i + 1);
+  Json hostile =
+      Json::object({{"epoch", std::string(100, 'e')},
+                    {"degraded", Json::object({{"reason", ""}, {"message", std::string(40'000, 'm')}})},
+                    {"problem", Json::object({{"reason", std::string(2'000, 'r')}, {"message", std::string(40'000, 'm')}})}});
+  Json& counters = hostile["counters"] = many;
+  counters.set("inferences", 5);
+  counters["errors"].set("cloud", many);
+  counters["errors"].set("nowhere", many);
+  api::EdgeNode node = *test_->agents.at("edge0");
+  node.status.models.front().cascade = hostile;
+  test_->agents["edge0"] = std::make_shared<const api::EdgeNode>(std::move(node));
+  const api::JointInferenceServiceStatus status = take(at(std::chrono::seconds(20))).status;
+  for (const auto& cause : api::validate(api::JointInferenceService::kind().schema->find("status")->schema, status.to_json()))
+    ADD_FAILURE() << cause.field << ": " << cause.message;
+  EXPECT_EQ(condition("Degraded"), "True Degraded");
+  EXPECT_EQ(condition("EdgeReady"), "False CascadeRefused");
+  EXPECT_EQ(status.inference_number, 46);
+  EXPECT_EQ(status.counters.back().counters.size(), 2u) << "inferences and errors";
+  EXPECT_EQ(status.counters.back().counters["errors"].size(), 1u);
+  EXPECT_EQ(look(at(std::chrono::hours(1))).status.to_json(), status.to_json());
+}
+
 TEST_F(JointCounts, AClockThatWasSetBackKeepsNobodyWaiting) {
   report("{counters: {inferences: 1000}}");
   EXPECT_EQ(take(at(std::chrono::seconds(-3600))).status.inference_number, 1000);
