@@ -457,6 +457,46 @@ def pictures():
 
 # --- what nodes, peers, file servers and gateways say
 
+def node_reports():
+    """Reports of edge0 and edge1 in turn, about the cluster in node_reports.cc."""
+    def status(node, served, **more):
+        ready = lambda key, version, **rest: {'key': 'default/' + key, 'exposed': version, 'versions': [{'version': version, 'state': 'Ready', 'bytes': 9, 'shared': True}],
+                                              'serving': {'version': version, 'state': 'Ready'}, **rest}
+        said = {'observedGeneration': 1, 'modelRoot': '/data/models', 'workerRoot': '/data/workers', 'workerSocketDirectory': '/data/worker', 'address': '192.0.2.1%d' % node,
+                'peerUrl': 'https://192.0.2.1%d:10445' % node, 'conditions': [{'type': 'Connected', 'status': 'True', 'reason': 'AgentConnected', 'message': ''}],
+                'models': [ready('m%d' % node, served), ready('digits.edge', '1' * 12, cascade=cascade('e1', 41)), ready('helmet.edge', '1' * 12)]}
+        return dict(said, **more)
+
+    def cascade(epoch, inferences, **more):
+        return dict({'epoch': epoch, 'counters': {'inferences': inferences, 'hard': 12, 'bytesUp': 40960, 'up': 12, 'answered': {'edge': 30, 'cloud': 11},
+                                                  'asked': {'cloud': 12}, 'errors': {'cloud': {'Timeout': 1}}},
+                     'tiers': [{'name': 'edge', 'state': 'Ready', 'p50Us': 80, 'p99Us': 210}, {'name': 'cloud', 'p50Us': 5100}]}, **more)
+
+    digits = lambda said: {'models': [{'key': 'default/digits.edge', 'exposed': '1' * 12, 'versions': [{'version': '1' * 12, 'state': 'Ready'}],
+                                       'serving': {'version': '1' * 12, 'state': 'Ready'}, 'cascade': said}]}
+    put('node_reports', 'serving', lines(status(0, '3'), status(1, '4')))
+    put('node_reports', 'silent', lines({}, {}))
+    put('node_reports', 'counts', lines(*(status(i % 2, '3', **digits(cascade('e%d' % i, 2 ** 62 if i == 2 else 7 - i))) for i in range(6))))
+    put('node_reports', 'degraded', lines(status(0, '3', **digits(cascade('e', 1, degraded={'reason': 'BreakerOpen', 'message': 'cloud: refused'}, problem={
+        'reason': 'PolicyMismatch', 'message': 'no such output'})))))
+    put('node_reports', 'failed', lines(status(0, '', models=[{'key': 'default/m0', 'versions': [{'version': '3', 'state': 'Failed', 'reason': 'DigestMismatch', 'message': 'x'},
+        {'version': '4', 'state': 'Downloading', 'bytesDone': 5, 'bytesTotal': 9}], 'serving': {'state': 'Failed', 'failedVersion': '3', 'reason': 'LoadFailed'}}])))
+    put('node_reports', 'unreachable', lines(status(0, '3', conditions=[{'type': 'Connected', 'status': 'Unknown', 'reason': 'AgentLost', 'message': 'silent'}],
+                                                   lastSeen='2024-05-01T11:00:00Z')))
+    worker = lambda key, metrics, instance: {'key': 'default/helmet-edge-' + key, 'uid': 'helmet', 'report': {'registered': {'instance': instance}, 'sequence': 3, 'metrics': metrics,
+        'models': {'models.sedna.io/default/big': {'metrics': {'accuracy': 0.93}}, 'models.edgeai.io/default/copied': {'metrics': {'loss': 1e-9}}}}}
+    put('node_reports', 'workers', lines(status(0, '3', workers=[worker('adfa01a70198', {'inferenceNumber': 9, 'hardExampleNumber': 2, 'uploadCloudNumber': 1}, 'a')]), '',
+                                         status(0, '3', workers=[worker('adfa01a70198', {'inferenceNumber': 3, 'hardExampleNumber': -1}, 'b' * 70)])))
+    counted = {'key': 'datasets.edgeai.io/default/faces', 'uid': 'faces', 'state': 'Counted', 'samples': 120, 'bytes': 9000, 'malformed': 1, 'firstMalformed': {'file': 'a', 'line': 3, 'byte': 9,
+               'why': 'x'}, 'classes': [{'name': 'a', 'count': 3}], 'furtherClasses': 2, 'header': 'yes', 'fingerprint': 'f', 'time': '2024-05-01T11:00:00Z'}
+    put('node_reports', 'dataset', lines(status(0, '3', datasets=[counted]), '', status(0, '3', datasets=[dict(counted, samples=-1)])))
+    copied = ('datasets.edgeai.io/default/faces', 'models.edgeai.io/default/copied')
+    shares = [{'key': key, 'path': '/data/' + name, 'state': 'Ready', 'snapshot': 'ab' * 32, 'bytes': 9, 'files': 1} for key, name in zip(copied, ('faces.csv', 'copied'))]
+    replica = {'key': copied[0], 'uid': 'faces', 'state': 'Copying', 'path': '/data/replicas/faces', 'bytesDone': 3, 'bytesTotal': 9}
+    put('node_reports', 'copies', lines(status(0, '3', shares=shares), status(1, '4', replicas=[replica]), '',
+                                        status(1, '4', replicas=[dict(replica, state='Current', snapshot='ab' * 32), dict(replica, key=copied[1], state='Failed', reason='DiskFull')])))
+
+
 def peers():
     key, archive = 'datasets.edgeai.io/default/faces', lambda name: hashlib.sha256(name.encode()).hexdigest()
     file = lambda name, path, span, who='edge1', key=key: put('peers', name, 'f' + lines('/replica/v1/file?key=%s&path=%s' % (key, path), span, who))
@@ -484,7 +524,7 @@ def main():
         if not GROWN.fullmatch(path.name):
             path.unlink()
     for make in (texts, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests,
-                 worker_messages, cascade_answers, container_runtime, cascade, pictures, peers):
+                 worker_messages, cascade_answers, container_runtime, cascade, pictures, node_reports, peers):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))
