@@ -519,12 +519,41 @@ def peers():
     put('peers', 'named', b'i' + b'varda-snapshot-1\n' + (1024).to_bytes(4, 'little') + (1).to_bytes(4, 'little') + b'a' + (3).to_bytes(8, 'little') + hashlib.sha256(b'abc').digest())
 
 
+def artifact_answers():
+    put('artifact_answers', 'date', 'd' + lines('Sun, 06 Nov 1994 08:49:37 GMT', 'Sun, 06 Nov 1994 08:49:07 GMT'))
+    put('artifact_answers', 'leap', 'd' + lines('Thu, 29 Feb 2024 23:59:60 GMT', ''))
+    put('artifact_answers', 'seconds', 'd' + lines('120', ''))
+    serve = lambda name, *parts: put('artifact_answers', 'serve_' + name, 'f' + lines(*parts))
+    serve('whole', '/a.tar.gz')
+    serve('range', '/sub/b%20c?x=1', 'Range: bytes=5-9', 'If-Range: Thu, 01 Jan 1970 00:00:00 GMT')
+    serve('tail', '/a.tar.gz', 'Range: bytes=-9')
+    serve('several', '/a.tar.gz', 'Range: bytes=0-1,4-5')
+    serve('empty', '/empty', 'Range: bytes=0-')
+    serve('same', '/in', 'If-None-Match: "x", W/"0-64", *', 'If-Modified-Since: Sun, 06 Nov 2094 08:49:37 GMT')
+    serve('since', '/in', 'If-Modified-Since: Sun, 06 Nov 2094 08:49:37 GMT')
+    serve('head', '//sub/../a.tar.gz', 'HEAD', 'Range: bytes=0-1')
+    for name in ('up/secret', 'out', 'far', 'loop', '%2e%2e/secret', 'sub'):
+        serve('not_' + name.replace('/', '_').strip('%'), '/' + name)
+    answers = lambda name, *parts: put('artifact_answers', name, lines(*parts))
+    answers('resumed', 'h200 -5000 Content-Length=20000;ETag="a"', '206 9000 Content-Range=bytes {first}-13999/14000;ETag="a"')
+    answers('shifted', 'h200 -5000 Last-Modified=x', '206 9000 Content-Range=bytes 0-13999/14000')
+    answers('whole_again', 'h200 -5000 ', '200 9000 ', '416 0 Content-Range=bytes */5000')
+    answers('complete', 'h200 -5000 ', '416 0 Content-Range=bytes */{first}')
+    answers('page', 'h200 -5000 ', '200 0 Content-Type=text/html|<!DOCTYPE html>', '200 0 |<html>')
+    answers('busy', 'h503 0 Retry-After=Sun, 06 Nov 2094 08:49:37 GMT;Date=Sun, 06 Nov 2094 08:48:37 GMT', '429 0 Retry-After=99999', '401 0 WWW-Authenticate=Basic realm="x"')
+    answers('large', 'h200 20 Content-Length=18446744073709551615')
+    answers('encoded', 'h200 2000 Content-Encoding=gzip')
+    answers('skewed', 's403 0 Date=Sun, 06 Nov 1994 08:49:37 GMT|<Error><Code>RequestTimeTooSkewed</Code></Error>', '200 9000 Content-Length=9000')
+    answers('missing', 's404 0 |<?xml version="1.0"?><Error><Code>NoSuchKey</Code><Message>x</Message></Error>')
+    answers('moved', 's301 0 Location=https://elsewhere.example/|<Error><Code>PermanentRedirect</Code></Error>')
+
+
 def main():
     for path in CORPUS.glob('*/*'):
         if not GROWN.fullmatch(path.name):
             path.unlink()
     for make in (texts, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests,
-                 worker_messages, cascade_answers, container_runtime, cascade, pictures, node_reports, peers):
+                 worker_messages, cascade_answers, container_runtime, cascade, pictures, node_reports, peers, artifact_answers):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))
