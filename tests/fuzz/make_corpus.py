@@ -548,12 +548,34 @@ def artifact_answers():
     answers('moved', 's301 0 Location=https://elsewhere.example/|<Error><Code>PermanentRedirect</Code></Error>')
 
 
+def backups():
+    def entries(*files, how=1):
+        return bytes([how]) + b''.join(name.encode() + b'\n' + struct.pack('>H', len(data)) + data for name, data in files)
+
+    def objects(**values):
+        return b''.join(compact({'key': key, 'bytes': len(value)}).encode() + b'\n' + value + b'\n' for key, value in values.items())
+    head = lambda **more: ('varda-backup.json', compact(dict({'format': 1, 'needs': '0.1.0', 'program': '0.1.0', 'created': '2026-01-31T12:00:00Z', 'revision': 7, 'objects': 2,
+        'credentials': False, 'nodes': [{'name': 'cloud0', 'layer': 'cloud'}], 'images': {'a': 'b --c'}}, **more)).encode())
+    store = ('store/000001', objects(**{'/registry/a': b'{"x":1}', '/registry/b': b''}))
+    put('restore', 'small', entries(head(), store))
+    put('restore', 'two_pieces', entries(head(objects=3), store, ('store/000002', objects(c=b'\n\n'))))
+    put('restore', 'credentials', entries(head(credentials=True), ('servers.yaml', b'{}'), ('pki/ca.crt', b'c'), ('pki/ca.key', b'k'), ('tokens.json', b'{}'), store))
+    put('restore', 'empty', entries(head(objects=0)))
+    put('restore', 'late', entries(head(revision=2 ** 53), store))
+    put('restore', 'newer', entries(head(format=2), store))
+    put('restore', 'no_sums', entries(head(), store, how=3))
+    put('restore', 'outside', entries(head(), ('../x', b'x'), store))
+    put('restore', 'twice', entries(head(), store, ('store/000002', store[1])))
+    put('restore', 'cut', entries(head(), ('store/000001', store[1][:-3])))
+    put('restore', 'archive', b'\0' + tar(('varda-backup.json', tarfile.REGTYPE, head()[1]), ('SHA256SUMS', tarfile.REGTYPE, b'x')))
+
+
 def main():
     for path in CORPUS.glob('*/*'):
         if not GROWN.fullmatch(path.name):
             path.unlink()
     for make in (texts, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests,
-                 worker_messages, cascade_answers, container_runtime, cascade, pictures, node_reports, peers, artifact_answers):
+                 worker_messages, cascade_answers, container_runtime, cascade, pictures, node_reports, peers, artifact_answers, backups):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))
