@@ -570,12 +570,31 @@ def backups():
     put('restore', 'archive', b'\0' + tar(('varda-backup.json', tarfile.REGTYPE, head()[1]), ('SHA256SUMS', tarfile.REGTYPE, b'x')))
 
 
+def model_directories():
+    model = lambda name, yaml='', labels='', target='', last_good='', cascade='', files=('model.onnx',): put(
+        'model_yaml', name, '\0'.join([yaml if isinstance(yaml, str) else compact(yaml), labels, target, last_good, cascade, *files]))
+    model('plain')
+    model('all', {'engine': 'onnxruntime', 'file': 'a.onnx', 'instances': 2, 'threads': 0, 'memoryArena': False, 'options': {'optimization': 'all', 'x': 1.5, 'y': True},
+                  'queue': {'max': 0, 'maxBytes': 9223372036854775807, 'timeoutMs': 86400000}, 'warmup': {'runs': 0, 'shapes': {'images': [1, 8, 16777216], 'x': []}},
+                  'labels': 'names', 'preprocess': {'image': {'layout': 'NCHW', 'resize': {'width': 4, 'height': 4}}}, 'postprocess': {'softmax': {}, 'top_k': {'k': 3}}},
+          'one\r\ntwo\n\n', '20\n', '3 0123456789abcdef\n', '{}', ('a.onnx', 'names'))
+    model('yaml', 'engine: echo\nfile: model.txt\nwarmup: {shapes: {a: [1, 2]}}\n', files=('model.txt',))
+    model('several', files=('a.onnx', 'b.onnx'))
+    model('other_engine', {'engine': 'other'}, files=('model.bin',))
+    model('outside', {'file': '../x'})
+    model('unknown', {'colour': 'red', 'queue': {'size': 1}})
+    model('target', target=' v1.0\r\n', last_good='20 x')
+    model('target_gone', target='21', last_good='021')
+    model('no_version', target='..', last_good='.x')
+
+
 def main():
     for path in CORPUS.glob('*/*'):
         if not GROWN.fullmatch(path.name):
             path.unlink()
     for make in (texts, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests,
-                 worker_messages, cascade_answers, container_runtime, cascade, pictures, node_reports, peers, artifact_answers, backups):
+                 worker_messages, cascade_answers, container_runtime, cascade, pictures, node_reports, peers, artifact_answers, backups,
+                 model_directories):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))
