@@ -588,13 +588,35 @@ def model_directories():
     model('no_version', target='..', last_good='.x')
 
 
+def enrolment_answers():
+    answer = lambda **more: '200  ' + compact(dict({'certificate': '@cert', 'ca': '@ca', 'node': 'line7'}, **more))
+    take = lambda name, *parts: put('enrolment_answers', name, b'\0' + lines(*parts).encode())
+    take('enrolled', answer(), answer())
+    take('other_authority', answer(ca='@ca2', certificate='@cert2'))
+    take('other_node', answer(certificate='@node2'))
+    take('admin', answer(certificate='@admin'))
+    take('thief', answer(certificate='@thief'))
+    take('none', '200  {}', '200  []', '200  x')
+    take('busy', '503 7 ' + compact({'kind': 'Status', 'message': 'x', 'code': 503}), '429 2147483647 ', '408 -5 ', answer())
+    take('refused', '403  ' + compact({'kind': 'Status', 'message': 'no', 'code': 403}), '401  ', answer())
+    take('renewal', answer(), '503  ', answer(certificate='@thief'), answer())
+    disk = lambda name, *parts: put('enrolment_answers', 'disk_' + name, b'\1' + '\0'.join(parts).encode())
+    disk('whole', '@key', '@cert', '@ca')
+    disk('new', '')
+    disk('other_key', '@key2', '@cert', '@ca')
+    disk('other_node', '@key', '@node2', '@ca')
+    disk('no_ca', '@key', '@cert', '')
+    disk('cut', '@key', '-----BEGIN CERTIFICATE-----\nMII', '@ca')
+    disk('no_key', 'x', '@cert', '@ca')
+
+
 def main():
     for path in CORPUS.glob('*/*'):
         if not GROWN.fullmatch(path.name):
             path.unlink()
     for make in (texts, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests,
                  worker_messages, cascade_answers, container_runtime, cascade, pictures, node_reports, peers, artifact_answers, backups,
-                 model_directories):
+                 model_directories, enrolment_answers):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))
