@@ -149,6 +149,12 @@ def http():
         'group': 'a.io', 'scope': 'Namespaced', 'names': {'plural': 'ws', 'kind': 'W'}, 'versions': [{'name': 'v1', 'served': True, 'storage': True,
         'schema': {'openAPIV3Schema': {'type': 'object', 'properties': {'spec': {'type': 'object', 'properties': {'n': {'type': 'integer', 'default': 1}}}}}}}]}})
     request('custom', 'POST', '/apis/a.io/v1/namespaces/default/ws', js, {'apiVersion': 'a.io/v1', 'kind': 'W', 'metadata': {'name': 'w'}, 'spec': {'n': 2, 'x': 3}})
+    request('table', 'GET', maps, '|application/json;as=Table;g=meta.k8s.io;v=v1,application/json')
+    request('table_page', 'GET', core + 'pods?limit=1', '|application/json;as=Table;g=meta.k8s.io;v=v1')
+    request('names', 'GET', maps + '?limit=1', '|application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1')
+    request('as_yaml', 'GET', '/apis/apps/v1/deployments', '|application/yaml')
+    request('as_protobuf', 'GET', core + 'services', '|application/vnd.kubernetes.protobuf')
+    request('answer_as_protobuf', 'POST', maps, js + '|application/vnd.kubernetes.protobuf', {'metadata': {'generateName': 'p-'}, 'data': {'k': 'v'}})
     request('protobuf', 'POST', maps, 'application/vnd.kubernetes.protobuf', envelope('v1', 'ConfigMap', bytes_field(1, bytes_field(1, b'b'))))
 
 
