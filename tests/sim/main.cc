@@ -1,4 +1,5 @@
-// sim [--schedules N | --short N] [--first SEED] [--seconds S] [--failures N] | --replay SEED[:INDEX] [--lines N]
+// sim [--schedules N | --short N] [--first SEED | --seed-from TEXT] [--seconds S] [--failures N]
+//     | --replay SEED[:INDEX] [--lines N]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -24,6 +25,13 @@ struct Options {
   std::string replay;
   std::uint64_t failures = 1;  // ends after so many
 };
+
+/// The first seed of a campaign that is named by a text, such as a commit. FNV-1a, in a range that reads well.
+std::uint64_t seed_of(std::string_view text) {
+  std::uint64_t hash = 14695981039346656037ULL;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  return 1'000'000 + hash % 1'000'000'000'000ULL;
+}
 
 /// Which schedule: a full one by its seed, a short one by its world and its place there.
 std::string name_of(std::uint64_t seed, std::optional<std::uint64_t> index) {
@@ -60,6 +68,9 @@ class Campaign {
   Campaign(Options options, const char* program) : options_(std::move(options)), program_(program) {}
 
   int run() {
+    std::printf("%s schedules, %s from %llu\n", options_.brief ? "short" : "full", options_.brief ? "worlds" : "seeds",
+                number(options_.first));
+    std::fflush(stdout);
     while (more() && failures_ < options_.failures) (void)(options_.brief ? world() : full());
     const double seconds = elapsed(), count = static_cast<double>(std::max<std::uint64_t>(done_, 1));
     std::printf(
@@ -124,6 +135,7 @@ int main(int argc, char** argv) {
     if (name == "--schedules" || name == "--short") options.schedules = std::strtoull(value, nullptr, 10);
     if (name == "--short") options.brief = true;
     if (name == "--first") options.first = std::strtoull(value, nullptr, 10);
+    if (name == "--seed-from") options.first = seed_of(value);
     if (name == "--seconds") options.seconds = std::strtod(value, nullptr);
     if (name == "--lines") options.lines = std::strtoull(value, nullptr, 10);
     if (name == "--failures") options.failures = std::strtoull(value, nullptr, 10);
