@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(VARDA_SIM_ASAN)
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -44,7 +44,7 @@ void Fiber::enter(unsigned int high, unsigned int low) {
 }
 
 void Fiber::loop() {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(VARDA_SIM_ASAN)
   __sanitizer_finish_switch_fiber(nullptr, &outside_stack_, &outside_size_);
 #endif
   while (true) {
@@ -54,7 +54,7 @@ void Fiber::loop() {
   }
 }
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(VARDA_SIM_ASAN)
 
 bool Fiber::resume() {
   CHECK(!idle());

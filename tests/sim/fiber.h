@@ -9,6 +9,15 @@
 #include <ucontext.h>
 #include <vector>
 
+// g++ has a macro for AddressSanitizer, clang a feature.
+#if defined(__SANITIZE_ADDRESS__)
+#define VARDA_SIM_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define VARDA_SIM_ASAN 1
+#endif
+#endif
+
 namespace varda::sim {
 
 /// Not thread-safe: all fibers of a process belong to one thread.
@@ -34,7 +43,7 @@ class Fiber {
   std::function<void()> call_;
   void* stack_ = nullptr;
   bool begun_ = false;
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(VARDA_SIM_ASAN)
   ucontext_t inside_{}, outside_{};
   void* fake_stack_ = nullptr;
   const void* outside_stack_ = nullptr;
