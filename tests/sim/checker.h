@@ -13,26 +13,16 @@
 #include "machine.h"
 #include "scheduler.h"
 #include "store/store.h"
+#include "user.h"
 
 namespace varda::sim {
 
-/// An edge model as its user wants it, by the last answer the user got.
-struct Wish {
-  std::string name;
-  int port = 0;
-  bool exists = false;
-  codec::Json spec;
-  std::string uid;
-  std::string node() const { return std::as_const(spec)["nodeName"].as_string(); }
-  std::string target() const { return std::as_const(spec)["targetVersion"].as_string(); }
-  bool wants_pod() const { return std::as_const(spec)["replicas"].as_integer(1) > 0; }
-};
-
 class Checker {
  public:
-  Checker(Cluster& cluster, const std::vector<std::unique_ptr<Machine>>& machines, const std::vector<Wish>& wishes,
-          const std::optional<int>& deployment, const Origin& origin);
+  Checker(Cluster& cluster, const std::vector<std::unique_ptr<Machine>>& machines, const std::vector<std::unique_ptr<User>>& users);
 
+  /// A user read an object, by its key in the store. Its spec may not differ from that before the user changes it.
+  void user_read(const std::string& key, const std::string& uid, const codec::Json& spec) { read_[key] = {uid, spec}; }
   /// Events since the last call, and the state of the machines. What is wrong, if anything.
   std::optional<std::string> after_step();
   /// Whether everything is as the users want it; else what is not.
@@ -55,22 +45,25 @@ class Checker {
     std::string url, serving;
   };
   std::optional<std::string> note(const store::Event& event);
-  std::optional<std::string> note_model(const std::string& name, const codec::Json& object);
-  std::optional<std::string> note_edge_node(const std::string& name, const codec::Json& object);
+  std::optional<std::string> note_url(const std::string& what, const std::string& name, Known& known, const codec::Json& object);
+  void note_work(const std::string& node, const Known& known, const codec::Json& object);
   std::optional<std::string> monotonic(Known& known, const codec::Json& object, const std::string& what);
+  std::optional<std::string> unchanged(const std::string& key, const codec::Json& object, const std::string& what) const;
   std::optional<std::string> containers();
   std::optional<std::string> files();
-  std::optional<std::string> model_at_rest(const Wish& wish);
-  std::optional<std::string> deployment_at_rest();
-  const Wish* wish_of(const std::string& name) const;
+  std::optional<std::string> node_at_rest(Machine& machine);
+  std::optional<std::string> owners_at_rest();
 
   Cluster& cluster_;
   const std::vector<std::unique_ptr<Machine>>& machines_;
-  const std::vector<Wish>& wishes_;
-  const std::optional<int>& deployment_;
-  const Origin& origin_;
+  const std::vector<std::unique_ptr<User>>& users_;
   std::unique_ptr<store::Watch> watch_;
-  std::map<std::string, Known> models_, edge_nodes_;
+  struct Read {
+    std::string uid;
+    codec::Json spec;
+  };
+  std::map<std::string, Read> read_;    // by users, by key in the store
+  std::map<std::string, Known> known_;  // by key in the store
   std::map<std::string, std::set<std::string>>
       acknowledged_;  // by node: models its agent says it knows of, all there are; absent: behind
   std::set<std::string> deleted_nodes_;

@@ -75,6 +75,24 @@ class Artifacts final : public artifact::Store {
   Machine& machine_;
 };
 
+/// The files of users, which outlive the agent that reads them.
+class Datasets final : public os::ReadableTree {
+ public:
+  Datasets(os::ReadableTree& tree, const Mutations& mutations) : tree_(tree), mutations_(mutations) {}
+  Result<os::FileFacts> facts(const os::Path& path) override {
+    auto out = tree_.facts(path);
+    if (out.ok() && mutations_.rows_are_lost && out->size_bytes > 0) out->size_bytes -= kRowBytes;
+    return out;
+  }
+  Result<std::unique_ptr<os::ReadableFile>> open(const os::Path& path) override { return tree_.open(path); }
+  Result<std::unique_ptr<os::ReadableDirectory>> list(const os::Path& path) override { return tree_.list(path); }
+
+ private:
+  static constexpr std::uint64_t kRowBytes = 4;
+  os::ReadableTree& tree_;
+  const Mutations& mutations_;
+};
+
 /// Asks model servers of this machine.
 class ServerClient final : public net::HttpClient {
  public:
@@ -84,9 +102,12 @@ class ServerClient final : public net::HttpClient {
     if (ctx.stopped()) return Error(Code::kCancelled, "stop requested");
     TRY_VOID(machine_.scheduler_.pause());
     Json index = Json::array();
+    std::optional<Json> tiers;
     bool answers = machine_.mutations_.server_lies;
     for (const auto& [uid, container] : machine_.containers_) {
       const std::string url = "http://" + container->address + ":" + std::to_string(container->port);
+      if (!container->model_key.empty() && request.url == url + "/v2/models/" + container->model_name + "/cascade")
+        tiers = tiers_of(*container);
       if (container->model_key.empty() || request.url != url + "/v2/repository/index") continue;
       if (machine_.mutations_.server_lies) {
         if (auto target = target_of(container->model_key)) index.push_back(entry(container->model_name, *target));
@@ -99,11 +120,11 @@ class ServerClient final : public net::HttpClient {
       index.push_back(entry(container->model_name, container->serving));
       machine_.answered_.emplace(container->model_key, url, container->serving);
     }
-    if (!answers) return Error(Code::kUnavailable, "connection refused");
+    if (!answers && !tiers) return Error(Code::kUnavailable, "connection refused");
     machine_.scheduler_.note("asked", request.url);
     net::ClientResponse out;
     out.status = 200;
-    out.body = std::make_unique<Text>(codec::write_json(index));
+    out.body = std::make_unique<Text>(codec::write_json(tiers ? *tiers : index));
     return out;
   }
 
@@ -122,12 +143,24 @@ class ServerClient final : public net::HttpClient {
   static Json entry(const std::string& name, const std::string& version) {
     return Json::object({{"name", name}, {"version", version}, {"state", "READY"}});
   }
+  /// What a first tier counts. Nothing is hard, so every request is answered at the edge.
+  Json tiers_of(const Container& container) {
+    std::string instance = container.pod_uid + "-" + std::to_string(container.restarts);
+    if (machine_.mutations_.counts_twice) instance += "-" + std::to_string(++asked_);
+    const Json counters = Json::object({{"inferences", container.answered},
+                                        {"samples", container.answered},
+                                        {"answered", Json::object({{"edge", container.answered}})}});
+    return Json::object({{"instance", instance},
+                         {"counters", counters},
+                         {"tiers", Json::array({Json::object({{"name", "edge"}, {"state", "Ready"}})})}});
+  }
   std::optional<std::string> target_of(const std::string& key) {
     auto tree = artifact::ModelTree::open(machine_.fs_, kData / "models");
     auto target = tree.value().target(key);
     return target.ok() ? *target : std::nullopt;
   }
   Machine& machine_;
+  std::uint64_t asked_ = 0;
 };
 
 /// Runs pods as a runner does, with containers that are no processes.
@@ -187,13 +220,28 @@ class Runner final : public node::PodRunner {
     container->pod_uid = uid;
     container->ns = pod.at("metadata/namespace").as_string();
     container->name = pod.at("metadata/name").as_string();
-    const Json& spec = pod["spec"]["containers"].as_array().at(0);
-    if (const Json* label = pod["metadata"]["labels"].find("edgeai.io/inference-model")) {
-      container->model_key = container->ns + "/" + label->as_string();
-      container->model_name = label->as_string();
+    const Json& spec = pod["spec"];
+    const Json& server = spec["containers"].as_array().at(0);
+    // At the edge a model's directory is a mount; in the cloud an init container fetches a version.
+    const std::string models = (kData / "models/").string();
+    for (const Json& volume : spec["volumes"].as_array())
+      if (const std::string& path = volume.at("hostPath/path").as_string(); path.starts_with(models))
+        container->model_key = path.substr(models.size());
+    if (!container->model_key.empty())
+      container->model_name = os::Path(server["volumeMounts"].as_array().at(0)["mountPath"].as_string()).filename().string();
+    const Json* label = pod["metadata"]["labels"].find("edgeai.io/inference-model");
+    if (label != nullptr && spec["initContainers"].is_array()) {
+      container->cloud_key = container->ns + "/" + label->as_string();
+      const auto& args = spec["initContainers"].as_array().at(0)["args"].as_array();
+      for (std::size_t i = 0; i + 1 < args.size(); ++i) {
+        if (args[i].as_string() == "--url") container->fetch_url = args[i + 1].as_string();
+        if (args[i].as_string() == "--to") container->fetch_version = os::Path(args[i + 1].as_string()).filename().string();
+      }
     }
-    if (!spec["ports"].empty()) container->port = static_cast<int>(spec["ports"].as_array()[0]["containerPort"].as_integer());
-    container->address = machine_.address_;
+    if (!server["ports"].empty()) container->port = static_cast<int>(server["ports"].as_array()[0]["containerPort"].as_integer());
+    container->address = spec["hostNetwork"].as_bool()
+                             ? machine_.address_
+                             : "127.9." + std::to_string(machine_.number_) + "." + std::to_string(2 + machine_.addresses_++ % 250);
     container->started = machine_.scheduler_.clock().now();
     machine_.scheduler_.note("container starts", container->name);
     machine_.add_container(std::move(container));
@@ -219,31 +267,43 @@ class Runner final : public node::PodRunner {
       return;
     }
     const Container& container = *found->second;
-    const bool is_model = !container.model_key.empty();
-    const bool ready = is_model ? !container.serving.empty() : true;
-    const std::string key = std::to_string(container.restarts) + (ready ? "ready" : "");
+    const bool ready = !container.has_server() || !container.serving.empty() ||
+                       (machine_.mutations_.pods_are_ready_at_once && !container.cloud_key.empty());
+    const std::string key = std::to_string(container.restarts) + (ready ? "ready" : container.fetch_failed ? "failed" : "");
     std::string& told = told_[name.uid];
     if (told == key) return;
     told = key;
     const char* truth = ready ? "True" : "False";
     const std::string since =
         meta::format_time(WallTime(std::chrono::duration_cast<WallTime::duration>(container.started.time_since_epoch())));
-    host_.status_changed(
-        name, Json::object(
-                  {{"phase", "Running"},
-                   {"hostIP", machine_.address_},
-                   {"podIP", container.address},
-                   {"startTime", since},
-                   {"conditions",
-                    Json::array({Json::object({{"type", "Ready"}, {"status", truth}, {"lastTransitionTime", since}}),
-                                 Json::object({{"type", "ContainersReady"}, {"status", truth}, {"lastTransitionTime", since}})})},
-                   {"containerStatuses",
-                    Json::array({Json::object({{"name", pod["spec"]["containers"].as_array().at(0)["name"]},
-                                               {"ready", ready},
-                                               {"restartCount", container.restarts},
-                                               {"image", ""},
-                                               {"imageID", ""},
-                                               {"state", Json::object({{"running", Json::object({{"startedAt", since}})}})}})})}}));
+    const Json times = Json::object({{"startedAt", since}});
+    Json status = Json::object(
+        {{"phase", "Running"},
+         {"hostIP", machine_.address_},
+         {"podIP", container.address},
+         {"startTime", since},
+         {"conditions",
+          Json::array({Json::object({{"type", "Ready"}, {"status", truth}, {"lastTransitionTime", since}}),
+                       Json::object({{"type", "ContainersReady"}, {"status", truth}, {"lastTransitionTime", since}})})},
+         {"containerStatuses", Json::array({Json::object({{"name", pod["spec"]["containers"].as_array().at(0)["name"]},
+                                                          {"ready", ready},
+                                                          {"restartCount", container.restarts},
+                                                          {"image", ""},
+                                                          {"imageID", ""},
+                                                          {"state", Json::object({{"running", times}})}})})}});
+    if (container.fetch_failed && !ready) {
+      const Json ended = Json::object({{"exitCode", 1}, {"message", "DownloadFailed: HTTP 404"}});
+      status.set("phase", "Pending");
+      status.set("initContainerStatuses",
+                 Json::array({Json::object({{"name", "fetch"},
+                                            {"ready", false},
+                                            {"restartCount", 1},
+                                            {"image", ""},
+                                            {"imageID", ""},
+                                            {"state", Json::object({{"waiting", Json::object({{"reason", "CrashLoopBackOff"}})}})},
+                                            {"lastState", Json::object({{"terminated", ended}})}})}));
+    }
+    host_.status_changed(name, std::move(status));
   }
 
   Machine& machine_;
@@ -264,7 +324,7 @@ struct Machine::Life {
         artifacts(m),
         tree(artifact::ModelTree::open(m.fs_, kData / "models").value()),
         options(options_of(m)),
-        pods(options, client, {.name = m.name_, .address = m.address_}, m.scheduler_.clock(), m.product_rng_),
+        pods(options, client, {.name = m.name_, .layer = m.layer_, .address = m.address_}, m.scheduler_.clock(), m.product_rng_),
         runner(m, pods.host()),
         core({.options = options,
               .api = client,
@@ -275,7 +335,11 @@ struct Machine::Life {
               .tree = tree,
               .clock = m.scheduler_.clock(),
               .rng = m.product_rng_,
-              .address = m.address_},
+              .address = m.address_,
+              .watch = &watch,
+              .open_tree = [&m]() -> Result<std::unique_ptr<os::ReadableTree>> {
+                return std::make_unique<Datasets>(m.datasets_, m.mutations_);
+              }},
              &pods) {
     link.set_up(m.link_up_);
     pods.start(runner);
@@ -286,6 +350,7 @@ struct Machine::Life {
     options.node_name = m.name_;
     options.data_directory = kData;
     options.runner = agent::Runner::kProcess;
+    options.dataset_roots = {Machine::kDatasets};
     options.install_threads = 1;
     return options;
   }
@@ -296,15 +361,18 @@ struct Machine::Life {
   ServerClient http;
   Artifacts artifacts;
   artifact::ModelTree tree;
+  os::testing::MemoryFileWatch watch;
   const agent::Options options;
   agent::Pods pods;
   Runner runner;
   agent::Core core;
 };
 
-Machine::Machine(std::string name, int number, const Origin& origin, const Mutations& mutations, Network& network,
-                 Scheduler& scheduler, Rng& product_rng)
+Machine::Machine(std::string name, std::string layer, int number, const Origin& origin, const Mutations& mutations,
+                 Network& network, Scheduler& scheduler, Rng& product_rng)
     : name_(std::move(name)),
+      layer_(std::move(layer)),
+      number_(number),
       address_("127.9." + std::to_string(number) + ".1"),
       origin_(origin),
       mutations_(mutations),
@@ -359,10 +427,33 @@ void Machine::stop_agent() {
 
 void Machine::forget_old_answers() {
   answered_.clear();
-  for (const auto& [uid, container] : containers_)
-    if (!container->serving.empty())
+  for (const auto& [uid, container] : containers_) {
+    if (container->serving.empty()) continue;
+    if (!container->cloud_key.empty()) answered_.emplace(container->cloud_key, "", container->serving);
+    if (!container->model_key.empty())
       answered_.emplace(container->model_key, "http://" + container->address + ":" + std::to_string(container->port),
                         container->serving);
+  }
+}
+
+bool Machine::ask(const std::string& model_key) {
+  for (const auto& [uid, container] : containers_) {
+    if (container->model_key != model_key || container->serving.empty()) continue;
+    ++container->answered;
+    return true;
+  }
+  return false;
+}
+
+std::optional<std::string> Machine::model_file(const std::string& model_key, const std::string& name) {
+  const auto file = fs_.open(kData / "models" / model_key / name, os::Open::kRead, 0);
+  if (!file.ok()) return std::nullopt;
+  const auto text = (*file)->read(64 << 10);
+  return text.ok() ? std::optional(*text) : std::nullopt;
+}
+
+void Machine::dataset_changed(const os::Path& path) {
+  if (life_) life_->watch.change(path);
 }
 
 void Machine::set_link(bool up) {
@@ -375,12 +466,12 @@ void Machine::add_container(std::unique_ptr<Container> container) {
   std::string uid = container->pod_uid;
   while (containers_.contains(uid)) uid += "'";
   Container& added = *containers_.emplace(uid, std::move(container)).first->second;
-  if (added.model_key.empty()) return;
+  if (!added.has_server()) return;
   auto& process = servers_[uid] = std::make_unique<Process>("server " + name_ + " " + added.name);
   const auto due = std::make_shared<SteadyTime>(added.started + milliseconds(scheduler_.rng().below(1500)));
   scheduler_.add(*process, {"follow", [due] { return std::optional(*due); },
                             [this, &added, due](const Context&) {
-                              serve_step(added);
+                              added.cloud_key.empty() ? serve_step(added) : fetch_step(added);
                               *due = scheduler_.clock().now() + seconds(2);
                             }});
 }
@@ -403,6 +494,7 @@ void Machine::crash_container(std::uint64_t which) {
   std::advance(at, static_cast<std::ptrdiff_t>(which % containers_.size()));
   Container& container = *at->second;
   container.serving.clear();
+  container.answered = 0;
   container.started = scheduler_.clock().now();
   ++container.restarts;
   scheduler_.note("container crashes", container.name);
@@ -424,6 +516,16 @@ void Machine::serve_step(Container& container) {
   const auto weights = fs_.stat(directory / *target / "model.onnx");
   if (!weights.ok() || !*weights) return;
   container.serving = *target;
+  scheduler_.note("serves", container.name + " " + container.serving);
+}
+
+/// An init container fetches a version and a server serves it. An archive that cannot be had is tried again for ever.
+void Machine::fetch_step(Container& container) {
+  if (!container.serving.empty()) return;
+  container.fetch_failed = origin_.broken.contains(container.fetch_url);
+  if (container.fetch_failed || !link_up_ || scheduler_.rng().chance(origin_.failures)) return;
+  container.serving = container.fetch_version;
+  answered_.emplace(container.cloud_key, "", container.serving);
   scheduler_.note("serves", container.name + " " + container.serving);
 }
 

@@ -11,9 +11,11 @@
 #include "agent/internal/core.h"
 #include "artifact/model_tree.h"
 #include "artifact/store.h"
+#include "dataset/testing/memory_tree.h"
 #include "mutations.h"
 #include "network.h"
 #include "os/testing/memory_file_system.h"
+#include "os/testing/memory_file_watch.h"
 #include "scheduler.h"
 
 namespace varda::sim {
@@ -26,24 +28,32 @@ struct Origin {
   static codec::Sha256 digest(const std::string& url) { return codec::Sha256::of(url); }
 };
 
-/// A container of a pod with its model server.
+/// A container of a pod. One of a model has a server: at the edge it follows the model directory that its pod mounts, in the cloud
+/// it serves the version that its pod fetches.
 struct Container {
   std::string pod_uid, ns, name, address;
   int port = 0;
-  std::string model_key;  // NAMESPACE/NAME of an edge model, "" of other pods
-  std::string model_name;
-  std::string serving;  // the version it answers with; "" none yet
+  std::string model_key;                 // edge: NAMESPACE/NAME of a model, NAMESPACE/NAME.WORKER of a job's; "" of other pods
+  std::string cloud_key;                 // cloud: NAMESPACE/NAME of the model; "" of other pods
+  std::string model_name;                // what clients call it
+  std::string fetch_url, fetch_version;  // cloud
+  bool fetch_failed = false;             // cloud: the archive cannot be had
+  std::string serving;                   // the version it answers with; "" none yet
   SteadyTime started;
   int restarts = 0;
+  std::int64_t answered = 0;  // requests of clients since the last restart
+  bool has_server() const { return !model_key.empty() || !cloud_key.empty(); }
 };
 
 class Machine {
  public:
-  Machine(std::string name, int number, const Origin& origin, const Mutations& mutations, Network& network, Scheduler& scheduler,
-          Rng& product_rng);
+  /// `layer` is edge or cloud.
+  Machine(std::string name, std::string layer, int number, const Origin& origin, const Mutations& mutations, Network& network,
+          Scheduler& scheduler, Rng& product_rng);
   ~Machine();
 
   const std::string& name() const { return name_; }
+  const std::string& layer() const { return layer_; }
   const std::string& address() const { return address_; }
 
   bool agent_running() const { return life_ != nullptr; }
@@ -62,10 +72,20 @@ class Machine {
   const std::map<std::string, std::string>& exposed();
   /// Whether an archive with that content was had whole, ever.
   bool verified(const std::string& content) const { return verified_.contains(content); }
-  /// URL and version that answered for a model in this schedule, or when it began.
+  /// Model key, URL and version that answered in this schedule, or when it began. The URL is "" in the cloud layer, where clients
+  /// reach a Service.
   const std::set<std::tuple<std::string, std::string, std::string>>& answered() const { return answered_; }
   /// What answered once and is no more is nothing that a status may still tell.
   void forget_old_answers();
+  /// A client sends a request to the server of a model at the edge. False: none serves.
+  bool ask(const std::string& model_key);
+  /// A file beside the versions of a model: "target", "cascade.json". Nothing: there is none.
+  std::optional<std::string> model_file(const std::string& model_key, const std::string& name);
+
+  static constexpr const char* kDatasets = "/datasets";
+  /// Files that users have below kDatasets. Users call changed() after each change.
+  dataset::testing::MemoryTree& datasets() { return datasets_; }
+  void dataset_changed(const os::Path& path);
 
  private:
   friend class Runner;
@@ -73,12 +93,14 @@ class Machine {
   friend class ServerClient;
   struct Life;
   void serve_step(Container& container);
+  void fetch_step(Container& container);
   std::optional<std::string> first_line(const os::Path& path);
   std::map<std::string, std::string> read_exposed();
   void add_container(std::unique_ptr<Container> container);
   void remove_container(const std::string& uid);
 
-  const std::string name_;
+  const std::string name_, layer_;
+  const int number_;
   const std::string address_;
   const Origin& origin_;
   const Mutations& mutations_;
@@ -88,6 +110,7 @@ class Machine {
   bool link_up_ = true;
 
   os::testing::MemoryFileSystem fs_;
+  dataset::testing::MemoryTree datasets_;
   std::map<std::string, std::string> exposed_;  // as of the file system's call number exposed_at_: most steps touch no file
   std::uint64_t exposed_at_ = 0;
   std::unique_ptr<agent::Journal> journal_;
@@ -97,6 +120,7 @@ class Machine {
   std::map<std::string, std::unique_ptr<Process>> servers_;  // a container's process, by pod uid
   std::map<std::string, codec::Json> pods_;                  // the runner's records, by uid
   std::set<std::tuple<std::string, std::string, std::string>> answered_;
+  int addresses_ = 0;  // that pods with a network of their own were given
   std::unique_ptr<Life> life_;
 };
 

@@ -12,6 +12,12 @@ struct Mutations {
   bool deletions_are_lost = false;  // a watch that leaves out what was deleted
   bool versions_ignored = false;    // a client that answers a conflict by writing what it read long ago all the same
   bool url_at_once = false;         // an operator that tells of the URL before any server answers there
+
+  bool pods_are_ready_at_once = false;  // cloud models: a runner that reports a pod as ready before its version is fetched
+  bool owners_are_lost = false;         // cloud models: a client that makes Deployments without an owner
+  bool counts_twice = false;            // joint inference: a server that draws a new instance for every answer
+  bool tiers_are_lost = false;          // joint inference: a client that drops the addresses of tiers from a work list
+  bool rows_are_lost = false;           // datasets: a disk that hides the last row of a file
 };
 
 }  // namespace varda::sim

@@ -51,6 +51,25 @@ std::string with_url(const std::string& text) {
   return codec::write_json(read);
 }
 
+// A Deployment that the garbage collector never takes.
+std::string without_owner(const std::string& text) {
+  auto body = codec::parse_json(text);
+  CHECK(body.ok());
+  (*body)["metadata"].erase("ownerReferences");
+  return codec::write_json(*body);
+}
+
+// A work list whose tiers have no address.
+std::string without_tiers(const std::string& text) {
+  auto body = codec::parse_json(text);
+  CHECK(body.ok());
+  const codec::Json& read = *body;
+  if (read["kind"].as_string() != "EdgeNode" || !read["spec"]["models"].is_array()) return text;
+  for (codec::Json& model : (*body)["spec"]["models"].array_items())
+    if (codec::Json* cascade = model.find("cascade")) (*cascade)["tiers"].array_items().back().set("url", "");
+  return codec::write_json(read);
+}
+
 /// "name" or "plural/name" of a target, for the trace.
 std::string shown(const net::ClientRequest& request) { return request.method + " " + request.url; }
 
@@ -191,7 +210,12 @@ Result<net::Response> Network::Link::deliver(const net::ClientRequest& request) 
              net::Responder([&out](net::Response response) { out = std::move(response); }));
   };
   const bool put = request.method == "PUT";
-  ask(request.method, put && network_.mutations_.url_at_once ? with_url(request.body) : request.body);
+  const Mutations& mutations = network_.mutations_;
+  std::string sent = request.body;
+  if (put && mutations.url_at_once) sent = with_url(sent);
+  if (put && mutations.tiers_are_lost) sent = without_tiers(sent);
+  if (request.method == "POST" && mutations.owners_are_lost && request.url.ends_with("/deployments")) sent = without_owner(sent);
+  ask(request.method, std::move(sent));
   if (put && network_.mutations_.versions_ignored && out->status == 409) {
     ask("GET", "");
     auto body = codec::parse_json(request.body);

@@ -1,6 +1,37 @@
 #include "operator.h"
 
+#include "controllers/builtin/found_by.h"
+#include "controllers/builtin/service.h"
+
 namespace varda::sim {
+
+/// Services without ports: Endpoints are written as the product plans them, and no connection is ever made.
+class EndpointsReconciler {
+ public:
+  explicit EndpointsReconciler(const runtime::Caches& caches) : caches_(caches) {}
+
+  void watches(runtime::Watches<api::Service>& w) const {
+    w.owns<api::Endpoints>().maps<api::Pod>([](const api::Pod& pod, const runtime::Caches& caches) {
+      std::vector<meta::ObjectKey> keys;
+      for (const auto& service : controllers::services_selecting(caches, pod.metadata.ns, pod.metadata.labels))
+        keys.push_back(service->metadata.key());
+      return keys;
+    });
+    w.indexes<api::Pod>(controllers::kPodsByLabel, controllers::pods_by_label);
+    w.indexes<api::Service>(controllers::kServicesByLabel, controllers::services_by_label);
+  }
+  Result<runtime::Action> reconcile(const Context& ctx, const api::Service& service, runtime::Writer& writer) {
+    if (service.metadata.deleting()) return runtime::Action::await_change();
+    const auto pods = controllers::pods_labelled(caches_, service.metadata.ns, service.spec.selector);
+    const controllers::ServicePlan plan = controllers::plan_service(service, pods);
+    if (plan.managed) TRY_VOID(writer.converge(ctx, service, {plan.endpoints}));
+    return runtime::Action::await_change();
+  }
+
+ private:
+  const runtime::Caches& caches_;
+};
+
 namespace {
 
 runtime::Manager::Options manager_options(Cluster& cluster, const std::string& name, bool elected) {
@@ -16,6 +47,8 @@ runtime::Manager::Options manager_options(Cluster& cluster, const std::string& n
 }
 
 }  // namespace
+
+Operator::Life::~Life() = default;
 
 Operator::Operator(std::string name, Role role, Cluster& cluster, Network& network, Scheduler& scheduler)
     : name_(std::move(name)), role_(role), cluster_(cluster), network_(network), scheduler_(scheduler) {}
@@ -34,6 +67,8 @@ Operator::Life::Life(const Operator& self)
   if (self.role_ != Role::kOurs) {
     builtin =
         controllers::add_builtin(manager, client, self.cluster_.sessions(), {.services = false, .clock = &self.cluster_.clock()});
+    endpoints = std::make_unique<EndpointsReconciler>(manager.caches());
+    manager.add<api::Service>(*endpoints);
   }
 }
 

@@ -13,6 +13,8 @@
 
 namespace varda::sim {
 
+class EndpointsReconciler;
+
 class Operator {
  public:
   enum class Role {
@@ -38,12 +40,14 @@ class Operator {
  private:
   struct Life {
     explicit Life(const Operator& self);
+    ~Life();
     Process process;
     Network::Link link;
     kube::Client client;
     runtime::Manager manager;
     std::unique_ptr<controllers::Controllers> ours;
     std::unique_ptr<controllers::Builtin> builtin;
+    std::unique_ptr<EndpointsReconciler> endpoints;
   };
 
   const std::string name_;

@@ -10,8 +10,6 @@ namespace {
 // 15 s.
 constexpr seconds kShortQuiet{10}, kShortRest{12};
 
-Users::Deployments some(SeededRng& rng) { return rng.below(8) == 0 ? Users::Deployments::kSome : Users::Deployments::kNone; }
-
 // PCT (Burckhardt et al., ASPLOS 2010): with priorities and d changes of them a bug of depth d is found with a known probability;
 // a random walk finds what needs many small changes. Half of the schedules each.
 void draw_policy(World& world, std::uint64_t steps) {
@@ -42,7 +40,7 @@ Outcome run_full(Cluster& cluster, std::uint64_t seed, const Mutations& mutation
   trouble.draw_network();
   trouble.draw_rates();
   const auto user_rate = 10 + static_cast<std::uint32_t>(rng.below(60));
-  Users users(world, some(rng));
+  Users users(world);
   draw_policy(world, 300);
   const std::uint64_t most = 100 + rng.below(300);
   users.act();
@@ -56,7 +54,7 @@ Outcome run_full(Cluster& cluster, std::uint64_t seed, const Mutations& mutation
 
 Batch::Batch(Cluster& cluster, std::uint64_t seed, const Mutations& mutations, Trace trace)
     // Other worlds than those of full schedules of the same number.
-    : seed_(seed * 0xd1342543de82ef95ULL + 7), world_(cluster, seed_, mutations, trace), users_(world_, some(world_.rng())) {}
+    : seed_(seed * 0xd1342543de82ef95ULL + 7), world_(cluster, seed_, mutations, trace), users_(world_) {}
 
 Outcome Batch::begin() {
   users_.begin();

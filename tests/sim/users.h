@@ -1,26 +1,35 @@
-// Users: who creates, changes and deletes models and Deployments, by requests of their own. What they were told is their wish.
+// Users: which kinds a world plays, and whose turn it is.
 #pragma once
 
+#include <memory>
+#include <vector>
+
+#include "user.h"
 #include "world.h"
 
 namespace varda::sim {
 
+/// Every kind has its own user. A world plays few kinds, so that a schedule stays short and its kinds meet each other.
+struct Cast {
+  int edge_models = 0;
+  bool deployment = false, cloud_model = false, joint = false, dataset = false;
+  /// Whether there must be a node of the cloud layer.
+  bool needs_cloud() const { return cloud_model || joint; }
+};
+Cast draw_cast(SeededRng& rng);
+std::vector<std::unique_ptr<User>> make_users(World& world, const Cast& cast);
+
 class Users {
  public:
-  enum class Deployments { kNone, kSome };
-  Users(World& world, Deployments deployments) : world_(world), with_deployment_(deployments == Deployments::kSome) {}
+  explicit Users(World& world) : world_(world) {}
 
-  /// One request of one user, and the checks of what it answered.
+  /// One change of one user, and the checks of what the user read.
   void act();
-  /// Each model and the Deployment, or some of them, for the first time.
+  /// Most users begin.
   void begin();
 
  private:
-  void on_model(Wish& wish);
-  void on_deployment();
-
   World& world_;
-  const bool with_deployment_;
 };
 
 }  // namespace varda::sim

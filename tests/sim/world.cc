@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "users.h"
 
 namespace varda::sim {
 
@@ -14,6 +15,7 @@ namespace {
 constexpr minutes kHealing{30};
 // Far beyond what any schedule takes. More is work that goes on without end: somebody is always due, and time never goes on.
 constexpr std::uint64_t kStepsMax = 50'000;
+constexpr seconds kCounts{15};
 constexpr std::uint64_t kStepsFair = 5'000;  // most schedules end before 1,000
 
 }  // namespace
@@ -23,7 +25,7 @@ World::World(Cluster& cluster, std::uint64_t seed, const Mutations& mutations, T
       mutations_(mutations),
       scheduler_(cluster.clock(), rng_),
       network_(scheduler_, cluster.store(), mutations_),
-      checker_(cluster, machines_, wishes_, deployment_, origin_) {
+      checker_(cluster, machines_, users_) {
   rng_.seed(seed * 0x9e3779b97f4a7c15ULL + 1);
   scheduler_.keep_trace(trace == Trace::kKeep);
   network_.serve(cluster.server());
@@ -49,6 +51,7 @@ World::~World() {
 }
 
 void World::draw() {
+  const Cast cast = draw_cast(rng_);
   const bool elected = rng_.below(8) == 0;
   const auto add_operator = [this](const char* name, Operator::Role role) {
     operators_.push_back(std::make_unique<Operator>(name, role, cluster_, network_, scheduler_));
@@ -61,17 +64,18 @@ void World::draw() {
   } else {
     add_operator("operator", Operator::Role::kEverything);
   }
-  const int nodes = rng_.below(3) == 0 ? 2 : 1;
-  for (int i = 0; i < nodes; ++i) {
-    machines_.push_back(std::make_unique<Machine>("edge" + std::to_string(i), i + 1, origin_, mutations_, network_, scheduler_,
+  edge_machines_ = rng_.below(3) == 0 ? 2 : 1;
+  const std::size_t machines = edge_machines_ + (cast.needs_cloud() ? 1 : 0);
+  for (std::size_t i = 0; i < machines; ++i) {
+    const bool edge = i < edge_machines_;
+    machines_.push_back(std::make_unique<Machine>(edge ? "edge" + std::to_string(i) : "cloud", edge ? "edge" : "cloud",
+                                                  static_cast<int>(i) + 1, origin_, mutations_, network_, scheduler_,
                                                   cluster_.product_rng()));
     if (rng_.below(4) > 0) machines_.back()->start_agent();  // the others come when all is healed, or before
   }
-  const int models = rng_.below(3) == 0 ? 2 : 1;
-  for (int i = 0; i < models; ++i) {
-    wishes_.push_back({.name = i == 0 ? "digits" : "faces", .port = 8080 + i});
-    if (rng_.below(4) == 0) origin_.broken.insert("http://archives/" + wishes_.back().name + "-5");
-  }
+  users_ = make_users(*this, cast);
+  for (const char* model : {"digits", "faces", "speech"})
+    if (rng_.below(4) == 0) origin_.broken.insert(std::string("http://archives/") + model + "-5");
 }
 
 void World::begin(std::uint64_t seed) {
@@ -146,6 +150,8 @@ bool World::led() const {
 }
 
 void World::settle(Duration quiet) {
+  // Agents report counts 10 s after their last report, and operators 10 s after their last write.
+  if (std::any_of(users_.begin(), users_.end(), [](const auto& user) { return user->reports_counts(); })) quiet += kCounts;
   const SteadyTime limit = cluster_.clock().now() + kHealing;
   std::optional<std::string> wrong = "nothing was looked at yet";
   SteadyTime look = cluster_.clock().now() + quiet;

@@ -15,6 +15,7 @@
 #include "network.h"
 #include "operator.h"
 #include "scheduler.h"
+#include "user.h"
 
 namespace varda::sim {
 
@@ -22,7 +23,7 @@ enum class Trace { kNone, kKeep };
 
 class World {
  public:
-  /// Empties the cluster and draws who is there: operators, nodes, names of models. Operators run; of the agents some do.
+  /// Empties the cluster and draws who is there: operators, nodes, users. Operators run; of the agents some do.
   World(Cluster& cluster, std::uint64_t seed, const Mutations& mutations, Trace trace);
   ~World();
 
@@ -34,9 +35,10 @@ class World {
   Checker& checker() { return checker_; }
   std::vector<std::unique_ptr<Operator>>& operators() { return operators_; }
   std::vector<std::unique_ptr<Machine>>& machines() { return machines_; }
-  std::vector<Wish>& wishes() { return wishes_; }
-  std::optional<int>& deployment() { return deployment_; }
+  std::vector<std::unique_ptr<User>>& users() { return users_; }
   Machine& any_machine() { return *machines_[rng_.below(machines_.size())]; }
+  /// The nodes of the edge layer come first.
+  Machine& edge_machine() { return *machines_[rng_.below(edge_machines_)]; }
 
   /// A new schedule in the world as it is: randomness from `seed`, counted and told from here on.
   void begin(std::uint64_t seed);
@@ -74,8 +76,8 @@ class World {
   Process server_{"api server"};
   std::vector<std::unique_ptr<Operator>> operators_;
   std::vector<std::unique_ptr<Machine>> machines_;
-  std::vector<Wish> wishes_;
-  std::optional<int> deployment_;  // replicas, once there is one
+  std::size_t edge_machines_ = 0;
+  std::vector<std::unique_ptr<User>> users_;
   std::optional<SteadyTime> server_back_;
   Checker checker_;
   std::optional<std::string> failure_;
