@@ -75,20 +75,41 @@ class Artifacts final : public artifact::Store {
   Machine& machine_;
 };
 
+/// A file without the last row.
+class ShortFile final : public os::ReadableFile {
+ public:
+  explicit ShortFile(std::unique_ptr<os::ReadableFile> file) : file_(std::move(file)) {}
+  Result<std::size_t> read(std::uint64_t offset, std::span<char> bytes) override {
+    TRY(const os::FileFacts now, facts());
+    if (offset >= now.size_bytes) return std::size_t{0};
+    return file_->read(offset, bytes.first(std::min<std::size_t>(bytes.size(), now.size_bytes - offset)));
+  }
+  Result<os::FileFacts> facts() override { return shorter(file_->facts()); }
+  static Result<os::FileFacts> shorter(Result<os::FileFacts> facts) {
+    if (facts.ok() && facts->size_bytes > 0) facts->size_bytes -= kRowBytes;
+    return facts;
+  }
+
+ private:
+  static constexpr std::uint64_t kRowBytes = 4;
+  const std::unique_ptr<os::ReadableFile> file_;
+};
+
 /// The files of users, which outlive the agent that reads them.
 class Datasets final : public os::ReadableTree {
  public:
   Datasets(os::ReadableTree& tree, const Mutations& mutations) : tree_(tree), mutations_(mutations) {}
   Result<os::FileFacts> facts(const os::Path& path) override {
-    auto out = tree_.facts(path);
-    if (out.ok() && mutations_.rows_are_lost && out->size_bytes > 0) out->size_bytes -= kRowBytes;
-    return out;
+    return mutations_.rows_are_lost ? ShortFile::shorter(tree_.facts(path)) : tree_.facts(path);
   }
-  Result<std::unique_ptr<os::ReadableFile>> open(const os::Path& path) override { return tree_.open(path); }
+  Result<std::unique_ptr<os::ReadableFile>> open(const os::Path& path) override {
+    if (!mutations_.rows_are_lost) return tree_.open(path);
+    TRY(auto file, tree_.open(path));
+    return std::make_unique<ShortFile>(std::move(file));
+  }
   Result<std::unique_ptr<os::ReadableDirectory>> list(const os::Path& path) override { return tree_.list(path); }
 
  private:
-  static constexpr std::uint64_t kRowBytes = 4;
   os::ReadableTree& tree_;
   const Mutations& mutations_;
 };

@@ -76,14 +76,14 @@ class KnownMistake : public testing::TestWithParam<Mistake> {
 // If a check stopped seeing anything, no campaign would ever tell.
 TEST_P(KnownMistake, IsFoundWithinAFewSchedules) {
   Cluster cluster;
-  for (std::uint64_t seed = 1; seed <= 150; ++seed)
+  for (std::uint64_t seed = 1; seed <= 300; ++seed)
     if (found(run_full(cluster, seed, mutations()))) return;
   FAIL() << "not found";
 }
 
 TEST_P(KnownMistake, IsFoundByAFewShortOnesToo) {
   Cluster cluster;
-  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     Batch batch(cluster, seed, mutations());
     Outcome outcome = batch.begin();
     for (std::uint64_t i = 0; i < Batch::kSchedules && !outcome.failure; ++i) outcome = batch.next();
@@ -101,7 +101,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Mistake{"AnAgentWritesThoughNothingHappens", &Mutations::heartbeats, "writes at rest"},
                     Mistake{"AWatchLosesDeletions", &Mutations::deletions_are_lost, "converge"},
                     Mistake{"AConflictIsIgnored", &Mutations::versions_ignored, "goes back"},
-                    Mistake{"AnOperatorTellsOfAUrlTooEarly", &Mutations::url_at_once, "never answered"}),
+                    Mistake{"AnOperatorTellsOfAUrlTooEarly", &Mutations::url_at_once, "never answered"},
+                    Mistake{"ACloudPodIsReadyBeforeItsVersionIsThere", &Mutations::pods_are_ready_at_once, "never answered"},
+                    Mistake{"AWorkListLosesItsTiers", &Mutations::tiers_are_lost, "URL of tier cloud"},
+                    Mistake{"ANodeLosesRowsOfADataset", &Mutations::rows_are_lost, "samples are counted"}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
