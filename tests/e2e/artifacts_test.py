@@ -223,7 +223,7 @@ class Fetch(unittest.TestCase):
         environment.update(env or {})
         to = self.work / ('out-%d' % len(list(self.work.iterdir())))
         done = subprocess.run([m.VARDA, 'fetch', '--url', url, '--sha256', digest, '--to', str(to), *([] if check else ['--attempts', '1']), *more],
-                              capture_output=True, text=True, timeout=300, env=environment)
+                              capture_output=True, text=True, timeout=m.seconds(300), env=environment)
         if check:
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual((to / 'labels.txt').read_text(), '0\n1\n')
@@ -247,7 +247,7 @@ class Fetch(unittest.TestCase):
                 process.wait()
                 files.hold_at = None
                 files.release.set()
-                subprocess.run(command, check=True, timeout=300, capture_output=True)
+                subprocess.run(command, check=True, timeout=m.seconds(300), capture_output=True)
                 asked = files.requests[-1][1]['Range']
                 self.assertGreaterEqual(int(asked.removeprefix('bytes=').rstrip('-')), stop_at - LOSS_MAX)
                 self.assertLessEqual(files.sent, len(self.data) + LOSS_MAX)
@@ -352,7 +352,7 @@ class Fetch(unittest.TestCase):
         process.wait()
         files.hold_at = None
         files.release.set()
-        subprocess.run(command, check=True, timeout=300, capture_output=True)
+        subprocess.run(command, check=True, timeout=m.seconds(300), capture_output=True)
         self.assertEqual((to / 'labels.txt').read_text(), '0\n1\n')
         self.assertIn('Range', files.requests[-1][1])
         for change, says in ((dict(AWS_SECRET_ACCESS_KEY='other'), 'SignatureDoesNotMatch'), (dict(AWS_ACCESS_KEY_ID='x'), 'InvalidAccessKeyId')):
@@ -373,7 +373,7 @@ class Fetch(unittest.TestCase):
         files.hold_at = None
         files.release.set()
         for process in both:
-            said = process.communicate(timeout=300)[1]
+            said = process.communicate(timeout=m.seconds(300))[1]
             self.assertEqual(process.returncode, 0, said)
         self.assertEqual((to / 'labels.txt').read_text(), '0\n1\n')
         self.assertEqual(os.listdir(to.parent), ['two'])
@@ -384,12 +384,12 @@ class Fetch(unittest.TestCase):
         to = self.work / 'limited'
         command = [m.VARDA, 'fetch', '--url', files.url('/m.tar'), '--sha256', digest, '--to', str(to), '--attempts', '1']
         limit = 5 << 20
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300,
+        done = subprocess.run(command, capture_output=True, text=True, timeout=m.seconds(300),
                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn('DiskFull', done.stderr)
         self.assertFalse(to.exists())
-        subprocess.run(command, check=True, capture_output=True, timeout=300)
+        subprocess.run(command, check=True, capture_output=True, timeout=m.seconds(300))
         self.assertEqual(files.requests[-1][1]['Range'], 'bytes=%d-' % limit)
         self.assertEqual((to / 'labels.txt').read_text(), '0\n1\n')
 
@@ -412,7 +412,7 @@ class ByHand(unittest.TestCase):
 
     def artifacts(self, *args, data_dir=None, **how):
         return subprocess.run([how.pop('program', m.VARDA), 'artifacts', args[0], '--data-dir', str(self.work) if data_dir is None else data_dir, *args[1:]],
-                              capture_output=True, text=True, timeout=120, **how)
+                              capture_output=True, text=True, timeout=m.seconds(120), **how)
 
     def pinned(self):
         return sorted(a['sha256'] for a in json.loads(self.artifacts('ls', '-o', 'json').stdout)['artifacts'] if a['pinned'])

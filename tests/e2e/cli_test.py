@@ -12,7 +12,7 @@ class CommandLine(unittest.TestCase):
 
     def run_varda(self, *words, program='varda'):
         environment = {'PATH': os.environ['PATH'], 'HOME': str(self.work)}
-        return subprocess.run([str(m.BIN / program), *map(str, words)], capture_output=True, text=True, timeout=300, env=environment, cwd=self.work)
+        return subprocess.run([str(m.BIN / program), *map(str, words)], capture_output=True, text=True, timeout=m.seconds(300), env=environment, cwd=self.work)
 
     def test_wrong_words_are_named_and_help_is_near(self):
         for words, named in [(['get', '--bogus'], '--bogus'), (['bogus'], 'bogus'), (['down', 'extra'], 'extra'), (['get'], 'resource'),

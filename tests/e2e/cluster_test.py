@@ -38,7 +38,7 @@ class Cluster(unittest.TestCase):
 
     def command(self, *more, kubectl=m.KUBECTL):
         return ['sh', str(SCRIPT), '--kubeconfig', self.varda.kubeconfig, '--kubectl', kubectl, '--image', 'registry.example:5000/edge/varda:0.1.0',
-                '--load-seconds', '1', '--timeout', '180', '--dataset-path', str(self.datasets / 'measurements.csv'), '--dataset-samples', '321', *more]
+                '--load-seconds', '1', '--timeout', '%d' % m.seconds(180), '--dataset-path', str(self.datasets / 'measurements.csv'), '--dataset-samples', '321', *more]
 
     def outcomes(self, text):
         return {line.split()[1]: line.split()[0] for line in text.splitlines() if re.match(r'(PASS|FAIL|SKIP|OFF) ', line)}
@@ -76,7 +76,7 @@ class Cluster(unittest.TestCase):
         run = subprocess.Popen(self.command('--skip', 'cloud', kubectl=newest_kubectl() or m.KUBECTL), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         m.wait_until('a model', lambda: self.varda.get('inferencemodels', '-A')['items'])
         run.send_signal(signal.SIGINT)
-        said, _ = run.communicate(timeout=600)
+        said, _ = run.communicate(timeout=m.seconds(600))
         self.assertEqual(run.returncode, 130, said)
         self.nothing_is_left()
 
@@ -105,7 +105,7 @@ class FileServer(unittest.TestCase):
                                       stderr=subprocess.DEVNULL, text=True)
             try:
                 address = re.search(r'http://([^/]+)/', server.stdout.readline()).group(1)
-                ask = http.client.HTTPConnection(address, timeout=60)
+                ask = http.client.HTTPConnection(address, timeout=m.seconds(60))
                 answers = {}
                 for path, headers in (('/a.tar.gz', {}), ('/a.tar.gz', {'Range': 'bytes=1048570-'}), ('/out', {}), ('/', {})):
                     ask.request('GET', path, headers=headers)
@@ -123,7 +123,7 @@ class FileServer(unittest.TestCase):
 
     def test_what_is_no_directory_is_said(self):
         for wrong in ('/nowhere/at/all', m.VARDA):
-            done = subprocess.run([m.VARDA, 'artifacts', 'serve', wrong], capture_output=True, text=True, timeout=60)
+            done = subprocess.run([m.VARDA, 'artifacts', 'serve', wrong], capture_output=True, text=True, timeout=m.seconds(60))
             self.assertEqual(done.returncode, 1)
             self.assertIn(wrong, done.stderr)
 
@@ -171,7 +171,7 @@ class Load(unittest.TestCase):
                 images.symlink_to(m.DIGITS / 'test-images.idx3-ubyte')  # as the files of a ConfigMap volume are
                 command = [m.VARDA, 'predict', 'digits', '--url', url, '--images', images, '--clients', '4', '-o', 'json',
                            '--replica', url, '--report', report]
-                out = json.loads(subprocess.run(command + ['--until-version', '4', '--duration', '300ms'], capture_output=True, text=True, check=True, timeout=120).stdout)
+                out = json.loads(subprocess.run(command + ['--until-version', '4', '--duration', '300ms'], capture_output=True, text=True, check=True, timeout=m.seconds(120)).stdout)
                 self.assertEqual(json.loads(report.read_text()), out)
                 self.assertEqual(out['requests'], Refuses.answered)
                 self.assertEqual(out['failures'], Refuses.answered // 5)
@@ -180,9 +180,9 @@ class Load(unittest.TestCase):
                 self.assertEqual(out['connections']['kept'] + out['connections']['new'], out['requests'])
                 self.assertTrue(out['connections']['new'] > 0 and out['connections']['kept'] > 0 and out['reachedVersion'])
                 self.assertEqual(out['replicas'], [{'url': url, 'answered': out['requests']}])
-                out = json.loads(subprocess.run(command + ['--until-version', '5', '--longest', '300ms'], capture_output=True, text=True, check=True, timeout=120).stdout)
+                out = json.loads(subprocess.run(command + ['--until-version', '5', '--longest', '300ms'], capture_output=True, text=True, check=True, timeout=m.seconds(120)).stdout)
                 self.assertFalse(out['reachedVersion'])
-                done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+                done = subprocess.run(command, capture_output=True, text=True, timeout=m.seconds(60))
                 self.assertEqual(done.returncode, 1)
                 self.assertIn('--replica', done.stderr)
         finally:

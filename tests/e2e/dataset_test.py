@@ -111,7 +111,7 @@ class Datasets(Base):
             m.wait_until('no report of ' + node, lambda: not self.get('edgenode', node)['status'].get('datasets'))
 
     def get(self, kind, name):
-        connection = http.client.HTTPConnection(self.address, timeout=60)
+        connection = http.client.HTTPConnection(self.address, timeout=m.seconds(60))
         with contextlib.closing(connection):
             connection.request('GET', self.PATHS[kind] + name)
             answer = connection.getresponse()
@@ -265,7 +265,7 @@ class Datasets(Base):
         self.assertIn('is no operator', refused.stderr)
 
         # Nothing waits for a node that never was.
-        self.varda.kubectl('delete', 'dataset.edgeai.io', 'nowhere', '--timeout=30s')
+        self.varda.kubectl('delete', 'dataset.edgeai.io', 'nowhere', '--timeout=%ds' % m.seconds(30))
 
 
 class CutOff(Base):

@@ -69,7 +69,7 @@ class Enrolment(unittest.TestCase):
         if identity:
             context.load_cert_chain(str(identity / 'cert.pem'), str(identity / 'key.pem'))
         host = self.gateway.split('//')[1]
-        connection = http.client.HTTPSConnection(host, timeout=60, context=context)
+        connection = http.client.HTTPSConnection(host, timeout=m.seconds(60), context=context)
         connection.request(method, path, body=body, headers={'Content-Type': 'application/json'})
         response = connection.getresponse()
         text = response.read().decode()
@@ -248,7 +248,7 @@ class AgentsOfADaemonSet(unittest.TestCase):
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
         try:
-            return process.wait(60)
+            return process.wait(m.seconds(60))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -310,7 +310,7 @@ class AgentsOfADaemonSet(unittest.TestCase):
         m.wait_until('%s connected' % node, probe)
 
     def refused(self, name, process, text):
-        self.assertNotEqual(process.wait(120), 0)
+        self.assertNotEqual(process.wait(m.seconds(120)), 0)
         self.assertIn(text, self.log(name))
 
     def test_they_enrol_by_themselves_each_as_its_own_node_only(self):

@@ -20,7 +20,7 @@ class Predictions:
         self.thread.start()
 
     def work(self):
-        connection = http.client.HTTPConnection(self.address, timeout=60)
+        connection = http.client.HTTPConnection(self.address, timeout=m.seconds(60))
         while not self.stopping.is_set():
             try:
                 connection.request('POST', self.path, body='{"instances": [1]}')

@@ -82,7 +82,7 @@ class Gateway(unittest.TestCase):
 
     def say(self, node, bytes):
         """What the gateway answers to those very bytes, until it closes."""
-        with socket.create_connection(('127.0.0.1', self.port), 60) as plain, self.context(node).wrap_socket(plain, server_hostname='localhost') as s:
+        with socket.create_connection(('127.0.0.1', self.port), m.seconds(60)) as plain, self.context(node).wrap_socket(plain, server_hostname='localhost') as s:
             s.sendall(bytes)
             answer = b''
             with contextlib.suppress(ssl.SSLError, ConnectionError):
@@ -92,7 +92,7 @@ class Gateway(unittest.TestCase):
 
     def ask(self, node, method, path, body=None):
         """As the node, past its agent."""
-        connection = http.client.HTTPSConnection('127.0.0.1', self.port, timeout=60, context=self.context(node))
+        connection = http.client.HTTPSConnection('127.0.0.1', self.port, timeout=m.seconds(60), context=self.context(node))
         connection.request(method, path, body=body, headers={'Content-Type': 'application/merge-patch+json'})
         response = connection.getresponse()
         with contextlib.closing(connection):
@@ -184,7 +184,7 @@ class GatewayAlone(unittest.TestCase):
     def end(self, process, how=signal.SIGTERM):
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(how)
-        return process.wait(60)
+        return process.wait(m.seconds(60))
 
     def log(self, name, text):
         """What follows `text` in a log, up to a blank."""

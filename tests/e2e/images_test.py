@@ -67,7 +67,7 @@ class Images(unittest.TestCase):
             found = re.search(r'127\.0\.0\.1:([1-9]\d*)', (self.work / 'serve.log').read_text())
             return found and found.group(1)
         url = 'http://127.0.0.1:' + m.wait_until('the server', port)
-        described = m.wait_until('the model', lambda: json.load(m.DIRECT.open(url + '/v2/models/digits', timeout=60)))
+        described = m.wait_until('the model', lambda: json.load(m.DIRECT.open(url + '/v2/models/digits', timeout=m.seconds(60))))
         self.assertEqual(described['name'], 'digits')
         client = m.Client(url, 'digits', [bytes(64)])
         client.prepare()

@@ -190,7 +190,7 @@ class Packets(unittest.TestCase):
             self.skipTest('no network namespace with a packet filter is permitted here')
         test = '.'.join(self.id().split('.')[-2:])
         done = subprocess.run(ENTER + ['sh', '-c', 'ip link set lo up && exec "$@"', 'sh', sys.executable, '-W', 'ignore', __file__, test],
-                              env=dict(environment, **{INSIDE: '1'}), capture_output=True, text=True, timeout=600)
+                              env=dict(environment, **{INSIDE: '1'}), capture_output=True, text=True, timeout=m.seconds(600))
         self.inside = done
 
     def done_inside(self):

@@ -70,7 +70,7 @@ class FaultyServer:
             return False
         if fault == 'close':
             return False
-        upper = http.client.HTTPConnection(self.target, timeout=30)
+        upper = http.client.HTTPConnection(self.target, timeout=m.seconds(30))
         try:
             upper.request(method, path, body=body, headers={k: headers[k] for k in ('Content-Type', 'Inference-Header-Content-Length') if k in headers})
             r = upper.getresponse()
@@ -132,7 +132,7 @@ class BinaryClient(j.Client):
 
 
 def read(url, path, body=None):
-    with m.DIRECT.open(urllib.request.Request(url + path, data=body), timeout=60) as r:
+    with m.DIRECT.open(urllib.request.Request(url + path, data=body), timeout=m.seconds(60)) as r:
         return r.read().decode()
 
 
@@ -266,7 +266,7 @@ class JointServe(unittest.TestCase):
         m.wait_until('the cloud is asked', lambda: proxy.hits > hits)
         self.edge.process.send_signal(signal.SIGTERM)
         asking.join()
-        self.assertEqual(self.edge.process.wait(timeout=60), 0)
+        self.assertEqual(self.edge.process.wait(timeout=m.seconds(60)), 0)
         answer = j.answers(client.samples)[-1]
         self.assertEqual((answer.tier, answer.fallback), ('edge', 'cloud: Failed'), client.samples[-1])
 
@@ -310,7 +310,7 @@ class JointServe(unittest.TestCase):
         self.cloud.kill()
         m.wait_until('the edge knows', lambda: 'degraded' in self.told(), every=0.5)
         self.edge.process.send_signal(signal.SIGTERM)
-        self.assertEqual(self.edge.process.wait(timeout=60), 0)
+        self.assertEqual(self.edge.process.wait(timeout=m.seconds(60)), 0)
 
 
 if __name__ == '__main__':

@@ -145,7 +145,7 @@ class JointInference(unittest.TestCase):
         self.assertEqual(told['inferences_total'], {frozenset(): sent})
         self.assertGreater(sum(told['errors_total'].values()), 0)
         self.assertEqual(set(told['latency_p99_seconds']), {frozenset({('tier', tier)}) for tier in ('edge', 'cloud')})
-        prometheus.parse(m.DIRECT.open(status['url'] + '/metrics', timeout=60).read().decode())
+        prometheus.parse(m.DIRECT.open(status['url'] + '/metrics', timeout=m.seconds(60)).read().decode())
 
         self.varda.kubectl('delete', 'jis', 'digits')
         self.nothing_left()
@@ -186,7 +186,7 @@ class JointInference(unittest.TestCase):
         asked = []  # what was answered
 
         def ask(level):
-            with m.DIRECT.open(urllib.request.Request(status['url'] + '/infer', data=bytes([level] * 64)), timeout=60) as response:
+            with m.DIRECT.open(urllib.request.Request(status['url'] + '/infer', data=bytes([level] * 64)), timeout=m.seconds(60)) as response:
                 asked.append(json.loads(response.read()))
             return asked[-1]
         self.assertEqual(m.wait_until('an answer', lambda: ask(250))['tier'], 'edge')

@@ -43,7 +43,7 @@ class Writer(threading.Thread):
                     text = pathlib.Path(self.varda.kubeconfig).read_text()
                     server = text.split('server:')[1].split()[0].strip('"\'')
                     token = text.split('token:')[1].split()[0].strip('"\'')
-                    connection = http.client.HTTPSConnection(server.split('//')[1], timeout=30, context=ssl._create_unverified_context())
+                    connection = http.client.HTTPSConnection(server.split('//')[1], timeout=m.seconds(30), context=ssl._create_unverified_context())
                 name = 'w-%d' % self.number
                 self.number += 1
                 body = json.dumps({'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': name}, 'data': {'n': name}})

@@ -58,7 +58,7 @@ class Verbs(unittest.TestCase):
         run = lambda *a, **k: self.varda.run([kubectl, '--cache-dir', str(self.work / 'cache'), *a], **k)  # noqa: E731
         run('create', '-f', '-', input=json.dumps(CONFIG))
         run('apply', '-f', '-', input=json.dumps(POD))
-        run('wait', '--for=condition=Ready', 'pod/talker', '--timeout=180s')
+        run('wait', '--for=condition=Ready', 'pod/talker', '--timeout=%ds' % m.seconds(180))
         self.assertIn('Running', run('get', 'pods', '-o', 'wide'))
         self.assertIn('talker', run('describe', 'pod', 'talker'))
         m.wait_until('log lines', lambda: 'line 3' in run('logs', 'talker'))
@@ -99,7 +99,7 @@ class Verbs(unittest.TestCase):
             self.assertIn('settings', v('get', 'configmaps', '-o', form))
         self.assertIn('settings', v('describe', 'configmap', 'settings'))
         v('apply', '-f', '-', input=json.dumps(POD))
-        v('wait', 'pod/talker', '--for=condition=Ready', '--timeout=180s')
+        v('wait', 'pod/talker', '--for=condition=Ready', '--timeout=%ds' % m.seconds(180))
         m.wait_until('log lines', lambda: 'line 2' in v('logs', 'talker'))
         m.wait_until('its event', lambda: 'Scheduled' in v('events'))
         v('delete', 'pod', 'talker')

@@ -80,7 +80,7 @@ class ModelLife(unittest.TestCase):
         """What the model makes of one image: tells which archive answers, whatever its version is called."""
         client = m.Client(self.varda.model(name)['status']['url'], name, [self.image])
         client.prepare()
-        connection = http.client.HTTPConnection(client.address, timeout=60)
+        connection = http.client.HTTPConnection(client.address, timeout=m.seconds(60))
         connection.request('POST', '/v2/models/%s/infer' % name, body=client.bodies[0])
         answer = json.loads(connection.getresponse().read())
         connection.close()
@@ -171,7 +171,7 @@ class ModelLife(unittest.TestCase):
         self.addCleanup(released.set)
         entry = ('3', self.files.url(archive.name), hashlib.sha256(archive.read_bytes()).hexdigest())
         self.apply('h', 'edge', [entry], '3', node='edge0', port=8094)
-        waiting = Terminal([m.VARDA, 'wait', 'inferencemodel/h', '--for=condition=Ready', '--timeout=900s'],
+        waiting = Terminal([m.VARDA, 'wait', 'inferencemodel/h', '--for=condition=Ready', '--timeout=%ds' % m.seconds(900)],
                            dict(os.environ, KUBECONFIG=self.varda.kubeconfig, HOME=str(self.varda.dir), TERM='xterm'))
         self.addCleanup(waiting.close)
 
@@ -187,7 +187,7 @@ class ModelLife(unittest.TestCase):
         m.wait_until('figures on the terminal', lambda: re.search(said, waiting.screen))
         released.set()
         self.varda.ready('h', '3')
-        self.assertEqual(waiting.process.wait(180), 0, waiting.screen)
+        self.assertEqual(waiting.process.wait(m.seconds(180)), 0, waiting.screen)
         version = self.reported('edge0', 'default/h')
         self.assertEqual((version['state'], version.get('bytesDone'), version.get('bytesTotal')), ('Ready', None, None))
 
@@ -213,7 +213,7 @@ class ModelLife(unittest.TestCase):
         other = m.inference_model('g', 'edge', self.entries, '4', node='edge0', port=8093)
         self.varda.kubectl('apply', '-n', 'team', '-f', '-', input=json.dumps(other))
         self.varda.ready('g', '3')
-        self.varda.kubectl('wait', '-n', 'team', '--for=condition=Ready', 'inferencemodel/g', '--timeout=180s')
+        self.varda.kubectl('wait', '-n', 'team', '--for=condition=Ready', 'inferencemodel/g', '--timeout=%ds' % m.seconds(180))
         self.assertEqual(self.varda.get('inferencemodel', 'g', '-n', 'team')['status']['servingVersion'], '4')
         self.varda.kubectl('delete', 'namespace', 'team')
         below = self.work / 'data/nodes/edge0/data/models'

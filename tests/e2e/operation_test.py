@@ -15,7 +15,7 @@ class Api:
     def __init__(self, kubeconfig):
         self.kubeconfig, self.connection = pathlib.Path(kubeconfig), None
 
-    def connect(self, timeout=120):
+    def connect(self, timeout=m.seconds(120)):
         text = self.kubeconfig.read_text()
         server = text.split('server:')[1].split()[0].strip('"\'')
         self.token = text.split('token:')[1].split()[0].strip('"\'')
@@ -101,7 +101,7 @@ class Watcher(threading.Thread):
         while not self.stopping.is_set():
             connection = None
             try:
-                connection = self.api.connect(timeout=3)
+                connection = self.api.connect(timeout=m.seconds(3))
                 response = self.api.begin(connection, 'GET', '%s?watch=1&resourceVersion=%d&timeoutSeconds=600' % (MAPS, self.version))
                 self.opened += 1
                 while line := response.readline():
@@ -239,7 +239,7 @@ class Resume(unittest.TestCase):
             m.wait_until('a running pod', lambda: varda.get('pod', 'talk')['status'].get('phase') == 'Running')
             m.wait_until('its line', lambda: 'hello' in varda.kubectl('logs', 'talk'))
             api = Api(varda.kubeconfig)
-            connection = api.connect(timeout=60)
+            connection = api.connect(timeout=m.seconds(60))
             response = api.begin(connection, 'GET', '/api/v1/namespaces/default/pods/talk/log?follow=true')
             self.assertEqual(response.readline(), b'hello\n')
             follow = subprocess.Popen([m.KUBECTL, '--kubeconfig', varda.kubeconfig, 'logs', '-f', 'talk'], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -247,7 +247,7 @@ class Resume(unittest.TestCase):
             varda.down()
             self.assertEqual(response.read(), b'')  # IncompleteRead, were it cut off
             connection.close()
-            _, told = follow.communicate(timeout=180)
+            _, told = follow.communicate(timeout=m.seconds(180))
             self.assertEqual((follow.returncode, told), (0, b''))
 
 
@@ -427,7 +427,7 @@ class FullDisk(unittest.TestCase):
         running = subprocess.Popen(['unshare', '-mr', 'sh', '-c', mount, 'sh', work, m.VARDA, 'up', '--data-dir', work, '--listen', '127.0.0.1:0',
                                     '--node', 'edge0=edge', '--audit-log', work / 'audit.jsonl'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.addCleanup(running.stdout.close)
-        self.addCleanup(running.wait, 180)
+        self.addCleanup(running.wait, m.seconds(180))
         self.addCleanup(running.terminate)
         self.assertIn('ready', running.stdout.readline())
         inside = pathlib.Path('/proc/%d/root' % running.pid) / str(work)[1:]  # unshare and sh have become varda

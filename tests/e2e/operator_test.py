@@ -56,7 +56,7 @@ class Process:
     def ask(self, path):
         """(status, text) of the administration port, whose address the log tells."""
         try:
-            with m.DIRECT.open('http://%s%s' % (self.said('health and metrics')[0]['address'], path), timeout=60) as answer:
+            with m.DIRECT.open('http://%s%s' % (self.said('health and metrics')[0]['address'], path), timeout=m.seconds(60)) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as e:
             return e.code, e.read().decode()
@@ -66,7 +66,7 @@ class Process:
 
     def end(self, how=signal.SIGTERM):
         self.process.send_signal(how)
-        return self.process.wait(timeout=180)
+        return self.process.wait(timeout=m.seconds(180))
 
 
 class Operator(unittest.TestCase):
@@ -130,7 +130,7 @@ class Operator(unittest.TestCase):
         leader = self.start('one', *SHORT)
         m.wait_until('it leads', leader.leads)
         self.api.process.send_signal(signal.SIGSTOP)  # connections stay, and say nothing
-        self.assertNotEqual(leader.process.wait(timeout=180), 0)
+        self.assertNotEqual(leader.process.wait(timeout=m.seconds(180)), 0)
         self.assertIn('leadership of kube-system/varda-operator was lost', leader.log.read_text())
         self.api.process.send_signal(signal.SIGCONT)
         again = self.start('again', *SHORT)

@@ -96,7 +96,7 @@ class Rbac(unittest.TestCase):
                 process.send_signal(signal.SIGTERM)
         for process, _ in self.processes:
             try:
-                process.wait(60)
+                process.wait(m.seconds(60))
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -285,7 +285,7 @@ class Rbac(unittest.TestCase):
         for process, _ in self.processes[1:]:
             process.send_signal(signal.SIGTERM)
         for process, _ in self.processes[1:]:
-            process.wait(60)
+            process.wait(m.seconds(60))
         api, _ = self.processes[0]
         api.send_signal(signal.SIGTERM)  # writes what waits of its audit log
         self.assertEqual(api.wait(60), 0)

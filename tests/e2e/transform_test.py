@@ -35,7 +35,7 @@ class Transforms(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         cls.process.terminate()
-        code = cls.process.wait(timeout=120)
+        code = cls.process.wait(timeout=m.seconds(120))
         shutil.rmtree(cls.work, ignore_errors=True)
         assert code == 0, 'varda-serve ended with %s' % code
 
@@ -49,7 +49,7 @@ class Transforms(unittest.TestCase):
     @classmethod
     def get(cls, path, body=None, headers={}):
         try:
-            with m.DIRECT.open(urllib.request.Request(cls.url + path, data=body, headers=headers), timeout=120) as r:
+            with m.DIRECT.open(urllib.request.Request(cls.url + path, data=body, headers=headers), timeout=m.seconds(120)) as r:
                 return r.status, json.loads(r.read())
         except urllib.error.HTTPError as e:
             return e.code, json.loads(e.read())

@@ -28,7 +28,7 @@ class Server:
 
     def get(self, url, body=None):
         try:
-            with m.DIRECT.open(urllib.request.Request(url, data=body), timeout=60) as r:
+            with m.DIRECT.open(urllib.request.Request(url, data=body), timeout=m.seconds(60)) as r:
                 return r.status, r.read().decode()
         except urllib.error.HTTPError as e:
             return e.code, e.read().decode()
@@ -91,7 +91,7 @@ class ModelServer(unittest.TestCase):
         self.assertEqual(server.status(server.url + '/v2/health/live'), 200)
         samples = load.stop()
         self.assertEqual(m.failures(samples), [])
-        self.assertEqual(server.process.wait(timeout=120), 0)
+        self.assertEqual(server.process.wait(timeout=m.seconds(120)), 0)
 
     def test_metrics_count_what_was_asked(self):
         server = self.serve()
@@ -104,7 +104,7 @@ class ModelServer(unittest.TestCase):
 
     def test_wrong_flags_are_told_with_exit_code_2_and_a_missing_directory_with_1(self):
         def run(*flags):
-            done = subprocess.run([m.SERVE, *flags], capture_output=True, text=True, timeout=120)
+            done = subprocess.run([m.SERVE, *flags], capture_output=True, text=True, timeout=m.seconds(120))
             return done.returncode, done.stderr
         self.assertEqual(run()[0], 2)
         self.assertIn('--model-repository', run()[1])
@@ -120,7 +120,7 @@ class ModelServer(unittest.TestCase):
             f.flush()
             server = self.serve('--config', f.name)
         server.process.send_signal(signal.SIGTERM)
-        self.assertEqual(server.process.wait(timeout=120), 0)
+        self.assertEqual(server.process.wait(timeout=m.seconds(120)), 0)
         self.assertEqual(json.loads(server.text().splitlines()[-1])['message'], 'varda-serve ends')
 
 

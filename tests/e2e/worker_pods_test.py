@@ -94,12 +94,12 @@ class WorkerPods(unittest.TestCase):
         return 'http://%s:%d' % (self.pod()['status']['podIP'], self.port)
 
     def status(self):
-        with m.DIRECT.open(self.edge_url() + '/status', timeout=60) as reply:
+        with m.DIRECT.open(self.edge_url() + '/status', timeout=m.seconds(60)) as reply:
             return json.load(reply)
 
     def infer(self, image):
         request = urllib.request.Request(self.edge_url() + '/infer', data=image)
-        with m.DIRECT.open(request, timeout=60) as reply:
+        with m.DIRECT.open(request, timeout=m.seconds(60)) as reply:
             return json.load(reply)
 
     def ready(self):

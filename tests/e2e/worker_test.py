@@ -20,7 +20,7 @@ def accuracy(value):
 
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path):
-        super().__init__('localhost', timeout=60)
+        super().__init__('localhost', timeout=m.seconds(60))
         self.path = str(path)
 
     def connect(self):
@@ -49,7 +49,7 @@ class RunsExamples:
 
     @staticmethod
     def http(url, body=None):
-        with m.DIRECT.open(urllib.request.Request(url, data=body), timeout=60) as response:
+        with m.DIRECT.open(urllib.request.Request(url, data=body), timeout=m.seconds(60)) as response:
             return json.loads(response.read())
 
 
@@ -114,7 +114,7 @@ class Workers(RunsExamples, unittest.TestCase):
     def ask(self, token, method, path, body=None, port=False, at=None):
         """(status, JSON or text) over the socket, or over the port."""
         if port:
-            connection = http.client.HTTPConnection((self.data / 'worker/worker.url').read_text().split('//')[1], timeout=60)
+            connection = http.client.HTTPConnection((self.data / 'worker/worker.url').read_text().split('//')[1], timeout=m.seconds(60))
         else:
             connection = UnixConnection(at or self.data / 'worker/worker.sock')
         if body is not None and not isinstance(body, bytes):
@@ -172,7 +172,7 @@ class Workers(RunsExamples, unittest.TestCase):
         self.start()
         self.assertEqual(m.wait_until('the agent again', lambda: self.assignment(token)), second)
         self.assertEqual(self.ask(token, 'GET', '/v1/assignment', at='/proc/self/fd/%d/worker.sock' % mount), (200, second))
-        other = subprocess.run(self.command, capture_output=True, text=True, timeout=120, env={k: v for k, v in os.environ.items() if k != 'KUBECONFIG'})
+        other = subprocess.run(self.command, capture_output=True, text=True, timeout=m.seconds(120), env={k: v for k, v in os.environ.items() if k != 'KUBECONFIG'})
         self.assertNotEqual(other.returncode, 0, 'one agent a data directory')
         self.assertEqual(self.ask(token, 'PUT', '/v1/progress', {'fraction': 1})[0], 202)
         self.link.set('none')
@@ -292,7 +292,7 @@ class Workers(RunsExamples, unittest.TestCase):
         for name, (process, url) in running.items():
             self.http(url + '/infer', bytes([250] * 64))
             process.terminate()
-            self.assertEqual(process.wait(60), 0)
+            self.assertEqual(process.wait(m.seconds(60)), 0)
         self.wait_for_counts(6, 3, 1)
         for name in EDGE_WORKERS:
             self.run_edge_example(name)

@@ -48,15 +48,15 @@ class Workloads(unittest.TestCase):
     def test_rollout_of_a_deployment_with_both_kubectls(self):
         self.deployment('web', 2)
         for kubectl in self.varda.kubectl, self.kubectl:
-            self.assertIn('successfully rolled out', kubectl('rollout', 'status', 'deployment/web', '--timeout=180s'))
+            self.assertIn('successfully rolled out', kubectl('rollout', 'status', 'deployment/web', '--timeout=%ds' % m.seconds(180)))
         self.kubectl('set', 'env', 'deployment/web', 'A=two')
         self.varda.kubectl('annotate', 'deployment/web', 'kubernetes.io/change-cause=second')
-        self.assertIn('successfully rolled out', self.kubectl('rollout', 'status', 'deployment/web', '--timeout=180s'))
+        self.assertIn('successfully rolled out', self.kubectl('rollout', 'status', 'deployment/web', '--timeout=%ds' % m.seconds(180)))
         self.assertEqual(self.env('web'), {'two'})
         m.wait_until('both revisions', lambda: self.sets('web') == {'1': 0, '2': 2})
         m.wait_until('the cause', lambda: 'second' in self.varda.kubectl('rollout', 'history', 'deployment/web'))
         self.kubectl('rollout', 'undo', 'deployment/web')
-        self.varda.kubectl('rollout', 'status', 'deployment/web', '--timeout=180s')
+        self.varda.kubectl('rollout', 'status', 'deployment/web', '--timeout=%ds' % m.seconds(180))
         self.assertEqual(self.env('web'), {''})
         m.wait_until('the old one as the third', lambda: self.sets('web') == {'2': 0, '3': 2})
         shown = self.varda.kubectl('describe', 'deployment/web')
@@ -65,7 +65,7 @@ class Workloads(unittest.TestCase):
 
     def test_pause_resume_restart_and_a_replicaset_scaled_by_hand(self):
         self.deployment('idle', 1)
-        self.varda.kubectl('rollout', 'status', 'deployment/idle', '--timeout=180s')
+        self.varda.kubectl('rollout', 'status', 'deployment/idle', '--timeout=%ds' % m.seconds(180))
         self.varda.kubectl('rollout', 'pause', 'deployment/idle')
         self.varda.kubectl('set', 'env', 'deployment/idle', 'A=later')
 
@@ -76,10 +76,10 @@ class Workloads(unittest.TestCase):
         m.wait_until('paused', paused)
         self.assertEqual(self.sets('idle'), {'1': 1})
         self.varda.kubectl('rollout', 'resume', 'deployment/idle')
-        self.varda.kubectl('rollout', 'status', 'deployment/idle', '--timeout=180s')
+        self.varda.kubectl('rollout', 'status', 'deployment/idle', '--timeout=%ds' % m.seconds(180))
         self.assertEqual(self.env('idle'), {'later'})
         self.varda.kubectl('rollout', 'restart', 'deployment/idle')
-        self.varda.kubectl('rollout', 'status', 'deployment/idle', '--timeout=180s')
+        self.varda.kubectl('rollout', 'status', 'deployment/idle', '--timeout=%ds' % m.seconds(180))
         m.wait_until('three revisions', lambda: self.sets('idle') == {'1': 0, '2': 0, '3': 1})
         name = next(s['metadata']['name'] for s in self.varda.get('rs', '-l', 'app=idle')['items'] if s['spec']['replicas'])
         self.varda.kubectl('scale', 'rs/' + name, '--replicas=3')
@@ -87,7 +87,7 @@ class Workloads(unittest.TestCase):
 
     def test_daemonset_has_a_pod_on_every_node_and_rolls(self):
         self.apply('apps/v1', 'DaemonSet', 'd', selector={'matchLabels': {'app': 'd'}}, template=pods({'app': 'd'}, FOREVER))
-        self.assertIn('successfully rolled out', self.kubectl('rollout', 'status', 'ds/d', '--timeout=180s'))
+        self.assertIn('successfully rolled out', self.kubectl('rollout', 'status', 'ds/d', '--timeout=%ds' % m.seconds(180)))
 
         def living():
             return [p for p in self.varda.pods('app=d') if 'deletionTimestamp' not in p['metadata']]
@@ -97,7 +97,7 @@ class Workloads(unittest.TestCase):
         self.assertEqual(places(), ['cloud', 'edge0'])
         before = {p['metadata']['uid'] for p in living()}
         self.kubectl('rollout', 'restart', 'ds/d')
-        self.assertIn('successfully rolled out', self.varda.kubectl('rollout', 'status', 'ds/d', '--timeout=180s'))
+        self.assertIn('successfully rolled out', self.varda.kubectl('rollout', 'status', 'ds/d', '--timeout=%ds' % m.seconds(180)))
         self.assertFalse(before & {p['metadata']['uid'] for p in living()})
         self.varda.kubectl('label', 'node', 'edge0', 'where=far')
         self.varda.kubectl('patch', 'ds', 'd', '-p', json.dumps({'spec': {'template': {'spec': {'nodeSelector': {'where': 'far'}}}}}))
@@ -116,7 +116,7 @@ class Workloads(unittest.TestCase):
                    template=pods({'app': 'h'}, FOREVER))
 
         def rolled(kubectl):
-            self.assertIn('successfully rolled out', kubectl('rollout', 'status', 'ds/h', '--timeout=120s'))
+            self.assertIn('successfully rolled out', kubectl('rollout', 'status', 'ds/h', '--timeout=%ds' % m.seconds(120)))
         rolled(self.kubectl)
         for kubectl, value in (self.varda.kubectl, 'two'), (self.kubectl, 'three'):
             kubectl('annotate', '--overwrite', 'ds/h', 'kubernetes.io/change-cause=to ' + value)
@@ -160,20 +160,20 @@ class Workloads(unittest.TestCase):
         self.job('slow', FOREVER, activeDeadlineSeconds=2)
         self.job('short', ['sh', '-c', 'exit 0'], ttlSecondsAfterFinished=1)
         self.job('later', ['sh', '-c', 'echo at last'], suspend=True)
-        self.varda.kubectl('wait', '--for=condition=complete', 'job/hello', '--timeout=180s')
+        self.varda.kubectl('wait', '--for=condition=complete', 'job/hello', '--timeout=%ds' % m.seconds(180))
         self.assertEqual(self.kubectl('logs', 'job/hello'), 'hello from a job\n')
-        self.varda.kubectl('wait', '--for=condition=failed', 'job/fails', '--timeout=180s')
+        self.varda.kubectl('wait', '--for=condition=failed', 'job/fails', '--timeout=%ds' % m.seconds(180))
         failed = self.varda.get('job', 'fails')['status']
         self.assertEqual((failed['failed'], failed['conditions'][-1]['reason']), (1, 'BackoffLimitExceeded'))
-        self.kubectl('wait', '--for=condition=complete', 'job/parts', '--timeout=180s')
+        self.kubectl('wait', '--for=condition=complete', 'job/parts', '--timeout=%ds' % m.seconds(180))
         self.assertEqual(self.varda.get('job', 'parts')['status']['completedIndexes'], '0-3')
         said = sorted(self.varda.kubectl('logs', p['metadata']['name']) for p in self.varda.pods('job-name=parts'))
         self.assertEqual(said, ['part %d\n' % i for i in range(4)])
-        self.kubectl('wait', '--for=condition=failed', 'job/slow', '--timeout=180s')
+        self.kubectl('wait', '--for=condition=failed', 'job/slow', '--timeout=%ds' % m.seconds(180))
         self.assertEqual(self.varda.get('job', 'slow')['status']['conditions'][-1]['reason'], 'DeadlineExceeded')
         self.assertFalse(self.varda.pods('job-name=later'))
         self.kubectl('patch', 'job', 'later', '-p', '{"spec": {"suspend": false}}')
-        self.varda.kubectl('wait', '--for=condition=complete', 'job/later', '--timeout=180s')
+        self.varda.kubectl('wait', '--for=condition=complete', 'job/later', '--timeout=%ds' % m.seconds(180))
         m.wait_until('its time to live over', lambda: 'short' not in self.varda.kubectl('get', 'jobs', '-o', 'name'))
         self.varda.kubectl('delete', 'job', 'hello', 'parts')
         m.wait_until('their pods gone', lambda: not self.varda.pods('job-name in (hello, parts, short)'))

@@ -76,7 +76,7 @@ def hard_and_right(samples, labels):
     return sum(a.hard is True for a in given), sum(a.label == labels[a.image] for a in given)
 
 
-def get(url, path, timeout=60):
+def get(url, path, timeout=m.seconds(60)):
     c = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc, timeout=timeout)
     try:
         c.request('GET', path)
@@ -135,7 +135,7 @@ class Server:
 
 
 def http_status(url, path):
-    c = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc, timeout=60)
+    c = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc, timeout=m.seconds(60))
     try:
         c.request('GET', path)
         return c.getresponse().status
@@ -143,7 +143,7 @@ def http_status(url, path):
         c.close()
 
 
-def cascade(cloud_url, policy, threshold=None, deadline_ms=2000, cloud_deadline_ms=1000, cloud_model='digits-big'):
+def cascade(cloud_url, policy, threshold=None, deadline_ms=int(m.seconds(2000)), cloud_deadline_ms=int(m.seconds(1000)), cloud_model='digits-big'):
     """The file beside the model of the first tier."""
     parameters = {} if threshold is None else {KEYS[policy]: str(threshold)}
     return json.dumps({'version': 1, 'service': 'default/digits', 'deadlineMs': deadline_ms, 'inFlightMax': 64, 'tiers': [
@@ -183,7 +183,7 @@ def ready(varda, name):
 def knows_its_tiers(url, model):
     """Waits until the server there asks every tier: where the others are reaches it after the status has said so."""
     def probe():
-        with m.DIRECT.open('%s/v2/models/%s/cascade' % (url, model), timeout=60) as response:
+        with m.DIRECT.open('%s/v2/models/%s/cascade' % (url, model), timeout=m.seconds(60)) as response:
             return 'degraded' not in json.loads(response.read())
     m.wait_until('the server of %s asks every tier' % url, probe)
 

@@ -13,7 +13,15 @@ EDGE_WORKER = BIN.parent / 'examples/edge-worker'  # the example in C++; not eve
 KUBECTL = os.environ.get('VARDA_KUBECTL', str(ROOT / '.deps/kubectl/usr/bin/kubectl'))
 DIGITS = ROOT / 'examples/digits'
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # to programs of this machine, whatever proxy the environment names
-REQUEST_SECONDS = 60  # of a Client: longer takes only what hangs
+SLOWNESS = float(os.environ.get('VARDA_E2E_SLOWNESS') or 1)  # how much slower than release binaries those of VARDA_BIN are
+
+
+def seconds(limit):
+    """A time limit that only a hang reaches, for the binaries under test."""
+    return limit * SLOWNESS
+
+
+REQUEST_SECONDS = seconds(60)  # of a Client: longer takes only what hangs
 
 
 class Failed(Exception):
@@ -23,7 +31,8 @@ class Failed(Exception):
 def wait_until(what, probe, timeout=180, every=0.05):
     """The first true value of probe(); Failed names `what` and the last value or error seen. A probe may fail in any way that the state it
     waits for would end: a field that is not there yet is no error. The timeout is for what hangs: two cores that others keep busy take
-    many times what an idle machine does."""
+    many times what an idle machine does. Slow binaries have more of it."""
+    timeout = seconds(timeout)
     end, last = time.monotonic() + timeout, None
     while time.monotonic() < end:
         try:
@@ -166,7 +175,7 @@ class Machine:
 
     def run(self, command, check=True, timeout=300, input=None, env=None):
         environment = dict(os.environ, KUBECONFIG=self.kubeconfig, HOME=str(self.dir), **(env or {}))
-        done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=timeout, input=input, env=environment)
+        done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=seconds(timeout), input=input, env=environment)
         if check and done.returncode != 0:
             raise Failed('%s: exit %d\n%s%s' % (' '.join(map(str, command)), done.returncode, done.stdout, done.stderr))
         return done.stdout if check else done
