@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+"""Runs the end-to-end tests, several files at a time.
+
+    python3 tests/e2e/run.py                                   every file
+    python3 tests/e2e/run.py kill_test.py load_test.Loads      a selection: files, classes, single tests
+
+VARDA_BIN       the directory of the programs (default: build/release/bin)
+VARDA_E2E_SLOWNESS  how many times slower than release binaries they are: time limits are multiplied by it (default 1)
+
+Every file is one `python3 -m unittest -v`, in a process group and a TMPDIR of its own. A file that is much longer than its share runs as several
+parts, one for each class. The longest part starts first, by durations.json (`--learn` writes it). The output of a part is printed if it failed.
+
+A failed test, a part that hangs, a process that a part leaves behind, and a skip that tests/expected_skips.txt does not name end the run with 1.
+"""
+import argparse, collections, concurrent.futures, contextlib, json, os, pathlib, re, shutil, signal, subprocess, sys, tempfile, threading, time, unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / 'support')]
+import machine as m  # noqa: E402
+import skips  # noqa: E402
+
+DURATIONS = 'durations.json'  # beside the files: {'file.Class': seconds}, of a run on two cores
+PARTS_MIN = 40  # seconds: a shorter file always runs whole
+END_SECONDS = 5  # for what a part has ended to be gone
+
+
+# ---- inside of the process that runs one part
+class Recorder(unittest.TextTestResult):
+    """Writes a line of JSON for every test as it ends: what a part has done is known even if it hangs later."""
+
+    def __init__(self, stream, descriptions, verbosity, to):
+        super().__init__(stream, descriptions, verbosity)
+        self.to, self.mark, self.failed, self.reason = to, time.monotonic(), False, None
+
+    def startTest(self, test):
+        self.begin, self.failed, self.reason = time.monotonic(), False, None
+        super().startTest(test)
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        self.write(test.id(), time.monotonic() - self.begin)
+
+    def write(self, name, seconds):
+        now = time.monotonic()
+        outcome = 'failed' if self.failed else 'passed' if self.reason is None else 'skipped'
+        # `whole` includes what ran between this test and the one before: the set-up of its class, for example.
+        self.to.write(json.dumps({'id': name, 'seconds': seconds, 'whole': now - self.mark, 'outcome': outcome, 'reason': self.reason}) + '\n')
+        self.to.flush()
+        self.mark, self.failed, self.reason = now, False, None
+
+    def fixture(self, test):
+        """Set-up and tear-down of classes and modules are no tests: unittest reports only their failures and skips."""
+        found = re.fullmatch(r'(\w+) \(([\w.]+)\)', test.id()) if not isinstance(test, unittest.TestCase) else None
+        if found:
+            self.write('%s.%s' % (found[2], found[1]), 0)
+
+    def addError(self, test, error):
+        super().addError(test, error)
+        self.failed = True
+        self.fixture(test)
+
+    def addFailure(self, test, error):
+        super().addFailure(test, error)
+        self.failed = True
+
+    def addUnexpectedSuccess(self, test):
+        super().addUnexpectedSuccess(test)
+        self.failed = True
+
+    def addSubTest(self, test, subtest, error):
+        super().addSubTest(test, subtest, error)
+        self.failed |= error is not None
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self.reason = reason
+        self.fixture(test)
+
+
+def run_part(directory, path, names):
+    sys.path.insert(0, directory)
+    with open(path, 'a') as to:
+        runner = unittest.TextTestRunner(verbosity=2, resultclass=lambda *words: Recorder(*words, to))
+        unittest.main(module=None, argv=['unittest', *names], testRunner=runner)
+
+
+# ---- the process that a person starts
+class Test(collections.namedtuple('Test', 'id seconds whole outcome reason')):
+    @property
+    def of_class(self):
+        """`file.Class`; tests of a file that cannot be imported have no class."""
+        return '.'.join(self.id.split('.')[:2])
+
+
+class Part:
+    """What one process runs: a whole file, or some classes or tests of it."""
+
+    def __init__(self, file, names, seconds):
+        self.file, self.names, self.expected = file, names, seconds
+        self.tests, self.problems, self.output, self.seconds = [], [], '', 0.0
+        self.process, self.lock, self.cancelled = None, threading.Lock(), False
+
+    @property
+    def title(self):
+        return ' '.join(self.names) if self.names != [self.file] else self.file + '.py'
+
+    @property
+    def failed(self):
+        return bool(self.problems) or any(t.outcome == 'failed' for t in self.tests)
+
+    def run(self, directory, limit):
+        begin = time.monotonic()
+        # Short: addresses of Unix sockets have 108 characters.
+        scratch = pathlib.Path(tempfile.mkdtemp(prefix='ve'))
+        tests, output = scratch / 'tests', scratch / 'output'
+        command = [sys.executable, '-W', 'ignore', str(HERE / 'run.py'), '--part', str(directory), str(tests), *self.names]
+        (scratch / 't').mkdir()
+        try:
+            with open(output, 'wb') as out, self.lock:
+                if self.cancelled:
+                    return self
+                self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+                                                env={**os.environ, 'TMPDIR': str(scratch / 't')})
+            try:
+                code = self.process.wait(limit)
+            except subprocess.TimeoutExpired:
+                code = None
+                self.problems.append('killed after %g s without an end (--limit)' % limit)
+            if code is not None:
+                with contextlib.suppress(m.Failed):
+                    m.wait_until('no process of this part', lambda: self.cancelled or not m.processes_below(scratch), END_SECONDS)
+            self.kill()
+            left = m.kill_below(scratch)
+            if left and code is not None and not self.cancelled:
+                self.problems.append('left processes behind: %s' % '; '.join(sorted(left.values())))
+            with contextlib.suppress(FileNotFoundError):
+                self.tests = [Test(**json.loads(line)) for line in tests.read_text().splitlines()]
+            self.output = output.read_text(errors='replace')
+            if code not in (0, None) and not any(t.outcome == 'failed' for t in self.tests):
+                self.problems.append('ended with %d' % code)
+            if not self.tests:
+                self.problems.append('ran no test')
+        except Exception as error:  # the other parts are worth their results
+            self.problems.append(repr(error))
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+            self.seconds = time.monotonic() - begin
+        return self
+
+    def kill(self):
+        """Kills the process and its group."""
+        if self.process:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def cancel(self):
+        with self.lock:
+            self.cancelled = True
+        self.kill()
+
+
+def classes_of(suite):
+    """Names of the classes of a suite, in order. None: something of it could not be loaded."""
+    found = []
+    for test in suite:
+        inner = classes_of(test) if isinstance(test, unittest.TestSuite) else ['%s.%s' % (type(test).__module__, type(test).__qualname__)]
+        if inner is None or any(name.startswith('unittest.') for name in inner):
+            return None
+        found += [name for name in inner if name not in found]
+    return found
+
+
+def parts_of(directory, names, jobs, known):
+    """The parts that `names` (all files if empty) stand for, the longest first."""
+    everything = sum(known.values())
+    share = max(PARTS_MIN, everything / (4 * jobs))
+    parts = []
+    wanted = collections.defaultdict(list)
+    for name in names or sorted(path.stem for path in directory.glob('*_test.py')):
+        name = pathlib.Path(name).name.removesuffix('.py')
+        wanted[name.split('.')[0]].append(name)
+    for file, chosen in wanted.items():
+        if not (directory / (file + '.py')).exists():
+            sys.exit('there is no %s' % (directory / (file + '.py')))
+        classes = {name: seconds for name, seconds in known.items() if name.startswith(file + '.')}
+        total = sum(classes.values()) if classes else float('inf')  # not known: it may be the longest of all
+        if chosen != [file] or total <= share:
+            parts.append(Part(file, chosen, total))
+            continue
+        loaded = classes_of(unittest.defaultTestLoader.loadTestsFromName(file))
+        if loaded is None or len(loaded) == 1 or not classes:
+            parts.append(Part(file, chosen, total))
+            continue
+        parts += [Part(file, [name], classes.get(name, total)) for name in loaded]
+    return sorted(parts, key=lambda part: -part.expected)
+
+
+def learn(directory, tests, known):
+    for name in {t.of_class for t in tests}:
+        known[name] = round(sum(t.whole for t in tests if t.of_class == name), 1)
+    there = {path.stem for path in directory.glob('*_test.py')}
+    lines = ['  %s: %s' % (json.dumps(k), v) for k, v in sorted(known.items()) if k.split('.')[0] in there]
+    (directory / DURATIONS).write_text('{\n' + ',\n'.join(lines) + '\n}\n')
+
+
+def report(parts, expected, slowest, took):
+    """Prints the end of a run; the problems of its skips."""
+    tests = [t for part in parts for t in part.tests]
+    as_skips = [skips.Test(t.id, t.seconds, (t.reason or '') if t.outcome == 'skipped' else None) for t in tests]
+    print()
+    skips.print_slowest(as_skips, slowest)
+    skips.print_skips(as_skips)
+    problems = expected.problems(as_skips)
+    for line in problems:
+        print(line)
+    for part in parts:
+        for t in part.tests:
+            if t.outcome == 'failed':
+                print('failed: %s' % t.id)
+        for line in part.problems:
+            print('failed: %s: %s' % (part.title, line))
+    count = collections.Counter(t.outcome for t in tests)
+    # A part that hangs or dies has failed although none of its tests has said so.
+    count['failed'] += sum(bool(part.problems) for part in parts)
+    print('end to end: %d parts took %d s' % (len(parts), took))
+    print('%d passed, %d failed, %d skipped' % (count['passed'], count['failed'], count['skipped']), flush=True)
+    return problems
+
+
+def main(arguments):
+    if arguments[:1] == ['--part']:
+        return run_part(arguments[1], arguments[2], arguments[3:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('names', nargs='*', metavar='NAME', help='kill_test.py, load_test.Loads, load_test.Loads.test_...')
+    parser.add_argument('--jobs', type=int, default=3, metavar='N', help='parts at a time (default: %(default)s)')
+    parser.add_argument('--limit', type=float, default=600, metavar='SECONDS', help='of one part (default: %(default)s), times VARDA_E2E_SLOWNESS')
+    parser.add_argument('--slowest', type=int, default=20, metavar='N', help='print the N slowest tests (default: %(default)s)')
+    parser.add_argument('--directory', default=str(HERE), help='of the tests (default: %(default)s)')
+    parser.add_argument('--expected', default=str(skips.EXPECTED), metavar='FILE', help='the expected skips (default: %(default)s)')
+    parser.add_argument('--learn', action='store_true', help='write the durations of this run to durations.json')
+    options = parser.parse_args(arguments)
+    if not pathlib.Path(m.VARDA).exists():
+        sys.exit('%s does not exist: build it, or set VARDA_BIN' % m.VARDA)
+    directory, expected = pathlib.Path(options.directory).resolve(), skips.Expected.load(options.expected)
+    sys.path.insert(0, str(directory))
+    durations = directory / DURATIONS
+    known = json.loads(durations.read_text()) if durations.exists() else {}
+    parts = parts_of(directory, options.names, options.jobs, known)
+    begin, done = time.monotonic(), []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        running = [pool.submit(part.run, directory, m.seconds(options.limit)) for part in parts]
+        try:
+            for future in concurrent.futures.as_completed(running):
+                part = future.result()
+                done.append(part)
+                count = collections.Counter(t.outcome for t in part.tests)
+                print('%-6s %6.1f s  %s: %s' % ('FAILED' if part.failed else 'ok', part.seconds, part.title, ', '.join(
+                    '%d %s' % (count[outcome], outcome) for outcome in ('passed', 'failed', 'skipped') if count[outcome]) or 'no test'), flush=True)
+                if part.failed:
+                    print(''.join('    %s\n' % line for line in part.output.splitlines() + part.problems), flush=True)
+        except BaseException:
+            for part in parts:
+                part.cancel()
+            raise
+    problems = report(done, expected, options.slowest, time.monotonic() - begin)
+    if options.learn:
+        learn(directory, [t for part in done for t in part.tests], known)
+    return 1 if problems or any(part.failed for part in parts) else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))
