@@ -1,14 +1,14 @@
 """SIGKILL at seeded moments, while objects are written, versions installed and targets switched.
 
 After every kill: each acknowledged write is there, no artifact is half there, no server runs twice; at the end all converges.
-VARDA_KILLS sets how many (default 50; 1000 with VARDA_SOAK=1), VARDA_SEED the seed.
+VARDA_KILLS sets how many (default 15; 1000 with VARDA_SOAK=1), VARDA_SEED the seed.
 """
 import collections, contextlib, json, os, pathlib, random, shutil, signal, sys, tempfile, threading, time, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
 
-KILLS = int(os.environ.get('VARDA_KILLS', 1000 if os.environ.get('VARDA_SOAK') else 50))
+KILLS = int(os.environ.get('VARDA_KILLS', 1000 if os.environ.get('VARDA_SOAK') else 15))
 SEED = int(os.environ.get('VARDA_SEED', 20))
 
 
