@@ -3,7 +3,7 @@
 
     python3 tests/skips.py junit [--slowest N] [--expected FILE] FILE...
 
-reads what `ctest --output-junit FILE` and `--gtest_output=xml:FILE` write, prints the skipped tests and the N slowest ones, and exits with 1 if a
+reads the files of `ctest --output-junit FILE` and of `--gtest_output=xml:FILE`, prints the skipped tests and the N slowest ones, and exits with 1 if a
 skip is not expected. tests/e2e/run.py makes the same check with Expected.
 """
 import argparse, collections, fnmatch, os, pathlib, re, sys
@@ -40,7 +40,7 @@ class Expected:
         return kind is None or (kind == 'if') == bool(self.environment.get(name))
 
     def problems(self, tests):
-        """What is wrong with the skips of a run, one line each. Lines about tests that were not part of the run are ignored."""
+        """One line for each problem with the skips of a run. Expectations about tests outside of the run are ignored."""
         found = []
         for test in tests:
             if test.skipped is not None and not any(self.allows(x) and fnmatch.fnmatchcase(test.id, x.glob) for x in self.lines):

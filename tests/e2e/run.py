@@ -21,12 +21,12 @@ import skips  # noqa: E402
 
 DURATIONS = 'durations.json'  # beside the files: {'file.Class': seconds}, of a run on two cores
 PARTS_MIN = 40  # seconds: a shorter file always runs whole
-END_SECONDS = 5  # for what a part has ended to be gone
+END_SECONDS = 5  # grace for processes that a part has just ended
 
 
-# ---- inside of the process that runs one part
+# ---- the process of one part
 class Recorder(unittest.TextTestResult):
-    """Writes a line of JSON for every test as it ends: what a part has done is known even if it hangs later."""
+    """Writes a line of JSON for every test as it ends: the results survive a part that hangs later."""
 
     def __init__(self, stream, descriptions, verbosity, to):
         super().__init__(stream, descriptions, verbosity)
@@ -43,7 +43,7 @@ class Recorder(unittest.TextTestResult):
     def write(self, name, seconds):
         now = time.monotonic()
         outcome = 'failed' if self.failed else 'passed' if self.reason is None else 'skipped'
-        # `whole` includes what ran between this test and the one before: the set-up of its class, for example.
+        # `whole` includes the time since the test before, for example the set-up of the class.
         self.to.write(json.dumps({'id': name, 'seconds': seconds, 'whole': now - self.mark, 'outcome': outcome, 'reason': self.reason}) + '\n')
         self.to.flush()
         self.mark, self.failed, self.reason = now, False, None
@@ -93,7 +93,7 @@ class Test(collections.namedtuple('Test', 'id seconds whole outcome reason')):
 
 
 class Part:
-    """What one process runs: a whole file, or some classes or tests of it."""
+    """The share of one process: a whole file, or some classes or tests of it."""
 
     def __init__(self, file, names, seconds):
         self.file, self.names, self.expected = file, names, seconds
@@ -114,6 +114,7 @@ class Part:
         scratch = pathlib.Path(tempfile.mkdtemp(prefix='ve'))
         tests, output = scratch / 'tests', scratch / 'output'
         command = [sys.executable, '-W', 'ignore', str(HERE / 'run.py'), '--part', str(directory), str(tests), *self.names]
+        scratch.chmod(0o711)  # as /tmp itself: some tests run programs as another user
         (scratch / 't').mkdir()
         try:
             with open(output, 'wb') as out, self.lock:
@@ -172,7 +173,7 @@ def classes_of(suite):
 
 
 def parts_of(directory, names, jobs, known):
-    """The parts that `names` (all files if empty) stand for, the longest first."""
+    """Splits `names` (all files if empty) into parts, the longest first."""
     everything = sum(known.values())
     share = max(PARTS_MIN, everything / (4 * jobs))
     parts = []
@@ -205,7 +206,7 @@ def learn(directory, tests, known):
 
 
 def report(parts, expected, slowest, took):
-    """Prints the end of a run; the problems of its skips."""
+    """Prints the end of a run. Returns the problems with skips."""
     tests = [t for part in parts for t in part.tests]
     as_skips = [skips.Test(t.id, t.seconds, (t.reason or '') if t.outcome == 'skipped' else None) for t in tests]
     print()
@@ -234,9 +235,9 @@ def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('names', nargs='*', metavar='NAME', help='kill_test.py, load_test.Loads, load_test.Loads.test_...')
     parser.add_argument('--jobs', type=int, default=3, metavar='N', help='parts at a time (default: %(default)s)')
-    parser.add_argument('--limit', type=float, default=600, metavar='SECONDS', help='of one part (default: %(default)s), times VARDA_E2E_SLOWNESS')
+    parser.add_argument('--limit', type=float, default=600, metavar='SECONDS', help='a longer part is killed (default: %(default)s, times VARDA_E2E_SLOWNESS)')
     parser.add_argument('--slowest', type=int, default=20, metavar='N', help='print the N slowest tests (default: %(default)s)')
-    parser.add_argument('--directory', default=str(HERE), help='of the tests (default: %(default)s)')
+    parser.add_argument('--directory', default=str(HERE), help='where the test files are (default: %(default)s)')
     parser.add_argument('--expected', default=str(skips.EXPECTED), metavar='FILE', help='the expected skips (default: %(default)s)')
     parser.add_argument('--learn', action='store_true', help='write the durations of this run to durations.json')
     options = parser.parse_args(arguments)
