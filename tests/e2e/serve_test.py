@@ -186,7 +186,7 @@ class Serving(unittest.TestCase):
         self.varda.ready('l-cloud', '4')
 
         def revision():
-            return int(json.loads(self.varda.kubectl('get', '--raw', '/api/v1/namespaces?limit=1'))['metadata']['resourceVersion'])
+            return int(self.varda.reader.read('/api/v1/namespaces?limit=1')['metadata']['resourceVersion'])
 
         def objects():
             """Every object that our programs write, without figures of a node's disk: other programs fill the disk."""
