@@ -1,5 +1,5 @@
 """Datasets on a node of `varda up`: counted exactly, again while they grow, with and without a control plane, and only where the node allows."""
-import contextlib, http.client, json, os, pathlib, shutil, signal, subprocess, sys, tempfile, threading, unittest
+import contextlib, json, os, pathlib, shutil, signal, subprocess, sys, tempfile, threading, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -82,8 +82,6 @@ class Base(unittest.TestCase):
 
 class Datasets(Base):
     """One control plane for all of them. Each test has a folder of its own and takes its objects away."""
-    PATHS = {'dataset.edgeai.io': '/apis/edgeai.io/v1alpha1/namespaces/default/datasets/', 'dataset.sedna.io': '/apis/sedna.io/v1alpha1/namespaces/default/datasets/',
-             'edgenode': '/apis/edgeai.io/v1alpha1/edgenodes/'}
 
     @classmethod
     def setUpClass(cls):
@@ -95,10 +93,6 @@ class Datasets(Base):
         cls.addClassCleanup(cls.varda.close)
         cls.varda.up('--dataset-root', 'edge0=%s' % cls.root)
         cls.varda.nodes_ready()
-        # A kubectl takes longer than a count.
-        proxy = subprocess.Popen([m.KUBECTL, '--kubeconfig', cls.varda.kubeconfig, 'proxy', '--port=0'], stdout=subprocess.PIPE, text=True)
-        cls.addClassCleanup(lambda: (proxy.kill(), proxy.communicate()))
-        cls.address = proxy.stdout.readline().split()[-1]
 
     def setUp(self):
         self.data = self.root / self.id().rsplit('.', 1)[1]
@@ -109,16 +103,6 @@ class Datasets(Base):
         self.varda.kubectl('delete', 'dataset.edgeai.io,dataset.sedna.io,model.edgeai.io,model.sedna.io', '--all')
         for node in ('edge0', 'cloud'):
             m.wait_until('no report of ' + node, lambda: not self.get('edgenode', node)['status'].get('datasets'))
-
-    def get(self, kind, name):
-        connection = http.client.HTTPConnection(self.address, timeout=m.seconds(60))
-        with contextlib.closing(connection):
-            connection.request('GET', self.PATHS[kind] + name)
-            answer = connection.getresponse()
-            text = answer.read().decode()
-            if answer.status != 200:
-                raise m.Failed('%s %s: %d %s' % (kind, name, answer.status, text))
-            return json.loads(text)
 
     def voc(self, name, *objects):
         folder = self.data / 'voc/Annotations'

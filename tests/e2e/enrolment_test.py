@@ -55,7 +55,7 @@ class Enrolment(unittest.TestCase):
         return (self.work / ('agent-%s.log' % node)).read_text(errors='replace')
 
     def connected(self, node):
-        item = json.loads(self.varda.varda('get', 'edgenode', node, '-o', 'json'))
+        item = self.varda.get('edgenode', node)
         return {c['type']: c['status'] for c in item.get('status', {}).get('conditions', [])}.get('Connected')
 
     def wait_connected(self, node):
@@ -151,7 +151,7 @@ class Enrolment(unittest.TestCase):
             limits = pathlib.Path('/proc/%d/limits' % json.loads((other.dir / 'up.json').read_text())['pid']).read_text()
             room = int(next(line for line in limits.splitlines() if line.startswith('Max open files')).split()[3])
             self.assertGreaterEqual(room, min(hard, 20512) if hard != resource.RLIM_INFINITY else 20512)
-            m.wait_until('its agent connected', lambda: json.loads(other.varda('get', 'edgenode', 'cloud', '-o', 'json'))['status']['conditions'])
+            m.wait_until('its agent connected', lambda: other.get('edgenode', 'cloud')['status']['conditions'])
 
     def test_who_must_not_get_in_does_not(self):
         # A token that was taken back; and none is made for a file that is there already.
