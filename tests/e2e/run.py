@@ -262,6 +262,9 @@ def main(arguments):
                 if part.failed:
                     print(''.join('    %s\n' % line for line in part.output.splitlines() + part.problems), flush=True)
         except BaseException:
+            # A second signal must not leave processes behind.
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
             for part in parts:
                 part.cancel()
             raise

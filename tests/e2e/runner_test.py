@@ -101,6 +101,22 @@ class Runner(Base):
         self.assertEqual((code, last), (1, '1 passed, 1 failed, 0 skipped'), said)
         self.assertIn('left processes behind: sleep 1001', said)
 
+    def test_signal_ends_every_part(self):
+        for name in 'ab':
+            self.write(name + '_test.py', '''
+                class A(unittest.TestCase):
+                    def test_hangs(self):
+                        open(os.path.join(os.path.dirname(__file__), str(os.getpid()) + '.pid'), 'w').close()
+                        time.sleep(1000)
+            ''')
+        runner = subprocess.Popen([sys.executable, RUN, '--directory', self.work, '--expected', self.work / 'expected'], stdout=subprocess.DEVNULL)
+        self.addCleanup(runner.kill)
+        m.wait_until('both parts', lambda: len(list(self.work.glob('*.pid'))) == 2)
+        runner.terminate()
+        runner.terminate()
+        self.assertEqual(runner.wait(m.seconds(180)), 143)
+        self.assertEqual([p for p in self.work.glob('*.pid') if os.path.exists('/proc/' + p.stem)], [])
+
     def test_long_file_runs_as_parts_and_durations_are_learnt(self):
         self.write('a_test.py', '''
             class A(unittest.TestCase):
