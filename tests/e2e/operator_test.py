@@ -76,7 +76,7 @@ class Operator(unittest.TestCase):
         self.cluster = m.Machine(self.work / 'data')
         self.cluster.dir.mkdir()
         self.api = Process(self, self.work / 'api.log', 'apiserver', '--data-dir', self.cluster.dir, '--listen', '127.0.0.1:0')
-        m.wait_until('the API server', lambda: self.cluster.kubectl('get', 'namespaces'))
+        m.wait_until('the API server', lambda: self.cluster.get('namespaces'))
         self.cluster.kubectl('apply', *(a for crd in sorted(m.ROOT.glob('deploy/crds/*_*.yaml')) for a in ('-f', str(crd))))
 
     def start(self, name, *flags):

@@ -174,7 +174,7 @@ class Workloads(unittest.TestCase):
         self.assertFalse(self.varda.pods('job-name=later'))
         self.kubectl('patch', 'job', 'later', '-p', '{"spec": {"suspend": false}}')
         self.varda.kubectl('wait', '--for=condition=complete', 'job/later', '--timeout=%ds' % m.seconds(180))
-        m.wait_until('its time to live over', lambda: 'short' not in self.varda.kubectl('get', 'jobs', '-o', 'name'))
+        m.wait_until('its time to live over', lambda: 'short' not in [j['metadata']['name'] for j in self.varda.get('jobs')['items']])
         self.varda.kubectl('delete', 'job', 'hello', 'parts')
         m.wait_until('their pods gone', lambda: not self.varda.pods('job-name in (hello, parts, short)'))
 
