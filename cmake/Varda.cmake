@@ -89,7 +89,7 @@ function(varda_unity target list_name)
 endfunction()
 
 function(varda_room name)
-  cmake_parse_arguments(ROOM "" "SHARDS" "DEPS;LIBS;TEST_DEPS;TEST_LIBS;SUBDIRS;ALONE" ${ARGN})
+  cmake_parse_arguments(ROOM "" "SHARDS" "TEST_ENVIRONMENT;DEPS;LIBS;TEST_DEPS;TEST_LIBS;SUBDIRS;ALONE" ${ARGN})
   list(TRANSFORM ROOM_SUBDIRS APPEND "/*.cc" OUTPUT_VARIABLE subdir_sources)
   list(TRANSFORM ROOM_SUBDIRS APPEND "/*_test.cc" OUTPUT_VARIABLE subdir_tests)
   file(GLOB sources CONFIGURE_DEPENDS *.cc internal/*.cc ${subdir_sources})
@@ -140,7 +140,7 @@ function(varda_room name)
       endif()
     endforeach()
     add_dependencies(unit_tests ${name}_test)
-    varda_test(${name} SHARDS ${ROOM_SHARDS} LABEL room COMMAND ${name}_test)
+    varda_test(${name} SHARDS ${ROOM_SHARDS} LABEL room COMMAND ${name}_test ENVIRONMENT ${ROOM_TEST_ENVIRONMENT})
   endif()
 
   # What the include-direction test reads.

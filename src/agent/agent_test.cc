@@ -282,7 +282,7 @@ TEST_F(AgentTest, AtRestItWritesNothing) {
   const std::vector<std::string> before = transport->writes();
   for (int lives = 0; lives < 2; ++lives) {
     const int polls = files.requests(), watches = transport->watches();
-    eventually([&] { return files.requests() >= polls + 20 && transport->watches() >= watches + 2; });
+    eventually([&] { return files.requests() >= polls + 3 && transport->watches() >= watches + 2; });
     if (lives == 0) {
       stop_agent();
       start_agent();

@@ -142,11 +142,12 @@ TEST_F(StoreFaults, AtEveryCallLoseNothingThatWasAcknowledged) {
 }
 
 TEST_F(StoreFaults, AfterAFailedSyncNothingIsWrittenUntilTheFileWasReadAgain) {
+  bool fail = false;  // outlives the store, whose end calls the disk once more
   const auto fs = new_disk();
   const SqliteVfs vfs(*fs);
   auto store = open(*fs, vfs).value();
   ASSERT_TRUE(store->put("a", "1").ok());
-  bool fail = true;
+  fail = true;
   fs->on_call([&](std::string_view call, const os::Path& path) -> Status {
     if (fail && call == "sync" && path.string().ends_with("-wal")) return Error(Code::kInternal, "Input/output error");
     return {};
