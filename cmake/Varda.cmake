@@ -24,7 +24,8 @@ cmake_path(RELATIVE_PATH CMAKE_BINARY_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR} O
 set_property(GLOBAL PROPERTY VARDA_ROOMS "")
 add_custom_target(programs)    # what `make build` builds: the programs and the engines they load
 add_custom_target(unit_tests)  # every room's test program
-add_custom_target(checks)      # what the stage `checks` of scripts/test.sh runs on the release build
+add_custom_target(e2e_programs DEPENDS programs)  # and the example worker and the engine of tests/e2e
+add_custom_target(checks DEPENDS programs)      # what the stage `checks` of scripts/test.sh runs on the release build
 
 # varda_test(NAME LABEL room COMMAND program args [SHARDS 4] [TIMEOUT 900] [ENVIRONMENT A=b]): a ctest test with the root of the checkout
 # as its working directory. A gtest program writes the time of each case to Testing/gtest/NAME.xml of the build directory. With SHARDS it

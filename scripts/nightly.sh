@@ -88,9 +88,9 @@ fuzz() {
 }
 
 e2e() {
-  part e2e.build build_in release programs example_edge_worker
+  part e2e.build build_in release e2e_programs
   VARDA_SOAK=1 VARDA_KILLS=$(times 1000) VARDA_BIN="$PWD/build/release/bin" part e2e.run python3 -W ignore tests/e2e/run.py --limit 3600
-  part e2e.asan_build build_in asan programs
+  part e2e.asan_build build_in asan e2e_programs
   VARDA_E2E_SLOWNESS=4 VARDA_KILLS=10 VARDA_BIN="$PWD/build/asan/bin" part e2e.asan python3 -W ignore tests/e2e/run.py kill_test.py model_life_test.py
 }
 

@@ -42,7 +42,7 @@ conformance() {
 }
 
 e2e() {
-  stage e2e.build build_in release programs example_edge_worker
+  stage e2e.build build_in release e2e_programs
   VARDA_BIN="$PWD/build/release/bin" stage e2e.run python3 -W ignore tests/e2e/run.py
 }
 

@@ -72,13 +72,13 @@ class Containerd(unittest.TestCase):
     def ready(self, name):
         return m.wait_until('pod %s ready' % name, lambda: self.container(name)['ready'] and self.container(name))
 
-    def id(self, name):
+    def container_id(self, name):
         scheme, _, id = self.container(name)['containerID'].partition('://')
         self.assertEqual(scheme, 'containerd')
         return id
 
     def pid(self, name):
-        return self.containerd.tasks()[self.id(name)]
+        return self.containerd.tasks()[self.container_id(name)]
 
     def of_pod(self, name):
         """Ids of all that containerd has of a pod, sandboxes among it."""
@@ -125,7 +125,7 @@ class Containerd(unittest.TestCase):
         self.assertEqual(said, ['hello from the pod fast xyzzy from the host', '1234', '2345', 'read-only root', 'read-only mount', 'kept',
                                 'CapEff: 0000000000000000', 'NoNewPrivs: 1', 'at ' + status['podIP']])
         self.assertEqual(self.varda.varda('logs', 'full', '--tail', '1').strip(), said[-1])
-        spec = json.loads(self.containerd.ctr('containers', 'info', self.id('full')).stdout)['Spec']['linux']
+        spec = json.loads(self.containerd.ctr('containers', 'info', self.container_id('full')).stdout)['Spec']['linux']
         self.assertEqual(spec['resources']['memory']['limit'], 64 << 20)
         cpu = spec['resources']['cpu']
         self.assertEqual((cpu['quota'], cpu['period'], cpu['shares']), (50000, 100000, 512))
@@ -138,7 +138,7 @@ class Containerd(unittest.TestCase):
         self.ready('root')
         m.wait_until('the log', lambda: self.varda.kubectl('logs', 'root').split() == ['refused', '0', '2000'])
         self.assertEqual(pathlib.Path('/proc/sys/kernel/core_pattern').read_text(), pattern)
-        spec = json.loads(self.containerd.ctr('containers', 'info', self.id('root')).stdout)['Spec']['linux']
+        spec = json.loads(self.containerd.ctr('containers', 'info', self.container_id('root')).stdout)['Spec']['linux']
         self.assertLessEqual({'/proc/kcore', '/proc/keys', '/proc/timer_list', '/sys/firmware'}, set(spec['maskedPaths']))
         self.assertLessEqual({'/proc/sys', '/proc/sysrq-trigger', '/proc/irq'}, set(spec['readonlyPaths']))
 
@@ -195,7 +195,7 @@ class Containerd(unittest.TestCase):
         self.ready('stays')
         self.ready('ends')
         pid = self.pid('stays')
-        ending = self.id('ends')
+        ending = self.container_id('ends')
         agent = self.agent()
         os.kill(agent, signal.SIGSTOP)  # it lives, so nobody takes its place until it is killed
         (self.varda.dir / 'open').touch()
