@@ -48,7 +48,8 @@ function(varda_test name)
     endif()
     list(APPEND environment GTEST_OUTPUT=xml:${CMAKE_BINARY_DIR}/Testing/gtest/${test}.xml)
     add_test(NAME ${test} COMMAND ${TEST_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-    set_tests_properties(${test} PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS ${TEST_LABEL} ENVIRONMENT "${environment}")
+    set_tests_properties(${test} PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS ${TEST_LABEL} ENVIRONMENT "${environment}"
+                         COST ${TEST_SHARDS})  # the longest begin first
   endforeach()
 endfunction()
 

@@ -72,7 +72,7 @@ TEST(ReadServers, EmptyTableChangesNothing) {
 TEST(ReadServers, NamesTheFileAndTheField) {
   const TestDirectory root;
   const std::pair<const char*, const char*> cases[] = {
-      {"", "expected one key, servers"},
+      {"", "expected one YAML document"},
       {"[]", "expected one key, servers"},
       {"onnx: {image: a}", "expected one key, servers"},
       {"servers: {}\nmore: 1", "expected one key, servers"},

@@ -311,8 +311,8 @@ TEST_P(Stores, WatchesComeAndGoWhileWritesHappen) {
     watchers.emplace_back([&] {
       while (!done) {
         auto page = store_->list({}).value();
+        std::atomic<int> wakes{0};  // outlives the watch, which counts until its end
         auto watch = store_->watch("", page.revision).value();
-        std::atomic<int> wakes{0};
         watch->on_ready([&wakes] { ++wakes; });
         Revision last = page.revision;
         for (int i = 0; i < 3; ++i) {

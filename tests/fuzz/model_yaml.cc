@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "codec/json.h"
+#include "codec/text.h"
 #include "codec/yaml.h"
 #include "input.h"
 #include "os/testing/memory_file_system.h"
@@ -114,7 +115,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   };
   for (int i = 0; i < 8 && !input.rest().empty(); ++i) {
     const std::string name(input.until('\0'));
-    if (name.size() <= 200 && name.find('/') == std::string::npos && name != "." && name != "..") put(kVersion / name, name);
+    // YAML holds UTF-8 only: a file with another name could not be written into it below.
+    if (codec::is_utf8(name) && name.size() <= 200 && name.find('/') == std::string::npos && name != "." && name != "..") put(kVersion / name, name);
   }
   put(kVersion / "model.yaml", yaml);
   put(kVersion / "labels.txt", labels);
