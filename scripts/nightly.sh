@@ -72,7 +72,7 @@ crash() {
 sim() {
   part sim.build build_in release sim sim_test
   part sim.full build/release/tests/sim/sim --schedules "$(times 1000)" --first "$seed"
-  part sim.short build/release/tests/sim/sim --short "$(times 100000)" --first "$seed"
+  part sim.short build/release/tests/sim/sim --short "$(times 20000)" --first "$seed"
   part sim.asan_build build_in asan sim sim_test
   part sim.asan build/asan/tests/sim/sim --short "$(times 300)" --first "$seed"
   part sim.asan_test build/asan/tests/sim/sim_test

@@ -42,7 +42,6 @@ void JointUser::act() {
   if (!service_.exists()) {
     if (!small_.exists()) release(small_);
     if (!big_.exists()) release(big_);
-    answered_ = 0;
     const auto tier = [](const Object& model) { return Json::object({{"model", Json::object({{"name", model.name()}})}}); };
     Json edge = tier(small_);
     edge.set("nodeName", world_.edge_machine().name());

@@ -34,7 +34,8 @@ class JointUser final : public User {
 
   World& world_;
   Object service_, small_, big_;
-  std::int64_t answered_ = 0;  // requests that clients sent to this very service, and that were answered
+  std::int64_t answered_ = 0;  // requests that clients sent to services of this name, and that were answered. An agent that
+                               // was away while a service was replaced reports the counts of the service before as well.
 };
 
 }  // namespace varda::sim
