@@ -9,7 +9,7 @@ slower pays for it in the same stage.
 import pathlib, sys
 
 BUDGET = {'deps': 120, 'build': 420, 'unit.build': 480, 'unit.run': 300, 'fuzz.build': 60, 'fuzz.run': 90, 'checks.build': 90,
-          'checks.run': 180, 'threads.build': 180, 'threads.run': 180, 'e2e.build': 15, 'e2e.run': 360}
+          'checks.run': 180, 'threads.build': 120, 'threads.run': 150, 'e2e.build': 15, 'e2e.run': 360}
 
 
 def main(path, whole=None):
