@@ -67,6 +67,7 @@ manifests: deps-if-missing  ## regenerate deploy/varda.yaml from deploy/kustomiz
 	@python3 scripts/manifests.py
 
 crds: build      ## regenerate deploy/crds and docs/reference from the C++ types and --help
+	@ninja -C build/release -j $(JOBS) --quiet api_test
 	@UPDATE_GOLDEN=1 build/release/src/api/api_test --gtest_brief=1 --gtest_filter='*Generated*' || true  # it fails where it rewrites
 	@build/release/src/api/api_test --gtest_brief=1 --gtest_filter='*Generated*'
 	@python3 tests/structure/cli_reference.py build/release/bin/varda --write
