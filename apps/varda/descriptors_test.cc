@@ -16,7 +16,7 @@ struct Room {
 };
 void PrintTo(const Room& room, std::ostream* out) { *out << room.connections << " connections, " << room.files << " files"; }
 
-/// What a process with these limits of open files gets.
+/// The limit of open files that a process with these limits gets.
 Room room_within(rlim_t soft, rlim_t hard, std::size_t wanted) {
   const testing::Ended ended = testing::run_in_child([&] {
     const rlimit limits{soft, hard};

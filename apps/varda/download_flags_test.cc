@@ -51,7 +51,7 @@ TEST(DownloadFlags, StandBeforeTheEnvironment) {
   ASSERT_EQ(parse_download(flags, {"--http-proxy", "given:4", "--https-proxy", "", "--no-proxy", ""}), "");
   const net::ClientOptions from_flags = download_client_options(flags).value();
   EXPECT_EQ(from_flags.proxies.http, "http://given:4");
-  EXPECT_EQ(from_flags.proxies.https, "");  // "" is none, and not "as the environment says"
+  EXPECT_EQ(from_flags.proxies.https, "");  // "" means no proxy, whatever the environment says
   EXPECT_EQ(from_flags.proxies.none, "");
 }
 

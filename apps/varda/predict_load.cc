@@ -108,7 +108,7 @@ class Load {
   }
 
  private:
-  /// How long request `i` of a client still waits for its turn.
+  /// The time that request `i` of a client still waits for its turn.
   Duration until_due(std::uint64_t i, std::size_t number) const {
     if (options_.rate <= 0) return Duration::zero();
     return begin_ + turn_of(options_, i, number) - system_clock().now();

@@ -71,7 +71,7 @@ struct LoadReport {
 /// every request is due at once.
 Duration turn_of(const LoadOptions& options, std::uint64_t i, std::size_t number);
 
-/// How many requests for `model`, of all of its versions, the text of a server's /metrics counts as answered. kNotFound: none are
+/// Reads from the text of /metrics the number of answered requests for all versions of `model`. kNotFound: none are
 /// counted.
 Result<std::uint64_t> answered_requests(std::string_view metrics, const std::string& model);
 

@@ -157,10 +157,10 @@ TEST(LoadReport, IsJsonForPrograms) {
             R"([{"url":"http://a","answered":4},{"url":"http://b","answered":0,"error":"Connection refused"}])");
 }
 
-/// A model server whose answers the test decides.
+/// A model server with answers from the test.
 class ModelServer {
  public:
-  /// What request number N, from 0, is answered: a version, or "!" and the message of an error.
+  /// The answer to request number N, from 0: a version, or "!" and the message of an error.
   explicit ModelServer(std::function<std::string(std::uint64_t)> answer) : answer_(std::move(answer)) {
     server_ = net::Server::create({}, net::inline_handler([this](const net::Request& request) { return serve(request); })).value();
   }

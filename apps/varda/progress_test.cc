@@ -44,7 +44,7 @@ TEST(ProgressBar, IsSilentWhereNoTerminalIs) {
   EXPECT_EQ(ended.err, "");
 }
 
-/// What `draw` writes to a terminal.
+/// Returns the text that `draw` writes to a terminal.
 std::string on_terminal(const std::function<void(ProgressBar&)>& draw) {
   const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   CHECK(terminal >= 0 && ::grantpt(terminal) == 0 && ::unlockpt(terminal) == 0);
@@ -58,7 +58,7 @@ std::string on_terminal(const std::function<void(ProgressBar&)>& draw) {
     ProgressBar bar("model");
     draw(bar);
     std::fputs("<end>", stderr);
-    // The terminal forgets what nobody has read when its last end is closed.
+    // A terminal drops unread text when its last end is closed.
     std::string text;
     char piece[256];
     while (text.find("<end>") == std::string::npos) {

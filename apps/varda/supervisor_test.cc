@@ -224,7 +224,7 @@ TEST_F(Supervising, ReplacesAChildThatWasStartedDifferently) {
   second.stop(kGrace);
 }
 
-// Pids are used again: the record may name a process of somebody else.
+// The kernel reuses pids: the record may name a foreign process.
 TEST_F(Supervising, LeavesAProcessAloneThatOnlyHasTheRecordedPid) {
   const os::ProcessId other = os::real_processes().start(options("read x <never").process).value();
   record({other.pid, other.start_ticks + 1}, "one");

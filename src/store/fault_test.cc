@@ -142,7 +142,7 @@ TEST_F(StoreFaults, AtEveryCallLoseNothingThatWasAcknowledged) {
 }
 
 TEST_F(StoreFaults, AfterAFailedSyncNothingIsWrittenUntilTheFileWasReadAgain) {
-  bool fail = false;  // outlives the store, whose end calls the disk once more
+  bool fail = false;  // outlives the store, because closing the store calls the disk once more
   const auto fs = new_disk();
   const SqliteVfs vfs(*fs);
   auto store = open(*fs, vfs).value();

@@ -22,7 +22,7 @@ import skips  # noqa: E402
 DURATIONS = 'durations.json'  # beside the files: {'file.Class': seconds}, of a run on two cores
 PARTS_MIN = 40  # seconds: a shorter file always runs whole
 END_SECONDS = 5  # grace for processes that a part has just ended
-NEED_ROOT = {'containerd_test'}  # files whose tests set up what only root may: containerd's cgroups and mounts
+NEED_ROOT = {'containerd_test'}  # files with tests that need root: containerd sets up cgroups and mounts
 
 
 # ---- the process of one part
@@ -140,7 +140,7 @@ class Part:
                 os.chown(path, user.pw_uid, user.pw_gid)
             command[0] = shutil.which('python3', path='/usr/local/bin:/usr/bin:/bin') or sys.executable  # root's may be in a closed home
             environment = {name: value for name, value in environment.items() if name != 'KUBECONFIG' and not name.startswith('XDG_')}
-            # git reads a checkout of another user only where it is told that this is safe.
+            # git refuses the checkout of another user without this setting.
             environment.update(HOME=str(temporary), USER=user.pw_name, LOGNAME=user.pw_name, GIT_CONFIG_COUNT='1',
                                GIT_CONFIG_KEY_0='safe.directory', GIT_CONFIG_VALUE_0='*')
         try:

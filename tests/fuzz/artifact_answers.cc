@@ -193,7 +193,7 @@ void download(fuzz::Input& input, bool s3) {
     while (true) {
       const int before = script.requests;
       auto piece = (*source)->next();
-      // What it goes on with is what it has.
+      // A resumed download continues with the bytes on the disk.
       if (script.requests > before) CHECK(script.first == got.size());
       if (!piece.ok()) {
         failure = piece.failure();

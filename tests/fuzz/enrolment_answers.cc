@@ -1,4 +1,4 @@
-// What an agent takes for its identity: answers of gateways, and what it finds on its disk.
+// The inputs from which an agent reads its identity: answers of gateways, and what it finds on its disk.
 //
 // Input: first byte even: a gateway's answers, each a line "STATUS RETRY-AFTER BODY". Odd: the files key.pem, cert.pem, ca.pem,
 // with a 0 byte between them. In both, @key, @cert, @ca and others of kWords stand for texts that fit this node, or another.

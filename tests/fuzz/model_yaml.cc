@@ -88,7 +88,7 @@ void check_layout(os::FileSystem& fs) {
   if (wanted.last_good_unchanged) CHECK(!wanted.last_good.empty());
   CHECK(serving::scan(fs, "/models").value() == *models);
   if (wanted.last_good.empty()) return;
-  // What a server notes of it is what the next one reads.
+  // The next server reads the note that a server leaves.
   CHECK(os::write_file_atomically(fs, kModel / ".last-good",
                                   wanted.last_good + " " + serving::files_name(wanted.last_good_fingerprint))
             .ok());
@@ -116,7 +116,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (int i = 0; i < 8 && !input.rest().empty(); ++i) {
     const std::string name(input.until('\0'));
     // YAML holds UTF-8 only: a file with another name could not be written into it below.
-    if (codec::is_utf8(name) && name.size() <= 200 && name.find('/') == std::string::npos && name != "." && name != "..") put(kVersion / name, name);
+    if (codec::is_utf8(name) && name.size() <= 200 && name.find('/') == std::string::npos && name != "." && name != "..")
+      put(kVersion / name, name);
   }
   put(kVersion / "model.yaml", yaml);
   put(kVersion / "labels.txt", labels);

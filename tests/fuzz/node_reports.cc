@@ -176,7 +176,7 @@ status: {observedGeneration: 1, modelRoot: /data/models, workerRoot: /data/worke
     {key: default/helmet.edge, exposed: "111111111111", versions: [{version: "111111111111", state: Ready}]}]}
 )";
 
-// What an API server checks of a kind's status or spec.
+// The checks of an API server for a kind's status or spec.
 class Part {
  public:
   Part(const api::Kind& kind, std::string name) : name_(std::move(name)) {
@@ -411,7 +411,7 @@ Json work_list(const std::string& name, Cluster& cluster) {
   return spec.to_json();
 }
 
-// What is asked of nodes, until it stays as it is.
+// The work lists of the nodes, computed until they stay the same.
 void settle(Cluster& cluster) {
   for (int round = 0; round < kRoundsMax; ++round) {
     bool changed = false;

@@ -12,7 +12,7 @@ using codec::Json;
 
 namespace {
 
-/// Kinds whose objects are followed from event to event.
+/// Kinds with objects that are followed from event to event.
 enum class Follow { kPlain, kInferenceModel, kJointInferenceService, kEdgeNode };
 struct FollowedKind {
   std::string_view prefix, kind;

@@ -164,7 +164,7 @@ class ServerClient final : public net::HttpClient {
   static Json entry(const std::string& name, const std::string& version) {
     return Json::object({{"name", name}, {"version", version}, {"state", "READY"}});
   }
-  /// What a first tier counts. Nothing is hard, so every request is answered at the edge.
+  /// The counters of a first tier. Nothing is hard, so every request is answered at the edge.
   Json tiers_of(const Container& container) {
     std::string instance = container.pod_uid + "-" + std::to_string(container.restarts);
     if (machine_.mutations_.counts_twice) instance += "-" + std::to_string(++asked_);

@@ -59,7 +59,7 @@ std::string without_owner(const std::string& text) {
   return codec::write_json(*body);
 }
 
-// A work list whose tiers have no address.
+// A work list with tiers that have no address.
 std::string without_tiers(const std::string& text) {
   auto body = codec::parse_json(text);
   CHECK(body.ok());

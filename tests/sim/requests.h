@@ -24,7 +24,7 @@ class Object {
   void patch(codec::Json spec);
   void remove();
   Cluster::Reply get() const { return world_.cluster().call("GET", path()); }
-  /// What is wrong with an object that must exist and be observed, or must be gone.
+  /// Names the fault of an object that must exist and be observed, or must be gone.
   std::optional<std::string> presence(const Cluster::Reply& reply) const;
   std::string what() const { return kind_ + " " + name_ + ": "; }
 
@@ -48,13 +48,14 @@ std::string archive_of(const std::string& model, const std::string& version);
 /// An item of a manifest.
 codec::Json manifest_item(const std::string& model, const std::string& version);
 
-/// How many objects a list has; `path` may have a selector.
+/// The number of objects in a list; `path` may have a selector.
 std::size_t count(World& world, const std::string& path);
 std::string pods_path(const std::string& selector);
 
-/// What is left of a model in the cloud layer that must be gone: Deployment, Service, Endpoints, ReplicaSets, pods, containers.
+/// Names the remains of a model in the cloud layer that must be gone: Deployment, Service, Endpoints, ReplicaSets, pods,
+/// containers.
 std::optional<std::string> left_of_cloud_model(World& world, const std::string& name);
-/// What is wrong with the objects and containers of a model in the cloud layer that serves `version`.
+/// Names the fault of the objects and containers of a model in the cloud layer that serves `version`.
 std::optional<std::string> cloud_model_serves(World& world, const std::string& name, const std::string& version,
                                               std::int64_t replicas);
 

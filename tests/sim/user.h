@@ -19,7 +19,7 @@ class User {
   virtual ~User() = default;
   /// One change that the user makes, with all requests for it. The API server is up.
   virtual void act() = 0;
-  /// What does not hold, judged by what the API server answered to this user. Nothing: all holds.
+  /// Names the claim that does not hold, judged by what the API server answered to this user. Nothing: all holds.
   virtual std::optional<std::string> settled() = 0;
   virtual void add_work(const Machine&, WorkKeys&) const {}
   /// A node without changes elsewhere reports counts this late. A world waits for the longest of all users.

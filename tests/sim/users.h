@@ -1,4 +1,4 @@
-// Users: which kinds a world plays, and whose turn it is.
+// Users: the kinds that a world plays, and the order of their turns.
 #pragma once
 
 #include <memory>

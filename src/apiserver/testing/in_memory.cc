@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kCrdPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 constexpr std::string_view kCrdKeys = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
 
-/// What a server stores for those definitions, oldest first.
+/// The stored entries of those definitions, oldest first.
 std::vector<store::Entry> installed(const std::vector<codec::Json>& crds) {
   InMemoryApiServer api;
   for (const codec::Json& crd : crds) {

@@ -28,7 +28,7 @@ std::string epoch_of(std::string start) {
   return start.size() <= kEpochMax ? start : codec::Sha256::of(start).hex().substr(0, kEpochMax);
 }
 
-// What a status has a place for. A node chooses the rest of its report, and no choice may make the status one that the server
+// Limits of the status. A node chooses the rest of its report, and no choice may make the status one that the server
 // refuses.
 Json known_counters(const Json& report, const std::vector<Tier>& tiers) {
   Json out = Json::object();
