@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # The campaigns that are too long for every commit. Prints a report, which stays in build/nightly/report.md with the logs beside it.
 #
-#   scripts/nightly.sh [CAMPAIGN…]     all of them by default, three hours at most
+#   scripts/nightly.sh [CAMPAIGN…]     all of them by default
 #
-#   includes   the preset `dev`, file by file: each file includes what it uses, with and without optimisation
+# They end after NIGHTLY_HOURS (default 3): a part that runs then is ended and has failed, and so have those that did not begin.
+#
+#   includes   the preset `dev`, file by file: each file includes what it uses
 #   threads    TSan over all rooms
 #   rooms      the rooms once more as the release has them, at -O2 by g++
 #   repeat     rooms with threads, 20 times
@@ -18,6 +20,16 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 source scripts/stages.sh
+campaigns=("$@")
+all=(includes threads rooms repeat crash sim histories fuzz e2e)
+[ ${#campaigns[@]} -gt 0 ] || campaigns=("${all[@]}")
+for name in "${campaigns[@]}"; do
+  case " ${all[*]} " in
+    *" $name "*) ;;
+    *) echo "there is no campaign $name, only: ${all[*]}" >&2; exit 2 ;;
+  esac
+done
+
 out=build/nightly
 rm -rf "$out"
 mkdir -p "$out"
@@ -26,8 +38,14 @@ report=$out/report.md
 failed=0
 scale=${NIGHTLY_SCALE:-1}
 seed=${NIGHTLY_SEED:-$(date +%s)}
+deadline=$((SECONDS + $(awk -v h="${NIGHTLY_HOURS:-3}" 'BEGIN { print int(h * 3600) }')))
 
 times() { awk -v n="$1" -v s="$scale" 'BEGIN { v = int(n * s); print v < 1 ? 1 : v }'; }
+
+# within_time COMMAND…: ends the command, and what it started, at the deadline.
+within_time() {
+  timeout --kill-after=60 $((deadline > SECONDS ? deadline - SECONDS : 1)) "$@"
+}
 
 # part NAME COMMAND…: one part of a campaign, with its log.
 part() {
@@ -41,6 +59,9 @@ part() {
     failed=1
   fi
 }
+
+# as_user PROGRAM…: without the rights of root.
+as_user() { within_time scripts/as_user.sh "$@"; }
 
 includes() {
   part includes.dev build_in dev all
@@ -63,54 +84,62 @@ repeat() {
 
 crash() {
   part crash.build build_in release store_test artifact_test
-  part crash.store env VARDA_CRASH_STATES="$(times 700000)" VARDA_CRASH_SEED="${VARDA_CRASH_SEED:-$seed}" \
-    build/release/src/store/store_test '--gtest_filter=StoreCrash.*:StoreFaults.*'
-  part crash.artifact env VARDA_CRASH_STATES="$(times 500000)" VARDA_CRASH_SEED="${VARDA_CRASH_SEED:-$seed}" \
-    build/release/src/artifact/artifact_test '--gtest_filter=ArtifactCrash.*:ArtifactFaults.*'
+  part crash.store within_time env VARDA_CRASH_STATES="$(times 700000)" VARDA_CRASH_SEED="${VARDA_CRASH_SEED:-$seed}" \
+    scripts/as_user.sh build/release/src/store/store_test '--gtest_filter=StoreCrash.*:StoreFaults.*'
+  part crash.artifact within_time env VARDA_CRASH_STATES="$(times 500000)" VARDA_CRASH_SEED="${VARDA_CRASH_SEED:-$seed}" \
+    scripts/as_user.sh build/release/src/artifact/artifact_test '--gtest_filter=ArtifactCrash.*:ArtifactFaults.*'
 }
 
 sim() {
   part sim.build build_in release sim sim_test
-  part sim.full build/release/tests/sim/sim --schedules "$(times 1000)" --first "$seed"
-  part sim.short build/release/tests/sim/sim --short "$(times 20000)" --first "$seed"
+  part sim.full as_user build/release/tests/sim/sim --schedules "$(times 1000)" --first "$seed"
+  part sim.short as_user build/release/tests/sim/sim --short "$(times 20000)" --first "$seed"
   part sim.asan_build build_in asan sim sim_test
-  part sim.asan build/asan/tests/sim/sim --short "$(times 300)" --first "$seed"
-  part sim.asan_test build/asan/tests/sim/sim_test
+  part sim.asan as_user build/asan/tests/sim/sim --short "$(times 300)" --first "$seed"
+  part sim.asan_test as_user build/asan/tests/sim/sim_test
 }
 
 histories() {
-  part histories.build build_in release linearizability_test
-  part histories.run env VARDA_SOAK=1 build/release/tests/linearizability/linearizability_test
+  part histories.build build_in release linearizability_test agent_test
+  part histories.run within_time env VARDA_SOAK=1 VARDA_SEED="$seed" scripts/as_user.sh build/release/tests/linearizability/linearizability_test
+  part histories.cascade within_time env VARDA_CASCADE_SEEDS="$(times 200)" scripts/as_user.sh \
+    build/release/src/agent/agent_test '--gtest_filter=CascadeCounts.*'
 }
 
 fuzz() {
-  FUZZ_SECONDS=$(times 60) part fuzz.run bash scripts/fuzz.sh
+  FUZZ_SECONDS=$(times 60) part fuzz.run within_time bash scripts/fuzz.sh
 }
 
 e2e() {
   part e2e.build build_in release e2e_programs
-  VARDA_SOAK=1 VARDA_KILLS=$(times 1000) VARDA_BIN="$PWD/build/release/bin" part e2e.run python3 -W ignore tests/e2e/run.py --limit 3600
+  VARDA_SOAK=1 VARDA_SEED=$seed VARDA_KILLS=$(times 1000) VARDA_BIN="$PWD/build/release/bin" part e2e.run within_time python3 -W ignore tests/e2e/run.py --limit 3600
   part e2e.asan_build build_in asan e2e_programs
-  VARDA_E2E_SLOWNESS=4 VARDA_KILLS=10 VARDA_BIN="$PWD/build/asan/bin" part e2e.asan python3 -W ignore tests/e2e/run.py kill_test.py model_life_test.py
+  VARDA_E2E_SLOWNESS=4 VARDA_KILLS=10 VARDA_BIN="$PWD/build/asan/bin" part e2e.asan within_time python3 -W ignore tests/e2e/run.py kill_test.py model_life_test.py
 }
 
-campaigns=("$@")
-[ ${#campaigns[@]} -gt 0 ] || campaigns=(includes threads rooms repeat crash sim histories fuzz e2e)
-begin=$SECONDS
-for name in "${campaigns[@]}"; do "$name"; done
-
-{
-  echo "# Nightly run of $(git rev-parse --short HEAD 2> /dev/null || echo 'no commit'), $(date -u +%F)"
-  echo
-  echo "$jobs processors, first seed $seed, scale $scale"
-  echo
-  python3 scripts/stages.py "$stage_file" $((SECONDS - begin))
-  echo
-  if [ -f "$out/fuzz.run.log" ]; then
-    echo '## Fuzz targets'
+write_report() {
+  {
+    echo "# Nightly run of $(git rev-parse --short HEAD 2> /dev/null || echo 'no commit'), $(date -u +%F)"
     echo
-    grep -E '^fuzz_' "$out/fuzz.run.log" | sed 's/^/- /'
+    echo "$jobs processors, first seed $seed, scale $scale; campaigns: ${campaigns[*]}"
+    echo
+    [ ! -s "$stage_file" ] || python3 scripts/stages.py "$stage_file" $((SECONDS - begin))
+    if [ -f "$out/fuzz.run.log" ]; then
+      printf '\n## Fuzz targets\n\n'
+      grep -E '^fuzz_' "$out/fuzz.run.log" | sed 's/^/- /'
+    fi
+  } > "$report"
+  cat "$report"
+}
+begin=$SECONDS
+trap write_report EXIT
+for name in "${campaigns[@]}"; do
+  if [ "$SECONDS" -ge "$deadline" ]; then
+    echo "$name: FAILED, the time is over"
+    printf '%s\t0\tno time\n' "$name" >> "$stage_file"
+    failed=1
+  else
+    "$name"
   fi
-} > "$report"
-cat "$report"
+done
 exit $failed

@@ -128,7 +128,7 @@ Result<CascadeAnswer> read_cascade(const Json& answer) {
   if (!answer["counters"].is_object()) return wrong("counters is no object");
   TRY_VOID(read_counters(answer["counters"], "", 0, out.counters));
   for (const auto& [name, value] : answer.as_object())
-    if (name != "instance" && name != "counters" && name != "epoch") out.rest.set(name, value);
+    if (name != "instance" && name != "counters" && name != "epoch" && name != "uid") out.rest.set(name, value);
   const Json& tiers = answer["tiers"];
   if (!tiers.is_array() || tiers.size() > kTiersMax) return wrong("tiers is no list of at most " + std::to_string(kTiersMax));
   for (const Json& tier : tiers.as_array())
@@ -258,6 +258,7 @@ Counts CascadeRecord::sums() const {
 Json CascadeRecord::report(const Counts& sums) const {
   if (rest_.is_null()) return {};
   Json out = Json::object({{"epoch", epoch_}, {"counters", tree_of(sums)}});
+  if (!of_.empty()) out.set("uid", of_);
   for (const auto& [name, value] : rest_.as_object()) out.set(name, value);
   return out;
 }

@@ -65,7 +65,7 @@ class CascadeRecord {
   void begin(std::string epoch, std::string of);
 
   Counts sums() const;
-  /// As it is told, with those sums; null while nothing was said.
+  /// As it is told, with those sums and, as uid, whose they are; null while nothing was said.
   codec::Json report(const Counts& sums) const;
 
  private:

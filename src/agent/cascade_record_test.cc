@@ -133,6 +133,7 @@ TEST(CascadeRecord, AnotherServiceUnderTheNameInheritsNoCounts) {
   record.take(answer("a", R"({"n": 10})"));  // the old server, not ended yet
   record.take(answer("b", R"({"n": 3})"));
   EXPECT_EQ(record.sums().at("/n"), 4);
+  EXPECT_EQ(record.report(record.sums())["uid"].as_string(), "s2");
   record.meet(json(R"({"epoch": "e1", "counters": {"n": 9}})"), "e3");
   EXPECT_EQ(record.epoch(), "e2") << "the other end has not heard of it";
 }

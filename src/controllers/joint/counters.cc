@@ -62,7 +62,9 @@ JointCounters& past(std::vector<JointCounters>& kept) {
   return kept.front();
 }
 
-void add_to_past(std::vector<JointCounters>& kept, const Json& counters) { merge(past(kept).counters, counters, counter_sum, kMembersMax); }
+void add_to_past(std::vector<JointCounters>& kept, const Json& counters) {
+  merge(past(kept).counters, counters, counter_sum, kMembersMax);
+}
 
 }  // namespace
 

@@ -66,6 +66,8 @@ std::vector<Count> told_counts(const View& view, const FirstTier& first) {
   std::vector<Count> out;
   for (const PodFinding& pod : first.pods) {
     if (pod.report == nullptr || !pod.report->cascade["counters"].is_object()) continue;
+    // A node whose agent is away still shows what it counted for a service of this name that is gone.
+    if (pod.report->cascade["uid"].string_or(view.service.metadata.uid) != view.service.metadata.uid) continue;
     out.push_back({.node = pod.endpoint.node,
                    .epoch = epoch_of(pod.report->cascade["epoch"].as_string()),
                    .counters = known_counters(pod.report->cascade["counters"], view.plan.tiers)});

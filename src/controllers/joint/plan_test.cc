@@ -208,6 +208,13 @@ TEST_F(JointCounts, AClockThatWasSetBackKeepsNobodyWaiting) {
   EXPECT_EQ(take(at(std::chrono::seconds(-3600))).status.inference_number, 1000);
 }
 
+TEST_F(JointCounts, OfAFormerServiceOfTheNameAreLeftOut) {
+  report("{uid: of-the-former-service, counters: {inferences: 1000}}");
+  EXPECT_EQ(take(at(std::chrono::seconds(20))).status.inference_number, 41);
+  report("{uid: service-uid, epoch: other, counters: {inferences: 5}}");
+  EXPECT_EQ(take(at(std::chrono::seconds(40))).status.inference_number, 46);
+}
+
 TEST_F(JointCounts, GoOnThroughAnotherEpochOfTheNode) {
   report("{counters: {inferences: 1000}}");
   take(at(std::chrono::seconds(20)));
