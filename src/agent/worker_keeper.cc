@@ -13,6 +13,9 @@ namespace {
 using codec::Json;
 
 constexpr std::string_view kRecords = "workers/";
+// The greatest number of any report of a worker whose record is gone. The same worker may come back to this node, and who has
+// taken over its reports takes over only greater numbers.
+constexpr std::string_view kNumbers = "worker-numbers";
 constexpr std::size_t kRevisionDigits = 16;
 
 Error not_expected(const std::string& key) {
@@ -90,6 +93,11 @@ void WorkerKeeper::load() {
     if (loaded_) return;
   }
   auto desired = read_desired(journal_);
+  if (const auto numbers = journal_.get(std::string(kNumbers)); numbers.ok()) {
+    numbers_used_ = (*numbers)["used"].as_integer();
+  } else {
+    log::error("the numbers of workers' reports cannot be read; they begin anew", {{"error", numbers.error()}});
+  }
   {
     const MutexLock lock(mutex_);
     if (desired && !desired_) {
@@ -147,7 +155,7 @@ void WorkerKeeper::take_up() {
           } else {
             worker.problem = name.error().message();
           }
-          worker.state = WorkerState(spec.uid);
+          worker.state = WorkerState(spec.uid, numbers_used_);
           const auto record = records.find(spec.key);
           if (record != records.end() && record->second.uid() == spec.uid) worker.state = std::move(record->second);
         }
@@ -202,11 +210,17 @@ void WorkerKeeper::make_tokens() {
     cleared = tokens_.keep_only(keys);
     auto records = journal_.entries(std::string(kRecords));
     std::map<std::string, Json> gone;
+    std::int64_t used = numbers_used_;
     if (records.ok()) {
-      for (const auto& [key, record] : *records)
-        if (!keys.contains(key.substr(kRecords.size()))) gone.emplace(key, Json());
+      for (const auto& [key, record] : *records) {
+        if (keys.contains(key.substr(kRecords.size()))) continue;
+        gone.emplace(key, Json());
+        used = std::max(used, record["sequence"].as_integer());
+      }
     }
+    if (used > numbers_used_) gone.emplace(kNumbers, Json::object({{"used", used}}));
     if (cleared.ok()) cleared = records.ok() ? journal_.put_all(gone) : Status(records.error());
+    if (cleared.ok()) numbers_used_ = used;
     swept_ = cleared.ok();
     if (!cleared.ok()) log::warn("what was kept of former workers stays for now", {{"error", cleared.error()}});
   }

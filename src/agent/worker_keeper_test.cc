@@ -284,6 +284,22 @@ TEST_F(Workers, MadeAnewUnderTheirNameBeginWithANewTokenAndNothingSaid) {
   EXPECT_EQ(report()["sequence"].as_integer(), 1);
 }
 
+// A job that moves to another node and back is the same worker again, and of it only greater numbers are taken over.
+TEST_F(Workers, ThatComeBackToTheNodeGoOnWithTheirNumbers) {
+  want(kOne);
+  ASSERT_EQ(ask(token_of("default/eval"), "PUT", "/v1/results/r", accuracy(0.9)).status, 200);
+  pass(milliseconds(1000));
+  ASSERT_EQ(report()["sequence"].as_integer(), 1);
+  want("[]");
+  pass(milliseconds(1000));
+  restart();
+  want(kOne);
+  ASSERT_EQ(ask(token_of("default/eval"), "PUT", "/v1/results/r", accuracy(0.5)).status, 200);
+  pass(milliseconds(1000));
+  EXPECT_EQ(report()["models"], json(accuracy(0.5))["models"]);
+  EXPECT_EQ(report()["sequence"].as_integer(), 2);
+}
+
 TEST_F(Workers, TokensOutliveRestartsAndAreMendedWhereTheyAreDamaged) {
   want(kOne);
   const std::string token = token_of("default/eval");

@@ -190,7 +190,7 @@ void WorkerState::adopt(const Json& report) {
   } else if (there > *sequence_) {
     told_.clear();  // the disk is that of an earlier day: what has that number there is not what we know
   }
-  sequence_ = std::max(sequence_.value_or(0), there);
+  sequence_ = std::max(sequence_.value_or(after_), there);
 }
 
 bool WorkerState::pass_on(const Json& report) {

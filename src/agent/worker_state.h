@@ -24,7 +24,8 @@ class WorkerState {
   static constexpr std::size_t kProgressBytesMax = 8u << 10;  // of that, what is kept free of results and metrics
 
   WorkerState() = default;
-  explicit WorkerState(std::string uid) : uid_(std::move(uid)) {}
+  /// Its numbers are greater than `after`.
+  explicit WorkerState(std::string uid, std::int64_t after = 0) : uid_(std::move(uid)), after_(after) {}
   /// As to_json() wrote it; nothing: that is none.
   static std::optional<WorkerState> from_json(const codec::Json& json);
   codec::Json to_json() const;
@@ -63,6 +64,7 @@ class WorkerState {
   codec::Json registered_, progress_, metrics_;  // null: not said
   codec::Json models_ = codec::Json::object();   // {KEY: {metrics: {NAME: NUMBER}}}: the last word of all results
   std::map<std::string, Result_, std::less<>> results_;
+  std::int64_t after_ = 0;
   std::optional<std::int64_t> sequence_;
   std::string told_;  // digest of the `models` that have the number
 };
