@@ -7,10 +7,9 @@
 # (linked PRIVATE: their headers stay inside this room's .cc files). TEST_DEPS are further rooms only the tests need; what they
 # offer in testing/ is linked as well. SUBDIRS are folders of the room whose *.cc and *_test.cc belong to it too: a room with many
 # parts of one shape keeps a folder for each.
-
 #
-# With VARDA_UNITY the compiler reads many sources of one target as one (the rooms keep names in anonymous namespaces apart for it),
-# and the headers of headers.h before them: about a third of the time of a build from nothing. The preset `dev` builds file by file,
+# With VARDA_UNITY the compiler reads many sources of one target as one (the rooms keep names in anonymous namespaces apart for it):
+# about a third of the time of a build from nothing. The preset `dev` builds file by file,
 # which is quicker after a small change and proves that each file includes what it uses. ALONE names sources that stay by themselves.
 #
 # Paths that tests are given begin at the root of the checkout, where ctest runs them: what they compile to is the same in every clone,
@@ -53,7 +52,7 @@ function(varda_test name)
   endforeach()
 endfunction()
 
-# Replaces the sources in the caller's list by files that include some of them each, 130 kB at most where they are smaller than that.
+# Replaces the sources in the caller's list by files that include some of them each, 260 kB at most where they are smaller than that.
 function(varda_unity target list_name)
   if(NOT VARDA_UNITY)
     return()
@@ -71,7 +70,7 @@ function(varda_unity target list_name)
     endif()
     file(SIZE ${source} size)
     math(EXPR sum "${total} + ${size}")
-    if(content AND sum GREATER 130000)
+    if(content AND sum GREATER 260000)
       file(CONFIGURE OUTPUT unity/${target}_${number}.cc CONTENT "${content}" @ONLY)
       list(APPEND out ${CMAKE_CURRENT_BINARY_DIR}/unity/${target}_${number}.cc)
       math(EXPR number "${number} + 1")

@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::string_view kSubdomainOrEmpty = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$";
+constexpr std::string_view kNodeNameOrEmpty = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$";
 constexpr std::string_view kDeadlinePattern = "^[1-9][0-9]{0,5}(ms|s|m)$";
 constexpr milliseconds kDeadlineMax{600'000};
 constexpr std::array kLayers{JointTier::kDevice, JointTier::kEdge, JointTier::kCloud};  // in the order of tiers
@@ -185,7 +185,7 @@ void JointTier::describe(Type<JointTier>& t) {
       .length(1, 14)
       .pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$");
   t.field("model", &T::model, "The model that answers.").required();
-  t.field("nodeName", &T::node_name, "Name of the node it is on.").length(0, 253).pattern(kSubdomainOrEmpty);
+  t.field("nodeName", &T::node_name, "Name of the node it is on.").length(0, 253).pattern(kNodeNameOrEmpty);
   t.field(
        "layer", &T::layer,
        "Where it is, instead of nodeName: on every node with this edgeai.io/layer (the first tier), on the one node of that layer, "

@@ -117,7 +117,7 @@ std::string figures(const DatasetStatus& status) {
 }
 
 // Why nothing can be heard of the node.
-std::optional<DatasetVerdict> out_of_reach(const DatasetView& dataset, const DatasetWorld& world, const DatasetStatus& status) {
+std::optional<DatasetVerdict> node_out_of_reach(const DatasetView& dataset, const DatasetWorld& world, const DatasetStatus& status) {
   const std::string& name = dataset.spec.node_name;
   if (world.edge_node == nullptr && world.node == nullptr) {
     return DatasetVerdict{kConditionFalse, "NodeUnknown",
@@ -213,7 +213,7 @@ DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std
       std::erase_if(status.conditions, [](const meta::Condition& condition) { return condition.type == kReportAccepted; });
     }
   }
-  if (const auto verdict = out_of_reach(dataset, world, status)) return conclude(*verdict);
+  if (const auto verdict = node_out_of_reach(dataset, world, status)) return conclude(*verdict);
   if (report != nullptr) return conclude(verdict_of(*report, dataset, status));
   // Between a change elsewhere in the node's list and the agent's word that it has read it, what the node said still holds.
   const meta::Condition* ready = meta::find_condition(status.conditions, kReady);

@@ -17,7 +17,7 @@ constexpr std::size_t kVersionDigits = 12;
 constexpr std::size_t kFetchedUrlMax = 2048;
 constexpr std::size_t kVersionMax = 63;
 
-ModelResolution no(std::string reason, std::string message) { return {{}, Problem{std::move(reason), std::move(message)}}; }
+ModelResolution unresolved(std::string reason, std::string message) { return {{}, Problem{std::move(reason), std::move(message)}}; }
 
 // A version names a directory on nodes and in containers. As an API server that knows the schemas of now takes it; what was stored
 // before is looked at here.
@@ -53,14 +53,14 @@ ModelResolution of_model(const api::SednaModel& model, ModelUse use) {
   out.url = spec.url;
   const std::string who = "Model " + out.name;
   if (use == ModelUse::kServer && !spec.format.empty() && spec.format != kServedFramework) {
-    return no("ModelUnsupported",
-              who + " has the format " + spec.format + ": varda-serve loads onnx; give the worker a template of your own");
+    return unresolved("ModelUnsupported",
+                      who + " has the format " + spec.format + ": varda-serve loads onnx; give the worker a template of your own");
   }
   // A version is what a node and a server tell archives apart by: another archive has to have another name.
   out.version = !spec.version.empty() ? spec.version : spec.sha256.empty() ? "1" : spec.sha256.substr(0, kVersionDigits);
-  if (const auto wrong = no_version_name(out.version)) return no("ModelUnsupported", who + " has " + *wrong);
+  if (const auto wrong = no_version_name(out.version)) return unresolved("ModelUnsupported", who + " has " + *wrong);
   if (!spec.sha256.empty()) {
-    if (const auto wrong = no_fetched_url(spec.url)) return no("ModelUnsupported", who + " has " + *wrong);
+    if (const auto wrong = no_fetched_url(spec.url)) return unresolved("ModelUnsupported", who + " has " + *wrong);
     api::EdgeModelVersion& archive = out.archives.emplace_back();
     archive.version = out.version;
     archive.url = spec.url;
@@ -70,10 +70,11 @@ ModelResolution of_model(const api::SednaModel& model, ModelUse use) {
   }
   const std::optional<std::string> path = local_path(spec.url);
   if (use == ModelUse::kServer) {
-    if (path) return no("ModelUnsupported", who + " names a path: varda-serve gets archives, by url and sha256");
-    return no("DigestMissing", who + " has no sha256: nothing is fetched that cannot be checked; `varda pack` prints it");
+    if (path) return unresolved("ModelUnsupported", who + " names a path: varda-serve gets archives, by url and sha256");
+    return unresolved("DigestMissing", who + " has no sha256: nothing is fetched that cannot be checked; `varda pack` prints it");
   }
-  if (path && leads_up(*path)) return no("ModelUnsupported", who + " has a path with \"..\": " + path->substr(0, kVersionMax));
+  if (path && leads_up(*path))
+    return unresolved("ModelUnsupported", who + " has a path with \"..\": " + path->substr(0, kVersionMax));
   out.path = path.value_or("");
   return {std::move(out), {}};
 }
@@ -81,17 +82,18 @@ ModelResolution of_model(const api::SednaModel& model, ModelUse use) {
 ModelResolution of_inference_model(const api::InferenceModel& model, ModelUse use) {
   const api::InferenceModelSpec& spec = model.spec;
   const std::string who = "InferenceModel " + model.metadata.name;
-  if (spec.from_image()) return no("ModelUnsupported", who + " is served from an image: it has no files to give to a worker");
+  if (spec.from_image())
+    return unresolved("ModelUnsupported", who + " is served from an image: it has no files to give to a worker");
   if (use == ModelUse::kServer && spec.framework_type != kServedFramework) {
-    return no("ModelUnsupported", who + " has the frameworkType " + spec.framework_type +
-                                      ": varda-serve loads onnx; give the worker a template of your own");
+    return unresolved("ModelUnsupported", who + " has the frameworkType " + spec.framework_type +
+                                              ": varda-serve loads onnx; give the worker a template of your own");
   }
   const api::ManifestEntry* entry = spec.find_version(spec.target_version);
-  if (entry == nullptr) return no("ModelNotFound", who + " has no version " + spec.target_version + " in its manifest");
+  if (entry == nullptr) return unresolved("ModelNotFound", who + " has no version " + spec.target_version + " in its manifest");
   for (const api::ManifestEntry& one : spec.manifest) {
     const auto wrong = no_version_name(one.version);
-    if (wrong) return no("ModelUnsupported", who + " has " + *wrong);
-    if (const auto long_url = no_fetched_url(one.download_url)) return no("ModelUnsupported", who + " has " + *long_url);
+    if (wrong) return unresolved("ModelUnsupported", who + " has " + *wrong);
+    if (const auto long_url = no_fetched_url(one.download_url)) return unresolved("ModelUnsupported", who + " has " + *long_url);
   }
   ResolvedModel out;
   out.name = model.metadata.name;
@@ -119,7 +121,7 @@ ModelResolution resolve_model(const api::ModelReference& reference, const ModelW
   const std::string kinds = reference.kind == api::ModelReference::kInferenceModel ? "InferenceModel"
                             : reference.kind == api::ModelReference::kModel        ? "Model (sedna.io)"
                                                                                    : "Model (sedna.io) and no InferenceModel";
-  return no("ModelNotFound", "there is no " + kinds + " " + reference.name);
+  return unresolved("ModelNotFound", "there is no " + kinds + " " + reference.name);
 }
 
 }  // namespace varda::controllers

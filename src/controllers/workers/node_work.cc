@@ -14,7 +14,7 @@ namespace varda::controllers {
 
 namespace {
 
-constexpr std::size_t kModelNameMax = 63;  // of EdgeNode.spec.models
+constexpr std::size_t kNodeModelNameMax = 63;  // of EdgeNode.spec.models
 
 bool runs_on(const Job& job, const Worker& worker, const NodeList& nodes, const std::string& node,
              const std::vector<PodPtr>& pods) {
@@ -110,7 +110,7 @@ std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, co
   api::EdgeModel work;
   work.key = key;
   // Of a user's worker nobody asks for it, and its Model may have any name.
-  if (worker.model->model_name.size() <= kModelNameMax) work.model_name = worker.model->model_name;
+  if (worker.model->model_name.size() <= kNodeModelNameMax) work.model_name = worker.model->model_name;
   if (server) work.framework = worker.model->framework;  // a user's worker reads what layout it likes
   work.target = worker.model->version;
   const auto archives = archives_on(*worker.model, node.spec.find_model(key));
