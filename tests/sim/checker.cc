@@ -94,6 +94,11 @@ std::optional<std::string> Checker::monotonic(Known& known, const Json& object, 
            std::to_string(observed);
   if (observed > generation)
     return what + ": status.observedGeneration " + std::to_string(observed) + " of an object at " + std::to_string(generation);
+  const std::int64_t inferences = object.at("status/inferenceNumber").as_integer();
+  if (inferences < known.inferences)
+    return what + ": status.inferenceNumber goes back from " + std::to_string(known.inferences) + " to " +
+           std::to_string(inferences);
+  known.inferences = inferences;
   known.generation = generation;
   known.observed = observed;
   return {};
@@ -174,10 +179,12 @@ std::optional<std::string> Checker::node_at_rest(Machine& machine) {
   const Json& spec = node.body["spec"];
   for (const Json& model : spec["models"].as_array()) listed.models.insert(model["key"].as_string());
   for (const Json& dataset : spec["datasets"].as_array()) listed.datasets.insert(dataset["key"].as_string());
-  if (listed.models != wanted.models || listed.datasets != wanted.datasets || !spec["workers"].empty())
+  for (const Json& worker : spec["workers"].as_array()) listed.workers.insert(worker["key"].as_string());
+  if (listed.models != wanted.models || listed.datasets != wanted.datasets || listed.workers != wanted.workers)
     return "EdgeNode " + machine.name() + ": its work list is not what users ask for";
   for (const auto& [key, content] : machine.exposed())
     if (!wanted.models.contains(key)) return "node " + machine.name() + " exposes " + key + ", which nobody wants there";
+  if (machine.tokens() != wanted.workers) return "node " + machine.name() + " has tokens of other workers than it expects";
   if (condition(cluster_.call("GET", "/api/v1/nodes/" + machine.name()).body, "Ready") != "True AgentConnected")
     return "Node " + machine.name() + " is not Ready";
   if (condition(node.body, "Connected") != "True AgentConnected") return "EdgeNode " + machine.name() + " is not Connected";

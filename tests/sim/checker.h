@@ -41,7 +41,7 @@ class Checker {
  private:
   struct Known {
     std::string uid;
-    std::int64_t generation = 0, observed = 0;
+    std::int64_t generation = 0, observed = 0, inferences = 0;
     std::string url, serving;
   };
   std::optional<std::string> note(const store::Event& event);

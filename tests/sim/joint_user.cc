@@ -6,9 +6,6 @@ using codec::Json;
 
 namespace {
 
-// A Model without a version is called after its digest.
-std::string version_of(const Object& model) { return model.spec()["sha256"].as_string().substr(0, 12); }
-
 Json policy(std::uint64_t tenths) {
   const Json parameter = Json::object({{"key", "threshold_cross_entropy"}, {"value", "0." + std::to_string(tenths)}});
   return Json::object({{"name", "CrossEntropy"}, {"parameters", Json::array({parameter})}});
@@ -37,16 +34,24 @@ void JointUser::delete_pod() {
   world_.cluster().call("DELETE", "/api/v1/namespaces/default/pods/" + pod);
 }
 
+Json JointUser::edge_worker() {
+  return Json::object({{"model", Json::object({{"name", small_.name()}})},
+                       {"nodeName", world_.edge_machine().name()},
+                       {"hardExampleMining", policy(8)}});
+}
+
 void JointUser::act() {
   SeededRng& rng = world_.rng();
   if (!service_.exists()) {
     if (!small_.exists()) release(small_);
     if (!big_.exists()) release(big_);
-    const auto tier = [](const Object& model) { return Json::object({{"model", Json::object({{"name", model.name()}})}}); };
-    Json edge = tier(small_);
-    edge.set("nodeName", world_.edge_machine().name());
-    edge.set("hardExampleMining", policy(8));
-    return service_.create(Json::object({{"edgeWorker", std::move(edge)}, {"cloudWorker", tier(big_)}}));
+    // What a container of the service before answered since its agent looked last is counted for this one.
+    answered_ = 0;
+    for (const auto& machine : world_.machines())
+      for (const auto& [uid, container] : machine->containers())
+        if (container->model_key == key()) answered_ += container->answered;
+    const Json cloud = Json::object({{"model", Json::object({{"name", big_.name()}})}});
+    return service_.create(Json::object({{"edgeWorker", edge_worker()}, {"cloudWorker", cloud}}));
   }
   switch (rng.below(9)) {
     case 0:
@@ -71,7 +76,8 @@ std::optional<std::string> JointUser::models_settled() {
     const auto reply = model->get();
     if (auto wrong = model->presence(reply)) return wrong;
     if (!model->exists()) continue;
-    if (condition(reply.body, "Ready") != "True Registered") return model->what() + "Ready is " + condition(reply.body, "Ready");
+    const char* const ready = reply.body.at("status/metrics").empty() ? "True Registered" : "True Evaluated";
+    if (condition(reply.body, "Ready") != ready) return model->what() + "Ready is " + condition(reply.body, "Ready");
   }
   return {};
 }
@@ -91,7 +97,7 @@ std::optional<std::string> JointUser::edge_settled(const Json& status) {
   if (const auto pods = count(world_, pods_path("edgeai.io/job=" + service_.name())); pods != 1)
     return what + std::to_string(pods) + " pods of the first tier";
   const Container* server = nullptr;
-  const Machine* home = nullptr;
+  Machine* home = nullptr;
   for (const auto& machine : world_.machines()) {
     for (const auto& [uid, container] : machine->containers()) {
       if (container->model_key != key()) continue;
@@ -102,15 +108,26 @@ std::optional<std::string> JointUser::edge_settled(const Json& status) {
   }
   if (server == nullptr) return what + "no container of the first tier";
   if (home->name() != node()) return what + "the first tier is on " + home->name() + " and not on " + node();
-  if (server->serving != version_of(small_)) return what + "the first tier serves " + server->serving;
-  const std::string url = url_of(server->address, server->port);
+  return first_tier_works(*home, *server, status);
+}
+
+std::optional<std::string> JointUser::first_tier_works(Machine&, const Container& server, const Json& status) {
+  const std::string what = service_.what();
+  if (server.serving != version_of(small_)) return what + "the first tier serves " + server.serving;
+  const std::string url = url_of(server.address, server.port);
   if (status["url"].as_string() != url) return what + "its URL is " + status["url"].as_string() + " and not " + url;
   const Json& tier = status["tiers"].as_array().at(0);
   if (tier["version"].as_string() != version_of(small_)) return what + "tier edge has version " + tier["version"].as_string();
   return {};
 }
 
-std::optional<std::string> JointUser::cloud_settled(const Json& status, const std::string& told) {
+JointUser::TiersTold JointUser::tiers_told(Machine& home) {
+  const auto file = codec::parse_json(home.model_file(key(), "cascade.json").value_or("{}"));
+  if (!file.ok()) return {};
+  return {file->at("tiers/1/url").as_string(), file->at("tiers/0/policy/parameters/threshold_cross_entropy").as_string()};
+}
+
+std::optional<std::string> JointUser::cloud_settled(const Json& status, const TiersTold& told) {
   const std::string what = service_.what();
   const auto model =
       world_.cluster().call("GET", "/apis/ai.kubeedge.io/v1alpha1/namespaces/default/inferencemodels/" + child()).body;
@@ -121,10 +138,8 @@ std::optional<std::string> JointUser::cloud_settled(const Json& status, const st
     return what + "tier cloud serves " + model.at("status/servingVersion").as_string();
   const Json& tier = status["tiers"].as_array().at(1);
   if (tier["url"].as_string() != url) return what + "tier cloud has URL " + tier["url"].as_string() + " and not " + url;
-  const auto file = codec::parse_json(told);
-  if (!file.ok() || file->at("tiers/1/url").as_string() != url) return what + "its node does not know the URL of tier cloud";
-  if (file->at("tiers/0/policy/parameters/threshold_cross_entropy") !=
-      service_.spec().at("edgeWorker/hardExampleMining/parameters/0/value"))
+  if (told.cloud_url != url) return what + "its node does not know the URL of tier cloud";
+  if (told.threshold != service_.spec().at("edgeWorker/hardExampleMining/parameters/0/value").as_string())
     return what + "its node does not know the policy";
   return cloud_model_serves(world_, child(), version_of(big_), 1);
 }
@@ -139,9 +154,9 @@ std::optional<std::string> JointUser::settled() {
   const Json& status = reply.body["status"];
   if (status["tiers"].size() != 2) return service_.what() + "its status has " + std::to_string(status["tiers"].size()) + " tiers";
   if (auto wrong = edge_settled(status)) return wrong;
-  std::string told;
+  TiersTold told;
   for (const auto& machine : world_.machines())
-    if (machine->name() == node()) told = machine->model_file(key(), "cascade.json").value_or("");
+    if (machine->name() == node()) told = tiers_told(*machine);
   if (auto wrong = cloud_settled(status, told)) return wrong;
   if (const std::int64_t counted = status["inferenceNumber"].as_integer(); counted > answered_)
     return service_.what() + std::to_string(counted) + " inferences are counted of " + std::to_string(answered_);

@@ -6,7 +6,7 @@
 
 namespace varda::sim {
 
-class JointUser final : public User {
+class JointUser : public User {
  public:
   JointUser(World& world, const std::string& name)
       : world_(world),
@@ -19,23 +19,38 @@ class JointUser final : public User {
   void add_work(const Machine& machine, WorkKeys& keys) const override;
   bool reports_counts() const override { return true; }
 
- private:
-  std::string child() const { return service_.name() + "-cloud"; }
+ protected:
+  /// The worker of the first tier that is created.
+  virtual codec::Json edge_worker();
+  /// Names what is wrong with the one container of the first tier, which is where it shall be.
+  virtual std::optional<std::string> first_tier_works(Machine& home, const Container& server, const codec::Json& status);
+  /// What the first tier's node says to it.
+  struct TiersTold {
+    std::string cloud_url, threshold;
+  };
+  virtual TiersTold tiers_told(Machine& home);
+  World& world() const { return world_; }
+  const Object& service() const { return service_; }
+  const Object& small() const { return small_; }
   /// The directory of the first tier's model on its node.
   std::string key() const { return "default/" + service_.name() + ".edge"; }
   std::string node() const { return service_.spec().at("edgeWorker/nodeName").as_string(); }
+  /// A Model without a version is called after its digest.
+  static std::string version_of(const Object& model) { return model.spec()["sha256"].as_string().substr(0, 12); }
+
+ private:
+  std::string child() const { return service_.name() + "-cloud"; }
   void release(Object& model);
   void send_requests();
   void delete_pod();
   std::optional<std::string> models_settled();
   std::optional<std::string> gone();
   std::optional<std::string> edge_settled(const codec::Json& status);
-  std::optional<std::string> cloud_settled(const codec::Json& status, const std::string& told);
+  std::optional<std::string> cloud_settled(const codec::Json& status, const TiersTold& told);
 
   World& world_;
   Object service_, small_, big_;
-  std::int64_t answered_ = 0;  // requests that clients sent to services of this name, and that were answered. An agent that
-                               // was away while a service was replaced reports the counts of the service before as well.
+  std::int64_t answered_ = 0;  // requests of clients that may be counted for the service that is there
 };
 
 }  // namespace varda::sim

@@ -248,6 +248,10 @@ class Runner final : public node::PodRunner {
     for (const Json& volume : spec["volumes"].as_array())
       if (const std::string& path = volume.at("hostPath/path").as_string(); path.starts_with(models))
         container->model_key = path.substr(models.size());
+    const std::string workers = agent::worker_root(kData).string() + "/";
+    for (const Json& volume : spec["volumes"].as_array())
+      if (const std::string& path = volume.at("hostPath/path").as_string(); path.starts_with(workers))
+        container->worker_key = path.substr(workers.size());
     if (!container->model_key.empty())
       container->model_name = os::Path(server["volumeMounts"].as_array().at(0)["mountPath"].as_string()).filename().string();
     const Json* label = pod["metadata"]["labels"].find("edgeai.io/inference-model");
@@ -347,6 +351,7 @@ struct Machine::Life {
         options(options_of(m)),
         pods(options, client, {.name = m.name_, .layer = m.layer_, .address = m.address_}, m.scheduler_.clock(), m.product_rng_),
         runner(m, pods.host()),
+        workers({.directory = agent::worker_root(kData), .clock = &m.scheduler_.clock()}, m.fs_, *m.journal_, m.product_rng_),
         core({.options = options,
               .api = client,
               .http = http,
@@ -360,7 +365,8 @@ struct Machine::Life {
               .watch = &watch,
               .open_tree = [&m]() -> Result<std::unique_ptr<os::ReadableTree>> {
                 return std::make_unique<Datasets>(m.datasets_, m.mutations_);
-              }},
+              },
+              .workers = &workers},
              &pods) {
     link.set_up(m.link_up_);
     pods.start(runner);
@@ -386,6 +392,7 @@ struct Machine::Life {
   const agent::Options options;
   agent::Pods pods;
   Runner runner;
+  agent::WorkerKeeper workers;
   agent::Core core;
 };
 
@@ -438,12 +445,14 @@ void Machine::start_agent() {
   }
   scheduler_.add(life_->process, {"runner", [life = life_.get()] { return life->runner.due(); },
                                   [life = life_.get()](const Context&) { (void)life->runner.step(); }});
+  for (const auto& [uid, program] : programs_) program->agent_is_there();
 }
 
 void Machine::stop_agent() {
   if (!life_) return;
   scheduler_.kill(life_->process);
   life_.reset();
+  for (const auto& [uid, program] : programs_) program->agent_is_gone();
 }
 
 void Machine::forget_old_answers() {
@@ -461,9 +470,36 @@ bool Machine::ask(const std::string& model_key) {
   for (const auto& [uid, container] : containers_) {
     if (container->model_key != model_key || container->serving.empty()) continue;
     ++container->answered;
+    if (const auto program = programs_.find(uid); program != programs_.end()) program->second->count(container->answered);
     return true;
   }
   return false;
+}
+
+bool Machine::evaluate(const std::string& model_key, int accuracy) {
+  for (const auto& [uid, program] : programs_) {
+    if (containers_.at(uid)->model_key != model_key) continue;
+    program->evaluate(accuracy);
+    return true;
+  }
+  return false;
+}
+
+Json Machine::assignment(const std::string& worker_key) const {
+  for (const auto& [uid, program] : programs_)
+    if (containers_.at(uid)->worker_key == worker_key) return program->assignment();
+  return {};
+}
+
+std::set<std::string> Machine::tokens() {
+  std::set<std::string> out;
+  const os::Path root = agent::worker_root(kData);
+  const auto spaces = fs_.list(root);
+  if (!spaces.ok()) return out;
+  for (const std::string& ns : *spaces)
+    for (const std::string& name : fs_.list(root / ns).value())
+      if (first_line(root / ns / name / "token")) out.insert(ns + "/" + name);
+  return out;
 }
 
 std::optional<std::string> Machine::model_file(const std::string& model_key, const std::string& name) {
@@ -495,6 +531,22 @@ void Machine::add_container(std::unique_ptr<Container> container) {
                               added.cloud_key.empty() ? serve_step(added) : fetch_step(added);
                               *due = scheduler_.clock().now() + seconds(2);
                             }});
+  if (added.worker_key.empty()) return;
+  start_program(uid, added);
+  scheduler_.add(*process, {"worker", [this, uid] { return life_ ? programs_.at(uid)->due() : std::nullopt; },
+                            [this, uid, key = added.worker_key](const Context&) {
+                              programs_.at(uid)->step(scheduler_.clock().now(), life_->workers,
+                                                      first_line(agent::worker_root(kData) / key / "token"));
+                            }});
+}
+
+void Machine::start_program(const std::string& uid, const Container& container) {
+  programs_[uid] = std::make_unique<WorkerProgram>(
+      uid + "-" + std::to_string(container.restarts),
+      [this, key = container.worker_key](const std::string& of) -> Told& {
+        return told_[{key, of}];
+      },
+      mutations_);
 }
 
 void Machine::remove_container(const std::string& uid) {
@@ -502,6 +554,7 @@ void Machine::remove_container(const std::string& uid) {
     scheduler_.kill(*server->second);
     servers_.erase(server);
   }
+  programs_.erase(uid);
   containers_.erase(uid);
 }
 
@@ -518,6 +571,7 @@ void Machine::crash_container(std::uint64_t which) {
   container.answered = 0;
   container.started = scheduler_.clock().now();
   ++container.restarts;
+  if (programs_.contains(at->first)) start_program(at->first, container);
   scheduler_.note("container crashes", container.name);
 }
 

@@ -17,6 +17,7 @@
 #include "os/testing/memory_file_system.h"
 #include "os/testing/memory_file_watch.h"
 #include "scheduler.h"
+#include "worker_program.h"
 
 namespace varda::sim {
 
@@ -35,6 +36,7 @@ struct Container {
   int port = 0;
   std::string model_key;                 // edge: NAMESPACE/NAME of a model, NAMESPACE/NAME.WORKER of a job's; "" of other pods
   std::string cloud_key;                 // cloud: NAMESPACE/NAME of the model; "" of other pods
+  std::string worker_key;                // edge: NAMESPACE/NAME of a worker whose program is the user's; "" of other pods
   std::string model_name;                // what clients call it
   std::string fetch_url, fetch_version;  // cloud
   bool fetch_failed = false;             // cloud: the archive cannot be had
@@ -79,6 +81,14 @@ class Machine {
   void forget_old_answers();
   /// A client sends a request to the server of a model at the edge. False: none serves.
   bool ask(const std::string& model_key);
+  /// A worker's program in a container there finds how good its model is. False: none runs.
+  bool evaluate(const std::string& model_key, int accuracy);
+  /// What the program of a worker has read as its assignment; null: nothing, or there is none.
+  codec::Json assignment(const std::string& worker_key) const;
+  /// By worker key and uid.
+  const std::map<std::pair<std::string, std::string>, Told>& told() const { return told_; }
+  /// Workers whose token is on the disk, by key.
+  std::set<std::string> tokens();
   /// A file beside the versions of a model: "target", "cascade.json". Nothing: there is none.
   std::optional<std::string> model_file(const std::string& model_key, const std::string& name);
 
@@ -98,6 +108,7 @@ class Machine {
   std::map<std::string, std::string> read_exposed();
   void add_container(std::unique_ptr<Container> container);
   void remove_container(const std::string& uid);
+  void start_program(const std::string& uid, const Container& container);
 
   const std::string name_, layer_;
   const int number_;
@@ -117,8 +128,10 @@ class Machine {
   std::map<codec::Sha256, std::uint64_t> artifacts_;
   std::set<std::string> verified_;
   std::map<std::string, std::unique_ptr<Container>> containers_;
-  std::map<std::string, std::unique_ptr<Process>> servers_;  // a container's process, by pod uid
-  std::map<std::string, codec::Json> pods_;                  // the runner's records, by uid
+  std::map<std::string, std::unique_ptr<Process>> servers_;         // a container's process, by pod uid
+  std::map<std::string, std::unique_ptr<WorkerProgram>> programs_;  // of workers, by pod uid
+  std::map<std::pair<std::string, std::string>, Told> told_;
+  std::map<std::string, codec::Json> pods_;  // the runner's records, by uid
   std::set<std::tuple<std::string, std::string, std::string>> answered_;
   int addresses_ = 0;  // that pods with a network of their own were given
   std::unique_ptr<Life> life_;

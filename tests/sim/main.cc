@@ -125,21 +125,39 @@ class Campaign {
   std::unordered_set<std::uint64_t> orders_;
 };
 
+bool take(std::string_view name, const char* value, Options& options) {
+  if (name == "--schedules" || name == "--short") {
+    options.schedules = std::strtoull(value, nullptr, 10);
+    options.brief = name == "--short";
+  } else if (name == "--first") {
+    options.first = std::strtoull(value, nullptr, 10);
+  } else if (name == "--seed-from") {
+    options.first = seed_of(value);
+  } else if (name == "--seconds") {
+    options.seconds = std::strtod(value, nullptr);
+  } else if (name == "--lines") {
+    options.lines = std::strtoull(value, nullptr, 10);
+  } else if (name == "--failures") {
+    options.failures = std::strtoull(value, nullptr, 10);
+  } else if (name == "--replay") {
+    options.replay = value;
+  } else {
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
+  for (int i = 1; i < argc; i += 2) {
     const std::string_view name = argv[i];
-    const char* value = argv[i + 1];
-    if (name == "--schedules" || name == "--short") options.schedules = std::strtoull(value, nullptr, 10);
-    if (name == "--short") options.brief = true;
-    if (name == "--first") options.first = std::strtoull(value, nullptr, 10);
-    if (name == "--seed-from") options.first = seed_of(value);
-    if (name == "--seconds") options.seconds = std::strtod(value, nullptr);
-    if (name == "--lines") options.lines = std::strtoull(value, nullptr, 10);
-    if (name == "--failures") options.failures = std::strtoull(value, nullptr, 10);
-    if (name == "--replay") options.replay = value;
+    const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
+    if (value == nullptr || !take(name, value, options)) {
+      std::fprintf(stderr, "sim: %s is no flag with a value\n", argv[i]);
+      return 2;
+    }
   }
   log::configure(log::Format::kText, static_cast<log::Level>(4));
   if (!options.replay.empty()) return replay(options.replay, options.lines);

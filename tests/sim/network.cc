@@ -51,14 +51,6 @@ std::string with_url(const std::string& text) {
   return codec::write_json(read);
 }
 
-// A Deployment that the garbage collector never takes.
-std::string without_owner(const std::string& text) {
-  auto body = codec::parse_json(text);
-  CHECK(body.ok());
-  (*body)["metadata"].erase("ownerReferences");
-  return codec::write_json(*body);
-}
-
 // A work list with tiers that have no address.
 std::string without_tiers(const std::string& text) {
   auto body = codec::parse_json(text);
@@ -214,7 +206,6 @@ Result<net::Response> Network::Link::deliver(const net::ClientRequest& request) 
   std::string sent = request.body;
   if (put && mutations.url_at_once) sent = with_url(sent);
   if (put && mutations.tiers_are_lost) sent = without_tiers(sent);
-  if (request.method == "POST" && mutations.owners_are_lost && request.url.ends_with("/deployments")) sent = without_owner(sent);
   ask(request.method, std::move(sent));
   if (put && network_.mutations_.versions_ignored && out->status == 409) {
     ask("GET", "");

@@ -11,7 +11,7 @@ class Machine;
 
 /// Keys that the work list of one node must name, and no others.
 struct WorkKeys {
-  std::set<std::string> models, datasets;
+  std::set<std::string> models, datasets, workers;
 };
 
 class User {

@@ -5,6 +5,7 @@
 #include "deployment_user.h"
 #include "edge_model_user.h"
 #include "joint_user.h"
+#include "worker_user.h"
 
 namespace varda::sim {
 
@@ -16,7 +17,7 @@ Cast draw_cast(SeededRng& rng) {
       cast.cloud_model = true;
       break;
     case 1:
-      cast.joint = true;
+      (rng.below(2) == 0 ? cast.joint : cast.worker) = true;
       break;
     case 2:
       cast.dataset = true;
@@ -24,7 +25,7 @@ Cast draw_cast(SeededRng& rng) {
     case 3:
       // Kinds that share a node and a work list.
       cast.edge_models = 1;
-      (rng.below(2) == 0 ? cast.joint : cast.cloud_model) = true;
+      (rng.below(3) == 0 ? cast.worker : rng.below(2) == 0 ? cast.joint : cast.cloud_model) = true;
       cast.dataset = rng.below(2) == 0;
       break;
     default:
@@ -42,6 +43,7 @@ std::vector<std::unique_ptr<User>> make_users(World& world, const Cast& cast) {
   if (cast.deployment) out.push_back(std::make_unique<DeploymentUser>(world));
   if (cast.cloud_model) out.push_back(std::make_unique<CloudModelUser>(world, "speech"));
   if (cast.joint) out.push_back(std::make_unique<JointUser>(world, "letters"));
+  if (cast.worker) out.push_back(std::make_unique<WorkerUser>(world, "sounds"));
   if (cast.dataset) out.push_back(std::make_unique<DatasetUser>(world, "rows"));
   return out;
 }

@@ -51,7 +51,7 @@ World::~World() {
 }
 
 void World::draw() {
-  const Cast cast = draw_cast(rng_);
+  const Cast drawn = draw_cast(rng_), cast = mutations_.cast.value_or(drawn);
   const bool elected = rng_.below(8) == 0;
   const auto add_operator = [this](const char* name, Operator::Role role) {
     operators_.push_back(std::make_unique<Operator>(name, role, cluster_, network_, scheduler_));
