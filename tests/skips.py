@@ -10,7 +10,7 @@ import argparse, collections, fnmatch, os, pathlib, re, sys
 import xml.etree.ElementTree as ElementTree
 
 EXPECTED = pathlib.Path(__file__).with_name('expected_skips.txt')
-CONDITION = re.compile(r'always|machine|(if|unless)=([A-Z][A-Z0-9_]*)')
+CONDITION = re.compile(r'always|machine|user|(if|unless)=([A-Z][A-Z0-9_]*)')
 # gtest's own line about a skipped test, in the output of a ctest test.
 SKIPPED_LINE = re.compile(r'^\[  SKIPPED \] ([^\s,]+\.[^\s,]+) \(\d+ ms\)$', re.MULTILINE)
 
@@ -21,8 +21,8 @@ Line = collections.namedtuple('Line', 'number glob condition reason')
 class Expected:
     """The lines of expected_skips.txt, as that file describes them."""
 
-    def __init__(self, text, environment=os.environ):
-        self.environment, self.lines = environment, []
+    def __init__(self, text, environment=os.environ, user=os.geteuid()):
+        self.environment, self.user, self.lines = environment, user, []
         for number, line in enumerate(text.splitlines(), 1):
             if not line.strip() or line.startswith('#'):
                 continue
@@ -36,6 +36,8 @@ class Expected:
         return cls(pathlib.Path(path).read_text())
 
     def allows(self, line):
+        if line.condition == 'user':
+            return self.user != 0
         kind, name = CONDITION.fullmatch(line.condition).groups()
         return kind is None or (kind == 'if') == bool(self.environment.get(name))
 

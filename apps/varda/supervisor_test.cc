@@ -47,6 +47,11 @@ constexpr milliseconds kGrace{60'000};  // only a hang reaches it
 class Supervising : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(::mkfifo((root_ / "never").c_str(), 0600), 0); }
+  /// Ends every script that a failed test left waiting.
+  void TearDown() override {
+    const int fd = ::open((root_ / "never").c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0) ::close(fd);
+  }
 
   /// `script` runs in the directory; `read x <never` waits for ever.
   Supervisor::Options options(const std::string& script) const {
@@ -97,6 +102,13 @@ class Supervising : public ::testing::Test {
   void wait_for_record_of(const std::string& pid) const {
     wait_for([&] { return std::to_string(recorded().pid) == pid; }, "no record of " + pid);
   }
+  /// As a supervisor that is killed leaves it.
+  void leave_a_child(const Supervisor::Options& options) const {
+    Supervisor first(options);
+    first.start();
+    wait_for_lines("started", 1);
+    wait_for_record_of(lines("started")[0]);
+  }
   void record(const os::ProcessId& id, const std::string& fingerprint) const {
     root_.write("record.json", "{\"pid\":" + std::to_string(id.pid) + ",\"startTicks\":" + std::to_string(id.start_ticks) +
                                    ",\"fingerprint\":\"" + fingerprint + "\"}");
@@ -130,14 +142,11 @@ TEST_F(Supervising, RecordsTheChildForALaterLife) {
 }
 
 TEST_F(Supervising, TriesAgainWhenAChildCannotStart) {
-  Supervisor::Options later = options("");
+  Supervisor::Options later = options("echo $$ >>started; read x <never");
   later.process.program = (root_ / "later").string();
-  later.process.arguments = {};
   Supervisor supervisor(later);
   supervisor.start();
-  root_.write("part", "#!/bin/sh\necho $$ >>started\nread x <never\n");
-  std::filesystem::permissions(root_ / "part", std::filesystem::perms(0700));
-  std::filesystem::rename(root_ / "part", root_ / "later");
+  std::filesystem::create_symlink("/bin/sh", root_ / "later");
   wait_for_lines("started", 1);
   supervisor.stop(kGrace);
   EXPECT_EQ(lines("started").size(), 1u);
@@ -189,12 +198,7 @@ TEST_F(Supervising, StopKillsAChildThatDoesNotEndInTime) {
 // It cannot start anything: what it ends is what it took over.
 TEST_F(Supervising, TakesOverWhatAnEarlierLifeLeft) {
   Supervisor::Options same = options("echo $$ >>started; read x <never");
-  {
-    Supervisor first(same);
-    first.start();
-    wait_for_lines("started", 1);
-    wait_for_record_of(lines("started")[0]);
-  }
+  leave_a_child(same);
   const os::ProcessId child = recorded();
   ASSERT_TRUE(os::alive(child));
   same.process.program = (root_ / "missing").string();
@@ -207,12 +211,7 @@ TEST_F(Supervising, TakesOverWhatAnEarlierLifeLeft) {
 
 TEST_F(Supervising, ReplacesAChildThatWasStartedDifferently) {
   Supervisor::Options other = options("echo $$ >>started; read x <never");
-  {
-    Supervisor first(other);
-    first.start();
-    wait_for_lines("started", 1);
-    wait_for_record_of(lines("started")[0]);
-  }
+  leave_a_child(other);
   const os::ProcessId old = recorded();
   other.fingerprint = "two";
   Supervisor second(other);

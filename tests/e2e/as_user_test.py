@@ -17,6 +17,7 @@ class AsUser(unittest.TestCase):
         here = parent / 'varda'
         (here / 'scripts').mkdir(parents=True)
         (here / 'build/dev').mkdir(parents=True)
+        (here / 'build/dev/CTestTestfile.cmake').touch()
         (here / 'Makefile').touch()
         shutil.copy(ROOT / 'scripts/as_user.sh', here / 'scripts')
         parent.chmod(mode)
@@ -32,7 +33,7 @@ class AsUser(unittest.TestCase):
         self.assertEqual(self.run_in(self.checkout(0o755), 'exit 7').returncode, 7)
 
     @unittest.skipUnless(os.geteuid() == 0, 'an ordinary user has no closed programs in PATH')
-    def test_a_program_that_the_user_cannot_reach_is_not_found(self):
+    def test_root_finds_no_program_that_the_user_cannot_reach(self):
         checkout = self.checkout(0o755)
         hidden = checkout.parent / 'hidden'
         hidden.mkdir(mode=0o700)

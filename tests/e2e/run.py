@@ -22,7 +22,7 @@ import skips  # noqa: E402
 DURATIONS = 'durations.json'  # beside the files: {'file.Class': seconds}, of a run on two cores
 PARTS_MIN = 40  # seconds: a shorter file always runs whole
 END_SECONDS = 5  # grace for processes that a part has just ended
-NEED_ROOT = {'containerd_test'}  # files with tests that need root: containerd sets up cgroups and mounts
+NEED_ROOT = {'containerd_test', 'as_user_test'}  # files with tests that need root: cgroups and mounts, other users
 
 
 # ---- the process of one part
@@ -154,12 +154,14 @@ class Part:
             except subprocess.TimeoutExpired:
                 code = None
                 self.problems.append('killed after %g s without an end (--limit)' % limit)
+            left = {}
             if code is not None:
                 with contextlib.suppress(m.Failed):
-                    m.wait_until('no process of this part', lambda: self.cancelled or not m.processes_below(scratch), END_SECONDS)
+                    m.wait_until('no process of this part', lambda: self.cancelled or not self.processes(scratch), END_SECONDS)
+                left = self.processes(scratch)
             self.kill()
-            left = m.kill_below(scratch)
-            if left and code is not None and not self.cancelled:
+            m.kill_below(scratch)
+            if left and not self.cancelled:
                 self.problems.append('left processes behind: %s' % '; '.join(sorted(left.values())))
             with contextlib.suppress(FileNotFoundError):
                 self.tests = [Test(**json.loads(line)) for line in tests.read_text().splitlines()]
@@ -174,6 +176,10 @@ class Part:
             shutil.rmtree(scratch, ignore_errors=True)
             self.seconds = time.monotonic() - begin
         return self
+
+    def processes(self, scratch):
+        """{pid: command} of what runs in the part's group or works below its scratch directory."""
+        return {**m.processes_below(scratch), **m.processes_of_group(self.process.pid)}
 
     def kill(self):
         """Kills the process and its group."""
@@ -276,10 +282,14 @@ def main(arguments):
     known = json.loads(durations.read_text()) if durations.exists() else {}
     parts = parts_of(directory, options.names, options.jobs, known)
     begin, done = time.monotonic(), []
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    def end(*_):
+        for number in (signal.SIGINT, signal.SIGTERM):  # a second signal must not leave processes behind
+            signal.signal(number, signal.SIG_IGN)
+        sys.exit(143)
+    signal.signal(signal.SIGTERM, end)
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        running = [pool.submit(part.run, directory, m.seconds(options.limit)) for part in parts]
         try:
+            running = [pool.submit(part.run, directory, m.seconds(options.limit)) for part in parts]
             for future in concurrent.futures.as_completed(running):
                 part = future.result()
                 done.append(part)
@@ -289,7 +299,6 @@ def main(arguments):
                 if part.failed:
                     print(''.join('    %s\n' % line for line in part.output.splitlines() + part.problems), flush=True)
         except BaseException:
-            # A second signal must not leave processes behind.
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_IGN)
             for part in parts:

@@ -38,14 +38,16 @@ class Runner(Base):
                 def test_one(self):
                     print('said by one')
                 def test_two(self):
-                    self.assertIn('ve', os.environ['TMPDIR'])
+                    open(os.path.join(os.path.dirname(__file__), 'a.dir'), 'w').write(os.environ['TMPDIR'])
         ''')
         self.write('b_test.py', '''
             class B(unittest.TestCase):
                 def test_three(self):
-                    pass
+                    open(os.path.join(os.path.dirname(__file__), 'b.dir'), 'w').write(os.environ['TMPDIR'])
         ''')
         code, said, last = self.run_files()
+        directories = {(self.work / name).read_text() for name in ('a.dir', 'b.dir')} | {tempfile.gettempdir()}
+        self.assertEqual(len(directories), 3, 'a TMPDIR of its own for each part')
         self.assertEqual((code, last), (0, '3 passed, 0 failed, 0 skipped'), said)
         self.assertRegex(said, r'(?m)^ok +[0-9.]+ s  a_test\.py: 2 passed$')
         self.assertRegex(said, r'(?m)^ +[0-9.]+ s  b_test\.B\.test_three$')
@@ -84,9 +86,9 @@ class Runner(Base):
                     print(subprocess.Popen(['sleep', '1000']).pid, 'is its child', flush=True)
                     time.sleep(1000)
         ''')
-        code, said, last = self.run_files('--limit', '2', VARDA_E2E_SLOWNESS='1')
+        code, said, last = self.run_files('--limit', '20', VARDA_E2E_SLOWNESS='1')
         self.assertEqual((code, last), (1, '1 passed, 1 failed, 0 skipped'), said)
-        self.assertIn('killed after 2 s', said)
+        self.assertIn('killed after 20 s', said)
         child = int(re.search(r'(\d+) is its child', said)[1])
         m.wait_until('its end', lambda: not os.path.exists('/proc/%d' % child) or ') Z ' in pathlib.Path('/proc/%d/stat' % child).read_text())
 
@@ -100,6 +102,13 @@ class Runner(Base):
         code, said, last = self.run_files()
         self.assertEqual((code, last), (1, '1 passed, 1 failed, 0 skipped'), said)
         self.assertIn('left processes behind: sleep 1001', said)
+        for words in '', ', env={}', ', start_new_session=True':
+            self.write('a_test.py', '''
+                class A(unittest.TestCase):
+                    def test_leaves(self):
+                        subprocess.Popen(['sleep', '1002']%s)
+            ''' % words)
+            self.assertIn('left processes behind: sleep 1002', self.run_files()[1], words)
 
     def test_signal_ends_every_part(self):
         for name in 'ab':

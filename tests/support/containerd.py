@@ -213,7 +213,12 @@ state = "%(dir)s/state"
         return self.ctr('containers', 'list', '-q').stdout.split()
 
     def labels(self, container):
-        return json.loads(self.ctr('containers', 'info', container).stdout)['Labels']
+        try:
+            return json.loads(self.ctr('containers', 'info', container).stdout)['Labels']
+        except m.Failed as gone:  # between a list and this look
+            if 'not found' not in str(gone):
+                raise
+            return {}
 
     def close(self):
         with contextlib.suppress(Exception):

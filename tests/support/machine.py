@@ -88,9 +88,22 @@ def processes_below(directory):
             command = open('/proc/%s/cmdline' % entry, 'rb').read().replace(b'\0', b' ').decode(errors='replace').strip()
             environment = open('/proc/%s/environ' % entry, 'rb').read().decode(errors='replace').split('\0')
             cwd = os.readlink('/proc/%s/cwd' % entry)
-            ours = cwd.startswith(str(directory) + '/') or any(e.startswith('VARDA_') and within(e) for e in environment)
+            ours = cwd.startswith(str(directory) + '/') or any(e.startswith(('VARDA_', 'TMPDIR=')) and within(e) for e in environment)
             if ours or ('varda' in command.split(' ')[0] and within(command)):
                 found[int(entry)] = command
+    return found
+
+
+def processes_of_group(group):
+    """{pid: command} of the running processes of a process group."""
+    found = {}
+    for entry in os.listdir('/proc'):
+        with contextlib.suppress(OSError, ValueError):
+            pid = int(entry)
+            with open('/proc/%d/stat' % pid) as f:
+                state, _, its = f.read().rsplit(')', 1)[1].split()[:3]
+            if state != 'Z' and int(its) == group:
+                found[pid] = open('/proc/%d/cmdline' % pid, 'rb').read().replace(b'\0', b' ').decode(errors='replace').strip()
     return found
 
 
