@@ -2,7 +2,7 @@
 # Builds the fuzz targets with clang and libFuzzer and runs them, JOBS at once.
 #
 #   scripts/fuzz.sh [TARGET…]          each for FUZZ_SECONDS (default 60), going on from what earlier runs found interesting
-#   FUZZ_RUNS=2000 scripts/fuzz.sh     each with so many inputs, from the seeds alone, with a fixed seed and fixed addresses: the
+#   FUZZ_RUNS=2000 scripts/fuzz.sh     each with so many inputs, or for 20 s, from the seeds alone, with a fixed seed and fixed addresses: the
 #                                      stage `fuzz` of scripts/test.sh, which takes nearly the same way again
 #   scripts/fuzz.sh --keep [TARGET…]   the first, then copies the inputs that reach code the seeds do not reach into
 #                                      tests/fuzz/corpus/: small ones, at most KEEP_BYTES (default 24576) a target
@@ -11,7 +11,7 @@
 # build/asan, where a fixed number was run).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
+export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
 jobs=${JOBS:-$(nproc)}
 keep=
 if [ "${1:-}" = --keep ]; then
@@ -70,7 +70,9 @@ run() {
     tail -n 60 "$log"
     return 1
   fi
-  echo "fuzz_$name: $executed inputs in $((SECONDS - begin)) s"
+  local ended=
+  [ -z "${FUZZ_RUNS:-}" ] || [ "$executed" -ge "$FUZZ_RUNS" ] || ended=', ended by its time'
+  echo "fuzz_$name: $executed inputs in $((SECONDS - begin)) s$ended"
 }
 export -f run
 export build corpus start

@@ -4,7 +4,8 @@
 // leave the node's last report. After each report the controllers look at a small cluster until they have nothing to write.
 //
 // Every status and work list they write must be valid by its kind's schema, complete and without negative numbers; a second look
-// must find nothing to write; sums of counters must never shrink; and no node may make others ask anything but a node's address.
+// must find nothing to write; sums of counters must never shrink; and others may be sent to a URL of a peer (https, no path, no
+// user) alone.
 #include <algorithm>
 #include <map>
 #include <memory>

@@ -28,7 +28,7 @@ namespace {
 using namespace varda;  // NOLINT: a program of one file
 
 constexpr const char* kKey = "datasets.edgeai.io/default/faces";
-constexpr const char* kSecret = "not shared with this node";
+constexpr std::string_view kSecret = "not shared with this node";
 constexpr const char* kSecretKey = "models.edgeai.io/default/hidden";
 const std::string kNode = "edge1", kOther = "edge2";  // the secret is shared with the other one
 
@@ -46,6 +46,7 @@ const std::map<std::string, std::string>& files() {
 }
 
 struct Answer {
+  std::string who;
   int status = 0;
   net::Headers headers;
   std::string body;
@@ -61,7 +62,7 @@ Answer ask(const net::Handler& handler, fuzz::Input& input) {
   std::optional<net::Response> got;
   handler(std::move(request), net::Responder([&](net::Response response) { got = std::move(response); }));
   CHECK(got.has_value());
-  Answer answer{.status = got->status, .headers = got->headers, .body = got->body};
+  Answer answer{.who = who, .status = got->status, .headers = got->headers, .body = got->body};
   if (got->stream) {
     answer.body.clear();
     while (const auto piece = got->stream->read()) {
@@ -135,12 +136,18 @@ void ask_for_files(fuzz::Input& input) {
   const std::string target(input.rest().substr(0, input.rest().find('\n')));
   const Answer answer = ask(shares_handler(), input);
   CHECK(answer.status == 200 || answer.status == 206 || (answer.status >= 400 && answer.status <= 503));
-  if (answer.status == 200) CHECK(replica::Snapshot::decode(answer.body).value().files.size() == files().size());
-  if (answer.status != 206) return;
+  if (answer.status >= 400) return;
   const std::size_t question = target.find('?');
   const net::Query query = net::Query::parse(question == std::string::npos ? "" : std::string_view(target).substr(question + 1));
-  if (query.get("key") == kSecretKey) return;
-  CHECK(query.get("key") == kKey);
+  if (query.get("key") == kSecretKey) {
+    CHECK(answer.who == kOther);
+    return;
+  }
+  CHECK(query.get("key") == kKey && answer.who == kNode);
+  if (answer.status == 200) {
+    CHECK(replica::Snapshot::decode(answer.body).value().files.size() == files().size());
+    return;
+  }
   const std::string& bytes = files().at(std::string(query.get("path")));
   const ContentRange range = content_range(answer);
   CHECK(range.total == bytes.size());
@@ -154,6 +161,9 @@ void ask_for_archive(fuzz::Input& input) {
   static const auto digest = [](const char* name) { return codec::Sha256::of(name); };
   static replica::Archives archives([](const codec::Sha256& wanted) -> std::optional<replica::Archives::Content> {
     if (wanted == digest("coming")) return std::nullopt;
+    if (wanted == digest("hidden"))
+      return replica::Archives::Content{
+          .file = fs.open("/hidden", os::Open::kRead, 0).value(), .bytes = kSecret.size(), .total = kSecret.size()};
     replica::Archives::Content out{
         .file = fs.open("/archive", os::Open::kRead, 0).value(), .bytes = bytes.size(), .total = bytes.size()};
     if (wanted == digest("partly")) out.total += 1000;
@@ -162,6 +172,7 @@ void ask_for_archive(fuzz::Input& input) {
   });
   static const bool shared = [] {
     CHECK(os::write_file_atomically(fs, "/archive", bytes).ok());
+    CHECK(os::write_file_atomically(fs, "/hidden", std::string(kSecret)).ok());
     std::map<codec::Sha256, replica::Archives::Share> shares;
     for (const char* name : {"coming", "partly", "unsized", "whole"}) shares[digest(name)] = {.nodes = {kNode}, .coming = true};
     shares[digest("hidden")] = {.nodes = {kOther}};
@@ -175,6 +186,11 @@ void ask_for_archive(fuzz::Input& input) {
     return;
   }
   const ContentRange range = content_range(answer);
+  if (answer.who == kOther) {
+    CHECK(answer.body == std::string_view(kSecret).substr(range.first, range.last - range.first + 1));
+    return;
+  }
+  CHECK(answer.who == kNode);
   CHECK(range.total == bytes.size() || range.total == bytes.size() + 1000);
   CHECK(range.last < bytes.size());
   CHECK(answer.body == std::string_view(bytes).substr(range.first, range.last - range.first + 1));
