@@ -8,7 +8,7 @@ export CCACHE_NOHASHDIR := 1
 .PHONY: help deps deps-if-missing build dev asan tsan demo demo-edge demo-joint test unit checks threads conformance e2e nightly bench fuzz images manifests format format-check crds clean
 
 help:            ## what there is
-	@grep -hE '^[a-z-]+: .*##|^[a-z-]+: *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+: .*##|^[a-z0-9-]+: *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
 
 deps:            ## install what is missing (root for Debian packages)
 	@bash scripts/deps.sh

@@ -30,7 +30,7 @@ else
   become=(setpriv --bounding-set=-dac_override,-dac_read_search,-fowner --inh-caps=-all)
 fi
 for build in "$checkout"/build/*/; do
-  [ -d "$build" ] || continue
+  [ -f "$build/CTestTestfile.cmake" ] || continue
   mkdir -p "$build/Testing"
   chown -R "$user:$group" "$build/Testing"
 done

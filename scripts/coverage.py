@@ -32,8 +32,9 @@ def main(summary, table, earlier=None):
             if share < old - 0.2:  # threads take another way now and then
                 lost.append(room)
         print(cells)
+    lost += sorted(before.keys() - lines.keys())
     for room in lost:
-        print('fewer lines of room %s run than before' % room)
+        print('fewer lines of %s run than before' % room)
     sys.exit(1 if lost else 0)
 
 

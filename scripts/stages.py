@@ -14,15 +14,17 @@ BUDGET = {'deps': 120, 'build': 420, 'unit.build': 480, 'unit.run': 300, 'fuzz.b
 
 def main(path, whole=None):
     rows = [line.split('\t') for line in pathlib.Path(path).read_text().splitlines()]
-    print('| stage | seconds | budget, cold | |')
-    print('|---|---|---|---|')
+    budgets = any(name in BUDGET for name, _, _ in rows)
+    print('| stage | seconds |%s |' % (' budget, cold |' if budgets else ''))
+    print('|---|---|---|%s' % ('---|' if budgets else ''))
     for name, seconds, result in rows:
         budget = BUDGET.get(name)
         over = budget is not None and int(seconds) > budget
         note = result if result != 'ok' else 'over budget' if over else ''
-        print('| %s | %s | %s | %s |' % (name, seconds, '' if budget is None else budget, note))
+        print('| %s | %s |%s %s |' % (name, seconds, ' %s |' % ('' if budget is None else budget) if budgets else '', note))
     total = int(whole) if whole else sum(int(seconds) for _, seconds, _ in rows)
-    print('| all | %d (%d min) | %d | |' % (total, round(total / 60), sum(BUDGET.get(name, 0) for name, _, _ in rows)))
+    sums = ' %d |' % sum(BUDGET.get(name, 0) for name, _, _ in rows) if budgets else ''
+    print('| all | %d (%d min) |%s |' % (total, round(total / 60), sums))
 
 
 if __name__ == '__main__':

@@ -30,8 +30,10 @@ build_in() {
 run_tests() {
   local preset=$1 results="$PWD/build/$1/Testing" result=0
   shift
+  local seed=${VARDA_SIM_SEED:-$(git rev-parse HEAD 2> /dev/null || true)}
   rm -rf "$results"
-  VARDA_SIM_SEED=${VARDA_SIM_SEED:-$(git rev-parse HEAD 2> /dev/null || true)} \
+  echo "VARDA_SIM_SEED=$seed"
+  VARDA_SIM_SEED=$seed \
     scripts/as_user.sh ctest --test-dir "build/$preset" --output-on-failure --no-tests=error --output-junit "$results/ctest.xml" "$@" || result=$?
   python3 tests/skips.py junit --slowest 20 $(find "$results" -name '*.xml') || result=1
   return "$result"

@@ -46,6 +46,7 @@ e2e() {
   VARDA_BIN="$PWD/build/release/bin" stage e2e.run python3 -W ignore tests/e2e/run.py
 }
 
+[ -n "${VARDA_CI:-}" ] || rm -f "$stage_file"
 stages=("$@")
 [ ${#stages[@]} -gt 0 ] || stages=(unit fuzz checks threads e2e)
 for name in "${stages[@]}"; do "$name"; done

@@ -1,7 +1,7 @@
 // The API server under clients that all want the same objects: what they were told must be what one server, one request at a time,
 // could have told them. Over the store in memory and over the one on disk.
 //
-// VARDA_SOAK makes many more rounds. A round that fails says its seed; threads interleave differently each time, so the seed gives
+// VARDA_SOAK makes many more rounds; VARDA_SEED begins elsewhere. A round that fails says its seed; threads interleave differently each time, so the seed gives
 // the same requests, not the same history.
 #include "apiserver/server.h"
 
@@ -19,6 +19,10 @@ namespace varda::linearizability {
 namespace {
 
 int rounds() { return std::getenv("VARDA_SOAK") ? 500 : 4; }
+std::uint64_t first_seed() {
+  const char* const seed = std::getenv("VARDA_SEED");
+  return seed == nullptr ? 0 : std::strtoull(seed, nullptr, 10);
+}
 
 void expect_linearizable(std::unique_ptr<store::Store> store, const Load& load) {
   apiserver::Server::Options options;
@@ -93,7 +97,7 @@ TEST(Linearizability, ReplacementThatLosesAgainstADeletionIsNotFound) {
 
 TEST(Linearizability, ServerOverTheStoreInMemory) {
   for (int round = 1; round <= rounds() && !HasFailure(); ++round) {
-    expect_linearizable(store::open_memory(), {.seed = static_cast<std::uint64_t>(round), .clients = 4 + round % 5});
+    expect_linearizable(store::open_memory(), {.seed = first_seed() + static_cast<std::uint64_t>(round), .clients = 4 + round % 5});
   }
 }
 
@@ -103,7 +107,7 @@ TEST(Linearizability, ServerOverTheStoreOnDisk) {
   for (int round = 1; round <= rounds() && !HasFailure(); ++round) {
     auto store = store::open_sqlite(std::filesystem::path(pattern) / ("store" + std::to_string(round) + ".db"));
     ASSERT_TRUE(store.ok()) << store.error();
-    expect_linearizable(std::move(*store), {.seed = static_cast<std::uint64_t>(1000 + round), .clients = 4 + round % 5});
+    expect_linearizable(std::move(*store), {.seed = first_seed() + static_cast<std::uint64_t>(1000 + round), .clients = 4 + round % 5});
   }
   std::filesystem::remove_all(pattern);
 }
