@@ -134,6 +134,10 @@ std::optional<std::string> Checker::note_url(const std::string& what, const std:
 }
 
 void Checker::note_work(const std::string& node, const Known& known, const Json& object) {
+  std::set<std::string> workers;
+  for (const Json& worker : object.at("spec/workers").as_array()) workers.insert(worker["key"].as_string());
+  for (const auto& machine : machines_)
+    if (machine->name() == node) machine->expects_workers(workers);
   acknowledged_.erase(node);
   // Generation 1 is the object as the agent made it: nobody has asked for anything yet.
   if (known.generation <= 1 || known.observed != known.generation) return;

@@ -491,6 +491,10 @@ Json Machine::assignment(const std::string& worker_key) const {
   return {};
 }
 
+void Machine::expects_workers(const std::set<std::string>& keys) {
+  for (auto& [worker, told] : told_) told.taken_away = told.taken_away || !keys.contains(worker.first);
+}
+
 std::set<std::string> Machine::tokens() {
   std::set<std::string> out;
   const os::Path root = agent::worker_root(kData);

@@ -85,6 +85,8 @@ class Machine {
   bool evaluate(const std::string& model_key, int accuracy);
   /// What the program of a worker has read as its assignment; null: nothing, or there is none.
   codec::Json assignment(const std::string& worker_key) const;
+  /// The node shall expect these workers, by key, and no others.
+  void expects_workers(const std::set<std::string>& keys);
   /// By worker key and uid.
   const std::map<std::pair<std::string, std::string>, Told>& told() const { return told_; }
   /// Workers whose token is on the disk, by key.

@@ -17,6 +17,7 @@ namespace varda::sim {
 /// Results that the agent of one worker was sent. Each is another number than all before it.
 struct Told {
   bool acknowledged = false;
+  bool taken_away = false;  // the node was told to forget the worker: what was not passed on by then is lost
   /// The last one that was acknowledged, and those sent since.
   std::vector<int> possible;
 };

@@ -43,7 +43,8 @@ std::optional<std::string> WorkerUser::result_arrived(Machine& home) {
   bool elsewhere = false;
   for (const auto& machine : world().machines()) {
     for (const auto& [worker, told] : machine->told()) {
-      if (worker.second == service().uid() && machine.get() == &home && told.acknowledged) possible = told.possible;
+      if (worker.second == service().uid() && machine.get() == &home && told.acknowledged && !told.taken_away)
+        possible = told.possible;
       elsewhere = elsewhere || (worker.second == service().uid() && machine.get() != &home);
     }
   }
