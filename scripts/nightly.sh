@@ -123,7 +123,7 @@ write_report() {
     echo
     echo "$jobs processors, first seed $seed, scale $scale; campaigns: ${campaigns[*]}"
     echo
-    [ ! -s "$stage_file" ] || python3 scripts/stages.py "$stage_file" $((SECONDS - begin))
+    [ ! -s "$stage_file" ] || python3 scripts/stages.py "$stage_file" $((SECONDS - begin)) plain
     if [ -f "$out/fuzz.run.log" ]; then
       printf '\n## Fuzz targets\n\n'
       grep -E '^fuzz_' "$out/fuzz.run.log" | sed 's/^/- /'
