@@ -65,7 +65,7 @@ class CascadeRecord {
   void begin(std::string epoch, std::string of);
 
   Counts sums() const;
-  /// As it is told, with those sums and, as uid, whose they are; null while nothing was said.
+  /// The report upstream: the sums, and as `uid` the service that they belong to. Null before the first answer.
   codec::Json report(const Counts& sums) const;
 
  private:

@@ -13,8 +13,8 @@ namespace {
 using codec::Json;
 
 constexpr std::string_view kRecords = "workers/";
-// The greatest number of any report of a worker whose record is gone. The same worker may come back to this node, and who has
-// taken over its reports takes over only greater numbers.
+// The greatest sequence in any report of a worker whose record was removed. The same worker may return to this node. The operator
+// accepts only greater sequences from it.
 constexpr std::string_view kNumbers = "worker-numbers";
 constexpr std::size_t kRevisionDigits = 16;
 
@@ -96,7 +96,7 @@ void WorkerKeeper::load() {
   if (const auto numbers = journal_.get(std::string(kNumbers)); numbers.ok()) {
     numbers_used_ = (*numbers)["used"].as_integer();
   } else {
-    log::error("the numbers of workers' reports cannot be read; they begin anew", {{"error", numbers.error()}});
+    log::error("the greatest sequence of removed workers cannot be read; sequences start at 1", {{"error", numbers.error()}});
   }
   {
     const MutexLock lock(mutex_);

@@ -138,7 +138,7 @@ class WorkerKeeper {
   // Of the one thread.
   WorkerTokens tokens_;
   std::optional<std::string> told_;  // what tell_() was last given, as text
-  std::int64_t numbers_used_ = 0;    // by reports of former workers: kNumbers
+  std::int64_t numbers_used_ = 0;    // greatest sequence of removed workers: kNumbers
   bool swept_ = false;               // no tokens and records of former workers are left
   bool disk_refuses_ = false;        // what was to be kept last
 

@@ -284,7 +284,7 @@ TEST_F(Workers, MadeAnewUnderTheirNameBeginWithANewTokenAndNothingSaid) {
   EXPECT_EQ(report()["sequence"].as_integer(), 1);
 }
 
-// A job that moves to another node and back is the same worker again, and of it only greater numbers are taken over.
+// A job that moves to another node and back is the same worker. The operator accepts only greater sequences from it.
 TEST_F(Workers, ThatComeBackToTheNodeGoOnWithTheirNumbers) {
   want(kOne);
   ASSERT_EQ(ask(token_of("default/eval"), "PUT", "/v1/results/r", accuracy(0.9)).status, 200);

@@ -24,7 +24,7 @@ class WorkerState {
   static constexpr std::size_t kProgressBytesMax = 8u << 10;  // of that, what is kept free of results and metrics
 
   WorkerState() = default;
-  /// Its numbers are greater than `after`.
+  /// Sequences start above `after`.
   explicit WorkerState(std::string uid, std::int64_t after = 0) : uid_(std::move(uid)), after_(after) {}
   /// As to_json() wrote it; nothing: that is none.
   static std::optional<WorkerState> from_json(const codec::Json& json);

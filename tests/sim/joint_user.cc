@@ -45,7 +45,7 @@ void JointUser::act() {
   if (!service_.exists()) {
     if (!small_.exists()) release(small_);
     if (!big_.exists()) release(big_);
-    // What a container of the service before answered since its agent looked last is counted for this one.
+    // The agent counts the last answers of the earlier service's container for this service.
     answered_ = 0;
     for (const auto& machine : world_.machines())
       for (const auto& [uid, container] : machine->containers())

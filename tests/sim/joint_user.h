@@ -24,7 +24,7 @@ class JointUser : public User {
   virtual codec::Json edge_worker();
   /// Names what is wrong with the one container of the first tier, which is where it shall be.
   virtual std::optional<std::string> first_tier_works(Machine& home, const Container& server, const codec::Json& status);
-  /// What the first tier's node says to it.
+  /// The tiers that the node of the first tier announces to it.
   struct TiersTold {
     std::string cloud_url, threshold;
   };

@@ -36,7 +36,7 @@ struct Container {
   int port = 0;
   std::string model_key;                 // edge: NAMESPACE/NAME of a model, NAMESPACE/NAME.WORKER of a job's; "" of other pods
   std::string cloud_key;                 // cloud: NAMESPACE/NAME of the model; "" of other pods
-  std::string worker_key;                // edge: NAMESPACE/NAME of a worker whose program is the user's; "" of other pods
+  std::string worker_key;                // edge: NAMESPACE/NAME of a worker with a program of the user; "" for other pods
   std::string model_name;                // what clients call it
   std::string fetch_url, fetch_version;  // cloud
   bool fetch_failed = false;             // cloud: the archive cannot be had
@@ -83,13 +83,13 @@ class Machine {
   bool ask(const std::string& model_key);
   /// A worker's program in a container there finds how good its model is. False: none runs.
   bool evaluate(const std::string& model_key, int accuracy);
-  /// What the program of a worker has read as its assignment; null: nothing, or there is none.
+  /// The assignment that the program of a worker has read; null: it has read none, or there is no such program.
   codec::Json assignment(const std::string& worker_key) const;
   /// The node shall expect these workers, by key, and no others.
   void expects_workers(const std::set<std::string>& keys);
-  /// By worker key and uid.
+  /// The results that programs reported here, by worker key and uid.
   const std::map<std::pair<std::string, std::string>, Told>& told() const { return told_; }
-  /// Workers whose token is on the disk, by key.
+  /// The keys of the workers with a token on the disk.
   std::set<std::string> tokens();
   /// A file beside the versions of a model: "target", "cascade.json". Nothing: there is none.
   std::optional<std::string> model_file(const std::string& model_key, const std::string& name);

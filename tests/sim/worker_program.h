@@ -1,5 +1,5 @@
 // WorkerProgram: the program of a user in a worker's pod. It does what examples/workers do: registers with its agent, follows its
-// assignment, tells what it counted and how good its model is, and says it again until the agent has it.
+// assignment, reports its counts and the accuracy of its model, and repeats a report until the agent acknowledges it.
 #pragma once
 
 #include <chrono>
@@ -17,19 +17,19 @@ namespace varda::sim {
 /// Results that the agent of one worker was sent. Each is another number than all before it.
 struct Told {
   bool acknowledged = false;
-  bool taken_away = false;  // the node was told to forget the worker: what was not passed on by then is lost
+  bool taken_away = false;  // the work list dropped the worker: results that were not reported upstream by then are lost
   /// The last one that was acknowledged, and those sent since.
   std::vector<int> possible;
 };
 
 class WorkerProgram {
  public:
-  /// `told` finds the results of a worker's uid, and outlives it.
+  /// `told` returns the results of the worker with that uid. It outlives the program.
   WorkerProgram(std::string instance, std::function<Told&(const std::string& uid)> told, const Mutations& mutations)
       : state_(std::make_shared<State>()), instance_(std::move(instance)), told_(std::move(told)), mutations_(mutations) {}
 
   std::optional<SteadyTime> due() const { return state_->due; }
-  /// Its next words, if it has some. `token`: what its file holds; nothing: there is none.
+  /// Sends its next requests. `token` is the content of the token file; nothing: the file is missing.
   void step(SteadyTime now, agent::WorkerKeeper& keeper, const std::optional<std::string>& token);
   /// Its connections broke: what was under way may have been kept or not.
   void agent_is_gone();
@@ -44,7 +44,7 @@ class WorkerProgram {
 
  private:
   enum class Word { kUnsaid, kUnderWay, kSaid };
-  /// What callbacks reach, that come when the program may be gone.
+  /// The state that callbacks change. A callback may come after the program ended.
   struct State {
     std::optional<SteadyTime> due = SteadyTime::min();
     std::string uid;  // of the worker that it registered as

@@ -33,7 +33,7 @@ std::optional<std::string> WorkerUser::first_tier_works(Machine& home, const Con
   return result_arrived(home);
 }
 
-/// What an agent acknowledged is in the status of the Model.
+/// Checks that the status of the Model has the result that the agent acknowledged.
 std::optional<std::string> WorkerUser::result_arrived(Machine& home) {
   const auto reply = small().get();
   int shown = 0;
@@ -48,7 +48,7 @@ std::optional<std::string> WorkerUser::result_arrived(Machine& home) {
       elsewhere = elsewhere || (worker.second == service().uid() && machine.get() != &home);
     }
   }
-  // What two nodes found arrives in any order.
+  // Results of two nodes arrive in any order.
   if (possible.empty() || elsewhere) return {};
   if (std::find(possible.begin(), possible.end(), shown) == possible.end())
     return service().what() + "its Model shows accuracy " + std::to_string(shown) + ", " + std::to_string(possible.front()) +

@@ -1,4 +1,4 @@
-// WorkerUser: a JointInferenceService whose first tier is the user's own program, which follows its assignment and reports.
+// WorkerUser: a JointInferenceService with a program of the user as first tier. The program follows its assignment and reports.
 #pragma once
 
 #include <string>

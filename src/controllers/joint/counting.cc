@@ -66,7 +66,7 @@ std::vector<Count> told_counts(const View& view, const FirstTier& first) {
   std::vector<Count> out;
   for (const PodFinding& pod : first.pods) {
     if (pod.report == nullptr || !pod.report->cascade["counters"].is_object()) continue;
-    // A node whose agent is away still shows what it counted for a service of this name that is gone.
+    // While its agent is away, the EdgeNode shows the counts of a deleted service with the same name.
     if (pod.report->cascade["uid"].string_or(view.service.metadata.uid) != view.service.metadata.uid) continue;
     out.push_back({.node = pod.endpoint.node,
                    .epoch = epoch_of(pod.report->cascade["epoch"].as_string()),
