@@ -4,8 +4,8 @@
 #   scripts/fuzz.sh [TARGET…]          each for FUZZ_SECONDS (default 60), going on from what earlier runs found interesting
 #   FUZZ_RUNS=2000 scripts/fuzz.sh     each with so many inputs, or for 20 s, from the seeds alone, with a fixed seed and fixed addresses: the
 #                                      stage `fuzz` of scripts/test.sh, which takes nearly the same way again
-#   scripts/fuzz.sh --keep [TARGET…]   the first, then copies the inputs that reach code the seeds do not reach into
-#                                      tests/fuzz/corpus/: small ones, at most KEEP_BYTES (default 24576) a target
+#   scripts/fuzz.sh --keep [TARGET…]   the first, then packs the inputs that reach code the seeds do not reach into
+#                                      tests/fuzz/grown.tar.zst: small ones, at most KEEP_BYTES (default 24576) a target
 #
 # An input that breaks a target is left in build/fuzz/findings/; `build/fuzz/tests/fuzz/fuzz_TARGET FILE` shows it again (or those of
 # build/asan, where a fixed number was run).
@@ -55,7 +55,6 @@ mkdir -p build/fuzz/findings build/fuzz/logs
 run() {
   local name=$1 log=build/fuzz/logs/$1.log result=0 begin=$SECONDS
   shift
-  mkdir -p "$corpus/$name"
   local dictionary=()
   [ -f "tests/fuzz/dictionaries/$name" ] && dictionary=(-dict="tests/fuzz/dictionaries/$name")
   # A parser that needs half a minute or half a gigabyte for a few kilobytes is broken too.
@@ -77,29 +76,36 @@ run() {
 export -f run
 export build corpus start
 
-# The inputs kept so far and those of this machine compete for the same room, the smallest first: what is kept stays small.
+# The inputs kept so far and those of this machine compete for the same room, the smallest first: the archive stays small.
 # Their names are the SHA-1 digests that libFuzzer gives them.
 keep() {
-  local name=$1 seeds=tests/fuzz/corpus/$1 found=build/fuzz/kept/$1 log=build/fuzz/logs/$1.keep.log left=${KEEP_BYTES:-24576} before=0 after=0 file size
-  rm -rf "$found"
-  mkdir -p "$found/old" "$found/new"
-  while read -r file; do
-    mv "$file" "$found/old"
-    before=$((before + 1))
-  done < <(find "$seeds" -type f -regextype posix-extended -regex '.*/[0-9a-f]{40}')
-  cp "$seeds"/* "$found/new"
+  local name=$1 found=build/fuzz/kept/$1 log=build/fuzz/logs/$1.keep.log left=${KEEP_BYTES:-24576} count=0 file size
+  rm -rf "$found" "$grown/$name"
+  mkdir -p "$found" "$grown/$name"
+  cp "tests/fuzz/corpus/$name"/* "$found"
   "$build/tests/fuzz/fuzz_$name" -merge=1 -max_len=4096 -timeout=30 -rss_limit_mb=2048 -malloc_limit_mb=512 \
-    "$found/new" "$found/old" "$corpus/$name" >"$log" 2>&1 || { tail -n 20 "$log"; cp "$found/old"/* "$seeds"; return 1; }
+    "$found" "$corpus/$name" >"$log" 2>&1 || { tail -n 20 "$log"; return 1; }
   while read -r size file; do
     left=$((left - size))
     [ "$left" -ge 0 ] || break
-    cp "$file" "$seeds"
-    after=$((after + 1))
-  done < <(find "$found/new" -type f -regextype posix-extended -regex '.*/[0-9a-f]{40}' -printf '%s %p\n' | sort -n)
-  echo "fuzz_$name: keeps $after inputs, before $before"
+    cp "$file" "$grown/$name"
+    count=$((count + 1))
+  done < <(find "$found" -type f -regextype posix-extended -regex '.*/[0-9a-f]{40}' -printf '%s %p\n' | sort -n)
+  echo "fuzz_$name: keeps $count inputs"
 }
+
+# The inputs that earlier campaigns found, beside those that this machine has already.
+grown=build/fuzz/grown
+rm -rf "$grown"
+mkdir -p "$grown"
+[ ! -f tests/fuzz/grown.tar.zst ] || tar -C "$grown" --zstd -xf tests/fuzz/grown.tar.zst
+for name in "${targets[@]}"; do
+  mkdir -p "$corpus/$name"
+  [ ! -d "$grown/$name" ] || cp -r "$grown/$name/." "$corpus/$name"
+done
 
 printf '%s\n' "${targets[@]}" | xargs -P "$jobs" -I TARGET bash -c 'run TARGET "$@"' run "${options[@]}"
 if [ -n "$keep" ]; then
   for name in "${targets[@]}"; do keep "$name"; done
+  tar -C "$grown" --zstd --sort=name --owner=0 --group=0 --mtime=@0 -cf tests/fuzz/grown.tar.zst .
 fi
