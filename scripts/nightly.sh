@@ -3,7 +3,8 @@
 #
 #   scripts/nightly.sh [CAMPAIGN…]     all of them by default
 #
-# They end after NIGHTLY_HOURS (default 3): a part that runs then is ended and has failed, and so have those that did not begin.
+# They end after NIGHTLY_HOURS (default 3): a part that runs then is ended and has failed, and so have campaigns that did not begin.
+# Builds and ctest runs alone are left to finish.
 #
 #   includes   the preset `dev`, file by file: each file includes what it uses
 #   threads    TSan over all rooms

@@ -13,7 +13,7 @@ namespace {
 using codec::Json;
 
 constexpr std::string_view kRecords = "workers/";
-// The greatest sequence in any report of a worker whose record was removed. The same worker may return to this node. The operator
+// The greatest sequence in any report of a removed worker. The same worker may return to this node. The operator
 // accepts only greater sequences from it.
 constexpr std::string_view kNumbers = "worker-numbers";
 constexpr std::size_t kRevisionDigits = 16;

@@ -24,7 +24,7 @@ struct Told {
 
 class WorkerProgram {
  public:
-  /// `told` returns the results of the worker with that uid. It outlives the program.
+  /// `told` returns the results of the worker with that uid, and outlives the program.
   WorkerProgram(std::string instance, std::function<Told&(const std::string& uid)> told, const Mutations& mutations)
       : state_(std::make_shared<State>()), instance_(std::move(instance)), told_(std::move(told)), mutations_(mutations) {}
 
