@@ -101,7 +101,8 @@ class Json {
 
 struct ParseOptions {
   std::size_t depth_max = 200;
-  std::vector<std::string>* duplicates = nullptr;  // if set, gets the path ("spec.replicas") of every name that stands twice
+  std::vector<std::string>* duplicates = nullptr;  // if set, gets the paths ("spec.replicas") of names that stand twice, as
+                                                   // many as reported_paths.h keeps
 };
 
 /// The whole text is one JSON value (RFC 8259, UTF-8). kInvalid: "offset N: what".

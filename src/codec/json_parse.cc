@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "codec/json.h"
+#include "codec/reported_paths.h"
 
 namespace varda::codec {
 namespace {
@@ -89,7 +90,7 @@ class Builder {
         if (!added) known = &list[found->second].second;
       }
       if (known) {
-        if (options_.duplicates) options_.duplicates->push_back(path_);
+        if (options_.duplicates) report_path(*options_.duplicates, [this] { return path_; });
         *known = std::move(value);
       } else {
         list.emplace_back(std::string(member.key), std::move(value));

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "codec/digest.h"
+#include "codec/reported_paths.h"
 
 namespace varda::codec {
 namespace {
@@ -40,6 +41,15 @@ TEST(Json, TheLastDuplicateWinsAndIsReportedWithItsPath) {
   ASSERT_TRUE(value.ok());
   EXPECT_EQ(write_json(*value), R"({"spec":{"a":3,"b":[{"c":2}]}})");
   EXPECT_EQ(duplicates, (std::vector<std::string>{"spec.b[0].c", "spec.a"}));
+}
+
+TEST(Json, OfDuplicatesOnlySoMuchIsReported) {
+  std::string text = "{\"" + std::string(100'000, 'k') + "\":{\"a\":1";
+  for (int i = 0; i < 4000; ++i) text += ",\"a\":1";
+  std::vector<std::string> duplicates;
+  ASSERT_TRUE(parse_json(text + "}}", {.depth_max = 200, .duplicates = &duplicates}).ok());
+  EXPECT_EQ(duplicates.size(), kReportedPathsMax);
+  for (const std::string& path : duplicates) EXPECT_LE(path.size(), kReportedPathBytesMax);
 }
 
 TEST(Json, ManyMembersStayUnique) {

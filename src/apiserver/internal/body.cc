@@ -7,6 +7,7 @@
 #include "apiserver/internal/paging.h"
 #include "apiserver/internal/strategic.h"
 #include "codec/digest.h"
+#include "codec/reported_paths.h"
 #include "meta/patch.h"
 
 namespace varda::apiserver {
@@ -149,7 +150,8 @@ Outcome<Json> read_object(const net::Request& request, const Kind& kind, const L
     if (text_of("apiVersion") != resource.api_version()) {
       std::vector<std::string> unknown;
       for (const auto& [name, value] : object.as_object()) {
-        if (name != "kind" && name != "apiVersion" && name != "metadata") unknown.push_back("unknown field " + in_quotes(name));
+        if (name != "kind" && name != "apiVersion" && name != "metadata")
+          codec::report_path(unknown, [&] { return "unknown field " + in_quotes(name); });
       }
       std::sort(unknown.begin(), unknown.end());
       warn(warnings, validation, std::move(unknown));
@@ -197,7 +199,8 @@ Outcome<Json> accept_patched(Json object, const Kind& kind, Validation validatio
     if (body_version != resource.api_version()) {
       std::vector<std::string> unknown;
       for (const auto& [name, value] : object.as_object()) {
-        if (name != "kind" && name != "apiVersion" && name != "metadata") unknown.push_back("unknown field " + in_quotes(name));
+        if (name != "kind" && name != "apiVersion" && name != "metadata")
+          codec::report_path(unknown, [&] { return "unknown field " + in_quotes(name); });
       }
       std::sort(unknown.begin(), unknown.end());
       warn(warnings, validation, std::move(unknown));

@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 
+#include "codec/reported_paths.h"
+
 namespace varda::apiserver {
 
 namespace {
@@ -76,7 +78,7 @@ Status decode_owner(Json& reference, std::string_view path, std::vector<std::str
   const auto is_known = [](const std::string& name) { return std::find(kKnown.begin(), kKnown.end(), name) != kKnown.end(); };
   for (const auto& [name, value] : reference.as_object()) {
     if (!is_known(name)) {
-      unknown.push_back(std::string(path) + "." + name);
+      codec::report_path(unknown, [&] { return std::string(path) + "." + name; });
     } else if (name == "controller" || name == "blockOwnerDeletion") {
       if (!value.is_bool() && !value.is_null()) return wrong_type(value, "ownerReferences." + name, "bool");
     } else if (!value.is_string() && !value.is_null()) {
@@ -135,7 +137,7 @@ Status decode_metadata(Json& object, std::vector<std::string>& unknown) {
   static constexpr std::array kOthers = {
       "labels",     "annotations",     "creationTimestamp", "deletionTimestamp", "generation", "deletionGracePeriodSeconds",
       "finalizers", "ownerReferences", "managedFields"};
-  const std::size_t unknown_before = unknown.size();
+  bool foreign = false;
   const auto is_known = [&](const std::string& name) {
     return std::find(kStrings.begin(), kStrings.end(), name) != kStrings.end() ||
            std::find(kOthers.begin(), kOthers.end(), name) != kOthers.end();
@@ -165,11 +167,11 @@ Status decode_metadata(Json& object, std::vector<std::string>& unknown) {
         TRY_VOID(decode_owner(item, "metadata.ownerReferences[" + std::to_string(index++) + "]", unknown));
       }
     } else if (name != "managedFields") {
-      unknown.push_back("metadata." + name);
+      codec::report_path(unknown, [&] { return "metadata." + name; });
+      foreign = true;
     }
   }
-  if (unknown.size() != unknown_before)
-    std::erase_if(metadata.object_members(), [&](const Json::Member& member) { return !is_known(member.first); });
+  if (foreign) std::erase_if(metadata.object_members(), [&](const Json::Member& member) { return !is_known(member.first); });
   metadata.erase("managedFields");
   metadata.erase("selfLink");
   drop_nulls_and_empty(metadata);

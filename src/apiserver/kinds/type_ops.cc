@@ -3,6 +3,7 @@
 
 #include "apiserver/kinds/types.h"
 #include "apiserver/schema/cause.h"
+#include "codec/reported_paths.h"
 #include "meta/object.h"
 
 namespace varda::apiserver {
@@ -199,7 +200,7 @@ void prune_struct(const Type& type, Json& object, const FieldPath& path, bool ro
     const FieldPath where(path, member.first);
     const Field* field = type.find(member.first);
     if (field == nullptr) {
-      unknown.push_back(where.str());
+      codec::report_path(unknown, [&] { return where.str(); });
       return true;
     }
     if (field->type == nullptr) return false;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "codec/reported_paths.h"
+
 namespace varda::apiserver::schema {
 
 namespace {
@@ -122,7 +124,7 @@ void prune_at(const Schema& schema, Json& value, const FieldPath& path, Position
       return false;
     }
     if (schema.additional_any || schema.preserve_unknown) return false;
-    unknown.push_back(where.str());
+    codec::report_path(unknown, [&] { return where.str(); });
     return true;
   });
 }
