@@ -112,6 +112,8 @@ class TreeBuilder final : public YAML::EventHandler {
     if (known == anchors_.end()) throw Stop{mark, "an alias inside of what it names"};
     // Counted again each time it is used: this is what keeps a few lines from becoming gigabytes.
     count(mark, known->second.nodes);
+    bytes_ += known->second.bytes;
+    count_copy(mark, 0, known->second.bytes);
     add(mark, 0, known->second.value);
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& text) override {
@@ -119,12 +121,13 @@ class TreeBuilder final : public YAML::EventHandler {
     const bool text_tag = tag == "!" || tag == "tag:yaml.org,2002:str" || tag == "tag:yaml.org,2002:binary";  // "!": quoted
     if (!text_tag && !tag.empty() && tag != "?" && tag.rfind("tag:yaml.org,2002:", 0) != 0)
       throw Stop{mark, "tag " + tag + " is not supported"};
+    bytes_ += text.size();
     if (expects_key()) {
       count(mark, 1);
       set_key(mark, text, !text_tag && text == "<<");
       return;
     }
-    add(mark, anchor, text_tag ? Json(text) : resolve(text));
+    add(mark, anchor, text_tag ? Json(text) : resolve(text), text.size());
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
     open(mark, anchor, Json::array());
@@ -144,11 +147,11 @@ class TreeBuilder final : public YAML::EventHandler {
     bool merging = false;                    // ... and whether it is a merge key; "<<" in quotes is a name
     std::unordered_set<std::string> names;   // of all members: looking through them would take quadratic time
     std::unordered_set<std::string> merged;  // members that came by a merge key: what stands here explicitly wins
-    std::size_t nodes_before = 0;
+    std::size_t nodes_before = 0, bytes_before = 0;
   };
   struct Anchored {
     Json value;
-    std::size_t nodes = 1;
+    std::size_t nodes = 1, bytes = 0;
   };
 
   bool expects_key() const { return !levels_.empty() && levels_.back().value.is_object() && !levels_.back().key; }
@@ -156,6 +159,20 @@ class TreeBuilder final : public YAML::EventHandler {
   void count(const YAML::Mark& mark, std::size_t nodes) {
     nodes_ += nodes;
     if (nodes_ > limits_.nodes_max) throw Stop{mark, "more than " + std::to_string(limits_.nodes_max) + " values"};
+  }
+
+  /// Of what stands in the text once and is held a second time.
+  void count_copy(const YAML::Mark& mark, std::size_t nodes, std::size_t bytes) {
+    copied_nodes_ += nodes;
+    copied_bytes_ += bytes;
+    if (copied_nodes_ > limits_.nodes_max || copied_bytes_ > limits_.alias_bytes_max)
+      throw Stop{mark, "anchors and aliases that stand for too much: more than " + std::to_string(limits_.nodes_max) +
+                           " values or " + std::to_string(limits_.alias_bytes_max) + " bytes"};
+  }
+
+  void keep(const YAML::Mark& mark, YAML::anchor_t anchor, Anchored what) {
+    count_copy(mark, what.nodes, what.bytes);
+    anchors_[anchor] = std::move(what);
   }
 
   void set_key(const YAML::Mark& mark, const std::string& name, bool merging) {
@@ -171,24 +188,25 @@ class TreeBuilder final : public YAML::EventHandler {
     if (levels_.size() >= limits_.depth_max)
       throw Stop{mark, "nested deeper than " + std::to_string(limits_.depth_max) + " levels"};
     count(mark, 1);
-    levels_.push_back({.value = std::move(empty), .mark = mark, .anchor = anchor, .nodes_before = nodes_});
+    levels_.push_back({.value = std::move(empty), .mark = mark, .anchor = anchor, .nodes_before = nodes_, .bytes_before = bytes_});
   }
 
   void close() {
     Level level = std::move(levels_.back());
     levels_.pop_back();
-    if (level.anchor != 0) anchors_[level.anchor] = {level.value, nodes_ - level.nodes_before + 1};
+    if (level.anchor != 0)
+      keep(level.mark, level.anchor, {level.value, nodes_ - level.nodes_before + 1, bytes_ - level.bytes_before});
     place(level.mark, std::move(level.value));
   }
 
-  void add(const YAML::Mark& mark, YAML::anchor_t anchor, Json value) {
+  void add(const YAML::Mark& mark, YAML::anchor_t anchor, Json value, std::size_t bytes = 0) {
     count(mark, 1);
     if (expects_key()) {
       if (value.is_array() || value.is_object()) throw Stop{mark, "a key must be a scalar"};
       set_key(mark, value.is_null() ? "null" : value.is_string() ? value.as_string() : write_json(value), false);
       return;
     }
-    if (anchor != 0) anchors_[anchor] = {value, 1};
+    if (anchor != 0) keep(mark, anchor, {value, 1, bytes});
     place(mark, std::move(value));
   }
 
@@ -228,7 +246,8 @@ class TreeBuilder final : public YAML::EventHandler {
   std::vector<Json> documents_;
   std::vector<Level> levels_;
   std::unordered_map<YAML::anchor_t, Anchored> anchors_;
-  std::size_t nodes_ = 0;
+  std::size_t nodes_ = 0, bytes_ = 0;  // so far; bytes of text
+  std::size_t copied_nodes_ = 0, copied_bytes_ = 0;
   int last_start_ = -1;
 };
 

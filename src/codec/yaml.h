@@ -12,7 +12,8 @@ namespace varda::codec {
 
 struct YamlLimits {
   std::size_t depth_max = 200;
-  std::size_t nodes_max = 1'000'000;  // after aliases are expanded
+  std::size_t nodes_max = 1'000'000;       // after aliases are expanded
+  std::size_t alias_bytes_max = 16 << 20;  // of text that anchors and aliases copy
 };
 
 /// Every document of a stream ("---" between them); empty ones are left out. Scalars resolve as sigs.k8s.io/yaml does (YAML 1.1

@@ -39,6 +39,30 @@ TEST(Yaml, AnchorsAndMergeKeysExpandWithinLimits) {
   EXPECT_FALSE(parse_yaml(bomb, {.nodes_max = 10'000}).ok());
 }
 
+TEST(Yaml, AliasesOfLongTextsAreLimited) {
+  const std::string aliases = [] {
+    std::string out;
+    for (int i = 0; i < 4000; ++i) out += "- *a\n";
+    return out;
+  }();
+  // 114 KB that stand for 400 MB, in each way to say it.
+  const std::string text(100'000, 'x');
+  for (const std::string& first :
+       {"- &a " + text + "\n", "- &a {k: " + text + "}\n", "- &a {k: {l: " + text + "}}\n", "- &a [[" + text + "]]\n"}) {
+    const auto value = parse_yaml(first + aliases);
+    ASSERT_FALSE(value.ok());
+    EXPECT_NE(value.error().message().find("anchors and aliases"), std::string::npos) << value.error();
+  }
+  EXPECT_TRUE(parse_yaml("- &a " + text + "\n- *a\n- *a\n").ok());
+}
+
+TEST(Yaml, AnchorsAroundAnchorsAreLimited) {
+  std::string text;
+  for (int i = 0; i < 190; ++i) text += "[&a" + std::to_string(i) + " ";
+  text += std::string(200'000, 'x') + std::string(190, ']');
+  EXPECT_FALSE(parse_yaml(text).ok());
+}
+
 TEST(Yaml, TextThatIsNotUtf8IsRefused) {
   for (const char* text : {"a: \xE5\xE5", "\xFF: b", "- \"\xC0\x80\"", "k: \"\\xE5\"\n\xF8: x"}) {
     const auto value = parse_yaml(text);
