@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -183,12 +185,25 @@ bool says_nothing(const Field& field, const Json& value) {
          (value.is_bool() && !value.as_bool());
 }
 
-Status add_field(const Type& type, const Field& field, const Item& item, int depth, Json& out) {
+// Where the entries of a message's maps are: looking through their members for each one takes quadratic time.
+using MapPlaces = std::map<const Field*, std::unordered_map<std::string, std::size_t>>;
+
+void add_entry(Json& map, std::unordered_map<std::string, std::size_t>& places, std::string key, Json value) {
+  Json::Object& members = map.object_members();
+  const auto [place, fresh] = places.emplace(key, members.size());
+  if (fresh) {
+    members.emplace_back(std::move(key), std::move(value));
+  } else {
+    members[place->second].second = std::move(value);  // the last one counts
+  }
+}
+
+Status add_field(const Type& type, const Field& field, const Item& item, int depth, Json& out, MapPlaces& places) {
   if (field.shape == Shape::kMap) {
     if (item.wire != 2) return misplaced(type, item);
     TRY(const Entry entry, decode_entry(item.bytes));
     TRY(Json value, decode_value(type, field, entry.value, depth));
-    out[field.name].set(entry.key, std::move(value));
+    add_entry(out[field.name], places[&field], entry.key, std::move(value));
     return {};
   }
   if (field.shape == Shape::kList) {
@@ -214,7 +229,7 @@ Error unknown_field(const Type& type, const std::string& number) {
 }
 
 // Fields that lie in a message of their own here and beside the others in JSON: a volume's source, a probe's action.
-Status add_embedded(const Type& type, const Item& outer, int depth, Json& out) {
+Status add_embedded(const Type& type, const Item& outer, int depth, Json& out, MapPlaces& places) {
   for (Reader reader(outer.bytes); !reader.done();) {
     TRY(const Item item, reader.next());
     const auto field = std::find_if(type.fields.begin(), type.fields.end(),
@@ -222,7 +237,7 @@ Status add_embedded(const Type& type, const Item& outer, int depth, Json& out) {
     if (field == type.fields.end()) {
       return unknown_field(type, std::to_string(outer.number) + "." + std::to_string(item.number));
     }
-    TRY_VOID(add_field(type, *field, item, depth, out));
+    TRY_VOID(add_field(type, *field, item, depth, out, places));
   }
   return {};
 }
@@ -230,15 +245,16 @@ Status add_embedded(const Type& type, const Item& outer, int depth, Json& out) {
 Result<Json> decode_struct(const Type& type, std::string_view bytes, int depth) {
   if (depth > kDepthMax) return Error(Code::kInvalid, "protobuf: nested too deep");
   Json out = Json::object();
+  MapPlaces places;
   for (Reader reader(bytes); !reader.done();) {
     TRY(const Item item, reader.next());
     const auto field =
         std::find_if(type.fields.begin(), type.fields.end(), [&](const Field& f) { return f.number == item.number; });
     if (field != type.fields.end() && item.number != 0) {
       if (field->inner == 0) {
-        TRY_VOID(add_field(type, *field, item, depth, out));
+        TRY_VOID(add_field(type, *field, item, depth, out, places));
       } else if (item.wire == 2) {
-        TRY_VOID(add_embedded(type, item, depth, out));
+        TRY_VOID(add_embedded(type, item, depth, out, places));
       } else {
         return misplaced(type, item);
       }

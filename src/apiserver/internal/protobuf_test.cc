@@ -8,7 +8,9 @@ namespace {
 
 std::string field(int number, std::string_view bytes) {
   std::string out(1, static_cast<char>(number << 3 | 2));
-  out += static_cast<char>(bytes.size());
+  std::size_t size = bytes.size();
+  for (; size >= 0x80; size >>= 7) out += static_cast<char>(0x80 | (size & 0x7f));
+  out += static_cast<char>(size);
   return out.append(bytes);
 }
 
@@ -27,6 +29,24 @@ TEST(ProtobufBody, BecomesTheJsonFormOfTheObject) {
   EXPECT_EQ(*object, codec::parse_json(R"({"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","labels":{"app":"x"}},
     "data":{"k":"v"},"binaryData":{"b":"aGk="}})")
                          .value());
+}
+
+TEST(ProtobufBody, OfAMapsEntriesTheLastOneCounts) {
+  const auto entry = [](std::string_view key, std::string_view value) { return field(12, field(1, key) + field(2, value)); };
+  const auto object = parse_kubernetes_protobuf(envelope(
+      "v1", "ConfigMap", field(1, entry("a", "1") + entry("b", "2") + field(11, field(1, "a") + field(2, "3")) + entry("a", "4"))));
+  ASSERT_TRUE(object.ok()) << object.error();
+  EXPECT_EQ(codec::write_json((*object)["metadata"]["annotations"]), R"({"a":"4","b":"2"})");
+  EXPECT_EQ(codec::write_json((*object)["metadata"]["labels"]), R"({"a":"3"})");
+}
+
+// Who looks through a map for each of its entries takes minutes for this, and is ended by the test's time limit.
+TEST(ProtobufBody, ALargeMapIsReadInLinearTime) {
+  std::string metadata;
+  for (int i = 0; i < 150'000; ++i) metadata += field(12, field(1, "key-" + std::to_string(i)) + field(2, ""));
+  const auto object = parse_kubernetes_protobuf(envelope("v1", "ConfigMap", field(1, metadata)));
+  ASSERT_TRUE(object.ok()) << object.error();
+  EXPECT_EQ((*object)["metadata"]["annotations"].size(), 150'000u);
 }
 
 TEST(ProtobufBody, ZeroBehindAPointerIsAValue) {
