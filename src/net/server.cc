@@ -32,8 +32,14 @@ class Acceptor final : public Reactor::Listener {
   void on_readable() override {
     // A few at a time: connections already here have their turn in between.
     for (int i = 0; i < 64; ++i) {
-      if (state_.connections.load() >= state_.options.connections_max) return;  // a closing connection resumes
-      if (state_.handshakes.load() >= state_.options.handshakes_max) return;    // the end of a handshake does
+      if (state_.connections.load() >= state_.options.connections_max) {
+        if (i > 0) break;  // nobody is known to wait
+        state_.full.store(true);
+        for (auto& loop : loops_) loop->close_longest_idle();
+        return;  // a connection that closes or becomes idle resumes
+      }
+      state_.full.store(false);
+      if (state_.handshakes.load() >= state_.options.handshakes_max) return;  // the end of a handshake does
       Address peer;
       Fd fd = internal::accept_one(watch_->fd(), peer);
       if (!fd) {
@@ -45,10 +51,12 @@ class Acceptor final : public Reactor::Listener {
         // A peer that lost its power closes nothing, and an open stream with no news has nothing to write.
         internal::set_keepalive(fd.get());
       }
+      const std::string name = peer.str();
+      if (!state_.addresses.add(name)) continue;
       state_.connections.fetch_add(1);
       if (state_.tls) state_.handshakes.fetch_add(1);
       Loop& loop = *loops_[next_++ % loops_.size()];
-      loop.adopt(std::move(fd), peer.str());
+      loop.adopt(std::move(fd), name);
     }
     watch_->want_read();
   }
@@ -78,7 +86,11 @@ class SocketServer final : public Server {
     state_.asks_names = state_.options.tls && !state_.options.tls->client_ca_pem.empty();
     state_.clients.limit(
         {.per_name = state_.options.connections_per_name_max, .nameless = state_.options.nameless_connections_max});
+    state_.addresses.limit(state_.options.connections_per_address_max);
     state_.on_closed = [this](bool was_full) { connection_closed(was_full); };
+    state_.on_idle = [this] {
+      if (!state_.stopping.load()) loops_.front()->reactor().post([this] { acceptor_->resume(); });
+    };
     state_.on_shaken = [this] {
       if (!state_.stopping.load()) loops_.front()->reactor().post([this] { acceptor_->resume(); });
     };

@@ -401,21 +401,128 @@ TEST(Server, UnixSocketServesAndReplacesALeftOverFile) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
-TEST(Server, ConnectionsBeyondTheLimitWaitForAPlace) {
+constexpr const char* kGetA = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
+
+TEST(Server, AFullServersLongestIdleConnectionGivesWay) {
   Server::Options options;
   options.connections_max = 2;
   auto server = serve(options);
+  RawSocket oldest(server->port()), older(server->port());
+  for (auto* socket : {&oldest, &older}) {
+    socket->write(kGetA);
+    EXPECT_NE(socket->read_until("/a").find("/a"), std::string::npos);
+  }
+  RawSocket newest(server->port());
+  newest.write(kGetA);
+  EXPECT_NE(newest.read_until("/a").find("/a"), std::string::npos);
+  EXPECT_EQ(oldest.read_all(), "");
+  EXPECT_TRUE(oldest.closed());
+  older.write(kGetA);
+  EXPECT_NE(older.read_until("/a").find("/a"), std::string::npos) << "it was used later";
+}
+
+TEST(Server, ConnectionsThatNeverAskedAnythingGiveWayToo) {
+  Server::Options options;
+  options.connections_max = 8;
+  options.io_threads = 2;
+  auto server = serve(options);
+  std::vector<std::unique_ptr<RawSocket>> silent;
+  for (int i = 0; i < 40; ++i) silent.push_back(std::make_unique<RawSocket>(server->port()));
+  for (int i = 0; i < 3; ++i) {
+    RawSocket client(server->port());
+    client.write(kGetA);
+    EXPECT_NE(client.read_until("/a").find("/a"), std::string::npos);
+  }
+}
+
+TEST(Server, ConnectionsBeyondTheLimitWaitWhileAllOthersAreServed) {
+  Server::Options options;
+  options.connections_max = 2;
+  Mutex mutex;
+  std::vector<Responder> waiting;
+  auto server = serve(options, [&](Request, Responder respond) {
+    MutexLock lock(mutex);
+    waiting.push_back(std::move(respond));
+  });
+  const auto asked = [&](std::size_t count) {
+    MutexLock lock(mutex);
+    return waiting.size() == count;
+  };
+  RawSocket first(server->port()), second(server->port());
+  for (auto* socket : {&first, &second}) socket->write(kGetA);
+  ASSERT_TRUE(eventually([&] { return asked(2); }));
+  RawSocket third(server->port());
+  third.write(kGetA);
+  EXPECT_EQ(third.read_until("HTTP", 50ms), "");
+  EXPECT_TRUE(asked(2));
+  {
+    MutexLock lock(mutex);
+    waiting.front()(text("done"));
+  }
+  EXPECT_TRUE(eventually([&] { return asked(3); })) << "whoever is answered gives way";
+  MutexLock lock(mutex);
+  waiting.clear();
+}
+
+TEST(Server, AnAddressHasSoManyConnections) {
+  Server::Options options;
+  options.connections_per_address_max = 2;
+  auto server = serve(options);
   auto first = std::make_unique<RawSocket>(server->port());
-  auto second = std::make_unique<RawSocket>(server->port());
-  for (auto* socket : {first.get(), second.get()}) {
-    socket->write("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
-    EXPECT_NE(socket->read_until("/a"), "");
+  RawSocket second(server->port());
+  for (auto* socket : {first.get(), &second}) {
+    socket->write(kGetA);
+    EXPECT_NE(socket->read_until("/a").find("/a"), std::string::npos);
   }
   RawSocket third(server->port());
-  third.write("GET /b HTTP/1.1\r\nHost: a\r\n\r\n");
-  EXPECT_EQ(third.read_until("/b", 50ms), "");
+  EXPECT_EQ(third.read_all(), "");
   first.reset();
-  EXPECT_NE(third.read_until("/b").find("/b"), std::string::npos);
+  const bool back = eventually([&] {
+    RawSocket again(server->port());
+    again.write(kGetA);
+    return again.read_until("/a").find("/a") != std::string::npos;
+  });
+  EXPECT_TRUE(back);
+}
+
+TEST(Server, LargeBodiesHaveSoMuchRoomTogether) {
+  Server::Options options;
+  options.bodies_bytes_max = 300'000;
+  auto server = serve(options);
+  const auto head = [](std::size_t length) {
+    return "PUT /a HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(length) + "\r\n\r\n";
+  };
+  auto holding = std::make_unique<RawSocket>(server->port());
+  holding->write(head(400'000) + std::string(250'000, 'x'));
+  const auto put = [&](std::size_t length) {
+    RawSocket socket(server->port());
+    socket.write(head(length) + std::string(length, 'y'));
+    return outline(socket.read_until("yyy\n", 100ms) + socket.read_until("\r\n\r\n", 2ms)).substr(0, 3);
+  };
+  EXPECT_TRUE(eventually([&] { return put(100'000) == "503"; }));
+  RawSocket small(server->port());
+  small.write(head(60'000) + std::string(60'000, 'z'));
+  EXPECT_NE(small.read_until("200").find("200"), std::string::npos) << "small ones need no room";
+  holding.reset();
+  EXPECT_TRUE(eventually([&] { return put(100'000) == "200"; })) << "its room is free again";
+}
+
+TEST(Server, SomeRequestsHaveASmallerBodyLimit) {
+  Server::Options options;
+  options.body_bytes_max_of = [](std::string_view method, std::string_view path) -> std::size_t {
+    return method == "PUT" && path == "/large" ? 1000 : 10;
+  };
+  auto server = serve(options);
+  const auto status = [&](const std::string& target, const std::string& framing, const std::string& body) {
+    RawSocket socket(server->port());
+    socket.write("PUT " + target + " HTTP/1.1\r\nHost: a\r\n" + framing + "\r\n\r\n" + body);
+    return outline(socket.read_until("\r\n\r\n")).substr(0, 3);
+  };
+  const std::string hundred(100, 'x');
+  EXPECT_EQ(status("/large?a=b", "Content-Length: 100", hundred), "200");
+  EXPECT_EQ(status("/small", "Content-Length: 100", hundred), "413");
+  EXPECT_EQ(status("/small", "Content-Length: 10", std::string(10, 'x')), "200");
+  EXPECT_EQ(status("/small", "Transfer-Encoding: chunked", "64\r\n" + hundred + "\r\n0\r\n\r\n"), "413");
 }
 
 TEST(Server, OfConnectionsThatCloseAtOnceOneLetsTheNextIn) {

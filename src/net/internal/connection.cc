@@ -58,6 +58,17 @@ void Connection::expect_body_bytes() {
   deadline_ = std::min<SteadyTime>(deadline_, body_begin_ + options.write_timeout + earned);
 }
 
+bool Connection::hold_body() {
+  auto& state = loop_.state();
+  const std::size_t here = parser_->message().body.size();
+  if (state.options.bodies_bytes_max == 0 || here <= Server::Options::kSmallBodyBytes || here <= held_) return true;
+  const std::size_t more = here - held_;
+  held_ = here;
+  return state.body_bytes.fetch_add(more) + more <= state.options.bodies_bytes_max;
+}
+
+void Connection::release_body() { loop_.state().body_bytes.fetch_sub(std::exchange(held_, 0)); }
+
 std::string Connection::refusal() const {
   const auto& options = loop_.state().options;
   switch (parser_->error_status()) {
@@ -75,7 +86,9 @@ bool Connection::nameless() const { return loop_.state().asks_names && peer_.cer
 // Anybody can have such a connection, and what it is good for takes a moment.
 void Connection::expire_idle() {
   const auto& options = loop_.state().options;
-  const bool hurry = options.nameless_connections_max > 0 && nameless();
+  idle_since_ = system_clock().now();
+  // Who connects has something to ask.
+  const bool hurry = request_ == 0 || (options.nameless_connections_max > 0 && nameless());
   expire_in(hurry ? std::min(options.header_timeout, options.idle_timeout) : options.idle_timeout);
 }
 
@@ -86,7 +99,7 @@ void Connection::start() {
     handshake();
   } else {
     phase_ = Phase::kIdle;
-    expire_in(loop_.state().options.idle_timeout);
+    expire_idle();
     watch_->want_read();
   }
 }
@@ -219,6 +232,10 @@ std::size_t Connection::consume(std::string_view bytes) {
     } else if (phase_ == Phase::kBody) {
       expect_body_bytes();
     }
+    if (phase_ == Phase::kBody && !hold_body())
+      refuse(503, "the bodies of other requests take all the room there is for them; try again");
+    if (phase_ == Phase::kBody && parser_->message().body.size() > body_bytes_max_)
+      refuse(413, "the request body is larger than " + std::to_string(body_bytes_max_) + " bytes");
     if (phase_ == Phase::kBody && options.nameless_body_bytes_max > 0 && nameless() &&
         parser_->message().body.size() > options.nameless_body_bytes_max) {
       refuse(413, "the request body is larger than " + std::to_string(options.nameless_body_bytes_max) +
@@ -254,6 +271,10 @@ void Connection::header_arrived() {
     message.target = slash == std::string::npos ? "/" : message.target.substr(slash);
   }
   if (message.target[0] != '/' && message.target != "*") return refuse(400, "the request target must be a path");
+  const auto& limits = loop_.state().options;
+  const std::string_view target = message.target;
+  body_bytes_max_ = limits.body_bytes_max_of ? limits.body_bytes_max_of(message.method, target.substr(0, target.find('?')))
+                                             : limits.body_bytes_max;
   if (!expect.empty() && !http10_) {
     if (!equals_ignoring_case(expect, "100-continue")) return refuse(417, "only Expect: 100-continue is known");
     if (parser_->expects_body()) {
@@ -346,6 +367,7 @@ void Connection::refuse(int status, const std::string& text) {
 }
 
 void Connection::begin_response(Response response) {
+  release_body();
   const int status = response.status;
   const bool bodiless = status < 200 || status == 204 || status == 304;
   const bool streams = response.stream != nullptr;
@@ -518,6 +540,7 @@ void Connection::response_done() {
   phase_ = Phase::kIdle;
   if (loop_.state().stopping.load(std::memory_order_relaxed)) return close();
   expire_idle();
+  if (loop_.state().full.load()) loop_.state().on_idle();
 }
 
 void Connection::serve_rest() {
@@ -577,6 +600,8 @@ void Connection::close() {
   if (phase_ == Phase::kClosed) return;
   if (phase_ == Phase::kIdle) stream_->finish();
   handshake_over();
+  release_body();
+  loop_.state().addresses.remove(peer_.address);
   if (has_place_) loop_.state().clients.remove(peer_.certificate_common_name, loop_, id_);
   phase_ = Phase::kClosed;
   deadline_ = SteadyTime::max();

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -35,6 +36,8 @@ class Connection final : public Reactor::Listener {
   void close();
 
   SteadyTime deadline() const { return deadline_; }
+  /// Since when it waits for a request; nothing: it serves one.
+  std::optional<SteadyTime> idle_since() const { return phase_ == Phase::kIdle ? std::optional(idle_since_) : std::nullopt; }
   void on_deadline();
 
   void on_readable() override;
@@ -77,6 +80,9 @@ class Connection final : public Reactor::Listener {
   bool paused() const;
   void expire_in(std::chrono::milliseconds timeout);
   void expect_body_bytes();
+  /// False: there is no room for what is here of the body.
+  bool hold_body();
+  void release_body();
   std::string refusal() const;
 
   Loop& loop_;
@@ -87,9 +93,12 @@ class Connection final : public Reactor::Listener {
   Peer peer_;
   Phase phase_ = Phase::kHandshake;
   SteadyTime deadline_ = SteadyTime::max();
-  SteadyTime shaken_at_;    // when the handshake last got further
-  bool shaking_ = true;     // counts among the handshakes
-  bool has_place_ = false;  // among those of its name
+  SteadyTime idle_since_;           // when the last request was answered
+  std::size_t held_ = 0;            // of its body, in the sum of all
+  std::size_t body_bytes_max_ = 0;  // of the request that is being read
+  SteadyTime shaken_at_;            // when the handshake last got further
+  bool shaking_ = true;             // counts among the handshakes
+  bool has_place_ = false;          // among those of its name
 
   std::string in_;             // bytes read and not used yet
   std::uint64_t request_ = 0;  // number of the current request

@@ -47,6 +47,7 @@ void Loop::adopt(Fd fd, std::string peer) {
   auto shared = std::make_shared<Fd>(std::move(fd));
   reactor_->post([this, shared, peer = std::move(peer)] {
     if (closing_ || state_.stopping.load()) {
+      state_.addresses.remove(peer);
       state_.handshake_over();
       state_.connection_over();
       return;
@@ -100,6 +101,16 @@ void Loop::close_all() {
   std::vector<Connection*> all;
   for (auto& [id, connection] : connections_) all.push_back(connection.get());
   for (Connection* connection : all) connection->close();
+}
+
+void Loop::close_longest_idle() {
+  reactor_->post([this] {
+    Connection* longest = nullptr;
+    for (auto& [id, connection] : connections_)
+      if (connection->idle_since() && (longest == nullptr || *connection->idle_since() < *longest->idle_since()))
+        longest = connection.get();
+    if (longest != nullptr) longest->close();
+  });
 }
 
 void Loop::bury(std::uint64_t id) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "net/internal/addresses.h"
 #include "net/internal/clients.h"
 #include "net/internal/connection.h"
 #include "net/internal/mailbox.h"
@@ -26,11 +27,15 @@ struct ServerState {
   TlsContext tls;           // null: plain
   bool asks_names = false;  // clients are asked for certificates
   Clients clients;
+  Addresses addresses;
   std::atomic<bool> draining{false};
   std::atomic<bool> stopping{false};
   std::atomic<std::size_t> connections{0};
   std::atomic<std::size_t> handshakes{0};        // of TLS, counted from accept() on
+  std::atomic<std::size_t> body_bytes{0};        // of large bodies of requests that are not answered
   std::function<void(bool was_full)> on_closed;  // after each connection, from its loop's thread
+  std::atomic<bool> full{false};                 // somebody waits for the place of another
+  std::function<void()> on_idle;                 // a connection became idle while that was so
   std::function<void()> on_shaken;               // a handshake was one of too many, and is over
   /// One that subtracts and one that looks are two steps: of two connections that close at once each would then see the other's.
   void connection_over() { on_closed(connections.fetch_sub(1) >= options.connections_max); }
@@ -54,6 +59,8 @@ class Loop {
   /// Closes connections that serve no request now; the others close after theirs.
   void close_idle();
   void close_all();
+  /// From any thread: the one that serves nobody for the longest time, if there is one.
+  void close_longest_idle();
 
   Reactor& reactor() { return *reactor_; }
   ServerState& state() { return state_; }
