@@ -75,15 +75,10 @@ Status look_at_output(JsonReader& reader, const Limits& limits, std::size_t& bin
     } else if (member == "datatype") {
       dtype = tensor::parse_dtype(reader.string());
     } else if (member == "shape") {
-      const Json shape = reader.value();
-      has_shape = shape.is_array() && shape.as_array().size() <= limits.rank_max;
-      sizes.clear();
-      for (const Json& size : shape.as_array()) {
-        has_shape = has_shape && size.is_integer() && size.as_integer() >= 0;
-        sizes.push_back(size.as_integer());
-      }
+      sizes = internal::read_shape(reader, limits.rank_max);
+      has_shape = !reader.failed();
     } else if (member == "parameters") {
-      const Json parameters = reader.value();
+      TRY(const Json parameters, internal::read_parameters(reader, limits));
       if (const Json* size = parameters.find("binary_data_size")) {
         is_binary = size->is_integer() && size->as_integer() >= 0;
         if (!is_binary) return Error(Code::kInvalid, "binary_data_size is no whole number from 0 on");
@@ -151,7 +146,7 @@ Result<Envelope> open_infer_response(std::shared_ptr<const std::string> body, st
     } else if (member == "id") {
       out.id = reader.string();
     } else if (member == "parameters") {
-      out.parameters = reader.value();
+      TRY(out.parameters, internal::read_parameters(reader, limits));
     } else if (member == "outputs") {
       out.outputs = reader.skip();
     } else {
@@ -177,7 +172,7 @@ Preamble read_preamble(const std::shared_ptr<const std::string>& body, std::opti
       out.id = reader.string();
       if (out.id.size() > limits.id_bytes_max) out.id.clear();
     } else if (member == "parameters") {
-      const Json parameters = reader.value();
+      const Json parameters = internal::read_parameters(reader, limits).value_or(Json());
       const Json* timeout = parameters.find("timeout");
       if (timeout != nullptr && timeout->is_integer() && timeout->as_integer() > 0) {
         out.timeout = std::chrono::microseconds(std::min(timeout->as_integer(), kDay));

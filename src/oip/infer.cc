@@ -51,7 +51,7 @@ Result<std::vector<PendingOutput>> read_outputs(JsonReader& reader, const Limits
       if (member == "name") {
         output.name = reader.string();
       } else if (member == "parameters") {
-        const Json parameters = reader.value();
+        TRY(const Json parameters, internal::read_parameters(reader, limits));
         if (const Json* binary = parameters.find("binary_data")) {
           TRY(output.encoding, encoding_of(*binary, "binary_data"));
         }
@@ -59,7 +59,7 @@ Result<std::vector<PendingOutput>> read_outputs(JsonReader& reader, const Limits
           return Error(Code::kUnsupported, "parameter classification is not supported: ask for the output itself");
         }
       } else {
-        reader.value();
+        reader.skip();
       }
     }
     TRY_VOID(reader.status());
@@ -137,10 +137,10 @@ Result<InferRequest> parse_infer_request(std::shared_ptr<const std::string> body
         return Error(Code::kInvalid, "id is longer than " + std::to_string(limits.id_bytes_max) + " bytes");
       }
     } else if (member == "parameters") {
-      const Json parameters = reader.value();
-      if (!reader.failed()) TRY_VOID(read_parameters(parameters, request));
+      TRY(const Json parameters, internal::read_parameters(reader, limits));
+      TRY_VOID(read_parameters(parameters, request));
     } else {
-      reader.value();
+      reader.skip();
     }
   }
   TRY_VOID(reader.finish());
@@ -218,11 +218,11 @@ Result<InferResponse> parse_infer_response(std::shared_ptr<const std::string> bo
     } else if (member == "id") {
       response.id = reader.string();
     } else if (member == "parameters") {
-      response.parameters = reader.value();
+      TRY(response.parameters, internal::read_parameters(reader, limits));
     } else if (member == "outputs") {
       TRY(response.outputs, tensors.read(reader, "output"));
     } else {
-      reader.value();
+      reader.skip();
     }
   }
   TRY_VOID(reader.finish());

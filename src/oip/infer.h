@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,6 +27,10 @@ struct Limits {
   std::size_t tensors_max = 128;  // inputs, and outputs
   std::size_t rank_max = 16;
   std::size_t id_bytes_max = 1024;
+  std::size_t parameters_bytes_max = 64 << 10;  // of one "parameters" object
+  // A dimension beside a 0 needs no bytes in the body, yet a model may allocate by it.
+  std::int64_t dimension_max = std::int64_t{1} << 26;
+  std::size_t elements_beside_zero_max = 1 << 20;  // product of the dimensions that are not 0
 };
 
 enum class Encoding { kJson, kBinary };

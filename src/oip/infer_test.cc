@@ -84,9 +84,13 @@ TEST(InferRequest, WhatIsWrongIsSaid) {
       {input("FP32", "[1.5]", "[1]"), "a dimension of shape is no whole number from 0 on"},
       {input("FP32", "[2]", "[1]"), "data has 1 elements, the shape [2] has 2"},
       {input("FP32", "[1]", "[1,2]"), "data has more elements than the shape, which has 1"},
-      {input("FP32", "[1000000000]", "[1]"), "asks for more elements than data can hold"},
-      {input("FP32", "[4294967296,4294967296,4]", "[1]"), "too many elements"},
+      {input("FP32", "[60000000]", "[1]"), "asks for more elements than data can hold"},
+      {input("FP32", "[67108864,67108864,4]", "[1]"), "too many elements"},
       {input("FP32", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", "[1]"), "more than 16 dimensions"},
+      {input("FP32", "[0,150000000]", "[]"), "a dimension larger than 67108864"},
+      {input("FP32", "[67108864,0]", "[]"), "multiply to more than 1048576"},
+      {input("FP32", "[2048,0,2048]", "[]"), "multiply to more than 1048576"},
+      {input("FP32", "[67108864,67108864,67108864,67108864,0]", "[]"), "multiply to more than 1048576"},
       {input("FP32", "[1]", "[null]"), "expected a number"},
       {input("FP32", "[1]", "[\"1\"]"), "expected a number"},
       {input("FP32", "[1]", "[NaN]"), "expected a number"},
@@ -131,6 +135,36 @@ TEST(InferRequest, BinaryLengthsMustAddUp) {
   const auto both = std::make_shared<const std::string>("{}");
   EXPECT_THAT(parse_infer_request(both, "3").error().message(), HasSubstr("says 3 bytes, the body has 2"));
   EXPECT_THAT(parse_infer_request(both, "two").error().message(), HasSubstr("is no number"));
+}
+
+TEST(InferRequest, EmptyTensorsOfOrdinaryShapesAreAccepted) {
+  const auto request = parse(R"({"inputs":[{"name":"x","datatype":"FP32","shape":[0,3,224,224],"data":[]}]})").value();
+  EXPECT_EQ(request.inputs[0].tensor.size(), 0u);
+}
+
+TEST(InferRequest, ParametersHaveALimit) {
+  const auto zeros = [](std::size_t count) {
+    std::string out = "[0";
+    for (std::size_t i = 1; i < count; ++i) out += ",0";
+    return out + "]";
+  };
+  const std::string large = R"({"a":)" + zeros(40'000) + "}";
+  const std::string small = R"({"a":)" + zeros(1000) + "}";
+  const auto with = [](const std::string& of_request, const std::string& of_input, const std::string& of_output) {
+    return parse(R"({"parameters":)" + of_request +
+                 R"(,"inputs":[{"name":"x","datatype":"FP32","shape":[0],"data":[],"parameters":)" + of_input +
+                 R"(}],"outputs":[{"name":"y","parameters":)" + of_output + "}]}");
+  };
+  EXPECT_TRUE(with(small, small, small).ok());
+  EXPECT_THAT(with(large, small, small).error().message(), HasSubstr("larger than 65536 bytes"));
+  EXPECT_THAT(with(small, large, small).error().message(), HasSubstr("larger than 65536 bytes"));
+  EXPECT_THAT(with(small, small, large).error().message(), HasSubstr("larger than 65536 bytes"));
+}
+
+TEST(InferRequest, BooleansAreZeroOrOne) {
+  const std::string json = R"({"inputs":[{"name":"a","datatype":"BOOL","shape":[3],"parameters":{"binary_data_size":3}}]})";
+  EXPECT_TRUE(parse(json, std::string("\0\1\0", 3)).ok());
+  EXPECT_THAT(parse(json, std::string("\0\1\2", 3)).error().message(), HasSubstr("BOOL element 2 is 2, neither 0 nor 1"));
 }
 
 TEST(InferRequest, OutputsChooseTheirEncoding) {

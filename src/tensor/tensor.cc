@@ -1,5 +1,6 @@
 #include "tensor/tensor.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -50,6 +51,14 @@ Status check_size(DType dtype, const Shape& shape, std::size_t count, std::span<
   if (bytes.size() != count * element_bytes(dtype)) {
     return Error(Code::kInvalid, "shape " + to_string(shape) + " of " + std::string(to_string(dtype)) + " takes " +
                                      std::to_string(count * element_bytes(dtype)) + " bytes, not " + std::to_string(bytes.size()));
+  }
+  if (dtype == DType::kBool) {
+    // An engine reads them as C++ bool, where other values are undefined behaviour.
+    const auto bad = std::find_if(bytes.begin(), bytes.end(), [](std::byte value) { return std::to_integer<unsigned>(value) > 1; });
+    if (bad != bytes.end()) {
+      return Error(Code::kInvalid, "BOOL element " + std::to_string(bad - bytes.begin()) + " is " +
+                                       std::to_string(std::to_integer<unsigned>(*bad)) + ", neither 0 nor 1");
+    }
   }
   return {};
 }

@@ -26,7 +26,8 @@ class Tensor {
   /// Zeroed memory of its own, aligned to 64 bytes. kInvalid: shape, or kBytes (whose size a shape does not tell).
   static Result<Tensor> allocate(DType dtype, Shape shape);
   /// Over bytes that `keeper` keeps alive; with a null keeper the caller sees to that. kInvalid: the number of bytes is not what
-  /// the shape asks for, or the elements of a kBytes tensor do not add up. Bytes that are not aligned for the type are copied.
+  /// the shape asks for, the elements of a kBytes tensor do not add up, or a byte of a kBool tensor is neither 0 nor 1. Bytes that
+  /// are not aligned for the type are copied.
   static Result<Tensor> over(DType dtype, Shape shape, std::span<const std::byte> bytes, std::shared_ptr<const void> keeper);
   /// A copy of values.
   template <typename T>

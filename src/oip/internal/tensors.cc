@@ -164,21 +164,24 @@ Result<Tensor> read_data(JsonReader& reader, DType dtype, const tensor::Shape& s
   return tensor;
 }
 
-tensor::Shape read_shape(JsonReader& reader, std::size_t rank_max) {
-  tensor::Shape shape;
-  reader.begin_array();
-  while (reader.next_item()) {
-    const JsonReader::Number number = reader.number();
-    if (!number.integral || number.negative ||
-        number.magnitude > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-      reader.fail("a dimension of shape is no whole number from 0 on");
-    } else if (shape.size() == rank_max) {
-      reader.fail("shape has more than " + std::to_string(rank_max) + " dimensions");
+Status check_shape(const tensor::Shape& shape, const Limits& limits) {
+  std::size_t others = 1;
+  bool empty = false;
+  for (const std::int64_t size : shape) {
+    if (size > limits.dimension_max) {
+      return Error(Code::kInvalid,
+                   "shape " + tensor::to_string(shape) + " has a dimension larger than " + std::to_string(limits.dimension_max));
+    }
+    if (size == 0) {
+      empty = true;
     } else {
-      shape.push_back(static_cast<std::int64_t>(number.magnitude));
+      others = std::min<std::size_t>(others, limits.elements_beside_zero_max + 1) * static_cast<std::size_t>(size);
     }
   }
-  return shape;
+  if (!empty || others <= limits.elements_beside_zero_max) return {};
+  return Error(Code::kInvalid, "shape " + tensor::to_string(shape) +
+                                   " has no elements, and its other dimensions multiply to more than " +
+                                   std::to_string(limits.elements_beside_zero_max));
 }
 
 template <typename T>
@@ -291,6 +294,7 @@ Result<tensor::Named> TensorReader::read_one(JsonReader& reader) {
       if (!dtype && !reader.failed()) return Error(Code::kInvalid, "no datatype \"" + text + "\"");
     } else if (member == "shape") {
       shape = read_shape(reader, limits_.rank_max);
+      if (!reader.failed()) TRY_VOID(check_shape(*shape, limits_));
     } else if (member == "data") {
       if (tensor || later) return Error(Code::kInvalid, "data is given twice");
       if (dtype && shape) {
@@ -301,14 +305,14 @@ Result<tensor::Named> TensorReader::read_one(JsonReader& reader) {
         later = reader.skip();
       }
     } else if (member == "parameters") {
-      const codec::Json parameters = reader.value();
+      TRY(const codec::Json parameters, read_parameters(reader, limits_));
       if (const codec::Json* size = parameters.find("binary_data_size")) {
         if (!size->is_integer() || size->as_integer() < 0)
           return Error(Code::kInvalid, "binary_data_size is no whole number from 0 on");
         binary_size = static_cast<std::uint64_t>(size->as_integer());
       }
     } else {
-      reader.value();
+      reader.skip();
     }
   }
   TRY_VOID(reader.status());
@@ -342,6 +346,33 @@ Result<tensor::Named> TensorReader::read_one(JsonReader& reader) {
 Status TensorReader::finish() const {
   if (binary_.empty()) return {};
   return Error(Code::kInvalid, std::to_string(binary_.size()) + " bytes of the body belong to no tensor");
+}
+
+tensor::Shape read_shape(JsonReader& reader, std::size_t rank_max) {
+  tensor::Shape shape;
+  reader.begin_array();
+  while (reader.next_item()) {
+    const JsonReader::Number number = reader.number();
+    if (!number.integral || number.negative ||
+        number.magnitude > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+      reader.fail("a dimension of shape is no whole number from 0 on");
+    } else if (shape.size() == rank_max) {
+      reader.fail("shape has more than " + std::to_string(rank_max) + " dimensions");
+    } else {
+      shape.push_back(static_cast<std::int64_t>(number.magnitude));
+    }
+  }
+  return shape;
+}
+
+Result<codec::Json> read_parameters(JsonReader& reader, const Limits& limits) {
+  const std::string_view text = reader.skip();
+  TRY_VOID(reader.status());
+  if (text.size() > limits.parameters_bytes_max)
+    return Error(Code::kInvalid, "parameters is larger than " + std::to_string(limits.parameters_bytes_max) + " bytes");
+  auto parsed = codec::parse_json(text);
+  if (!parsed.ok()) return std::move(parsed).error().context("parameters");
+  return parsed;
 }
 
 void write_string(std::string_view text, std::string& out) { codec::write_json(codec::Json(text), out); }

@@ -43,5 +43,9 @@ void write_tensor(const tensor::Named& tensor, Encoding encoding, std::string& o
 /// What `encoding` becomes for a tensor: FP16, BF16 and strings that are not UTF-8 are binary, for JSON cannot hold them.
 Encoding encoding_for(const tensor::Tensor& tensor, Encoding encoding);
 void write_string(std::string_view text, std::string& out);
+/// The value of "shape": at most `rank_max` numbers, none negative. Errors stay in `reader`.
+tensor::Shape read_shape(codec::JsonReader& reader, std::size_t rank_max);
+/// The value of "parameters". kInvalid: it is larger than the limit, or not JSON.
+Result<codec::Json> read_parameters(codec::JsonReader& reader, const Limits& limits);
 
 }  // namespace varda::oip::internal
