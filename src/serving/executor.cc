@@ -4,11 +4,18 @@
 #include <thread>
 #include <utility>
 
+#include "base/caught.h"
+
 namespace varda::serving {
 namespace {
 
 // Of a thread that runs jobs: set when what a job held was the last of its executor.
 thread_local bool* executor_gone = nullptr;
+
+// An exception must end neither the server nor the count of running jobs.
+void run_contained(Job& job) {
+  contain("request ended with an exception", [&] { job.run(); });
+}
 
 }  // namespace
 
@@ -57,7 +64,7 @@ Status Executor::submit(std::unique_ptr<Job>& job) {
     ++running_;
   }
   const SteadyTime start = system_clock().now();
-  job->run();
+  run_contained(*job);
   const Duration duration = system_clock().now() - start;
   bool wake = false;
   {
@@ -112,7 +119,7 @@ void Executor::work() {
       ++running_;
     }
     const SteadyTime start = system_clock().now();
-    job->run();
+    run_contained(*job);
     const Duration duration = system_clock().now() - start;
     {
       MutexLock lock(mutex_);

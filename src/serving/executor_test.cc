@@ -47,6 +47,16 @@ TEST(Executor, LongOrLargeJobsRunOnInstanceThreads) {
   EXPECT_NE(slow.get_future().get(), std::this_thread::get_id());
 }
 
+TEST(Executor, AJobThatThrowsEndsAloneAndGivesItsPlaceBack) {
+  Executor executor({.instances = 1});
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(submit(executor, [] { throw std::bad_alloc(); }).ok()) << "on this thread";
+  executor.expect(std::chrono::seconds(1));
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(submit(executor, [] { throw 7; }).ok()) << "on an instance's thread";
+  std::promise<void> ran;
+  ASSERT_TRUE(submit(executor, [&] { ran.set_value(); }).ok());
+  ran.get_future().wait();
+}
+
 TEST(Executor, NoMoreThanInstancesRunAtATimeAndOrderIsKept) {
   Executor executor({.instances = 1});
   executor.expect(std::chrono::seconds(1));

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <utility>
 
+#include "base/caught.h"
 #include "oip/route.h"
 
 namespace varda::serving {
@@ -57,7 +58,10 @@ InferCall InferCall::of(net::Request request, SteadyTime arrived) {
   return call;
 }
 
-Result<Inferred> infer(ModelVersion& version, const InferCall& call, std::span<const std::string> also, const oip::Limits& limits) {
+namespace {
+
+Result<Inferred> infer_or_throw(ModelVersion& version, const InferCall& call, std::span<const std::string> also,
+                                const oip::Limits& limits) {
   const Duration waited = system_clock().now() - call.arrived;
   const auto queue_timeout = version.config().queue_timeout;
   if (queue_timeout.count() > 0 && waited > queue_timeout) return late(waited);
@@ -91,6 +95,16 @@ Result<Inferred> infer(ModelVersion& version, const InferCall& call, std::span<c
   }
   out.id = std::move(request.id);
   return out;
+}
+
+}  // namespace
+
+Result<Inferred> infer(ModelVersion& version, const InferCall& call, std::span<const std::string> also, const oip::Limits& limits) {
+  try {
+    return infer_or_throw(version, call, also, limits);
+  } catch (...) {
+    return caught_error();
+  }
 }
 
 net::Response infer_response(const std::string& model, const std::string& version, Inferred inferred, codec::Json parameters) {

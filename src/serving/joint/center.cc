@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/caught.h"
 #include "base/log.h"
 
 namespace varda::serving::joint {
@@ -104,13 +105,13 @@ void Center::follow() {
     if (!watched_.empty() && look_at_ <= now) {
       look_at_ = now + options_.look_interval;
       mutex_.unlock();
-      look(now);
+      contain("look at tiers ended with an exception", [&] { look(now); });
       mutex_.lock();
     } else if (!alarms_.empty() && alarms_.begin()->first.first <= now) {
       std::shared_ptr<Sleeper> sleeper = alarms_.begin()->second.lock();
       alarms_.erase(alarms_.begin());
       mutex_.unlock();
-      if (sleeper != nullptr) sleeper->wake();
+      if (sleeper != nullptr) contain("timer of a request ended with an exception", [&] { sleeper->wake(); });
       sleeper.reset();  // it may be the last to hold it, and take back an alarm on its way
       mutex_.lock();
     } else {

@@ -3,6 +3,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/caught.h"
+
 namespace varda::serving::joint {
 
 Threads::Threads(Options options) : options_(options) {}
@@ -43,7 +45,7 @@ void Threads::work(std::size_t id) {
     std::unique_ptr<Job> job = std::move(jobs_.front());
     jobs_.pop_front();
     mutex_.unlock();
-    job->run();
+    contain("request over tiers ended with an exception", [&] { job->run(); });
     job.reset();
     mutex_.lock();
     --busy_;

@@ -58,6 +58,16 @@ TEST(Threads, ThreadThatIsFreeIsUsedAgain) {
   }
 }
 
+TEST(Threads, AJobThatThrowsEndsAlone) {
+  Threads threads({.max = 1});
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
+  std::promise<void> done;
+  while (!submit(threads, [] { throw std::bad_alloc(); }).ok()) ASSERT_TRUE(ctx.check().ok());
+  while (!submit(threads, [&] { done.set_value(); }).ok()) ASSERT_TRUE(ctx.check().ok());
+  done.get_future().get();
+  EXPECT_EQ(threads.count(), 1u);
+}
+
 TEST(Threads, ThreadsWithoutWorkEnd) {
   Threads threads({.max = 4, .idle = std::chrono::milliseconds(1)});
   std::latch all(4);
