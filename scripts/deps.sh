@@ -27,7 +27,7 @@ missing() {
 
 kubectl_wanted() { ! [ -x .deps/kubectl/usr/bin/kubectl ]; }
 containerd_wanted() { ! [ -d .deps/containerd ]; }
-onnxruntime_wanted() { ! { compgen -G '.deps/onnxruntime/lib/libonnxruntime.so*' >/dev/null && [ -d .deps/onnxruntime/include ]; }; }
+onnxruntime_wanted() { ! sh scripts/onnxruntime.sh --check; }
 
 mapfile -t lacking < <(missing)
 if [ "${1:-}" = --check ]; then

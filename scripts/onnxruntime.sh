@@ -1,11 +1,11 @@
 #!/bin/sh
-# Puts ONNX Runtime 1.21 where the build and the plug-in look for it: .deps/onnxruntime/{include,lib}. Called by `make deps`.
+# Puts ONNX Runtime 1.30 where the build and the plug-in look for it: .deps/onnxruntime/{include,lib}. Called by `make deps`.
 #
-#   scripts/onnxruntime.sh [--force]
+#   scripts/onnxruntime.sh [--check|--force]    --check: exit 1 if it is missing or made by an older recipe
 #
-# Needs no root on Debian 12: the library comes out of the npm package onnxruntime-node (whose lock file names versions and hashes,
-# the registry is whatever npm is set to), the headers out of Debian 13's libonnxruntime-dev, fetched from the mirror this machine
-# already uses. On Debian 13 and later the packaged library is used; it is installed if this runs as root.
+# Needs no root: the library comes out of the npm package onnxruntime-node (whose lock file names versions and hashes, the registry is
+# whatever npm is set to), the headers out of Debian 13's libonnxruntime-dev, fetched from the mirror this machine already uses.
+# Debian's own library is too old: before 1.30 a model could name any file of the machine.
 # Quick when everything is there already.
 set -eu
 
@@ -19,6 +19,7 @@ fail() { echo "onnxruntime: $*" >&2; exit 1; }
 
 present() { [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$recipe" ]; }
 
+if [ "${1:-}" = --check ]; then present; exit; fi
 if [ "${1:-}" != --force ]; then
   if present; then say "present in .deps/onnxruntime"; exit 0; fi
 fi
@@ -32,14 +33,6 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 out=$work/out
 mkdir -p "$out/include" "$out/lib"
-
-find_packaged() { ls -d /usr/include/onnxruntime /usr/include/onnxruntime/core/session 2>/dev/null | while read -r d; do
-  if [ -f "$d/onnxruntime_c_api.h" ]; then echo "$d"; break; fi; done; }
-
-use_packaged() {
-  cp "$1"/onnxruntime_*.h "$out/include/"
-  for lib in /usr/lib/*/libonnxruntime.so.1*; do ln -s "$lib" "$out/lib/"; done
-}
 
 library_from_npm() {
   case $(uname -m) in
@@ -55,15 +48,16 @@ library_from_npm() {
     cat "$work/npm.log" >&2
     fail "npm ci failed"
   }
-  # Two names of the same bytes are in there: one file and a link do.
-  cp "$work/npm/node_modules/onnxruntime-node/bin/"napi-v*"/linux/$arch/libonnxruntime.so.1.21.0" "$out/lib/"
-  ln -s libonnxruntime.so.1.21.0 "$out/lib/libonnxruntime.so.1"
+  # The same bytes may be there under several names: one does.
+  library=$(find "$work/npm/node_modules/onnxruntime-node/bin" -path "*/linux/$arch/libonnxruntime.so.1*" | sort | head -n 1)
+  [ -n "$library" ] || fail "onnxruntime-node holds no libonnxruntime.so.1 for linux/$arch"
+  cp "$library" "$out/lib/libonnxruntime.so.1"
 }
 
 headers_from_debian() {
   say "headers from Debian 13's libonnxruntime-dev"
-  mirror=$(apt-get indextargets --format '$(REPO_URI)|$(CODENAME)|$(COMPONENT)' | grep '|bookworm|main$' | head -n 1 | cut -d '|' -f 1)
-  [ -n "$mirror" ] || fail "apt knows no mirror of Debian 12 (bookworm) to take trixie from"
+  mirror=$(apt-get indextargets --format '$(REPO_URI)|$(CODENAME)|$(COMPONENT)' | grep -E '\|(bookworm|trixie)\|main$' | head -n 1 | cut -d '|' -f 1)
+  [ -n "$mirror" ] || fail "apt knows no mirror of Debian 12 or 13 (bookworm, trixie)"
   keyring=/usr/share/keyrings/debian-archive-keyring.gpg
   [ -f "$keyring" ] || fail "$keyring is missing: apt-get install debian-archive-keyring"
   apt=$work/apt
@@ -83,22 +77,8 @@ headers_from_debian() {
   cp "$(dirname "$header")"/onnxruntime_*.h "$out/include/"
 }
 
-release=$(sed -n 's/^VERSION_ID="\{0,1\}\([0-9]*\).*/\1/p' /etc/os-release)
-packaged=$(find_packaged)
-if [ -z "$packaged" ] && [ "${release:-0}" -ge 13 ] && [ "$(id -u)" = 0 ]; then
-  say "installing Debian's libonnxruntime-dev"
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends libonnxruntime-dev > /dev/null
-  packaged=$(find_packaged)
-fi
-if [ -n "$packaged" ]; then
-  say "using the packaged one in $packaged"
-  use_packaged "$packaged"
-elif [ "${release:-0}" -ge 13 ]; then
-  fail "install it as root: apt-get install libonnxruntime-dev"
-else
-  library_from_npm
-  headers_from_debian
-fi
+library_from_npm
+headers_from_debian
 
 echo "$recipe" > "$out/.complete"
 rm -rf "$deps"

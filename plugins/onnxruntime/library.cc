@@ -1,6 +1,7 @@
 #include "library.h"
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <filesystem>
@@ -11,6 +12,15 @@ namespace {
 
 // The first version whose table holds every function used here. Tables only grow, so newer libraries have it too.
 constexpr std::uint32_t kApiVersion = 14;
+// The first release in which a model reads no file outside of its directory and no memory by address, in any tensor
+// (https://github.com/microsoft/onnxruntime/pull/26776, 28709, 29011, 32135).
+constexpr int kMinor = 30;
+
+/// Whether a version "1.30.0" is that or newer.
+bool is_closed(const std::string& version) {
+  int major = 0, minor = 0;
+  return std::sscanf(version.c_str(), "%d.%d", &major, &minor) == 2 && (major > 1 || (major == 1 && minor >= kMinor));
+}
 
 std::atomic<const varda_engine_host*> host_services{nullptr};
 
@@ -32,7 +42,6 @@ std::vector<std::string> places() {
   if (::dladdr(reinterpret_cast<const void*>(&places), &self) != 0 && self.dli_fname != nullptr) {
     out.push_back((std::filesystem::path(self.dli_fname).parent_path() / "libonnxruntime.so.1").string());
   }
-  out.emplace_back(VARDA_ONNXRUNTIME_FALLBACK);
   out.emplace_back("libonnxruntime.so.1");
   return out;
 }
@@ -71,6 +80,13 @@ Library open_library() {
   out.api = get_api_base()->GetApi(kApiVersion);
   if (out.api == nullptr) {
     out.problem = path + " is ONNX Runtime " + out.version + "; 1." + std::to_string(kApiVersion) + " or newer is needed";
+    return out;
+  }
+  const char* const any = std::getenv("VARDA_ONNXRUNTIME_ANY");
+  if (!is_closed(out.version) && (any == nullptr || *any == '\0')) {
+    out.problem = path + " is ONNX Runtime " + out.version + ", with which a model can read any file; 1." + std::to_string(kMinor) +
+                  " or newer is needed, or VARDA_ONNXRUNTIME_ANY=1 where every model is trusted";
+    out.api = nullptr;
     return out;
   }
   OrtStatus* status = out.api->CreateEnvWithCustomLogger(log_line, nullptr, ORT_LOGGING_LEVEL_ERROR, "varda", &out.env);

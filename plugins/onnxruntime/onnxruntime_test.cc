@@ -1,14 +1,19 @@
 // The plug-in over the real library and the real models of examples/digits.
 #include <algorithm>
+#include <dlfcn.h>
+#include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <iterator>
 #include <numeric>
+#include <onnxruntime_c_api.h>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 #include "infer/engine.h"
+#include "test_model.h"
 
 namespace varda {
 namespace {
@@ -79,6 +84,66 @@ TEST_F(OnnxRuntime, UnknownOptionIsRefusedByName) {
   EXPECT_EQ(load(digits("4"), {.options = {{"warp", "9"}}}).error(),
             Error(Code::kInvalid, "the ONNX Runtime engine has no option \"warp\""));
   EXPECT_EQ(load(digits("4"), {.options = {{"optimization", "max"}}}).error().code(), Code::kInvalid);
+}
+
+/// Models that put out what stands in a file of this machine, or in memory.
+class Hostile : public OnnxRuntime {
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directories(root_ / "7");
+    std::ofstream(root_ / "secret") << "secret";
+    std::filesystem::create_symlink("../secret", root_ / "7/link");
+    std::filesystem::create_hard_link(root_ / "secret", root_ / "7/own");
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  std::string model(const std::string& location, const std::string& offset = "0") const {
+    const auto file = root_ / "7/model.onnx";
+    std::ofstream(file, std::ios::binary) << varda_onnxruntime::testing::leak(location, 6, offset);
+    return file.string();
+  }
+  /// The locations, each with an offset.
+  std::vector<std::pair<std::string, std::string>> ways() const {
+    return {{(root_ / "secret").string(), "0"}, {"../secret", "0"}, {"link", "0"}, {"*/_ORT_MEM_ADDR_/*", "4194304"}};
+  }
+  const std::filesystem::path root_ = std::filesystem::path(testing::TempDir()) / ("hostile-" + std::to_string(::getpid()));
+};
+
+TEST_F(Hostile, ModelsAreRefusedBeforeTheLibrarySeesThem) {
+  for (const auto& [location, offset] : ways()) {
+    const auto loaded = load(model(location, offset));
+    ASSERT_FALSE(loaded.ok()) << location;
+    EXPECT_EQ(loaded.error().code(), Code::kInvalid);
+    EXPECT_THAT(loaded.error().message(), HasSubstr("it keeps a tensor in")) << location;
+  }
+  const auto own = load(model("own"));
+  ASSERT_TRUE(own.ok()) << own.error();
+  const auto outputs = own.value()->run({}, {}).value();
+  const auto bytes = outputs.at(0).tensor.values<std::uint8_t>();
+  EXPECT_EQ(std::string(bytes.begin(), bytes.end()), "secret") << "so a model does put out what it may read";
+}
+
+// The second layer, with the first one off.
+TEST_F(Hostile, ModelsAreRefusedByTheLibraryToo) {
+  void* const library = ::dlopen(VARDA_ENGINES "/libonnxruntime.so.1", RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << ::dlerror();
+  const auto base = reinterpret_cast<const OrtApiBase* (*)()>(::dlsym(library, "OrtGetApiBase"))();
+  const OrtApi* const api = base->GetApi(14);
+  OrtEnv* env = nullptr;
+  ASSERT_EQ(api->CreateEnv(ORT_LOGGING_LEVEL_FATAL, "test", &env), nullptr);
+  OrtSessionOptions* options = nullptr;
+  ASSERT_EQ(api->CreateSessionOptions(&options), nullptr);
+  const auto opens = [&](const std::string& file) {
+    OrtSession* session = nullptr;
+    OrtStatus* const status = api->CreateSession(env, file.c_str(), options, &session);
+    const bool ok = status == nullptr;
+    if (ok) api->ReleaseSession(session);
+    api->ReleaseStatus(status);
+    return ok;
+  };
+  EXPECT_TRUE(opens(model("own")));
+  for (const auto& [location, offset] : ways()) EXPECT_FALSE(opens(model(location, offset))) << location;
+  api->ReleaseSessionOptions(options);
+  api->ReleaseEnv(env);
 }
 
 TEST_F(OnnxRuntime, MissingAndTornFilesAreInvalid) {

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "library.h"
+#include "model_file.h"
 
 namespace {
 
@@ -259,6 +260,7 @@ std::int32_t varda_engine_model::load(const varda_engine_load_options& options, 
     problem = library().problem;
     return VARDA_ENGINE_UNAVAILABLE;
   }
+  if (problem = varda_onnxruntime::why_refused(options.file); !problem.empty()) return VARDA_ENGINE_INVALID;
   const OrtApi& api = *library().api;
   OrtSessionOptions* raw = nullptr;
   ORT_TRY(api.CreateSessionOptions(&raw));

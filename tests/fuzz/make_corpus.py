@@ -594,6 +594,25 @@ def model_directories():
     model('no_version', target='..', last_good='.x')
 
 
+def model_files():
+    def external(location):
+        entries = [bytes_field(1, key) + bytes_field(2, value) for key, value in (('location', location), ('offset', '0'))]
+        return int_field(1, 6) + int_field(2, 2) + bytes_field(8, 't') + b''.join(bytes_field(13, e) for e in entries) + int_field(14, 1)
+
+    def model(graph):
+        return int_field(1, 8) + bytes_field(7, graph) + bytes_field(8, int_field(2, 13))
+
+    constant = bytes_field(4, 'Constant') + bytes_field(5, bytes_field(1, 'value') + bytes_field(5, external('/etc/passwd')))
+    branch = bytes_field(4, 'If') + bytes_field(5, bytes_field(6, bytes_field(5, external('weights.bin'))))
+    put('model_file', 'initializer', model(bytes_field(5, external('../secret'))))
+    put('model_file', 'sparse', model(bytes_field(15, bytes_field(1, external('a')) + bytes_field(2, external('b')))))
+    put('model_file', 'constant', model(bytes_field(1, constant)))
+    put('model_file', 'subgraph', model(bytes_field(1, branch)))
+    put('model_file', 'function', model(b'') + bytes_field(25, bytes_field(7, constant)))
+    put('model_file', 'training', model(b'') + bytes_field(20, bytes_field(1, bytes_field(5, external('*/_ORT_MEM_ADDR_/*')))))
+    put('model_file', 'digits', (ROOT / 'examples/digits/models/3/model.onnx').read_bytes()[:4096])
+
+
 def enrolment_answers():
     answer = lambda **more: '200  ' + compact(dict({'certificate': '@cert', 'ca': '@ca', 'node': 'line7'}, **more))
     take = lambda name, *parts: put('enrolment_answers', name, b'\0' + lines(*parts).encode())
@@ -622,7 +641,7 @@ def main():
             path.unlink()
     for make in (texts, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests,
                  worker_messages, cascade_answers, container_runtime, cascade, pictures, node_reports, peers, artifact_answers, backups,
-                 model_directories, enrolment_answers):
+                 model_directories, model_files, enrolment_answers):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]
     print('%d seeds for %d targets, %d bytes' % (len(files), len(list(CORPUS.iterdir())), sum(p.stat().st_size for p in files)))
