@@ -35,10 +35,19 @@ Parsed parse_flags(int argc, char** argv) {
   parser.add_option("--grpc", flags.grpc, "address of the gRPC API (not in this build)");
   parser.add_option("--io-threads", flags.io_threads, "threads that read and answer requests; 0: one a core, up to four")
       ->check(CLI::Range(0u, 256u));
-  parser.add_option("--connections-max", flags.connections_max, "connections at a time")
+  parser.add_option("--connections-max", flags.connections_max, "connections at a time; beyond, the one idle longest is closed")
       ->check(CLI::PositiveNumber)
       ->check(app::whole_number());
+  parser
+      .add_option("--connections-per-address-max", flags.connections_per_address_max,
+                  "connections of one client address at a time; 0: half of --connections-max")
+      ->check(app::whole_number());
   parser.add_option("--body-bytes-max", flags.body_bytes_max, "largest request body; larger ones are answered 413")
+      ->check(CLI::PositiveNumber)
+      ->check(app::whole_number());
+  parser
+      .add_option("--bodies-bytes-max", flags.bodies_bytes_max,
+                  "bytes of all request bodies together; 503 beyond for requests larger than 64 KiB")
       ->check(CLI::PositiveNumber)
       ->check(app::whole_number());
   parser.add_option("--header-bytes-max", flags.header_bytes_max, "largest request header; larger ones are answered 431")
@@ -57,6 +66,28 @@ Parsed parse_flags(int argc, char** argv) {
       ->check(app::finite_number());
   parser.add_option("--engine-path", flags.engine_path,
                     "directories with engine plug-ins, before the program's own (../lib/varda)");
+  const std::string access = "Access to the inference port";
+  auto* const cert =
+      parser.add_option("--tls-cert", flags.tls_cert, "PEM file of the server's certificate and its chain: serve HTTPS")
+          ->group(access);
+  auto* const key = parser.add_option("--tls-key", flags.tls_key, "PEM file of its private key")->group(access);
+  cert->needs(key);
+  key->needs(cert);
+  parser.add_option("--client-ca", flags.client_ca, "PEM file of an authority: clients need a certificate of it")
+      ->needs(cert)
+      ->group(access);
+  parser
+      .add_option("--token-file", flags.token_file,
+                  "file of tokens, one a line: clients send one as \"Authorization: Bearer TOKEN\"; read again when it changes")
+      ->group(access);
+  parser
+      .add_option("--confine", flags.confine,
+                  "have the kernel (Landlock) refuse every file but the model repository, engines and system libraries")
+      ->group(access);
+  parser
+      .add_option("--also-read", flags.also_read,
+                  "files and directories that a confined server may read too, such as targets of links in the model repository")
+      ->group(access);
   parser.add_option("--try-loads", flags.try_loads,
                     "load a version that did not serve here before in a process of its own first, so that one that crashes the "
                     "engine does not end the server");

@@ -16,12 +16,19 @@ struct Flags {
   std::string grpc;
   unsigned io_threads = 0;  // 0: one a core, up to four
   std::size_t connections_max = 4096;
+  std::size_t connections_per_address_max = 0;  // 0: half of connections_max
   std::size_t body_bytes_max = std::size_t{64} << 20;
+  std::size_t bodies_bytes_max = std::size_t{512} << 20;
   std::size_t header_bytes_max = std::size_t{64} << 10;
   double idle_timeout_seconds = 120;
   double drain_delay_seconds = 2;
   double drain_timeout_seconds = 25;  // with the delay and what follows less than the 30 s that Kubernetes gives
   std::vector<std::string> engine_path;
+  std::string tls_cert, tls_key;  // PEM files of the inference port; both or neither
+  std::string client_ca;
+  std::string token_file;
+  bool confine = true;
+  std::vector<std::string> also_read;
   bool try_loads = true;
   double load_timeout_seconds = 600;
   std::string probe_load;  // "MODEL/VERSION": only try that, and say how it went

@@ -8,12 +8,14 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
 #include <unistd.h>
 #include <vector>
 
+#include "access.h"
 #include "base/context.h"
 #include "base/log.h"
 #include "base/metrics.h"
@@ -23,8 +25,10 @@
 #include "net/client.h"
 #include "net/proxy.h"
 #include "net/server.h"
+#include "os/confinement.h"
 #include "os/file_system.h"
 #include "os/process.h"
+#include "reach.h"
 #include "serving/handler.h"
 #include "serving/joint/center.h"
 #include "serving/load_probe.h"
@@ -57,6 +61,9 @@ constexpr std::chrono::seconds kDeadAfter{5};    // of silence on the wire: the 
 
 constexpr std::chrono::seconds kAnswersPatience{3};  // with those that gave up tiers above, of the time to drain
 
+// Slower senders of large bodies would hold the room of others for hours.
+constexpr std::size_t kBodyBytesPerSecondMin = 32 << 10;
+
 constexpr std::chrono::seconds kRunsPatience{1};  // with runs of models, once their requests had their time
 
 net::Proxies proxies_of_environment() {
@@ -80,7 +87,27 @@ int probe_load(const Flags& flags) {
   std::_Exit(serving::ChildProbe::child(source, flags.defaults, os::real_file_system(), engines));
 }
 
-Status serve(const Context& ctx, const Flags& flags, std::vector<std::string> arguments) {
+/// Returns whether the kernel now confines this process and its children. Called before any thread starts.
+bool confine(const Flags& flags) {
+  if (!flags.confine) return false;
+  const Status status = os::confine_files(reach_of(flags, engine_directories(flags), environment()));
+  if (!status.ok()) log::warn("not confined: a model could read every file of this user", {{"error", status.error()}});
+  return status.ok();
+}
+
+Result<std::optional<net::TlsServer>> tls_of(const Flags& flags) {
+  if (flags.tls_cert.empty()) return std::optional<net::TlsServer>();
+  auto& fs = os::real_file_system();
+  net::TlsServer tls;
+  TRY(tls.certificate_pem, os::read_file(fs, flags.tls_cert));
+  TRY(tls.key_pem, os::read_file(fs, flags.tls_key));
+  if (!flags.client_ca.empty()) {
+    TRY(tls.client_ca_pem, os::read_file(fs, flags.client_ca));
+  }
+  return std::optional(std::move(tls));
+}
+
+Status serve(const Context& ctx, const Flags& flags, bool confined, std::vector<std::string> arguments) {
   metrics::Registry registry;
   infer::Engines engines(engine_directories(flags));
   serving::ChildProbe probe({.program = os::self_path(),
@@ -99,22 +126,41 @@ Status serve(const Context& ctx, const Flags& flags, std::vector<std::string> ar
                                                                                         .joint = &center},
                                                                                        os::real_file_system(), engines, registry));
   std::atomic<bool> draining{false};
-  const serving::Service service{.repository = *repository, .registry = registry, .draining = draining, .joint = &center};
+  const serving::Service service{
+      .repository = *repository, .registry = registry, .draining = draining, .joint = &center, .confined = confined};
 
   const net::Handler handler = serving::make_handler(service);
   const net::Handler admin_handler = serving::make_admin_handler(service);
   const bool one_port = flags.admin.empty();
+  std::unique_ptr<TokenFile> tokens;
+  if (!flags.token_file.empty()) {
+    TRY(tokens, TokenFile::open(flags.token_file, os::real_file_system(), system_clock()));
+  }
+  TRY(std::optional<net::TlsServer> tls, tls_of(flags));
+  const net::Handler front = guarded(
+      [&](net::Request request, net::Responder respond) {
+        const net::Handler& chosen = one_port && request.path() == "/metrics" ? admin_handler : handler;
+        chosen(std::move(request), std::move(respond));
+      },
+      {.tokens = tokens.get(), .needs_client_certificate = !flags.client_ca.empty()});
+  const std::size_t per_address = flags.connections_per_address_max > 0 ? flags.connections_per_address_max
+                                                                        : std::max<std::size_t>(flags.connections_max / 2, 1);
   TRY(const std::unique_ptr<net::Server> server,
       net::Server::create({.listen = flags.http,
+                           .tls = std::move(tls),
                            .io_threads = flags.io_threads,
                            .connections_max = flags.connections_max,
+                           .connections_per_address_max = per_address,
                            .header_bytes_max = flags.header_bytes_max,
                            .body_bytes_max = flags.body_bytes_max,
-                           .idle_timeout = milliseconds(flags.idle_timeout_seconds)},
-                          [&](net::Request request, net::Responder respond) {
-                            const net::Handler& chosen = one_port && request.path() == "/metrics" ? admin_handler : handler;
-                            chosen(std::move(request), std::move(respond));
-                          }));
+                           .body_bytes_max_of =
+                               [max = flags.body_bytes_max](std::string_view method, std::string_view path) {
+                                 return serving::body_bytes_max_of(method, path, max);
+                               },
+                           .bodies_bytes_max = flags.bodies_bytes_max,
+                           .idle_timeout = milliseconds(flags.idle_timeout_seconds),
+                           .body_bytes_per_second_min = kBodyBytesPerSecondMin},
+                          front));
   std::unique_ptr<net::Server> admin;
   if (!one_port) {
     TRY(admin, net::Server::create({.listen = flags.admin}, admin_handler));
@@ -157,8 +203,9 @@ int run(int argc, char** argv) {
   const Flags& flags = *parsed.flags;
   log::configure(flags.log_format == "json" ? log::Format::kJson : log::Format::kText,
                  log::parse_level(flags.log_level).value_or(log::Level::kInfo));
+  const bool confined = confine(flags);
   if (!flags.probe_load.empty()) return probe_load(flags);
-  const Status status = serve(Context(os::stop_on_signals()), flags, std::vector<std::string>(argv + 1, argv + argc));
+  const Status status = serve(Context(os::stop_on_signals()), flags, confined, std::vector<std::string>(argv + 1, argv + argc));
   if (status.ok()) return 0;
   std::fprintf(stderr, "varda-serve: %s\n", status.error().message().c_str());
   return 1;

@@ -9,6 +9,8 @@
 //   fail_run WORDS        run() fails with them
 //   crash_load SIGNAL     load() ends the process with that signal: 11, 6, 9
 //   exit_load CODE        load() ends it with that exit code
+//   read FILE             load() fails unless it can read FILE
+//   write FILE            load() fails unless it can write FILE
 //   hold_load FILE        load() waits while FILE exists
 //   hold_run FILE         run() waits while FILE exists
 //   concurrent N          concurrent_runs_max
@@ -125,6 +127,12 @@ std::int32_t load(const varda_engine_load_options* options, varda_engine_model**
       int code = 0;
       words >> code;
       std::_Exit(code);
+    } else if (word == "read") {
+      const std::string path = rest_of(words);
+      if (!std::ifstream(path)) return fail(error, VARDA_ENGINE_INVALID, "cannot read " + path);
+    } else if (word == "write") {
+      const std::string path = rest_of(words);
+      if (!std::ofstream(path, std::ios::app)) return fail(error, VARDA_ENGINE_INVALID, "cannot write " + path);
     } else if (word == "hold_load") {
       wait_while_exists(rest_of(words));
     } else if (word == "hold_run") {

@@ -1,9 +1,12 @@
 #include "serving/handler.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
+#include "base/caught.h"
 #include "codec/json.h"
+#include "net/server.h"
 #include "oip/metadata.h"
 #include "oip/route.h"
 #include "serving/inference.h"
@@ -47,8 +50,7 @@ class InferJob final : public Job {
     stats.queue_us.add(microseconds(system_clock().now() - call_.arrived));
     auto inferred = infer(*version_, call_, {}, limits_);
     (inferred.ok() ? stats.success : stats.failure).add();
-    Response response = inferred.ok() ? infer_response(version_->model(), version_->version(), std::move(inferred).value())
-                                      : error_response(inferred.error());
+    Response response = respond_with(std::move(inferred));
     stats.request_us.add(microseconds(system_clock().now() - call_.arrived));
     responder_(std::move(response));
   }
@@ -60,6 +62,15 @@ class InferJob final : public Job {
   }
 
  private:
+  Response respond_with(Result<Inferred> inferred) const {
+    if (!inferred.ok()) return error_response(inferred.error());
+    try {
+      return infer_response(version_->model(), version_->version(), std::move(inferred).value());
+    } catch (...) {
+      return error_response(caught_error());
+    }
+  }
+
   const std::shared_ptr<ModelVersion> version_;
   const InferCall call_;
   Responder responder_;
@@ -124,8 +135,7 @@ class ModelServer {
       case oip::Call::kServerReady:
         return not_ready().empty() ? json(200, R"({"ready":true})") : json(503, R"({"ready":false})");
       case oip::Call::kServerMetadata:
-        return json(
-            200, oip::write(oip::ServerMetadata{service_.server_name, VARDA_VERSION, {"binary_tensor_data", "model_repository"}}));
+        return json(200, oip::write(server_metadata()));
       case oip::Call::kModelMetadata: {
         const auto version = service_.repository.find(route.model, route.version);
         return version.ok() ? json(200, oip::write((*version)->metadata())) : error_response(version.error());
@@ -145,6 +155,12 @@ class ModelServer {
   }
 
   // Whether the endpoint answers: with other tiers it may, while no version of its own is loaded.
+  oip::ServerMetadata server_metadata() const {
+    oip::ServerMetadata out{service_.server_name, VARDA_VERSION, {"binary_tensor_data", "model_repository"}};
+    if (service_.confined) out.extensions.emplace_back("confined_files");
+    return out;
+  }
+
   Response model_ready(const oip::Route& route) const {
     const Repository::Serving serving = service_.repository.serving(route.model);
     const auto version = route.version.empty() ? serving.version : service_.repository.find(route.model, route.version);
@@ -202,6 +218,12 @@ class ModelServer {
 };
 
 }  // namespace
+
+std::size_t body_bytes_max_of(std::string_view method, std::string_view path, std::size_t infer_bytes_max) {
+  const oip::RouteResult found = oip::parse_route(method, path);
+  const bool infers = found.route && found.route->call == oip::Call::kModelInfer;
+  return infers ? infer_bytes_max : std::min(infer_bytes_max, net::Server::Options::kSmallBodyBytes);
+}
 
 net::Handler make_handler(const Service& service) {
   return [server = std::make_shared<const ModelServer>(service)](Request request, Responder respond) {

@@ -19,7 +19,11 @@ struct Service {
   std::string server_name = "varda-serve";
   oip::Limits limits;
   joint::Center* joint = nullptr;  // the repository's; null: no model has other tiers
+  bool confined = false;           // the process opens no files but those that serving needs
 };
+
+/// Largest request body by method and path: `infer_bytes_max` for inference, 64 KiB for anything else.
+std::size_t body_bytes_max_of(std::string_view method, std::string_view path, std::size_t infer_bytes_max);
 
 /// /v2/…, /healthz and /readyz. Short inferences run on the caller's thread (executor.h).
 net::Handler make_handler(const Service& service);

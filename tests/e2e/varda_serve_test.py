@@ -1,5 +1,5 @@
 """The model server as a process: its command line, following a repository under load, and how it ends."""
-import json, pathlib, shutil, signal, subprocess, sys, tempfile, unittest, urllib.error, urllib.request
+import json, pathlib, shutil, signal, ssl, subprocess, sys, tempfile, unittest, urllib.error, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -8,14 +8,17 @@ import machine as m  # noqa: E402
 class Server:
     """A varda-serve on free ports over a directory of its own, with the digits of examples/ at version 3."""
 
-    def __init__(self, *flags):
+    def __init__(self, *flags, url='http', ca=None):
+        self.headers = {}
+        self.opener = m.DIRECT if ca is None else urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=ca)))
         self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-serve-'))
         self.model = self.work / 'models/digits'
         shutil.copytree(m.DIGITS / 'models', self.model)
         self.target('3')
         self.process, models, admin = m.start_serve(self.work / 'log', '--model-repository', self.model.parent, '--http', '127.0.0.1:0',
                                                     '--admin', '127.0.0.1:0', *flags)
-        self.url, self.admin = 'http://' + models, 'http://' + admin
+        self.url, self.admin = url + '://' + models, 'http://' + admin
         m.wait_until('varda-serve is ready', lambda: self.status(self.url + '/v2/health/ready') == 200)
 
     def text(self):
@@ -28,7 +31,7 @@ class Server:
 
     def get(self, url, body=None):
         try:
-            with m.DIRECT.open(urllib.request.Request(url, data=body), timeout=m.seconds(60)) as r:
+            with self.opener.open(urllib.request.Request(url, data=body, headers=self.headers), timeout=m.seconds(60)) as r:
                 return r.status, r.read().decode()
         except urllib.error.HTTPError as e:
             return e.code, e.read().decode()
@@ -53,8 +56,8 @@ def images():
 
 
 class ModelServer(unittest.TestCase):
-    def serve(self, *flags):
-        server = Server(*flags)
+    def serve(self, *flags, **options):
+        server = Server(*flags, **options)
         self.addCleanup(server.close)
         return server
 
@@ -92,6 +95,52 @@ class ModelServer(unittest.TestCase):
         samples = load.stop()
         self.assertEqual(m.failures(samples), [])
         self.assertEqual(server.process.wait(timeout=m.seconds(120)), 0)
+
+    def load_echo(self, server, words):
+        """Serves a version of the engine for tests that reads or writes a file while it loads; returns the index entry."""
+        (server.model / '5').mkdir(exist_ok=True)
+        (server.model / '5/model.onnx').write_text('tensor FP32 -1 1\n' + words + '\n')
+        (server.model / '5/model.yaml').write_text('engine: echo\n')
+        server.target('5')
+        return m.wait_until('version 5 is loaded or refused', lambda: [
+            e for e in server.index() if e['version'] == '5' and e['state'] in ('READY', 'UNAVAILABLE')])[0]
+
+    def test_engine_opens_no_file_beyond_the_repository(self):
+        outside = pathlib.Path(tempfile.mkdtemp(prefix='varda-outside-'))
+        self.addCleanup(shutil.rmtree, outside, ignore_errors=True)
+        (outside / 'secret').write_text('secret')
+        engines = ('--engine-path', m.BIN.parent / 'lib/varda-testing')
+        for words in ('read %s' % (outside / 'secret'), 'read /etc/passwd', 'write %s' % (outside / 'secret')):
+            # A process of its own tries the load; without that the server itself loads. Both are confined.
+            for flags in ((), ('--try-loads=false',)):
+                server = self.serve(*engines, *flags)
+                if 'confined_files' not in json.loads(server.get(server.url + '/v2')[1])['extensions']:
+                    self.assertIn('not confined', server.text())
+                    self.skipTest('this kernel has no Landlock')
+                entry = self.load_echo(server, words)
+                self.assertEqual((entry['state'], 'cannot ' + words), ('UNAVAILABLE', entry['reason'].split(': ')[-1].strip()))
+                server.close()
+        allowed = self.serve(*engines, '--also-read', outside)
+        self.assertEqual(self.load_echo(allowed, 'read %s' % (outside / 'secret'))['state'], 'READY')
+        open_ = self.serve(*engines, '--confine=false')
+        self.assertNotIn('confined_files', json.loads(open_.get(open_.url + '/v2')[1])['extensions'])
+        self.assertEqual(self.load_echo(open_, 'read %s' % (outside / 'secret'))['state'], 'READY')
+
+    def test_token_and_tls_close_the_inference_port(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix='varda-tls-'))
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        m.self_signed(folder)
+        (folder / 'tokens').write_text('let-me-in\n')
+        server = self.serve('--tls-cert', folder / 'tls.crt', '--tls-key', folder / 'tls.key', '--token-file', folder / 'tokens',
+                            url='https', ca=folder / 'tls.crt')
+        self.assertEqual(server.status(server.url + '/v2/health/ready'), 200)
+        self.assertEqual(server.status(server.url + '/v2'), 401)
+        server.headers = {'Authorization': 'Bearer let-me-in'}
+        self.assertEqual(server.status(server.url + '/v2'), 200)
+        (folder / 'tokens').write_text('another\n')
+        m.wait_until('the old token is refused', lambda: server.status(server.url + '/v2') == 401)
+        with self.assertRaises(OSError):
+            urllib.request.build_opener(urllib.request.ProxyHandler({})).open(server.url.replace('https', 'http') + '/v2', timeout=m.seconds(60))
 
     def test_metrics_count_what_was_asked(self):
         server = self.serve()

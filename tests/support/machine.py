@@ -132,6 +132,13 @@ def free_port():
             return port
 
 
+def self_signed(folder):
+    """Makes tls.crt and tls.key for 127.0.0.1 in `folder`, as a user would."""
+    subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2',
+                    '-subj', '/CN=varda-test', '-addext', 'subjectAltName=IP:127.0.0.1', '-keyout', str(folder / 'tls.key'),
+                    '-out', str(folder / 'tls.crt')], check=True, capture_output=True)
+
+
 class FileServer:
     """A plain HTTP file server over a directory, which can go away and come back on the same port."""
 

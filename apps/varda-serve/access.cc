@@ -1,0 +1,104 @@
+#include "access.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "base/log.h"
+#include "codec/digest.h"
+#include "oip/route.h"
+
+namespace varda::serve {
+namespace {
+
+constexpr std::chrono::seconds kRereadAfter{1};
+
+bool is_open(const net::Request& request) {
+  const std::string_view path = request.path();
+  if (path == "/healthz" || path == "/readyz") return true;
+  const oip::RouteResult found = oip::parse_route(request.method, path);
+  if (!found.route) return false;
+  switch (found.route->call) {
+    case oip::Call::kServerLive:
+    case oip::Call::kServerReady:
+    case oip::Call::kModelReady:
+    case oip::Call::kModelCascade:
+    case oip::Call::kRepositoryIndex:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.remove_suffix(1);
+    if (!line.empty()) out.emplace_back(line);
+  }
+  return out;
+}
+
+std::optional<std::string_view> bearer_token(const net::Request& request) {
+  const auto header = request.headers.find("Authorization");
+  constexpr std::string_view kScheme = "bearer ";
+  if (!header || header->size() <= kScheme.size()) return std::nullopt;
+  const bool same = std::equal(kScheme.begin(), kScheme.end(), header->begin(),
+                               [](char want, char have) { return want == have || want == (have | 0x20); });
+  return same ? std::optional(header->substr(kScheme.size())) : std::nullopt;
+}
+
+net::Response unauthorized(const std::string& message) {
+  net::Response out{401, {{"Content-Type", "application/json"}}, oip::error_body(message), nullptr};
+  out.headers.add("WWW-Authenticate", "Bearer");
+  return out;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TokenFile>> TokenFile::open(os::Path path, os::FileSystem& fs, const Clock& clock) {
+  std::unique_ptr<TokenFile> out(new TokenFile(std::move(path), fs, clock));
+  MutexLock lock(out->mutex_);
+  TRY_VOID(out->read());
+  return out;
+}
+
+Status TokenFile::read() {
+  read_at_ = clock_.now();
+  TRY(const std::string text, os::read_file(fs_, path_));
+  std::vector<std::string> tokens = lines_of(text);
+  if (tokens.empty()) return Error(Code::kInvalid, path_.string() + " has no token");
+  tokens_ = std::move(tokens);
+  return {};
+}
+
+bool TokenFile::knows(std::string_view token) {
+  MutexLock lock(mutex_);
+  if (clock_.now() - read_at_ >= kRereadAfter) {
+    if (const Status status = read(); !status.ok())
+      log::warn("token file not readable, keeping its last tokens", {{"error", status.error()}});
+  }
+  bool known = false;
+  for (const std::string& one : tokens_) known |= codec::same_secret(one, token);
+  return known;
+}
+
+net::Handler guarded(net::Handler handler, Access access) {
+  return [handler = std::move(handler), access](net::Request request, net::Responder respond) {
+    const bool open = is_open(request);
+    if (!open && access.needs_client_certificate && request.peer.certificate_common_name.empty())
+      return respond(unauthorized("a client certificate is required"));
+    if (!open && access.tokens != nullptr) {
+      const auto token = bearer_token(request);
+      if (!token) return respond(unauthorized("a token is required: Authorization: Bearer TOKEN"));
+      if (!access.tokens->knows(*token)) return respond(unauthorized("the token is not valid"));
+    }
+    handler(std::move(request), std::move(respond));
+  };
+}
+
+}  // namespace varda::serve

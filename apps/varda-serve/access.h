@@ -1,0 +1,47 @@
+// Access: the clients that may use the inference port.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/result.h"
+#include "net/http.h"
+#include "os/file_system.h"
+
+namespace varda::serve {
+
+/// Tokens in a file, one a line. The file is read again when a request comes a second or more after the last reading, so that
+/// tokens can be replaced without a restart. While the file cannot be read the last tokens stay valid. Thread-safe.
+class TokenFile {
+ public:
+  /// kInvalid: the file has no token. `fs` and `clock` outlive it.
+  static Result<std::unique_ptr<TokenFile>> open(os::Path path, os::FileSystem& fs, const Clock& clock);
+  /// Compares with every token in constant time.
+  bool knows(std::string_view token);
+
+ private:
+  TokenFile(os::Path path, os::FileSystem& fs, const Clock& clock) : path_(std::move(path)), fs_(fs), clock_(clock) {}
+  Status read() REQUIRES(mutex_);
+
+  const os::Path path_;
+  os::FileSystem& fs_;
+  const Clock& clock_;
+  Mutex mutex_;
+  std::vector<std::string> tokens_ GUARDED_BY(mutex_);
+  SteadyTime read_at_ GUARDED_BY(mutex_);
+};
+
+struct Access {
+  TokenFile* tokens = nullptr;            // null: no token is needed; otherwise outlives the handler
+  bool needs_client_certificate = false;  // verified by TLS
+};
+
+/// Answers 401 to requests that lack what `access` asks for. Health checks and the state of models pass, for probes and agents:
+/// /healthz, /readyz, /v2/health/*, /v2/models/M/ready, /v2/models/M/cascade and /v2/repository/index.
+net::Handler guarded(net::Handler handler, Access access);
+
+}  // namespace varda::serve

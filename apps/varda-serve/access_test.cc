@@ -1,0 +1,95 @@
+#include "access.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "os/testing/memory_file_system.h"
+
+namespace varda::serve::access_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+class HandClock final : public Clock {
+ public:
+  SteadyTime now() const override { return now_; }
+  WallTime wall() const override { return {}; }
+  void advance(Duration by) { now_ += by; }
+
+ private:
+  SteadyTime now_{};
+};
+
+class AccessTest : public ::testing::Test {
+ protected:
+  void write(std::string_view text) { ASSERT_TRUE(os::write_file_atomically(fs_, "/tokens", text).ok()); }
+  int ask(const net::Handler& handler, std::string target, std::string authorization = "", std::string name = "") {
+    net::Request request;
+    request.target = std::move(target);
+    request.peer.certificate_common_name = std::move(name);
+    if (!authorization.empty()) request.headers.add("Authorization", std::move(authorization));
+    int status = 0;
+    handler(std::move(request), net::Responder([&](net::Response response) { status = response.status; }));
+    return status;
+  }
+  const net::Handler ok_ = [](net::Request, net::Responder respond) { respond({200, {}, "", nullptr}); };
+  os::testing::MemoryFileSystem fs_;
+  HandClock clock_;
+};
+
+TEST_F(AccessTest, OneTokenALineLetsIn) {
+  write("first\r\n\nsecond");
+  const auto tokens = TokenFile::open("/tokens", fs_, clock_).value();
+  const net::Handler handler = guarded(ok_, {.tokens = tokens.get()});
+  EXPECT_EQ(ask(handler, "/v2", "Bearer first"), 200);
+  EXPECT_EQ(ask(handler, "/v2", "bearer second"), 200);
+  for (const char* wrong : {"", "Bearer ", "Bearer third", "Bearer firs", "Basic first", "first"})
+    EXPECT_EQ(ask(handler, "/v2", wrong), 401) << wrong;
+}
+
+TEST_F(AccessTest, HealthAndStateNeedNothing) {
+  write("secret");
+  const auto tokens = TokenFile::open("/tokens", fs_, clock_).value();
+  const net::Handler handler = guarded(ok_, {.tokens = tokens.get(), .needs_client_certificate = true});
+  for (const char* path :
+       {"/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", "/v2/models/m/ready", "/v2/models/m/cascade"})
+    EXPECT_EQ(ask(handler, path), 200) << path;
+  for (const char* path : {"/metrics", "/v2", "/v2/models/m", "/healthz/"}) EXPECT_EQ(ask(handler, path), 401) << path;
+}
+
+TEST_F(AccessTest, ClientCertificatesAreRequiredWhereAskedFor) {
+  const net::Handler handler = guarded(ok_, {.needs_client_certificate = true});
+  EXPECT_EQ(ask(handler, "/v2"), 401);
+  EXPECT_EQ(ask(handler, "/v2", "", "camera-7"), 200);
+}
+
+TEST_F(AccessTest, ReplacedTokensCountAfterASecond) {
+  write("old");
+  const auto tokens = TokenFile::open("/tokens", fs_, clock_).value();
+  write("new");
+  EXPECT_TRUE(tokens->knows("old"));
+  clock_.advance(std::chrono::seconds(1));
+  EXPECT_TRUE(tokens->knows("new"));
+  EXPECT_FALSE(tokens->knows("old"));
+}
+
+TEST_F(AccessTest, AFileThatGoesAwayOrIsEmptyLeavesTheLastTokens) {
+  write("secret");
+  const auto tokens = TokenFile::open("/tokens", fs_, clock_).value();
+  write("\n");
+  clock_.advance(std::chrono::seconds(1));
+  EXPECT_TRUE(tokens->knows("secret"));
+  ASSERT_TRUE(fs_.remove("/tokens").ok());
+  clock_.advance(std::chrono::seconds(1));
+  EXPECT_TRUE(tokens->knows("secret"));
+  EXPECT_FALSE(tokens->knows(""));
+}
+
+TEST_F(AccessTest, WithoutATokenItDoesNotOpen) {
+  EXPECT_FALSE(TokenFile::open("/tokens", fs_, clock_).ok());
+  write("\n  \n");
+  EXPECT_THAT(TokenFile::open("/tokens", fs_, clock_).error().message(), HasSubstr("has no token"));
+}
+
+}  // namespace
+}  // namespace varda::serve::access_test

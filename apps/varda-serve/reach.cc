@@ -1,0 +1,77 @@
+#include "reach.h"
+
+#include <sstream>
+#include <string_view>
+#include <system_error>
+
+#include "os/process.h"
+
+namespace varda::serve {
+
+namespace {
+
+constexpr std::string_view kOfTheSystem[] = {"/lib",
+                                             "/lib64",
+                                             "/usr/lib",
+                                             "/usr/lib64",
+                                             "/usr/local/lib",
+                                             "/etc/ld.so.cache",
+                                             "/etc/resolv.conf",
+                                             "/etc/hosts",
+                                             "/etc/host.conf",
+                                             "/etc/nsswitch.conf",
+                                             "/etc/gai.conf",
+                                             "/etc/services",
+                                             "/etc/localtime",
+                                             "/usr/share/zoneinfo",
+                                             "/etc/ssl",
+                                             "/etc/pki",
+                                             "/usr/share/ca-certificates",
+                                             "/usr/local/share/ca-certificates",
+                                             "/dev/zero",
+                                             "/dev/random",
+                                             "/dev/urandom",
+                                             "/sys"};
+
+/// Libraries that engines load may lie elsewhere, with a link beside the engine.
+void add_links(const std::filesystem::path& directory, std::vector<os::Path>& out) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
+    if (!at->is_symlink(error)) continue;
+    if (const auto target = std::filesystem::canonical(at->path(), error); !error) out.push_back(target);
+  }
+}
+
+}  // namespace
+
+os::ReachableFiles reach_of(const Flags& flags, const std::vector<std::filesystem::path>& engines,
+                            const std::map<std::string, std::string>& environment) {
+  os::ReachableFiles out;
+  out.read = {flags.model_repository, os::self_path()};
+  for (const std::string_view path : kOfTheSystem) out.read.emplace_back(path);
+  for (const auto& directory : engines) {
+    out.read.push_back(directory);
+    add_links(directory, out.read);
+  }
+  for (const std::string& path : flags.also_read) out.read.emplace_back(path);
+  for (const std::string& path : {flags.tls_cert, flags.tls_key, flags.client_ca, flags.token_file}) {
+    if (path.empty()) continue;
+    // Kubernetes replaces a Secret's files by turning a link in their directory.
+    std::error_code error;
+    const std::filesystem::path file(path);
+    out.read.push_back(std::filesystem::is_symlink(file, error) ? file.parent_path() : file);
+  }
+  for (const char* name : {"LD_LIBRARY_PATH", "VARDA_ONNXRUNTIME", "SSL_CERT_FILE", "SSL_CERT_DIR"}) {
+    const auto value = environment.find(name);
+    if (value == environment.end()) continue;
+    std::istringstream paths(value->second);
+    for (std::string path; std::getline(paths, path, ':');)
+      if (path.starts_with('/')) out.read.emplace_back(path);
+  }
+  // The process of a first load writes /proc/self/oom_score_adj. Memory and environment of other processes stay closed: a confined
+  // process may not inspect them.
+  out.read_write = {"/dev/null", "/proc"};
+  return out;
+}
+
+}  // namespace varda::serve
