@@ -15,6 +15,10 @@ namespace varda::app {
 
 /// What a client may ask of an API server.
 struct ApiLimits {
+  ApiLimits() {
+    http.connections_per_address_max = http.connections_max / 2;
+    http.bodies_bytes_max = std::size_t{256} << 20;
+  }
   apiserver::Limits api;
   store::Options store;
   net::Server::Options http;  // address and TLS are set by who listens
