@@ -43,6 +43,7 @@ struct ProcessOptions {
   std::map<std::string, std::string> environment;  // all of it: nothing is inherited
   Path working_directory;                          // empty: "/"
   Path standard_output;                            // stdout and stderr append here; empty: /dev/null
+  int output_descriptor = -1;                      // if set, instead of standard_output: an open file of the caller
   std::vector<Mount> mounts;                       // need user+mount namespaces; kUnsupported where the kernel refuses them
   std::map<std::string, std::uint64_t> limits;     // "nofile", "core", "as", "nproc": setrlimit
   bool new_group = true;                           // leader of a group of its own, so that it can be killed with its children

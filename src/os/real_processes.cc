@@ -110,7 +110,11 @@ class RealProcesses final : public ProcessRunner {
       plan.gid_map = gid + " " + gid + " 1\n";
     }
     Descriptor output;
-    if (!options.standard_output.empty()) {
+    if (options.output_descriptor >= 0) {
+      output = Descriptor(::fcntl(options.output_descriptor, F_DUPFD_CLOEXEC, 3));
+      if (!output.ok()) return errno_error(errno, "output descriptor");
+      plan.output = output.get();
+    } else if (!options.standard_output.empty()) {
       output = Descriptor(::open(options.standard_output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640));
       if (!output.ok()) return errno_error(errno, "open " + options.standard_output.string());
       plan.output = output.get();

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -22,30 +23,18 @@ using codec::Json;
 constexpr int kLoads = 0, kDoesNotLoad = 3;
 constexpr std::string_view kOutcome = "varda-serve probe-load: ";
 
-// A file without a name that the child writes to: what it said before it died is the best hint at why.
+// A file in memory that the child writes to: its last words before a crash are the best hint at the cause. A confined server may
+// create no other file.
 class Output {
  public:
-  Output() {
-    for (const char* directory : {static_cast<const char*>(std::getenv("TMPDIR")), "/tmp", "/dev/shm"}) {
-      if (directory == nullptr) continue;
-      std::string name = std::string(directory) + "/varda-probe.XXXXXX";
-      fd_ = ::mkostemp(name.data(), O_CLOEXEC);
-      if (fd_ < 0) continue;
-      path_ = name;
-      return;
-    }
-  }
+  Output() : fd_(::memfd_create("varda-probe", MFD_CLOEXEC)) {}
   ~Output() {
-    remove_name();
     if (fd_ >= 0) ::close(fd_);
   }
   Output(const Output&) = delete;
 
-  const os::Path& path() const { return path_; }  // "" where nothing can be written: then only the exit code speaks
-  void remove_name() {
-    if (!path_.empty()) ::unlink(path_.c_str());
-    path_.clear();
-  }
+  /// -1 without a file: then only the exit code speaks.
+  int descriptor() const { return fd_; }
   // The end of what was written.
   std::string tail() const {
     constexpr off_t kMax = 16384;
@@ -57,8 +46,7 @@ class Output {
   }
 
  private:
-  int fd_ = -1;
-  os::Path path_;
+  const int fd_;
 };
 
 std::string_view last_line(std::string_view text) {
@@ -101,14 +89,13 @@ std::optional<LoadFailure> ChildProbe::probe(const Context& ctx, const ModelVers
                            .arguments = options_.arguments,
                            .environment = options_.environment,
                            .working_directory = std::filesystem::current_path(),
-                           .standard_output = output.path(),
+                           .output_descriptor = output.descriptor(),
                            .mounts = {},
                            .limits = {{"core", 0}},
                            .new_group = false,  // whoever ends the server's group ends this too
                            .die_with_parent = true};
   start.arguments.insert(start.arguments.end(), {"--probe-load", source.model + "/" + source.version});
   const auto child = processes_.start(start);
-  output.remove_name();
   if (!child.ok()) {
     // Better a load that nobody tried than none: most sandboxes that forbid processes hold models that were tried before.
     log::warn("no process to try a model version in; it is loaded untried",
