@@ -1,7 +1,9 @@
 #include "net/client.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
+#include <netinet/in.h>
 #include <utility>
 #include <vector>
 
@@ -232,12 +234,14 @@ class SocketClient final : public HttpClient {
   explicit SocketClient(ClientOptions options) : options_(std::move(options)), pool_(std::make_shared<Pool>(options_)) {}
 
   Result<ClientResponse> send(const Context& ctx, ClientRequest request) override {
+    bool other_origin = false;
     for (int redirects = 0;; ++redirects) {
       TRY(Url url, Url::parse(request.url));
       if (url.scheme != "http" && url.scheme != "https") {
         return Error(Code::kInvalid, "URL \"" + shown(url) + "\": only http and https are spoken here");
       }
       TRY(ClientResponse response, send_once(ctx, request, url));
+      response.other_origin = other_origin;
       const int status = response.status;
       const bool moved = status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
       const auto location = response.headers.find("Location");
@@ -253,6 +257,7 @@ class SocketClient final : public HttpClient {
       }
       // Credentials belong to the origin they were given for.
       if (next.origin() != url.origin()) {
+        other_origin = true;
         request.headers.remove("Authorization");
         request.headers.remove("Cookie");
         request.headers.remove("Host");
@@ -296,9 +301,48 @@ class SocketClient final : public HttpClient {
     return Url::parse(from.origin() + base + text);
   }
 
+  static Ip ip_of(const internal::Address& address) {
+    Ip ip;
+    if (address.storage.ss_family == AF_INET) {
+      ip.bits = 32;
+      std::memcpy(ip.bytes.data(), &reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_addr, 4);
+    } else if (address.storage.ss_family == AF_INET6) {
+      ip.bits = 128;
+      std::memcpy(ip.bytes.data(), &reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr, 16);
+    }
+    return ip;
+  }
+
+  /// Leaves the addresses that may be connected to. kForbidden: none is left.
+  Status keep_allowed(const Url& url, std::vector<internal::Address>& addresses) const {
+    if (!options_.destinations || addresses.empty()) return {};
+    std::string refused, source;
+    std::erase_if(addresses, [&](const internal::Address& address) {
+      const Ip ip = ip_of(address);
+      const std::string refusal = options_.destinations->refusal(ip);
+      if (!refusal.empty() && refused.empty()) {
+        refused = refusal;
+        source = without_ipv6_wrapping(ip).str();
+      }
+      return !refusal.empty();
+    });
+    if (!addresses.empty()) return {};
+    return Error(Code::kForbidden,
+                 url.origin() + ": " + refused + ", which is not downloaded from; --allow-source " + source + " allows it")
+        .as_terminal();
+  }
+
+  /// A name is the proxy's to resolve.
+  Status check_proxied(const Url& url) const {
+    if (!options_.destinations) return {};
+    std::vector<internal::Address> numeric = internal::numeric_addresses(url.host, url.port);
+    return keep_allowed(url, numeric);
+  }
+
   Result<ClientResponse> send_once(const Context& ctx, const ClientRequest& request, const Url& url) {
     if (Status ended = ctx.check(); !ended.ok()) return Error(ended.error()).context("connecting to " + url.origin());
     TRY(const Route route, route_of(url));
+    if (route.proxy) TRY_VOID(check_proxied(url));
     TRY(const std::string header, render_header(request, url, route, options_.proxies));
     if (auto pooled = pool_->take(route.key)) {
       pooled->origin = url.origin();
@@ -333,6 +377,7 @@ class SocketClient final : public HttpClient {
       addresses.push_back(address);
     } else {
       TRY(addresses, reach(ctx, route, internal::resolve(limited, peer.host, peer.port)));
+      if (!route.proxy) TRY_VOID(keep_allowed(url, addresses));
     }
     TRY(connection->fd, reach(ctx, route, internal::connect_any(limited, connection->waiter, addresses)));
     const int fd = connection->fd.get();

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "net/destinations.h"
 #include "net/http.h"
 #include "net/proxy.h"
 #include "net/tls.h"
@@ -22,8 +23,11 @@ struct ClientOptions {
   std::chrono::milliseconds idle_timeout{60000};  // pooled connections older than this are not used again
   std::size_t idle_connections_max = 16;          // per origin
   int redirects_max = 0;                          // GET and HEAD only; https never goes on to http
-  bool tcp_keepalive = true;                      // finds dead peers of long watches within ~30 s
-  std::chrono::seconds dead_after{0};             // of TCP's silence, sooner than that; at least 2 s; 0: as tcp_keepalive has it
+  /// Checked at each hop, with the address that is connected to: kForbidden, terminal. Nothing: every address is reached. A proxy
+  /// itself always is; it resolves names, so behind a proxy only numeric hosts are checked.
+  std::optional<Destinations> destinations;
+  bool tcp_keepalive = true;           // finds dead peers of long watches within ~30 s
+  std::chrono::seconds dead_after{0};  // of TCP's silence, sooner than that; at least 2 s; 0: as tcp_keepalive has it
 };
 
 /// A request whose pooled connection turns out closed before any response byte is sent once more on a new one, if it is

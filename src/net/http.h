@@ -139,6 +139,7 @@ struct ClientResponse {
   int status = 0;
   Headers headers;
   std::unique_ptr<BodyReader> body;
+  bool other_origin = false;  // a redirect led to another origin than the request's
 };
 
 /// Sends requests. Thread-safe; connections are pooled per origin.

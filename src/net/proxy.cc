@@ -1,34 +1,15 @@
 #include "net/proxy.h"
 
-#include <arpa/inet.h>
-#include <array>
 #include <charconv>
-#include <cstring>
 #include <openssl/evp.h>
 
+#include "net/ip.h"
 #include "net/url.h"
 
 namespace varda::net {
 namespace {
 
 constexpr int kProxyPort = 1080;
-
-struct Ip {
-  std::array<unsigned char, 16> bytes{};
-  int bits = 0;  // 32 or 128; 0: no address
-};
-
-Ip parse_ip(std::string_view text) {
-  Ip ip;
-  if (text.size() >= 2 && text.front() == '[' && text.back() == ']') text = text.substr(1, text.size() - 2);
-  const std::string copy(text);
-  if (inet_pton(AF_INET, copy.c_str(), ip.bytes.data()) == 1) {
-    ip.bits = 32;
-  } else if (inet_pton(AF_INET6, copy.c_str(), ip.bytes.data()) == 1) {
-    ip.bits = 128;
-  }
-  return ip;
-}
 
 std::optional<int> number(std::string_view text) {
   int value = 0;
@@ -37,16 +18,9 @@ std::optional<int> number(std::string_view text) {
   return value;
 }
 
-bool in_block(const Ip& ip, std::string_view block) {
-  const auto slash = block.find('/');
-  const Ip base = parse_ip(block.substr(0, slash));
-  if (base.bits == 0 || base.bits != ip.bits) return false;
-  const auto given = slash == std::string_view::npos ? std::optional(base.bits) : number(block.substr(slash + 1));
-  if (!given || *given > base.bits) return false;
-  const auto whole = static_cast<std::size_t>(*given / 8);
-  if (std::memcmp(ip.bytes.data(), base.bytes.data(), whole) != 0) return false;
-  const int rest = *given % 8;
-  return rest == 0 || (ip.bytes[whole] >> (8 - rest)) == (base.bytes[whole] >> (8 - rest));
+bool in_block(const Ip& ip, std::string_view text) {
+  const auto block = parse_ip_block(text);
+  return block && block->contains(ip);
 }
 
 std::string lower(std::string_view text) {

@@ -84,10 +84,16 @@ Status Waiter::wait(const Context& ctx, int fd, For what) {
   }
 }
 
+std::vector<Address> numeric_addresses(const std::string& host, int port) {
+  std::vector<Address> addresses;
+  look_up(host, port, AI_NUMERICHOST | AI_NUMERICSERV, addresses);
+  return addresses;
+}
+
 Result<std::vector<Address>> resolve(const Context& ctx, const std::string& host, int port) {
   const auto failed = [&](int error) { return Error(Code::kUnavailable, "cannot resolve " + host + ": " + ::gai_strerror(error)); };
-  std::vector<Address> addresses;
-  if (look_up(host, port, AI_NUMERICHOST | AI_NUMERICSERV, addresses) == 0) return addresses;
+  std::vector<Address> addresses = numeric_addresses(host, port);
+  if (!addresses.empty()) return addresses;
   if (host == "localhost") {
     look_up("127.0.0.1", port, AI_NUMERICHOST | AI_NUMERICSERV, addresses);
     look_up("::1", port, AI_NUMERICHOST | AI_NUMERICSERV, addresses);

@@ -34,6 +34,8 @@ class Waiter {
 
 /// Every address of a host, the order the system gives. kUnavailable: no such name. A slow resolver does not outlast the context.
 Result<std::vector<Address>> resolve(const Context& ctx, const std::string& host, int port);
+/// The addresses of a host that is numeric in any form the system reads ("127.1", "0x7f000001"). Empty: `host` is a name.
+std::vector<Address> numeric_addresses(const std::string& host, int port);
 /// The first address that takes the connection.
 Result<Fd> connect_any(const Context& ctx, Waiter& waiter, const std::vector<Address>& addresses);
 
