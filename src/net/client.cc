@@ -87,6 +87,13 @@ Error broken(const Connection& connection, const std::string& what) {
   return Error(Code::kUnavailable, connection.origin + ": " + what + (detail.empty() || detail == "Success" ? "" : ": " + detail));
 }
 
+Error handshake_failed(const Connection& connection) {
+  const Error error = broken(connection, "TLS handshake failed");
+  // OpenSSL reads an answer in plain HTTP so.
+  const bool plain = error.message().find("wrong version number") != std::string::npos;
+  return plain ? Error(error.code(), error.message() + "; the server seems to speak http, not https") : error;
+}
+
 /// Waits for what `io` asks for.
 Status wait_for(const Context& ctx, Connection& connection, IoResult::Kind kind) {
   return connection.waiter.wait(ctx, connection.fd.get(),
@@ -399,7 +406,7 @@ class SocketClient final : public HttpClient {
     while (true) {
       const IoResult io = connection->stream->handshake();
       if (io.kind == IoResult::Kind::kBytes) return connection;
-      if (io.kind == IoResult::Kind::kError || io.kind == IoResult::Kind::kEnd) return broken(*connection, "TLS handshake failed");
+      if (io.kind == IoResult::Kind::kError || io.kind == IoResult::Kind::kEnd) return handshake_failed(*connection);
       if (Status status = wait_for(limited, *connection, io.kind); !status.ok()) {
         if (ctx.done()) return status.error();
         return Error(Code::kUnavailable, connection->origin + ": the TLS handshake took too long");
