@@ -69,15 +69,18 @@ TEST_F(InstallScheduleTest, WhatTheSourcesAskForIsWaitedForUpToFiveMinutes) {
   }
 }
 
-TEST_F(InstallScheduleTest, WrongDigestIsTriedHourly) {
-  (void)schedule.set_wanted({job("a")}, now);
-  fails_after(Duration(0), Reason::kDigestMismatch);
-  fails_after(std::chrono::hours(1), Reason::kDigestMismatch);
-  EXPECT_EQ(*schedule.next() - now, std::chrono::hours(1));
+TEST_F(InstallScheduleTest, WhatTimeMayHealIsTriedHourly) {
+  for (const Reason reason : {Reason::kDigestMismatch, Reason::kSourceForbidden}) {
+    (void)schedule.set_wanted({job("a")}, now);
+    fails_after(Duration(0), reason);
+    fails_after(std::chrono::hours(1), reason);
+    EXPECT_EQ(*schedule.next() - now, std::chrono::hours(1));
+    (void)schedule.set_wanted({}, now);
+  }
 }
 
 TEST_F(InstallScheduleTest, WhatOnlyAChangeHealsWaitsForOne) {
-  for (const Reason reason : {Reason::kUnsafeArchive, Reason::kBadLayout, Reason::kSourceForbidden}) {
+  for (const Reason reason : {Reason::kUnsafeArchive, Reason::kBadLayout}) {
     (void)schedule.set_wanted({job("a")}, now);
     fails_after(Duration(0), reason);
     EXPECT_EQ(schedule.next(), std::nullopt);

@@ -20,10 +20,10 @@ Retry retry_of(Reason reason) {
     case Reason::kCancelled:
       return Retry::kBackoff;
     case Reason::kDigestMismatch:
+    case Reason::kSourceForbidden:  // a name may come to mean an address that is allowed
       return Retry::kHourly;
     case Reason::kUnsafeArchive:
     case Reason::kBadLayout:
-    case Reason::kSourceForbidden:
       return Retry::kOnChange;
   }
   return Retry::kBackoff;

@@ -17,7 +17,7 @@ enum class Reason : std::uint8_t {
   kUnsafeArchive,   // unreadable or hostile: paths, links, devices, duplicates, bombs, sizes
   kBadLayout,       // the root does not fit the framework
   kDiskFull,
-  kSourceForbidden,       // scheme or path that this node's administrator did not allow
+  kSourceForbidden,       // scheme, path or address that this node's administrator did not allow
   kCredentialsMissing,    // the Secret is not there, or holds none of the keys that are known
   kCredentialsForbidden,  // the Secret is there and this node may not read it
   kCancelled,             // the caller's context ended; what was downloaded is kept

@@ -102,6 +102,75 @@ TEST_F(HostileSources, RedirectLoopsAndOtherSchemesAreFailedDownloads) {
   }
 }
 
+TEST_F(HostileSources, AnAnswerOfAnotherOriginIsNotDescribed) {
+  const std::string inner = "what an inner server says";
+  const std::string digest = codec::Sha256::of(inner).hex();
+  for (const bool page : {false, true}) {
+    auto server = *net::Server::create({}, net::inline_handler([&](const net::Request&) {
+                                         net::Response response;
+                                         response.body = inner;
+                                         if (page) response.headers.add("Content-Type", "text/html");
+                                         return response;
+                                       }));
+    const Failure failure = against([&](const net::Request&) { return redirect("http://" + server->address() + "/"); });
+    EXPECT_EQ(failure.reason, page ? Reason::kDownloadFailed : Reason::kDigestMismatch);
+    const std::string& text = failure.error.message();
+    EXPECT_EQ(text.find(digest), std::string::npos) << text;
+    EXPECT_EQ(text.find(std::to_string(inner.size()) + " bytes"), std::string::npos) << text;
+    EXPECT_NE(text.find(page ? "HTML page" : "differ"), std::string::npos) << text;
+  }
+  const Failure own = against([&](const net::Request& request) {
+    if (request.target == "/m.tar") return redirect("/here");
+    net::Response response;
+    response.body = inner;
+    return response;
+  });
+  EXPECT_NE(own.error.message().find(digest), std::string::npos) << "a redirect within the origin hides nothing: " << own.error;
+}
+
+TEST_F(HostileSources, AnAnswerOfAnotherOriginStaysUndescribedWhenTheNextAttemptContinuesIt) {
+  // The first answer leads elsewhere and breaks, the second says that it was all there is.
+  const std::string inner = "what an inner server says";
+  auto other = *net::Server::create({}, net::inline_handler([&](const net::Request&) {
+                                      net::Response response;
+                                      response.body = inner;
+                                      return response;
+                                    }));
+  bool redirects = true;
+  auto server = *net::Server::create({}, net::inline_handler([&](const net::Request&) {
+                                       if (redirects) return redirect("http://" + other->address() + "/");
+                                       net::Response response;
+                                       response.status = 416;
+                                       response.headers.add("Content-Range", "bytes */" + std::to_string(inner.size()));
+                                       return response;
+                                     }));
+  const auto client = net::make_client({.redirects_max = 10});
+  CHECK(fs.make_directories("/data/spool", 0755).ok());
+  SourceOptions options;
+  options.request = request("http://" + server->address() + "/m.tar");
+  options.spool = "/data/spool/m.part";
+  const auto read_all = [&] {
+    auto source = open_source(kForever, fs, *client, options);
+    CHECK(source.ok());
+    while (true) {
+      auto bytes = (*source)->next();
+      if (!bytes.ok() || bytes->empty()) return (*source)->other_origin();
+    }
+  };
+  EXPECT_TRUE(read_all());
+  redirects = false;
+  EXPECT_TRUE(read_all()) << "the spool holds bytes of an origin that is not known any more";
+}
+
+TEST_F(HostileSources, AnAddressThatIsRefusedIsAForbiddenSource) {
+  auto server = *net::Server::create({}, net::inline_handler([&](const net::Request&) { return net::Response(); }));
+  const auto client = net::make_client({.redirects_max = 10, .destinations = *net::Destinations::create({})});
+  const auto outcome = open(*client)->ensure(kForever, request("http://" + server->address() + "/m.tar"));
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.failure().reason, Reason::kSourceForbidden);
+  EXPECT_NE(outcome.failure().error.message().find("--allow-source 127.0.0.1"), std::string::npos) << outcome.failure().error;
+}
+
 TEST_F(HostileSources, ContentThatChangesBetweenRangesIsNeverMixed) {
   const std::string other = testing::model_archive(noise(50'001));
   for (const bool tells : {true, false}) {

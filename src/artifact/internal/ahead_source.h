@@ -31,6 +31,7 @@ class AheadSource final : public Source {
 
   bool stale() const override { return source_->stale(); }
   bool resumed() const override { return source_->resumed(); }
+  bool other_origin() const override { return source_->other_origin(); }
   std::string remark() const override { return source_->remark(); }
   bool looks_like_page() const override { return source_->looks_like_page(); }
   /// Of what next() gave.

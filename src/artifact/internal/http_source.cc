@@ -126,7 +126,7 @@ Outcome<std::unique_ptr<Source>> HttpSource::open(const Context& ctx, os::FileSy
   const auto size = (*spool)->size();
   if (!size.ok()) return disk_failure(size.error());
   source->spool_ = std::move(*spool);
-  source->replaying_ = source->resumed_ = *size > 0;
+  source->replaying_ = source->resumed_ = source->replayed_ = *size > 0;
   return std::unique_ptr<Source>(std::move(source));
 }
 
@@ -135,11 +135,13 @@ Failure HttpSource::failed(Error error) const {
   if (guard_.stalled())
     error = Error(Code::kUnavailable,
                   "the peer sent " + std::string(connection_bytes_ == 0 ? "nothing" : "next to nothing") + " for a while");
-  return {Reason::kDownloadFailed, std::move(error).context(shown_url(options_.url))};
+  // The client refuses an address, or a redirect from https to http.
+  const Reason reason = error.code() == Code::kForbidden ? Reason::kSourceForbidden : Reason::kDownloadFailed;
+  return {reason, std::move(error).context(shown_url(options_.url))};
 }
 
 std::string HttpSource::remark() const {
-  if (encoding_.empty() || encoding_ == "identity") return "";
+  if (encoding_.empty() || encoding_ == "identity" || other_origin_) return "";
   return "the peer encoded them as " + encoding_.substr(0, 64) + ", unasked";
 }
 
@@ -171,7 +173,7 @@ Failure HttpSource::refused(net::ClientResponse& response) {
   const int status = response.status;
   const bool final = status >= 400 && status < 500 && status != 408 && status != 425 && status != 429;
   std::string text = "HTTP " + std::to_string(status);
-  if (options_.url.starts_with("s3:") && response.body != nullptr) {
+  if (options_.url.starts_with("s3:") && response.body != nullptr && !response.other_origin) {
     if (const auto body = response.body->read(); body.ok() && *body)
       if (const std::string code = s3_code(**body); !code.empty()) text += " (" + code + ")";
   }
@@ -235,6 +237,7 @@ std::optional<Failure> HttpSource::connect() {
   if (sent.ok() && sent->status == 403 && authorization_ != nullptr && authorization_->refused(sent->headers)) sent = ask(offset);
   if (!sent.ok()) return failed(sent.error());
   net::ClientResponse& response = *sent;
+  other_origin_ = other_origin_ || response.other_origin;
   guard_.moved(kStallBytes);
   encoding_ = response.headers.find("Content-Encoding").value_or("");
   const bool page = is_page_type(response.headers.find("Content-Type").value_or(""));
@@ -255,8 +258,9 @@ std::optional<Failure> HttpSource::connect() {
   } else if (offset > 0 && (response.status == 200 || response.status == 206 || response.status == 416)) {
     // The peer knows no ranges, or what it has now is something else. The bytes given out cannot be taken back: start over.
     stale_ = true;
-    return failed(Error(Code::kConflict, (broke_ ? broke_->message() + "; it" : std::string("the download")) +
-                                             " cannot be continued at byte " + std::to_string(offset) + " and starts over"));
+    return failed(
+        Error(Code::kConflict, (broke_ ? broke_->message() + "; it" : std::string("the download")) + " cannot be continued" +
+                                   (other_origin_ ? std::string() : " at byte " + std::to_string(offset)) + " and starts over"));
   } else if (response.status != 200) {
     return refused(response);
   } else if (auto failure = begin_whole(response, byte_number(response.headers.find("Content-Length").value_or("")))) {
@@ -280,8 +284,9 @@ std::optional<Failure> HttpSource::begin_whole(const net::ClientResponse& respon
     if (*length > options_.limits.archive_bytes_max) return too_large(options_.limits.archive_bytes_max);
     const auto space = fs_.space(options_.spool.parent_path());
     if (options_.spooled && space.ok() && space->available_bytes < *length)
-      return Failure{Reason::kDiskFull, Error(Code::kExhausted, "the archive has " + std::to_string(*length) + " bytes, the disk " +
-                                                                    std::to_string(space->available_bytes) + " free")};
+      return Failure{Reason::kDiskFull,
+                     Error(Code::kExhausted, "the archive has " + (other_origin_ ? std::string("more") : std::to_string(*length)) +
+                                                 " bytes, the disk " + std::to_string(space->available_bytes) + " free")};
   }
   if (options_.kind == SourceKind::kNeighbour) return std::nullopt;
   // A weak ETag does not promise equal bytes, so it is no use for If-Range (RFC 9110, 13.1.5).
@@ -344,8 +349,9 @@ Outcome<std::string> HttpSource::next() {
     // A peer may give less of a range than there is (RFC 9110, 14.2 and 15.3.7): the rest is asked for, as after a break.
     const bool neighbour = options_.kind == SourceKind::kNeighbour;
     if (piece.ok() && !*piece && hashed_.count() < total_ && !neighbour)
-      piece = Error(Code::kUnavailable,
-                    "the answer ended at byte " + std::to_string(hashed_.count()) + " of " + std::to_string(total_));
+      piece = Error(Code::kUnavailable, other_origin_ ? std::string("the answer ended early")
+                                                      : "the answer ended at byte " + std::to_string(hashed_.count()) + " of " +
+                                                            std::to_string(total_));
     if (!piece.ok()) {
       body_.reset();
       short_connections_ = connection_bytes_ < kStallBytes ? short_connections_ + 1 : 0;

@@ -93,6 +93,7 @@ class HttpSource final : public Source {
   Outcome<std::string> next() override;
   bool stale() const override { return stale_; }
   bool resumed() const override { return resumed_; }
+  bool other_origin() const override { return other_origin_ || replayed_; }
   std::string remark() const override;
   bool looks_like_page() const override { return page_type_ || hashed_.page(); }
   std::uint64_t bytes() const override { return hashed_.count(); }
@@ -144,6 +145,8 @@ class HttpSource final : public Source {
   std::uint64_t given_ = 0;                     // ... these bytes: of the minute under way
   bool replaying_ = false;
   bool resumed_ = false;
+  bool replayed_ = false;      // some of the bytes are an earlier attempt's, from an origin that is not known any more
+  bool other_origin_ = false;  // a redirect led there
   bool stale_ = false;
   bool complete_ = false;
   bool page_type_ = false;

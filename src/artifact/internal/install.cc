@@ -159,10 +159,17 @@ Attempt attempt(os::FileSystem& fs, Source& source, const SourceOptions& options
   const codec::Sha256 found = source.digest();
   if (found == options.request.digest) return {std::move(tree), true};
   const std::string shown = shown_url(options.url);
+  const bool elsewhere = source.other_origin();
   if (source.looks_like_page())
     return {Failure{Reason::kDownloadFailed,
-                    Error(Code::kUnavailable,
-                          shown + ": an HTML page of " + std::to_string(source.bytes()) + " bytes where an archive should be")}};
+                    Error(Code::kUnavailable, shown + ": an HTML page" +
+                                                  (elsewhere ? std::string() : " of " + std::to_string(source.bytes()) + " bytes") +
+                                                  " where an archive should be")}};
+  // A redirect may lead into a network that the author of the URL cannot reach: no answer is described to that author.
+  if (elsewhere)
+    return {Failure{Reason::kDigestMismatch,
+                    Error(Code::kCorrupt, "expected sha256 " + options.request.digest.hex() + ", and the bytes from " + shown +
+                                              " differ; they came by a redirect to another origin, so no more is shown")}};
   const std::string remark = source.remark();
   return {Failure{Reason::kDigestMismatch,
                   Error(Code::kCorrupt, "expected sha256 " + options.request.digest.hex() + ", found " + found.hex() + " (" +

@@ -27,6 +27,8 @@ class Source {
   virtual bool stale() const { return false; }
   /// Some of the bytes came from an earlier attempt, so a wrong digest may be its fault.
   virtual bool resumed() const { return false; }
+  /// Some of the bytes may come from another origin than the URL's: messages say nothing of them.
+  virtual bool other_origin() const { return false; }
   /// What makes a wrong digest less of a riddle; "" nothing.
   virtual std::string remark() const { return ""; }
   /// The peer said, or the bytes look as if, this is a page for a browser.
