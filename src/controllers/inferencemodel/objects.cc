@@ -258,6 +258,7 @@ Json make_deployment(const InferenceModel& model, const ServerEntry* server, con
                   directory + "/" + (numbered ? std::to_string(api::version_number(version)) : version),
                   "--framework",
                   model.spec.framework_type};
+    fetch.args.insert(fetch.args.end(), options.fetch_arguments.begin(), options.fetch_arguments.end());
     for (const std::string& mirror : entry->mirrors) fetch.args.insert(fetch.args.end(), {"--mirror", mirror});
     for (const std::string& file : server->beside) fetch.args.insert(fetch.args.end(), {"--beside", file});
     const std::string volume = parent(directory);

@@ -50,9 +50,10 @@ Result<ServerTable> servers_from_json(const codec::Json& table);
 
 struct InferenceModelOptions {
   ServerTable servers = builtin_servers();
-  std::string serve_image = "varda-serve";  // where it has to be that one: the first tier of joint inference
-  std::string fetch_image = "varda";        // runs `fetch --url U --sha256 S --to DIR` in the cloud layer
-  std::string edge_network = "host";        // of models that do not say: host, hostport
+  std::string serve_image = "varda-serve";   // where it has to be that one: the first tier of joint inference
+  std::string fetch_image = "varda";         // runs `fetch --url U --sha256 S --to DIR` in the cloud layer
+  std::vector<std::string> fetch_arguments;  // further ones of that program: --allow-source
+  std::string edge_network = "host";         // of models that do not say: host, hostport
   /// One machine: the address its node ports answer at ("127.0.0.1"). Empty: a cluster, where any node's does.
   std::string node_port_host;
   const Clock* clock = nullptr;  // null: the machine's

@@ -51,6 +51,7 @@ Case load(const testing::Path& folder) {
     }
     if (kind == "Options") {
       test.options.node_port_host = object["nodePortHost"].as_string();
+      for (const Json& argument : object["fetchArguments"].as_array()) test.options.fetch_arguments.push_back(argument.as_string());
       test.options.servers = servers_from_json(object["servers"]).value();
       if (object.contains("edgeNetwork")) test.options.edge_network = object["edgeNetwork"].as_string();
     }

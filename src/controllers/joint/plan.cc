@@ -175,7 +175,8 @@ void plan_first(const JointInferenceService& service, const JointWorld& world, c
                      .pods = world.pods,
                      .deployment = nullptr,
                      .claims = world.claims,
-                     .fetch_image = options.fetch_image};
+                     .fetch_image = options.fetch_image,
+                     .fetch_arguments = options.fetch_arguments};
   if (worker.pods == Worker::Pods::kServer && worker.serving_port == 0) {
     plan.first_problem =
         Problem{"PortInUse", "no port from " + std::to_string(kJointPortMin) + " to " + std::to_string(kJointPortMax) +
@@ -207,7 +208,8 @@ void plan_cloud_worker(const JointInferenceService& service, const Tier& tier, c
                      .pods = world.pods,
                      .deployment = world.deployment,
                      .claims = {},
-                     .fetch_image = options.fetch_image};
+                     .fetch_image = options.fetch_image,
+                     .fetch_arguments = options.fetch_arguments};
   plan.cloud = plan_worker(job_of(service), worker, around);
   out.problem = model.problem ? std::move(model.problem) : plan.cloud->problem;
   for (Json& object : plan.cloud->objects) plan.objects.push_back(std::move(object));

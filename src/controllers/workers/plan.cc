@@ -122,7 +122,7 @@ class EdgePlan {
       return no("WaitingForNode",
                 "waiting for node " + pod.node + " to have version " + worker_.model->version + " of model " + worker_.model->name);
     if (worker_.cloud_url && worker_.cloud_url->empty()) return no("CloudAddressPending", "the cloud worker has no address yet");
-    MadePod made = make_pod(job_, worker_, {pod.name, pod.node, agent.get(), model}, world_.fetch_image);
+    MadePod made = make_pod(job_, worker_, {pod.name, pod.node, agent.get(), model}, {world_.fetch_image, world_.fetch_arguments});
     if (auto problem = port_problem(pod.node, made.spec, number)) {
       pod.problem = std::move(problem);
       slot.gives_way = true;
@@ -348,7 +348,7 @@ WorkerPlan plan_cloud(const Job& job, const Worker& worker, const WorkerWorld& w
   }
   const api::EdgeModelVersion* archive = worker.model->archive();
   const ModelOnNode model{worker.model->version, worker.model->url, archive == nullptr ? "" : archive->sha256, true};
-  MadePod made = make_pod(job, worker, {"", "", nullptr, model}, world.fetch_image);
+  MadePod made = make_pod(job, worker, {"", "", nullptr, model}, {world.fetch_image, world.fetch_arguments});
   const std::string template_hash = made.template_hash, assignment_hash = made.assignment_hash;
   Json wanted = deployment_of(job, worker, std::move(made));
   // What works stays as it was made, whatever this build would add to it otherwise.

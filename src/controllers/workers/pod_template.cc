@@ -256,11 +256,12 @@ void place_in_cloud(Json& spec, const Worker& worker) {
 }
 
 // In the cloud layer: downloaded by the pod itself, before anything else of it runs.
-void fetch_model(Json& spec, const Worker& worker, const std::string& fetch_image) {
+void fetch_model(Json& spec, const Worker& worker, const FetchProgram& program) {
   const api::EdgeModelVersion& archive = *worker.model->archive();
   const std::string directory = model_path(worker, "");
   Json args = Json::array({"fetch", "--url", literal(archive.url), "--sha256", literal(archive.sha256), "--to",
                            literal(directory + "/" + archive.version)});
+  for (const std::string& argument : program.arguments) args.push_back(literal(argument));
   for (const std::string& mirror : archive.mirrors) {
     args.push_back("--mirror");
     args.push_back(literal(mirror));
@@ -278,7 +279,7 @@ void fetch_model(Json& spec, const Worker& worker, const std::string& fetch_imag
   Json both = std::as_const(spec)["initContainers"];
   for (const Json& container : std::as_const(spec)["containers"].as_array()) both.push_back(container);
   Json fetch = Json::object({{"name", fresh_name(both, "varda-fetch")},
-                             {"image", fetch_image},
+                             {"image", program.image},
                              {"imagePullPolicy", "IfNotPresent"},
                              {"args", std::move(args)},
                              {"securityContext", restricted_container()},
@@ -293,7 +294,7 @@ std::string directory_on(const Job& job, const Worker& worker, const api::EdgeNo
   return node.status.model_root + "/" + worker_model_key(job, worker);
 }
 
-Json users_spec(const Job& job, const Worker& worker, const PodPlace& place, const std::string& fetch_image) {
+Json users_spec(const Job& job, const Worker& worker, const PodPlace& place, const FetchProgram& fetch) {
   Json spec = worker.pod_spec;
   name_containers(spec);
   const Json added = contract(job, worker, place);
@@ -302,7 +303,7 @@ Json users_spec(const Job& job, const Worker& worker, const PodPlace& place, con
   if (worker.model && worker.model->fetched() && edge && place.agent != nullptr) {
     add_volume(spec, kModelVolume, host_path(directory_on(job, worker, *place.agent), "Directory"), model_path(worker, ""));
   } else if (worker.model && worker.model->archive() != nullptr && !edge) {
-    fetch_model(spec, worker, fetch_image);
+    fetch_model(spec, worker, fetch);
   }  // A path is nobody's word but its Model's: who wants what lies there mounts it in the template.
   if (!edge) {
     place_in_cloud(spec, worker);
@@ -392,14 +393,14 @@ std::int64_t bind_port(const Worker& worker) {
   return worker.service_port;
 }
 
-MadePod make_pod(const Job& job, const Worker& worker, const PodPlace& place, const std::string& fetch_image) {
+MadePod make_pod(const Job& job, const Worker& worker, const PodPlace& place, const FetchProgram& fetch) {
   MadePod out;
   const bool edge = worker.layer == Worker::Layer::kEdge;
   if (worker.pods == Worker::Pods::kServer) {
     out.spec = worker.server_spec(place.agent == nullptr ? "" : directory_on(job, worker, *place.agent));
     place_on_edge(out.spec, place);
   } else {
-    out.spec = users_spec(job, worker, place, fetch_image);
+    out.spec = users_spec(job, worker, place, fetch);
   }
   out.template_hash = hash_of(asked_of(job, worker, place));
   out.assignment_hash = hash_of(assigned_to(worker, place));

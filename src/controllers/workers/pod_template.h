@@ -17,6 +17,12 @@ struct PodPlace {
   ModelOnNode model;                     // as it is found there
 };
 
+/// `varda fetch`, for the models of workers in the cloud layer.
+struct FetchProgram {
+  std::string image;
+  std::vector<std::string> arguments = {};  // besides those that the model determines
+};
+
 struct MadePod {
   Json metadata;  // labels and annotations
   Json spec;
@@ -24,7 +30,7 @@ struct MadePod {
 };
 
 /// Cannot fail. kUsers of either layer, kServer of the edge.
-MadePod make_pod(const Job& job, const Worker& worker, const PodPlace& place, const std::string& fetch_image);
+MadePod make_pod(const Job& job, const Worker& worker, const PodPlace& place, const FetchProgram& fetch);
 
 /// What a worker reads as its assignment: the same as its environment, as JSON.
 Json make_assignment(const Job& job, const Worker& worker, const ModelOnNode& model);

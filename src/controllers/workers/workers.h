@@ -122,6 +122,7 @@ struct WorkerWorld {
   std::shared_ptr<const api::Deployment> deployment;              // kCloud: of worker_name()
   std::vector<PortClaim> claims;                                  // of others on its nodes
   std::string fetch_image = "varda";                              // kCloud: fetches the model
+  std::vector<std::string> fetch_arguments = {};                  // kCloud: further arguments of that program
 };
 
 /// One pod of the edge layer that shall be.

@@ -40,6 +40,7 @@ struct Case {
   std::vector<PortClaim> claims;
   std::optional<std::string> cloud_url;
   bool server = false;  // the edge worker is our server
+  std::vector<std::string> fetch_arguments;
   std::vector<Json> live;
 };
 
@@ -96,7 +97,8 @@ WorkerWorld world_of(const Case& test) {
           test.pods,
           test.deployment,
           test.claims,
-          "varda"};
+          "varda",
+          test.fetch_arguments};
 }
 
 // The object as an API server has it once the writer has sent it, and the node has started it.
@@ -186,6 +188,7 @@ Case load(const testing::Path& folder) {
     if (kind == "Options") {
       if (object.contains("cloudUrl")) test.cloud_url = object["cloudUrl"].as_string();
       test.server = object["server"].as_bool();
+      for (const Json& argument : object["fetchArguments"].as_array()) test.fetch_arguments.push_back(argument.as_string());
       for (const Json& claim : object["claims"].as_array()) {
         test.claims.push_back({claim["node"].as_string(), claim["port"].as_integer(), "TCP", claim["owner"].as_string(), "another",
                                claim["since"].as_string()});
