@@ -140,7 +140,7 @@ class Operator:
     def __init__(self, machine, work, number):
         self.socket, self.log = str(work / ('admin-%d.sock' % number)), open(work / ('operator-%d.log' % number), 'wb')
         self.begin = time.monotonic()
-        self.process = subprocess.Popen([m.VARDA, 'operator', '--kubeconfig', machine.kubeconfig, '--admin', 'unix:' + self.socket, '--no-leader-elect'],
+        self.process = subprocess.Popen([m.VARDA, 'operator', *m.LOOPBACK, '--kubeconfig', machine.kubeconfig, '--admin', 'unix:' + self.socket, '--no-leader-elect'],
                                         stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
 
     def get(self, path):

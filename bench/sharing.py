@@ -112,7 +112,7 @@ def main():
             token = work / (node + '.token')
             with open(os.open(token, os.O_WRONLY | os.O_CREAT, 0o600), 'w') as f:
                 f.write(varda.varda('join-token', '--node', node))
-            command = [m.VARDA, 'agent', '--node', node, '--gateway', gateway, '--data-dir', str(work / node), '--runner', 'process',
+            command = [m.VARDA, 'agent', *m.LOOPBACK, '--node', node, '--gateway', gateway, '--data-dir', str(work / node), '--runner', 'process',
                        '--join-token-file', str(token)] + ([] if args.alone else ['--peer-listen', '127.0.0.1:0'])
             with open(work / (node + '.log'), 'wb') as log:
                 agents[node] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)

@@ -50,7 +50,7 @@ class EdgeNode:
         os.unlink(token)
 
     def start(self, token=None):
-        command = [m.VARDA, 'agent', '--node', self.name, '--gateway', self.gateway, '--data-dir', str(self.work / self.name), '--runner', 'process',
+        command = [m.VARDA, 'agent', *m.LOOPBACK, '--node', self.name, '--gateway', self.gateway, '--data-dir', str(self.work / self.name), '--runner', 'process',
                    '--dataset-root', str(self.datasets), '--peer-listen', '127.0.0.1:0']
         if token:
             command += ['--join-token-file', str(token)]

@@ -38,6 +38,23 @@ void add_download_flags(CLI::App& command, DownloadFlags& flags) {
        "hosts reached without a proxy: names, addresses, blocks of them, separated by commas; default: $no_proxy");
   command.add_option("--proxy-credentials-file", flags.proxy_credentials_file, "file with USER:PASSWORD for the proxy");
   command.add_option("--ca-file", flags.ca_file, "PEM certificates of file servers to trust, besides the machine's");
+  add_allow_source_flag(command, flags.allow_sources);
+}
+
+void add_allow_source_flag(CLI::App& command, std::vector<std::string>& sources) {
+  command
+      .add_option(
+          "--allow-source", sources,
+          "address or block, such as 127.0.0.0/8: archives may come from there although loopback, link-local, multicast and "
+          "metadata addresses are refused (repeatable)")
+      ->allow_extra_args(false);
+}
+
+Result<std::vector<std::string>> allow_source_arguments(const std::vector<std::string>& sources) {
+  TRY([[maybe_unused]] const net::Destinations checked, net::Destinations::create(sources).context("--allow-source"));
+  std::vector<std::string> out;
+  for (const std::string& source : sources) out.insert(out.end(), {"--allow-source", source});
+  return out;
 }
 
 std::vector<std::string> arguments_of(const DownloadFlags& flags) {
@@ -53,6 +70,7 @@ std::vector<std::string> arguments_of(const DownloadFlags& flags) {
   text("--no-proxy", flags.no_proxy);
   file("--proxy-credentials-file", flags.proxy_credentials_file);
   file("--ca-file", flags.ca_file);
+  for (const std::string& source : flags.allow_sources) out.insert(out.end(), {"--allow-source", source});
   return out;
 }
 
@@ -70,6 +88,7 @@ std::map<std::string, std::string> proxy_environment() {
 Result<net::ClientOptions> download_client_options(const DownloadFlags& flags) {
   net::ClientOptions options;
   options.redirects_max = 10;
+  TRY(options.destinations, net::Destinations::create(flags.allow_sources).context("--allow-source"));
   std::string left_out;
   TRY(options.proxies, net::proxies_from_environment([](const char* name) { return std::getenv(name); }, &left_out));
   if (!left_out.empty())

@@ -57,11 +57,14 @@ TEST(DownloadFlags, StandBeforeTheEnvironment) {
 
 TEST(DownloadFlags, GoToAnotherProcessAsTheyAre) {
   DownloadFlags flags;
-  ASSERT_EQ(parse_download(flags, {"--http-proxy", "", "--no-proxy", "a,b", "--ca-file", "some/../ca.pem"}), "");
+  ASSERT_EQ(parse_download(flags, {"--http-proxy", "", "--no-proxy", "a,b", "--ca-file", "some/../ca.pem", "--allow-source",
+                                   "127.0.0.1", "--allow-source", "fe80::/10"}),
+            "");
   const std::vector<std::string> arguments = arguments_of(flags);
   // The other process works elsewhere.
   EXPECT_THAT(arguments,
-              ElementsAre("--http-proxy", "", "--no-proxy", "a,b", "--ca-file", std::filesystem::current_path() / "ca.pem"));
+              ElementsAre("--http-proxy", "", "--no-proxy", "a,b", "--ca-file", std::filesystem::current_path() / "ca.pem",
+                          "--allow-source", "127.0.0.1", "--allow-source", "fe80::/10"));
   DownloadFlags there;
   ASSERT_EQ(parse_download(there, arguments), "");
   EXPECT_EQ(there.http_proxy, "");
@@ -69,6 +72,18 @@ TEST(DownloadFlags, GoToAnotherProcessAsTheyAre) {
   EXPECT_EQ(there.no_proxy, "a,b");
   EXPECT_EQ(there.ca_file, std::filesystem::current_path() / "ca.pem");
   EXPECT_THAT(arguments_of(DownloadFlags()), ElementsAre());
+}
+
+TEST(DownloadFlags, ArchivesOfThisMachineNeedToBeAllowed) {
+  const net::Ip loopback = net::parse_ip("127.0.0.1");
+  EXPECT_NE(download_client_options({})->destinations->refusal(loopback), "");
+  DownloadFlags flags;
+  flags.allow_sources = kLoopbackSources;
+  EXPECT_EQ(download_client_options(flags)->destinations->refusal(loopback), "");
+  flags.allow_sources = {"localhost"};
+  EXPECT_THAT(download_client_options(flags).error().message(), AllOf(HasSubstr("--allow-source"), HasSubstr("localhost")));
+  EXPECT_FALSE(allow_source_arguments({"localhost"}).ok());
+  EXPECT_THAT(*allow_source_arguments({"10.0.0.1"}), ElementsAre("--allow-source", "10.0.0.1"));
 }
 
 TEST(DownloadFlags, EveryVariableOfAProxyIsHandedOn) {

@@ -12,6 +12,7 @@
 #include "controllers/controllers.h"
 #include "controllers/kept.h"
 #include "data_directory.h"
+#include "download_flags.h"
 #include "kube/config.h"
 #include "os/memory.h"
 #include "runtime/manager.h"
@@ -23,6 +24,7 @@ struct OperatorFlags {
   std::string admin = "127.0.0.1:8085", election_namespace;
   std::vector<std::string> namespaces;
   ControllerFlags controllers;
+  std::vector<std::string> allow_sources;
   bool elect = true;
   std::int64_t lease_ms = 15'000, renew_ms = 10'000, retry_ms = 2'000;
 };
@@ -65,6 +67,7 @@ Status operate(const Context& ctx, const Globals& globals, const OperatorFlags& 
   runtime::Manager manager(*client, std::move(options));
   controllers::Options ours;
   TRY(ours.inference_models, model_options(flags.controllers, flags.controllers.servers));
+  TRY(ours.inference_models.fetch_arguments, allow_source_arguments(flags.allow_sources));
   const auto controllers = controllers::add_all(manager, ours);
   TRY(const auto admin, serve_admin(
                             flags.admin, registry, [&manager] { return manager.ready(); }, controllers->metrics()));
@@ -85,6 +88,7 @@ void add_operator_command(Program program) {
   command->add_option("--servers", flags->controllers.servers,
                       "YAML file that says which server runs which frameworkType, over the built-in table");
   add_controller_flags(*command, flags->controllers);
+  add_allow_source_flag(*command, flags->allow_sources);
   command->add_option("--namespace", flags->namespaces,
                       "work on the models and data sets of this namespace only; may be repeated. Default: of all");
   command->add_flag("--leader-elect,!--no-leader-elect", flags->elect, "of several operators let one work (default)");

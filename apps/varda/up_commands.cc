@@ -125,8 +125,12 @@ Result<Settings> settings_of(const UpFlags& flags) {
     settings.dataset_roots.push_back(std::move(root));
   }
   // What is wrong with them shows here, and not in the log of each agent.
-  TRY([[maybe_unused]] const net::ClientOptions checked, download_client_options(flags.download));
-  settings.download_arguments = arguments_of(flags.download);
+  DownloadFlags download = flags.download;
+  // A first file server is often on this machine, and one user runs everything here.
+  download.allow_sources.insert(download.allow_sources.begin(), kLoopbackSources.begin(), kLoopbackSources.end());
+  TRY([[maybe_unused]] const net::ClientOptions checked, download_client_options(download));
+  settings.download_arguments = arguments_of(download);
+  TRY(settings.inference_models.fetch_arguments, allow_source_arguments(download.allow_sources));
   settings.proxy_environment = proxy_environment();
   const bool given = !flags.listen.empty();
   settings.listen = given ? flags.listen : "127.0.0.1:6443";

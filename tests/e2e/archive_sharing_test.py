@@ -97,7 +97,7 @@ class ArchiveSharing(unittest.TestCase):
 
     @classmethod
     def start(cls, node, token=None):
-        command = [m.VARDA, 'agent', '--node', node, '--gateway', cls.gateway, '--data-dir', str(cls.work / node), '--runner', 'process',
+        command = [m.VARDA, 'agent', *m.LOOPBACK, '--node', node, '--gateway', cls.gateway, '--data-dir', str(cls.work / node), '--runner', 'process',
                    '--peer-listen', '127.0.0.1:0']
         if token:
             command += ['--join-token-file', str(token)]

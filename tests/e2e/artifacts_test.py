@@ -222,7 +222,7 @@ class Fetch(unittest.TestCase):
         environment = {k: v for k, v in os.environ.items() if not k.lower().endswith('_proxy')}
         environment.update(env or {})
         to = self.work / ('out-%d' % len(list(self.work.iterdir())))
-        done = subprocess.run([m.VARDA, 'fetch', '--url', url, '--sha256', digest, '--to', str(to), *([] if check else ['--attempts', '1']), *more],
+        done = subprocess.run([m.VARDA, 'fetch', *m.LOOPBACK, '--url', url, '--sha256', digest, '--to', str(to), *([] if check else ['--attempts', '1']), *more],
                               capture_output=True, text=True, timeout=m.seconds(300), env=environment)
         if check:
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -237,7 +237,7 @@ class Fetch(unittest.TestCase):
                 stop_at = draw.randrange(300 << 10, len(self.data) - (300 << 10))
                 files.hold_at = stop_at
                 to = self.work / ('killed-%d' % round)
-                command = [m.VARDA, 'fetch', '--url', files.url('/m.tar'), '--sha256', digest, '--to', str(to)]
+                command = [m.VARDA, 'fetch', *m.LOOPBACK, '--url', files.url('/m.tar'), '--sha256', digest, '--to', str(to)]
                 part = self.work / ('.killed-%d.fetch' % round) / (digest + '.part')
                 process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                 files.holding.wait(120)
@@ -322,6 +322,20 @@ class Fetch(unittest.TestCase):
         self.fetch(files.url('/m.tar', 'https', 'files.invalid'), digest, '--ca-file', ca, '--https-proxy', proxy.url)
         self.assertEqual(proxy.seen, [('CONNECT', 'files.invalid:%d' % files.port)])
 
+    def test_addresses_of_this_machine_are_refused_unless_allowed(self):
+        files, digest = self.serve()
+
+        def refused(path, *flags):
+            done = subprocess.run([m.VARDA, 'fetch', '--url', files.url(path), '--sha256', digest, '--to', str(self.work / 'refused'), *flags],
+                                  capture_output=True, text=True, timeout=m.seconds(300))
+            self.assertEqual(done.returncode, 1)
+            self.assertIn('SourceForbidden', done.stderr)
+            return done.stderr
+        self.assertIn('--allow-source 127.0.0.1', refused('/m.tar'))
+        self.assertEqual(files.requests, [])
+        files.redirects['/hop.tar'] = 'http://127.0.0.2:1/m.tar'
+        self.assertIn('127.0.0.2 is a loopback address', refused('/hop.tar', '--allow-source', '127.0.0.1'))
+
     def test_user_and_password_come_from_a_mounted_secret_and_show_nowhere(self):
         wanted = 'Basic ' + base64.b64encode(b'jane:s3cret').decode()
         files, digest = self.serve(check=lambda request: None if request.headers.get('Authorization') == wanted else 'Basic')
@@ -343,7 +357,7 @@ class Fetch(unittest.TestCase):
         url = 's3://models/team%20a/m+1.tar'
         files.hold_at = 2 << 20
         to = self.work / 's3'
-        command = [m.VARDA, 'fetch', '--url', url, '--sha256', digest, '--to', str(to), '--credentials-dir', self.secret(**keys)]
+        command = [m.VARDA, 'fetch', *m.LOOPBACK, '--url', url, '--sha256', digest, '--to', str(to), '--credentials-dir', self.secret(**keys)]
         part = self.work / '.s3.fetch' / (digest + '.part')
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         files.holding.wait(120)
@@ -365,7 +379,7 @@ class Fetch(unittest.TestCase):
         files, digest = self.serve()
         files.hold_at = 3 << 20
         to = self.work / 'parent/two'
-        command = [m.VARDA, 'fetch', '--url', files.url('/m.tar'), '--sha256', digest, '--to', str(to)]
+        command = [m.VARDA, 'fetch', *m.LOOPBACK, '--url', files.url('/m.tar'), '--sha256', digest, '--to', str(to)]
         both = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)]
         files.holding.wait(120)
         both.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
@@ -382,7 +396,7 @@ class Fetch(unittest.TestCase):
     def test_a_limit_of_file_sizes_is_a_full_disk_and_the_download_goes_on_without_it(self):
         files, digest = self.serve()
         to = self.work / 'limited'
-        command = [m.VARDA, 'fetch', '--url', files.url('/m.tar'), '--sha256', digest, '--to', str(to), '--attempts', '1']
+        command = [m.VARDA, 'fetch', *m.LOOPBACK, '--url', files.url('/m.tar'), '--sha256', digest, '--to', str(to), '--attempts', '1']
         limit = 5 << 20
         done = subprocess.run(command, capture_output=True, text=True, timeout=m.seconds(300),
                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))

@@ -32,7 +32,7 @@ class Enrolment(unittest.TestCase):
     def agent(self, node, token=None, gateway=None, data=None):
         data = data or self.work / node
         log = open(self.work / ('agent-%s.log' % node), 'ab')
-        command = [m.VARDA, 'agent', '--node', node, '--gateway', gateway or self.gateway, '--data-dir', str(data), '--runner', 'process']
+        command = [m.VARDA, 'agent', *m.LOOPBACK, '--node', node, '--gateway', gateway or self.gateway, '--data-dir', str(data), '--runner', 'process']
         if token:
             command += ['--join-token-file', str(token)]
         environment = {k: v for k, v in os.environ.items() if k != 'KUBECONFIG'}

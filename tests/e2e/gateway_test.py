@@ -52,7 +52,7 @@ class Gateway(unittest.TestCase):
         environment = {k: v for k, v in os.environ.items() if k != 'KUBECONFIG'}
         with open(self.work / (node + '.log'), 'ab') as log:
             self.agents[node] = subprocess.Popen(
-                [m.VARDA, 'agent', '--node', node, '--gateway', 'https://127.0.0.1:%d' % link.port, '--join-token-file', str(token), '--runner', 'process',
+                [m.VARDA, 'agent', *m.LOOPBACK, '--node', node, '--gateway', 'https://127.0.0.1:%d' % link.port, '--join-token-file', str(token), '--runner', 'process',
                  '--on-stop', 'end', '--image', 'sleeper=sleep 100000', '--watch-seconds', '2', '--data-dir', str(self.work / node)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
 
@@ -216,7 +216,7 @@ class GatewayAlone(unittest.TestCase):
         token = self.work / 'token'
         token.write_text(self.cluster.varda('join-token', '--node', 'line7'))
         token.chmod(0o600)
-        agent = ['agent', '--node', 'line7', '--gateway', 'https://' + address, '--join-token-file', str(token), '--data-dir', str(self.work / 'line7')]
+        agent = ['agent', *m.LOOPBACK, '--node', 'line7', '--gateway', 'https://' + address, '--join-token-file', str(token), '--data-dir', str(self.work / 'line7')]
         node = self.start('agent', *agent)
         m.wait_until('line7 connected', lambda: self.edge_node() == ('True', False))
 

@@ -82,7 +82,7 @@ class Images(unittest.TestCase):
         (self.work / 'empty').mkdir()
         files = m.FileServer(self.work / 'empty')
         self.addCleanup(files.stop)
-        done = subprocess.run(self.enter('varda', '/usr/bin/varda', 'fetch', '--url', 'http://files.example:%d/x.tar.gz' % files.port, '--sha256', '0' * 64,
+        done = subprocess.run(self.enter('varda', '/usr/bin/varda', 'fetch', *m.LOOPBACK, '--url', 'http://files.example:%d/x.tar.gz' % files.port, '--sha256', '0' * 64,
                                          '--to', '/tmp/x', '--framework', 'onnx'), capture_output=True, text=True, env={})
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn('404', done.stderr)

@@ -80,7 +80,7 @@ class Operator(unittest.TestCase):
         self.cluster.kubectl('apply', *(a for crd in sorted(m.ROOT.glob('deploy/crds/*_*.yaml')) for a in ('-f', str(crd))))
 
     def start(self, name, *flags):
-        return Process(self, self.work / (name + '.log'), 'operator', '--kubeconfig', self.cluster.kubeconfig, '--admin', '127.0.0.1:0',
+        return Process(self, self.work / (name + '.log'), 'operator', *m.LOOPBACK, '--kubeconfig', self.cluster.kubeconfig, '--admin', '127.0.0.1:0',
                        *flags)
 
     def make(self, name, namespace='default'):
@@ -174,7 +174,7 @@ class Operator(unittest.TestCase):
                            (['--leader-election-retry-period', '9s'], 'must be shorter than --leader-election-renew-deadline'),
                            (['--leader-election-retry-period', '0s'], 'must be shorter than --leader-election-renew-deadline'),
                            (['--leader-election-lease-duration', '10500ms'], 'whole seconds')]:
-            done = self.cluster.run([m.VARDA, 'operator', '--kubeconfig', self.cluster.kubeconfig, '--admin', '127.0.0.1:0', *flags],
+            done = self.cluster.run([m.VARDA, 'operator', *m.LOOPBACK, '--kubeconfig', self.cluster.kubeconfig, '--admin', '127.0.0.1:0', *flags],
                                     check=False)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(why, done.stderr)

@@ -147,7 +147,7 @@ class Rbac(unittest.TestCase):
         token = self.work / (node + '.token')
         token.write_text(shared or self.cluster.varda('join-token', '--node', node))
         token.chmod(0o600)
-        return self.start(node, m.VARDA, 'agent', '--node', node, '--gateway', 'https://' + self.gateway, '--join-token-file', token, '--runner', runner,
+        return self.start(node, m.VARDA, 'agent', *m.LOOPBACK, '--node', node, '--gateway', 'https://' + self.gateway, '--join-token-file', token, '--runner', runner,
                           '--on-stop', 'end', '--watch-seconds', '2', '--data-dir', self.work / node, *more)
 
     def bind(self, pod, node):

@@ -29,7 +29,7 @@ class Replication(unittest.TestCase):
         shutil.rmtree(self.work, ignore_errors=True)
 
     def start(self, node, token=None):
-        command = [m.VARDA, 'agent', '--node', node, '--gateway', self.gateway, '--data-dir', str(self.work / node), '--runner', 'process',
+        command = [m.VARDA, 'agent', *m.LOOPBACK, '--node', node, '--gateway', self.gateway, '--data-dir', str(self.work / node), '--runner', 'process',
                    '--dataset-root', str(self.work / 'data'), '--peer-listen', '127.0.0.1:0']
         if token:
             command += ['--join-token-file', str(token)]

@@ -64,7 +64,7 @@ class Workers(RunsExamples, unittest.TestCase):
         token = self.work / 'line7.token'
         token.write_text(self.varda.varda('join-token', '--node', 'line7'))
         token.chmod(0o600)
-        self.command = [m.VARDA, 'agent', '--node', 'line7', '--gateway', 'https://127.0.0.1:%d' % self.link.port, '--join-token-file', str(token),
+        self.command = [m.VARDA, 'agent', *m.LOOPBACK, '--node', 'line7', '--gateway', 'https://127.0.0.1:%d' % self.link.port, '--join-token-file', str(token),
                         '--worker-listen', '127.0.0.1:0', '--data-dir', str(self.data)]
         self.start()
 

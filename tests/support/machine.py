@@ -15,6 +15,7 @@ EDGE_WORKER = BIN.parent / 'examples/edge-worker'  # the example in C++; not eve
 KUBECTL = os.environ.get('VARDA_KUBECTL', str(ROOT / '.deps/kubectl/usr/bin/kubectl'))
 DIGITS = ROOT / 'examples/digits'
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # to programs of this machine, whatever proxy the environment names
+LOOPBACK = ['--allow-source', '127.0.0.0/8']  # for programs that download from a file server of this machine
 SLOWNESS = float(os.environ.get('VARDA_E2E_SLOWNESS') or 1)  # how much slower than release binaries those of VARDA_BIN are
 
 
