@@ -119,7 +119,7 @@ Result<net::ClientOptions> download_client_options(const DownloadFlags& flags) {
 artifact::Outcome<artifact::Credentials> DirectoryCredentials::read(const Context&, const std::string& directory) {
   using artifact::Failure;
   using artifact::Reason;
-  std::map<std::string, std::string> keys;
+  artifact::SecretFacts facts;  // a mounted Secret shows neither its type nor its annotations
   std::error_code error;
   for (std::filesystem::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
@@ -127,12 +127,10 @@ artifact::Outcome<artifact::Credentials> DirectoryCredentials::read(const Contex
     if (name.starts_with('.') || !entry->is_regular_file(unknown)) continue;
     auto text = read_small_file(entry->path());
     if (!text.ok()) return Failure{Reason::kCredentialsMissing, text.error()};
-    keys.emplace(name, std::move(*text));
+    facts.keys.emplace(name, std::move(*text));
   }
   if (error) return Failure{Reason::kCredentialsMissing, Error(Code::kNotFound, directory + ": " + error.message())};
-  auto credentials = artifact::parse_credentials(keys);
-  if (!credentials.ok()) return Failure{Reason::kCredentialsMissing, Error(credentials.error()).context(directory)};
-  return std::move(credentials).value();
+  return artifact::credentials_of(directory, facts);
 }
 
 }  // namespace varda::app

@@ -161,8 +161,9 @@ TEST(DirectoryCredentials, AreTheFilesOfAMountedSecret) {
   const TestDirectory root;
   root.write("secret/..2026/username", "me\n");
   root.write("secret/..2026/password", "secret");
+  root.write("secret/..2026/hosts", "files.example\n");
   std::filesystem::create_symlink("..2026", root / "secret/..data");
-  for (const char* name : {"username", "password"})
+  for (const char* name : {"username", "password", "hosts"})
     std::filesystem::create_symlink(std::string("..data/") + name, root / "secret" / name);
   std::filesystem::create_directory(root / "secret/token");  // no file
   DirectoryCredentials reader;
@@ -171,6 +172,12 @@ TEST(DirectoryCredentials, AreTheFilesOfAMountedSecret) {
   EXPECT_EQ(credentials->username, "me");
   EXPECT_EQ(credentials->password, "secret");
   EXPECT_EQ(credentials->token, "");
+  EXPECT_THAT(*credentials->hosts, ElementsAre("files.example"));
+  std::filesystem::remove(root / "secret/hosts");
+  const auto unnamed = reader.read(Context::background(), root / "secret");
+  ASSERT_FALSE(unnamed.ok());
+  EXPECT_EQ(unnamed.failure().reason, artifact::Reason::kCredentialsInvalid);
+  EXPECT_THAT(unnamed.failure().error.message(), HasSubstr("add a key hosts"));
 }
 
 // Whatever the order in which a directory lists them.
@@ -178,6 +185,7 @@ TEST(DirectoryCredentials, LinksThatLeadNowhereAreNoKeys) {
   const TestDirectory root;
   for (int i = 0; i < 20; ++i) std::filesystem::create_symlink("nowhere", root / ("link" + std::to_string(i)));
   root.write("token", "secret");
+  root.write("hosts", "files.example");
   for (int i = 20; i < 40; ++i) std::filesystem::create_symlink("nowhere", root / ("link" + std::to_string(i)));
   DirectoryCredentials reader;
   const auto credentials = reader.read(Context::background(), root.path());

@@ -168,7 +168,7 @@ void add_model_commands(Program program) {
   fetch_command->add_option("--mirror", fetch_flags->mirrors, "further URL of the same archive, tried when those before it fail");
   fetch_command->add_option(
       "--credentials-dir", fetch_flags->credentials_dir,
-      "directory with what the sources ask for, one file a key, as a Secret is mounted: username and password, "
+      "directory with what the sources ask for, one file a key, as a Secret is mounted: hosts, username and password, "
       "token, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ca.crt ...");
   add_download_flags(*fetch_command, fetch_flags->download);
   fetch_command->add_option("--sha256", fetch_flags->sha256, "of the archive, 64 lower-case hex digits")->required();

@@ -38,16 +38,16 @@ artifact::Outcome<artifact::Credentials> SecretCredentials::read(const Context& 
         return Failure{Reason::kDownloadFailed, Error(secret.error()).context("Secret " + name)};
     }
   }
-  std::map<std::string, std::string> keys;
+  artifact::SecretFacts facts{.keys = {}, .type = (*secret)["type"].as_string()};
   for (const auto& [key, value] : (*secret)["data"].as_object()) {
     const auto bytes = codec::unbase64(value.as_string());
     if (!bytes.ok())
       return Failure{Reason::kCredentialsMissing, Error(Code::kInvalid, "Secret " + name + ": key " + key + " is not base64")};
-    keys.emplace(key, *bytes);
+    facts.keys.emplace(key, *bytes);
   }
-  auto credentials = artifact::parse_credentials(keys);
-  if (!credentials.ok()) return Failure{Reason::kCredentialsMissing, Error(credentials.error()).context("Secret " + name)};
-  return std::move(credentials).value();
+  for (const auto& [key, value] : (*secret)["metadata"]["annotations"].as_object())
+    facts.annotations.emplace(key, value.as_string());
+  return artifact::credentials_of("Secret " + name, facts);
 }
 
 }  // namespace varda::agent

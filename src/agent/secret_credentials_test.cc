@@ -16,10 +16,11 @@ const Context kForever = Context::background();
 
 class SecretCredentialsTest : public ::testing::Test {
  protected:
-  void put(const std::string& name, const char* keys) {
+  void put(const std::string& name, const char* keys, const std::string& type = "Opaque", Json annotations = Json::object()) {
     Json secret = Json::object({{"apiVersion", "v1"},
                                 {"kind", "Secret"},
-                                {"metadata", Json::object({{"name", name}})},
+                                {"type", type},
+                                {"metadata", Json::object({{"name", name}, {"annotations", std::move(annotations)}})},
                                 {"stringData", codec::parse_json(keys).value()}});
     EXPECT_EQ(api.post("/api/v1/namespaces/default/secrets", secret).status, 201);
   }
@@ -27,12 +28,32 @@ class SecretCredentialsTest : public ::testing::Test {
 };
 
 TEST_F(SecretCredentialsTest, KeysOfASecretAreRead) {
-  put("basic", R"({"username":"jane","password":"a:b\n"})");
+  put("basic", R"({"username":"jane","password":"a:b\n","hosts":"files.example"})");
   const kube::Client client(api.transport(), {});
   const auto basic = SecretCredentials(client).read(kForever, "default/basic");
   ASSERT_TRUE(basic.ok()) << basic.failure().error;
   EXPECT_EQ(basic->username, "jane");
   EXPECT_EQ(basic->password, "a:b");
+}
+
+TEST_F(SecretCredentialsTest, ASecretIsTakenByItsTypeOrItsAnnotations) {
+  put("opaque", R"({"token":"hush"})");
+  put("typed", R"({"token":"hush"})", "edgeai.io/files");
+  put("annotated", R"({"token":"hush"})", "Opaque",
+      Json::object({{"edgeai.io/hosts", "files.example"}, {"edgeai.io/allow-http", "true"}}));
+  const kube::Client client(api.transport(), {});
+  SecretCredentials reader(client);
+  const auto opaque = reader.read(kForever, "default/opaque");
+  ASSERT_FALSE(opaque.ok());
+  EXPECT_EQ(opaque.failure().reason, Reason::kCredentialsInvalid);
+  EXPECT_NE(opaque.failure().error.message().find("hosts"), std::string::npos) << opaque.failure().error;
+  const auto typed = reader.read(kForever, "default/typed");
+  ASSERT_TRUE(typed.ok()) << typed.failure().error;
+  EXPECT_FALSE(typed->hosts);
+  const auto annotated = reader.read(kForever, "default/annotated");
+  ASSERT_TRUE(annotated.ok()) << annotated.failure().error;
+  EXPECT_EQ(annotated->hosts, std::vector<std::string>{"files.example"});
+  EXPECT_TRUE(annotated->allow_http);
 }
 
 TEST_F(SecretCredentialsTest, WhatIsNotThereOrHoldsNothingKnownIsMissing) {

@@ -169,5 +169,85 @@ TEST(Credentials, KeysAreReadAndWhatIsMissingIsNamed) {
   }
 }
 
+TEST(Credentials, AreTakenFromSecretsThatNameTheirServers) {
+  using Keys = std::map<std::string, std::string>;
+  const auto reason = [](const SecretFacts& secret) {
+    const auto outcome = credentials_of("Secret default/s", secret);
+    if (outcome.ok()) return std::string();
+    EXPECT_EQ(outcome.failure().error.message().find("hush"), std::string::npos);
+    EXPECT_EQ(outcome.failure().error.message().find("Secret default/s"), 0u) << outcome.failure().error;
+    return std::string(to_string(outcome.failure().reason));
+  };
+  const Keys token{{"token", "hush"}}, user{{"username", "u"}, {"password", "hush"}};
+  const Keys aws{{"AWS_ACCESS_KEY_ID", "i"}, {"AWS_SECRET_ACCESS_KEY", "hush"}};
+  for (const Keys& keys : {token, user, aws}) {
+    EXPECT_EQ(reason({.keys = keys}), "CredentialsInvalid");
+    EXPECT_EQ(reason({.keys = keys, .type = "Opaque"}), "CredentialsInvalid");
+    EXPECT_EQ(reason({.keys = keys, .type = "edgeai.io/files"}), "");
+    EXPECT_EQ(reason({.keys = keys, .annotations = {{"edgeai.io/hosts", "files.example"}}}), "");
+    EXPECT_EQ(reason({.keys = keys, .type = "kubernetes.io/service-account-token", .annotations = {{"edgeai.io/hosts", "h"}}}),
+              "CredentialsInvalid");
+    Keys with = keys;
+    with["hosts"] = "files.example";
+    EXPECT_EQ(reason({.keys = with}), "");
+    with["allow-http"] = "yes";
+    EXPECT_EQ(reason({.keys = with}), "CredentialsMissing");
+  }
+  EXPECT_EQ(reason({.keys = {{"token", "hush"}, {"ca.crt", "pem"}, {"namespace", "default"}, {"hosts", "h"}}}),
+            "CredentialsInvalid")
+      << "as a service account's token looks in a pod";
+  EXPECT_EQ(reason({.keys = {{"ca.crt", "pem"}}}), "") << "nothing in it is a secret";
+  EXPECT_EQ(reason({.keys = {{"user", "hush"}}}), "CredentialsMissing");
+  Keys minio = aws;
+  minio["AWS_ENDPOINT_URL"] = "http://minio:9000";
+  EXPECT_EQ(credentials_of("Secret default/s", {.keys = minio})->hosts->size(), 0u) << "its own server, and no other";
+}
+
+TEST(Credentials, GoToTheServersThatTheirSecretNames) {
+  using Kind = Sending::Kind;
+  const auto kind = [](const Credentials& credentials, const std::string& url,
+                       const std::string& first = "https://files.example/m") {
+    return sending_of(credentials, net::Url::parse(url).value(), first).kind;
+  };
+  Credentials own;
+  own.token = "t";
+  EXPECT_EQ(kind(own, "https://files.example/m"), Kind::kSent);
+  EXPECT_EQ(kind(own, "https://FILES.example:443/other"), Kind::kSent);
+  for (const char* other : {"https://files.example:8443/m", "https://mirror.example/m", "http://files.example/m"})
+    EXPECT_EQ(kind(own, other), Kind::kWithheld) << other;
+  EXPECT_EQ(kind(own, "s3://bucket/m"), Kind::kNothing);
+  EXPECT_EQ(kind(own, "file:///m"), Kind::kNothing);
+  EXPECT_EQ(kind({}, "https://files.example/m"), Kind::kNothing);
+  for (const char* loopback : {"http://127.0.0.1:8000/m", "http://localhost/m", "http://[::1]/m"})
+    EXPECT_EQ(kind(own, loopback, loopback), Kind::kSent) << loopback;
+  EXPECT_EQ(kind(own, "http://files.example/m", "http://files.example/m"), Kind::kWithheld);
+  own.allow_http = true;
+  EXPECT_EQ(kind(own, "http://files.example/m", "http://files.example/m"), Kind::kSent);
+
+  Credentials listed = *parse_credentials({{"token", "t"}, {"hosts", "Files.example, *.site\nplain.example:8443 [fd00::1]\n"}});
+  EXPECT_EQ(*listed.hosts, (std::vector<std::string>{"files.example", "*.site", "plain.example:8443", "[fd00::1]"}));
+  listed.hosts->at(1) = "*.site.example";
+  for (const char* url : {"https://files.example/m", "https://files.example:1/m", "https://a.site.example/m",
+                          "https://plain.example:8443/m", "https://[fd00::1]/m", "https://a.b.site.example/m"})
+    EXPECT_EQ(kind(listed, url), Kind::kSent) << url;
+  for (const char* url : {"https://evil.example/m", "https://site.example/m", "https://asite.example/m", "https://plain.example/m",
+                          "https://files.example.evil/m", "https://xfiles.example/m", "https://[fd00::2]/m"})
+    EXPECT_EQ(kind(listed, url, url), Kind::kWithheld) << url;
+  EXPECT_NE(sending_of(listed, net::Url::parse("https://evil.example/m").value(), "").why.find("evil.example"), std::string::npos);
+
+  Credentials aws;
+  aws.access_key_id = "i";
+  aws.secret_access_key = "s";
+  EXPECT_EQ(kind(aws, "s3://bucket/m", "s3://bucket/m"), Kind::kSent);
+  EXPECT_EQ(kind(aws, "https://files.example/m"), Kind::kNothing);
+  aws.hosts = {"files.example"};
+  EXPECT_EQ(kind(aws, "s3://bucket/m"), Kind::kWithheld);
+  aws.hosts = {"*.amazonaws.com"};
+  EXPECT_EQ(kind(aws, "s3://bucket/m"), Kind::kSent);
+  aws.hosts->clear();
+  aws.endpoint = "http://minio:9000";
+  EXPECT_EQ(kind(aws, "s3://bucket/m"), Kind::kSent) << "the Secret itself names that server";
+}
+
 }  // namespace aws_signature_test
 }  // namespace varda::artifact

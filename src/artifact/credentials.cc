@@ -1,5 +1,7 @@
 #include "artifact/credentials.h"
 
+#include <utility>
+
 namespace varda::artifact {
 namespace {
 
@@ -19,7 +21,43 @@ Status together(const char* one, const std::string& first, const char* other, co
   return Error(Code::kInvalid, std::string("it has ") + (first.empty() ? other : one) + " and no " + (first.empty() ? one : other));
 }
 
+/// Names separated by commas or blanks, in lower case.
+std::vector<std::string> parse_hosts(std::string_view text) {
+  std::vector<std::string> out;
+  std::string host;
+  for (const char c : std::string(text) + ",") {
+    if (c != ',' && c != ' ' && c != '\t' && c != '\n' && c != '\r') {
+      host += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    } else if (!host.empty()) {
+      out.push_back(std::exchange(host, {}));
+    }
+  }
+  return out;
+}
+
 }  // namespace
+
+Outcome<Credentials> credentials_of(const std::string& shown, const SecretFacts& secret) {
+  const auto invalid = [&](const std::string& why) {
+    return Failure{Reason::kCredentialsInvalid, Error(Code::kInvalid, shown + " " + why)};
+  };
+  const auto has = [&](const char* key) { return secret.keys.contains(key); };
+  if (secret.type == "kubernetes.io/service-account-token" || (has("token") && has("ca.crt") && has("namespace")))
+    return invalid("is the token of a service account, which is sent to no file server");
+  std::map<std::string, std::string> keys = secret.keys;
+  for (const char* name : {"hosts", "allow-http"}) {
+    const auto annotation = secret.annotations.find(std::string("edgeai.io/") + name);
+    if (annotation != secret.annotations.end()) keys[name] = annotation->second;
+  }
+  Result<Credentials> credentials = parse_credentials(keys);
+  if (!credentials.ok()) return Failure{Reason::kCredentialsMissing, Error(credentials.error()).context(shown)};
+  const bool secrets = !credentials->username.empty() || !credentials->token.empty() || !credentials->access_key_id.empty();
+  if (credentials->hosts || !secrets || secret.type == kFilesSecretType) return std::move(credentials).value();
+  if (credentials->endpoint.empty())
+    return invalid("does not name the servers that may get it: add a key hosts, such as \"files.example\"");
+  credentials->hosts.emplace();
+  return std::move(credentials).value();
+}
 
 Result<Credentials> parse_credentials(const std::map<std::string, std::string>& keys) {
   Credentials out;
@@ -32,6 +70,11 @@ Result<Credentials> parse_credentials(const std::map<std::string, std::string>& 
   out.region = value_of(keys, "AWS_REGION", "AWS_DEFAULT_REGION");
   out.endpoint = value_of(keys, "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3");
   out.ca_pem = value_of(keys, "ca.crt");
+  if (keys.contains("hosts")) out.hosts = parse_hosts(keys.at("hosts"));
+  const std::string allow_http = value_of(keys, "allow-http");
+  if (allow_http != "" && allow_http != "true" && allow_http != "false")
+    return Error(Code::kInvalid, "allow-http must be \"true\" or \"false\"");
+  out.allow_http = allow_http == "true";
   TRY_VOID(together("username", out.username, "password", out.password));
   TRY_VOID(together("AWS_ACCESS_KEY_ID", out.access_key_id, "AWS_SECRET_ACCESS_KEY", out.secret_access_key));
   for (const std::string* value : {&out.username, &out.password, &out.token, &out.access_key_id, &out.session_token, &out.region})

@@ -5,9 +5,9 @@
 namespace varda::artifact {
 
 std::string_view to_string(Reason reason) {
-  static constexpr std::array<std::string_view, 9> kNames = {
-      "DownloadFailed",  "DigestMismatch",     "UnsafeArchive",        "BadLayout", "DiskFull",
-      "SourceForbidden", "CredentialsMissing", "CredentialsForbidden", "Cancelled"};
+  static constexpr std::array<std::string_view, 10> kNames = {
+      "DownloadFailed",     "DigestMismatch",     "UnsafeArchive",        "BadLayout", "DiskFull", "SourceForbidden",
+      "CredentialsMissing", "CredentialsInvalid", "CredentialsForbidden", "Cancelled"};
   return kNames[static_cast<std::size_t>(reason)];
 }
 
@@ -15,7 +15,8 @@ Retry retry_of(Reason reason) {
   switch (reason) {
     case Reason::kDownloadFailed:
     case Reason::kDiskFull:
-    case Reason::kCredentialsMissing:    // a Secret may come, and
+    case Reason::kCredentialsMissing:  // a Secret may come or change, and
+    case Reason::kCredentialsInvalid:
     case Reason::kCredentialsForbidden:  // a namespace be labelled, without a word to this node
     case Reason::kCancelled:
       return Retry::kBackoff;

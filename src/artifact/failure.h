@@ -19,6 +19,7 @@ enum class Reason : std::uint8_t {
   kDiskFull,
   kSourceForbidden,       // scheme, path or address that this node's administrator did not allow
   kCredentialsMissing,    // the Secret is not there, or holds none of the keys that are known
+  kCredentialsInvalid,    // the Secret may not be sent: it does not name the source's host, or the source is plain http
   kCredentialsForbidden,  // the Secret is there and this node may not read it
   kCancelled,             // the caller's context ended; what was downloaded is kept
 };

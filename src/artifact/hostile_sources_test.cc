@@ -386,6 +386,7 @@ TEST_F(HostileSources, CredentialsGoToTheSourceAndNotWhereItRedirectsTo) {
 TEST_F(HostileSources, RefusalNamesTheSecretAndNeverItsValues) {
   Credentials credentials;
   credentials.token = "hush";
+  credentials.allow_http = true;
   FixedCredentials reader(credentials);
   for (const int status : {401, 403}) {
     origin.put(kUrl, Origin::File{.bytes = "no", .status = status});
@@ -415,6 +416,30 @@ TEST_F(HostileSources, WithoutItsCredentialsNoSourceIsAsked) {
   FixedCredentials with_ca(ca);
   EXPECT_EQ(open(origin, {}, &with_ca)->ensure(kForever, asked).failure().reason, Reason::kCredentialsMissing)
       << "a CA that cannot be trusted here is not left out in silence";
+}
+
+TEST_F(HostileSources, CredentialsGoToTheMirrorsThatTheSecretNames) {
+  Credentials credentials;
+  credentials.token = "hush";
+  credentials.hosts = {"named.example"};
+  FixedCredentials reader(credentials);
+  Request asked = request("https://elsewhere.example/m.tar");
+  asked.credentials = "default/files";
+  const auto invalid = open(origin, {}, &reader)->ensure(kForever, asked);
+  EXPECT_EQ(invalid.failure().reason, Reason::kCredentialsInvalid);
+  EXPECT_NE(invalid.failure().error.message().find("default/files"), std::string::npos) << invalid.failure().error;
+  EXPECT_NE(invalid.failure().error.message().find("elsewhere.example"), std::string::npos) << invalid.failure().error;
+  EXPECT_TRUE(origin.seen().empty()) << "no source is asked in vain";
+
+  asked.mirrors = {"https://named.example/m.tar"};
+  origin.put(asked.url, Origin::File{.bytes = "no", .status = 401});
+  origin.put(asked.mirrors.front(), Origin::File{.bytes = "no", .status = 404});
+  const auto refused = open(origin, {}, &reader)->ensure(kForever, asked);
+  const std::string& text = refused.failure().error.message();
+  EXPECT_NE(text.find("default/files is not sent: its hosts do not name elsewhere.example"), std::string::npos) << text;
+  ASSERT_EQ(origin.seen().size(), 2u);
+  EXPECT_EQ(origin.seen()[0].authorization, "");
+  EXPECT_EQ(origin.seen()[1].authorization, "Bearer hush");
 }
 
 TEST_F(HostileSources, S3RequestsAreSignedForEachRange) {

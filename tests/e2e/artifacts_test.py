@@ -211,6 +211,7 @@ class Fetch(unittest.TestCase):
         """As Kubernetes mounts one: links into a directory that is replaced as a whole."""
         directory = pathlib.Path(tempfile.mkdtemp(dir=self.work))
         (directory / '..2024').mkdir()
+        keys.setdefault('hosts', '127.0.0.1')
         os.symlink('..2024', directory / '..data')
         for key, value in keys.items():
             key = key.replace('ca_crt', 'ca.crt')
@@ -348,6 +349,10 @@ class Fetch(unittest.TestCase):
         self.assertNotIn('s3cret', wrong.stderr)
         missing = self.fetch(files.url('/m.tar'), digest, '--credentials-dir', self.secret(user='jane'), check=False)
         self.assertIn('CredentialsMissing', missing.stderr)
+        for hosts, named in ((' ', 'do not name 127.0.0.1'), ('files.example', 'do not name 127.0.0.1')):
+            withheld = self.fetch(files.url('/m.tar'), digest, '--credentials-dir', self.secret(username='jane', password='s3cret', hosts=hosts), check=False)
+            self.assertIn('CredentialsInvalid', withheld.stderr)
+            self.assertIn(named, withheld.stderr)
 
     def test_s3_urls_are_signed_for_every_range(self):
         files, _ = self.serve(check=s3_check('AKID', 's3cret/+', region='eu-central-1', token='session'))
@@ -506,7 +511,8 @@ class OnANode(unittest.TestCase):
             out = cls.work / ('digits-%s.tar.gz' % v)
             m.pack(cls.varda, v, out)
             cls.digest[v] = cls.files.put('/%s.tar.gz' % v, out.read_bytes())
-        cls.varda.kubectl('create', 'secret', 'generic', 'files', '--from-literal=username=jane', '--from-literal=password=s3cret')
+        cls.varda.kubectl('create', 'secret', 'generic', 'files', '--from-literal=username=jane', '--from-literal=password=s3cret',
+                          '--from-literal=hosts=127.0.0.1')
         cls.node = cls.varda.dir / 'nodes/edge0/data'
 
     @classmethod

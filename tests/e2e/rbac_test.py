@@ -203,7 +203,8 @@ class Rbac(unittest.TestCase):
 
         # At the edge, with a Secret; another version in the same pod, another port in another one.
         self.cluster.kubectl('label', 'namespace', 'default', 'edgeai.io/edge-secrets=allow')
-        self.cluster.kubectl('create', 'secret', 'generic', 'store', '--from-literal=username=ann', '--from-literal=password=x')
+        self.cluster.kubectl('create', 'secret', 'generic', 'store', '--from-literal=username=ann', '--from-literal=password=x',
+                             '--from-literal=hosts=127.0.0.1')
         edge = self.model('digits', 'edge', node='line7', port=18080)
         for entry in edge['spec']['manifest']:
             entry['credentials'] = {'secretName': 'store'}

@@ -71,8 +71,8 @@ const ManifestEntry* InferenceModelSpec::find_version(std::string_view version) 
 void ModelCredentials::describe(Type<ModelCredentials>& t) {
   t.doc("Extension: what the sources of the archive ask for.");
   t.field("secretName", &ModelCredentials::secret_name,
-          "A Secret in the model's namespace with username and password, token, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; "
-          "docs/guides/artifacts.md lists all keys.")
+          "A Secret in the model's namespace with hosts and username and password, token, or AWS_ACCESS_KEY_ID and "
+          "AWS_SECRET_ACCESS_KEY; docs/guides/artifacts.md lists all keys.")
       .required()
       .length(1, 253)
       .pattern(kSubdomain);

@@ -1,8 +1,12 @@
 #include "artifact/internal/authorization.h"
 
+#include <algorithm>
+#include <array>
+
 #include "artifact/internal/aws_signature.h"
 #include "artifact/internal/http_date.h"
 #include "codec/digest.h"
+#include "net/ip.h"
 
 namespace varda::artifact {
 namespace {
@@ -52,7 +56,48 @@ class S3 final : public Authorization {
   bool asked_again_ = false;
 };
 
+/// "files.example" is every port of that host, "*.example" every host below it.
+bool covers(std::string_view entry, const net::Url& url) {
+  std::string host = url.origin();
+  host.erase(0, host.find("://") + 3);  // the default port is left out
+  const std::string whole =
+      (url.host.find(':') == std::string::npos ? url.host : "[" + url.host + "]") + ":" + std::to_string(url.port);
+  if (entry == url.host || entry == host || entry == whole) return true;
+  if (entry == whole.substr(0, whole.rfind(':'))) return true;  // an IPv6 address in brackets
+  return entry.starts_with("*.") && url.host.size() >= entry.size() && url.host.ends_with(entry.substr(1));
+}
+
+bool is_loopback(const std::string& host) {
+  static const std::array<net::IpBlock, 2> blocks{*net::parse_ip_block("127.0.0.0/8"), *net::parse_ip_block("::1")};
+  const net::Ip ip = net::without_ipv6_wrapping(net::parse_ip(host));
+  return host == "localhost" || std::any_of(blocks.begin(), blocks.end(), [&](const auto& block) { return block.contains(ip); });
+}
+
 }  // namespace
+
+Sending sending_of(const Credentials& credentials, const net::Url& url, const std::string& first) {
+  using Kind = Sending::Kind;
+  const bool s3 = url.scheme == "s3";
+  if (s3 ? credentials.access_key_id.empty() : credentials.token.empty() && credentials.username.empty()) return {};
+  if (!s3 && url.scheme != "http" && url.scheme != "https") return {};
+  net::Url to = url;
+  if (s3) {
+    const auto address = s3_address(url, credentials);
+    // The Secret itself names the endpoint; without one and without hosts, signed requests go to AWS.
+    if (!address.ok() || !credentials.endpoint.empty() || !credentials.hosts) return {Kind::kSent};
+    to = *address;
+  }
+  if (credentials.hosts) {
+    const auto listed = [&](const std::string& entry) { return covers(entry, to); };
+    if (std::none_of(credentials.hosts->begin(), credentials.hosts->end(), listed))
+      return {Kind::kWithheld, "its hosts do not name " + to.host};
+  } else if (const auto own = net::Url::parse(first); !own.ok() || own->host != to.host || own->port != to.port) {
+    return {Kind::kWithheld, "without a key hosts it goes to the host of downloadURL alone"};
+  }
+  if (to.scheme == "http" && !s3 && !credentials.allow_http && !is_loopback(to.host))
+    return {Kind::kWithheld, "plain http can be read on the way: use https, or add a key allow-http: \"true\""};
+  return {Kind::kSent};
+}
 
 std::unique_ptr<Authorization> http_authorization(const Credentials& credentials) {
   if (!credentials.token.empty()) return std::make_unique<Fixed>("Bearer " + credentials.token);

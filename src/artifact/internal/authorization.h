@@ -20,6 +20,14 @@ class Authorization {
   virtual bool refused(const net::Headers&) { return false; }
 };
 
+/// Whether `credentials` are sent to the source `url` of a request whose first URL is `first`.
+struct Sending {
+  enum class Kind { kNothing, kSent, kWithheld };
+  Kind kind = Kind::kNothing;  // kNothing: they hold nothing for this scheme
+  std::string why = {};        // kWithheld: what would have to change
+};
+Sending sending_of(const Credentials& credentials, const net::Url& url, const std::string& first);
+
 /// Bearer token (RFC 6750) or user and password (RFC 7617); null: the credentials have neither.
 std::unique_ptr<Authorization> http_authorization(const Credentials& credentials);
 

@@ -178,9 +178,12 @@ Failure HttpSource::refused(net::ClientResponse& response) {
       if (const std::string code = s3_code(**body); !code.empty()) text += " (" + code + ")";
   }
   if (status == 407) text += "; the proxy asks for credentials: --proxy-credentials-file";
-  if (status == 401 || status == 403)
-    text += options_.request.credentials.empty() ? "; the source asks for credentials, and none are named"
-                                                 : "; asked with " + options_.request.credentials;
+  if (status == 401 || status == 403) {
+    const std::string& name = options_.request.credentials;
+    if (name.empty()) text += "; the source asks for credentials, and none are named";
+    if (!name.empty())
+      text += options_.withheld.empty() ? "; asked with " + name : "; " + name + " is not sent: " + options_.withheld;
+  }
   Failure failure = failed(Error(Code::kUnavailable, text).as_terminal(final));
   if (!final) failure.retry_after = retry_after_of(response.headers).value_or(std::chrono::seconds(0));
   return failure;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "artifact/internal/ahead_source.h"
+#include "artifact/internal/authorization.h"
 #include "artifact/internal/entry_rules.h"
 #include "artifact/internal/tree_record.h"
 #include "base/log.h"
@@ -293,6 +294,21 @@ Outcome<std::optional<Credentials>> read_credentials(const Context& ctx, const S
   return std::optional<Credentials>(std::move(found.value()));
 }
 
+/// Credentials that may go to none of the sources that would get them: the fault is in the Secret, not at the sources.
+std::optional<Failure> nowhere_to_send(const SourceOptions& options) {
+  std::vector<std::string> urls{options.request.url};
+  urls.insert(urls.end(), options.request.mirrors.begin(), options.request.mirrors.end());
+  std::string why;
+  for (const std::string& text : urls) {
+    const auto url = net::Url::parse(text);
+    if (!url.ok()) return std::nullopt;
+    const Sending sending = sending_of(*options.credentials, *url, options.request.url);
+    if (sending.kind != Sending::Kind::kWithheld) return std::nullopt;
+    if (why.empty()) why = options.request.credentials + " is not sent to " + shown_url(text) + ": " + sending.why;
+  }
+  return Failure{Reason::kCredentialsInvalid, Error(Code::kInvalid, why)};
+}
+
 /// The most hopeful reason, and what each of them said.
 Failure sum_up(const std::vector<Failure>& failures) {
   if (failures.size() == 1) return failures.front();
@@ -418,6 +434,7 @@ Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& h
   std::unique_ptr<net::HttpClient> trusting;
   if (credentials->has_value()) {
     options.credentials = &**credentials;
+    if (auto failure = nowhere_to_send(options)) return *failure;
     if (!(*credentials)->ca_pem.empty()) {
       if (options.transport.trusting) trusting = options.transport.trusting((*credentials)->ca_pem);
       if (trusting == nullptr)

@@ -185,16 +185,20 @@ Outcome<std::unique_ptr<Source>> open_source(const Context& ctx, os::FileSystem&
     return forbidden(shown + ": " + (at == std::string::npos ? "no URL" : why.substr(at + 3)));
   }
   const Credentials& credentials = options.credentials != nullptr ? *options.credentials : kNone;
+  Sending sending = sending_of(credentials, *url, options.request.url);
+  const bool sent = sending.kind == Sending::Kind::kSent;
+  options.withheld = std::move(sending.why);
   if (url->scheme == "http" || url->scheme == "https") {
     std::string address = options.url;
-    return HttpSource::open(ctx, fs, http, std::move(options), std::move(address), http_authorization(credentials));
+    return HttpSource::open(ctx, fs, http, std::move(options), std::move(address),
+                            sent ? http_authorization(credentials) : nullptr);
   }
   if (url->scheme == "s3") {
     const auto address = s3_address(*url, credentials);
     if (!address.ok()) return forbidden(shown + ": " + address.error().message());
     const Clock& clock = options.transport.clock != nullptr ? *options.transport.clock : system_clock();
     return HttpSource::open(ctx, fs, http, std::move(options), address->origin() + address->target,
-                            s3_authorization(*address, credentials, clock));
+                            sent ? s3_authorization(*address, credentials, clock) : nullptr);
   }
   if (url->scheme != "file") return forbidden(shown + ": scheme \"" + url->scheme + "\"; use http, https, s3 or file");
   if (!url->host.empty() && url->host != "localhost") return forbidden(shown + ": a file URL names no host: file:///path");

@@ -77,6 +77,7 @@ struct SourceOptions {
   Transport transport;
   SourceBook* book = nullptr;                // of the store; null: nothing is known of any source
   const Credentials* credentials = nullptr;  // of request.credentials; install() sets it
+  std::string withheld;                      // why they are not sent to this source; open_source() sets it
 };
 
 /// Less than this in a minute is no download but a connection held open.

@@ -9,8 +9,9 @@ namespace {
 using codec::Json;
 
 // Reasons that an agent or `varda fetch` gives for a version. In the cloud layer they come as the text of a container's end.
-constexpr std::string_view kFetchReasons[] = {"DigestMismatch", "DownloadFailed",  "UnsafeArchive",      "BadLayout",
-                                              "DiskFull",       "SourceForbidden", "CredentialsMissing", "CredentialsForbidden"};
+constexpr std::string_view kFetchReasons[] = {"DigestMismatch",  "DownloadFailed",     "UnsafeArchive",
+                                              "BadLayout",       "CredentialsMissing", "DiskFull",
+                                              "SourceForbidden", "CredentialsInvalid", "CredentialsForbidden"};
 
 std::string last_line(std::string_view text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
