@@ -33,6 +33,10 @@ Parsed parse_flags(int argc, char** argv) {
   parser.add_option("--http", flags.http, "address of the inference API; port 0 picks a free one");
   parser.add_option("--admin", flags.admin, "address of /healthz, /readyz and /metrics; without it, /metrics is served on --http");
   parser.add_option("--grpc", flags.grpc, "address of the gRPC API (not in this build)");
+  parser
+      .add_option("--cors-origin", flags.cors_origins,
+                  "origin whose web pages may send requests, as https://app.example; \"*\" for all (repeatable)")
+      ->allow_extra_args(false);
   parser.add_option("--io-threads", flags.io_threads, "threads that read and answer requests; 0: one a core, up to four")
       ->check(CLI::Range(0u, 256u));
   parser.add_option("--connections-max", flags.connections_max, "connections at a time; beyond, the one idle longest is closed")

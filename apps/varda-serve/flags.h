@@ -14,6 +14,7 @@ struct Flags {
   std::string http = "127.0.0.1:8080";
   std::string admin;
   std::string grpc;
+  std::vector<std::string> cors_origins;
   unsigned io_threads = 0;  // 0: one a core, up to four
   std::size_t connections_max = 4096;
   std::size_t connections_per_address_max = 0;  // 0: half of connections_max

@@ -22,6 +22,7 @@
 #include "base/rng.h"
 #include "flags.h"
 #include "infer/engine.h"
+#include "net/browser_guard.h"
 #include "net/client.h"
 #include "net/proxy.h"
 #include "net/server.h"
@@ -145,6 +146,9 @@ Status serve(const Context& ctx, const Flags& flags, bool confined, std::vector<
       {.tokens = tokens.get(), .needs_client_certificate = !flags.client_ca.empty()});
   const std::size_t per_address = flags.connections_per_address_max > 0 ? flags.connections_per_address_max
                                                                         : std::max<std::size_t>(flags.connections_max / 2, 1);
+  const auto without_pages = [&](const std::string& listen, net::Handler one) {
+    return net::guard_from_browsers({.listen = listen, .cors_origins = flags.cors_origins}, std::move(one));
+  };
   TRY(const std::unique_ptr<net::Server> server,
       net::Server::create({.listen = flags.http,
                            .tls = std::move(tls),
@@ -160,10 +164,10 @@ Status serve(const Context& ctx, const Flags& flags, bool confined, std::vector<
                            .bodies_bytes_max = flags.bodies_bytes_max,
                            .idle_timeout = milliseconds(flags.idle_timeout_seconds),
                            .body_bytes_per_second_min = kBodyBytesPerSecondMin},
-                          front));
+                          without_pages(flags.http, front)));
   std::unique_ptr<net::Server> admin;
   if (!one_port) {
-    TRY(admin, net::Server::create({.listen = flags.admin}, admin_handler));
+    TRY(admin, net::Server::create({.listen = flags.admin}, without_pages(flags.admin, admin_handler)));
   }
   log::info("varda-serve listens", {{"version", VARDA_VERSION},
                                     {"http", server->address()},

@@ -1,6 +1,7 @@
 #include "admin.h"
 
 #include "base/log.h"
+#include "net/browser_guard.h"
 
 namespace varda::app {
 namespace {
@@ -25,7 +26,9 @@ Result<std::unique_ptr<net::Server>> serve_admin(const std::string& listen, cons
           return text(200, registry.text() + metrics::text_of(collectors), "text/plain; version=0.0.4; charset=utf-8");
         return text(404, "not found: there are /healthz, /readyz and /metrics");
       });
-  TRY(auto server, net::Server::create(std::move(options), std::move(handler)).context("--admin " + listen));
+  TRY(auto server,
+      net::Server::create(std::move(options), net::guard_from_browsers({.listen = listen, .cors_origins = {}}, std::move(handler)))
+          .context("--admin " + listen));
   log::info("health and metrics", {{"address", server->address()}});
   return server;
 }

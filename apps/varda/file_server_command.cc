@@ -6,6 +6,7 @@
 
 #include "artifact/file_server.h"
 #include "base/log.h"
+#include "net/browser_guard.h"
 #include "net/server.h"
 #include "os/file_system.h"
 
@@ -14,6 +15,7 @@ namespace {
 
 struct FileServerFlags {
   std::string directory, listen = "127.0.0.1:8000";
+  std::vector<std::string> cors_origins;
 };
 
 constexpr std::size_t kDiskThreads = 8;
@@ -36,6 +38,7 @@ Status serve_files(const Context& ctx, const Globals& globals, const FileServerF
                           {"status", response.status}});
     return response;
   });
+  handler = net::guard_from_browsers({.listen = flags.listen, .cors_origins = flags.cors_origins}, std::move(handler));
   TRY(const auto server, net::Server::create({.listen = flags.listen}, std::move(handler)).context("--listen " + flags.listen));
   // Whoever started us with port 0 reads the port here.
   std::printf("serving %s at http://%s/\n", root.c_str(), server->address().c_str());
@@ -58,6 +61,9 @@ void add_serve_command(CLI::App& artifacts, Program program) {
       ->required();
   command->add_option("--listen", flags->listen, "address and port; port 0: a free one, which is printed")
       ->default_str(flags->listen);
+  command
+      ->add_option("--cors-origin", flags->cors_origins, "origin whose web pages may read the files, \"*\" for all; default: none")
+      ->allow_extra_args(false);
   command->callback(
       [&chosen, &globals, flags] { chosen = [&globals, flags](const Context& ctx) { return serve_files(ctx, globals, *flags); }; });
 }

@@ -73,6 +73,21 @@ class ModelServer(unittest.TestCase):
         self.assertEqual(m.failures(samples), [])
         self.assertEqual({s[3] for s in samples}, {'3', '4'})
 
+    def test_pages_of_other_origins_are_refused(self):
+        server = self.serve('--cors-origin', 'https://app.example')
+        for url in (server.url + '/v2/models/digits', server.admin + '/metrics'):
+            for name, value, status in (('Origin', 'http://evil.example', 403), ('Host', 'evil.example', 403), ('Sec-Fetch-Site', 'cross-site', 403),
+                                        ('Origin', url[:url.index('/', 8)], 200), ('Origin', 'https://app.example', 200)):
+                request = urllib.request.Request(url, headers={name: value})
+                try:
+                    with m.DIRECT.open(request, timeout=m.seconds(60)) as answer:
+                        seen, allowed = answer.status, answer.headers['Access-Control-Allow-Origin']
+                except urllib.error.HTTPError as e:
+                    seen, allowed = e.code, None
+                    self.assertIn('error', json.load(e))
+                self.assertEqual(seen, status, (url, name, value))
+                self.assertEqual(allowed, value if value == 'https://app.example' else None)
+
     def test_version_that_is_no_model_leaves_the_old_one_serving(self):
         server = self.serve()
         (server.model / '5').mkdir()
