@@ -1,7 +1,6 @@
 #include "serving/config.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "codec/json.h"
 #include "codec/yaml.h"
@@ -14,6 +13,10 @@ using codec::Json;
 
 constexpr std::uint64_t kConfigBytesMax = 1 << 20;
 constexpr std::size_t kLabelsMax = 100'000;
+
+// The author of an archive sets these, and another one owns the machine: what a single model may take of it is bounded.
+constexpr std::int64_t kInstancesMax = 64;
+constexpr std::int64_t kQueueBytesMax = std::int64_t{1} << 30;
 
 // What a file's ending says about the engine. Other engines are named by model.yaml.
 constexpr std::string_view kOnnx = ".onnx";
@@ -53,7 +56,7 @@ Status read_queue(const Json& value, ModelConfig& config) {
       TRY(const std::int64_t max, whole(item, "queue.max", 0, 1'000'000));
       config.queue_max = static_cast<std::size_t>(max);
     } else if (name == "maxBytes") {
-      TRY(const std::int64_t max, whole(item, "queue.maxBytes", 0, std::numeric_limits<std::int64_t>::max()));
+      TRY(const std::int64_t max, whole(item, "queue.maxBytes", 0, kQueueBytesMax));
       config.queue_bytes_max = static_cast<std::size_t>(max);
     } else if (name == "timeoutMs") {
       TRY(const std::int64_t timeout, whole(item, "queue.timeoutMs", 0, 86'400'000));
@@ -108,7 +111,7 @@ Status read_settings(const Json& yaml, ModelConfig& config, std::string& labels)
     } else if (name == "file") {
       TRY(config.file, file_name(value, "file"));
     } else if (name == "instances") {
-      TRY(const std::int64_t instances, whole(value, "instances", 1, 256));
+      TRY(const std::int64_t instances, whole(value, "instances", 1, kInstancesMax));
       config.instances = static_cast<unsigned>(instances);
     } else if (name == "threads") {
       TRY(const std::int64_t threads, whole(value, "threads", 0, 256));

@@ -78,7 +78,9 @@ TEST_F(Config, WrongSettingsAreNamed) {
   file("model.onnx");
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"instance: 2", "unknown setting instance"},
-      {"instances: 0", "instances must be a whole number from 1 to 256"},
+      {"instances: 0", "instances must be a whole number from 1 to 64"},
+      {"instances: 65", "instances must be a whole number from 1 to 64"},
+      {"queue: {maxBytes: 1073741825}", "queue.maxBytes must be a whole number from 0 to 1073741824"},
       {"instances: two", "instances must be"},
       {"threads: -1", "threads must be"},
       {"queue: {length: 3}", "unknown setting queue.length"},
