@@ -72,8 +72,8 @@ struct InferResponse {
   codec::Json parameters = nullptr;  // an object, or null: none
 };
 
-/// `encodings` has one entry an output, or is empty for JSON throughout. What JSON cannot hold always goes in binary: FP16, BF16
-/// and strings that are not UTF-8. NaN and infinities, which it lacks too, become null.
+/// `encodings` has one entry an output, or is empty for JSON throughout. Strings that are not UTF-8 always go in
+/// binary, since JSON cannot hold them. NaN and infinities, which it lacks too, become null.
 Message write_infer_response(const InferResponse& response, std::span<const Encoding> encodings);
 
 /// kInvalid as for requests.

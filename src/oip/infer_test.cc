@@ -95,7 +95,8 @@ TEST(InferRequest, WhatIsWrongIsSaid) {
       {input("FP32", "[1]", "[\"1\"]"), "expected a number"},
       {input("FP32", "[1]", "[NaN]"), "expected a number"},
       {input("FP32", "[1]", "1"), "expected '['"},
-      {input("FP16", "[1]", "[1]"), "can only be sent in binary"},
+      {input("FP16", "[1]", "[65520]"), "does not fit FP16"},
+      {input("BF16", "[1]", "[3.4e38]"), "does not fit BF16"},
       {input("FP32", "[1]", std::string(40, '[') + "1" + std::string(40, ']')), "nested deeper"},
       {input("FP32", "[1]", "[1]") + "x", "text follows the value"},
       {R"({"inputs":[{"name":"x","datatype":"FP32","shape":[1],"data":[1],"data":[1]}]})", "data is given twice"},
@@ -219,6 +220,26 @@ TEST(InferResponse, StringsThatJsonCannotHoldGoInBinary) {
   EXPECT_TRUE(encoded("\xff\xfe"));
 }
 
+TEST(InferResponse, HalfPrecisionIsNumbersInJson) {
+  const std::array<std::uint16_t, 5> half = {0x3c00, 0x2e66, 0x7c00, 0x0001, 0x8000};
+  const std::array<std::uint16_t, 2> brain = {0x3f80, 0x3dcd};
+  const InferResponse response{"m",
+                               "1",
+                               "",
+                               {{"h", Tensor::of<std::uint16_t>(DType::kFp16, {5}, half).value()},
+                                {"b", Tensor::of<std::uint16_t>(DType::kBf16, {2}, brain).value()}}};
+  const Message message = write_infer_response(response, {});
+  EXPECT_FALSE(message.json_length);
+  EXPECT_THAT(message.body, HasSubstr(R"("datatype":"FP16","data":[1,0.099975586,null,)"));
+  EXPECT_TRUE(codec::parse_json(message.body).ok()) << message.body;
+  const auto back = parse(R"({"inputs":[{"name":"h","datatype":"FP16","shape":[3],"data":[1,0.099975586,-0.0]},)"
+                          R"({"name":"b","datatype":"BF16","shape":[2],"data":[1,0.100097656]}]})")
+                        .value();
+  EXPECT_EQ(back.inputs[0].tensor.values<std::uint16_t>()[0], 0x3c00);
+  EXPECT_EQ(back.inputs[0].tensor.values<std::uint16_t>()[1], 0x2e66);
+  EXPECT_EQ(back.inputs[1].tensor.values<std::uint16_t>()[1], 0x3dcd);
+}
+
 TEST(InferResponse, BinaryAndJsonOutputsMixAndReadBack) {
   const std::array<std::int32_t, 2> whole = {1, -2};
   const std::array<std::uint16_t, 1> half = {0x3c00};
@@ -230,7 +251,7 @@ TEST(InferResponse, BinaryAndJsonOutputsMixAndReadBack) {
                                 {"c", Tensor::of_strings({1}, std::vector<std::string>{"k"}).value()}}};
   const std::array<Encoding, 3> encodings = {Encoding::kBinary, Encoding::kJson, Encoding::kJson};
   const Message message = write_infer_response(response, encodings);
-  EXPECT_EQ(message.body.size() - message.json_length.value(), 8u + 2u);
+  EXPECT_EQ(message.body.size() - message.json_length.value(), 8u);
   const auto back =
       parse_infer_response(std::make_shared<const std::string>(message.body), std::to_string(*message.json_length)).value();
   EXPECT_EQ(back.outputs[0].tensor.values<std::int32_t>()[1], -2);

@@ -8,7 +8,7 @@
 #include "codec/digest.h"
 #include "codec/image.h"
 #include "codec/yaml.h"
-#include "transform/internal/half.h"
+#include "tensor/half.h"
 
 namespace varda::transform {
 namespace {

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "codec/json.h"
+#include "tensor/half.h"
 
 namespace varda::oip::internal {
 namespace {
@@ -15,6 +16,10 @@ namespace {
 using codec::JsonReader;
 using tensor::DType;
 using tensor::Tensor;
+
+float widened(DType dtype, std::uint16_t bits) {
+  return dtype == DType::kFp16 ? tensor::float_of(bits) : tensor::float_of_bf16(bits);
+}
 
 // Puts the numbers of a JSON array, nested as deep as it likes, into a tensor's memory, row by row.
 template <typename T>
@@ -50,8 +55,19 @@ class Filler {
       if (std::abs(value) > static_cast<double>(std::numeric_limits<T>::max())) misfit();
       return static_cast<T>(value);
     } else {
+      if constexpr (std::is_same_v<T, std::uint16_t>) {
+        if (dtype_ != DType::kUint16) return narrowed(reader_.number().value);
+      }
       return whole(reader_.number());
     }
+  }
+
+  // FP16 and BF16.
+  std::uint16_t narrowed(double number) {
+    const auto value = static_cast<float>(number);
+    const std::uint16_t bits = dtype_ == DType::kFp16 ? tensor::half_of(value) : tensor::bf16_of(value);
+    if (std::isinf(widened(dtype_, bits))) misfit();
+    return bits;
   }
 
   T whole(const JsonReader::Number& number) {
@@ -119,9 +135,6 @@ Result<Tensor> read_data(JsonReader& reader, DType dtype, const tensor::Shape& s
     TRY_VOID(reader.status());
     return Tensor::of_strings(shape, items);
   }
-  if (dtype == DType::kFp16 || dtype == DType::kBf16) {
-    return Error(Code::kInvalid, std::string(to_string(dtype)) + " data can only be sent in binary");
-  }
   TRY(Tensor tensor, Tensor::allocate(dtype, shape));
   switch (dtype) {
     case DType::kBool:
@@ -131,6 +144,8 @@ Result<Tensor> read_data(JsonReader& reader, DType dtype, const tensor::Shape& s
       fill<std::uint8_t>(reader, tensor);
       break;
     case DType::kUint16:
+    case DType::kFp16:
+    case DType::kBf16:
       fill<std::uint16_t>(reader, tensor);
       break;
     case DType::kUint32:
@@ -185,22 +200,36 @@ Status check_shape(const tensor::Shape& shape, const Limits& limits) {
 }
 
 template <typename T>
+void write_float(T value, std::string& out) {
+  if (!std::isfinite(value)) {
+    out += "null";
+    return;
+  }
+  char text[32];
+  out.append(text, std::to_chars(text, text + sizeof text, value).ptr);
+}
+
+template <typename T>
 void write_numbers(const Tensor& tensor, std::string& out) {
   bool first = true;
   for (const T value : tensor.values<T>()) {
     if (!std::exchange(first, false)) out += ',';
     if constexpr (std::is_same_v<T, bool>) {
       out += value ? "true" : "false";
+    } else if constexpr (std::is_floating_point_v<T>) {
+      write_float(value, out);
     } else {
-      if constexpr (std::is_floating_point_v<T>) {
-        if (!std::isfinite(value)) {
-          out += "null";
-          continue;
-        }
-      }
       char text[32];
       out.append(text, std::to_chars(text, text + sizeof text, value).ptr);
     }
+  }
+}
+
+void write_halves(const Tensor& tensor, std::string& out) {
+  bool first = true;
+  for (const std::uint16_t bits : tensor.values<std::uint16_t>()) {
+    if (!std::exchange(first, false)) out += ',';
+    write_float(widened(tensor.dtype(), bits), out);
   }
 }
 
@@ -238,7 +267,7 @@ void write_data(const Tensor& tensor, std::string& out) {
     }
     case DType::kFp16:
     case DType::kBf16:
-      return;  // encoding_for() never lets them come here
+      return write_halves(tensor, out);
   }
 }
 
@@ -378,7 +407,7 @@ Result<codec::Json> read_parameters(JsonReader& reader, const Limits& limits) {
 void write_string(std::string_view text, std::string& out) { codec::write_json(codec::Json(text), out); }
 
 Encoding encoding_for(const Tensor& tensor, Encoding encoding) {
-  if (encoding == Encoding::kBinary || tensor.dtype() == DType::kFp16 || tensor.dtype() == DType::kBf16) return Encoding::kBinary;
+  if (encoding == Encoding::kBinary) return Encoding::kBinary;
   if (tensor.dtype() != DType::kBytes) return encoding;
   for (const std::string_view item : tensor.strings()) {
     const bool plain = std::all_of(item.begin(), item.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });

@@ -6,7 +6,7 @@
 
 #include "codec/digest.h"
 #include "codec/image.h"
-#include "transform/internal/half.h"
+#include "tensor/half.h"
 #include "transform/internal/resize.h"
 
 namespace varda::transform::internal {
@@ -232,7 +232,7 @@ void ImageInput::place(const std::vector<float>& pixels, tensor::Tensor& out, st
     case DType::kFp64:
       return fill(out.mutable_values<double>(), [](float value) { return static_cast<double>(value); });
     case DType::kFp16:
-      return fill(out.mutable_values<std::uint16_t>(), half_of);
+      return fill(out.mutable_values<std::uint16_t>(), tensor::half_of);
     case DType::kUint8:
       return fill(out.mutable_values<std::uint8_t>(),
                   [](float value) { return static_cast<std::uint8_t>(std::clamp(std::floor(value + 0.5f), 0.0f, 255.0f)); });

@@ -1,11 +1,10 @@
 #include "transform/internal/scores.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <numeric>
 
-#include "transform/internal/half.h"
+#include "tensor/half.h"
 
 namespace varda::transform::internal {
 
@@ -25,11 +24,10 @@ Result<Floats> Floats::of(const tensor::Tensor& tensor) {
       for (const double value : tensor.values<double>()) out.owned_.push_back(static_cast<float>(value));
       return out;
     case DType::kFp16:
-      for (const std::uint16_t value : tensor.values<std::uint16_t>()) out.owned_.push_back(float_of(value));
+      for (const std::uint16_t value : tensor.values<std::uint16_t>()) out.owned_.push_back(tensor::float_of(value));
       return out;
     case DType::kBf16:
-      for (const std::uint16_t value : tensor.values<std::uint16_t>())
-        out.owned_.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16));
+      for (const std::uint16_t value : tensor.values<std::uint16_t>()) out.owned_.push_back(tensor::float_of_bf16(value));
       return out;
     default:
       return Error(Code::kInvalid, std::string(to_string(tensor.dtype())) + " is no floating type");

@@ -12,7 +12,6 @@
 
 #include "codec/json.h"
 #include "transform/internal/boxes.h"
-#include "transform/internal/half.h"
 #include "transform/internal/resize.h"
 #include "transform/internal/scores.h"
 
@@ -243,31 +242,6 @@ TEST(Nms, LooksAtTheBestCandidatesOfVeryMany) {
   const std::vector<Box> got = suppress(step, boxes, scores, 1);
   ASSERT_EQ(got.size(), 3u);
   EXPECT_EQ(got[0].corners[0], 2.0f * (kCandidatesMax * 2 - 1));
-}
-
-TEST(Half, EveryHalfIsAFloatAndComesBack) {
-  for (std::uint32_t half = 0; half <= 0xffff; ++half) {
-    const float value = float_of(static_cast<std::uint16_t>(half));
-    if (std::isnan(value)) {
-      EXPECT_TRUE(std::isnan(float_of(half_of(value))));
-    } else {
-      ASSERT_EQ(half_of(value), half) << value;
-    }
-  }
-}
-
-TEST(Half, IsRoundedToTheNearestAndToEvenBetweenTwo) {
-  EXPECT_EQ(half_of(1.0f), 0x3c00);
-  EXPECT_EQ(half_of(-2.0f), 0xc000);
-  EXPECT_EQ(half_of(65504.0f), 0x7bff);
-  EXPECT_EQ(half_of(65519.9f), 0x7bff);
-  EXPECT_EQ(half_of(65520.0f), 0x7c00);
-  EXPECT_EQ(half_of(0x1p-24f), 0x0001);
-  EXPECT_EQ(half_of(0x1p-25f), 0x0000);
-  EXPECT_EQ(half_of(0x1.8p-24f), 0x0002);
-  EXPECT_EQ(half_of(1.0f + 0x1p-11f), 0x3c00);
-  EXPECT_EQ(half_of(1.0f + 0x1.8p-10f), 0x3c02);
-  EXPECT_EQ(half_of(1.0f + 0x1.004p-11f), 0x3c01);
 }
 
 }  // namespace

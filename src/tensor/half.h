@@ -1,10 +1,10 @@
-// Half precision (IEEE 754 binary16) as the 16 bits of an FP16 tensor.
+// FP16 (IEEE 754 binary16) and BF16 as the 16 bits of a tensor's element.
 #pragma once
 
 #include <bit>
 #include <cstdint>
 
-namespace varda::transform::internal {
+namespace varda::tensor {
 
 /// Rounded to the nearest, ties to even; beyond the range infinity.
 inline std::uint16_t half_of(float value) {
@@ -32,4 +32,12 @@ inline float float_of(std::uint16_t half) {
   return sign != 0 ? -value : value;
 }
 
-}  // namespace varda::transform::internal
+inline std::uint16_t bf16_of(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>(bits >> 16 | 0x40u);  // not a number
+  return static_cast<std::uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+inline float float_of_bf16(std::uint16_t value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16); }
+
+}  // namespace varda::tensor
