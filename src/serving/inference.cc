@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/caught.h"
+#include "codec/image.h"
 #include "oip/route.h"
 
 namespace varda::serving {
@@ -31,8 +32,31 @@ bool is_image(std::string_view content_type) {
          std::equal(kImage.begin(), kImage.end(), content_type.begin(), [&](char b, char a) { return same(a, b); });
 }
 
+/// Says what to send instead of a body that is no request at all.
+Error no_request(const ModelVersion& version, const InferCall& call) {
+  const auto format = codec::image_format(*call.body);
+  if (format) {
+    const bool png = *format == codec::ImageFormat::kPng;
+    const std::string what = std::string("the body is a ") + (png ? "PNG" : "JPEG");
+    if (version.takes_images())
+      return Error(Code::kInvalid, what + ": send it with Content-Type: " + (png ? "image/png" : "image/jpeg"));
+    return Error(Code::kInvalid,
+                 what + ", and model \"" + version.model() + "\" takes tensors: its model.yaml declares no preprocess");
+  }
+  const bool form = call.content_type.starts_with("multipart/");
+  return Error(Code::kInvalid, std::string(call.body->empty() ? "the body is empty"
+                                           : form             ? "the body is an upload of a form"
+                                                              : "the body is not a JSON object") +
+                                   ": send JSON, {\"inputs\": [...]}" +
+                                   (version.takes_images() ? ", or a JPEG or PNG with Content-Type: image/jpeg or image/png" : ""));
+}
+
 Result<oip::InferRequest> read_request(const ModelVersion& version, const InferCall& call, const oip::Limits& limits) {
-  if (is_image(call.content_type)) {
+  const std::size_t first = call.body->find_first_not_of(" \t\r\n");
+  const bool picture = is_image(call.content_type);
+  if (call.body->empty() || (!picture && (first == std::string::npos || (*call.body)[first] != '{')))
+    return no_request(version, call);
+  if (picture) {
     if (!version.takes_images()) {
       return Error(Code::kInvalid,
                    "model \"" + version.model() + "\" takes tensors, not images: its model.yaml declares no preprocess");

@@ -271,7 +271,7 @@ TEST_F(Serving, RequestWhoseClientHangsUpWhileItWaitsIsNotRun) {
 TEST_F(Serving, BadRequestsAre400AndNameTheInput) {
   models_.add("m", "1", kModel);
   start();
-  EXPECT_EQ(outcome(call("POST", "/v2/models/m/infer", "")), "400 offset 0: expected '{'");
+  EXPECT_EQ(outcome(call("POST", "/v2/models/m/infer", "")), "400 the body is empty: send JSON, {\"inputs\": [...]}");
   EXPECT_EQ(
       outcome(call("POST", "/v2/models/m/infer", R"({"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]})")),
       "400 input \"x\" takes shape [-1,1], not [1,2]");

@@ -71,9 +71,32 @@ TEST_F(Transforms, AnImageIsTheBodyItself) {
   // JSON carries the shortest decimals that are these floats: 200 * 0.01f and 100 * 0.01f.
   EXPECT_EQ(outcome(post(png({0, 200, 50, 100}), {{"Content-Type", "image/png"}})), R"(labels=["1","3"] scores=[2,1])");
   EXPECT_EQ(outcome(post(png({9, 0, 0, 0}), {{"Content-Type", "IMAGE/JPEG ; q=1"}})).substr(0, 16), R"(labels=["0","1"])");
-  EXPECT_EQ(outcome(post("hello", {{"Content-Type", "image/png"}})), "400 image 0: neither a JPEG nor a PNG");
-  EXPECT_EQ(outcome(post("RIFF", {{"Content-Type", "image/webp"}})), "400 image 0: neither a JPEG nor a PNG");
-  EXPECT_EQ(outcome(post("", {{"Content-Type", "image/png"}})), "400 image 0: neither a JPEG nor a PNG");
+  EXPECT_EQ(outcome(post("hello", {{"Content-Type", "image/png"}})),
+            "400 image 0: neither a JPEG nor a PNG, nor the base64 of one");
+  EXPECT_EQ(outcome(post("RIFF", {{"Content-Type", "image/webp"}})),
+            "400 image 0: neither a JPEG nor a PNG, nor the base64 of one");
+}
+
+TEST_F(Transforms, ABodyThatIsNoRequestIsAnsweredWithWhatToSend) {
+  start(kImage);
+  const std::string hint = ": send JSON, {\"inputs\": [...]}, or a JPEG or PNG with Content-Type: image/jpeg or image/png";
+  EXPECT_EQ(outcome(post("")), "400 the body is empty" + hint);
+  EXPECT_EQ(outcome(post("", {{"Content-Type", "image/png"}})), "400 the body is empty" + hint);
+  EXPECT_EQ(outcome(post(png({1, 2, 3, 4}))), "400 the body is a PNG: send it with Content-Type: image/png");
+  EXPECT_EQ(outcome(post("\xff\xd8\xff", {{"Content-Type", "application/x-www-form-urlencoded"}})),
+            "400 the body is a JPEG: send it with Content-Type: image/jpeg");
+  EXPECT_EQ(outcome(post("--x\r\n", {{"Content-Type", "multipart/form-data; boundary=x"}})),
+            "400 the body is an upload of a form" + hint);
+  EXPECT_EQ(outcome(post("a=b", {{"Content-Type", "application/x-www-form-urlencoded"}})),
+            "400 the body is not a JSON object" + hint);
+  EXPECT_EQ(outcome(post(" [1]")), "400 the body is not a JSON object" + hint);
+}
+
+TEST_F(Transforms, AModelOfTensorsSaysThatItTakesNoImage) {
+  start("");
+  EXPECT_EQ(outcome(post(png({1, 2, 3, 4}))),
+            "400 the body is a PNG, and model \"m\" takes tensors: its model.yaml declares no preprocess");
+  EXPECT_EQ(outcome(post("")), "400 the body is empty: send JSON, {\"inputs\": [...]}");
 }
 
 TEST_F(Transforms, ImagesAreBytesTensorsInBinaryAndBase64InJson) {

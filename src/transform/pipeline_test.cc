@@ -162,7 +162,7 @@ TEST(Pipeline, NormalisesAsTheGoldenNumbersSay) {
       const double want = golden["values"].as_array()[i].as_double();
       const double value = dtype == DType::kFp32   ? t.values<float>()[i]
                            : dtype == DType::kFp64 ? t.values<double>()[i]
-                                                   : internal::float_of(t.values<std::uint16_t>()[i]);
+                                                   : tensor::float_of(t.values<std::uint16_t>()[i]);
       EXPECT_NEAR(value, want, tolerance) << to_string(dtype) << i;
     }
   }
@@ -216,7 +216,9 @@ TEST(Pipeline, WrongImagesAreRefusedByNumber) {
   const Limits limits{.images_max = 3, .pixels_max = 10, .tensor_bytes_max = 32};
   const Pipeline pipeline = compile("preprocess: {image: {channels: grey}}", model, limits).value();
   const auto error = [&](std::vector<Named> inputs) { return pipeline.before(std::move(inputs)).error().message(); };
-  EXPECT_EQ(error(images({good, "GIF89a"})), "image 1: neither a JPEG nor a PNG");
+  EXPECT_EQ(error(images({good, "GIF89a"})), "image 1: neither a JPEG nor a PNG, nor the base64 of one");
+  EXPECT_EQ(error(images({std::string("\0\1", 2)})), "image 0: neither a JPEG nor a PNG");
+  EXPECT_EQ(error(images({"/9j/AAA"})), "image 0: not valid base64");
   std::ifstream in(VARDA_TESTDATA "/../../codec/testdata/images/cmyk.jpg", std::ios::binary);
   const std::string cmyk(std::istreambuf_iterator<char>(in), {});
   const Pipeline large = compile("preprocess: {image: {channels: grey}}", model).value();

@@ -76,6 +76,11 @@ bool looks_like_base64(std::string_view bytes) {
   return bytes.substr(0, kJpeg.size()) == kJpeg || bytes.substr(0, kPng.size()) == kPng;
 }
 
+bool is_text(std::string_view bytes) {
+  return !bytes.empty() && std::all_of(bytes.begin(), bytes.end(),
+                                       [](char c) { return (c >= ' ' && c <= '~') || c == '\n' || c == '\r' || c == '\t'; });
+}
+
 }  // namespace
 
 Result<ImageInput> ImageInput::bind(const ImageStep& step, std::span<const tensor::Spec> inputs, const Limits& limits) {
@@ -245,7 +250,11 @@ Result<tensor::Tensor> ImageInput::make(std::span<const std::string_view> given,
   std::vector<std::string_view> files(given.begin(), given.end());
   std::list<std::string> decoded;
   for (std::size_t i = 0; i < files.size(); ++i) {
-    if (!looks_like_base64(files[i])) continue;
+    if (!looks_like_base64(files[i])) {
+      if (is_text(files[i]))
+        return Error(Code::kInvalid, "image " + std::to_string(i) + ": neither a JPEG nor a PNG, nor the base64 of one");
+      continue;
+    }
     auto bytes = codec::unbase64(files[i]);
     if (!bytes.ok()) return std::move(bytes).error().context("image " + std::to_string(i));
     files[i] = decoded.emplace_back(std::move(bytes).value());
