@@ -99,14 +99,10 @@ class PluginModel final : public Model {
 
  private:
   Status check(std::span<const tensor::Named> inputs) const {
-    if (inputs.size() != inputs_.size()) {
-      return Error(Code::kInvalid,
-                   "the model takes " + std::to_string(inputs_.size()) + " inputs, not " + std::to_string(inputs.size()));
-    }
     for (const tensor::Spec& spec : inputs_) {
       const auto it =
           std::find_if(inputs.begin(), inputs.end(), [&](const tensor::Named& input) { return input.name == spec.name; });
-      if (it == inputs.end()) return Error(Code::kInvalid, "input \"" + spec.name + "\" is missing");
+      if (it == inputs.end()) return Error(Code::kInvalid, "input \"" + spec.name + "\" is missing; the model takes " + names());
       if (it->tensor.dtype() != spec.dtype) {
         return Error(Code::kInvalid, "input \"" + spec.name + "\" is " + std::string(to_string(spec.dtype)) + ", not " +
                                          std::string(to_string(it->tensor.dtype())));
@@ -116,7 +112,19 @@ class PluginModel final : public Model {
                                          tensor::to_string(it->tensor.shape()));
       }
     }
+    for (const tensor::Named& input : inputs) {
+      if (std::none_of(inputs_.begin(), inputs_.end(), [&](const tensor::Spec& spec) { return spec.name == input.name; }))
+        return Error(Code::kInvalid, "the model has no input \"" + input.name + "\"; it takes " + names());
+    }
+    if (inputs.size() != inputs_.size()) return Error(Code::kInvalid, "an input is given twice");
     return {};
+  }
+
+  /// "\"a\", \"b\""
+  std::string names() const {
+    std::string out;
+    for (const tensor::Spec& spec : inputs_) out += (out.empty() ? "\"" : ", \"") + spec.name + "\"";
+    return out;
   }
 
   Result<std::vector<tensor::Named>> tensors_of(const varda_engine_result* raw, const std::shared_ptr<const void>& keeper) const {

@@ -74,8 +74,10 @@ TEST_F(EchoModel, OutputsOutliveTheModel) {
 TEST_F(EchoModel, WrongInputsAreRefusedByName) {
   const auto model = load("tensor FP32 -1 2\n").value();
   const auto error = [&](std::vector<Named> inputs) { return model->run(inputs, {}).error().message(); };
-  EXPECT_EQ(error({}), "the model takes 1 inputs, not 0");
-  EXPECT_EQ(error({floats("z", {1, 2}, {1, 2})}), "input \"x\" is missing");
+  EXPECT_EQ(error({}), "input \"x\" is missing; the model takes \"x\"");
+  EXPECT_EQ(error({floats("z", {1, 2}, {1, 2})}), "input \"x\" is missing; the model takes \"x\"");
+  EXPECT_EQ(error({floats("x", {1, 2}, {1, 2}), floats("z", {1, 2}, {1, 2})}), "the model has no input \"z\"; it takes \"x\"");
+  EXPECT_EQ(error({floats("x", {1, 2}, {1, 2}), floats("x", {1, 2}, {1, 2})}), "an input is given twice");
   EXPECT_EQ(error({floats("x", {2, 1}, {1, 2})}), "input \"x\" takes shape [-1,2], not [2,1]");
   EXPECT_EQ(error({{"x", Tensor::allocate(DType::kInt32, {1, 2}).value()}}), "input \"x\" is FP32, not INT32");
   const std::array<std::string, 1> names = {"z"};
