@@ -155,5 +155,43 @@ TEST_F(OnnxRuntime, MissingAndTornFilesAreInvalid) {
   EXPECT_EQ(load(torn).error().code(), Code::kInvalid);
 }
 
+// A protobuf field of bytes, shorter than 128.
+std::string field(int number, const std::string& bytes) {
+  return std::string(1, static_cast<char>(number << 3 | 2)) + static_cast<char>(bytes.size()) + bytes;
+}
+std::string varint_field(int number, int value) {
+  return std::string(1, static_cast<char>(number << 3)) + static_cast<char>(value);
+}
+
+// c = a + b, all FP32 [N].
+std::string sum_model() {
+  const auto value = [](const std::string& name) {
+    const std::string shape = field(1, field(2, "N"));
+    return field(1, name) + field(2, field(1, varint_field(1, 1) + field(2, shape)));
+  };
+  const std::string node = field(1, "a") + field(1, "b") + field(2, "c") + field(4, "Add");
+  const std::string graph = field(1, node) + field(2, "g") + field(11, value("a")) + field(11, value("b")) + field(12, value("c"));
+  return varint_field(1, 8) + field(7, graph) + field(8, varint_field(2, 13));
+}
+
+TEST_F(OnnxRuntime, InputsThatDifferInANamedDimensionAreNamed) {
+  const std::string file = testing::TempDir() + "/sum.onnx";
+  std::ofstream(file, std::ios::binary) << sum_model();
+  const auto model = load(file);
+  ASSERT_TRUE(model.ok()) << model.error();
+  const auto sum = [&](std::vector<float> a, std::vector<float> b) {
+    const auto tensor = [](const std::vector<float>& values) {
+      return Tensor::of<float>(DType::kFp32, {static_cast<std::int64_t>(values.size())}, values).value();
+    };
+    return (*model)->run(std::vector<Named>{{"a", tensor(a)}, {"b", tensor(b)}}, {});
+  };
+  EXPECT_EQ(sum({1, 2}, {3, 4})->at(0).tensor.values<float>()[1], 6);
+  const auto wrong = sum({1, 2, 3}, {4, 5});
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_EQ(wrong.error().code(), Code::kInvalid);
+  EXPECT_THAT(wrong.error().message(), testing::StartsWith("inputs \"a\" and \"b\" differ in N: 3 and 2: "));
+  EXPECT_TRUE(sum({1, 2, 3}, {4}).ok()) << "what the engine broadcasts is no error";
+}
+
 }  // namespace
 }  // namespace varda

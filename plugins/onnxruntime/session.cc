@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -153,6 +154,9 @@ std::int32_t describe_place(OrtSession* session, Side side, std::size_t index, v
   place.dims.resize(rank);
   ORT_TRY(api.GetDimensions(tensor, place.dims.data(), rank));
   for (std::int64_t& size : place.dims) size = std::max<std::int64_t>(size, -1);
+  std::vector<const char*> symbols(rank);
+  ORT_TRY(api.GetSymbolicDimensions(tensor, symbols.data(), rank));
+  for (const char* symbol : symbols) place.symbols.emplace_back(symbol != nullptr ? symbol : "");
   return VARDA_ENGINE_OK;
 }
 
@@ -303,6 +307,27 @@ std::int32_t varda_engine_model::describe(std::string& problem) {
   return VARDA_ENGINE_OK;
 }
 
+// "inputs "a" and "b" differ in N: 3 and 2", for the first name that stands for two sizes; "" without one.
+std::string varda_engine_model::differing_dimension(const varda_engine_tensor* in, std::uint32_t in_count) const {
+  struct Seen {
+    const std::string* input;
+    std::int64_t size;
+  };
+  std::map<std::string, Seen> sizes;
+  for (const Place& place : input_places) {
+    const auto* tensor = std::find_if(in, in + in_count, [&](const varda_engine_tensor& one) { return place.name == one.name; });
+    if (tensor == in + in_count || tensor->rank != place.symbols.size()) continue;
+    for (std::size_t i = 0; i < place.symbols.size(); ++i) {
+      if (place.symbols[i].empty()) continue;
+      const auto [seen, fresh] = sizes.emplace(place.symbols[i], Seen{&place.name, tensor->dims[i]});
+      if (fresh || seen->second.size == tensor->dims[i]) continue;
+      return "inputs \"" + *seen->second.input + "\" and \"" + place.name + "\" differ in " + place.symbols[i] + ": " +
+             std::to_string(seen->second.size) + " and " + std::to_string(tensor->dims[i]);
+    }
+  }
+  return "";
+}
+
 std::int32_t varda_engine_model::run(const varda_engine_tensor* in, std::uint32_t in_count, const char* const* names,
                                      std::uint32_t names_count, varda_engine_result& result, std::string& problem) {
   const OrtApi& api = *library().api;
@@ -329,7 +354,17 @@ std::int32_t varda_engine_model::run(const varda_engine_tensor* in, std::uint32_
   result.dims.resize(count);
   result.strings.resize(count);
   result.tensors.resize(count);
-  ORT_TRY(api.Run(session, nullptr, in_names.data(), values.all.data(), in_count, out_names.data(), count, result.values.data()));
+  const auto run_session = [&]() -> std::int32_t {
+    ORT_TRY(api.Run(session, nullptr, in_names.data(), values.all.data(), in_count, out_names.data(), count, result.values.data()));
+    return VARDA_ENGINE_OK;
+  };
+  if (const std::int32_t code = run_session(); code != VARDA_ENGINE_OK) {
+    // Only now: graphs exist whose inputs share a name for dimensions that may differ, as where one is broadcast.
+    const std::string differing = differing_dimension(in, in_count);
+    if (differing.empty()) return code;
+    problem = differing + ": " + problem;
+    return VARDA_ENGINE_INVALID;
+  }
   for (std::size_t i = 0; i < count; ++i) {
     // The names of the model live longer than the caller's.
     const auto it =

@@ -14,6 +14,7 @@ struct varda_engine_model {
     std::string name;
     std::int32_t dtype = 0;
     std::vector<std::int64_t> dims;
+    std::vector<std::string> symbols;  // names of the open dimensions; "" without one
   };
 
   OrtSession* session = nullptr;
@@ -34,6 +35,7 @@ struct varda_engine_model {
 
  private:
   std::int32_t describe(std::string& problem);
+  std::string differing_dimension(const varda_engine_tensor* in, std::uint32_t in_count) const;
 };
 
 /// The outputs of one run; owns ONNX Runtime's values, or the encoded strings.
