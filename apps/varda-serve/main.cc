@@ -162,6 +162,7 @@ Status serve(const Context& ctx, const Flags& flags, bool confined, std::vector<
                                  return serving::body_bytes_max_of(method, path, max);
                                },
                            .bodies_bytes_max = flags.bodies_bytes_max,
+                           .json_refusals = true,
                            .idle_timeout = milliseconds(flags.idle_timeout_seconds),
                            .body_bytes_per_second_min = kBodyBytesPerSecondMin},
                           without_pages(flags.http, front)));

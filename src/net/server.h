@@ -50,6 +50,7 @@ class Server {
     std::function<std::size_t(std::string_view method, std::string_view path)> body_bytes_max_of;
     // Of all requests together until they are answered, bodies up to kSmallBodyBytes left out: 503 beyond. 0: none.
     std::size_t bodies_bytes_max = 0;
+    bool json_refusals = false;                       // what the server refuses itself: {"error": …}, else plain text
     std::size_t stream_buffer_bytes_max = 1 << 20;    // unsent bytes of one stream before reading of it pauses
     std::chrono::milliseconds header_timeout{10000};  // from the first byte to the end of the header
     std::chrono::milliseconds idle_timeout{120000};   // between requests of one connection; header_timeout before the first

@@ -132,6 +132,16 @@ TEST(Server, KeepsTheConnectionAndAnswersPipelinedRequestsInOrder) {
   EXPECT_EQ(outline(socket.read_all()), expected);
 }
 
+TEST(Server, RefusesInJsonWhereItsClientsReadThat) {
+  auto server = serve({.body_bytes_max = 10, .json_refusals = true});
+  RawSocket large(server->port());
+  large.write("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n");
+  const std::string answer = large.read_all();
+  EXPECT_NE(answer.find("HTTP/1.1 413 "), std::string::npos) << answer;
+  EXPECT_NE(answer.find("Content-Type: application/json"), std::string::npos) << answer;
+  EXPECT_NE(answer.find(R"({"error":"the request body is larger than 10 bytes"})"), std::string::npos) << answer;
+}
+
 TEST(Server, HandlersTextCannotEndAHeader) {
   auto server = serve({});
   RawSocket socket(server->port());

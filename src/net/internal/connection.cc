@@ -34,6 +34,17 @@ void append_number(std::string& out, std::uint64_t number, int base = 10) {
   out.append(text, std::to_chars(text, text + sizeof(text), number, base).ptr);
 }
 
+/// `text` may hold bytes of a client: only printable ASCII stays.
+std::string json_escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c < ' ' || c > '~') continue;
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
 }  // namespace
 
 Connection::Connection(Loop& loop, std::uint64_t id, int fd, std::string peer)
@@ -357,8 +368,13 @@ void Connection::answer(std::uint64_t request, Response response) {
 void Connection::refuse(int status, const std::string& text) {
   Response response;
   response.status = status;
-  response.headers.add("Content-Type", "text/plain; charset=utf-8");
-  response.body = text + "\n";
+  if (loop_.state().options.json_refusals) {
+    response.headers.add("Content-Type", "application/json");
+    response.body = "{\"error\":\"" + json_escaped(text) + "\"}";
+  } else {
+    response.headers.add("Content-Type", "text/plain; charset=utf-8");
+    response.body = text + "\n";
+  }
   head_ = http10_ = false;
   close_after_ = true;
   ++request_;
