@@ -97,7 +97,7 @@ std::vector<Hostile> corpus() {
       {"Bomb", testing::tar_gzip_of("zeros", 900 << 10), "50 times its size", small},
       {"Empty", TarBuilder().tar(), ""},
       {"OnlyDirectories", TarBuilder().directory("a").directory("a/b").tar(), "no file"},
-      {"Text", "this is no archive, it is a sentence that goes on for a while", "not a readable archive"},
+      {"Text", "this is no archive, it is a sentence that goes on for a while", "not an archive"},
       {"SevenZip", std::string("7z\xBC\xAF\x27\x1C\0\4", 8), "7z"},
       {"Truncated", TarBuilder().file("a", std::string(9000, 'x')).tar().substr(0, 3000), ""},
   };

@@ -43,6 +43,14 @@ std::string_view known_but_unread(std::string_view head) {
   return {};
 }
 
+/// A ModelProto begins with its ir_version (field 1, a small number); one of its first fields follows. No tar, gzip, zstd or zip
+/// does.
+bool looks_like_onnx(std::string_view head) {
+  constexpr std::string_view kNextFields = "\x12\x1A\x22\x28\x32\x3A\x42";
+  return head.size() >= 3 && head[0] == '\x08' && head[1] > 0 && head[1] <= 0x20 &&
+         kNextFields.find(head[2]) != std::string_view::npos;
+}
+
 EntryKind kind_of(archive_entry* entry) {
   if (archive_entry_hardlink_utf8(entry) != nullptr || archive_entry_hardlink(entry) != nullptr) return EntryKind::kHardLink;
   switch (archive_entry_filetype(entry)) {
@@ -75,6 +83,8 @@ class Reader final : public ArchiveReader {
     if (pending_.empty()) return Error(Code::kCorrupt, "the archive is empty (0 bytes)");
     if (const auto name = known_but_unread(pending_); !name.empty())
       return Error(Code::kUnsupported, "a " + std::string(name) + " archive; use tar, tar.gz, tar.zst or zip");
+    if (looks_like_onnx(pending_))
+      return Error(Code::kUnsupported, "an ONNX file, not an archive: pack it with `varda pack FILE.onnx`");
     if (!archive_) return Error(Code::kExhausted, "out of memory");
     archive* a = archive_.get();
     if (starts_with(pending_, "\x1F\x8B")) {
@@ -137,7 +147,9 @@ class Reader final : public ArchiveReader {
 
   Error failure() {
     if (source_error_) return *source_error_;
-    return Error(Code::kCorrupt, "not a readable archive: " + message_of(archive_.get()));
+    const std::string why = message_of(archive_.get());
+    if (why == "Unrecognized archive format") return Error(Code::kCorrupt, "not an archive; use tar, tar.gz, tar.zst or zip");
+    return Error(Code::kCorrupt, "the archive is damaged: " + why);
   }
 
   ByteSource source_;

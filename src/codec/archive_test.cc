@@ -177,8 +177,9 @@ TEST(ArchiveReader, OtherBytesSayWhatTheyAre) {
   };
   const Case cases[] = {
       {"", Code::kCorrupt, "empty"},
-      {"<!DOCTYPE html><html><body>Log in</body></html>", Code::kCorrupt, "not a readable archive"},
-      {std::string(2000, 'A'), Code::kCorrupt, "not a readable archive"},
+      {"<!DOCTYPE html><html><body>Log in</body></html>", Code::kCorrupt, "not an archive"},
+      {std::string(2000, 'A'), Code::kCorrupt, "not an archive"},
+      {std::string("\x08\x08\x12\x07pytorch", 11), Code::kUnsupported, "an ONNX file, not an archive: pack it"},
       {std::string("7z\xBC\xAF\x27\x1C\0\4", 8), Code::kUnsupported, "7z"},
       {"Rar!\x1A\x07\x01", Code::kUnsupported, "rar"},
       {std::string("\xFD"

@@ -27,7 +27,7 @@ class IsalGunzip final : public Gunzip {
         if (finished) TRY_VOID(next_member());
         if (ended_) break;
         if (at_ == input_.size()) TRY_VOID(refill());
-        if (ended_) return Error(Code::kCorrupt, "not a readable archive: the gzip stream ends early");
+        if (ended_) return Error(Code::kCorrupt, "the archive is damaged: the gzip stream ends early");
       }
       TRY(const std::size_t got, step(out.data() + filled, out.size() - filled));
       filled += got;
@@ -84,8 +84,8 @@ class IsalGunzip final : public Gunzip {
 
   static Status judge(int code) {
     if (code == ISAL_DECOMP_OK || code == ISAL_END_INPUT) return {};
-    if (code == ISAL_INCORRECT_CHECKSUM) return Error(Code::kCorrupt, "not a readable archive: wrong gzip checksum");
-    return Error(Code::kCorrupt, "not a readable archive: damaged gzip data");
+    if (code == ISAL_INCORRECT_CHECKSUM) return Error(Code::kCorrupt, "the archive is damaged: wrong gzip checksum");
+    return Error(Code::kCorrupt, "the archive is damaged: bad gzip data");
   }
 
   const ByteSource source_;
