@@ -146,7 +146,7 @@ Outcome<os::Path> allowed_file(os::FileSystem& fs, const std::vector<os::Path>& 
     return at;
   }
   return forbidden(url + ": file URLs are read only below directories this node allows" +
-                   (roots.empty() ? std::string(" (it allows none)") : std::string()));
+                   (roots.empty() ? " (it allows none; --allow-files-below DIR allows one)" : ""));
 }
 
 }  // namespace
