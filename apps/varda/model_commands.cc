@@ -14,6 +14,7 @@
 #include "net/client.h"
 #include "predict.h"
 #include "progress.h"
+#include "serving/config.h"
 
 namespace varda::app {
 namespace {
@@ -32,10 +33,21 @@ Status check_version(const std::string& version) {
                "\"" + version + "\" cannot be a version; name one with --version-name: 1 to 63 letters, digits, '.', '_' or '-'");
 }
 
+/// Reads model.yaml and labels as the model server will.
+Status check_settings(const os::Path& directory) {
+  auto& fs = os::real_file_system();
+  TRY(const auto settings, fs.stat(directory / "model.yaml"));
+  if (!settings) return {};
+  TRY([[maybe_unused]] const serving::ModelConfig config, serving::read_config(fs, directory, {}).context(directory.string()));
+  return {};
+}
+
 Status pack(const Context& ctx, const PackFlags& flags) {
   os::Path directory = std::filesystem::absolute(flags.directory).lexically_normal();
   if (!directory.has_filename()) directory = directory.parent_path();  // a slash at the end
-  const std::string name = directory.filename().string();
+  const bool is_file = std::filesystem::is_regular_file(directory);
+  const std::string name = (is_file ? directory.stem() : directory.filename()).string();
+  if (!is_file && flags.framework == "onnx") TRY_VOID(check_settings(directory));
   const std::string version = !flags.version.empty() ? flags.version : name;
   TRY_VOID(check_version(version));
   const os::Path output = flags.output.empty() ? os::Path(name + ".tar.gz") : os::Path(flags.output);
@@ -43,8 +55,9 @@ Status pack(const Context& ctx, const PackFlags& flags) {
   TRY(const artifact::Packed packed,
       artifact::pack_to_file(ctx, os::real_file_system(), directory, {.format = format, .framework = flags.framework}, output));
   const std::string url = !flags.url.empty() ? flags.url : "http://HOST/" + output.filename().string();
-  std::fprintf(stderr, "packed %zu files, %s, into %s (%s)\nentry for spec.manifest:\n", packed.files,
-               human_bytes(packed.extracted_bytes).c_str(), output.c_str(), human_bytes(packed.bytes).c_str());
+  std::fprintf(stderr, "packed %zu file%s, %s, into %s (%s)\nentry for spec.manifest:\n", packed.files,
+               packed.files == 1 ? "" : "s", human_bytes(packed.extracted_bytes).c_str(), output.c_str(),
+               human_bytes(packed.bytes).c_str());
   std::printf("- {version: '%s', downloadURL: '%s', sha256sum: %s}\n", version.c_str(), url.c_str(), packed.digest.hex().c_str());
   return {};
 }
@@ -154,10 +167,12 @@ void add_model_commands(Program program) {
   const auto pack_flags = std::make_shared<PackFlags>();
   CLI::App* pack_command =
       program.parser.add_subcommand("pack", "pack a model directory reproducibly and print its manifest entry");
-  pack_command->add_option("directory", pack_flags->directory, "holds the model, for onnx model.onnx")->required();
+  pack_command->add_option("directory", pack_flags->directory, "holds the model, for onnx model.onnx; or the .onnx file alone")
+      ->required();
   pack_command->add_option("-o,--output", pack_flags->output,
                            "archive to write: .tar.gz, .tar.zst or .tar; default: NAME.tar.gz here");
-  pack_command->add_option("--version-name", pack_flags->version, "version in the entry; default: the directory's name");
+  pack_command->add_option("--version-name", pack_flags->version,
+                           "version in the entry; default: the directory's name, or the file's");
   pack_command->add_option("--url", pack_flags->url, "downloadURL in the entry");
   pack_command->add_option("--framework", pack_flags->framework, "whose layout is checked; \"\" for none")->default_str("onnx");
   pack_command->callback([&chosen, pack_flags] { chosen = [pack_flags](const Context& ctx) { return pack(ctx, *pack_flags); }; });

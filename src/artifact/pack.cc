@@ -55,24 +55,8 @@ Status admit(EntryRules& rules, const std::vector<Item>& items) {
   return rules.finish();
 }
 
-}  // namespace
-
-Result<Packed> pack(const Context& ctx, os::FileSystem& fs, const os::Path& directory, const PackOptions& options,
-                    const std::function<Status(std::string_view)>& sink) {
-  TRY(const auto info, fs.stat(directory));
-  if (!info) return Error(Code::kNotFound, directory.string() + ": no such directory");
-  if (info->kind != os::FileKind::kDirectory) return Error(Code::kInvalid, directory.string() + ": not a directory");
-  if (const auto failure = check_layout(fs, directory, options.framework)) return failure->error.context(directory.string());
-  TRY(auto items, collect(fs, directory));
-  EntryRules rules(options.limits);
-  TRY_VOID(admit(rules, items).context(directory.string()));
-  if (!rules.single_top().empty()) {
-    for (Item& item : items) item.entry.path = "model/" + item.entry.path;
-    items.insert(items.begin(), Item{{}, {.path = "model", .kind = codec::EntryKind::kDirectory, .mode = 0755, .link_target = ""}});
-    rules = EntryRules(options.limits);
-    TRY_VOID(admit(rules, items).context(directory.string()));
-  }
-
+Result<Packed> write_archive(const Context& ctx, os::FileSystem& fs, const os::Path& directory, const std::vector<Item>& items,
+                             EntryRules& rules, const PackOptions& options, const std::function<Status(std::string_view)>& sink) {
   Packed packed;
   codec::Sha256Stream hash;
   TRY(auto writer, codec::ArchiveWriter::create(options.format, [&](std::string_view bytes) {
@@ -104,12 +88,53 @@ Result<Packed> pack(const Context& ctx, os::FileSystem& fs, const os::Path& dire
   return packed;
 }
 
+/// A model of one file.
+Result<Packed> pack_file(const Context& ctx, os::FileSystem& fs, const os::Path& file, const os::FileInfo& info,
+                         const PackOptions& options, const std::function<Status(std::string_view)>& sink) {
+  if (file.extension() != ".onnx") return Error(Code::kInvalid, file.string() + ": neither a directory nor an .onnx file");
+  for (const char* end : {".data", "_data"}) {
+    TRY(const auto weights, fs.stat(os::Path(file) += end));
+    if (weights)
+      return Error(Code::kInvalid, file.string() + ": its weights are in " + file.filename().string() + end +
+                                       "; put both into a directory of their own and pack that");
+  }
+  const os::Path name = file.filename();
+  const std::vector<Item> items{
+      {name,
+       {.path = name.string(), .kind = codec::EntryKind::kFile, .size_bytes = info.size_bytes, .mode = 0644, .link_target = ""}}};
+  EntryRules rules(options.limits);
+  TRY_VOID(admit(rules, items).context(file.string()));
+  return write_archive(ctx, fs, file.parent_path(), items, rules, options, sink);
+}
+
+}  // namespace
+
+Result<Packed> pack(const Context& ctx, os::FileSystem& fs, const os::Path& directory, const PackOptions& options,
+                    const std::function<Status(std::string_view)>& sink) {
+  TRY(const auto info, fs.stat(directory));
+  if (!info) return Error(Code::kNotFound, directory.string() + ": no such directory");
+  if (info->kind == os::FileKind::kFile) return pack_file(ctx, fs, directory, *info, options, sink);
+  if (info->kind != os::FileKind::kDirectory) return Error(Code::kInvalid, directory.string() + ": neither a directory nor a file");
+  if (const auto failure = check_layout(fs, directory, options.framework)) return failure->error.context(directory.string());
+  TRY(auto items, collect(fs, directory));
+  EntryRules rules(options.limits);
+  TRY_VOID(admit(rules, items).context(directory.string()));
+  if (!rules.single_top().empty()) {
+    for (Item& item : items) item.entry.path = "model/" + item.entry.path;
+    items.insert(items.begin(), Item{{}, {.path = "model", .kind = codec::EntryKind::kDirectory, .mode = 0755, .link_target = ""}});
+    rules = EntryRules(options.limits);
+    TRY_VOID(admit(rules, items).context(directory.string()));
+  }
+
+  return write_archive(ctx, fs, directory, items, rules, options, sink);
+}
+
 Result<Packed> pack_to_file(const Context& ctx, os::FileSystem& fs, const os::Path& directory, const PackOptions& options,
                             const os::Path& file) {
   const os::Path relative = std::filesystem::absolute(file).lexically_normal().lexically_relative(
       std::filesystem::absolute(directory / "").lexically_normal());
   if (!relative.empty() && *relative.begin() != "..")
-    return Error(Code::kInvalid, file.string() + ": lies inside the directory that is packed");
+    return Error(Code::kInvalid, file.string() + ": lies inside the directory that is packed; name another place with -o FILE");
   const os::Path part = os::Path(file) += ".part";
   TRY(auto out, fs.open(part, os::Open::kTruncate, 0644));
   auto packed = pack(ctx, fs, directory, options, [&](std::string_view bytes) { return out->write(bytes); });

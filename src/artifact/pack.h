@@ -28,6 +28,7 @@ struct Packed {
 
 /// Entries by name, modes 0644 and 0755, no times, no owners. Hidden files are packed too. A directory whose only entry is a
 /// directory is wrapped in one more ("model/"), because unpacking strips a single top-level directory.
+/// `directory` may be an .onnx file: it becomes the only entry.
 /// kInvalid: what a node would refuse (links out of the tree, devices, limits), or a layout that does not fit the framework.
 Result<Packed> pack(const Context& ctx, os::FileSystem& fs, const os::Path& directory, const PackOptions& options,
                     const std::function<Status(std::string_view)>& sink);

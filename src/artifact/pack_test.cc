@@ -50,6 +50,28 @@ TEST(Pack, SameDirectoryMakesTheSameBytesWhateverItsHistory) {
   EXPECT_EQ(first.packed->files, 2u);
 }
 
+TEST(Pack, AnOnnxFileIsPackedAlone) {
+  os::testing::MemoryFileSystem fs;
+  write(fs, "/models/net.onnx", "model");
+  write(fs, "/models/other.onnx", "another");
+  write(fs, "/models/notes.txt", "text");
+  const auto pack_one = [&](const char* file, std::string& bytes) {
+    return pack(kForever, fs, file, {.framework = "onnx"}, [&bytes](std::string_view part) {
+      bytes += part;
+      return ok_status();
+    });
+  };
+  std::string bytes, same;
+  const auto packed = pack_one("/models/net.onnx", bytes);
+  ASSERT_TRUE(packed.ok()) << packed.error();
+  EXPECT_EQ(packed->files, 1u);
+  write(fs, "/m/net.onnx", "model");
+  EXPECT_EQ(bytes, make(fs).bytes) << "as a directory with that file";
+  EXPECT_NE(pack_one("/models/notes.txt", same).error().message().find("neither a directory nor an .onnx file"), std::string::npos);
+  write(fs, "/models/net.onnx.data", "weights");
+  EXPECT_NE(pack_one("/models/net.onnx", same).error().message().find("net.onnx.data"), std::string::npos);
+}
+
 TEST(Pack, WhatIsPackedIsUnpackedTheSame) {
   struct Case {
     const char* name;

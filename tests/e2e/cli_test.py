@@ -49,6 +49,22 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(refused.returncode, 1)
         self.assertIn('--version-name', refused.stderr)
 
+    def test_pack_takes_one_file_and_checks_settings(self):
+        shutil.copy(m.DIGITS / 'models/3/model.onnx', self.work / 'net.onnx')
+        done = self.run_varda('pack', 'net.onnx')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('packed 1 file, ', done.stderr)
+        self.assertIn("version: 'net', downloadURL: 'http://HOST/net.tar.gz'", done.stdout)
+        shutil.copytree(m.DIGITS / 'models/3', self.work / '3')
+        (self.work / '3/model.yaml').write_text('instance: 2\n')
+        refused = self.run_varda('pack', '3')
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn('model.yaml: unknown setting instance', refused.stderr)
+        (self.work / '3/model.yaml').unlink()
+        inside = self.run_varda('pack', '3', '-o', '3/out.tar.gz')
+        self.assertEqual(inside.returncode, 1)
+        self.assertIn('-o FILE', inside.stderr)
+
     def test_the_example_names_the_digests_that_pack_prints(self):
         manifest = (m.DIGITS / 'digits.yaml').read_text()
         for version in ('3', '4'):
