@@ -28,7 +28,9 @@ std::optional<Problem> spec_problem(const InferenceModel& model, const Inference
     std::string known;
     for (const auto& [name, entry] : options.servers) known += (known.empty() ? "" : ", ") + name;
     return Problem{"FrameworkUnsupported", "the operator has no server for frameworkType " + model.spec.framework_type +
-                                               " (it has: " + known + "): add one to its table, or give an image"};
+                                               " (it has: " + known +
+                                               "): add one with --servers FILE of `varda up` or `varda operator`, or "
+                                               "give an image"};
   }
   return {};
 }
