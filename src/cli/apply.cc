@@ -1,3 +1,4 @@
+#include "cli/problem.h"
 #include "cli/verbs.h"
 #include "codec/yaml.h"
 #include "meta/patch.h"
@@ -21,8 +22,10 @@ Json with_last_applied(Json object) {
 Result<Json> write(const Context& ctx, Session& session, std::string method, const meta::Resource& r, const meta::ObjectKey& key,
                    const Json& body, std::string_view content_type = "application/json") {
   const std::string path = r.path(net::percent_encode(key.ns), net::percent_encode(key.name));
-  return session.client.json(ctx.with_timeout(kRequestTimeout), std::move(method), path + "?fieldValidation=Strict", body,
-                             content_type);
+  auto written = session.client.json(ctx.with_timeout(kRequestTimeout), std::move(method), path + "?fieldValidation=Strict", body,
+                                     content_type);
+  if (!written.ok()) return readable(written.error());
+  return written;
 }
 
 Status check_metadata(const Json& object) {

@@ -91,7 +91,8 @@ void ManifestEntry::describe(Type<ManifestEntry>& t) {
           "node's administrator allowed.")
       .always()
       .length(0, 2048);
-  t.field("sha256sum", &ManifestEntry::sha256sum, "SHA-256 of the archive as downloaded: 64 lower case hexadecimal digits.")
+  t.field("sha256sum", &ManifestEntry::sha256sum,
+          "SHA-256 of the archive as downloaded: 64 lower case hexadecimal digits, in quotes where all are 0 to 9.")
       .always()
       .length(0, 128);
   t.field("mirrors", &ManifestEntry::mirrors,
