@@ -102,7 +102,13 @@ std::vector<NativeRule> native_rules() {
   std::vector<NativeRule> rules;
   for (const Kind* kind : kinds()) {
     rules.push_back({kind->resource.group, kind->resource.kind,
-                     [schema = kind->schema](const Json&, const Json& object) { return validate_rules(*schema, object); }});
+                     [schema = kind->schema, native = kind->native](const Json& old, const Json& object) {
+                       std::vector<meta::StatusCause> causes = validate_rules(*schema, object);
+                       if (native != nullptr) {
+                         for (meta::StatusCause& cause : native(old, object)) causes.push_back(std::move(cause));
+                       }
+                       return causes;
+                     }});
   }
   return rules;
 }

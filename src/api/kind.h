@@ -31,6 +31,8 @@ struct Kind {
   std::optional<Scale> scale;
   std::vector<std::string> notes;  // for the reference page: what deviates and why
   const Schema* schema = nullptr;  // of the whole object
+  /// Further rules that a CRD cannot state; a server of ours checks them. `old` is null when the object is created. Null: none.
+  std::vector<meta::StatusCause> (*native)(const Json& old, const Json& object) = nullptr;
 };
 
 /// Every kind of ours, in the order of the reference.

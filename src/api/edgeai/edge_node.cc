@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "api/describe.h"
+#include "codec/json.h"
+#include "meta/node_address.h"
 
 namespace varda::api {
 
@@ -334,7 +336,7 @@ void EdgeNodeStatus::describe(Type<EdgeNodeStatus>& t) {
   t.field("workerSocketDirectory", &S::worker_socket_directory,
           "Directory of the socket on the node at which workers ask the agent. Absent: there is none.")
       .length(0, 4096);
-  t.field("address", &S::address, "Address of the node.").length(0, 253);
+  t.field("address", &S::address, "IP address of the node.").length(0, 253);
   t.field("disk", &S::disk, "The disk of the models.");
   t.field("conditions", &S::conditions, "Connected: the agent watches its work list.").items_max(16).list_map({"type"});
   t.field("models", &S::models, "Models on the node.").items_max(128).list_map({"key"});
@@ -357,6 +359,18 @@ void EdgeNode::describe(Type<EdgeNode>& t) {
   t.keep_unknown(&EdgeNode::unknown);
 }
 
+namespace {
+
+std::vector<meta::StatusCause> check_edge_node_address(const Json& old, const Json& object) {
+  std::vector<meta::StatusCause> causes;
+  for (const meta::AddressProblem& one : meta::added_address_problems("EdgeNode", old["status"], object["status"])) {
+    causes.push_back({"FieldValueInvalid", "Invalid value: " + codec::write_json(Json(one.value)) + ": " + one.message, one.field});
+  }
+  return causes;
+}
+
+}  // namespace
+
 const Kind& EdgeNode::kind() {
   static const Kind kind{
       .resource = {"edgeai.io", "v1alpha1", "EdgeNode", "edgenodes", false},
@@ -376,6 +390,7 @@ const Kind& EdgeNode::kind() {
       .scale = {},
       .notes = {"Created by the node's agent. `spec` is written by the operator only: what is put there by hand goes away."},
       .schema = &type_info<EdgeNode>().schema,
+      .native = check_edge_node_address,
   };
   return kind;
 }

@@ -143,7 +143,12 @@ class NodeKind : public CoreKind {
       }
       if (!seen.insert(key + ":" + effect).second) causes.push_back(duplicate(where, taints[i]));
     }
+    append(causes, validate_reported_addresses("Node", nullptr, node));
     return causes;
+  }
+
+  Causes validate_update(const Json& node, const Json& old, Part part) const override {
+    return part == Part::kStatus ? validate_reported_addresses("Node", old, node) : Causes();
   }
 
   const std::vector<Column>& columns() const override {

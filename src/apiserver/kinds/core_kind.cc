@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apiserver/kinds/core.h"
+#include "meta/node_address.h"
 #include "meta/object.h"
 #include "meta/selector.h"
 
@@ -90,6 +91,14 @@ std::optional<ListMerge> CoreKind::list_merge(std::string_view path) const { ret
 Json CoreKind::openapi_schema() const { return openapi(type_); }
 
 void append(Causes& all, Causes more) { std::move(more.begin(), more.end(), std::back_inserter(all)); }
+
+Causes validate_reported_addresses(std::string_view kind, const Json& old, const Json& object) {
+  Causes causes;
+  for (const meta::AddressProblem& one : meta::added_address_problems(kind, old["status"], object["status"])) {
+    causes.push_back(invalid(one.field, one.value, one.message));
+  }
+  return causes;
+}
 
 Column column(std::string name, std::string description, int priority, std::string type) {
   return {

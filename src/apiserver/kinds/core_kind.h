@@ -76,6 +76,8 @@ Causes validate_label_selector(const Json& selector, const std::string& field);
 void check_not_negative(const Json& object, std::string_view member, const std::string& field, Causes& causes);
 void check_port(const Json& port, const std::string& field, Causes& causes);
 void append(Causes& all, Causes more);
+/// Addresses that a node may not report of itself or of a pod, in the status of that kind; `old` is null at a creation.
+Causes validate_reported_addresses(std::string_view kind, const Json& old, const Json& object);
 
 Column column(std::string name, std::string description, int priority = 0, std::string type = "string");
 /// The first column of every table, and the one of ages.

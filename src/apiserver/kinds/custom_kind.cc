@@ -262,6 +262,11 @@ class CustomKind : public Kind {
       check_scale_path(object, scale->status_replicas, causes);
       if (!scale->label_selector.empty()) (void)at_scale_path(object, scale->label_selector, "", causes);
     }
+    if (traits_.rule && !blocks_rules(causes)) {
+      for (StatusCause& cause : traits_.rule(old, object)) {
+        if (cause.field == "status" || cause.field.starts_with("status.")) causes.push_back(std::move(cause));
+      }
+    }
     return causes;
   }
 

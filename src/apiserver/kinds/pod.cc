@@ -258,7 +258,7 @@ class PodKind : public CoreKind {
   Causes validate_create(const Json& pod) const override { return validate_pod_spec(pod["spec"], "spec"); }
 
   Causes validate_update(const Json& pod, const Json& old, Part part) const override {
-    if (part == Part::kStatus) return {};
+    if (part == Part::kStatus) return validate_reported_addresses("Pod", old, pod);
     if (!(frozen_part(pod["spec"], old["spec"]) == old["spec"])) return {forbidden_field("spec", kFrozen)};
     Causes causes;
     const Json::Array& now = pod.at("spec/tolerations").as_array();
