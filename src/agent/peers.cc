@@ -15,11 +15,27 @@ namespace {
 constexpr std::size_t kConnectionsMax = 256;
 constexpr std::size_t kConnectionsPerNodeMax = 8;
 constexpr std::size_t kNamelessMax = 8;
+// Below kConnectionsMax: clients that connect and stay silent never take every place.
+constexpr std::size_t kHandshakesMax = 64;
+constexpr std::chrono::milliseconds kHeaderTimeout{3000};
 constexpr std::chrono::seconds kIdle{15};
 constexpr std::chrono::milliseconds kGrace{500};
 constexpr std::chrono::milliseconds kConnectTimeout{3000};  // nodes beside each other are near, or away
 
 }  // namespace
+
+net::Server::Options peer_server_options() {
+  net::Server::Options options;
+  options.connections_max = kConnectionsMax;
+  options.handshakes_max = kHandshakesMax;
+  options.connections_per_name_max = kConnectionsPerNodeMax;
+  options.nameless_connections_max = kNamelessMax;
+  options.header_timeout = kHeaderTimeout;
+  options.idle_timeout = kIdle;
+  options.header_bytes_max = 8 << 10;
+  options.body_bytes_max = 0;
+  return options;
+}
 
 /// Sends with the credentials of the moment.
 class Peers::Client final : public net::HttpClient {
@@ -82,16 +98,10 @@ Peers::~Peers() {
 }
 
 Status Peers::open(const PeerCredentials& credentials) {
-  net::Server::Options options;
+  net::Server::Options options = peer_server_options();
   options.listen = bound_.empty() ? options_.listen : bound_;
   options.tls = net::TlsServer{
       .certificate_pem = credentials.certificate_pem, .key_pem = credentials.key_pem, .client_ca_pem = credentials.ca_pem};
-  options.connections_max = kConnectionsMax;
-  options.connections_per_name_max = kConnectionsPerNodeMax;
-  options.nameless_connections_max = kNamelessMax;
-  options.idle_timeout = kIdle;
-  options.header_bytes_max = 8 << 10;
-  options.body_bytes_max = 0;
   TRY(server_, net::Server::create(std::move(options), handler_));
   bound_ = server_->address();
   in_use_ = credentials;

@@ -23,6 +23,9 @@ struct PeerCredentials {
   friend bool operator==(const PeerCredentials&, const PeerCredentials&) = default;
 };
 
+/// Limits of the port for other nodes; address and TLS are left to be set. Anybody on the network reaches the port.
+net::Server::Options peer_server_options();
+
 /// Thread-safe.
 class Peers {
  public:

@@ -55,6 +55,12 @@ TEST_F(PeersTest, TwoNodesKnowEachOther) {
   EXPECT_EQ(b->url(), "");
 }
 
+TEST(PeerServer, SilentConnectionsLeavePlacesForNodes) {
+  const net::Server::Options options = peer_server_options();
+  EXPECT_LT(options.handshakes_max + options.nameless_connections_max, options.connections_max);
+  EXPECT_LE(options.header_timeout, std::chrono::seconds(3));
+}
+
 TEST_F(PeersTest, ANodeIsNotBelievedToBeAnother) {
   ASSERT_TRUE(a_->serve(whoami()).ok());
   const auto b = peers("edge1", "", ca_);
