@@ -151,7 +151,8 @@ spec:
     const auto bound = api_.post(kPods + "/" + name + "/binding", yaml("{apiVersion: v1, kind: Binding, metadata: {name: " + name +
                                                                        "}, target: {kind: Node, name: " + node + "}}"));
     ASSERT_EQ(bound.status, 201) << bound.text;
-    patch_status(kPods + "/" + name, "{phase: Running, podIP: " + ip + ", conditions: [{type: Ready, status: 'True'}]}");
+    patch_status(kPods + "/" + name,
+                 "{phase: Running, hostIP: " + ip + ", podIP: " + ip + ", conditions: [{type: Ready, status: 'True'}]}");
   }
   void end_pod(const std::string& name) { api_.remove(kPods + "/" + name + "?gracePeriodSeconds=0"); }
   // The agent's report about default/digits.

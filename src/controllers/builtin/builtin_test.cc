@@ -93,7 +93,7 @@ class Machine : public ::testing::Test {
     for (const Json& pod : pods()) {
       if (pod.at("spec/nodeName").as_string().empty() || !pod.at("status/podIP").as_string().empty()) continue;
       patch(kPods + "/" + pod.at("metadata/name").as_string() + "/status",
-            "{status: {phase: Running, podIP: " + ip +
+            "{status: {phase: Running, hostIP: 127.0.0.1, podIP: " + ip +
                 ", conditions: [{type: PodScheduled, status: 'True'}, {type: Ready, status: 'True'}]}}");
     }
   }

@@ -85,11 +85,12 @@ TEST(SchedulerPlan, NodeWithTheFewestPodsComesFirst) {
 }
 
 std::shared_ptr<const api::Pod> backend(const std::string& name, const std::string& ip, const std::string& ready,
-                                        const std::string& more = "") {
+                                        const std::string& more = "", const std::string& host = "127.9.0.1") {
   return object<api::Pod>(
       "{apiVersion: v1, kind: Pod, metadata: {name: " + name + ", namespace: default, uid: u-" + name + ", labels: {app: web}" +
       more + "}, spec: {nodeName: node1, containers: [{name: c, image: i, ports: [{name: http, containerPort: 8080}]}]}, " +
-      "status: {phase: Running, podIP: '" + ip + "', conditions: [{type: Ready, status: '" + ready + "'}]}}");
+      "status: {phase: Running, hostIP: '" + host + "', podIP: '" + ip + "', conditions: [{type: Ready, status: '" + ready +
+      "'}]}}");
 }
 
 constexpr const char* kService =
@@ -113,6 +114,15 @@ TEST(ServicePlan, ReadyPodsAreBackendsAndOthersAreListed) {
   const Json closed = without_ready(plan.endpoints);
   EXPECT_FALSE(closed.at("subsets/0").contains("addresses"));
   EXPECT_EQ(closed.at("subsets/0/notReadyAddresses").size(), 2u);
+}
+
+TEST(ServicePlan, ALoopbackAddressCountsOnThisMachineAlone) {
+  const auto service = object<api::Service>(kService);
+  const ServicePlan plan =
+      plan_service(*service, {backend("a", "127.64.0.2", "True", "", "192.0.2.10"), backend("b", "127.64.0.3", "True", "", ""),
+                              backend("c", "192.0.2.10", "True", "", "192.0.2.10"), backend("d", "127.64.0.4", "True")});
+  EXPECT_EQ(plan.ports[0].backends, (std::vector<std::string>{"192.0.2.10:8080", "127.64.0.4:8080"}));
+  EXPECT_EQ(plan.endpoints.at("subsets/0/addresses").size(), 2u);
 }
 
 TEST(ServicePlan, WithoutASelectorTheEndpointsAreSomebodyElses) {

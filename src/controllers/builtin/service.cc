@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "controllers/builtin/found_by.h"
+#include "meta/node_address.h"
 
 namespace varda::controllers {
 
@@ -32,6 +33,12 @@ bool has_finished(const api::Pod& pod) { return pod.status.phase == "Succeeded" 
 
 std::string joined(const std::string& ip, std::int64_t port) {
   return (ip.find(':') == std::string::npos ? ip : "[" + ip + "]") + ":" + std::to_string(port);
+}
+
+/// A loopback address of another machine's pod would lead a client to the client's own machine.
+bool reachable(const api::PodStatus& status) {
+  const auto is_loopback = [](const std::string& ip) { return meta::address_scope(ip) == meta::AddressScope::kLoopback; };
+  return !status.pod_ip.empty() && (!is_loopback(status.pod_ip) || is_loopback(status.host_ip));
 }
 
 /// Pods that answer on the same numbers share a subset.
@@ -68,7 +75,7 @@ ServicePlan plan_service(const api::Service& service, const std::vector<PodPtr>&
   }
   std::map<std::vector<std::int64_t>, Subset> subsets;
   for (const PodPtr& pod : pods) {
-    if (!has_all(pod->metadata.labels, service.spec.selector) || pod->status.pod_ip.empty() || pod->metadata.deleting() ||
+    if (!has_all(pod->metadata.labels, service.spec.selector) || !reachable(pod->status) || pod->metadata.deleting() ||
         has_finished(*pod))
       continue;
     std::vector<std::int64_t> targets;
