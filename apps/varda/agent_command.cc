@@ -13,7 +13,10 @@
 #include "given_file.h"
 #include "kube/config.h"
 #include "limit_flags.h"
+#include "meta/node_address.h"
 #include "net/client.h"
+#include "net/local_address.h"
+#include "net/url.h"
 #include "node/containerd_driver.h"
 #include "node/process_driver.h"
 #include "os/memory.h"
@@ -84,6 +87,14 @@ Result<Upstream> reach_upstream(const Context& ctx, const Globals& globals, cons
   return upstream;
 }
 
+/// Whether a loopback address of this machine means the same where the gateway runs.
+meta::Reporter reporter_to(const std::string& gateway) {
+  const auto url = net::Url::parse(gateway);
+  const auto address = url.ok() ? net::local_address_to(url->host, url->port) : Result<std::string>(url.error());
+  const bool here = address.ok() && meta::address_scope(*address) == meta::AddressScope::kLoopback;
+  return here ? meta::Reporter::kThisMachine : meta::Reporter::kAnotherMachine;
+}
+
 /// In a Pod the node's name and the gateway come by the environment.
 Result<AgentFlags> completed(AgentFlags flags, const Globals& globals) {
   const auto variable = [](const char* name) {
@@ -130,6 +141,7 @@ Status run_agent(const Context& ctx, const Globals& globals, const AgentFlags& g
   }
   const Result<Upstream> upstream = reach_upstream(ctx, globals, flags, registry);
   if (!upstream.ok()) return ctx.stopped() ? Status() : upstream.error();  // it may wait long for its first certificate
+  if (!flags.gateway.empty()) options.reporter = reporter_to(flags.gateway);
   // Model servers are asked straight; only archives come through a proxy.
   const std::unique_ptr<net::HttpClient> http = net::make_client({});
   TRY(const net::ClientOptions download, download_client_options(flags.download));
@@ -200,7 +212,9 @@ void add_agent_commands(Program program) {
                    "each; a gateway ends them after 15 s")
       ->capture_default_str()
       ->check(CLI::Range(2, 600));
-  command->add_option("--address", flags->address, "address of this node; default: one of 127.0.0.0/8, drawn once and kept");
+  command->add_option("--address", flags->address,
+                      "IP address where other machines reach this node; default: one of 127.0.0.0/8, drawn once and kept, "
+                      "not reported to other machines");
   command->add_option("--image", flags->images, "NAME=COMMAND: pods of this image run that command (runner process)");
   command->add_option("--dataset-root", flags->dataset_roots, "datasets below this directory may be read; default: none");
   command->add_option("--peer-listen", flags->peer_listen,

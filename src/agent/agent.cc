@@ -53,16 +53,25 @@ class EdgeAgent final : public Agent {
     if (options_.peer_credentials) TRY_VOID(start_peers());
     TRY_VOID(start_workers());
     if (options_.runner == Runner::kNone) return {};
-    pods_ = std::make_unique<Pods>(options_, api_, read_facts(options_.node_name, options_.layer, address_), system_clock(), rng_);
+    pods_ = std::make_unique<Pods>(options_, api_, read_facts(options_.node_name, options_.layer, reported_address()),
+                                   system_clock(), rng_);
     TRY(driver_, make_driver(processes));
     node::end_containers_of_others(options_.data_directory, driver_->scheme(), options_.stop_grace);
-    TRY(runner_, node::PodRunner::open({.root = options_.data_directory, .node_name = options_.node_name, .node_address = address_},
+    TRY(runner_, node::PodRunner::open({.root = options_.data_directory,
+                                        .node_name = options_.node_name,
+                                        .node_address = address_,
+                                        .host_ip = reported_address()},
                                        *driver_, pods_->host(), fs_, system_clock(), rng_));
     pods_->start(*runner_);
     return {};
   }
 
   const std::string& node_address() const override { return address_; }
+  std::string reported_address() const {
+    const bool kept_back =
+        options_.reporter == meta::Reporter::kAnotherMachine && meta::address_scope(address_) == meta::AddressScope::kLoopback;
+    return kept_back ? "" : address_;
+  }
 
   Status run(const Context& given) override {
     // A deadline ends the agent as a stop request does; inside, only the stop token counts.
@@ -78,7 +87,7 @@ class EdgeAgent final : public Agent {
                .tree = *tree_,
                .clock = system_clock(),
                .rng = rng_,
-               .address = address_,
+               .address = reported_address(),
                .replicas = replicas_.get(),
                .peer_url = peers_ ? peers_->url() : "",
                .peers = peers_.get(),

@@ -20,6 +20,7 @@
 #include "base/metrics.h"
 #include "base/rng.h"
 #include "kube/client.h"
+#include "meta/node_address.h"
 #include "net/http.h"
 #include "node/containerd_driver.h"
 #include "os/file_system.h"
@@ -46,7 +47,9 @@ struct Options {
   node::PodNetwork pod_network = node::PodNetwork::kCni;  // of the containerd driver
   os::Path programs;  // where varda-serve and the others stand; empty: beside the running program
   std::map<std::string, std::string> container_environment;
-  std::string node_address;                                           // empty: drawn at the first start and kept
+  std::string node_address;  // empty: drawn at the first start and kept
+  /// kAnotherMachine: a loopback address is not reported. It would lead readers on other machines to themselves.
+  meta::Reporter reporter = meta::Reporter::kThisMachine;
   std::vector<os::Path> file_roots;                                   // file URLs are read below these only
   std::vector<os::Path> dataset_roots;                                // datasets are read below these only
   std::chrono::milliseconds dataset_recount{std::chrono::hours(24)};  // every byte of a dataset is read again after so long

@@ -131,6 +131,7 @@ class AgentTest : public ::testing::Test {
     options.poll_steady = std::chrono::milliseconds(50);
     options.link_backoff_max = std::chrono::milliseconds(200);
     options.watch_timeout = watch_timeout;
+    options.reporter = reporter;
     options.node_period = std::chrono::milliseconds(20);
     options.metrics = &registry;
     auto opened = Agent::open(std::move(options), *client, *http);
@@ -195,6 +196,7 @@ class AgentTest : public ::testing::Test {
   std::unique_ptr<apiserver::InMemoryApiServer> api;
   std::atomic<bool> link_up = true;
   std::chrono::seconds watch_timeout{10};
+  meta::Reporter reporter = meta::Reporter::kThisMachine;
   std::unique_ptr<Switch> transport;
   std::unique_ptr<kube::Client> client;
   std::unique_ptr<net::HttpClient> http;
@@ -214,6 +216,33 @@ TEST_F(AgentTest, MakesItsObjectAndReportsWhereItKeepsModels) {
   EXPECT_EQ(now["address"].as_string(), agent->node_address());
   EXPECT_EQ(now["agentVersion"].as_string(), VARDA_VERSION);
   EXPECT_GT(now.at("disk/capacityBytes").as_integer(), 0);
+}
+
+TEST_F(AgentTest, KeepsALoopbackAddressFromReadersOnOtherMachines) {
+  reporter = meta::Reporter::kAnotherMachine;
+  start_agent(Runner::kProcess, {{"sleeper", "/bin/sleep 1000"}});
+  eventually([this] { return !api->get("/api/v1/nodes/edge0").body.at("status/addresses").empty(); });
+  const auto report_problems = [&](const char* kind, const std::string& path) {
+    return meta::address_problems(kind, api->get(path).body["status"], reporter).size();
+  };
+  EXPECT_EQ(report_problems("Node", "/api/v1/nodes/edge0"), 0u);
+  constexpr const char* kPods = "/api/v1/namespaces/default/pods";
+  for (const std::string name : {"own", "host"}) {
+    Json pod = *codec::parse_json(R"({"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"default"},
+      "spec":{"nodeName":"edge0","terminationGracePeriodSeconds":5,"containers":[{"name":"server","image":"sleeper"}]}})");
+    pod["metadata"].set("name", name);
+    pod["spec"].set("hostNetwork", name == "host");
+    ASSERT_EQ(api->post(kPods, pod).status, 201);
+    const std::string path = std::string(kPods) + "/" + name;
+    eventually([&] { return api->get(path).body.at("status/phase").as_string() == "Running"; });
+    EXPECT_FALSE(api->get(path).body.at("status/podIP").as_string().empty()) << "the agent asks its model servers there";
+    EXPECT_EQ(report_problems("Pod", path), 0u) << name;
+    EXPECT_FALSE(api->get(path).body["status"].contains("hostIP"));
+    api->remove(path);
+    eventually([&] { return api->get(path).status == 404; });
+  }
+  eventually([this] { return !status()["modelRoot"].as_string().empty(); });
+  EXPECT_FALSE(status().contains("address"));
 }
 
 TEST_F(AgentTest, InstallsExposesAndSwitchesTheTarget) {

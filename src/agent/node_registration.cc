@@ -99,8 +99,10 @@ Json node_status(const NodeFacts& facts) {
   const Json capacity = Json::object({{"cpu", std::to_string(facts.cpus)},
                                       {"memory", binary_quantity(facts.memory_bytes)},
                                       {"pods", std::to_string(facts.pods_max)}});
-  return Json::object({{"addresses", Json::array({Json::object({{"type", "InternalIP"}, {"address", facts.address}}),
-                                                  Json::object({{"type", "Hostname"}, {"address", facts.name}})})},
+  Json addresses = Json::array();
+  if (!facts.address.empty()) addresses.push_back(Json::object({{"type", "InternalIP"}, {"address", facts.address}}));
+  addresses.push_back(Json::object({{"type", "Hostname"}, {"address", facts.name}}));
+  return Json::object({{"addresses", std::move(addresses)},
                        {"capacity", capacity},
                        {"allocatable", capacity},
                        {"nodeInfo", Json::object({{"architecture", architecture()},

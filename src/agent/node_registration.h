@@ -16,7 +16,7 @@ namespace varda::agent {
 struct NodeFacts {
   std::string name;
   std::string layer = "edge";  // cloud, edge, device
-  std::string address;
+  std::string address;         // "": none is reported
   std::uint64_t cpus = 1;
   std::uint64_t memory_bytes = 0;
   std::uint64_t pods_max = 250;

@@ -56,6 +56,11 @@ TEST_F(AgentNodeReady, IsLeftToAControlPlaneThatSaysItByItself) {
   }
 }
 
+TEST(AgentNodeStatus, HasNoAddressButTheNameWhereNoneIsReported) {
+  const Json addresses = node_status({.name = "cam", .address = ""})["addresses"];
+  EXPECT_EQ(addresses, yaml("[{type: Hostname, address: cam}]"));
+}
+
 TEST_F(AgentNodeReady, IsPostedAtEachLookWhereTheNodeControllerWaitsForIt) {
   step();
   for (const char* reason : {"NodeStatusNeverUpdated", "NodeStatusUnknown"}) {

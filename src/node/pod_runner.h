@@ -64,7 +64,8 @@ class PodRunner {
   struct Options {
     os::Path root;  // the agent's; pods live in root/pods
     std::string node_name;
-    std::string node_address;               // of pods with hostNetwork, and status.hostIP
+    std::string node_address;               // of pods with hostNetwork
+    std::optional<std::string> host_ip;     // what statuses report as hostIP, "" nothing; absent: node_address
     std::size_t pods_max = 250;             // further ones are refused with an event
     std::size_t log_bytes_max = 10u << 20;  // then a log is rotated; one older part is kept
     std::chrono::seconds backoff_first{10};

@@ -479,7 +479,8 @@ Status PodWorker::save() {
 }
 
 void PodWorker::report() {
-  Json status = make_status(record_, {.scheme = shared_.driver.scheme(), .host_ip = host_ip(), .now = now_text()});
+  Json status = make_status(
+      record_, {.scheme = shared_.driver.scheme(), .host_ip = shared_.options.host_ip.value_or(host_ip()), .now = now_text()});
   if (told_ && status == record_.status) return;
   told_ = true;
   record_.status = std::move(status);

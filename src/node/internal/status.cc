@@ -194,8 +194,10 @@ Json make_status(const PodRecord& record, const StatusContext& context) {
   const Json& spec = record.pod["spec"];
   Json status = Json::object({{"phase", phase}});
   status.set("conditions", conditions(record, phase, context));
-  status.set("hostIP", context.host_ip);
-  status.set("hostIPs", Json::array({Json::object({{"ip", context.host_ip}})}));
+  if (!context.host_ip.empty()) {
+    status.set("hostIP", context.host_ip);
+    status.set("hostIPs", Json::array({Json::object({{"ip", context.host_ip}})}));
+  }
   if (!record.ip.empty()) {
     status.set("podIP", record.ip);
     status.set("podIPs", Json::array({Json::object({{"ip", record.ip}})}));

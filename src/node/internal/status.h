@@ -8,9 +8,9 @@
 namespace varda::node::internal {
 
 struct StatusContext {
-  std::string scheme;  // of the driver: "process"
-  std::string host_ip;
-  std::string now;  // RFC 3339: for conditions that change
+  std::string scheme;   // of the driver: "process"
+  std::string host_ip;  // "": none is reported
+  std::string now;      // RFC 3339: for conditions that change
 };
 
 /// Pending, Running, Succeeded or Failed.
