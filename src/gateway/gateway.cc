@@ -521,11 +521,8 @@ class TheGateway final : public Gateway, Admission {
 
   /// Is it the node itself, or a pod that runs on it?
   Result<bool> own(const std::string& node, const Involved& about) {
-    if (about.ns.empty()) {
-      return about.name == node && ((about.kind == "Node" && about.api_version == "v1") ||
-                                    (about.kind == "EdgeNode" && about.api_version == api::EdgeNode::resource().api_version()));
-    }
-    if (about.kind != "Pod" || about.api_version != "v1" || !meta::check_dns_subdomain(about.name).empty()) return false;
+    if (about.is_node(node)) return true;
+    if (!about.is_pod()) return false;
     if (pods_.view().get(node, {about.ns, about.name})) return true;
     TRY(const auto pod, client_.find(upstream(), api::Pod::resource(), {about.ns, about.name}));
     return pod && pod->at("spec/nodeName").as_string() == node;

@@ -7,7 +7,8 @@
 #include "base/result.h"
 #include "codec/json.h"
 #include "gateway/request.h"
-#include "meta/object.h"
+#include "meta/node_address.h"
+#include "meta/node_writes.h"
 
 namespace varda::gateway {
 
@@ -31,23 +32,14 @@ enum class Route {
 /// kForbidden, with the message of Kubernetes: everything that 014 does not list.
 Result<Route> route(const std::string& node, const Asked& asked);
 
-// The body of a write, whittled down to what a node may say. kInvalid: it is no such object. kForbidden: it says what a node may
-// not say, and what that is.
+// The API server applies the same rules to writes of a node.
+using meta::event_patch;
+using meta::Involved;
+using meta::own_event;
+using meta::own_object;
+using meta::own_status;
 
-/// An EdgeNode or Node with the node's own name; its spec is not the node's to write.
-Result<Json> own_object(const std::string& node, const meta::Resource& resource, const Json& body);
-/// A merge patch of a status: nothing but `status` comes through, and, to make sure which object is meant, the uid and version.
-/// `key` is what the path says.
-Result<Json> own_status(const meta::ObjectKey& key, const Json& body);
-/// An Event as a node may create it. `ns` is what the path says.
-Result<Json> own_event(const std::string& ns, const Json& body);
-/// A merge patch of an Event: who it is about stays.
-Result<Json> event_patch(const Json& body);
-
-/// Whom an Event is about.
-struct Involved {
-  std::string kind, api_version, ns, name;
-  static Involved of(const Json& event);
-};
+/// kForbidden: the status of a Pod, Node or EdgeNode names an address that its node may not report (meta/node_address.h).
+Status check_addresses(std::string_view kind, const Json& status, meta::Reporter reporter);
 
 }  // namespace varda::gateway
