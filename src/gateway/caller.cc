@@ -26,6 +26,13 @@ Result<std::string> node_of(const net::Peer& peer, WallTime now) {
   return std::move(caller.node);
 }
 
+meta::Reporter reporter_of(const net::Peer& peer) {
+  std::string_view host = std::string_view(peer.address).substr(0, peer.address.rfind(':'));
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  const bool here = meta::address_scope(host) == meta::AddressScope::kLoopback;
+  return here ? meta::Reporter::kThisMachine : meta::Reporter::kAnotherMachine;
+}
+
 bool is_revoked(const codec::Json& edge_node) {
   const codec::Json& annotations = edge_node.at("metadata/annotations");
   return annotations[kRevokedAnnotation].as_string() == "true";

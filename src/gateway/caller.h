@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "codec/json.h"
+#include "meta/node_address.h"
 #include "net/http.h"
 
 namespace varda::gateway {
@@ -29,6 +30,9 @@ Result<Caller> caller_of(const net::Peer& peer, WallTime now);
 /// The node's name, for whatever is not a renewal. Further: kUnauthenticated when the certificate has ended, which tells the agent
 /// to renew it.
 Result<std::string> node_of(const net::Peer& peer, WallTime now);
+
+/// Whether loopback addresses mean the same to the node and to this machine: the connection itself comes from one.
+meta::Reporter reporter_of(const net::Peer& peer);
 
 /// Was the node shut out, with the annotation edgeai.io/revoked: "true" on its EdgeNode? Such a node gets 403 for everything. No
 /// EdgeNode (null): no.

@@ -19,6 +19,7 @@
 #include "gateway/timers.h"
 #include "gateway/view.h"
 #include "gateway/watch_stream.h"
+#include "meta/node_address.h"
 #include "meta/patch.h"
 #include "meta/references.h"
 #include "meta/status.h"
@@ -202,6 +203,7 @@ class TheGateway final : public Gateway, Admission {
     Asked asked;
     std::string body;
     std::string content_type;
+    meta::Reporter reporter = meta::Reporter::kAnotherMachine;
     ObjectKey key() const { return {asked.ns, asked.name}; }
   };
 
@@ -311,7 +313,7 @@ class TheGateway final : public Gateway, Admission {
       return list_or_watch(*node, *asked, std::move(respond));
     }
 
-    Call call{*node, std::move(*asked), std::move(request.body), {}};
+    Call call{*node, std::move(*asked), std::move(request.body), {}, reporter_of(request.peer)};
     if (const auto type = request.headers.find("Content-Type")) call.content_type = *type;
     go_upstream(*node, call.body.size(), std::move(respond),
                 [this, way = *way, call = std::move(call)] { return serve_upstream(way, call); });
@@ -455,6 +457,7 @@ class TheGateway final : public Gateway, Admission {
     const auto make = [&]() -> Result<Json> {
       TRY(const Json body, patch_of(call));
       TRY(Json patch, own_status(call.key(), body));
+      TRY_VOID(check_addresses(resource.kind, std::as_const(patch)["status"], call.reporter));
       if (uid.empty()) return patch;
       const Json* const said = std::as_const(patch)["metadata"].find("uid");
       if (said && said->as_string() != uid) return Error(Code::kConflict, "metadata.uid: the object has another one");
