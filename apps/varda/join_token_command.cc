@@ -21,7 +21,7 @@ constexpr std::chrono::seconds kTtlMin{60};
 constexpr std::chrono::hours kTtlMax{24 * 30};
 
 struct JoinTokenFlags {
-  std::string node, ttl = "24h", revoke, output, forget, join_secret{gateway::kJoinSecretDefault};
+  std::string node, layer, ttl = "24h", revoke, output, forget, join_secret{gateway::kJoinSecretDefault};
   bool list = false, rotate_shared = false, revoke_shared = false;
 };
 
@@ -48,12 +48,14 @@ Status list_tokens(const Context& ctx, const kube::Client& client, const meta::O
   TRY(const auto records, gateway::list_join_tokens(ctx, client));
   const auto shared = gateway::find_shared_join_token(ctx, client, join_secret);
   const WallTime now = system_clock().wall();
-  std::vector<std::vector<std::string>> rows = {{"ID", "NODE", "STATE", "EXPIRES"}};
+  std::vector<std::vector<std::string>> rows = {{"ID", "NODE", "LAYER", "STATE", "EXPIRES"}};
   for (const gateway::JoinTokenRecord& record : records) {
-    rows.push_back({record.id, record.node, state_of(record, now), meta::format_time(record.expires)});
+    rows.push_back({record.id, record.node, std::string(gateway::to_string(record.layer)), state_of(record, now),
+                    meta::format_time(record.expires)});
   }
   if (shared.ok() && *shared) {
-    rows.push_back({(*shared)->token.id, "(agents of " + join_secret.ns + ")", (*shared)->revoked ? "revoked" : "shared", "never"});
+    rows.push_back({(*shared)->token.id, "(agents of " + join_secret.ns + ")",
+                    std::string(gateway::to_string(gateway::Layer::kEdge)), (*shared)->revoked ? "revoked" : "shared", "never"});
   } else if (!shared.ok()) {
     std::fprintf(stderr, "%s\n", shared.error().message().c_str());
   }
@@ -74,6 +76,9 @@ Status run(const Context& ctx, const Globals& globals, const JoinTokenFlags& fla
                  "join-token needs one of --node NAME, --list, --revoke ID, --forget NODE, --rotate-shared and --revoke-shared");
   }
   if (!flags.output.empty() && flags.node.empty()) return Error(Code::kInvalid, "--output goes with --node");
+  if (!flags.layer.empty() && flags.node.empty()) return Error(Code::kInvalid, "--layer goes with --node");
+  const auto layer = gateway::parse_layer(flags.layer.empty() ? "edge" : flags.layer);
+  if (!layer) return Error(Code::kInvalid, "--layer " + flags.layer + ": must be edge, device or cloud");
   TRY(const kube::Config config, find_server(globals));
   const std::unique_ptr<kube::Client> client = kube::connect(config, {.field_manager = "varda-join-token"});
   TRY(const meta::ObjectKey join_secret, gateway::parse_join_secret(flags.join_secret).context("--join-secret"));
@@ -116,15 +121,17 @@ Status run(const Context& ctx, const Globals& globals, const JoinTokenFlags& fla
   const WallTime now = system_clock().wall();
   (void)gateway::remove_old_join_tokens(ctx, *client, now);  // those of earlier days; not what was asked for
   TRY(const gateway::JoinToken token,
-      gateway::create_join_token(ctx, *client, {.node = flags.node, .ttl = ttl, .ca_sha256 = facts.sha256}, now, system_rng()));
+      gateway::create_join_token(ctx, *client, {.node = flags.node, .layer = *layer, .ttl = ttl, .ca_sha256 = facts.sha256}, now,
+                                 system_rng()));
   if (file) {
     TRY_VOID(file->write(token.text() + "\n"));
     TRY_VOID(file->keep());
   } else {
     std::fprintf(stdout, "%s\n", token.text().c_str());  // it alone: it is meant for a file
   }
-  std::fprintf(stderr, "lets in node %s, once, until %s; revoked with `varda join-token --revoke %s`\n", flags.node.c_str(),
-               meta::format_time(now + ttl).c_str(), token.id.c_str());
+  const std::string place = *layer == gateway::Layer::kEdge ? "" : " of the layer " + std::string(gateway::to_string(*layer));
+  std::fprintf(stderr, "lets in node %s%s, once, until %s; revoked with `varda join-token --revoke %s`\n", flags.node.c_str(),
+               place.c_str(), meta::format_time(now + ttl).c_str(), token.id.c_str());
   return {};
 }
 
@@ -139,6 +146,10 @@ void add_join_token_command(Program program) {
   command->add_option("--kubeconfig", globals.kubeconfig,
                       "the server and who we are; default: $KUBECONFIG, then that of `varda up`");
   command->add_option("--node", flags->node, "name of the node that may join with it");
+  command
+      ->add_option("--layer", flags->layer,
+                   "where that node stands: edge, device or cloud; pods for the cloud go to cloud nodes alone; default: edge")
+      ->check(CLI::IsMember({"edge", "device", "cloud"}));
   command->add_option("--output,-o", flags->output,
                       "write the token to this new file, which its owner alone may read; default: standard output");
   command->add_option("--ttl", flags->ttl, "how long it can be used: 90m, 24h, 7d")->capture_default_str();

@@ -190,7 +190,8 @@ struct Enrolment::Impl {
         if (!used.ok()) return upstream_failed(used.error(), node);
       }
       // The administrator's word counts for more than what was remembered: so a node that lost its disk comes back.
-      if (const Status set = set_node_key(ctx, upstream, node, key); !set.ok()) return upstream_failed(set.error(), node);
+      const Status set = set_node_key(ctx, upstream, node, key, record.layer);
+      if (!set.ok()) return upstream_failed(set.error(), node);
       return give(node, csr);
     }
   }

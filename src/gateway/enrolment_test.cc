@@ -11,6 +11,7 @@
 #include "gateway/caller.h"
 #include "gateway/internal/allowance.h"
 #include "gateway/join_token.h"
+#include "gateway/node_key.h"
 #include "net/certificates.h"
 
 namespace varda::gateway {
@@ -128,6 +129,34 @@ TEST_F(EnrolmentTest, TokenAndKeyBecomeTheNodesCertificate) {
   EXPECT_EQ(facts->organizations, std::vector<std::string>{"system:nodes"});
   EXPECT_EQ(facts->key_sha256, *net::key_sha256(key_));
   EXPECT_EQ(facts->not_after, clock_.wall() + kNodeCertificateValid);
+}
+
+TEST_F(EnrolmentTest, TheLayerOfTheTokenIsTheNodes) {
+  const auto let_in = [&](const std::string& node, Layer layer) {
+    const auto made =
+        create_join_token(ctx_, client_, {.node = node, .layer = layer, .ca_sha256 = authority_.ca_sha256()}, clock_.wall(), *rng_);
+    EXPECT_EQ(enroll(made->text(), csr_).status, 200);
+    return layer_of_node(ctx_, client_, node).value();
+  };
+  EXPECT_EQ(layer_of_node(ctx_, client_, "line7").value(), Layer::kEdge) << "none was ever let in";
+  EXPECT_EQ(let_in("line7", Layer::kCloud), Layer::kCloud);
+  EXPECT_EQ(let_in("line7", Layer::kDevice), Layer::kDevice) << "the same key, another token";
+  EXPECT_EQ(let_in("line8", Layer::kCloud), Layer::kCloud);
+  EXPECT_TRUE(forget_node_key(ctx_, client_, "line8").ok());
+  EXPECT_EQ(layer_of_node(ctx_, client_, "line8").value(), Layer::kEdge) << "another machine may come under the name";
+}
+
+TEST_F(EnrolmentTest, ANodeOfAnEarlierBuildIsOfTheEdge) {
+  ASSERT_TRUE(set_node_key(ctx_, client_, "line7", std::string(64, 'a'), Layer::kCloud).ok());
+  const meta::ObjectKey key{"varda-system", "node-key-line7"};
+  const auto write = [&](Json layer) {
+    return client_.patch(ctx_, secrets(), key, kube::PatchType::kMerge,
+                         Json::object({{"data", Json::object({{"layer", std::move(layer)}})}}));
+  };
+  ASSERT_TRUE(write(nullptr).ok());
+  EXPECT_EQ(layer_of_node(ctx_, client_, "line7").value(), Layer::kEdge);
+  ASSERT_TRUE(write(codec::base64("moon")).ok());
+  EXPECT_EQ(layer_of_node(ctx_, client_, "line7").error().code(), Code::kCorrupt);
 }
 
 TEST_F(EnrolmentTest, NameInTheRequestCountsForNothing) {

@@ -14,6 +14,8 @@
 #include "gateway/anteroom.h"
 #include "gateway/caller.h"
 #include "gateway/internal/allowance.h"
+#include "gateway/layer.h"
+#include "gateway/node_key.h"
 #include "gateway/request.h"
 #include "gateway/rules.h"
 #include "gateway/timers.h"
@@ -414,7 +416,7 @@ class TheGateway final : public Gateway, Admission {
       case Route::kCreateSelf:
         return create_self(call);
       case Route::kPatchSelf:
-        return patch_status(call, resource_of(call.asked), {});
+        return patch_self(call);
       case Route::kReadPod:
       case Route::kPatchPod:
       case Route::kDeletePod:
@@ -433,6 +435,8 @@ class TheGateway final : public Gateway, Admission {
     return asked.resource == "nodes" ? api::Node::resource() : api::EdgeNode::resource();
   }
 
+  static bool is_node(const Resource& resource) { return resource.kind == api::Node::resource().kind; }
+
   static Result<Json> body_of(const Call& call, std::string_view type) {
     if (!same_media_type(call.content_type, type)) {
       return Error(Code::kInvalid, "Content-Type: the gateway takes " + std::string(type) + " here");
@@ -443,13 +447,43 @@ class TheGateway final : public Gateway, Admission {
   static Result<Json> patch_of(const Call& call) { return body_of(call, "application/merge-patch+json"); }
 
   Response create_self(const Call& call) {
+    const Resource& resource = resource_of(call.asked);
     const auto make = [&]() -> Result<Json> {
       TRY(const Json body, object_of(call));
-      return own_object(call.node, resource_of(call.asked), body);
+      return own_object(call.node, resource, body);
     };
-    const auto object = make();
+    auto object = make();
     if (!object.ok()) return error_response(object.error(), &call.asked);
-    return object_response(client_.create(upstream(), resource_of(call.asked), *object), 201);
+    if (is_node(resource)) {
+      const auto layer = layer_of_node(upstream(), client_, call.node);
+      if (!layer.ok()) return upstream_error(layer.error());
+      object = placed(std::move(*object), *layer);
+      if (!object.ok()) return error_response(object.error(), &call.asked);
+    }
+    return object_response(client_.create(upstream(), resource, *object), 201);
+  }
+
+  Response patch_self(const Call& call) {
+    const Resource& resource = resource_of(call.asked);
+    if (is_node(resource)) {
+      // Before the status: a Node that an earlier gateway let through as it was never reports itself without its taint.
+      if (const Status kept = keep_place(call.node); !kept.ok()) return upstream_error(kept.error());
+    }
+    return patch_status(call, resource, {});
+  }
+
+  /// Gives the Node the labels and the taint of the node's layer, where another writer took them or none ever set them.
+  Status keep_place(const std::string& node) {
+    const ObjectKey key{"", node};
+    TRY(const std::optional<Json> present, client_.find(upstream(), api::Node::resource(), key));
+    if (!present) return {};
+    TRY(const Layer layer, layer_of_node(upstream(), client_, node));
+    const auto patch = placement_patch(*present, layer);
+    if (!patch) return {};
+    log::warn("the Node of a gateway's node had not the labels and the taint of its layer",
+              {{"node", node}, {"layer", to_string(layer)}});
+    TRY_VOID(client_.patch(upstream(), api::Node::resource(), key, kube::PatchType::kMerge, *patch));
+    return {};
   }
 
   /// `uid`: of the object that was looked at; "" any.
@@ -501,24 +535,31 @@ class TheGateway final : public Gateway, Admission {
     // The pods are read when the first node asks for something that has to do with them.
     pods_.start();
     const auto listing = pods_.view().list(call.node);
-    bool allowed = false;
+    bool named = false;
     for (const auto& pod : listing ? listing->items : std::vector<runtime::StoredPtr>()) {
-      allowed = allowed || (pod->metadata.ns == call.asked.ns && meta::pod_uses(pod->json(), call.asked.resource, call.asked.name));
+      named = named || (pod->metadata.ns == call.asked.ns && meta::pod_uses(pod->json(), call.asked.resource, call.asked.name));
     }
-    if (!allowed && secret) {
-      const auto may = credentials_allowed(call);
-      if (!may.ok()) return upstream_error(may.error());
-      allowed = *may;
+    if (!named && secret) {
+      const auto edge_node = edge_nodes_.view().get(call.node, {"", call.node});
+      named = edge_node && meta::edge_node_uses(edge_node->json(), call.key());
     }
-    if (!allowed && !listing) return not_ready();
-    if (!allowed) return error_response(Error(Code::kForbidden, call.asked.forbidden(call.node)), &call.asked);
+    if (!named && !listing) return not_ready();
+    if (!named) return error_response(Error(Code::kForbidden, call.asked.forbidden(call.node)), &call.asked);
+    if (secret) {
+      // The namespace decides, whatever names the Secret: a pod that was lured to the node brings no other Secret along.
+      const auto lets_out = lets_secrets_out(call.asked.ns);
+      if (!lets_out.ok()) return upstream_error(lets_out.error());
+      if (!*lets_out) {
+        return error_response(Error(Code::kForbidden, call.asked.forbidden(call.node) + ": the namespace has no label " +
+                                                          meta::kEdgeSecretsLabel + "=" + meta::kEdgeSecretsAllow),
+                              &call.asked);
+      }
+    }
     return object_response(client_.get(upstream(), secret ? kSecrets : kConfigMaps, call.key()));
   }
 
-  Result<bool> credentials_allowed(const Call& call) {
-    const auto edge_node = edge_nodes_.view().get(call.node, {"", call.node});
-    if (!edge_node || !meta::edge_node_uses(edge_node->json(), call.key())) return false;
-    TRY(const auto ns, client_.find(upstream(), kNamespaces, {"", call.asked.ns}));
+  Result<bool> lets_secrets_out(const std::string& name) {
+    TRY(const auto ns, client_.find(upstream(), kNamespaces, {"", name}));
     return ns && ns->at("metadata")["labels"][meta::kEdgeSecretsLabel].as_string() == meta::kEdgeSecretsAllow;
   }
 

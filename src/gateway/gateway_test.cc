@@ -11,6 +11,8 @@
 
 #include "base/testing/eventually.h"
 #include "codec/yaml.h"
+#include "gateway/join_token.h"
+#include "gateway/node_key.h"
 #include "gateway/testing/cloud.h"
 #include "kube/client.h"
 #include "runtime/informer.h"
@@ -108,6 +110,105 @@ TEST(Gateway, ServesEachNodeWhatTheTableSaysAndNothingElse) {
     EXPECT_FALSE((*status)["reason"].as_string().empty());
   }
   EXPECT_EQ(cloud.edge_node("edge1"), others);
+}
+
+TEST(Gateway, ANodeCannotPromoteItselfToTheCloud) {
+  Cloud cloud;
+  cloud.apply(read_file("world.yaml"));
+  cloud.start_gateway();
+  auto evil = cloud.transport("evil");
+  const net::Headers json{{"Content-Type", "application/json"}};
+  const auto create = [&](const std::string& labels) {
+    return ask(*evil, "POST", "/api/v1/nodes",
+               R"({"apiVersion":"v1","kind":"Node","metadata":{"name":"evil","labels":)" + labels + "}}", json);
+  };
+  EXPECT_EQ(create(R"({"edgeai.io/layer":"cloud"})").status, 403);
+  // The label and the taint that keep pods of the cloud away are there though the node left them out.
+  ASSERT_EQ(create("{}").status, 201);
+  const Json made = cloud.api().get("/api/v1/nodes/evil").body;
+  EXPECT_TRUE(made.at("metadata/labels").contains("node-role.kubernetes.io/edge"));
+  EXPECT_EQ(made.at("metadata/labels")["edgeai.io/layer"].as_string(), "edge");
+  EXPECT_EQ(made.at("spec/taints/0/key").as_string(), "node-role.kubernetes.io/edge");
+  EXPECT_EQ(made.at("spec/taints/0/effect").as_string(), "NoSchedule");
+  // A pod of a tolerant Deployment is bound there all the same: its Secret stays where it is.
+  cloud.apply(R"(
+apiVersion: v1
+kind: Pod
+metadata: {name: lured, namespace: vault}
+spec:
+  nodeName: evil
+  volumes: [{name: s, secret: {secretName: store}}]
+  containers: [{name: c, image: i}]
+)");
+  net::HttpClient::Answer answer;
+  ASSERT_TRUE(eventually("the gateway knows of the pod", [&] {
+    answer = ask(*evil, "GET", "/api/v1/namespaces/vault/secrets/store");
+    return answer.body.find("edgeai.io/edge-secrets=allow") != std::string::npos;
+  }));
+  EXPECT_EQ(answer.status, 403);
+}
+
+TEST(Gateway, ANodeOfAnEarlierGatewayIsPutBackToItsLayerWithItsNextReport) {
+  Cloud cloud;
+  cloud.apply(R"(
+apiVersion: v1
+kind: Node
+metadata: {name: evil, labels: {edgeai.io/layer: cloud}}
+)");
+  cloud.start_gateway();
+  auto evil = cloud.transport("evil");
+  const net::Headers merge{{"Content-Type", "application/merge-patch+json"}};
+  ASSERT_EQ(ask(*evil, "PATCH", "/api/v1/nodes/evil/status", R"({"status":{"capacity":{"cpu":"1"}}})", merge).status, 200);
+  const Json node = cloud.api().get("/api/v1/nodes/evil").body;
+  EXPECT_EQ(node.at("metadata/labels")["edgeai.io/layer"].as_string(), "edge");
+  EXPECT_TRUE(node.at("metadata/labels").contains("node-role.kubernetes.io/edge"));
+  EXPECT_EQ(node.at("status/capacity/cpu").as_string(), "1");
+  const auto& taints = node.at("spec/taints").as_array();
+  EXPECT_TRUE(std::any_of(taints.begin(), taints.end(),
+                          [](const Json& taint) { return taint["key"].as_string() == "node-role.kubernetes.io/edge"; }));
+}
+
+TEST(Gateway, ANodeIsOfTheLayerThatItWasLetInTo) {
+  Cloud cloud;
+  cloud.start_gateway();
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
+  ASSERT_TRUE(make_system_namespace(ctx, cloud.client()).ok());
+  ASSERT_TRUE(set_node_key(ctx, cloud.client(), "big", std::string(64, 'a'), Layer::kCloud).ok());
+  auto big = cloud.transport("big");
+  const auto made = ask(*big, "POST", "/api/v1/nodes",
+                        R"({"apiVersion":"v1","kind":"Node","metadata":{"name":"big","labels":{"edgeai.io/layer":"cloud"}}})",
+                        {{"Content-Type", "application/json"}});
+  ASSERT_EQ(made.status, 201) << made.body;
+  const Json node = cloud.api().get("/api/v1/nodes/big").body;
+  EXPECT_FALSE(node.at("metadata/labels").contains("node-role.kubernetes.io/edge"));
+  for (const Json& taint : node.at("spec/taints").as_array()) {
+    EXPECT_NE(taint["key"].as_string(), "node-role.kubernetes.io/edge");
+  }
+}
+
+TEST(Gateway, LoopbackAddressesAreForAgentsOfTheSameMachine) {
+  Cloud cloud;
+  cloud.apply(read_file("world.yaml"));
+  cloud.start_gateway();
+  const struct {
+    const char* peer;
+    int status;
+  } cases[] = {{"127.0.0.1:40000", 200},
+               {"127.9.1.2:40000", 200},
+               {"[::1]:40000", 200},
+               {"[::ffff:127.0.0.1]:40000", 200},
+               {"10.0.0.7:40000", 403},
+               {"[2001:db8::1]:40000", 403},
+               {"", 403},
+               {"127.0.0.1.example:1", 403}};
+  for (const auto& one : cases) {
+    net::Peer peer = peer_of("edge0");
+    peer.address = one.peer;
+    auto http = cloud.transport(peer);
+    const auto answer = ask(*http, "PATCH", std::string(kEdgeNodes) + "/edge0/status", R"({"status":{"address":"127.9.1.2"}})",
+                            {{"Content-Type", "application/merge-patch+json"}});
+    EXPECT_EQ(answer.status, one.status) << one.peer << " " << answer.body;
+  }
 }
 
 TEST(Gateway, WithoutANodesCertificateOnlyHealthIsTold) {

@@ -76,6 +76,7 @@ std::string JoinToken::text() const { return std::string(kPrefix) + id + "." + s
 
 Json JoinTokenRecord::to_secret() const {
   Json data = Json::object({{"node", codec::base64(node)},
+                            {"layer", codec::base64(to_string(layer))},
                             {"secret-sha256", codec::base64(secret_sha256)},
                             {"expires", codec::base64(meta::format_time(expires))}});
   if (!used_by.empty()) data.set("used-by", codec::base64(used_by));
@@ -105,6 +106,11 @@ Result<JoinTokenRecord> JoinTokenRecord::from_secret(const Json& secret) {
   record.node = text("node");
   if (record.node.size() > kNodeNameBytesMax || !meta::check_dns_subdomain(record.node).empty()) {
     return corrupt("data.node is no name of a node");
+  }
+  if (secret["data"].contains("layer")) {
+    const auto layer = parse_layer(text("layer"));
+    if (!layer) return corrupt("data.layer is none of edge, device and cloud");
+    record.layer = *layer;
   }
   record.secret_sha256 = text("secret-sha256");
   if (!is_hex(record.secret_sha256, kDigestDigits)) return corrupt("data.secret-sha256 is no digest");
@@ -177,6 +183,7 @@ Result<JoinToken> create_join_token(const Context& ctx, const kube::Client& clie
   JoinTokenRecord record;
   record.id = token.id;
   record.node = wanted.node;
+  record.layer = wanted.layer;
   record.secret_sha256 = codec::Sha256::of(token.secret).hex();
   record.expires = now + wanted.ttl;
   TRY_VOID(client.create(ctx, secrets(), record.to_secret()));

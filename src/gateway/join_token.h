@@ -1,5 +1,6 @@
 // Join tokens: what lets one node in, once. The token itself is known to who made it and to who uses it; the cluster keeps a Secret
-// that recognises it: varda-system/join-token-ID, type edgeai.io/join-token, data {node, secret-sha256, expires, used-by, revoked}.
+// that recognises it: varda-system/join-token-ID, type edgeai.io/join-token, data {node, layer, secret-sha256, expires, used-by,
+// revoked}. A Secret without a layer lets the node in to the edge.
 #pragma once
 
 #include <chrono>
@@ -13,6 +14,7 @@
 #include "base/result.h"
 #include "base/rng.h"
 #include "codec/json.h"
+#include "gateway/layer.h"
 #include "kube/client.h"
 
 namespace varda::gateway {
@@ -35,6 +37,7 @@ struct JoinToken {
 struct JoinTokenRecord {
   std::string id;
   std::string node;
+  Layer layer = Layer::kEdge;
   std::string secret_sha256;
   WallTime expires;
   std::string used_by;  // SHA-256 (hex) of the public key that it let in; "" not used yet
@@ -55,6 +58,7 @@ Verdict judge(const JoinTokenRecord& record, const JoinToken& token, std::string
 
 struct NewJoinToken {
   std::string node;
+  Layer layer = Layer::kEdge;
   std::chrono::seconds ttl{std::chrono::hours(24)};
   std::string ca_sha256;
 };

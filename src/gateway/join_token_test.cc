@@ -99,6 +99,7 @@ TEST(JoinToken, SecretHoldsNoTokenAndReadsBack) {
   JoinTokenRecord record = record_of(token);
   record.used_by = std::string(64, 'a');
   record.revoked = true;
+  record.layer = Layer::kDevice;
   const Json secret = record.to_secret();
   std::string all = codec::write_json(secret);
   for (const auto& [name, value] : secret["data"].as_object()) all += *codec::unbase64(value.as_string());
@@ -111,6 +112,7 @@ TEST(JoinToken, SecretHoldsNoTokenAndReadsBack) {
   EXPECT_EQ(read->expires, record.expires);
   EXPECT_EQ(read->used_by, record.used_by);
   EXPECT_TRUE(read->revoked);
+  EXPECT_EQ(read->layer, Layer::kDevice);
 }
 
 TEST(JoinToken, SecretsThatAreNoneAreCorrupt) {
@@ -127,6 +129,7 @@ TEST(JoinToken, SecretsThatAreNoneAreCorrupt) {
                                                                              {"data/node", codec::base64("Not A Node")},
                                                                              {"data/node", codec::base64("")},
                                                                              {"data/node", codec::base64(std::string(65, 'n'))},
+                                                                             {"data/layer", codec::base64("moon")},
                                                                              {"data/secret-sha256", codec::base64("abc")},
                                                                              {"data/secret-sha256", "%%%"},
                                                                              {"data/expires", codec::base64("tomorrow")},

@@ -19,6 +19,7 @@ constexpr std::string_view kNodeKeyType = "edgeai.io/node-key";
 constexpr std::string_view kNodeKeyLabel = "edgeai.io/node-key";
 constexpr const char* kKey = "key-sha256";
 constexpr const char* kRefused = "refused-sha256";
+constexpr const char* kLayer = "layer";
 constexpr std::size_t kNodeKeyDigits = 64;
 constexpr int kNodeKeyAttempts = 8;  // against other writers
 
@@ -33,6 +34,7 @@ struct Remembered {
   Json secret;
   std::string key_sha256;            // "" forgotten
   std::vector<std::string> refused;  // newest first
+  Layer layer = Layer::kEdge;
 
   bool refuses(std::string_view key) const {
     return std::any_of(refused.begin(), refused.end(), [&](const auto& one) { return codec::same_secret(one, key); });
@@ -43,6 +45,7 @@ struct Remembered {
     refused.erase(std::remove(refused.begin(), refused.end(), key), refused.end());
     if (refused.size() > kRefusedKeysMax) refused.resize(kRefusedKeysMax);
     Json& data = secret.make("data");
+    data.set(kLayer, codec::base64(to_string(layer)));
     if (key.empty()) {
       data.erase(kKey);
     } else {
@@ -69,7 +72,8 @@ Remembered nothing_of(const std::string& node) {
                         {"type", std::string(kNodeKeyType)},
                         {"data", Json::object({{"node", codec::base64(node)}})}}),
           "",
-          {}};
+          {},
+          Layer::kEdge};
 }
 
 Result<std::optional<Remembered>> find(const Context& ctx, const kube::Client& client, const std::string& node) {
@@ -84,6 +88,12 @@ Result<std::optional<Remembered>> find(const Context& ctx, const kube::Client& c
     auto text = codec::unbase64(data[kKey].as_string());
     if (!text.ok() || !is_digest(*text)) return corrupt("data.key-sha256 is no digest");
     known.key_sha256 = std::move(*text);
+  }
+  if (data.contains(kLayer)) {
+    const auto text = codec::unbase64(data[kLayer].as_string());
+    const auto layer = text.ok() ? parse_layer(*text) : std::nullopt;
+    if (!layer) return corrupt("data.layer is none of edge, device and cloud");
+    known.layer = *layer;
   }
   const auto lines = codec::unbase64(data[kRefused].as_string());
   if (!lines.ok()) return corrupt("data.refused-sha256 is no list of digests");
@@ -103,9 +113,11 @@ bool key_changed_meanwhile(const Error& error) {
 
 /// kAlreadyExists, kConflict, kNotFound: somebody else wrote it since.
 Status write(const Context& ctx, const kube::Client& client, const std::string& node, std::optional<Remembered> known,
-             const std::string& key_sha256) {
+             const std::string& key_sha256, Layer layer) {
   const bool there = known.has_value();
-  const Json secret = (there ? std::move(*known) : nothing_of(node)).with(key_sha256);
+  Remembered next = there ? std::move(*known) : nothing_of(node);
+  next.layer = layer;
+  const Json secret = std::move(next).with(key_sha256);
   TRY_VOID(there ? client.update(ctx, secrets(), secret) : client.create(ctx, secrets(), secret));
   return {};
 }
@@ -121,19 +133,26 @@ Result<KeyClaim> claim_node_key(const Context& ctx, const kube::Client& client, 
     if (known && !known->key_sha256.empty()) return KeyClaim::kIsAnother;
     if (known && !rights.follow) return KeyClaim::kIsForgotten;
     if (!known && !rights.be_first) return KeyClaim::kIsUnknown;
-    const Status written = write(ctx, client, node, std::move(known), key_sha256);
+    const Layer layer = known ? known->layer : Layer::kEdge;
+    const Status written = write(ctx, client, node, std::move(known), key_sha256, layer);
     if (written.ok()) return KeyClaim::kIsTheNodes;
     if (!key_changed_meanwhile(written.error()) || attempt == kNodeKeyAttempts) return written.error();
   }
 }
 
-Status set_node_key(const Context& ctx, const kube::Client& client, const std::string& node, const std::string& key_sha256) {
+Status set_node_key(const Context& ctx, const kube::Client& client, const std::string& node, const std::string& key_sha256,
+                    Layer layer) {
   for (int attempt = 1;; ++attempt) {
     TRY(std::optional<Remembered> known, find(ctx, client, node));
-    if (known && known->key_sha256 == key_sha256) return {};
-    const Status written = write(ctx, client, node, std::move(known), key_sha256);
+    if (known && known->key_sha256 == key_sha256 && known->layer == layer) return {};
+    const Status written = write(ctx, client, node, std::move(known), key_sha256, layer);
     if (written.ok() || !key_changed_meanwhile(written.error()) || attempt == kNodeKeyAttempts) return written;
   }
+}
+
+Result<Layer> layer_of_node(const Context& ctx, const kube::Client& client, const std::string& node) {
+  TRY(const std::optional<Remembered> known, find(ctx, client, node));
+  return known ? known->layer : Layer::kEdge;
 }
 
 Status forget_node_key(const Context& ctx, const kube::Client& client, const std::string& node) {
@@ -149,7 +168,7 @@ Status forget_node_key(const Context& ctx, const kube::Client& client, const std
     } else if (known->key_sha256.empty()) {
       return {};
     }
-    const Status written = write(ctx, client, node, std::move(known), "");
+    const Status written = write(ctx, client, node, std::move(known), "", Layer::kEdge);
     if (written.ok() || !key_changed_meanwhile(written.error()) || attempt == kNodeKeyAttempts) return written;
   }
 }

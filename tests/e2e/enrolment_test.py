@@ -119,6 +119,61 @@ class Enrolment(unittest.TestCase):
         self.assertIn('used by another key', ''.join(f.read_text(errors='replace') for f in self.varda.dir.glob('logs/*')))
         self.assertEqual(self.end(agent), 0)
 
+    def test_a_node_that_was_let_in_to_the_edge_does_not_get_what_is_for_the_cloud(self):
+        _, token = self.token('evil')
+        csr = self.csr('evil', '/CN=evil')
+        status, answer = self.post('/gateway/v1/enroll', json.dumps({'token': token, 'csr': csr}))
+        self.assertEqual(status, 200, answer)
+        identity = self.work / 'evil-identity'
+        identity.mkdir()
+        (identity / 'cert.pem').write_text(answer['certificate'])
+        shutil.copy(self.work / 'evil.key', identity / 'key.pem')
+
+        def ask(path, body=None, method='POST'):
+            return self.post(path, json.dumps(body) if body else None, identity, method)
+
+        def node(labels):
+            return {'apiVersion': 'v1', 'kind': 'Node', 'metadata': {'name': 'evil', 'labels': labels}}
+        edge_node = {'apiVersion': 'edgeai.io/v1alpha1', 'kind': 'EdgeNode', 'metadata': {'name': 'evil'}, 'spec': {}}
+        self.assertEqual(ask('/apis/edgeai.io/v1alpha1/edgenodes', edge_node)[0], 201)
+        status, answer = ask('/api/v1/nodes', node({'edgeai.io/layer': 'cloud'}))
+        self.assertEqual(status, 403)
+        self.assertIn('let in to the layer edge', answer['message'])
+        self.assertEqual(ask('/api/v1/nodes', node({}))[0], 201)
+
+        # As ready as any other node, with fewer pods than any other.
+        context = ssl.create_default_context(cafile=str(self.varda.dir / 'pki/ca.crt'))
+        context.load_cert_chain(str(identity / 'cert.pem'), str(identity / 'key.pem'))
+        watch = http.client.HTTPSConnection(self.gateway.split('//')[1], timeout=m.seconds(60), context=context)
+        self.addCleanup(watch.close)
+
+        def ready():
+            watch.close()
+            watch.request('GET', '/apis/edgeai.io/v1alpha1/edgenodes?watch=1&fieldSelector=metadata.name%3Devil')
+            watch.getresponse()
+            item = self.varda.get('node', 'evil')
+            taints = [t['key'] for t in item['spec'].get('taints', [])]
+            return {c['type']: c['status'] for c in item['status'].get('conditions', [])}.get('Ready') == 'True' and \
+                taints == ['node-role.kubernetes.io/edge']
+        m.wait_until('the node is ready', ready)
+        self.varda.kubectl('create', 'secret', 'generic', 'files', '--from-literal=password=x')
+        deployment = {'apiVersion': 'apps/v1', 'kind': 'Deployment', 'metadata': {'name': 'web'},
+                      'spec': {'replicas': 3, 'selector': {'matchLabels': {'app': 'web'}},
+                               'template': {'metadata': {'labels': {'app': 'web'}},
+                                            'spec': {'containers': [{'name': 'c', 'image': 'web',
+                                                                     'envFrom': [{'secretRef': {'name': 'files'}}]}]}}}}
+        self.varda.kubectl('apply', '-f', '-', input=json.dumps(deployment))
+        nodes = m.wait_until('the pods are bound', lambda: [n for n in [[p['spec'].get('nodeName') for p in self.varda.pods()]] if len(n) == 3 and all(n)])
+        self.assertEqual(nodes, [['cloud'] * 3])
+        # A pod that tolerates the taint is bound there; the Secret stays.
+        pod = {'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {'name': 'lured'}, 'spec': dict(deployment['spec']['template']['spec'], nodeName='evil')}
+        self.varda.kubectl('apply', '-f', '-', input=json.dumps(pod))
+        path = '/api/v1/namespaces/default/secrets/files'
+        status, answer = m.wait_until('the gateway knows of the pod', lambda: [a for a in [ask(path, method='GET')] if 'edge-secrets' in a[1]['message']])[0]
+        self.assertEqual(status, 403, answer)
+        self.varda.kubectl('label', 'namespace', 'default', 'edgeai.io/edge-secrets=allow')
+        self.assertEqual(ask(path, method='GET')[0], 200)
+
     def test_agent_killed_at_any_moment_of_its_enrolment_joins_with_the_same_token(self):
         path, _ = self.token('line8')
         chance = random.Random(8)

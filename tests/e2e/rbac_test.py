@@ -29,6 +29,7 @@ RARE = {
     ('varda-edge/varda-gateway', 'update', '', 'secrets'): 'a token of a former authority is replaced',
     ('varda-system/varda-gateway', 'delete', '', 'secrets'): 'join tokens go a day after they expired',
     ('varda-system/varda-gateway', 'update', '', 'configmaps'): 'the authority is published again when another, ended one stands there',
+    ('varda-runner-nodes', 'patch', '', 'nodes'): 'a Node that lost the labels or the taint of its layer gets them again',
     ('varda-gateway', 'get', '', 'events'): 'an agent counts an event that repeats', ('varda-gateway', 'patch', '', 'events'): 'as above',
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "codec/json.h"
+#include "gateway/layer.h"
 #include "gateway/request.h"
 #include "gateway/rules.h"
 #include "input.h"
@@ -20,6 +21,7 @@ using namespace varda::gateway;
 
 const std::string kNode = "edge0";
 const varda::meta::Resource kEdgeNode{"edgeai.io", "v1alpha1", "EdgeNode", "edgenodes", false};
+const varda::meta::Resource kNodeKind{"", "v1", "Node", "nodes", false};
 
 bool only(const Json& object, std::initializer_list<std::string_view> names) {
   for (const auto& [name, value] : object.as_object()) {
@@ -67,6 +69,15 @@ void check_bodies(const Json& body) {
     CHECK(only(*object, {"apiVersion", "kind", "metadata", "spec"}) && (*object)["spec"].empty());
     CHECK(only((*object)["metadata"], {"name", "labels", "annotations"}) && (*object)["metadata"]["name"].as_string() == kNode);
     CHECK(own_object(kNode, kEdgeNode, *object).value() == *object);
+  }
+  if (auto node = own_object(kNode, kNodeKind, body); node.ok()) {
+    const auto edge = placed(std::move(*node), Layer::kEdge);
+    if (edge.ok()) {
+      CHECK(edge->at("metadata/labels").contains(kEdgeRole));
+      CHECK(edge->at("metadata/labels")[kLayerLabel].as_string() == "edge");
+      CHECK(edge->at("spec/taints/0/key").as_string() == kEdgeRole);
+      CHECK(!placement_patch(*edge, Layer::kEdge));
+    }
   }
   const varda::meta::ObjectKey key{"default", "web"};
   if (const auto patch = own_status(key, body); patch.ok()) {
