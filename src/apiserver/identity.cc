@@ -3,9 +3,12 @@
 #include <algorithm>
 
 #include "codec/digest.h"
+#include "meta/node_writes.h"
 #include "meta/references.h"
 
 namespace varda::apiserver {
+
+using codec::Json;
 
 bool Identity::in(std::string_view group) const { return std::find(groups.begin(), groups.end(), group) != groups.end(); }
 
@@ -79,12 +82,40 @@ class NodeAuthorizer : public Authorizer {
     return allows_node(*node, what, objects);
   }
 
-  bool allows_object(const Identity& who, const Attributes& what, const codec::Json& object) const override {
-    if (who.in("system:masters")) return true;
-    const auto node = who.node();
-    if (!node) return false;
-    if (what.resource == "nodes" || what.resource == "edgenodes") return object.at("metadata/name").as_string() == *node;
-    return true;
+  Status narrow_creation(const Identity& who, const Attributes& what, Json& object, const Objects& objects) const override {
+    const auto node = who.in("system:masters") ? std::nullopt : who.node();
+    if (!node) return {};
+    if (what.resource == "nodes") {
+      TRY(object, meta::own_object(*node, {"", "v1", "Node", "nodes", false}, object));
+    } else if (what.resource == "edgenodes") {
+      TRY(object, meta::own_object(*node, {what.group, what.version, "EdgeNode", "edgenodes", false}, object));
+    } else if (what.resource == "events") {
+      TRY_VOID(meta::own_event(what.ns, object));
+      return check_about(*node, object, objects);
+    }
+    return {};
+  }
+
+  Status narrow_change(const Identity& who, const Attributes& what, const Json& old, Json& object,
+                       const Objects& objects) const override {
+    const auto node = who.in("system:masters") ? std::nullopt : who.node();
+    if (!node) return {};
+    if (what.resource == "events") {
+      TRY_VOID(check_about(*node, old, objects));
+      return meta::only_event_counted(old, object);
+    }
+    TRY_VOID(meta::only_status_changed(old, object));
+    if (what.resource != "edgenodes") return {};
+    // Whether the node is there is not the node's to say.
+    for (const char* member : {"conditions", "lastSeen"}) {
+      Json* const status = object.find("status");
+      if (const Json* const before = old["status"].find(member)) {
+        object.make("status").set(member, *before);
+      } else if (status != nullptr && status->is_object()) {
+        status->erase(member);
+      }
+    }
+    return {};
   }
 
  private:
@@ -108,10 +139,17 @@ class NodeAuthorizer : public Authorizer {
       if (what.verb != "get" || !sub.empty() || what.name.empty()) return false;
       return refers(node, what, objects) || (what.resource == "secrets" && downloads_with(node, what, objects));
     }
-    if ((what.group.empty() || what.group == "events.k8s.io") && what.resource == "events") {
-      return sub.empty() && (what.verb == "create" || what.verb == "patch" || what.verb == "update");
-    }
+    if (what.group.empty() && what.resource == "events") return sub.empty() && (what.verb == "create" || what.verb == "patch");
     return false;
+  }
+
+  /// Is the event about the node itself, or a pod that runs on it?
+  static Status check_about(const std::string& node, const Json& event, const Objects& objects) {
+    const auto about = meta::Involved::of(event);
+    if (about.is_node(node)) return {};
+    const auto pod = about.is_pod() ? objects.get("", "pods", about.ns, about.name) : std::nullopt;
+    if (pod && pod->at("spec/nodeName").as_string() == node) return {};
+    return Error(Code::kForbidden, "involvedObject: neither the node nor a pod of it");
   }
 
   static bool allows_pod(const std::string& node, const Attributes& what, const Objects& objects) {

@@ -60,13 +60,19 @@ class Authorizer {
   };
   virtual ~Authorizer() = default;
   virtual bool allows(const Identity& who, const Attributes& what, const Objects& objects) const = 0;
-  /// A second look when a write carries an object (null: none): what a node creates must be its own. Default: allowed.
-  virtual bool allows_object(const Identity&, const Attributes&, const codec::Json&) const { return true; }
+  /// A second look at an object that is to be created, which may lose what the client may not set. kForbidden, kInvalid: the
+  /// message says why. Default: allowed as it is.
+  virtual Status narrow_creation(const Identity&, const Attributes&, codec::Json&, const Objects&) const { return {}; }
+  /// The same of what an update or a patch made of `old`.
+  virtual Status narrow_change(const Identity&, const Attributes&, const codec::Json& /*old*/, codec::Json& /*object*/,
+                               const Objects&) const {
+    return {};
+  }
 };
 
 /// The rules of docs/design/001: system:masters everything; system:node:NAME its own EdgeNode, Node, Pods, what these refer to
-/// (Secrets that only the EdgeNode names: in namespaces labelled edgeai.io/edge-secrets=allow), and Events; everybody discovery and
-/// questions about himself.
+/// (Secrets that only the EdgeNode names: in namespaces labelled edgeai.io/edge-secrets=allow), and Events about these; everybody
+/// discovery and questions about himself. What a node writes is what a gateway lets through too (meta/node_writes.h).
 std::unique_ptr<Authorizer> node_authorizer();
 
 /// Told when an identity's first watch opens and its last one closes. Called on the server's threads, one call at a time and in

@@ -126,13 +126,106 @@ TEST_F(NodeRules, NodeMakesAndReportsItselfOnly) {
 }
 
 TEST_F(NodeRules, NodeWritesEventsAndNothingElse) {
-  const std::string event = R"({"metadata":{"name":"e"},"involvedObject":{"kind":"Pod","namespace":"default","name":"mine"},
+  const std::string event =
+      R"({"metadata":{"name":"e"},"involvedObject":{"kind":"Pod","apiVersion":"v1","namespace":"default","name":"mine"},
     "reason":"R","message":"m","type":"Normal"})";
   EXPECT_EQ(ask("POST", "/api/v1/namespaces/default/events", event), 201);
   EXPECT_EQ(ask("POST", "/api/v1/namespaces/default/configmaps", R"({"metadata":{"name":"c"}})"), 403);
   EXPECT_EQ(ask("DELETE", "/api/v1/namespaces/default"), 403);
   EXPECT_EQ(ask("GET", "/metrics"), 403);
   EXPECT_EQ(ask("GET", "/apis"), 200) << "discovery is for everybody who is known";
+}
+
+TEST_F(NodeRules, NodeWritesStatusesAndNotWhatSelectsOrHoldsObjects) {
+  ASSERT_EQ(ask("POST", "/api/v1/nodes", R"({"metadata":{"name":"edge0","labels":{"kubernetes.io/os":"linux"}}})"), 201);
+  const std::string merge = "application/merge-patch+json", json = "application/json-patch+json";
+  for (const std::string target : {"/api/v1/nodes/edge0/status", "/api/v1/namespaces/default/pods/mine/status"}) {
+    for (const char* metadata : {R"({"labels":{"zone":"x"}})", R"({"finalizers":["a.b/c"]})", R"({"annotations":{"a":"b"}})",
+                                 R"({"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"edge0","uid":"u"}]})"}) {
+      EXPECT_EQ(ask("PATCH", target, R"({"status":{},"metadata":)" + std::string(metadata) + "}", merge), 403)
+          << target << metadata;
+    }
+    EXPECT_EQ(ask("PATCH", target, R"([{"op":"add","path":"/metadata/labels","value":{"zone":"x"}}])", json), 403);
+    EXPECT_EQ(ask("PATCH", target, R"([{"op":"add","path":"/status/message","value":""}])", json), 200);
+  }
+  Json node = api_.get("/api/v1/nodes/edge0").body;
+  EXPECT_EQ(ask("PUT", "/api/v1/nodes/edge0/status", codec::write_json(node)), 200);
+  node["metadata"].erase("labels");
+  EXPECT_EQ(ask("PUT", "/api/v1/nodes/edge0/status", codec::write_json(node)), 403);
+  EXPECT_EQ(api_.get("/api/v1/nodes/edge0").body.at("metadata/labels")["kubernetes.io/os"].as_string(), "linux");
+}
+
+TEST_F(NodeRules, NodeMakesItselfAsAGatewayWouldLetIt) {
+  for (const char* node :
+       {R"({"metadata":{"name":"edge0","labels":{"zone":"x"}}})", R"({"metadata":{"name":"edge0","finalizers":["a.b/c"]}})",
+        R"({"metadata":{"name":"edge0"},"spec":{"taints":[{"key":"a","effect":"NoSchedule"}]}})"}) {
+    EXPECT_EQ(ask("POST", "/api/v1/nodes", node), 403) << node;
+  }
+  EXPECT_EQ(ask("POST", "/api/v1/nodes", R"({"metadata":{"name":"edge0","labels":{"edgeai.io/layer":"edge"}}})"), 201);
+}
+
+TEST_F(NodeRules, NodeReportsAddressesThatAreOne) {
+  const std::string status = "/api/v1/namespaces/default/pods/mine/status", merge = "application/merge-patch+json";
+  for (const char* ip : {"10.0.0.5", "127.64.0.9", "2001:db8::1", ""}) {
+    EXPECT_EQ(ask("PATCH", status, R"({"status":{"podIP":")" + std::string(ip) + "\"}}", merge), 200) << ip;
+  }
+  for (const char* ip : {"169.254.169.254", "0.0.0.0", "::", "fe80::1", "224.0.0.1", "ff02::1", "localhost"}) {
+    EXPECT_EQ(ask("PATCH", status, R"({"status":{"podIP":")" + std::string(ip) + "\"}}", merge), 422) << ip;
+    EXPECT_EQ(ask("PATCH", status, R"({"status":{"hostIP":")" + std::string(ip) + "\"}}", merge), 422) << ip;
+  }
+  ASSERT_EQ(ask("POST", "/api/v1/nodes", R"({"metadata":{"name":"edge0"}})"), 201);
+  EXPECT_EQ(ask("PATCH", "/api/v1/nodes/edge0/status",
+                R"({"status":{"addresses":[{"type":"InternalIP","address":"169.254.169.254"}]}})", merge),
+            422);
+}
+
+TEST_F(NodeRules, NodeWritesEventsAboutItsOwnObjects) {
+  const auto event = [&](const std::string& name, const std::string& about) {
+    return ask(
+        "POST", "/api/v1/namespaces/default/events",
+        R"({"metadata":{"name":")" + name + R"("},"reason":"R","message":"m","type":"Normal","involvedObject":)" + about + "}");
+  };
+  EXPECT_EQ(event("a", R"({"kind":"Node","apiVersion":"v1","name":"edge0"})"), 201);
+  EXPECT_EQ(event("b", R"({"kind":"Pod","apiVersion":"v1","namespace":"default","name":"mine"})"), 201);
+  EXPECT_EQ(event("c", R"({"kind":"Pod","apiVersion":"v1","namespace":"default","name":"theirs"})"), 403);
+  EXPECT_EQ(event("d", R"({"kind":"Node","apiVersion":"v1","name":"cloud"})"), 403);
+  EXPECT_EQ(event("e", R"({"kind":"Secret","apiVersion":"v1","namespace":"default","name":"used"})"), 403);
+  const std::string merge = "application/merge-patch+json";
+  EXPECT_EQ(ask("PATCH", "/api/v1/namespaces/default/events/b", R"({"count":2})", merge), 200);
+  EXPECT_EQ(ask("PATCH", "/api/v1/namespaces/default/events/b", R"({"reason":"S"})", merge), 403);
+  EXPECT_EQ(ask("PATCH", "/api/v1/namespaces/default/events/b", R"({"metadata":{"labels":{"a":"b"}}})", merge), 403);
+  ASSERT_EQ(
+      api_.post("/api/v1/namespaces/default/events", codec::parse_json(R"({"metadata":{"name":"f"},"reason":"R","type":"Normal",
+                        "involvedObject":{"kind":"Pod","apiVersion":"v1","namespace":"default","name":"theirs"}})")
+                                                         .value())
+          .status,
+      201);
+  EXPECT_EQ(ask("PATCH", "/api/v1/namespaces/default/events/f", R"({"count":2})", merge), 403);
+  EXPECT_EQ(ask("POST", "/apis/events.k8s.io/v1/namespaces/default/events", R"({"metadata":{"name":"g"}})"), 403);
+}
+
+TEST(NodeAuthorizer, EdgeNodesComeWithoutWorkAndWithoutWordOfBeingThere) {
+  const auto rules = node_authorizer();
+  const Identity node{"system:node:edge0", {"system:nodes"}};
+  Attributes what;
+  what.verb = "create";
+  what.group = "edgeai.io";
+  what.version = "v1alpha1";
+  what.resource = "edgenodes";
+  what.is_resource = true;
+  const auto parsed = [](const char* text) { return codec::parse_json(text).value(); };
+  Json with_work = parsed(R"({"metadata":{"name":"edge0"},"spec":{"models":[{"versions":[{"credentials":"a/b"}]}]}})");
+  EXPECT_EQ(rules->narrow_creation(node, what, with_work, {}).error().code(), Code::kForbidden);
+  Json empty = parsed(R"({"metadata":{"name":"edge0"},"spec":{}})");
+  EXPECT_TRUE(rules->narrow_creation(node, what, empty, {}).ok());
+  EXPECT_TRUE(rules->narrow_creation({"varda-admin", {"system:masters"}}, what, with_work, {}).ok());
+
+  what.verb = "patch";
+  what.subresource = "status";
+  const Json old = parsed(R"({"metadata":{},"status":{"conditions":[{"type":"Connected"}]}})");
+  Json now = parsed(R"({"metadata":{},"status":{"conditions":[],"lastSeen":"now","agentVersion":"1"}})");
+  EXPECT_TRUE(rules->narrow_change(node, what, old, now, {}).ok());
+  EXPECT_EQ(now, parsed(R"({"metadata":{},"status":{"conditions":[{"type":"Connected"}],"agentVersion":"1"}})"));
 }
 
 TEST(NodeAuthorizer, MetricsAreForMastersAndTheMonitoringGroup) {

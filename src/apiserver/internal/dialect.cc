@@ -233,10 +233,26 @@ Outcome<void> Dialect::authorize(Call& call) const {
   return forbidden(resource, what.name, why);
 }
 
-Outcome<void> Dialect::authorize_object(const Call& call, const Json& object) const {
-  if (core_.options.authorizer == nullptr || core_.options.authorizer->allows_object(call.who, call.attributes, object)) return {};
-  return forbidden(call.kind->resource(), name_of(object),
-                   "User " + in_quotes(call.who.name) + " cannot " + call.attributes.verb + " this object: it is not its own");
+namespace {
+
+Outcome<void> outcome_of(const Status& status, const Kind& kind, const Json& object) {
+  if (status.ok()) return {};
+  if (status.error().code() == Code::kForbidden) return forbidden(kind.resource(), name_of(object), status.error().message());
+  return bad_request(status.error().message());
+}
+
+}  // namespace
+
+Outcome<void> Dialect::narrow_creation(const Call& call, Json& object) const {
+  if (core_.options.authorizer == nullptr) return {};
+  const Status status = core_.options.authorizer->narrow_creation(call.who, call.attributes, object, objects_of(call));
+  return outcome_of(status, *call.kind, object);
+}
+
+Outcome<void> Dialect::narrow_change(const Call& call, const Json& old, Json& object) const {
+  if (core_.options.authorizer == nullptr) return {};
+  const Status status = core_.options.authorizer->narrow_change(call.who, call.attributes, old, object, objects_of(call));
+  return outcome_of(status, *call.kind, object);
 }
 
 Dialect::Reply Dialect::route(Call& call) {
@@ -327,7 +343,7 @@ Dialect::Reply Dialect::create(Call& call) {
   if (call.kind->resource().namespaced && !ns.empty() && ns != call.info.ns) {
     return bad_request("the namespace of the provided object does not match the namespace sent on the request");
   }
-  TRY_VOID(authorize_object(call, object));
+  TRY_VOID(narrow_creation(call, object));
   TRY(Json made, objects_.create(*call.kind, call.info.ns, std::move(object), write_options(call, dry_run)));
   return answer_object(call, 201, std::move(made));
 }
@@ -364,8 +380,12 @@ Dialect::Reply Dialect::update(Call& call, Part part) {
   options.part = part;
   options.replaces = true;
   options.created = &created;
-  TRY(Json written, objects_.update(
-                        *call.kind, call.info.ns, call.info.name, [&](const Json&) -> Outcome<Json> { return object; }, options));
+  const auto change = [&](const Json& old) -> Outcome<Json> {
+    Json changed = object;
+    if (!old.is_null()) TRY_VOID(narrow_change(call, old, changed));  // null: it is created, which no node may do so
+    return changed;
+  };
+  TRY(Json written, objects_.update(*call.kind, call.info.ns, call.info.name, change, options));
   return answer_object(call, created ? 201 : 200, std::move(written));
 }
 
@@ -389,6 +409,7 @@ Dialect::Reply Dialect::patch(Call& call, Part part) {
     TRY(Json patched, patch.apply(*call.kind, old));
     TRY(Json object, accept_patched(std::move(patched), *call.kind, validation, patch.duplicates(), &call.warnings));
     TRY_VOID(check_names(call.info, *call.kind, object));
+    TRY_VOID(narrow_change(call, old, object));
     return object;
   };
   TRY(Json written, objects_.update(*call.kind, call.info.ns, call.info.name, change, options));

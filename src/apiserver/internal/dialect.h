@@ -49,7 +49,8 @@ class Dialect {
   Reply route(Call& call);
   Reply serve_resource(Call& call);
   Outcome<void> authorize(Call& call) const;
-  Outcome<void> authorize_object(const Call& call, const Json& object) const;
+  Outcome<void> narrow_creation(const Call& call, Json& object) const;
+  Outcome<void> narrow_change(const Call& call, const Json& old, Json& object) const;
 
   // objects (dialect.cc)
   Reply get(Call& call);
@@ -73,6 +74,8 @@ class Dialect {
   Json rules_of(const Call& call, const std::string& ns) const;
   Outcome<void> impersonate(Call& call) const;
   bool allowed(const Call& call, const Attributes& what) const;
+  /// Objects that rules may look up; valid as long as the call.
+  Authorizer::Objects objects_of(const Call& call) const;
   // everything that is no object (discovery.cc)
   Reply other(Call& call);
   Reply discovery(Call& call);

@@ -35,11 +35,10 @@ Attributes asked_for(const Json& spec) {
 
 }  // namespace
 
-bool Dialect::allowed(const Call& call, const Attributes& what) const {
-  if (core_.options.authorizer == nullptr) return true;
-  const Authorizer::Objects objects = {
-      .get = [&](std::string_view group, std::string_view plural, std::string_view ns,
-                 std::string_view name) -> std::optional<Json> {
+Authorizer::Objects Dialect::objects_of(const Call& call) const {
+  return {
+      .get = [this, &call](std::string_view group, std::string_view plural, std::string_view ns,
+                           std::string_view name) -> std::optional<Json> {
         const KindPtr kind = call.kinds->find(group, plural);
         if (kind == nullptr) return std::nullopt;
         auto object = objects_.get(*kind, ns, name);
@@ -47,7 +46,7 @@ bool Dialect::allowed(const Call& call, const Attributes& what) const {
         return std::move(object).value();
       },
       .each =
-          [&](std::string_view group, std::string_view plural, const std::function<void(const Json&)>& each) {
+          [this, &call](std::string_view group, std::string_view plural, const std::function<void(const Json&)>& each) {
             const KindPtr kind = call.kinds->find(group, plural);
             if (kind == nullptr) return;
             auto page = core_.store.list({.prefix = kind->storage_prefix()});
@@ -57,7 +56,10 @@ bool Dialect::allowed(const Call& call, const Attributes& what) const {
             }
           },
   };
-  return core_.options.authorizer->allows(call.who, what, objects);
+}
+
+bool Dialect::allowed(const Call& call, const Attributes& what) const {
+  return core_.options.authorizer == nullptr || core_.options.authorizer->allows(call.who, what, objects_of(call));
 }
 
 // Asked resource by resource: the authorizer knows answers, not rules.
