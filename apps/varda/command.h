@@ -51,5 +51,6 @@ void add_operator_command(Program program);    // operator
 void add_gateway_command(Program program);     // gateway
 void add_agent_commands(Program program);      // agent
 void add_join_token_command(Program program);  // join-token
+void add_token_command(Program program);       // token
 
 }  // namespace varda::app

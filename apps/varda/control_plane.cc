@@ -124,7 +124,7 @@ class Running final : public ControlPlane {
       audit.metrics = &registry_;
       TRY(audit_, apiserver::AuditLog::open(fs, std::move(audit)));
     }
-    authenticator_ = apiserver::token_authenticator(credentials_.tokens);
+    TRY(authenticator_, apiserver::token_file_authenticator(fs, options_.data_dir));
     authorizer_ = apiserver::node_authorizer();
 
     apiserver::Server::Options server;
@@ -151,8 +151,8 @@ class Running final : public ControlPlane {
     builtin_ = controllers::add_builtin(*manager_, *client_, sessions_, {.node_port_host = kNodePortHost});
     TRY_VOID(listen());
     for (const std::string& node : options_.nodes) {
-      TRY_VOID(apiserver::write_kubeconfig(fs, node_directory(options_.data_dir, node) / "agent.kubeconfig", credentials_, url(),
-                                           "system:node:" + node));
+      TRY_VOID(apiserver::write_agent_kubeconfig(fs, node_directory(options_.data_dir, node), credentials_, url(),
+                                                 "system:node:" + node));
     }
     TRY_VOID(apiserver::write_kubeconfig(fs, options_.data_dir / "kubeconfig", credentials_, url(), apiserver::kAdmin));
     if (!options_.gateway.empty()) TRY_VOID(start_gateway());

@@ -45,6 +45,7 @@ int run(int argc, char** argv) {
   add_gateway_command(program);
   add_agent_commands(program);
   add_join_token_command(program);
+  add_token_command(program);
   try {
     parser.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -1,10 +1,15 @@
 #include "apiserver/bootstrap.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 
+#include "base/log.h"
+#include "base/mutex.h"
 #include "codec/digest.h"
 #include "codec/json.h"
 #include "codec/yaml.h"
+#include "meta/object.h"
 
 namespace varda::apiserver {
 
@@ -56,6 +61,11 @@ Result<std::vector<Token>> read_tokens(os::FileSystem& fs, const os::Path& file)
   for (const Json& item : parsed->as_array()) {
     Token token{.token = item["token"].as_string(), .identity = {.name = item["user"].as_string(), .groups = {}}};
     for (const Json& group : item["groups"].as_array()) token.identity.groups.push_back(group.as_string());
+    if (item.contains("expires")) {
+      const auto expires = meta::parse_time(item["expires"].as_string());
+      if (!expires.ok()) return Error(Code::kCorrupt, file.string() + ": expires of " + token.identity.name + " is no time");
+      token.expires = *expires;
+    }
     if (token.token.empty() || token.identity.name.empty()) {
       return Error(Code::kCorrupt, file.string() + " has an entry without token or user; remove it to have new ones made");
     }
@@ -69,12 +79,107 @@ Status write_tokens(os::FileSystem& fs, const os::Path& file, const std::vector<
   for (const Token& token : tokens) {
     Json groups = Json::array();
     for (const std::string& group : token.identity.groups) groups.push_back(group);
-    list.push_back(Json::object({{"token", token.token}, {"user", token.identity.name}, {"groups", std::move(groups)}}));
+    Json item = Json::object({{"token", token.token}, {"user", token.identity.name}, {"groups", std::move(groups)}});
+    if (token.expires) item.set("expires", meta::format_time(*token.expires));
+    list.push_back(std::move(item));
   }
   return os::write_file_atomically(fs, file, codec::write_json_pretty(list) + "\n", 0600);
 }
 
+constexpr const char* kTokensFile = "tokens.json";
+constexpr Duration kTokensLookPeriod = std::chrono::seconds(1);
+
+/// One state of tokens.json.
+struct KnownTokens {
+  std::uint64_t inode = 0, size_bytes = 0;
+  std::chrono::system_clock::time_point modified;
+  std::shared_ptr<const Authenticator> authenticator;  // null: none was read yet
+};
+
+class TokenFileAuthenticator final : public Authenticator {
+ public:
+  TokenFileAuthenticator(os::FileSystem& fs, os::Path file, const Clock& clock) : fs_(fs), file_(std::move(file)), clock_(clock) {}
+
+  /// Before the first authenticate().
+  Status open() EXCLUDES(mutex_) {
+    TRY(KnownTokens first, read({}));
+    const MutexLock lock(mutex_);
+    known_ = std::move(first);
+    next_look_ = clock_.now() + kTokensLookPeriod;
+    return {};
+  }
+
+  std::optional<Identity> authenticate(const net::Request& request) const override { return current()->authenticate(request); }
+
+ private:
+  std::shared_ptr<const Authenticator> current() const EXCLUDES(mutex_) {
+    KnownTokens before;
+    {
+      const MutexLock lock(mutex_);
+      if (clock_.now() < next_look_) return known_.authenticator;
+      next_look_ = clock_.now() + kTokensLookPeriod;  // it is this thread's turn; the others take what is known
+      before = known_;
+    }
+    auto now = read(std::move(before));
+    const MutexLock lock(mutex_);
+    if (now.ok()) {
+      known_ = std::move(*now);
+      complained_ = false;
+    } else if (!complained_) {
+      complained_ = true;
+      log::error("cannot read the tokens; those known before count on", {{"file", file_.string()}, {"error", now.error()}});
+    }
+    return known_.authenticator;
+  }
+
+  /// The file as it is now; `before` where it did not change.
+  Result<KnownTokens> read(KnownTokens before) const {
+    TRY(const auto info, fs_.stat(file_));
+    if (!info) return Error(Code::kNotFound, file_.string() + " is missing");
+    const bool same = before.authenticator && info->inode == before.inode && info->size_bytes == before.size_bytes &&
+                      info->modified == before.modified;
+    if (same) return before;
+    TRY(const std::vector<Token> tokens, read_tokens(fs_, file_));
+    if (before.authenticator) log::info("read the tokens again", {{"file", file_.string()}, {"count", tokens.size()}});
+    return KnownTokens{info->inode, info->size_bytes, info->modified, token_authenticator(tokens, clock_)};
+  }
+
+  os::FileSystem& fs_;
+  const os::Path file_;
+  const Clock& clock_;
+  mutable Mutex mutex_;
+  mutable KnownTokens known_ GUARDED_BY(mutex_);
+  mutable SteadyTime next_look_ GUARDED_BY(mutex_);
+  mutable bool complained_ GUARDED_BY(mutex_) = false;
+};
+
 }  // namespace
+
+Result<std::unique_ptr<Authenticator>> token_file_authenticator(os::FileSystem& fs, const os::Path& data_dir, const Clock& clock) {
+  auto made = std::make_unique<TokenFileAuthenticator>(fs, data_dir / kTokensFile, clock);
+  TRY_VOID(made->open());
+  return std::unique_ptr<Authenticator>(std::move(made));
+}
+
+Result<std::vector<Token>> list_tokens(os::FileSystem& fs, const os::Path& data_dir) {
+  const os::Path file = data_dir / kTokensFile;
+  TRY(const auto info, fs.stat(file));
+  if (!info) return Error(Code::kNotFound, file.string() + " is missing: no `varda up` has begun in that directory");
+  return read_tokens(fs, file);
+}
+
+Result<Token> rotate_token(os::FileSystem& fs, const os::Path& data_dir, std::string_view user, std::optional<WallTime> expires,
+                           Rng& rng) {
+  TRY(std::vector<Token> tokens, list_tokens(fs, data_dir));
+  const auto is_users = [&](const Token& token) { return token.identity.name == user; };
+  const auto first = std::find_if(tokens.begin(), tokens.end(), is_users);
+  if (first == tokens.end()) return Error(Code::kNotFound, "user \"" + std::string(user) + "\" has no token");
+  Token made{.token = random_token(rng), .identity = first->identity, .expires = expires};
+  *first = made;
+  tokens.erase(std::remove_if(std::next(first), tokens.end(), is_users), tokens.end());
+  TRY_VOID(write_tokens(fs, data_dir / kTokensFile, tokens));
+  return made;
+}
 
 std::string Credentials::token(std::string_view user) const {
   for (const Token& token : tokens) {
@@ -117,8 +222,9 @@ Result<Credentials> load_or_create_credentials(os::FileSystem& fs, const Credent
     TRY_VOID(os::write_file_atomically(fs, pki / "server.hosts", wanted_hosts, 0644));
   }
 
-  const os::Path tokens_file = options.data_dir / "tokens.json";
+  const os::Path tokens_file = options.data_dir / kTokensFile;
   TRY(std::vector<Token> tokens, read_tokens(fs, tokens_file));
+  std::erase_if(tokens, [now = system_clock().wall()](const Token& token) { return token.expired(now); });
   bool changed = false;
   const auto ensure = [&](const std::string& user, const std::string& group) {
     const auto same = [&](const Token& token) { return token.identity.name == user; };
@@ -136,24 +242,60 @@ Result<Credentials> load_or_create_credentials(os::FileSystem& fs, const Credent
                      .tokens = std::move(tokens)};
 }
 
-std::string make_kubeconfig(const Credentials& credentials, std::string_view server, std::string_view user) {
+namespace {
+
+Json kubeconfig_of(const Credentials& credentials, std::string_view server, std::string_view user) {
   const Json cluster = Json::object({{"server", server}, {"certificate-authority-data", codec::base64(credentials.ca_pem)}});
-  return codec::write_yaml(Json::object(
+  return Json::object(
       {{"apiVersion", "v1"},
        {"kind", "Config"},
        {"clusters", Json::array({Json::object({{"name", "varda"}, {"cluster", cluster}})})},
        {"users", Json::array({Json::object({{"name", user}, {"user", Json::object({{"token", credentials.token(user)}})}})})},
        {"contexts",
         Json::array({Json::object({{"name", "varda"}, {"context", Json::object({{"cluster", "varda"}, {"user", user}})}})})},
-       {"current-context", "varda"}}));
+       {"current-context", "varda"}});
+}
+
+/// Untouched when it says that already.
+Status write_private(os::FileSystem& fs, const os::Path& file, const std::string& text) {
+  TRY(const auto present, read_if_there(fs, file));
+  if (present && *present == text) return fs.set_mode(file, 0600);
+  return os::write_file_atomically(fs, file, text, 0600);
+}
+
+constexpr const char* kAgentToken = "agent.token";
+
+}  // namespace
+
+std::string make_kubeconfig(const Credentials& credentials, std::string_view server, std::string_view user) {
+  return codec::write_yaml(kubeconfig_of(credentials, server, user));
 }
 
 Status write_kubeconfig(os::FileSystem& fs, const os::Path& file, const Credentials& credentials, std::string_view server,
                         std::string_view user) {
-  const std::string text = make_kubeconfig(credentials, server, user);
+  return write_private(fs, file, make_kubeconfig(credentials, server, user));
+}
+
+Status write_agent_kubeconfig(os::FileSystem& fs, const os::Path& directory, const Credentials& credentials,
+                              std::string_view server, std::string_view user) {
+  Json config = kubeconfig_of(credentials, server, user);
+  config["users"].array_items().front()["user"].set("tokenFile", kAgentToken);
+  TRY_VOID(write_private(fs, directory / kAgentToken, credentials.token(user) + "\n"));
+  return write_private(fs, directory / "agent.kubeconfig", codec::write_yaml(config));
+}
+
+Result<bool> put_token(os::FileSystem& fs, const os::Path& file, const std::string& token) {
   TRY(const auto present, read_if_there(fs, file));
-  if (present && *present == text) return fs.set_mode(file, 0600);
-  return os::write_file_atomically(fs, file, text, 0600);
+  if (!present) return false;
+  TRY(Json config, codec::parse_yaml(*present).context(file.string()));
+  if (std::as_const(config)["users"].empty()) return Error(Code::kCorrupt, file.string() + " names no user");
+  Json& user = config["users"].array_items().front()["user"];
+  user.set("token", token);
+  const std::string token_file = std::as_const(user)["tokenFile"].as_string();
+  TRY_VOID(write_private(fs, file, codec::write_yaml(config)));
+  // Last: it is what a running process looks at.
+  if (token_file == kAgentToken) TRY_VOID(write_private(fs, file.parent_path() / kAgentToken, token + "\n"));
+  return true;
 }
 
 }  // namespace varda::apiserver

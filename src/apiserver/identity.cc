@@ -22,9 +22,11 @@ namespace {
 
 class TokenAuthenticator : public Authenticator {
  public:
-  explicit TokenAuthenticator(const std::vector<Token>& tokens) {
+  TokenAuthenticator(const std::vector<Token>& tokens, const Clock& clock) : clock_(clock) {
     for (const Token& token : tokens) {
-      if (!token.token.empty()) known_.emplace_back(codec::Sha256::of(token.token).hex(), token.identity);
+      if (token.token.empty()) continue;
+      known_.push_back(token);
+      known_.back().token = codec::Sha256::of(token.token).hex();
     }
   }
 
@@ -36,18 +38,19 @@ class TokenAuthenticator : public Authenticator {
     for (char& c : scheme) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
     if (scheme != "bearer ") return std::nullopt;
     const std::string digest = codec::Sha256::of(header->substr(kBearer.size())).hex();
-    const Identity* found = nullptr;
-    for (const auto& [hash, identity] : known_) {  // all of them, so that the time tells nothing
-      if (codec::same_secret(hash, digest)) found = &identity;
+    const Token* found = nullptr;
+    for (const Token& one : known_) {  // all of them, so that the time tells nothing
+      if (codec::same_secret(one.token, digest)) found = &one;
     }
-    if (found == nullptr) return std::nullopt;
-    Identity identity = *found;
+    if (found == nullptr || found->expired(clock_.wall())) return std::nullopt;
+    Identity identity = found->identity;
     identity.groups.push_back("system:authenticated");
     return identity;
   }
 
  private:
-  std::vector<std::pair<std::string, Identity>> known_;
+  const Clock& clock_;
+  std::vector<Token> known_;  // with the digest in the place of the token
 };
 
 bool reads(std::string_view verb) { return verb == "get" || verb == "list" || verb == "watch"; }
@@ -197,8 +200,8 @@ class NodeAuthorizer : public Authorizer {
 
 }  // namespace
 
-std::unique_ptr<Authenticator> token_authenticator(const std::vector<Token>& tokens) {
-  return std::make_unique<TokenAuthenticator>(tokens);
+std::unique_ptr<Authenticator> token_authenticator(const std::vector<Token>& tokens, const Clock& clock) {
+  return std::make_unique<TokenAuthenticator>(tokens, clock);
 }
 
 std::unique_ptr<Authorizer> node_authorizer() { return std::make_unique<NodeAuthorizer>(); }

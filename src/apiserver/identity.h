@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "codec/json.h"
 #include "net/http.h"
@@ -34,10 +35,13 @@ class Authenticator {
 struct Token {
   std::string token;
   Identity identity;
+  std::optional<WallTime> expires = {};  // nothing: never
+  bool expired(WallTime now) const { return expires && *expires <= now; }
 };
 
-/// Bearer tokens. Only their SHA-256 is kept, and every one is compared in constant time.
-std::unique_ptr<Authenticator> token_authenticator(const std::vector<Token>& tokens);
+/// Bearer tokens that have not expired. Only their SHA-256 is kept, and every one is compared in constant time. `clock` outlives
+/// it.
+std::unique_ptr<Authenticator> token_authenticator(const std::vector<Token>& tokens, const Clock& clock = system_clock());
 
 /// What a request wants, in the words of Kubernetes' authorization.
 struct Attributes {

@@ -35,7 +35,7 @@ Status run_standalone(const Context& ctx, StandaloneOptions options) {
     options.audit->metrics = &metrics;
     TRY(audit, AuditLog::open(fs, *options.audit));
   }
-  const auto tokens = token_authenticator(credentials.tokens);
+  TRY(const auto tokens, token_file_authenticator(fs, options.data_dir));
   const auto rules = node_authorizer();
   Server::Options server_options;
   server_options.store = store.get();

@@ -417,6 +417,36 @@ class Backup(unittest.TestCase):
             self.assertNotEqual(again.token, api.token)  # it held no credentials
 
 
+class Tokens(unittest.TestCase):
+    def test_a_rotated_token_ends_the_former_one_while_everything_runs(self):
+        work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
+        self.addCleanup(shutil.rmtree, work, ignore_errors=True)
+        with m.Machine(work / 'tokens', nodes=['edge0=edge']) as varda:
+            varda.up()
+            varda.nodes_ready()
+            kubeconfig, agent = Api(varda.kubeconfig), Api(varda.dir / 'nodes/edge0/agent.kubeconfig')
+            own = '/apis/edgeai.io/v1alpha1/edgenodes/edge0'
+            self.assertEqual((kubeconfig('GET', MAPS)[0], agent('GET', own)[0]), (200, 200))
+            former = kubeconfig.token, agent.token
+            self.assertEqual(varda.varda('token', '--rotate', 'varda-admin', '--data-dir', varda.dir), '')
+            self.assertEqual(varda.varda('token', '--rotate', 'system:node:edge0', '--data-dir', varda.dir), '')
+            m.wait_until('the former tokens end', lambda: (kubeconfig('GET', MAPS)[0], agent('GET', own)[0]) == (401, 401))
+            kubeconfig.close(), agent.close()
+            self.assertEqual((kubeconfig('GET', MAPS)[0], agent('GET', own)[0]), (200, 200))
+            self.assertFalse({kubeconfig.token, agent.token} & set(former))
+            # The agent that runs comes back with the new token: a watch of it has begun since.
+            seen = varda.get('edgenode', 'edge0')['status']['conditions']
+            self.assertEqual({c['type']: c['status'] for c in seen}['Connected'], 'True')
+            uid = varda.get('node', 'edge0')['metadata']['uid']
+            varda.kubectl('delete', 'node', 'edge0')
+            m.wait_until('the agent makes its Node again', lambda: varda.get('node', 'edge0')['metadata']['uid'] != uid)
+            listed = varda.varda('token', '--list', '--data-dir', varda.dir)
+            self.assertIn('system:node:edge0', listed)
+            for token in (*former, kubeconfig.token, agent.token):
+                self.assertNotIn(token, listed)
+            kubeconfig.close(), agent.close()
+
+
 class FullDisk(unittest.TestCase):
     def test_reading_and_deleting_go_on_and_writing_comes_back_with_the_room(self):
         if subprocess.run(['unshare', '-mr', 'true'], capture_output=True).returncode != 0:

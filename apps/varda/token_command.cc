@@ -1,0 +1,120 @@
+// token: the bearer tokens of the API server of `varda up`, which lie in its data directory.
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "apiserver/bootstrap.h"
+#include "cli/printer.h"
+#include "command.h"
+#include "duration.h"
+#include "meta/object.h"
+#include "new_file.h"
+#include "os/file_system.h"
+#include "up_state.h"
+
+namespace varda::app {
+namespace {
+
+struct TokenFlags {
+  std::string data_dir, rotate, ttl, output;
+  bool list = false;
+};
+
+constexpr std::chrono::hours kTokenTtlMax{24 * 3650};
+
+/// "90d", or what other flags take.
+Result<std::chrono::seconds> lifetime_of(const std::string& text) {
+  const bool days = text.size() > 1 && text.back() == 'd' && text[text.size() - 2] >= '0' && text[text.size() - 2] <= '9';
+  TRY(const auto time, parse_duration("--ttl", days ? text.substr(0, text.size() - 1) : text));
+  const auto ttl = std::chrono::floor<std::chrono::seconds>(days ? time * 86400 : time);
+  if (ttl < std::chrono::seconds(60) || ttl > kTokenTtlMax) {
+    return Error(Code::kInvalid, "--ttl " + text + ": must be from 1m to 3650d");
+  }
+  return ttl;
+}
+
+Status list(const std::filesystem::path& data_dir) {
+  TRY(const auto tokens, apiserver::list_tokens(os::real_file_system(), data_dir));
+  const WallTime now = system_clock().wall();
+  std::vector<std::vector<std::string>> rows = {{"USER", "GROUPS", "STATE", "EXPIRES"}};
+  for (const apiserver::Token& token : tokens) {
+    std::string groups;
+    for (const std::string& group : token.identity.groups) groups += (groups.empty() ? "" : ",") + group;
+    rows.push_back({token.identity.name, groups, token.expired(now) ? "expired" : "valid",
+                    token.expires ? meta::format_time(*token.expires) : "never"});
+  }
+  std::fputs(cli::align(rows).c_str(), stdout);
+  return {};
+}
+
+/// The kubeconfig that `varda up` keeps for that user; "": none.
+std::filesystem::path kubeconfig_of(const std::filesystem::path& data_dir, const std::string& user) {
+  constexpr std::string_view kNode = "system:node:";
+  if (user == apiserver::kAdmin) return data_dir / "kubeconfig";
+  if (user.starts_with(kNode)) return node_directory(data_dir, user.substr(kNode.size())) / "agent.kubeconfig";
+  return {};
+}
+
+Status rotate(const std::filesystem::path& data_dir, const TokenFlags& flags) {
+  auto& fs = os::real_file_system();
+  std::optional<WallTime> expires;
+  if (!flags.ttl.empty()) {
+    TRY(const auto ttl, lifetime_of(flags.ttl));
+    expires = std::chrono::floor<std::chrono::seconds>(system_clock().wall()) + ttl;
+  }
+  std::optional<NewFile> file;  // before the token: one that cannot be written down is of no use
+  if (!flags.output.empty()) {
+    TRY(NewFile created, NewFile::create(flags.output));
+    file.emplace(std::move(created));
+  }
+  TRY(const apiserver::Token made, apiserver::rotate_token(fs, data_dir, flags.rotate, expires, system_rng()));
+  const std::filesystem::path kubeconfig = kubeconfig_of(data_dir, flags.rotate);
+  bool kept = false;
+  if (!kubeconfig.empty()) {
+    TRY(kept, apiserver::put_token(fs, kubeconfig, made.token));
+  }
+  if (file) {
+    TRY_VOID(file->write(made.token + "\n"));
+    TRY_VOID(file->keep());
+  } else if (!kept) {
+    std::fprintf(stdout, "%s\n", made.token.c_str());  // it alone: it is meant for a file
+  }
+  std::fprintf(stderr, "user %s has a new token%s%s; the former one ends within a second%s%s\n", flags.rotate.c_str(),
+               expires ? ", good until " : "", expires ? meta::format_time(*expires).c_str() : "",
+               kept ? ", and the new one is in " : "", kept ? kubeconfig.c_str() : "");
+  return {};
+}
+
+Status run_token(const TokenFlags& flags) {
+  if (flags.list == !flags.rotate.empty()) return Error(Code::kInvalid, "token needs one of --list and --rotate USER");
+  if (flags.list && (!flags.ttl.empty() || !flags.output.empty()))
+    return Error(Code::kInvalid, "--ttl and --output go with --rotate");
+  const std::filesystem::path data_dir = flags.data_dir.empty() ? default_data_dir() : std::filesystem::path(flags.data_dir);
+  return flags.list ? list(data_dir) : rotate(data_dir, flags);
+}
+
+}  // namespace
+
+void add_token_command(Program program) {
+  const auto flags = std::make_shared<TokenFlags>();
+  Globals& globals = program.globals;
+  Run& chosen = program.chosen;
+  CLI::App* command = program.parser.add_subcommand(
+      "token", "list or rotate the bearer tokens of the API server of `varda up`, while it runs or not");
+  command->add_flag("--list", flags->list, "show whose tokens there are, and when they end");
+  command->add_option("--rotate", flags->rotate, "USER: another token in the place of all that user has; the former ones end");
+  command->add_option("--ttl", flags->ttl, "how long the new one is good: 12h, 90d; default: for good");
+  command->add_option("--output,-o", flags->output,
+                      "write the new one to this new file, which its owner alone may read; default: into the kubeconfig that "
+                      "`varda up` keeps for that user, else to standard output");
+  command->add_option("--data-dir", flags->data_dir, "that of `varda up`; default: $XDG_DATA_HOME/varda");
+  command->callback([&chosen, &globals, flags] {
+    chosen = [&globals, flags](const Context&) -> Status {
+      TRY_VOID(set_up_logs(globals, log::Level::kWarn));
+      return run_token(*flags);
+    };
+  });
+}
+
+}  // namespace varda::app
