@@ -153,7 +153,7 @@ void add_join_token_command(Program program) {
   command->add_option("--output,-o", flags->output,
                       "write the token to this new file, which its owner alone may read; default: standard output");
   command->add_option("--ttl", flags->ttl, "how long it can be used: 90m, 24h, 7d")->capture_default_str();
-  command->add_flag("--list", flags->list, "show the tokens there are: node, state, end");
+  command->add_flag("--list", flags->list, "show the tokens there are: node, layer, state, end");
   command->add_option("--revoke", flags->revoke, "ID: that token lets nobody in from now on");
   command->add_option(
       "--forget", flags->forget,
