@@ -1,5 +1,6 @@
 #include "net/certificates.h"
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <openssl/asn1.h>
 #include <openssl/err.h>
@@ -7,6 +8,7 @@
 
 #include "net/internal/tls_context.h"
 #include "net/internal/x509.h"
+#include "net/validity.h"
 
 namespace varda::net {
 namespace {
@@ -59,19 +61,38 @@ Status add_hosts(X509* certificate, const std::vector<std::string>& hosts) {
   return {};
 }
 
-/// Version, random serial number, validity and key of a fresh certificate.
-Status fill(X509* certificate, EVP_PKEY* key, std::optional<WallTime> issued, std::chrono::hours valid) {
-  X509_set_version(certificate, 2);
+struct Dates {
+  std::time_t not_before, not_after;  // beyond the years of WallTime too
+};
+
+Dates dates_of(const Validity& validity) {
+  return {std::chrono::system_clock::to_time_t(validity.not_before), std::chrono::system_clock::to_time_t(validity.not_after)};
+}
+
+Dates dates_from(std::optional<WallTime> issued, std::chrono::hours valid) {
+  const std::time_t now = std::chrono::system_clock::to_time_t(issued.value_or(std::chrono::system_clock::now()));
+  // Five minutes of the past: a peer's clock may lag.
+  return {now - 300, now + static_cast<std::time_t>(std::chrono::seconds(valid).count())};
+}
+
+/// A random serial number, and the dates.
+Status stamp(X509* certificate, const Dates& dates) {
   unsigned char serial[16];
   if (RAND_bytes(serial, sizeof(serial)) != 1) return failed("random numbers");
   serial[0] &= 0x7f;  // positive
   Owned<BIGNUM> number(BN_bin2bn(serial, sizeof(serial), nullptr));
   BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(certificate));
-  std::time_t now = std::chrono::system_clock::to_time_t(issued.value_or(std::chrono::system_clock::now()));
-  // Five minutes of the past: a peer's clock may lag.
-  X509_time_adj_ex(X509_getm_notBefore(certificate), 0, -300, &now);
-  const long seconds = static_cast<long>(std::chrono::seconds(valid).count());
-  X509_time_adj_ex(X509_getm_notAfter(certificate), static_cast<int>(seconds / 86400), seconds % 86400, &now);
+  if (ASN1_TIME_set(X509_getm_notBefore(certificate), dates.not_before) == nullptr ||
+      ASN1_TIME_set(X509_getm_notAfter(certificate), dates.not_after) == nullptr) {
+    return failed("dates of a certificate");
+  }
+  return {};
+}
+
+/// Version, serial number, dates and key of a fresh certificate.
+Status fill(X509* certificate, EVP_PKEY* key, const Dates& dates) {
+  X509_set_version(certificate, 2);
+  TRY_VOID(stamp(certificate, dates));
   if (X509_set_pubkey(certificate, key) != 1) return failed("public key");
   return {};
 }
@@ -88,18 +109,29 @@ Result<std::string> pem_of(EVP_PKEY* key) {
   return internal::text_of(bio.get());
 }
 
-/// The signed certificate for `key`, as `request` says.
-Result<std::string> certify(const KeyPair& ca, EVP_PKEY* key, const CertificateRequest& request) {
-  const Owned<X509> issuer = internal::read_certificate(ca.certificate_pem);
-  const Owned<EVP_PKEY> signer = internal::read_private_key(ca.key_pem);
-  if (!issuer || !signer)
+struct Signer {
+  Owned<X509> certificate;
+  Owned<EVP_PKEY> key;
+};
+
+Result<Signer> signer_of(const KeyPair& ca) {
+  Signer out{internal::read_certificate(ca.certificate_pem), internal::read_private_key(ca.key_pem)};
+  if (!out.certificate || !out.key)
     return Error(Code::kInvalid, "the CA's certificate or key is not PEM: " + internal::tls_error("unreadable"));
-  if (X509_check_private_key(issuer.get(), signer.get()) != 1) {
+  if (X509_check_private_key(out.certificate.get(), out.key.get()) != 1) {
     return Error(Code::kInvalid, "the CA's key does not belong to its certificate: " + internal::tls_error("mismatch"));
   }
+  return out;
+}
+
+/// The signed certificate for `key`, as `request` says.
+Result<std::string> certify(const KeyPair& ca, EVP_PKEY* key, const CertificateRequest& request, const Dates& dates) {
+  TRY(const Signer authority, signer_of(ca));
+  const Owned<X509>& issuer = authority.certificate;
+  const Owned<EVP_PKEY>& signer = authority.key;
   const Owned<X509> certificate(X509_new());
   if (!certificate) return failed("making a certificate");
-  TRY_VOID(fill(certificate.get(), key, request.issued, request.valid));
+  TRY_VOID(fill(certificate.get(), key, dates));
   X509_NAME* subject = X509_get_subject_name(certificate.get());
   for (const std::string& organization : request.organizations) TRY_VOID(add_name(subject, "O", organization));
   TRY_VOID(add_name(subject, "CN", request.common_name));
@@ -156,13 +188,11 @@ Result<Owned<EVP_PKEY>> key_of(std::string_view csr_pem) {
   return key;
 }
 
-}  // namespace
-
-Result<KeyPair> make_ca(const std::string& common_name, std::chrono::hours valid) {
+Result<KeyPair> make_authority(const std::string& common_name, const Dates& dates) {
   const Owned<EVP_PKEY> key(EVP_EC_gen("P-256"));
   const Owned<X509> certificate(X509_new());
   if (!key || !certificate) return failed("making a key");
-  TRY_VOID(fill(certificate.get(), key.get(), std::nullopt, valid));
+  TRY_VOID(fill(certificate.get(), key.get(), dates));
   TRY_VOID(add_name(X509_get_subject_name(certificate.get()), "CN", common_name));
   X509_set_issuer_name(certificate.get(), X509_get_subject_name(certificate.get()));
   TRY_VOID(add_extension(certificate.get(), certificate.get(), NID_basic_constraints, "critical,CA:TRUE"));
@@ -175,13 +205,42 @@ Result<KeyPair> make_ca(const std::string& common_name, std::chrono::hours valid
   return pair;
 }
 
-Result<KeyPair> make_certificate(const KeyPair& ca, const CertificateRequest& request) {
+Result<KeyPair> make_dated(const KeyPair& ca, const CertificateRequest& request, const Dates& dates) {
   const Owned<EVP_PKEY> key(EVP_EC_gen("P-256"));
   if (!key) return failed("making a key");
   KeyPair pair;
-  TRY(pair.certificate_pem, certify(ca, key.get(), request));
+  TRY(pair.certificate_pem, certify(ca, key.get(), request, dates));
   TRY(pair.key_pem, pem_of(key.get()));
   return pair;
+}
+
+}  // namespace
+
+Result<KeyPair> make_ca(const std::string& common_name, std::chrono::hours valid) {
+  return make_authority(common_name, dates_from(std::nullopt, valid));
+}
+
+Result<KeyPair> make_ca(const std::string& common_name, const Validity& validity) {
+  return make_authority(common_name, dates_of(validity));
+}
+
+Result<KeyPair> renew_ca(const KeyPair& ca, const Validity& validity) {
+  TRY(const Signer authority, signer_of(ca));
+  const Owned<X509> certificate(X509_dup(authority.certificate.get()));
+  if (!certificate) return failed("copying a certificate");
+  TRY_VOID(stamp(certificate.get(), dates_of(validity)));
+  if (X509_sign(certificate.get(), authority.key.get(), EVP_sha256()) == 0) return failed("signing the certificate");
+  KeyPair pair{.certificate_pem = {}, .key_pem = ca.key_pem};
+  TRY(pair.certificate_pem, pem_of(certificate.get()));
+  return pair;
+}
+
+Result<KeyPair> make_certificate(const KeyPair& ca, const CertificateRequest& request) {
+  return make_dated(ca, request, dates_from(request.issued, request.valid));
+}
+
+Result<KeyPair> make_certificate(const KeyPair& ca, const CertificateRequest& request, const Validity& validity) {
+  return make_dated(ca, request, dates_of(validity));
 }
 
 Result<std::string> make_key() {
@@ -212,7 +271,7 @@ Result<std::string> csr_key_sha256(std::string_view csr_pem) {
 
 Result<std::string> sign_csr(const KeyPair& ca, std::string_view csr_pem, const CertificateRequest& request) {
   TRY(const Owned<EVP_PKEY> key, key_of(csr_pem));
-  return certify(ca, key.get(), request);
+  return certify(ca, key.get(), request, dates_from(request.issued, request.valid));
 }
 
 Result<CertificateFacts> certificate_facts(std::string_view certificate_pem) {
@@ -228,6 +287,21 @@ Result<CertificateFacts> certificate_facts(std::string_view certificate_pem) {
   facts.sha256 = internal::sha256_of(*certificate);
   facts.key_sha256 = internal::sha256_of_key(*key);
   return facts;
+}
+
+Validity validity_for(std::chrono::hours span, WallTime now) {
+  constexpr WallTime kWritten = std::chrono::sys_days(std::chrono::year(2026) / 1 / 1);
+  const WallTime begin = std::max(now, kWritten);
+  return {.not_before = kClocksBegin, .not_after = begin > WallTime::max() - span ? WallTime::max() : begin + span};
+}
+
+Validity authority_validity(WallTime now) {
+  constexpr WallTime kEnd = std::chrono::sys_days(std::chrono::year(2099) / 12 / 31);
+  return {.not_before = kClocksBegin, .not_after = std::max(kEnd, validity_for(std::chrono::hours(24 * 7305), now).not_after)};
+}
+
+bool must_be_renewed(const CertificateFacts& facts, std::chrono::hours left, WallTime now) {
+  return now < facts.not_before || now >= facts.not_after - left;
 }
 
 Result<std::string> key_sha256(std::string_view key_pem) {

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <sstream>
 
+#include "net/validity.h"
+
 namespace varda::net {
 namespace {
 
@@ -52,6 +54,61 @@ TEST(Certificates, ValidityIsCountedFromTheTimeGiven) {
   request.issued = std::chrono::system_clock::from_time_t(3600);
   EXPECT_EQ(certificate_facts(make_certificate(ca(), request)->certificate_pem)->not_before,
             std::chrono::system_clock::from_time_t(3300));
+}
+
+TEST(Certificates, DatesMayBeGivenAndReachFromTheFirstMomentOfClocksToTheirLastYears) {
+  const Validity wanted{.not_before = kClocksBegin, .not_after = std::chrono::sys_days(std::chrono::year(2099) / 12 / 31)};
+  const KeyPair own = *make_ca("own", wanted);
+  const auto request = for_node("line7");
+  for (const std::string& pem : {own.certificate_pem, make_certificate(own, request, wanted)->certificate_pem}) {
+    const auto facts = certificate_facts(pem);
+    ASSERT_TRUE(facts.ok()) << facts.error();
+    EXPECT_EQ(facts->not_before, wanted.not_before);
+    EXPECT_EQ(facts->not_after, wanted.not_after);
+  }
+}
+
+TEST(Certificates, ARenewedAuthorityHasOtherDatesAndTheSameKeyAndName) {
+  const Validity wanted{.not_before = kClocksBegin, .not_after = std::chrono::sys_days(std::chrono::year(2099) / 12 / 31)};
+  const auto renewed = renew_ca(ca(), wanted);
+  ASSERT_TRUE(renewed.ok()) << renewed.error();
+  const auto before = certificate_facts(ca().certificate_pem), after = certificate_facts(renewed->certificate_pem);
+  EXPECT_EQ(after->common_name, before->common_name);
+  EXPECT_EQ(after->key_sha256, before->key_sha256);
+  EXPECT_EQ(after->not_after, wanted.not_after);
+  EXPECT_NE(after->sha256, before->sha256);
+  EXPECT_EQ(renewed->key_pem, ca().key_pem);
+  EXPECT_TRUE(make_certificate(*renewed, for_node("line7")).ok());
+  EXPECT_EQ(renew_ca({.certificate_pem = ca().certificate_pem, .key_pem = *make_key()}, wanted).error().code(), Code::kInvalid);
+}
+
+TEST(Certificates, AnAuthorityOfOursIsValidUnderEveryClockOfItsFirstStart) {
+  const auto at = [](int year) { return WallTime(std::chrono::sys_days(std::chrono::year(year) / 6 / 1)); };
+  for (const int first : {1970, 2026, 2027, 2079, 2090, 2120, 2261}) {
+    const Validity valid = authority_validity(at(first));
+    EXPECT_EQ(valid.not_before, kClocksBegin);
+    EXPECT_GE(valid.not_after, at(2099)) << first;
+    EXPECT_GT(valid.not_after, at(first)) << first;
+  }
+  EXPECT_GE(authority_validity(at(2090)).not_after, at(2110));
+}
+
+TEST(Certificates, ServersOfClocksThatFellBackAreValidOnTheDayOfTheProgram) {
+  const WallTime written = std::chrono::sys_days(std::chrono::year(2026) / 1 / 1);
+  EXPECT_EQ(validity_for(24h, WallTime()).not_after, written + 24h);
+  EXPECT_EQ(validity_for(24h, written + 48h).not_after, written + 72h);
+  EXPECT_EQ(validity_for(24h, WallTime::max()).not_after, WallTime::max());
+}
+
+TEST(Certificates, ACertificateMustBeRenewedBeforeItsEndAndWhereItHasNotBegun) {
+  CertificateFacts facts;
+  facts.not_before = WallTime(100h);
+  facts.not_after = WallTime(200h);
+  EXPECT_TRUE(must_be_renewed(facts, 30h, WallTime(99h)));
+  EXPECT_FALSE(must_be_renewed(facts, 30h, WallTime(100h)));
+  EXPECT_FALSE(must_be_renewed(facts, 30h, WallTime(169h)));
+  EXPECT_TRUE(must_be_renewed(facts, 30h, WallTime(170h)));
+  EXPECT_TRUE(must_be_renewed(facts, 30h, WallTime(300h)));
 }
 
 // The year 9999 says that there is no end (RFC 5280, 4.1.2.5); the clock ends in 2262.
