@@ -14,7 +14,7 @@ namespace varda::net {
 struct TlsServer {
   enum class Expired {
     kRefuse,  // the handshake fails
-    kAccept,  // a client certificate that is right in all else comes through, and Peer::certificate_expired says so
+    kAccept,  // one that is right in all but its dates comes through, and Peer::certificate_expired says whether it has ended
   };
   std::string certificate_pem;  // the server's, then its chain
   std::string key_pem;

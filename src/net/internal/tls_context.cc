@@ -96,10 +96,12 @@ int verify_server(X509_STORE_CTX* store, void* argument) {
   return ok;
 }
 
-// All that makes a client certificate wrong still does, except its end.
-int accept_expired(int ok, X509_STORE_CTX* store) {
+// All that makes a client certificate wrong still does, except its dates. One that is not valid yet was signed under a clock
+// that was ahead of this one.
+int accept_any_dates(int ok, X509_STORE_CTX* store) {
   const bool leaf = X509_STORE_CTX_get_error_depth(store) == 0;
-  if (ok == 0 && leaf && X509_STORE_CTX_get_error(store) == X509_V_ERR_CERT_HAS_EXPIRED) {
+  const int error = X509_STORE_CTX_get_error(store);
+  if (ok == 0 && leaf && (error == X509_V_ERR_CERT_HAS_EXPIRED || error == X509_V_ERR_CERT_NOT_YET_VALID)) {
     X509_STORE_CTX_set_error(store, X509_V_OK);
     return 1;
   }
@@ -137,7 +139,7 @@ Result<TlsContext> server_context(const TlsServer& options) {
   if (!options.client_ca_pem.empty()) {
     TRY_VOID(trust(ctx.get(), options.client_ca_pem));
     SSL_CTX_set_verify(ctx.get(), SSL_VERIFY_PEER,
-                       options.expired_clients == TlsServer::Expired::kAccept ? accept_expired : nullptr);
+                       options.expired_clients == TlsServer::Expired::kAccept ? accept_any_dates : nullptr);
   }
   // Sessions are not resumed: connections are kept alive, and tickets would cost memory and a write each.
   SSL_CTX_set_session_cache_mode(ctx.get(), SSL_SESS_CACHE_OFF);
