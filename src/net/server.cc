@@ -54,7 +54,7 @@ class Acceptor final : public Reactor::Listener {
       const std::string name = peer.str();
       if (!state_.addresses.add(name)) continue;
       state_.connections.fetch_add(1);
-      if (state_.tls) state_.handshakes.fetch_add(1);
+      if (state_.options.tls) state_.handshakes.fetch_add(1);
       Loop& loop = *loops_[next_++ % loops_.size()];
       loop.adopt(std::move(fd), name);
     }
@@ -82,7 +82,7 @@ class SocketServer final : public Server {
   SocketServer(Options options, Handler handler, internal::TlsContext tls, const Address& bound, Fd listener) : bound_(bound) {
     state_.options = std::move(options);
     state_.handler = std::move(handler);
-    state_.tls = std::move(tls);
+    state_.use(std::move(tls));
     state_.asks_names = state_.options.tls && !state_.options.tls->client_ca_pem.empty();
     state_.clients.limit(
         {.per_name = state_.options.connections_per_name_max, .nameless = state_.options.nameless_connections_max});
@@ -104,6 +104,16 @@ class SocketServer final : public Server {
   std::string address() const override { return bound_.str(); }
   int port() const override { return bound_.port(); }
   void drain() override { state_.draining.store(true); }
+
+  Status use_certificate(const std::string& certificate_pem, const std::string& key_pem) override {
+    if (!state_.options.tls) return Error(Code::kInvalid, "a server without TLS has no certificate");
+    TlsServer tls = *state_.options.tls;
+    tls.certificate_pem = certificate_pem;
+    tls.key_pem = key_pem;
+    TRY(internal::TlsContext context, internal::server_context(tls));
+    state_.use(std::move(context));
+    return {};
+  }
 
   void stop(std::chrono::milliseconds grace) override {
     std::call_once(stopped_, [&] {

@@ -71,6 +71,10 @@ class Server {
   virtual std::string address() const = 0;
   virtual int port() const = 0;
 
+  /// New connections are shown this certificate; open connections keep the one they began with. The client CA stays as
+  /// create() was given it. kInvalid: as create(), or a server without TLS. Then nothing has changed.
+  virtual Status use_certificate(const std::string& certificate_pem, const std::string& key_pem) = 0;
+
   /// From now on every response says `Connection: close`, while new connections and requests are still served: what a draining
   /// server does so that clients move on by themselves.
   virtual void drain() = 0;

@@ -10,6 +10,7 @@
 #include "net/server.h"
 #include "net/testing/feed.h"
 #include "net/testing/raw_socket.h"
+#include "net/validity.h"
 
 namespace varda::net {
 namespace tls_test {
@@ -235,6 +236,46 @@ TEST(Tls, ServerOfAnotherAuthorityIsRefusedUnlessVerificationIsOff) {
   EXPECT_FALSE(get(*server, {.ca_pem = other.certificate_pem}).ok());
   EXPECT_FALSE(get(*server, {}).ok());
   EXPECT_TRUE(get(*server, {.verify = false}).ok());
+}
+
+TEST(Tls, ARunningServerShowsAnotherCertificateToNewConnectionsAndDropsNone) {
+  auto server = serve();
+  const auto certificate = [](WallTime end) {
+    return *make_certificate(authority().ca, {.common_name = "server", .hosts = {"127.0.0.1"}, .server = true},
+                             {.not_before = kClocksBegin, .not_after = end});
+  };
+  const auto ask = [&](HttpClient& client) {
+    const Context ctx = Context().with_timeout(60s);
+    return client.call(ctx, {.method = "PUT", .url = "https://127.0.0.1:" + std::to_string(server->port()) + "/"});
+  };
+  const WallTime now = std::chrono::system_clock::now();
+  const auto open = make_client({.tls = {.ca_pem = authority().ca.certificate_pem}});
+  ASSERT_TRUE(ask(*open).ok());
+  const KeyPair ended = certificate(now - 1h);
+  ASSERT_TRUE(server->use_certificate(ended.certificate_pem, ended.key_pem).ok());
+  EXPECT_TRUE(ask(*open).ok()) << "the connection is kept";
+  const auto late = get(*server, {.ca_pem = authority().ca.certificate_pem});
+  ASSERT_FALSE(late.ok());
+  EXPECT_NE(late.error().message().find("certificate has expired"), std::string::npos) << late.error();
+  const KeyPair next = certificate(now + 1h);
+  ASSERT_TRUE(server->use_certificate(next.certificate_pem, next.key_pem).ok());
+  EXPECT_TRUE(get(*server, {.ca_pem = authority().ca.certificate_pem}).ok());
+  EXPECT_EQ(server->use_certificate(next.certificate_pem, ended.key_pem).error().code(), Code::kInvalid);
+  EXPECT_TRUE(get(*server, {.ca_pem = authority().ca.certificate_pem}).ok()) << "the wrong pair changed nothing";
+  const auto plain = *Server::create({}, inline_handler([](const Request&) { return Response{}; }));
+  EXPECT_EQ(plain->use_certificate(next.certificate_pem, next.key_pem).error().code(), Code::kInvalid);
+}
+
+TEST(Tls, WhatARenewedAuthorityHasSignedIsTrustedByWhoKnowsTheFormerOne) {
+  const KeyPair renewed = *renew_ca(
+      authority().ca, {.not_before = kClocksBegin, .not_after = std::chrono::sys_days(std::chrono::year(2099) / 12 / 31)});
+  const KeyPair pair = *make_certificate(renewed, {.common_name = "server", .hosts = {"127.0.0.1"}, .server = true});
+  auto server = serve();
+  EXPECT_TRUE(get(*server, {.ca_pem = renewed.certificate_pem}).ok());
+  // A gateway sends its authority along.
+  ASSERT_TRUE(server->use_certificate(pair.certificate_pem + renewed.certificate_pem, pair.key_pem).ok());
+  EXPECT_TRUE(get(*server, {.ca_pem = authority().ca.certificate_pem}).ok());
+  EXPECT_TRUE(get(*server, {.ca_pem = renewed.certificate_pem}).ok());
 }
 
 TEST(Tls, ClientCertificateNamesThePeerAndIsOptional) {

@@ -53,7 +53,8 @@ Connection::Connection(Loop& loop, std::uint64_t id, int fd, std::string peer)
   const auto& options = loop.state().options;
   parser_ =
       Parser::create(Parser::Kind::kRequest, {.header_bytes = options.header_bytes_max, .body_bytes = options.body_bytes_max});
-  stream_ = loop.state().tls ? tls_accept(fd, loop.state().tls) : plain_stream(fd);
+  const TlsContext tls = loop.state().tls();
+  stream_ = tls ? tls_accept(fd, tls) : plain_stream(fd);
 }
 
 Connection::~Connection() = default;
@@ -104,7 +105,7 @@ void Connection::expire_idle() {
 }
 
 void Connection::start() {
-  if (loop_.state().tls) {
+  if (loop_.state().options.tls) {
     shaken_at_ = system_clock().now();
     expire_in(loop_.state().options.header_timeout);
     handshake();

@@ -57,7 +57,7 @@ void Loop::adopt(Fd fd, std::string peer) {
     Connection& started = *connection;
     connections_.emplace(id, std::move(connection));
     if (!std::exchange(ticking_, true)) reactor_->tick(tick_period_, [this] { return on_tick(); });
-    if (state_.tls) {
+    if (state_.options.tls) {
       const bool first = handshakes_.empty();
       handshakes_.emplace_back(system_clock().now() + state_.options.handshake_turn, id);
       if (first) {

@@ -10,21 +10,22 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "net/internal/addresses.h"
 #include "net/internal/clients.h"
 #include "net/internal/connection.h"
 #include "net/internal/mailbox.h"
 #include "net/internal/reactor.h"
 #include "net/internal/socket.h"
+#include "net/internal/tls_context.h"
 #include "net/server.h"
 
 namespace varda::net::internal {
 
-/// What the loops of one server share. Constant, or atomic.
+/// What the loops of one server share. Constant, atomic, or guarded.
 struct ServerState {
-  Server::Options options;
+  Server::Options options;  // without tls: plain
   Handler handler;
-  TlsContext tls;           // null: plain
   bool asks_names = false;  // clients are asked for certificates
   Clients clients;
   Addresses addresses;
@@ -40,8 +41,20 @@ struct ServerState {
   /// One that subtracts and one that looks are two steps: of two connections that close at once each would then see the other's.
   void connection_over() { on_closed(connections.fetch_sub(1) >= options.connections_max); }
   void handshake_over() {
-    if (tls && handshakes.fetch_sub(1) >= options.handshakes_max) on_shaken();
+    if (options.tls && handshakes.fetch_sub(1) >= options.handshakes_max) on_shaken();
   }
+  /// Connections that begin from now on take this context.
+  void use(TlsContext tls) EXCLUDES(tls_mutex) {
+    const MutexLock lock(tls_mutex);
+    tls_context.swap(tls);  // what was there goes with `tls`, after the lock, or with its last connection
+  }
+  /// Null: plain.
+  TlsContext tls() EXCLUDES(tls_mutex) {
+    const MutexLock lock(tls_mutex);
+    return tls_context;
+  }
+  Mutex tls_mutex;
+  TlsContext tls_context GUARDED_BY(tls_mutex);
 };
 
 /// Everything but start(), stop() and adopt() belongs to its thread.
