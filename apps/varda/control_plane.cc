@@ -111,8 +111,8 @@ class Running final : public ControlPlane {
 
   Status start() {
     auto& fs = os::real_file_system();
-    TRY(credentials_, apiserver::load_or_create_credentials(
-                          fs, {.data_dir = options_.data_dir, .nodes = options_.nodes, .hosts = {host()}}, system_rng()));
+    const apiserver::CredentialOptions credentials{.data_dir = options_.data_dir, .nodes = options_.nodes, .hosts = {host()}};
+    TRY(credentials_, apiserver::load_or_create_credentials(fs, credentials, system_rng()));
     store::Options store_options = options_.limits.store;
     store_options.value_bytes_max = std::max(store_options.value_bytes_max, options_.limits.api.object_bytes_max);
     store_options.metrics = &registry_;
@@ -150,11 +150,15 @@ class Running final : public ControlPlane {
     controllers_ = controllers::add_all(*manager_, ours);
     builtin_ = controllers::add_builtin(*manager_, *client_, sessions_, {.node_port_host = kNodePortHost});
     TRY_VOID(listen());
-    for (const std::string& node : options_.nodes) {
-      TRY_VOID(apiserver::write_agent_kubeconfig(fs, node_directory(options_.data_dir, node), credentials_, url(),
-                                                 "system:node:" + node));
-    }
-    TRY_VOID(apiserver::write_kubeconfig(fs, options_.data_dir / "kubeconfig", credentials_, url(), apiserver::kAdmin));
+    TRY_VOID(write_kubeconfigs(credentials_));
+    renewal_ = std::jthread([this, credentials](const std::stop_token& stop) {
+      apiserver::CertificateRenewal renewal(os::real_file_system(), credentials, credentials_,
+                                            [this](const apiserver::Credentials& renewed) -> Status {
+                                              TRY_VOID(server_->use_certificate(renewed.tls.certificate_pem, renewed.tls.key_pem));
+                                              return write_kubeconfigs(renewed);
+                                            });
+      renewal.run(Context(stop));
+    });
     if (!options_.gateway.empty()) TRY_VOID(start_gateway());
     thread_ = std::jthread([this](const std::stop_token& stop) {
       const Status ended = manager_->run(Context(stop));
@@ -198,6 +202,10 @@ class Running final : public ControlPlane {
   }
 
   void stop() override {
+    if (renewal_.joinable()) {
+      renewal_.request_stop();
+      renewal_.join();
+    }
     if (thread_.joinable()) {
       thread_.request_stop();
       thread_.join();
@@ -214,6 +222,35 @@ class Running final : public ControlPlane {
 
  private:
   std::string host() const { return options_.listen.substr(0, options_.listen.rfind(':')); }
+
+  /// "": it is ready. What an earlier run wrote of a node counts only once its agent is connected to this one.
+  std::string what_node_lacks(const Context& ctx, const std::string& name) const {
+    if (!sessions_.of(name).connected) return "its agent has not connected";
+    const auto object = [&](const meta::Resource& resource) {
+      const auto found = client_->find(ctx, resource, {"", name});
+      return found.ok() && *found ? **found : Json();
+    };
+    const auto holds = [&](const Json& found, std::string_view type) {
+      const auto& conditions = found.at("status/conditions").as_array();
+      return std::any_of(conditions.begin(), conditions.end(), [&](const Json& condition) {
+        return condition["type"].as_string() == type && condition["status"].as_string() == "True";
+      });
+    };
+    if (!holds(object(api::Node::resource()), "Ready")) return "its Node is not Ready";
+    const Json edge_node = object(api::EdgeNode::resource());
+    if (!holds(edge_node, "Connected")) return "its EdgeNode is not Connected";
+    if (edge_node.at("status/agentVersion").as_string() != VARDA_VERSION) return "its agent has not reported";
+    return "";
+  }
+
+  Status write_kubeconfigs(const apiserver::Credentials& credentials) const {
+    auto& fs = os::real_file_system();
+    for (const std::string& node : options_.nodes) {
+      TRY_VOID(apiserver::write_agent_kubeconfig(fs, node_directory(options_.data_dir, node), credentials, url(),
+                                                 "system:node:" + node));
+    }
+    return apiserver::write_kubeconfig(fs, options_.data_dir / "kubeconfig", credentials, url(), apiserver::kAdmin);
+  }
 
   net::Response back_up(const net::Request& request) {
     const auto who = authenticator_->authenticate(request);
@@ -342,6 +379,7 @@ class Running final : public ControlPlane {
   std::unique_ptr<gateway::Gateway> gateway_;
   std::unique_ptr<net::Server> gateway_server_;
   std::stop_source done_;
+  std::jthread renewal_;
   std::jthread thread_;
 };
 

@@ -10,6 +10,7 @@
 #include "codec/json.h"
 #include "codec/yaml.h"
 #include "meta/object.h"
+#include "net/validity.h"
 
 namespace varda::apiserver {
 
@@ -17,8 +18,11 @@ using codec::Json;
 
 namespace {
 
-constexpr auto kCaValid = std::chrono::hours(24 * 3650);
-constexpr auto kServerValid = std::chrono::hours(24 * 365);
+constexpr std::chrono::hours kServerValid{24 * 365};
+constexpr std::chrono::hours kServerLeft = kServerValid / 3;  // renewed when no more of its life is left
+constexpr std::chrono::hours kCaLeft{24 * 3 * 365};           // more than any server's certificate lasts
+constexpr std::chrono::minutes kLookPeriod{1};
+constexpr std::chrono::minutes kRenewalRetry{10};
 
 std::string random_token(Rng& rng) {
   std::string bytes;
@@ -48,6 +52,69 @@ Status write_pair(os::FileSystem& fs, const os::Path& stem, const net::KeyPair& 
   TRY_VOID(fs.remove(stem.string() + ".crt"));
   TRY_VOID(os::write_file_atomically(fs, stem.string() + ".key", pair.key_pem, 0600));
   return os::write_file_atomically(fs, stem.string() + ".crt", pair.certificate_pem, 0644);
+}
+
+void log_renewal(std::string_view event, const os::Path& file, const net::CertificateFacts& facts, WallTime now) {
+  const char* const reason = now < facts.not_before ? "not valid yet" : now >= facts.not_after ? "expired" : "expires soon";
+  log::write(now < facts.not_before || now >= facts.not_after ? log::Level::kWarn : log::Level::kInfo, event,
+             {{"reason", reason},
+              {"file", file.string()},
+              {"valid_from", meta::format_time(facts.not_before)},
+              {"valid_until", meta::format_time(facts.not_after)},
+              {"clock", meta::format_time(now)}});
+}
+
+// The key stays, so certificates that the CA has signed and clients that trust its former certificate keep working.
+Result<net::KeyPair> load_ca(os::FileSystem& fs, const os::Path& pki, WallTime now) {
+  TRY(auto ca, read_pair(fs, pki / "ca"));
+  if (!ca) {
+    TRY(ca, net::make_ca("varda-ca", net::authority_validity(now)));
+    TRY_VOID(write_pair(fs, pki / "ca", *ca));
+    TRY_VOID(fs.remove(pki / "server.crt"));
+    return *std::move(ca);
+  }
+  const auto facts = net::certificate_facts(ca->certificate_pem);
+  if (!facts.ok()) {
+    return Error(Code::kCorrupt, (pki / "ca.crt").string() + ": " + facts.error().message() +
+                                     "; put a copy of it back, or remove it, then every client needs the new kubeconfig");
+  }
+  if (!net::must_be_renewed(*facts, kCaLeft, now)) return *std::move(ca);
+  log_renewal("renewing the certificate authority, which keeps its key", pki / "ca.crt", *facts, now);
+  TRY(ca, net::renew_ca(*ca, net::authority_validity(now)).context((pki / "ca.crt").string()));
+  TRY_VOID(os::write_file_atomically(fs, pki / "ca.crt", ca->certificate_pem, 0644));
+  return *std::move(ca);
+}
+
+/// Whether that pair can serve for a while; logs why not.
+bool serves_on(const os::Path& pki, const net::KeyPair& server, WallTime now) {
+  const auto facts = net::certificate_facts(server.certificate_pem);
+  const auto key = net::key_sha256(server.key_pem);
+  if (!facts.ok() || !key.ok() || *key != facts->key_sha256) {
+    log::warn("the certificate of the API server is unreadable or of another key; making another one",
+              {{"file", (pki / "server.crt").string()}});
+    return false;
+  }
+  if (!net::must_be_renewed(*facts, kServerLeft, now)) return true;
+  log_renewal("renewing the certificate of the API server", pki / "server.crt", *facts, now);
+  return false;
+}
+
+Result<net::KeyPair> make_server_pair(os::FileSystem& fs, const os::Path& pki, const net::KeyPair& ca,
+                                      const std::vector<std::string>& hosts, const std::string& hosts_text, WallTime now) {
+  TRY(const net::CertificateFacts authority, net::certificate_facts(ca.certificate_pem));
+  net::Validity validity = net::validity_for(kServerValid, now);
+  validity.not_after = std::min(validity.not_after, authority.not_after);
+  TRY(net::KeyPair server,
+      net::make_certificate(ca, {.common_name = "varda-apiserver", .organizations = {}, .hosts = hosts, .server = true}, validity));
+  const auto keep = [&]() -> Status {
+    TRY_VOID(write_pair(fs, pki / "server", server));
+    return os::write_file_atomically(fs, pki / "server.hosts", hosts_text, 0644);
+  };
+  // A full disk keeps no server from answering: the next start makes another one.
+  if (const Status kept = keep(); !kept.ok()) {
+    log::warn("cannot keep the certificate of the API server; it serves until this process ends", {{"error", kept.error()}});
+  }
+  return server;
 }
 
 Result<std::vector<Token>> read_tokens(os::FileSystem& fs, const os::Path& file) {
@@ -188,25 +255,14 @@ std::string Credentials::token(std::string_view user) const {
   return "";
 }
 
-Result<Credentials> load_or_create_credentials(os::FileSystem& fs, const CredentialOptions& options, Rng& rng) {
+Result<Credentials> load_or_create_credentials(os::FileSystem& fs, const CredentialOptions& options, Rng& rng, const Clock& clock) {
   const os::Path pki = options.data_dir / "pki";
   TRY_VOID(fs.make_directories(options.data_dir, 0755));
   TRY_VOID(fs.make_directories(pki, 0700));
   TRY_VOID(fs.set_mode(pki, 0700));
 
-  TRY(auto ca, read_pair(fs, pki / "ca"));
-  if (!ca) {
-    TRY(ca, net::make_ca("varda-ca", kCaValid));
-    TRY_VOID(write_pair(fs, pki / "ca", *ca));
-    TRY_VOID(fs.remove(pki / "server.crt"));
-  }
-  // The file's age stands for the certificate's: nothing here reads certificates.
-  TRY(auto server, read_pair(fs, pki / "server"));
-  if (server) {
-    TRY(const auto info, fs.stat(pki / "server.crt"));
-    const auto age = std::chrono::system_clock::now() - info->modified;
-    if (age > kServerValid - std::chrono::hours(24 * 30)) server.reset();
-  }
+  const WallTime now = clock.wall();
+  TRY(const net::KeyPair ca, load_ca(fs, pki, now));
   std::vector<std::string> hosts = {"localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"};
   for (const std::string& host : options.hosts) {
     if (!host.empty() && std::find(hosts.begin(), hosts.end(), host) == hosts.end()) hosts.push_back(host);
@@ -215,16 +271,14 @@ Result<Credentials> load_or_create_credentials(os::FileSystem& fs, const Credent
   std::string wanted_hosts;
   for (const std::string& host : hosts) wanted_hosts += host + "\n";
   TRY(const auto known_hosts, read_if_there(fs, pki / "server.hosts"));
-  if (!server || known_hosts.value_or("") != wanted_hosts) {
-    TRY(server,
-        net::make_certificate(*ca, {.common_name = "varda-apiserver", .hosts = hosts, .valid = kServerValid, .server = true}));
-    TRY_VOID(write_pair(fs, pki / "server", *server));
-    TRY_VOID(os::write_file_atomically(fs, pki / "server.hosts", wanted_hosts, 0644));
+  TRY(auto server, read_pair(fs, pki / "server"));
+  if (!server || known_hosts.value_or("") != wanted_hosts || !serves_on(pki, *server, now)) {
+    TRY(server, make_server_pair(fs, pki, ca, hosts, wanted_hosts, now));
   }
 
   const os::Path tokens_file = options.data_dir / kTokensFile;
   TRY(std::vector<Token> tokens, read_tokens(fs, tokens_file));
-  std::erase_if(tokens, [now = system_clock().wall()](const Token& token) { return token.expired(now); });
+  std::erase_if(tokens, [now](const Token& token) { return token.expired(now); });
   bool changed = false;
   const auto ensure = [&](const std::string& user, const std::string& group) {
     const auto same = [&](const Token& token) { return token.identity.name == user; };
@@ -237,9 +291,40 @@ Result<Credentials> load_or_create_credentials(os::FileSystem& fs, const Credent
   if (changed) TRY_VOID(write_tokens(fs, tokens_file, tokens));
   TRY_VOID(fs.set_mode(tokens_file, 0600));
 
-  return Credentials{.ca_pem = ca->certificate_pem,
+  return Credentials{.ca_pem = ca.certificate_pem,
                      .tls = {.certificate_pem = server->certificate_pem, .key_pem = server->key_pem, .client_ca_pem = ""},
                      .tokens = std::move(tokens)};
+}
+
+CertificateRenewal::CertificateRenewal(os::FileSystem& fs, CredentialOptions options, const Credentials& present, Use use, Rng& rng,
+                                       const Clock& clock)
+    : fs_(fs),
+      options_(std::move(options)),
+      use_(std::move(use)),
+      rng_(rng),
+      clock_(clock),
+      certificate_pem_(present.tls.certificate_pem) {}
+
+void CertificateRenewal::run(const Context& ctx) {
+  do {
+    step();
+  } while (ctx.sleep_for(kLookPeriod).ok());
+}
+
+void CertificateRenewal::step() {
+  const auto facts = net::certificate_facts(certificate_pem_);
+  if (!facts.ok() || !net::must_be_renewed(*facts, kServerLeft, clock_.wall()) || clock_.now() < retry_) return;
+  auto renewed = load_or_create_credentials(fs_, options_, rng_, clock_);
+  const Status used = renewed.ok() ? use_(*renewed) : Status(renewed.error());
+  if (!used.ok()) {
+    retry_ = clock_.now() + kRenewalRetry;
+    log::error("cannot renew the certificate of the API server; trying again",
+               {{"error", used.error()}, {"valid_until", meta::format_time(facts->not_after)}});
+    return;
+  }
+  certificate_pem_ = renewed->tls.certificate_pem;
+  const auto next = net::certificate_facts(certificate_pem_);
+  if (next.ok()) log::info("renewed the certificate of the API server", {{"valid_until", meta::format_time(next->not_after)}});
 }
 
 namespace {

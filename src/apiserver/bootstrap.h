@@ -9,6 +9,7 @@
 // Layout (docs/design/001): pki/{ca,server}.{crt,key} in a directory 0700, tokens.json 0600, kubeconfig 0600.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,8 @@
 #include <vector>
 
 #include "apiserver/identity.h"
+#include "base/clock.h"
+#include "base/context.h"
 #include "base/result.h"
 #include "base/rng.h"
 #include "net/tls.h"
@@ -40,9 +43,36 @@ struct CredentialOptions {
       hosts;  // further names and addresses of the server certificate; localhost and 127.0.0.1 are always in it
 };
 
-/// Reads what is there and makes what is missing, as another token for one that expired. A server certificate that ends within 30
-/// days is made anew, by the same CA. kCorrupt: tokens.json or a key is unreadable.
-Result<Credentials> load_or_create_credentials(os::FileSystem& fs, const CredentialOptions& options, Rng& rng);
+/// Reads what is there and makes what is missing, as another token for one that expired. A server certificate that ends soon, or is not valid by `clock`, is replaced by
+/// another one of the same CA. A CA of which that is true gets new dates and keeps its key. kCorrupt: tokens.json or the CA is
+/// unreadable.
+Result<Credentials> load_or_create_credentials(os::FileSystem& fs, const CredentialOptions& options, Rng& rng,
+                                               const Clock& clock = system_clock());
+
+/// Renews the certificate of a running server: after two thirds of its life, and when the clock was set so that the certificate is
+/// not valid. One thread.
+class CertificateRenewal {
+ public:
+  /// Gives new credentials to the running servers. After an error the renewal is tried again ten minutes later.
+  using Use = std::function<Status(const Credentials&)>;
+  /// `present` is in use. `fs`, `rng` and `clock` outlive it.
+  CertificateRenewal(os::FileSystem& fs, CredentialOptions options, const Credentials& present, Use use, Rng& rng = system_rng(),
+                     const Clock& clock = system_clock());
+
+  /// Looks at the clock once a minute until the context is done: clocks jump.
+  void run(const Context& ctx);
+  /// One look.
+  void step();
+
+ private:
+  os::FileSystem& fs_;
+  const CredentialOptions options_;
+  const Use use_;
+  Rng& rng_;
+  const Clock& clock_;
+  std::string certificate_pem_;
+  SteadyTime retry_ = SteadyTime::min();
+};
 
 /// Follows DATA/tokens.json: looks for a change once a second at most. While the file cannot be read, the tokens of the last time
 /// count. `fs` and `clock` outlive it. kCorrupt, kNotFound: the

@@ -5,9 +5,20 @@
 
 #include "codec/yaml.h"
 #include "meta/object.h"
+#include "net/validity.h"
 
 namespace varda::apiserver {
 namespace {
+
+using namespace std::chrono_literals;
+
+class BootstrapClock final : public Clock {
+ public:
+  SteadyTime now() const override { return steady; }
+  WallTime wall() const override { return shown; }
+  SteadyTime steady{};
+  WallTime shown = std::chrono::sys_days(std::chrono::year(2026) / 11 / 23);
+};
 
 class Bootstrap : public ::testing::Test {
  protected:
@@ -15,13 +26,20 @@ class Bootstrap : public ::testing::Test {
   ~Bootstrap() override { (void)fs_.remove_all(dir_); }
 
   Credentials load(std::vector<std::string> nodes, std::vector<std::string> hosts = {}) {
-    return load_or_create_credentials(fs_, {.data_dir = dir_, .nodes = std::move(nodes), .hosts = std::move(hosts)}, system_rng())
+    return load_or_create_credentials(fs_, {.data_dir = dir_, .nodes = std::move(nodes), .hosts = std::move(hosts)}, system_rng(),
+                                      clock_)
         .value();
+  }
+  static net::CertificateFacts facts(const std::string& pem) { return net::certificate_facts(pem).value(); }
+  static bool valid_at(const Credentials& credentials, WallTime time) {
+    return !net::must_be_renewed(facts(credentials.ca_pem), 0h, time) &&
+           !net::must_be_renewed(facts(credentials.tls.certificate_pem), 0h, time);
   }
   std::uint32_t mode(const os::Path& path) { return fs_.stat(path).value()->mode & 0777; }
 
   os::FileSystem& fs_ = os::real_file_system();
   const os::Path dir_;
+  BootstrapClock clock_;
 };
 
 TEST_F(Bootstrap, CredentialsSurviveARestartAndNewNodesJoin) {
@@ -52,10 +70,105 @@ TEST_F(Bootstrap, AnotherHostMakesAnotherCertificateOfTheSameCa) {
   EXPECT_NE(first.tls.certificate_pem, second.tls.certificate_pem);
 }
 
+// The age of the file says nothing: `cp -r` makes it young.
+TEST_F(Bootstrap, AServerCertificateIsRenewedByItsOwnDates) {
+  const Credentials first = load({});
+  clock_.shown += 24h * 240;
+  EXPECT_EQ(load({}).tls.certificate_pem, first.tls.certificate_pem);
+  clock_.shown += 24h * 60;
+  const Credentials renewed = load({});
+  EXPECT_NE(renewed.tls.certificate_pem, first.tls.certificate_pem);
+  EXPECT_EQ(renewed.ca_pem, first.ca_pem);
+  EXPECT_GT(facts(renewed.tls.certificate_pem).not_after, clock_.shown + 24h * 300);
+  EXPECT_EQ(load({}).tls.certificate_pem, renewed.tls.certificate_pem);
+}
+
+TEST_F(Bootstrap, AFirstStartUnderAWrongClockHarmsNothing) {
+  const WallTime right = clock_.shown;
+  for (const WallTime wrong : {WallTime(10s), right + 24h, right + 24h * 365 * 100}) {
+    ASSERT_TRUE(fs_.remove_all(dir_).ok());
+    clock_.shown = wrong;
+    const Credentials first = load({});
+    EXPECT_TRUE(valid_at(first, wrong));
+    clock_.shown = right;
+    const Credentials second = load({});
+    EXPECT_EQ(second.ca_pem, first.ca_pem) << "the kubeconfig of clients stays good";
+    EXPECT_TRUE(valid_at(second, right));
+    EXPECT_TRUE(valid_at(second, right + 24h * 200));
+  }
+}
+
+// Made by an earlier program under a clock that was wrong, or simply old.
+TEST_F(Bootstrap, AnAuthorityThatIsNotValidGetsNewDatesAndKeepsItsKey) {
+  const WallTime now = clock_.shown;
+  for (const net::Validity& dates : {net::Validity{now - 48h, now - 24h}, net::Validity{now + 24h, now + 24h * 3650},
+                                     net::Validity{now - 24h * 3000, now + 24h * 650}}) {
+    ASSERT_TRUE(fs_.remove_all(dir_).ok());
+    const Credentials first = load({});
+    const net::KeyPair made = *net::make_ca("varda-ca", dates);
+    ASSERT_TRUE(os::write_file_atomically(fs_, dir_ / "pki/ca.crt", made.certificate_pem).ok());
+    ASSERT_TRUE(os::write_file_atomically(fs_, dir_ / "pki/ca.key", made.key_pem, 0600).ok());
+    ASSERT_TRUE(fs_.remove(dir_ / "pki/server.crt").ok());
+    const Credentials renewed = load({});
+    EXPECT_TRUE(valid_at(renewed, now));
+    EXPECT_GE(facts(renewed.ca_pem).not_after, now + 24h * 365 * 20);
+    EXPECT_EQ(facts(renewed.ca_pem).key_sha256, facts(made.certificate_pem).key_sha256);
+    EXPECT_EQ(load({}).ca_pem, renewed.ca_pem);
+    EXPECT_EQ(mode(dir_ / "pki/ca.key"), 0600u);
+  }
+}
+
+TEST_F(Bootstrap, ACertificateThatIsUnreadableOrOfAnotherKeyIsMadeAgain) {
+  const Credentials first = load({});
+  for (const std::string& pem : {std::string("nonsense"), first.ca_pem}) {
+    ASSERT_TRUE(os::write_file_atomically(fs_, dir_ / "pki/server.crt", pem).ok());
+    const Credentials next = load({});
+    EXPECT_TRUE(valid_at(next, clock_.shown));
+    EXPECT_NE(next.tls.certificate_pem, pem);
+  }
+  ASSERT_TRUE(os::write_file_atomically(fs_, dir_ / "pki/ca.crt", "nonsense").ok());
+  const auto broken = load_or_create_credentials(fs_, {.data_dir = dir_, .nodes = {}, .hosts = {}}, system_rng(), clock_);
+  ASSERT_FALSE(broken.ok());
+  EXPECT_THAT(broken.error().message(), ::testing::HasSubstr((dir_ / "pki/ca.crt").string()));
+}
+
+TEST_F(Bootstrap, ARunningServerGetsItsNextCertificateInTime) {
+  const Credentials first = load({"cloud"});
+  std::vector<std::string> used;
+  Status answer;
+  CertificateRenewal renewal(
+      fs_, {.data_dir = dir_, .nodes = {"cloud"}, .hosts = {}}, first,
+      [&](const Credentials& credentials) {
+        used.push_back(credentials.tls.certificate_pem);
+        return answer;
+      },
+      system_rng(), clock_);
+  renewal.step();
+  clock_.shown += 24h * 240;
+  renewal.step();
+  EXPECT_EQ(used.size(), 0u);
+  clock_.shown += 24h * 10;
+  answer = Error(Code::kInternal, "the server says no");
+  renewal.step();
+  renewal.step();
+  ASSERT_EQ(used.size(), 1u) << "not at once again";
+  answer = {};
+  clock_.steady += 10min;
+  renewal.step();
+  ASSERT_EQ(used.size(), 2u);
+  EXPECT_GT(facts(used.back()).not_after, clock_.shown + 24h * 300);
+  renewal.step();
+  EXPECT_EQ(used.size(), 2u);
+  clock_.shown += 24h * 365 * 10;  // the clock jumps, as when it was set for the first time
+  renewal.step();
+  ASSERT_EQ(used.size(), 3u);
+  EXPECT_GT(facts(used.back()).not_after, clock_.shown);
+}
+
 TEST_F(Bootstrap, BrokenTokensFileSaysWhichFileAndWhatToDo) {
   load({});
   ASSERT_TRUE(os::write_file_atomically(fs_, dir_ / "tokens.json", "{").ok());
-  const auto broken = load_or_create_credentials(fs_, {.data_dir = dir_, .nodes = {}, .hosts = {}}, system_rng());
+  const auto broken = load_or_create_credentials(fs_, {.data_dir = dir_, .nodes = {}, .hosts = {}}, system_rng(), clock_);
   ASSERT_FALSE(broken.ok());
   EXPECT_EQ(broken.error().code(), Code::kCorrupt);
   EXPECT_THAT(broken.error().message(), ::testing::HasSubstr("tokens.json"));

@@ -21,9 +21,8 @@ Status run_standalone(const Context& ctx, StandaloneOptions options) {
   os::FileSystem& fs = os::real_file_system();
   TRY_VOID(fs.make_directories(options.data_dir, 0755));
   const std::string host = options.listen.substr(0, options.listen.rfind(':'));
-  TRY(const Credentials credentials,
-      load_or_create_credentials(fs, {.data_dir = options.data_dir, .nodes = {}, .hosts = {host == "0.0.0.0" ? "" : host}},
-                                 system_rng()));
+  const CredentialOptions wanted{.data_dir = options.data_dir, .nodes = {}, .hosts = {host == "0.0.0.0" ? "" : host}};
+  TRY(const Credentials credentials, load_or_create_credentials(fs, wanted, system_rng()));
 
   metrics::Registry metrics;
   store::Options store_options = options.store;
@@ -58,7 +57,11 @@ Status run_standalone(const Context& ctx, StandaloneOptions options) {
   log::info("API server is ready", {{"url", url}, {"kubeconfig", kubeconfig.string()}});
   if (options.ready) options.ready(url, kubeconfig);
 
-  (void)ctx.sleep_until(SteadyTime::max());
+  CertificateRenewal renewal(fs, wanted, credentials, [&](const Credentials& renewed) -> Status {
+    TRY_VOID(front->use_certificate(renewed.tls.certificate_pem, renewed.tls.key_pem));
+    return write_kubeconfig(fs, kubeconfig, renewed, url, kAdmin);
+  });
+  renewal.run(ctx);
   log::info("API server stops");
   front->drain();
   server->stop();
