@@ -342,7 +342,7 @@ class Running final : public ControlPlane {
     net::Server::Options listen = gateway::server_options(options.limits);
     TRY(gateway_, gateway::Gateway::create(std::move(options)));
     listen.listen = options_.gateway;
-    TRY(listen.tls, authority_->server({options_.gateway.substr(0, options_.gateway.rfind(':'))}, system_clock().wall()));
+    TRY(listen.tls, authority_->server({options_.gateway.substr(0, options_.gateway.rfind(':'))}));
     auto server = net::Server::create(listen, gateway_->handler());
     if (!server.ok() && options_.gateway_any_if_taken && server.error().code() == Code::kUnavailable) {
       log::warn("the gateway's address is taken, taking a free port", {{"address", options_.gateway}});

@@ -108,7 +108,7 @@ Status serve_gateway(const Context& ctx, const Globals& globals, const GatewayFl
   listen.listen = flags.listen;
   std::vector<std::string> hosts = flags.hosts;
   hosts.push_back(flags.listen.substr(0, flags.listen.rfind(':')));
-  TRY(listen.tls, authority.server(hosts, system_clock().wall()));
+  TRY(listen.tls, authority.server(hosts));
   if (flags.tls_cert.empty() != flags.tls_key.empty()) return Error(Code::kInvalid, "--tls-cert and --tls-key go together");
   if (!flags.tls_cert.empty()) {
     TRY(listen.tls->certificate_pem, read(flags.tls_cert, "--tls-cert"));

@@ -26,7 +26,7 @@ class IdentityOverTls : public ::testing::Test {
  protected:
   IdentityOverTls() {
     net::Server::Options options;
-    options.tls = *cloud_.authority().server({}, clock_.wall());
+    options.tls = *cloud_.authority().server({});
     server_ = serve(options);
   }
   std::unique_ptr<net::Server> serve(const net::Server::Options& options) {
@@ -78,7 +78,7 @@ TEST_F(IdentityOverTls, NodeEnrolsByTheDigestInItsTokenAndIsKnownByItsCertificat
 TEST_F(IdentityOverTls, OneInTheMiddleIsNotToldTheToken) {
   const auto other = *gateway::Authority::of(*net::make_ca("edge-ca", 24h));
   net::Server::Options options;
-  options.tls = *other.server({}, clock_.wall());
+  options.tls = *other.server({});
   std::atomic<int> heard{0};
   const auto middle = *net::Server::create(options, net::inline_handler([&](const net::Request&) {
                                              ++heard;
@@ -110,7 +110,7 @@ TEST_F(IdentityOverTls, CertificatesOfOthersAndForOtherThingsAreNobodysNodes) {
   const net::KeyPair edge_ca = *net::make_ca("edge-ca", 24h);
   const auto authority = *gateway::Authority::of(edge_ca);
   net::Server::Options options;
-  options.tls = *authority.server({}, clock_.wall());
+  options.tls = *authority.server({});
   const auto server = serve(options);
   const auto ask = [&](const std::string& name, std::vector<std::string> organizations) {
     net::CertificateRequest request;
@@ -136,12 +136,12 @@ TEST_F(IdentityOverTls, CertificatesOfOthersAndForOtherThingsAreNobodysNodes) {
 }
 
 TEST_F(IdentityOverTls, NodeWhoseClockFellBackReachesItsGateway) {
-  // The gateway's certificate begins in a year of this machine's clock: as if the node were a year behind.
+  // The node's certificate begins in a year of this machine's clock: as if the node were a year behind.
   ManualClock cloud_clock;
   cloud_clock.set_wall(std::chrono::floor<std::chrono::seconds>(clock_.wall() + 24h * 365));
   Cloud cloud(cloud_clock);
   net::Server::Options options;
-  options.tls = *cloud.authority().server({}, cloud_clock.wall());
+  options.tls = *cloud.authority().server({});
   const auto server = *net::Server::create(
       options, pool_.wrap([&](const net::Request& r) { return std::move(*cloud.enrolment().handle(Context::background(), r)); }));
   const auto identity = open(*server, cloud.token("line7"));
@@ -185,7 +185,7 @@ TEST_F(IdentityOverTls, RunRenewsWhileAStreamStaysOpen) {
   const auto pipe = std::make_shared<Pipe>();
   std::atomic<bool> refuse{false};
   net::Server::Options options;
-  options.tls = *cloud_.authority().server({}, clock_.wall());
+  options.tls = *cloud_.authority().server({});
   const auto server = *net::Server::create(options, pool_.wrap([&](const net::Request& request) {
     if (auto answer = cloud_.enrolment().handle(Context::background(), request)) {
       refuse = false;

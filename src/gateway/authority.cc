@@ -8,13 +8,15 @@
 #include "codec/digest.h"
 #include "gateway/caller.h"
 #include "gateway/join_token.h"
+#include "meta/object.h"
+#include "net/validity.h"
 
 namespace varda::gateway {
 namespace {
 
 using codec::Json;
 
-constexpr std::chrono::hours kCaValid{24 * 3650};
+constexpr std::chrono::hours kCaLeft{24 * 3 * 365};  // it gets new dates when no more of its life is left
 const meta::ObjectKey kCaSecret{std::string(kSystemNamespace), "varda-gateway-ca"};
 const meta::ObjectKey kPublished{std::string(kSystemNamespace), "varda-gateway"};
 
@@ -34,11 +36,30 @@ Result<Authority> from_secret(const Json& secret) {
 }
 
 /// Of the CA in that ConfigMap. Nothing: none that a node could still rely on.
-std::optional<std::string> standing_sha256(const std::optional<Json>& map, WallTime now) {
+std::optional<net::CertificateFacts> standing(const std::optional<Json>& map, WallTime now) {
   if (!map) return std::nullopt;
-  const auto facts = net::certificate_facts((*map)["data"]["ca.crt"].as_string());
+  auto facts = net::certificate_facts((*map)["data"]["ca.crt"].as_string());
   if (!facts.ok() || facts->not_after <= now) return std::nullopt;
-  return facts->sha256;
+  return std::move(facts).value();
+}
+
+/// The Secret with a CA whose dates are good for years, and whose key has not changed. Another gateway may be faster: then
+/// the Secret is as that one wrote it.
+Result<Json> with_good_dates(const Context& ctx, const kube::Client& client, Json secret, WallTime now) {
+  auto certificate = codec::unbase64(std::as_const(secret)["data"]["tls.crt"].as_string());
+  auto key = codec::unbase64(std::as_const(secret)["data"]["tls.key"].as_string());
+  if (!certificate.ok() || !key.ok()) return secret;  // from_secret() says what is wrong
+  const auto facts = net::certificate_facts(*certificate);
+  if (!facts.ok() || !net::must_be_renewed(*facts, kCaLeft, now)) return secret;
+  const auto renewed = net::renew_ca({std::move(*certificate), std::move(*key)}, net::authority_validity(now));
+  if (!renewed.ok()) return secret;
+  secret["data"].set("tls.crt", codec::base64(renewed->certificate_pem));
+  auto written = client.update(ctx, secrets(), secret);
+  if (!written.ok() && written.error().code() == Code::kConflict) return client.get(ctx, secrets(), kCaSecret);
+  if (written.ok())
+    log::warn("renewed the authority of the edge, which keeps its key; earlier join tokens are void",
+              {{"secret_name", kCaSecret.str()}, {"former_end", meta::format_time(facts->not_after)}});
+  return written;
 }
 
 Error other_stands(const std::string& sha256) {
@@ -55,7 +76,7 @@ Error other_stands(const std::string& sha256) {
 }  // namespace
 
 Authority::Authority(net::KeyPair ca, net::CertificateFacts facts)
-    : ca_(std::move(ca)), sha256_(std::move(facts.sha256)), not_after_(facts.not_after) {}
+    : ca_(std::move(ca)), sha256_(std::move(facts.sha256)), key_sha256_(std::move(facts.key_sha256)), not_after_(facts.not_after) {}
 
 Result<Authority> Authority::of(net::KeyPair ca) {
   TRY(net::CertificateFacts facts, net::certificate_facts(ca.certificate_pem).context("the authority of the edge"));
@@ -70,15 +91,15 @@ Result<Authority> Authority::open(const Context& ctx, const kube::Client& client
   TRY(std::optional<Json> secret, client.find(ctx, secrets(), kCaSecret));
   if (!secret) {
     TRY(const std::optional<Json> published, client.find(ctx, config_maps(), kPublished));
-    if (const auto other = standing_sha256(published, now)) {
+    if (const auto other = standing(published, now)) {
       // A gateway that began at the same time published its own only after its Secret was there.
       TRY(secret, client.find(ctx, secrets(), kCaSecret));
-      if (!secret) return other_stands(*other);
+      if (!secret) return other_stands(other->sha256);
     }
   }
   if (!secret) {
     TRY_VOID(make_system_namespace(ctx, client));
-    TRY(const net::KeyPair pair, net::make_ca("varda-gateway-ca", kCaValid));
+    TRY(const net::KeyPair pair, net::make_ca("varda-gateway-ca", net::authority_validity(now)));
     Json wanted = object_of(secrets(), kCaSecret);
     wanted.set("type", "kubernetes.io/tls");
     wanted.set("data", Json::object({{"tls.crt", codec::base64(pair.certificate_pem)}, {"tls.key", codec::base64(pair.key_pem)}}));
@@ -92,7 +113,8 @@ Result<Authority> Authority::open(const Context& ctx, const kube::Client& client
       return std::move(created).error();
     }
   }
-  return from_secret(*secret);
+  TRY(const Json good, with_good_dates(ctx, client, std::move(*secret), now));
+  return from_secret(good);
 }
 
 Status Authority::publish(const Context& ctx, const kube::Client& client, WallTime now, Other other) const {
@@ -100,16 +122,16 @@ Status Authority::publish(const Context& ctx, const kube::Client& client, WallTi
   for (int attempt = 1;; ++attempt) {
     TRY(std::optional<Json> present, client.find(ctx, config_maps(), kPublished));
     if (present && std::as_const(*present)["data"]["ca.crt"].as_string() == ca_.certificate_pem) return {};
-    const auto standing = standing_sha256(present, now);
-    const bool replaces = standing && *standing != sha256_;
-    if (replaces && other == Other::kStays) return other_stands(*standing);
+    const auto before = standing(present, now);
+    const bool replaces = before && before->key_sha256 != key_sha256_;  // else it has got new dates
+    if (replaces && other == Other::kStays) return other_stands(before->sha256);
     Json wanted = present ? std::move(*present) : object_of(config_maps(), kPublished);
     wanted["data"].set("ca.crt", ca_.certificate_pem);
     if (!present) TRY_VOID(make_system_namespace(ctx, client));
     auto written = present ? client.update(ctx, config_maps(), wanted) : client.create(ctx, config_maps(), wanted);
     if (written.ok()) {
       if (replaces)
-        log::warn("replaced the authority of the edge; nodes of the former one have to join anew", {{"former", *standing}});
+        log::warn("replaced the authority of the edge; nodes of the former one have to join anew", {{"former", before->sha256}});
       return {};
     }
     const Code code = written.error().code();
@@ -122,7 +144,7 @@ std::chrono::hours Authority::until_end(WallTime now) const {
   return std::max(std::chrono::hours(1), std::chrono::duration_cast<std::chrono::hours>(not_after_ - now));
 }
 
-Result<net::TlsServer> Authority::server(const std::vector<std::string>& hosts, WallTime now) const {
+Result<net::TlsServer> Authority::server(const std::vector<std::string>& hosts) const {
   net::CertificateRequest request;
   request.common_name = kGatewayName;
   request.hosts = {std::string(kGatewayName), "localhost", "127.0.0.1", "::1"};
@@ -131,10 +153,8 @@ Result<net::TlsServer> Authority::server(const std::vector<std::string>& hosts, 
       request.hosts.push_back(host);
     }
   }
-  request.valid = until_end(now);
   request.server = true;
-  request.issued = now;
-  TRY(const net::KeyPair pair, net::make_certificate(ca_, request));
+  TRY(const net::KeyPair pair, net::make_certificate(ca_, request, {.not_before = net::kClocksBegin, .not_after = not_after_}));
   net::TlsServer out;
   out.certificate_pem = pair.certificate_pem + ca_.certificate_pem;
   out.key_pem = pair.key_pem;

@@ -27,8 +27,9 @@ class Authority {
  public:
   /// kInvalid: no certificate, or a key that does not belong to it.
   static Result<Authority> of(net::KeyPair ca);
-  /// The cluster's; made if there is none. Of two gateways that begin at once, the second takes what the first made.
-  /// kConflict: it is gone, but published as of some gateway; as publish().
+  /// The cluster's; made if there is none, and renewed with the same key if its dates are not good for the next years. Of two
+  /// gateways that begin at once, the second takes what the first made. kConflict: it is gone, but published as of some gateway; as
+  /// publish().
   static Result<Authority> open(const Context& ctx, const kube::Client& client, WallTime now);
 
   enum class Other { kStays, kIsReplaced };
@@ -40,9 +41,9 @@ class Authority {
   const std::string& ca_pem() const { return ca_.certificate_pem; }
   const std::string& ca_sha256() const { return sha256_; }
 
-  /// A fresh certificate for a gateway, with its chain, valid as long as the CA: its key is in this process alone and ends with it.
-  /// Clients are asked for certificates of this CA; expired ones come through, marked.
-  Result<net::TlsServer> server(const std::vector<std::string>& hosts, WallTime now) const;
+  /// A fresh certificate for a gateway, with its chain, valid under any clock until the CA ends: its key is in this process alone
+  /// and ends with it. Clients are asked for certificates of this CA; expired ones come through, marked.
+  Result<net::TlsServer> server(const std::vector<std::string>& hosts) const;
   /// A certificate of that node for the key of the request. kInvalid: the request, see net::sign_csr().
   Result<std::string> issue(const std::string& node, std::string_view csr_pem, WallTime now) const;
 
@@ -51,7 +52,7 @@ class Authority {
   std::chrono::hours until_end(WallTime now) const;
 
   net::KeyPair ca_;
-  std::string sha256_;
+  std::string sha256_, key_sha256_;
   WallTime not_after_;
 };
 

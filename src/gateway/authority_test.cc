@@ -6,7 +6,7 @@
 #include "apiserver/testing/in_memory.h"
 #include "codec/digest.h"
 #include "gateway/join_token.h"
-#include "net/certificates.h"
+#include "net/validity.h"
 
 namespace varda::gateway {
 namespace {
@@ -123,6 +123,45 @@ TEST_F(AuthorityTest, AClustersThatIsLostIsPutBackOrBegunAnewByDeletingWhatWasPu
   EXPECT_NE(anew->ca_pem(), first->ca_pem());
 }
 
+TEST_F(AuthorityTest, AFirstStartUnderAWrongClockHarmsNothing) {
+  for (const WallTime wrong : {WallTime(10s), now() + 24h, now() + 24h * 365 * 100}) {
+    apiserver::InMemoryApiServer api;
+    kube::Client client(api.transport(), {});
+    const auto first = Authority::open(ctx_, client, wrong);
+    ASSERT_TRUE(first.ok()) << first.error();
+    const auto second = Authority::open(ctx_, client, now());
+    EXPECT_EQ(second->ca_pem(), first->ca_pem());
+    const auto server = net::certificate_facts(second->server({})->certificate_pem);
+    EXPECT_FALSE(net::must_be_renewed(*server, 24h, now()));
+    EXPECT_FALSE(net::must_be_renewed(*server, 24h, wrong));
+  }
+}
+
+TEST_F(AuthorityTest, OneWhoseDatesAreNotGoodGetsOthersAndKeepsItsKey) {
+  ASSERT_TRUE(make_system_namespace(ctx_, client_).ok());
+  const meta::ObjectKey key{"varda-system", "varda-gateway-ca"};
+  for (const net::Validity& dates : {net::Validity{now() - 48h, now() - 24h}, net::Validity{now() + 24h, now() + 24h * 3650},
+                                     net::Validity{now() - 24h * 3000, now() + 24h * 650}}) {
+    const net::KeyPair made = *net::make_ca("varda-gateway-ca", dates);
+    ASSERT_TRUE(Authority::of(made)->publish(ctx_, client_, now(), Authority::Other::kIsReplaced).ok());
+    Json secret = Json::object(
+        {{"apiVersion", "v1"}, {"kind", "Secret"}, {"metadata", Json::object({{"name", key.name}, {"namespace", key.ns}})}});
+    secret.make("data/tls.crt") = codec::base64(made.certificate_pem);
+    secret.make("data/tls.key") = codec::base64(made.key_pem);
+    ASSERT_TRUE(client_.create(ctx_, secrets(), secret).ok());
+    const auto opened = Authority::open(ctx_, client_, now());
+    ASSERT_TRUE(opened.ok()) << opened.error();
+    const auto facts = net::certificate_facts(opened->ca_pem());
+    EXPECT_FALSE(net::must_be_renewed(*facts, 24h * 365 * 20, now()));
+    EXPECT_EQ(facts->key_sha256, net::certificate_facts(made.certificate_pem)->key_sha256);
+    EXPECT_EQ(Authority::open(ctx_, client_, now())->ca_pem(), opened->ca_pem()) << "once";
+    const Status published = opened->publish(ctx_, client_, now());
+    EXPECT_TRUE(published.ok()) << "it is no other authority: " << published.error();
+    EXPECT_EQ(*published_ca(ctx_, client_), opened->ca_pem());
+    ASSERT_TRUE(client_.remove(ctx_, secrets(), key).ok());
+  }
+}
+
 TEST_F(AuthorityTest, NonsenseThatWasPublishedIsReplaced) {
   ASSERT_TRUE(make_system_namespace(ctx_, client_).ok());
   ASSERT_TRUE(client_
@@ -146,7 +185,7 @@ TEST_F(AuthorityTest, CertificatesEndWithTheCaAtTheLatest) {
   EXPECT_EQ(node->common_name, "line7");
   EXPECT_EQ(node->organizations, std::vector<std::string>{"system:nodes"});
   EXPECT_LE(node->not_after, now + 48h);
-  const auto server = net::certificate_facts(authority->server({"cloud.example", "10.0.0.1", ""}, now)->certificate_pem);
+  const auto server = net::certificate_facts(authority->server({"cloud.example", "10.0.0.1", ""})->certificate_pem);
   EXPECT_LE(server->not_after, now + 48h);
   const auto longer = Authority::of(*net::make_ca("long", 24h * 3650));
   const auto usual = net::certificate_facts(*longer->issue("line7", csr, now));
