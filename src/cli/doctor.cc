@@ -155,7 +155,20 @@ class Diagnosis {
     return one_machine_ ? "start `varda up` again: it brings them" : "kubectl apply -f deploy/varda.yaml";
   }
 
+  // It answers, and one of two clocks is wrong, or its certificate has ended. `varda up` renews while its own clock is right.
+  bool refused_for_dates() const {
+    const auto says = [this](const char* text) { return seen_.version.error.find(text) != std::string::npos; };
+    return says("certificate has expired") || says("certificate is not yet valid");
+  }
+
   bool server() {
+    if (!seen_.version.object && refused_for_dates()) {
+      add(Level::kBad, "server", "shows a certificate that is not valid by the clock here: " + seen_.version.error,
+          "this machine's clock says " + meta::format_time(seen_.now) +
+              ": set it if that is wrong; else start `varda up` again, which renews the certificates in pki/ of its data "
+              "directory");
+      return false;
+    }
     if (!seen_.version.object) {
       add(Level::kBad, "server", "does not answer: " + seen_.version.error,
           "start one with `varda up`, or check --kubeconfig and $KUBECONFIG");
