@@ -173,6 +173,22 @@ class Running final : public ControlPlane {
   std::string url() const override { return apiserver::url_of(server_->address()); }
   std::string gateway_address() const override { return gateway_server_ ? gateway_server_->address() : ""; }
 
+  Status wait_for_nodes(const Context& ctx) override {
+    constexpr std::chrono::milliseconds kPeriod{10};
+    for (const std::string& node : options_.nodes) {
+      std::string missing = what_node_lacks(ctx, node);
+      while (!missing.empty()) {
+        if (done_.stop_requested()) return Error(Code::kInternal, "the controllers ended by themselves");
+        if (const Status slept = ctx.sleep_for(kPeriod); !slept.ok()) {
+          return Error(slept.error().code(), "node " + node + " is not ready: " + missing + "; its log is " +
+                                                 (node_directory(options_.data_dir, node) / "agent.log").string());
+        }
+        missing = what_node_lacks(ctx, node);
+      }
+    }
+    return {};
+  }
+
   Status wait(const Context& ctx) override {
     // Whichever comes first: the stop of the process, or the end of the controllers.
     std::stop_source either;

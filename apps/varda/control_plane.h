@@ -35,6 +35,9 @@ class ControlPlane {
   virtual std::string address() const = 0;          // "127.0.0.1:41873"
   virtual std::string url() const = 0;              // "https://127.0.0.1:41873"
   virtual std::string gateway_address() const = 0;  // "" none
+  /// Until the agents of all those nodes are connected and their Nodes and EdgeNodes say so. kTimeout at the deadline of `ctx`: the
+  /// message names a node and what it lacks.
+  virtual Status wait_for_nodes(const Context& ctx) = 0;
   /// Until `ctx` stops (success) or the controllers fail.
   virtual Status wait(const Context& ctx) = 0;
   /// A node of an earlier run that is declared no more and whose processes have ended: its Node and EdgeNode go, and with them what

@@ -38,6 +38,8 @@ struct UpFlags {
 
 constexpr std::chrono::milliseconds kAgentGrace{15000};
 constexpr std::chrono::milliseconds kContainerGrace{15000};
+constexpr const char* kOff = "off";              // of flags that are remembered
+constexpr std::chrono::seconds kNodesReady{60};  // only what hangs takes as long
 
 std::string join(const std::vector<NodeSpec>& nodes) {
   std::string out;
@@ -232,6 +234,19 @@ Result<std::unique_ptr<os::FileLock>> take_lock(const Context& ctx, const fs::pa
   }
 }
 
+void say_ready(const Settings& settings, const ControlPlane& control_plane, Detached* parent) {
+  const std::string gateway = control_plane.gateway_address();
+  const std::string line = "varda is ready: " + control_plane.url() + (gateway.empty() ? "" : ", gateway https://" + gateway) +
+                           ", nodes " + join(settings.nodes) + "; KUBECONFIG=" + (settings.data_dir / "kubeconfig").string();
+  if (parent) {
+    parent->ready(line);
+  } else {
+    std::printf("%s\n", line.c_str());
+    std::fflush(stdout);
+  }
+  log::info("ready", {{"url", control_plane.url()}, {"nodes", join(settings.nodes)}});
+}
+
 Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   auto& files = os::real_file_system();
   // An agent would try for ever; here somebody reads why.
@@ -275,16 +290,19 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
     agents.back()->start();
   }
 
-  const std::string gateway = control_plane->gateway_address();
-  const std::string line = "varda is ready: " + control_plane->url() + (gateway.empty() ? "" : ", gateway https://" + gateway) +
-                           ", nodes " + join(settings.nodes) + "; KUBECONFIG=" + (settings.data_dir / "kubeconfig").string();
-  if (parent) {
-    parent->ready(line);
-  } else {
-    std::printf("%s\n", line.c_str());
-    std::fflush(stdout);
+  const Status ready = control_plane->wait_for_nodes(ctx.with_timeout(kNodesReady));
+  if (ready.ok()) {
+    say_ready(settings, *control_plane, parent);
+  } else if (!ctx.stopped()) {
+    const std::string message = "varda runs at " + control_plane->url() + ", but " + ready.error().message() +
+                                "; `varda down --data-dir " + settings.data_dir.string() + "` ends it";
+    log::error("not ready", {{"error", ready.error()}});
+    if (parent) {
+      parent->failed(message);
+    } else {
+      std::fprintf(stderr, "%s\n", message.c_str());
+    }
   }
-  log::info("ready", {{"url", control_plane->url()}, {"nodes", join(settings.nodes)}});
   const Status ended = control_plane->wait(ctx);
 
   log::info("stopping");

@@ -230,7 +230,7 @@ class Machine:
         return self.get('pods', *(['-l', selector] if selector else []))['items']
 
     def nodes_ready(self):
-        """Waits until every node is Ready: `varda up` is done when the API server answers, which is a moment before."""
+        """Waits until every node is Ready, as they are when `varda up` says so."""
         wanted = {node.partition('=')[0] for node in self.nodes} or {'cloud', 'edge0'}
 
         def ready():
