@@ -120,6 +120,9 @@ std::stop_token stop_on_signals() {
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
+    // The terminal is gone. Under nohup it is ignored, and a signal that is blocked would come all the same.
+    struct sigaction hang_up;
+    if (::sigaction(SIGHUP, nullptr, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);
     ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
     std::thread([signals] {
       int number = 0;

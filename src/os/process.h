@@ -80,7 +80,7 @@ class ExitWatch {
 /// Path of the running program.
 Path self_path();
 
-/// SIGINT and SIGTERM become a stop request; call before threads start. SIGPIPE and SIGXFSZ are ignored.
+/// SIGINT, SIGTERM, and SIGHUP unless ignored, become a stop request; call before threads start. SIGPIPE, SIGXFSZ are ignored.
 std::stop_token stop_on_signals();
 
 }  // namespace varda::os

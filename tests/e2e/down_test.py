@@ -1,5 +1,5 @@
 """`varda down` leaves nothing, whatever was killed before it and whatever is just starting; `varda up` takes over from the dead at once."""
-import os, pathlib, signal, subprocess, sys, unittest
+import os, pathlib, pty, signal, subprocess, sys, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -22,6 +22,34 @@ class Down(unittest.TestCase):
                     varda.down()
                     self.assertEqual(up.wait(180), 0)
                     self.assertEqual(varda.processes(), {})
+
+    def in_a_terminal(self, varda, *before):
+        """(end of the terminal that a test holds, `varda up` as its session leader)."""
+        ours, theirs = pty.openpty()
+        command = [*before, m.VARDA, 'up', '--data-dir', str(varda.dir), '--listen', '127.0.0.1:0', '--node', 'edge0=edge']
+        up = subprocess.Popen(['setsid', '--ctty', *command], stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        heard = b''
+        while b'varda is ready' not in heard:
+            heard += os.read(ours, 4096)
+        return ours, up
+
+    def test_closing_the_terminal_ends_it_with_all_it_has_started(self):
+        with m.Machine() as varda:
+            terminal, up = self.in_a_terminal(varda)
+            self.assertTrue(any(' agent ' in c for c in varda.processes().values()))
+            os.close(terminal)
+            self.assertEqual(up.wait(180), 0)
+            self.assertEqual(varda.processes(), {})
+
+    def test_under_nohup_it_outlives_the_terminal(self):
+        with m.Machine() as varda:
+            terminal, up = self.in_a_terminal(varda, 'sh', '-c', 'trap "" HUP; exec "$@"', 'sh')
+            os.close(terminal)
+            self.assertIn('edge0', varda.varda('get', 'nodes'))
+            self.assertIsNone(up.poll())
+            varda.down()
+            self.assertEqual(up.wait(180), 0)
 
     def test_down_finds_what_the_killed_left(self):
         with m.Machine(nodes=['cloud=cloud', 'edge0=edge']) as varda:
