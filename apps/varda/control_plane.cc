@@ -319,6 +319,8 @@ class Running final : public ControlPlane {
     options.tls = credentials_.tls;
     const auto handler = [this, api = api_->pool_handler()](net::Request request, net::Responder respond) {
       if (request.path() == "/backup") return respond(back_up(request));
+      if (auto unready = apiserver::readiness(os::real_file_system(), options_.data_dir / "store.db", request))
+        return respond(std::move(*unready));
       if (request.path() == "/metrics") return api(std::move(request), with_metrics_of_objects(std::move(respond)));
       return api(std::move(request), std::move(respond));
     };

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "net/server.h"
+#include "store/room.h"
 
 namespace varda::apiserver {
 
@@ -15,6 +16,13 @@ std::string url_of(const std::string& address) {
   if (host == "0.0.0.0" || host.empty()) host = "127.0.0.1";
   if (host == "[::]" || host == "::") host = "[::1]";
   return "https://" + host + (colon == std::string::npos ? "" : address.substr(colon));
+}
+
+std::optional<net::Response> readiness(os::FileSystem& fs, const os::Path& store_file, const net::Request& request) {
+  if (request.path() != "/readyz") return std::nullopt;
+  const Status room = store::room_for_objects(fs, store_file);
+  if (room.ok()) return std::nullopt;
+  return net::Response{.status = 503, .body = "store: " + room.error().message() + "\n"};
 }
 
 Status run_standalone(const Context& ctx, StandaloneOptions options) {
@@ -49,7 +57,12 @@ Status run_standalone(const Context& ctx, StandaloneOptions options) {
   net_options.listen = options.listen;
   net_options.tls = credentials.tls;
   net_options.body_bytes_max = std::max(net_options.body_bytes_max, options.limits.body_bytes_max);
-  TRY(const auto front, net::Server::create(std::move(net_options), server->pool_handler()));
+  const auto handler = [&fs, api = server->pool_handler(), file = options.data_dir / "store.db"](net::Request request,
+                                                                                                 net::Responder respond) {
+    if (auto unready = readiness(fs, file, request)) return respond(std::move(*unready));
+    api(std::move(request), std::move(respond));
+  };
+  TRY(const auto front, net::Server::create(std::move(net_options), handler));
 
   const std::string url = url_of(front->address());
   const os::Path kubeconfig = options.data_dir / "kubeconfig";

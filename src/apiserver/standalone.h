@@ -28,6 +28,9 @@ struct StandaloneOptions {
 /// Serves until `ctx` is done, then drains and ends well. kUnavailable: the store or the address is in use.
 Status run_standalone(const Context& ctx, StandaloneOptions options);
 
+/// 503 for a request of /readyz while the disk of the store is full; nothing: the API server answers the request.
+std::optional<net::Response> readiness(os::FileSystem& fs, const os::Path& store_file, const net::Request& request);
+
 /// "https://127.0.0.1:6443" for clients on this machine of a server bound to `address` ("0.0.0.0:6443" is reached at 127.0.0.1).
 std::string url_of(const std::string& address);
 

@@ -55,6 +55,16 @@ void look_for_operator(const Context& ctx, Session& session, Examined& seen) {
   }
 }
 
+// 503 and a text; any other answer says nothing about readiness.
+std::string why_unready(const Context& ctx, Session& session) {
+  constexpr std::string_view kUnready = "HTTP status 503: ";
+  const auto answer = session.client.text(ctx, "/readyz");
+  if (answer.ok()) return "";
+  const std::string& message = answer.error().message();
+  const std::size_t at = message.find(kUnready);
+  return at == std::string::npos ? "" : message.substr(at + kUnready.size());
+}
+
 std::optional<bool> may(const Context& ctx, Session& session, const Permission& what) {
   const Json attributes =
       Json::object({{"verb", what.verb}, {"group", what.group}, {"resource", what.resource}, {"namespace", session.ns}});
@@ -186,6 +196,12 @@ class Diagnosis {
           "upgrade it; rules across fields are checked by the operator only, which tells of them in conditions");
     } else {
       add(Level::kGood, "server", "answers, version " + name);
+    }
+    if (!seen_.unready.empty()) {
+      add(Level::kBad, "server", "is not ready: " + seen_.unready,
+          seen_.unready.find("is full") != std::string::npos
+              ? "free some room on that disk, or delete objects: until then nothing new is accepted"
+              : "look at its log");
     }
     return true;
   }
@@ -436,6 +452,7 @@ Examined examine(const Context& ctx, Session& session, const DoctorOptions& opti
     return seen;
   }
   seen.version.object = std::move(version).value();
+  seen.unready = why_unready(ctx, session);
   for (const Json& crd : options.crds)
     seen.crds.push_back(look(ctx, session, kDefinitions, "", crd.at("metadata/name").as_string()));
   for (const auto& needed : kNeeded) {

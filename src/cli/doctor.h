@@ -44,6 +44,7 @@ struct Permission {
 /// What one look at a server finds.
 struct Examined {
   Seen version;            // error: the server does not answer, and the rest is empty
+  std::string unready;     // why the server says that it is not ready; "": it is, or does not say
   std::vector<Seen> crds;  // in the order of DoctorOptions::crds
   std::vector<Permission> permissions;
   std::string operator_namespace = "varda-operator";  // where the next two are, or would be

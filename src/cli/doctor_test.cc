@@ -61,6 +61,7 @@ Examined examined(const Json& given) {
   Examined out;
   out.now = options().now;
   out.version = seen(given["version"]);
+  out.unready = given["unready"].as_string();
   Json crd = yaml(kCrd);
   crd.set("status", yaml("{conditions: [{type: Established, status: 'True'}]}"));
   out.crds = {given.contains("crd") ? seen(given["crd"]) : Seen{crd, ""}};

@@ -7,6 +7,7 @@
 
 #include "os/testing/faults.h"
 #include "store/internal/journal.h"
+#include "store/room.h"
 #include "store/testing/sqlite_vfs.h"
 #include "store/testing/store_model.h"
 
@@ -179,6 +180,11 @@ TEST_F(StoreFaults, OnAFullDiskDeletingWorksAndMakesRoom) {
     if (last.ok()) model.apply(*model.plan(ops));
   }
   EXPECT_EQ(last.error().code(), Code::kExhausted);
+  const Status room = room_for_objects(*fs, kFile);
+  ASSERT_FALSE(room.ok());
+  EXPECT_EQ(room.error().code(), Code::kExhausted);
+  EXPECT_THAT(room.error().message(), ::testing::ContainsRegex("the disk of .* is full \\([0-9.]+ MiB left\\)"));
+  EXPECT_THAT(last.error().message(), HasSubstr("or delete objects, which still works"));
   ASSERT_GT(model.revision(), 50);
   ASSERT_EQ(model.difference(*store, 0, 0, *rng), "");
   for (int i = 0; i < 40; ++i) {
@@ -195,6 +201,8 @@ TEST_F(StoreFaults, OnAFullDiskDeletingWorksAndMakesRoom) {
   EXPECT_LT((*again)->oldest(), model.revision());
   ASSERT_TRUE(store->compact(store->revision()).ok());
   EXPECT_TRUE(store->put("/a/0", std::string(20'000, 'y')).ok());
+  fs->set_capacity(64 << 20);
+  EXPECT_TRUE(room_for_objects(*fs, kFile).ok());
 }
 
 TEST_F(StoreFaults, OnAFullDiskWhatOnlyChangesLeavesTheRoomOfDeleting) {

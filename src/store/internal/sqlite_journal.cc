@@ -12,6 +12,7 @@
 #include "store/internal/journal.h"
 #include "store/internal/settle.h"
 #include "store/internal/sqlite.h"
+#include "store/room.h"
 
 namespace varda::store::internal {
 namespace {
@@ -53,8 +54,8 @@ class Reserve {
     there_ = fs_.allocate(path_, kBytes).ok();
     if (there_) spent_ = false;
   }
-  static constexpr std::uint64_t kBytes = 4 << 20;
-  std::filesystem::path directory() const { return path_.parent_path(); }
+  static constexpr std::uint64_t kBytes = kReserveBytes;
+  Error full() const { return disk_is_full(fs_, path_); }
 
  private:
   os::FileSystem& fs_;
@@ -115,8 +116,7 @@ class SqliteJournal final : public Journal {
       return trims ? forget(oldest) : Status();
     };
     const bool frees = std::all_of(events.begin(), events.end(), frees_room);
-    if (!frees && reserve_.spent() && !room_again(events))
-      return explain(Error(Code::kExhausted, "what room is left is for deleting"));
+    if (!frees && reserve_.spent() && !room_again(events)) return explain(Error(Code::kExhausted, "only deletions are accepted"));
     spare(events);
     Status done = transaction(body);
     if (!done.ok() && done.error().code() == Code::kExhausted && frees && release()) done = transaction(body);
@@ -193,11 +193,10 @@ class SqliteJournal final : public Journal {
     return free.ok() && static_cast<std::size_t>(*free) * 4096 >= bytes;
   }
 
-  // Whoever reads it did not fill the disk, and learns here which one it is and what to do.
+  // The reader of this message did not fill the disk, and learns here which disk that is and what to do.
   Status explain(Status status) const {
     if (status.ok() || status.error().code() != Code::kExhausted) return status;
-    return std::move(status).context("the disk of " + reserve_.directory().string() +
-                                     " is full: free some room there, or delete what is not needed, which still works");
+    return Error(Code::kExhausted, reserve_.full().message() + ": free some room there, or delete objects, which still works");
   }
 
   // The file gets smaller, a little at a time, when much of it is free: what is deleted is room for other files too. Some of it
