@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "api/edgeai/version_number.h"
@@ -463,8 +464,18 @@ bool ModelKeeper::read_marks() {
   return true;
 }
 
+bool ModelKeeper::look_at_disk() {
+  const auto space = fs_.space(tree_.root());
+  if (!space.ok()) return false;
+  const api::EdgeDisk now = round_disk(space->capacity_bytes, space->available_bytes, disk_);
+  const api::EdgeDisk before = std::exchange(disk_, now);
+  return before.capacity_bytes != now.capacity_bytes || before.available_bytes != now.available_bytes;
+}
+
 void ModelKeeper::step() {
-  if (clock_.now() >= marks_due_ && !read_marks()) {
+  // At every step: a disk may fill up within seconds, and a look costs microseconds.
+  const bool other_disk = look_at_disk();
+  if (clock_.now() >= marks_due_ && !read_marks() && !other_disk) {
     const MutexLock lock(mutex_);
     if (!dirty_ && clock_.now() < next_look()) return;  // there was nothing else to look at
   }
@@ -482,11 +493,7 @@ void ModelKeeper::step() {
     const Status kept = keep_desired(journal_, *fresh);
     if (!kept.ok()) log::error("cannot keep the work list; a restart without network would not know it", {{"error", kept.error()}});
   }
-  if (clock_.now() >= disk_due_) {
-    disk_due_ = clock_.now() + options_.disk_period;
-    if (const auto space = fs_.space(tree_.root()); space.ok())
-      disk_ = round_disk(space->capacity_bytes, space->available_bytes, disk_);
-  }
+  if (clock_.now() >= disk_due_) disk_due_ = clock_.now() + options_.disk_period;
   if (!spec_) {
     publish();
     return;

@@ -85,6 +85,8 @@ class ModelKeeper {
   void step();
   /// Whether something is to be installed anew.
   bool read_marks();
+  /// Whether other figures are to be reported.
+  bool look_at_disk();
   void note_ready_artifacts(const std::vector<JobKey>& jobs);
   void note_peers();
   void share_archives();

@@ -87,8 +87,10 @@ class ModelKeeperTest : public ::testing::Test {
   std::unique_ptr<Journal> journal = Journal::in_memory();
   artifact::ModelTree tree = artifact::ModelTree::open(fs, "/models").value();
   std::vector<std::string> reports;  // "STATE DONE/TOTAL" of the version, each time the keeper tells something
+  api::EdgeDisk disk;                // as reported last
   ModelKeeper keeper{
       {.clock = &clock}, store, tree, fs, http, *journal, *rng, [this](const api::EdgeNodeStatus& status, const std::string&) {
+        disk = status.disk;
         if (status.models.empty()) return;
         const api::EdgeVersionReport& version = status.models[0].versions[0];
         reports.push_back(version.state + " " + std::to_string(version.bytes_done) + "/" + std::to_string(version.bytes_total));
@@ -111,6 +113,18 @@ TEST_F(ModelKeeperTest, ALongDownloadIsToldOfEveryTenSecondsAndNotOnceItIsOver) 
   pass(300);
   EXPECT_EQ(reports, (std::vector<std::string>{"Pending 0/0", "Downloading 0/0", "Downloading 10485760/104857600",
                                                "Downloading 20971520/104857600", "Failed 0/0"}));
+}
+
+TEST_F(ModelKeeperTest, ADiskThatFillsUpIsReportedWithinSeconds) {
+  run("models");
+  fs.set_capacity(400 * kMiB);
+  pass(3);
+  EXPECT_EQ(disk.capacity_bytes, static_cast<std::int64_t>(400 * kMiB));
+  EXPECT_GT(disk.available_bytes, static_cast<std::int64_t>(300 * kMiB));
+  const auto used = 400 * kMiB - fs.space("/")->available_bytes;
+  fs.set_capacity(used);  // of the same disk, nothing is left
+  pass(3);
+  EXPECT_EQ(disk.available_bytes, 0);
 }
 
 TEST_F(ModelKeeperTest, AShortDownloadIsToldNothingOf) {

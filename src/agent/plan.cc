@@ -243,7 +243,11 @@ api::EdgeDisk round_disk(std::uint64_t capacity_bytes, std::uint64_t available_b
   constexpr std::int64_t kMiB = 1 << 20;
   const auto round = [](std::uint64_t now, std::int64_t old) {
     const auto value = static_cast<std::int64_t>(std::min<std::uint64_t>(now, INT64_MAX));
-    const std::int64_t step = value < 10240 * kMiB ? 100 * kMiB : 1024 * kMiB;
+    // The less there is, the more a MiB matters.
+    const std::int64_t step = value >= 10240 * kMiB  ? 1024 * kMiB
+                              : value >= 1024 * kMiB ? 100 * kMiB
+                              : value >= 100 * kMiB  ? 10 * kMiB
+                                                     : kMiB;
     const std::int64_t rounded = value / step * step;
     // `old` stands for [old, old + step); half a step beyond either end is still the same to us.
     const bool same = old != 0 && value >= old - step / 2 && value < old + step + step / 2;

@@ -94,8 +94,8 @@ api::EdgeServingReport read_index(const codec::Json& answer, const Poll& poll);
 /// What serves, as `.last-good` of the model's directory has it; "" if nothing does, or the server is not one of ours.
 std::string read_last_good(const codec::Json& index, const Poll& poll);
 
-/// Disk figures rounded down to 1 GiB (100 MiB below 10 GiB), and kept as they were until they differ by more than half a step, so
-/// that a disk that breathes does not write statuses.
+/// Disk figures rounded down to 1 GiB (below 10 GiB to 100 MiB, below 1 GiB to 10 MiB, below 100 MiB to 1 MiB), and kept as they
+/// were until they differ by more than half a step, so that a disk that breathes does not write statuses.
 api::EdgeDisk round_disk(std::uint64_t capacity_bytes, std::uint64_t available_bytes, const api::EdgeDisk& before);
 
 }  // namespace varda::agent

@@ -257,8 +257,14 @@ TEST(AgentDisk, FiguresAreCoarseAndDoNotFlap) {
   EXPECT_EQ(round_disk(100 * kGiB, 50 * kGiB - 5 * kMiB, first).available_bytes, first.available_bytes);
   EXPECT_EQ(round_disk(100 * kGiB, 51 * kGiB + 5 * kMiB, first).available_bytes, first.available_bytes);
   EXPECT_EQ(round_disk(100 * kGiB, 49 * kGiB, first).available_bytes, static_cast<std::int64_t>(49 * kGiB));
-  EXPECT_EQ(round_disk(8 * kGiB, 777 * kMiB, {}).available_bytes, static_cast<std::int64_t>(700 * kMiB));
-  EXPECT_EQ(round_disk(8 * kGiB, 10 * kMiB, {}).available_bytes, 0);
+  EXPECT_EQ(round_disk(8 * kGiB, 1777 * kMiB, {}).available_bytes, static_cast<std::int64_t>(1700 * kMiB));
+  EXPECT_EQ(round_disk(8 * kGiB, 777 * kMiB, {}).available_bytes, static_cast<std::int64_t>(770 * kMiB));
+  EXPECT_EQ(round_disk(8 * kGiB, 10 * kMiB + 5, {}).available_bytes, static_cast<std::int64_t>(10 * kMiB));
+  EXPECT_EQ(round_disk(8 * kGiB, kMiB / 2, {}).available_bytes, 0);
+  const auto small = round_disk(20 * kMiB, 9 * kMiB, {});
+  EXPECT_EQ(small.capacity_bytes, static_cast<std::int64_t>(20 * kMiB)) << "not nothing";
+  EXPECT_EQ(round_disk(20 * kMiB, 9 * kMiB - 1000, small).available_bytes, small.available_bytes);
+  EXPECT_EQ(round_disk(20 * kMiB, 8 * kMiB, small).available_bytes, static_cast<std::int64_t>(8 * kMiB));
 }
 
 TEST(AgentStatus, PatchHasTheAgentsMembersOnlyAndNothingIfNothingDiffers) {

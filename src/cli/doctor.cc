@@ -361,10 +361,18 @@ class Diagnosis {
         add(Level::kNote, where, "is version " + (version.empty() ? "unknown" : version) + ", this is " + options_.version,
             "restart it with the new program");
       }
-      const std::int64_t left = agent.at("status/disk/availableBytes").as_integer(-1);
-      if (left >= 0 && left < (std::int64_t{1} << 30)) {
-        add(Level::kNote, where, "has less than 1 GiB of disk left", "remove old versions from manifests, or free space");
-      }
+      disk(where, agent);
+    }
+  }
+
+  void disk(const std::string& where, const Json& agent) {
+    const std::int64_t left = agent.at("status/disk/availableBytes").as_integer(-1);
+    const std::string summary = agent.at("status/summary/disk").as_string();
+    const std::string advice = "remove old versions from manifests, or free space on the disk of the agent's data directory";
+    if (left >= 0 && summary.starts_with("full")) {
+      add(Level::kBad, where, "cannot install anything: its disk is " + summary, advice);
+    } else if (left >= 0 && left < (std::int64_t{1} << 30)) {
+      add(Level::kNote, where, "has less than 1 GiB of disk left" + (summary.empty() ? "" : " (" + summary + ")"), advice);
     }
   }
 

@@ -271,7 +271,7 @@ struct EdgeDisk {
 struct EdgeSummary {
   std::string models;    // "1/2": of two that the node shall have, one serves its target or has it ready
   std::string datasets;  // "3/3": counted
-  std::string disk;      // "3.4Gi free of 58Gi"
+  std::string disk;      // "3.4Gi free of 58Gi", "full: 3Mi free of 400Mi"
   friend bool operator==(const EdgeSummary&, const EdgeSummary&) = default;
   static void describe(Type<EdgeSummary>& t);
 };

@@ -43,14 +43,22 @@ std::string quantity(std::int64_t bytes) {
   return text.data();
 }
 
+// Archives leave a twentieth of the disk to others, and at most 64 MiB (artifact::DiskRoom).
+bool is_full(const EdgeDisk& disk) {
+  constexpr std::int64_t kReserveMax = 64 << 20, kReservePart = 20;
+  return disk.available_bytes <= std::min(kReserveMax, disk.capacity_bytes / kReservePart);
+}
+
 }  // namespace
 
 EdgeSummary summarize(const EdgeNodeSpec& spec, const EdgeNodeStatus& status) {
   EdgeSummary summary;
   summary.models = ready_of(spec.models, status);
   summary.datasets = ready_of(spec.datasets, status);
-  if (status.disk.capacity_bytes > 0)
-    summary.disk = quantity(status.disk.available_bytes) + " free of " + quantity(status.disk.capacity_bytes);
+  if (status.disk.capacity_bytes > 0) {
+    summary.disk = std::string(is_full(status.disk) ? "full: " : "") + quantity(status.disk.available_bytes) + " free of " +
+                   quantity(status.disk.capacity_bytes);
+  }
   return summary;
 }
 

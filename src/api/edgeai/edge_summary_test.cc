@@ -47,10 +47,23 @@ TEST(EdgeSummary, DisksAreInUnitsThatPeopleRead) {
     return summarize({}, status).disk;
   };
   EXPECT_EQ(disk(0, 0), "");
-  EXPECT_EQ(disk(0, 1000), "0 free of 1000");
+  EXPECT_EQ(disk(0, 1000), "full: 0 free of 1000");
   EXPECT_EQ(disk(104857600, 9 * 1073741824LL + 536870912), "100Mi free of 9.5Gi");
   EXPECT_EQ(disk(12 * 1073741824LL, 5LL << 50), "12Gi free of 5120Ti");
-  EXPECT_EQ(disk(-5, 1LL << 20), "0 free of 1Mi");
+  EXPECT_EQ(disk(-5, 1LL << 20), "full: 0 free of 1Mi");
+}
+
+TEST(EdgeSummary, ADiskIsFullWhereNoArchiveHasRoom) {
+  const auto disk = [](std::int64_t available, std::int64_t capacity) {
+    EdgeNodeStatus status;
+    status.disk.available_bytes = available << 20;
+    status.disk.capacity_bytes = capacity << 20;
+    return summarize({}, status).disk;
+  };
+  EXPECT_EQ(disk(20, 400), "full: 20Mi free of 400Mi");
+  EXPECT_EQ(disk(21, 400), "21Mi free of 400Mi");
+  EXPECT_EQ(disk(64, 9 << 10), "full: 64Mi free of 9.0Gi");
+  EXPECT_EQ(disk(65, 9 << 10), "65Mi free of 9.0Gi");
 }
 
 }  // namespace
