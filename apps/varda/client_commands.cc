@@ -60,7 +60,12 @@ Status with_session(const Context& ctx, const Globals& globals, const SessionFla
 }
 
 Result<kube::Config> find_server(const Globals& globals) {
-  auto config = kube::find_config(globals.kubeconfig, default_data_dir() / "kubeconfig");
+  auto config = kube::find_config(globals.kubeconfig, default_kubeconfig());
+  if (!config.ok() && config.error().code() == Code::kForbidden) {
+    return Error(
+        Code::kForbidden,
+        config.error().message() + "; run the command as the user that started `varda up`, or name another file with --kubeconfig");
+  }
   if (config.ok() || config.error().message().find("varda up") != std::string::npos) return config;
   const Error& error = config.error();
   return Error(error.code(), error.message() + "; `varda up` starts a server on this machine and prints where its kubeconfig is");

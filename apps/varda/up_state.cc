@@ -1,11 +1,39 @@
 #include "up_state.h"
 
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "codec/json.h"
 #include "meta/object.h"
 
 namespace varda::app {
 
 using codec::Json;
+
+namespace {
+
+std::string user_name(uid_t id) {
+  const passwd* const entry = ::getpwuid(id);
+  return entry != nullptr ? entry->pw_name : "user " + std::to_string(id);
+}
+
+/// The file belongs to another user, or the nearest directory above it that this user may look at does.
+Error denied(const std::filesystem::path& data_dir, const std::filesystem::path& file) {
+  struct stat info {};
+  std::filesystem::path seen = file;
+  while (::lstat(seen.c_str(), &info) != 0 && seen.has_relative_path()) seen = seen.parent_path();
+  const uid_t owner = info.st_uid;
+  const std::string us = user_name(::geteuid()), directory = data_dir.string();
+  const bool ours = ::lstat(data_dir.c_str(), &info) == 0 && info.st_uid == ::geteuid() && owner != info.st_uid;
+  return Error(Code::kForbidden,
+               "cannot read " + file.string() + ": Permission denied, " + (seen == file ? "it" : seen.string()) + " belongs to " +
+                   user_name(owner) + "; " +
+                   (ours ? "give it back with `sudo chown -R " + us + " " + directory + "`"
+                         : "run this command as " + user_name(owner) + ", or name a directory of " + us + " with --data-dir"));
+}
+
+}  // namespace
 
 Result<NodeSpec> parse_node(const std::string& text) {
   NodeSpec node;
@@ -23,10 +51,11 @@ Result<NodeSpec> parse_node(const std::string& text) {
 Result<std::optional<UpState>> read_state(const std::filesystem::path& data_dir) {
   const std::filesystem::path file = data_dir / "up.json";
   auto& files = os::real_file_system();
-  TRY(const auto there, files.stat(file));
-  if (!there) return std::optional<UpState>();
-  TRY(const std::string text, os::read_file(files, file));
-  const auto json = codec::parse_json(text);
+  const auto there = files.stat(file);
+  if (there.ok() && !*there) return std::optional<UpState>();
+  const auto text = os::read_file(files, file);
+  if (!text.ok()) return text.error().code() == Code::kForbidden ? denied(data_dir, file) : text.error();
+  const auto json = codec::parse_json(*text);
   if (!json.ok() || !json->is_object()) {
     return Error(Code::kCorrupt,
                  file.string() + " is damaged" + (json.ok() ? "" : " (" + json.error().message() + ")") +

@@ -30,7 +30,8 @@ struct UpState {
   std::map<std::string, std::string> images;           // of --image
   std::string driver, containerd_socket, pod_network;  // as the flags say; "": those of a first start
 };
-/// Nothing: there is no such file. kCorrupt: the nodes of this directory cannot be known.
+/// Nothing: there is no such file. kCorrupt: the nodes of this directory cannot be known. kForbidden: this user may not read the
+/// file; the message names the owner and says what to do.
 Result<std::optional<UpState>> read_state(const std::filesystem::path& data_dir);
 Status write_state(const std::filesystem::path& data_dir, const UpState& state);
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "testing/test_directory.h"
 
@@ -102,6 +103,33 @@ TEST(UpState, ADamagedFileIsNoFirstStart) {
   std::filesystem::remove(root / "up.json");
   std::filesystem::create_directory(root / "up.json");
   EXPECT_FALSE(read_state(root.path()).ok());
+}
+
+/// Root may read everything, so the process of root is another user meanwhile.
+class AsAUser {
+ public:
+  AsAUser() { CHECK(::geteuid() != 0 || (::seteuid(65534) == 0)); }
+  ~AsAUser() { CHECK(::seteuid(::getuid()) == 0); }
+};
+
+// Such as after one start as root. Taking it for a first start would end all nodes but two.
+TEST(UpState, AFileOfAnotherUserIsNoFirstStart) {
+  const TestDirectory root;
+  root.write("up.json", R"({"nodes":[{"name":"a","layer":"edge"}]})");
+  for (const bool directory : {false, true}) {
+    std::filesystem::permissions(root / "up.json", std::filesystem::perms(directory ? 0644 : 0000));
+    std::filesystem::permissions(root.path(), std::filesystem::perms(directory ? 0000 : 0755));
+    Result<std::optional<UpState>> read = std::optional<UpState>();
+    {
+      const AsAUser user;
+      read = read_state(root.path());
+    }
+    ASSERT_FALSE(read.ok()) << directory;
+    EXPECT_EQ(read.error().code(), Code::kForbidden);
+    EXPECT_THAT(read.error().message(), HasSubstr("cannot read " + (root / "up.json").string() + ": Permission denied, "));
+    EXPECT_THAT(read.error().message(), HasSubstr(directory ? root.path().string() + " belongs to " : "it belongs to "));
+  }
+  std::filesystem::permissions(root.path(), std::filesystem::perms(0755));
 }
 
 TEST(UpState, WritingIntoAMissingDirectoryFails) {

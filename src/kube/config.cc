@@ -1,7 +1,9 @@
 #include "kube/config.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -24,12 +26,23 @@ constexpr std::string_view kUserMembers[] = {
 constexpr std::chrono::seconds kDeadAfter{10};
 
 Result<std::string> read_file(const fs::path& path) {
+  errno = 0;
   std::ifstream in(path, std::ios::binary);
-  if (!in) return Error(Code::kNotFound, "cannot read " + path.string());
+  if (!in) {
+    const int why = errno;
+    return Error(why == EACCES ? Code::kForbidden : Code::kNotFound,
+                 "cannot read " + path.string() + (why != 0 ? ": " + std::string(std::strerror(why)) : ""));
+  }
   std::ostringstream text;
   text << in.rdbuf();
   if (in.bad()) return Error(Code::kUnavailable, "cannot read " + path.string());
   return std::move(text).str();
+}
+
+// One that this user may not look for counts: reading says so, and another server would be the wrong one.
+bool may_be_there(const fs::path& path) {
+  std::error_code why;
+  return fs::exists(path, why) || why == std::errc::permission_denied;
 }
 
 std::string trimmed(std::string text) {
@@ -184,17 +197,16 @@ Result<Config> in_cluster(const std::filesystem::path& root) {
 Result<Config> find_config(const std::filesystem::path& flag, const std::filesystem::path& fallback) {
   if (!flag.empty()) return load_kubeconfig(flag);
   std::string tried;
-  std::error_code ignored;
   if (const char* list = std::getenv("KUBECONFIG"); list && *list) {
     std::istringstream paths(list);
     for (std::string path; std::getline(paths, path, ':');) {
       if (path.empty()) continue;
-      if (fs::exists(path, ignored)) return load_kubeconfig(path);
+      if (may_be_there(path)) return load_kubeconfig(path);
       tried += path + " ($KUBECONFIG), ";
     }
   }
   if (!fallback.empty()) {
-    if (fs::exists(fallback, ignored)) return load_kubeconfig(fallback);
+    if (may_be_there(fallback)) return load_kubeconfig(fallback);
     tried += fallback.string() + ", ";
   }
   if (auto config = in_cluster(); config.ok() || config.error().code() != Code::kNotFound) return config;
