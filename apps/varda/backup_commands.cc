@@ -30,8 +30,8 @@ struct BackupFlags {
 using Pieces = std::function<Result<std::optional<std::string>>()>;
 
 // Where it really is, without a slash at the end: restoring makes a directory beside it, and renames that.
-fs::path directory_of(const BackupFlags& flags) {
-  const fs::path named = fs::absolute(flags.data_dir.empty() ? default_data_dir() : fs::path(flags.data_dir)).lexically_normal();
+Result<fs::path> directory_of(const BackupFlags& flags) {
+  TRY(const fs::path named, data_dir_of(flags.data_dir));
   std::error_code unknown;
   const fs::path real = fs::weakly_canonical(named.has_filename() ? named : named.parent_path(), unknown);
   return unknown ? named : real;
@@ -112,7 +112,7 @@ Status write_checked(const Context& ctx, const Pieces& pieces) {
 }
 
 Status back_up(const Context& ctx, const BackupFlags& flags) {
-  const fs::path data_dir = directory_of(flags);
+  TRY(const fs::path data_dir, directory_of(flags));
   if (flags.file == "-") {
     if (isatty(STDOUT_FILENO))
       return Error(Code::kInvalid, "standard output is a terminal, and a backup is no text; name a file, or pipe it on");
@@ -130,7 +130,7 @@ Status back_up(const Context& ctx, const BackupFlags& flags) {
 }
 
 Status restore(const Context& ctx, const BackupFlags& flags) {
-  const fs::path data_dir = directory_of(flags);
+  TRY(const fs::path data_dir, directory_of(flags));
   const bool input = flags.file == "-";
   const int fd = input ? STDIN_FILENO : ::open(flags.file.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return unreadable(flags.file, errno);

@@ -13,10 +13,23 @@ CLI::App* Program::daemon(const std::string& name, const std::string& what) {
   return command;
 }
 
-std::filesystem::path default_data_dir() {
+Result<std::filesystem::path> default_data_dir() {
   if (const char* xdg = std::getenv("XDG_DATA_HOME"); xdg && *xdg) return std::filesystem::path(xdg) / "varda";
-  const char* home = std::getenv("HOME");
-  return std::filesystem::path(home && *home ? home : "/tmp") / ".local/share/varda";
+  if (const char* home = std::getenv("HOME"); home && *home) return std::filesystem::path(home) / ".local/share/varda";
+  return Error(Code::kInvalid, "neither $HOME nor $XDG_DATA_HOME is set: name a directory with --data-dir");
+}
+
+Result<std::filesystem::path> data_dir_of(const std::string& flag) {
+  std::filesystem::path directory = flag;
+  if (flag.empty()) {
+    TRY(directory, default_data_dir());
+  }
+  return std::filesystem::absolute(directory).lexically_normal();
+}
+
+std::filesystem::path default_kubeconfig() {
+  const auto directory = default_data_dir();
+  return directory.ok() ? *directory / "kubeconfig" : std::filesystem::path();
 }
 
 Status set_up_logs(const Globals& globals, log::Level otherwise) {

@@ -33,8 +33,12 @@ struct Program {
   CLI::App* daemon(const std::string& name, const std::string& what);
 };
 
-/// $XDG_DATA_HOME/varda, or ~/.local/share/varda.
-std::filesystem::path default_data_dir();
+/// $XDG_DATA_HOME/varda, or ~/.local/share/varda. kInvalid: the environment names neither.
+Result<std::filesystem::path> default_data_dir();
+/// The directory that --data-dir names, absolute; the default directory if `flag` is empty.
+Result<std::filesystem::path> data_dir_of(const std::string& flag);
+/// The administrator's kubeconfig of `varda up` in the default place; empty where there is no such place.
+std::filesystem::path default_kubeconfig();
 /// The server that client subcommands talk to: --kubeconfig, $KUBECONFIG, then that of `varda up`. An error says what to do.
 Result<kube::Config> find_server(const Globals& globals);
 Status set_up_logs(const Globals& globals, log::Level otherwise);

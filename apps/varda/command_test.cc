@@ -10,6 +10,8 @@
 namespace varda::app {
 namespace {
 
+namespace fs = std::filesystem;
+
 /// Sets or, with null, removes a variable of the environment; it is as before afterwards.
 class Variable {
  public:
@@ -33,11 +35,21 @@ TEST(DefaultDataDir, FollowsTheEnvironment) {
   const Case cases[] = {{"/xdg", "/home/me", "/xdg/varda"},
                         {"", "/home/me", "/home/me/.local/share/varda"},
                         {nullptr, "/home/me", "/home/me/.local/share/varda"},
-                        {nullptr, "", "/tmp/.local/share/varda"},
-                        {nullptr, nullptr, "/tmp/.local/share/varda"}};
+                        {nullptr, "", nullptr},
+                        {nullptr, nullptr, nullptr}};
   for (const Case& one : cases) {
     const Variable xdg("XDG_DATA_HOME", one.xdg), home("HOME", one.home);
-    EXPECT_EQ(default_data_dir(), one.expected);
+    const auto directory = default_data_dir();
+    if (one.expected != nullptr) {
+      EXPECT_EQ(*directory, one.expected);
+      EXPECT_EQ(*data_dir_of(""), one.expected);
+      EXPECT_EQ(default_kubeconfig(), fs::path(one.expected) / "kubeconfig");
+    } else {
+      EXPECT_THAT(directory.error().message(), ::testing::HasSubstr("neither $HOME nor $XDG_DATA_HOME is set"));
+      EXPECT_EQ(data_dir_of("").error().code(), Code::kInvalid);
+      EXPECT_EQ(default_kubeconfig(), fs::path());
+    }
+    EXPECT_EQ(*data_dir_of("/a/./b/../c"), "/a/c");
   }
 }
 

@@ -68,7 +68,7 @@ Status serve_gateway(const Context& ctx, const Globals& globals, const GatewayFl
   TRY_VOID(set_up_logs(globals, log::Level::kInfo));
   gateway::Limits limits = flags.limits;
   limits.connections_max = make_room_for_connections(limits.connections_max);
-  TRY(const kube::Config config, kube::find_config(globals.kubeconfig, default_data_dir() / "kubeconfig"));
+  TRY(const kube::Config config, kube::find_config(globals.kubeconfig, default_kubeconfig()));
   metrics::Registry registry;
   const std::unique_ptr<kube::Client> client = kube::connect(config, {.field_manager = "varda-gateway", .metrics = &registry});
   // Open from the start: a gateway that waits for its API server is alive, and nothing to be restarted.

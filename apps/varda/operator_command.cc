@@ -54,7 +54,7 @@ Result<runtime::LeaderElector::Options> election_of(const OperatorFlags& flags) 
 Status operate(const Context& ctx, const Globals& globals, const OperatorFlags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kInfo));
   os::prefer_small_heap();
-  TRY(const kube::Config config, kube::find_config(globals.kubeconfig, default_data_dir() / "kubeconfig"));
+  TRY(const kube::Config config, kube::find_config(globals.kubeconfig, default_kubeconfig()));
   metrics::Registry registry;
   const std::unique_ptr<kube::Client> client = kube::connect(config, {.field_manager = "varda-operator", .metrics = &registry});
   runtime::Manager::Options options{.component = "varda-operator",

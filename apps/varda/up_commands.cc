@@ -89,7 +89,7 @@ Result<DatasetRoot> parse_dataset_root(const std::string& text, const std::vecto
 
 Result<Settings> settings_of(const UpFlags& flags) {
   Settings settings;
-  settings.data_dir = fs::absolute(flags.data_dir.empty() ? default_data_dir() : fs::path(flags.data_dir)).lexically_normal();
+  TRY(settings.data_dir, data_dir_of(flags.data_dir));
   TRY(const std::optional<UpState> before, read_state(settings.data_dir));
   const auto chosen = [](const std::string& flag, const std::string& last, const char* usual) {
     return !flag.empty() ? flag : !last.empty() ? last : std::string(usual);
@@ -345,7 +345,7 @@ Result<std::unique_ptr<os::FileLock>> end_control_plane(const Context& ctx, cons
 }
 
 Status run_down(const Context& ctx, const std::string& flag) {
-  const fs::path data_dir = fs::absolute(flag.empty() ? default_data_dir() : fs::path(flag)).lexically_normal();
+  TRY(const fs::path data_dir, data_dir_of(flag));
   TRY(const std::optional<UpState> state, read_state(data_dir));
   if (!state)
     return Error(Code::kNotFound, "nothing of `varda up` in " + data_dir.string() + "; name its directory with --data-dir");
