@@ -24,6 +24,8 @@ constexpr const char* kBackupNeeds = "0.1.0";  // the oldest program that reads 
 constexpr const char* kHead = "varda-backup.json";
 constexpr const char* kSums = "SHA256SUMS";
 constexpr const char* kStore = "store/";
+constexpr std::string_view kZstd("\x28\xb5\x2f\xfd", 4);  // the first bytes of a frame (RFC 8878)
+constexpr const char* kCutOff = "; was the copy cut off?";
 // A restored store begins a billion revisions later, and every JSON reader must be able to hold it.
 constexpr store::Revision kRevisionMax = (store::Revision{1} << 53) - 1'000'000'000;
 constexpr std::size_t kPieceBytes = 128 << 10;
@@ -129,15 +131,17 @@ class Receiver {
 
 Error damaged(const std::string& why) { return Error(Code::kCorrupt, "the backup is damaged: " + why); }
 
-Result<std::string> read_entry(codec::ArchiveReader& archive, const codec::ArchiveEntry& entry) {
+Result<std::string> read_entry(codec::ArchiveReader& archive, const codec::ArchiveEntry& entry,
+                               const std::function<Error(Error)>& unpacked) {
   const std::uint64_t most = entry.path.starts_with(kStore) ? kPieceBytesMax : kBackedUpFileBytesMax;
   if (entry.kind != codec::EntryKind::kFile || entry.size_bytes > most)
     return damaged(entry.path + " is no file that belongs there");
   std::string bytes;
   for (;;) {
-    TRY(const std::string piece, archive.read());
-    if (piece.empty()) return bytes;
-    bytes += piece;
+    const auto piece = archive.read();
+    if (!piece.ok()) return unpacked(piece.error());
+    if (piece->empty()) return bytes;
+    bytes += *piece;
     if (bytes.size() > most) return damaged(entry.path + " is too large");
   }
 }
@@ -183,34 +187,44 @@ Result<BackupInfo> read_head(const std::string& path, const std::string& bytes, 
 }
 
 Result<BackupInfo> read_backup(codec::ByteSource source, Receiver& to) {
-  auto opened = codec::ArchiveReader::open(std::move(source));
+  const auto head = std::make_shared<std::string>();
+  auto opened = codec::ArchiveReader::open([source = std::move(source), head]() -> Result<std::string> {
+    TRY(std::string piece, source());
+    if (head->size() < kZstd.size()) *head += piece.substr(0, kZstd.size());
+    return piece;
+  });
   if (!opened.ok()) {
-    return opened.error().code() == Code::kCorrupt
-               ? Error(Code::kCorrupt, "this is no backup of varda: " + opened.error().message())
-               : opened.error();
+    if (opened.error().code() != Code::kCorrupt) return opened.error();
+    if (head->starts_with(kZstd)) return damaged(opened.error().message() + kCutOff);
+    return Error(Code::kCorrupt, "this is no backup of varda: " + opened.error().message());
   }
+  const auto unpacked = [&head](Error error) {
+    return error.code() == Code::kCorrupt && head->starts_with(kZstd) ? damaged(error.message() + kCutOff) : error;
+  };
   codec::ArchiveReader& archive = **opened;
   std::optional<BackupInfo> info;
   std::string sums;
   std::uint64_t objects = 0;
   std::set<std::string> seen;
   for (;;) {
-    TRY(const auto entry, archive.next());
-    if (!entry) return damaged("it ends before its end; was the copy cut off?");
-    TRY(const std::string bytes, read_entry(archive, *entry));
-    if (entry->path == kSums) {
+    const auto entry = archive.next();
+    if (!entry.ok()) return unpacked(entry.error());
+    if (!*entry) return damaged(std::string("it ends before its end") + kCutOff);
+    TRY(const std::string bytes, read_entry(archive, **entry, unpacked));
+    const std::string& path = (*entry)->path;
+    if (path == kSums) {
       if (!info || bytes != sums) return damaged("the SHA-256 sums at its end are those of something else");
       break;
     }
-    if (!seen.insert(entry->path).second) return damaged(entry->path + " stands in it twice");
-    sums += codec::Sha256::of(bytes).hex() + "  " + entry->path + "\n";
+    if (!seen.insert(path).second) return damaged(path + " stands in it twice");
+    sums += codec::Sha256::of(bytes).hex() + "  " + path + "\n";
     if (!info) {
-      TRY(info, read_head(entry->path, bytes, to));
-    } else if (entry->path.starts_with(kStore)) {
-      TRY(const std::uint64_t count, read_objects(entry->path, bytes, to));
+      TRY(info, read_head(path, bytes, to));
+    } else if (path.starts_with(kStore)) {
+      TRY(const std::uint64_t count, read_objects(path, bytes, to));
       objects += count;
     } else {
-      TRY_VOID(to.file(entry->path, bytes));
+      TRY_VOID(to.file(path, bytes));
     }
   }
   if (objects != info->objects)

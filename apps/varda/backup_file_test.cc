@@ -202,6 +202,9 @@ TEST(Backup, EveryTruncationIsRefusedOrWhole) {
       EXPECT_EQ(checked->objects, 3u);
     } else {
       EXPECT_EQ(checked.error().code(), Code::kCorrupt) << size << ": " << checked.error();
+      if (size >= 4) {
+        EXPECT_THAT(checked.error().message(), HasSubstr("the backup is damaged: ")) << size;
+      }
     }
     if (size % 61 == 0) {
       EXPECT_EQ(restore_backup(source_of(bytes.substr(0, size)), root / "new").ok(), checked.ok()) << size;
