@@ -75,4 +75,15 @@ Status prepare_data_directory(const fs::path& data_dir) {
   return os::write_file_atomically(os::real_file_system(), data_dir / kVersionFile, codec::write_json_pretty(version) + "\n", 0600);
 }
 
+Status check_first_room(const fs::path& data_dir, os::FileSystem& files) {
+  constexpr std::uint64_t kMiB = 1 << 20, kNeeded = 12 * kMiB;  // the store, its log, and its reserve twice
+  TRY(const auto there, files.stat(data_dir / "store.db"));
+  if (there) return {};
+  TRY(const os::Space space, files.space(data_dir));
+  if (space.available_bytes >= kNeeded) return {};
+  return Error(Code::kExhausted, "the disk of " + data_dir.string() + " has " + std::to_string(space.available_bytes / kMiB) +
+                                     " MiB left, and varda needs " + std::to_string(kNeeded / kMiB) +
+                                     " MiB to start: free some room there, or name a directory on another disk with --data-dir");
+}
+
 }  // namespace varda::app

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "codec/json.h"
+#include "os/testing/memory_file_system.h"
 #include "store/snapshot.h"
 #include "testing/test_directory.h"
 #include "up_state.h"
@@ -45,6 +46,20 @@ TEST(DataDirectory, ANewOneIsMarked) {
   EXPECT_EQ(version_of(root), current_version());
   EXPECT_EQ(root.mode("version.json"), 0600u);
   EXPECT_EQ(root.all(), std::vector<std::string>{"version.json"});
+}
+
+TEST(DataDirectory, ANewOneNeedsRoomForAStore) {
+  os::testing::MemoryFileSystem files;
+  ASSERT_TRUE(files.make_directories("/data", 0755).ok());
+  files.set_capacity(64 << 20);
+  EXPECT_TRUE(check_first_room("/data", files).ok());
+  files.set_capacity(3 << 20);
+  const Status status = check_first_room("/data", files);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code(), Code::kExhausted);
+  EXPECT_THAT(status.error().message(), HasSubstr("the disk of /data has 3 MiB left, and varda needs 12 MiB to start"));
+  ASSERT_TRUE(os::write_file_atomically(files, "/data/store.db", "").ok());
+  EXPECT_TRUE(check_first_room("/data", files).ok()) << "what is there is served, also on a full disk";
 }
 
 TEST(DataDirectory, OneOfThisFormatIsLeftAlone) {

@@ -256,6 +256,7 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   }
   TRY_VOID(files.make_directories(settings.data_dir, 0700).context("--data-dir"));
   TRY(const std::unique_ptr<os::FileLock> lock, take_lock(ctx, settings.data_dir));
+  TRY_VOID(check_first_room(settings.data_dir));
   TRY_VOID(prepare_data_directory(settings.data_dir));
   for (const NodeSpec& node : settings.nodes) {
     TRY_VOID(files.make_directories(node_directory(settings.data_dir, node.name) / "data", 0700));
