@@ -331,7 +331,9 @@ class Running final : public ControlPlane {
       server = net::Server::create(options, handler);
     }
     if (!server.ok()) {
-      return std::move(server).error().context("--listen " + options_.listen + " (use --listen 127.0.0.1:0 for any free port)");
+      const bool taken = server.error().code() == Code::kUnavailable;
+      return Error(server.error().code(), "--listen " + options_.listen + ": " + server.error().message() +
+                                              (taken ? "; --listen 127.0.0.1:0 takes any free port" : ""));
     }
     server_ = std::move(server).value();
     return {};
