@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "admin.h"
+#include "agent/address.h"
 #include "agent/agent.h"
 #include "agent/identity.h"
 #include "command.h"
@@ -121,6 +122,10 @@ Status run_agent(const Context& ctx, const Globals& globals, const AgentFlags& g
   options.containerd_socket = flags.containerd_socket;
   if (flags.pod_network == "node") options.pod_network = node::PodNetwork::kNode;
   options.on_stop = flags.on_stop == "end" ? agent::OnStop::kEndContainers : agent::OnStop::kLeaveContainers;
+  if (!flags.address.empty()) {
+    const auto pods = options.runner == agent::Runner::kNone ? agent::PodsListen::kElsewhere : agent::PodsListen::kHere;
+    TRY_VOID(agent::check_node_address(flags.address, pods).context("--address"));
+  }
   options.node_address = flags.address;
   options.watch_timeout = std::chrono::seconds(flags.watch_seconds);
   options.artifact_capacity_bytes = flags.limits.artifact_bytes_max;

@@ -1,0 +1,57 @@
+#include "agent/address.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "os/testing/memory_file_system.h"
+
+namespace varda::agent {
+namespace address_test {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+TEST(NodeAddress, OneOfThisMachineIsTakenAndAllElseIsRefused) {
+  EXPECT_TRUE(check_node_address("127.0.0.1", PodsListen::kHere).ok());
+  EXPECT_TRUE(check_node_address("127.31.4.9", PodsListen::kHere).ok());
+  const std::pair<const char*, const char*> cases[] = {
+      {"0.0.0.0", "is no address that clients can connect to"},
+      {"::", "is no address that clients can connect to"},
+      {"224.0.0.1", "is no address that clients can connect to"},
+      {"255.255.255.255", "is no address that clients can connect to"},
+      {"192.0.2.77", "is not an address of this machine"},  // for documentation alone (RFC 5737)
+      {"edge0", "is no IPv4 address"},
+      {"", "is no IPv4 address"},
+      {"::1", "is no IPv4 address"},
+      {"127.0.0.1:80", "is no IPv4 address"},
+  };
+  for (const auto& [address, why] : cases) {
+    const Status status = check_node_address(address, PodsListen::kHere);
+    ASSERT_FALSE(status.ok()) << address;
+    EXPECT_EQ(status.error().code(), Code::kInvalid);
+    EXPECT_THAT(status.error().message(), StartsWith(std::string(address) + " " + why + "; this machine has "));
+    EXPECT_THAT(status.error().message(), HasSubstr("127.0.0.0/8"));
+  }
+}
+
+// A kubelet runs the pods there, perhaps behind an address that its machine does not know.
+TEST(NodeAddress, WherePodsListenElsewhereAnyThatClientsCanUseIsTaken) {
+  for (const char* address : {"192.0.2.77", "2001:db8::7", "edge0.example"})
+    EXPECT_TRUE(check_node_address(address, PodsListen::kElsewhere).ok()) << address;
+  for (const char* address : {"0.0.0.0", "::"}) EXPECT_FALSE(check_node_address(address, PodsListen::kElsewhere).ok()) << address;
+}
+
+TEST(NodeAddress, TheDrawnOneIsKeptAndComesBackAfterOneThatWasGiven) {
+  const auto journal = Journal::in_memory();
+  const auto rng = seeded_rng(1);
+  os::testing::MemoryFileSystem fs;
+  const std::string drawn = *node_address("", *journal, *rng, fs);
+  EXPECT_THAT(drawn, StartsWith("127."));
+  EXPECT_EQ(*node_address("192.0.2.77", *journal, *rng, fs), "192.0.2.77");
+  EXPECT_EQ(*node_address("", *journal, *rng, fs), drawn);
+  ASSERT_TRUE(journal->put("address", codec::Json("192.0.2.77")).ok());
+  EXPECT_THAT(*node_address("", *journal, *rng, fs), StartsWith("127."));
+}
+
+}  // namespace address_test
+}  // namespace varda::agent
