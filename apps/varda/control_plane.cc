@@ -34,7 +34,6 @@ namespace {
 
 using codec::Json;
 
-constexpr const char* kNodePortHost = "127.0.0.1";
 const meta::Resource kCrds{"apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", false};
 
 /// Creates our kinds, or brings them to what this build has.
@@ -146,9 +145,9 @@ class Running final : public ControlPlane {
     manager_ = std::make_unique<runtime::Manager>(*client_, runtime::Manager::Options{.component = "varda", .metrics = &registry_});
     controllers::Options ours;
     ours.inference_models = options_.inference_models;
-    ours.inference_models.node_port_host = kNodePortHost;
+    ours.inference_models.node_port_host = options_.node_port_host;
     controllers_ = controllers::add_all(*manager_, ours);
-    builtin_ = controllers::add_builtin(*manager_, *client_, sessions_, {.node_port_host = kNodePortHost});
+    builtin_ = controllers::add_builtin(*manager_, *client_, sessions_, {.node_port_host = options_.node_port_host});
     TRY_VOID(listen());
     TRY_VOID(write_kubeconfigs(credentials_));
     renewal_ = std::jthread([this, credentials](const std::stop_token& stop) {

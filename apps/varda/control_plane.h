@@ -23,7 +23,8 @@ class ControlPlane {
     bool listen_any_if_taken = false;  // take a free port rather than fail
     std::string gateway;               // address of the gateway for further nodes; "" none
     bool gateway_any_if_taken = false;
-    std::vector<std::string> nodes;  // each gets credentials in nodes/NAME/agent.kubeconfig
+    std::string node_port_host = "127.0.0.1";  // where node ports listen
+    std::vector<std::string> nodes;            // each gets credentials in nodes/NAME/agent.kubeconfig
     ApiLimits limits;
     std::optional<apiserver::AuditLog::Options> audit;
     controllers::InferenceModelOptions inference_models;

@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <functional>
 #include <memory>
 
+#include "agent/address.h"
 #include "base/log.h"
 #include "codec/digest.h"
 #include "command.h"
@@ -31,7 +33,7 @@ struct UpFlags {
   ApiLimits limits;
   AuditFlags audit;
   NodeLimits node_limits;
-  std::vector<std::string> dataset_roots;
+  std::vector<std::string> dataset_roots, addresses;
   DownloadFlags download;
   bool detach = false;
 };
@@ -52,6 +54,11 @@ struct DatasetRoot {
   fs::path directory;
 };
 
+struct NodeAddress {
+  std::string node;  // "": node ports, and every node that is not in the cloud layer
+  std::string address;
+};
+
 /// Flags, and for what they leave open what an earlier run remembered.
 struct Settings {
   fs::path data_dir;
@@ -67,23 +74,79 @@ struct Settings {
   std::optional<apiserver::AuditLog::Options> audit;
   NodeLimits node_limits;
   std::vector<DatasetRoot> dataset_roots;
+  std::vector<NodeAddress> addresses;
   std::vector<std::string> download_arguments;
   std::map<std::string, std::string> proxy_environment;
 };
 
+/// kInvalid: `text`, the value of a flag with [NODE=], names a node that is not declared.
+Status check_declared(const std::string& text, const std::string& node, const std::vector<NodeSpec>& nodes) {
+  const auto is_it = [&](const NodeSpec& one) { return one.name == node; };
+  if (node.empty() || std::any_of(nodes.begin(), nodes.end(), is_it)) return {};
+  return Error(Code::kInvalid, "\"" + text + "\": there is no node \"" + node + "\"");
+}
+
 /// [NODE=]DIR. What begins with '/' or '.' is a directory, whatever else is in it.
-Result<DatasetRoot> parse_dataset_root(const std::string& text, const std::vector<NodeSpec>& nodes) {
+Result<DatasetRoot> parse_dataset_root(const std::string& text) {
   DatasetRoot out;
   std::string directory = text;
   const std::size_t equals = text.find('=');
   if (equals != std::string::npos && !text.starts_with("/") && !text.starts_with(".")) {
     out.node = text.substr(0, equals);
     directory = text.substr(equals + 1);
-    const bool declared = std::any_of(nodes.begin(), nodes.end(), [&](const NodeSpec& node) { return node.name == out.node; });
-    if (!declared) return Error(Code::kInvalid, "\"" + text + "\": there is no node \"" + out.node + "\"");
   }
   if (directory.empty()) return Error(Code::kInvalid, "\"" + text + "\": names no directory; it is [NODE=]DIR");
   out.directory = fs::absolute(directory).lexically_normal();
+  return out;
+}
+
+/// The flag replaces what is remembered, and "off" empties it. A remembered node may be missing this time.
+Result<std::vector<DatasetRoot>> dataset_roots_of(const std::vector<std::string>& given, const std::optional<UpState>& before,
+                                                  const std::vector<NodeSpec>& nodes) {
+  std::vector<DatasetRoot> out;
+  if (given == std::vector<std::string>{kOff}) return out;
+  for (const std::string& text : given.empty() && before ? before->dataset_roots : given) {
+    TRY(DatasetRoot root, parse_dataset_root(text));
+    if (!given.empty()) TRY_VOID(check_declared(text, root.node, nodes));
+    out.push_back(std::move(root));
+  }
+  return out;
+}
+
+/// The same for [NODE=]IP.
+Result<std::vector<NodeAddress>> addresses_of(const std::vector<std::string>& given, const std::optional<UpState>& before,
+                                              const std::vector<NodeSpec>& nodes) {
+  std::vector<NodeAddress> out;
+  if (given == std::vector<std::string>{kOff}) return out;
+  for (const std::string& text : given.empty() && before ? before->addresses : given) {
+    const std::size_t equals = text.find('=');
+    NodeAddress one{.node = equals == std::string::npos ? "" : text.substr(0, equals),
+                    .address = equals == std::string::npos ? text : text.substr(equals + 1)};
+    if (!given.empty()) TRY_VOID(check_declared(text, one.node, nodes));
+    const Status ours = agent::check_node_address(one.address, agent::PodsListen::kHere);
+    if (!ours.ok()) {
+      return Error(Code::kInvalid, ours.error().message() +
+                                       (given.empty() ? "; it was given to an earlier `varda up`: name another, or \"off\"" : ""));
+    }
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+/// Where the node's pods with hostNetwork listen, as those of models at the edge; "": a loopback address of the node's own.
+std::string address_of(const Settings& settings, const NodeSpec& node) {
+  std::string out;
+  for (const NodeAddress& one : settings.addresses) {
+    if (one.node == node.name) return one.address;
+    if (one.node.empty() && node.layer != "cloud") out = one.address;
+  }
+  return out;
+}
+
+template <typename Item>
+std::vector<std::string> texts_of(const std::vector<Item>& items, const std::function<std::string(const Item&)>& value) {
+  std::vector<std::string> out;
+  for (const Item& item : items) out.push_back((item.node.empty() ? "" : item.node + "=") + value(item));
   return out;
 }
 
@@ -122,10 +185,8 @@ Result<Settings> settings_of(const UpFlags& flags) {
   TRY(settings.audit, audit_options(flags.audit));
   settings.node_limits = flags.node_limits;
   for (std::string& root : settings.node_limits.file_roots) root = fs::absolute(root).lexically_normal().string();
-  for (const std::string& text : flags.dataset_roots) {
-    TRY(DatasetRoot root, parse_dataset_root(text, settings.nodes).context("--dataset-root"));
-    settings.dataset_roots.push_back(std::move(root));
-  }
+  TRY(settings.dataset_roots, dataset_roots_of(flags.dataset_roots, before, settings.nodes).context("--dataset-root"));
+  TRY(settings.addresses, addresses_of(flags.addresses, before, settings.nodes).context("--address"));
   // What is wrong with them shows here, and not in the log of each agent.
   DownloadFlags download = flags.download;
   // A first file server is often on this machine, and one user runs everything here.
@@ -142,7 +203,7 @@ Result<Settings> settings_of(const UpFlags& flags) {
   settings.listen_elsewhere = any || !given;
   // The nodes out there know where it was.
   const std::string gateway_before = before ? before->gateway : "";
-  settings.gateway = flags.gateway.empty() ? gateway_before : flags.gateway == "off" ? "" : flags.gateway;
+  settings.gateway = flags.gateway.empty() ? gateway_before : flags.gateway == kOff ? "" : flags.gateway;
   settings.gateway_elsewhere = flags.gateway.ends_with(":0");
   if (settings.gateway_elsewhere && !gateway_before.empty()) settings.gateway = gateway_before;
   return settings;
@@ -171,6 +232,10 @@ Supervisor::Options agent_options(const Settings& settings, const NodeSpec& node
     options.process.arguments.push_back(settings.containerd_socket);
     options.process.arguments.push_back("--pod-network");
     options.process.arguments.push_back(settings.pod_network);
+  }
+  if (const std::string address = address_of(settings, node); !address.empty()) {
+    options.process.arguments.push_back("--address");
+    options.process.arguments.push_back(address);
   }
   for (const auto& [name, command] : settings.images) {
     options.process.arguments.push_back("--image");
@@ -273,9 +338,14 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   options.limits = settings.limits;
   options.audit = settings.audit;
   options.inference_models = settings.inference_models;
+  for (const NodeAddress& one : settings.addresses) {
+    if (one.node.empty()) options.node_port_host = one.address;
+  }
   TRY(const std::unique_ptr<ControlPlane> control_plane, ControlPlane::start(std::move(options)));
 
   const auto self = os::find_process(::getpid());
+  const auto directory = [](const DatasetRoot& root) { return root.directory.string(); };
+  const auto address = [](const NodeAddress& one) { return one.address; };
   TRY_VOID(write_state(settings.data_dir, {.process = self.value_or(os::ProcessId{}),
                                            .address = control_plane->address(),
                                            .gateway = control_plane->gateway_address(),
@@ -283,7 +353,9 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
                                            .images = settings.images,
                                            .driver = settings.driver,
                                            .containerd_socket = settings.containerd_socket,
-                                           .pod_network = settings.pod_network}));
+                                           .pod_network = settings.pod_network,
+                                           .dataset_roots = texts_of<DatasetRoot>(settings.dataset_roots, directory),
+                                           .addresses = texts_of<NodeAddress>(settings.addresses, address)}));
   end_other_nodes(settings, *control_plane);
   std::vector<std::unique_ptr<Supervisor>> agents;
   for (const NodeSpec& node : settings.nodes) {
@@ -404,7 +476,11 @@ void add_up_commands(Program program) {
   add_audit_flags(*up, flags->audit);
   add_limit_flags(*up, flags->limits);
   up->add_option("--dataset-root", flags->dataset_roots,
-                 "[NODE=]DIR: that node, or every one, may read datasets below this directory; default: none");
+                 "[NODE=]DIR: that node, or every one, may read datasets below this directory; \"off\" ends it; default: none, or "
+                 "those of last time");
+  up->add_option("--address", flags->addresses,
+                 "[NODE=]IP: address of this machine where other machines reach models; without NODE for models in the cloud layer "
+                 "and on all other nodes; \"off\" ends it; default: loopback addresses, or those of last time");
   add_limit_flags(*up, flags->node_limits);
   add_download_flags(*up, flags->download);
   up->add_flag("--detach,-d", flags->detach, "go to the background when it is ready");

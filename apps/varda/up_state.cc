@@ -13,6 +13,12 @@ using codec::Json;
 
 namespace {
 
+Json list_of(const std::vector<std::string>& texts) {
+  Json list = Json::array();
+  for (const std::string& text : texts) list.push_back(text);
+  return list;
+}
+
 std::string user_name(uid_t id) {
   const passwd* const entry = ::getpwuid(id);
   return entry != nullptr ? entry->pw_name : "user " + std::to_string(id);
@@ -70,6 +76,8 @@ Result<std::optional<UpState>> read_state(const std::filesystem::path& data_dir)
   state.driver = (*json)["driver"].as_string();
   state.containerd_socket = (*json)["containerdSocket"].as_string();
   state.pod_network = (*json)["podNetwork"].as_string();
+  for (const Json& root : (*json)["datasetRoots"].as_array()) state.dataset_roots.push_back(root.as_string());
+  for (const Json& address : (*json)["addresses"].as_array()) state.addresses.push_back(address.as_string());
   return std::optional(std::move(state));
 }
 
@@ -87,6 +95,8 @@ Status write_state(const std::filesystem::path& data_dir, const UpState& state) 
                                   {"driver", state.driver},
                                   {"containerdSocket", state.containerd_socket},
                                   {"podNetwork", state.pod_network},
+                                  {"datasetRoots", list_of(state.dataset_roots)},
+                                  {"addresses", list_of(state.addresses)},
                                   {"version", VARDA_VERSION}});
   return os::write_file_atomically(os::real_file_system(), data_dir / "up.json", codec::write_json_pretty(json) + "\n", 0600);
 }

@@ -29,6 +29,8 @@ struct UpState {
   std::vector<NodeSpec> nodes;
   std::map<std::string, std::string> images;           // of --image
   std::string driver, containerd_socket, pod_network;  // as the flags say; "": those of a first start
+  std::vector<std::string> dataset_roots;              // "[NODE=]DIR", absolute
+  std::vector<std::string> addresses;                  // "[NODE=]IP"
 };
 /// Nothing: there is no such file. kCorrupt: the nodes of this directory cannot be known. kForbidden: this user may not read the
 /// file; the message names the owner and says what to do.

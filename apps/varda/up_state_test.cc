@@ -57,7 +57,9 @@ TEST(UpState, ReadsBackWhatWasWritten) {
                         .images = {{"app:1", "/bin/app --flag \"quoted\"\n"}, {"b", ""}},
                         .driver = "containerd",
                         .containerd_socket = "/run/containerd/containerd.sock",
-                        .pod_network = "cni"};
+                        .pod_network = "cni",
+                        .dataset_roots = {"/data", "edge0=/more data"},
+                        .addresses = {"192.0.2.7"}};
   ASSERT_TRUE(write_state(root.path(), written).ok());
   EXPECT_EQ(root.mode("up.json"), 0600u);
   EXPECT_EQ(root.all(), std::vector<std::string>{"up.json"});
@@ -72,6 +74,8 @@ TEST(UpState, ReadsBackWhatWasWritten) {
   EXPECT_EQ(state.driver, written.driver);
   EXPECT_EQ(state.containerd_socket, written.containerd_socket);
   EXPECT_EQ(state.pod_network, written.pod_network);
+  EXPECT_EQ(state.dataset_roots, written.dataset_roots);
+  EXPECT_EQ(state.addresses, written.addresses);
 }
 
 TEST(UpState, AFirstStartHasNone) {
