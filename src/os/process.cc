@@ -47,20 +47,23 @@ std::optional<internal::ProcStat> internal::read_proc_stat(pid_t pid) {
   const std::size_t name_end = line.rfind(')');
   if (name_end == std::string_view::npos || name_end + 2 >= line.size()) return std::nullopt;
   ProcStat stat;
-  stat.state = line[name_end + 2];
+  const char state = line[name_end + 2];
+  std::uint64_t threads = 1;
   std::size_t at = name_end + 2;
   for (int field = 3; field < 22; ++field) {
+    if (field == 20) threads = std::strtoull(line.data() + at, nullptr, 10);
     at = line.find(' ', at);
     if (at == std::string_view::npos) return std::nullopt;
     ++at;
   }
+  stat.ended = state == 'X' || (state == 'Z' && threads <= 1);
   stat.start_ticks = std::strtoull(line.data() + at, nullptr, 10);
   return stat;
 }
 
 std::optional<ProcessId> find_process(pid_t pid) {
   const auto stat = internal::read_proc_stat(pid);
-  if (!stat || stat->state == 'Z' || stat->state == 'X') return std::nullopt;
+  if (!stat || stat->ended) return std::nullopt;
   return ProcessId{.pid = pid, .start_ticks = stat->start_ticks};
 }
 
@@ -73,7 +76,7 @@ Status signal_process(const ProcessId& id, int signal, bool group) {
     if (errno == ESRCH) return gone(id);
     return errno_error(errno, "signal process group " + std::to_string(id.pid));
   }
-  if (!stat || stat->start_ticks != id.start_ticks || stat->state == 'Z') return gone(id);
+  if (!stat || stat->start_ticks != id.start_ticks || stat->ended) return gone(id);
   if (::kill(id.pid, signal) == 0) return {};
   if (errno == ESRCH) return gone(id);
   return errno_error(errno, "signal process " + std::to_string(id.pid));

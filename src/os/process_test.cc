@@ -5,7 +5,10 @@
 #include <optional>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 #include "base/testing/eventually.h"
 
@@ -167,6 +170,39 @@ TEST_F(Processes, ExitWatchTellsEachEndOnce) {
   finish(second);
   watch->add(second);
   EXPECT_EQ(ends, 3);
+}
+
+// Programs with threads end like this for a moment: the kernel shows the first thread as a zombie until the last one is gone.
+TEST_F(Processes, ProcessWhoseFirstThreadEndedIsAliveUntilTheLastOneEnds) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t pid = ::fork();
+  ASSERT_GE(pid, 0);
+  if (pid == 0) {
+    ::close(ends[1]);
+    std::thread([end = ends[0]] {
+      char byte;
+      (void)!::read(end, &byte, 1);
+      ::_exit(7);
+    }).detach();
+    ::syscall(SYS_exit, 0);
+  }
+  ::close(ends[0]);
+  const auto first_thread_ended = [&] {
+    const std::string stat =
+        read_file(real_file_system(), "/proc/" + std::to_string(pid) + "/stat").value_or("");  // "PID (name) Z ..."
+    return stat.find(") Z ") != std::string::npos;
+  };
+  ASSERT_TRUE(eventually("the first thread has ended", first_thread_ended));
+  const auto id = find_process(pid);
+  EXPECT_TRUE(id.has_value());
+  ::close(ends[1]);
+  if (!id) {
+    ::waitpid(pid, nullptr, 0);
+    return;
+  }
+  EXPECT_EQ(finish(*id).code, 7);
+  EXPECT_FALSE(alive(*id));
 }
 
 TEST_F(Processes, SelfPathIsThisProgram) { EXPECT_EQ(self_path().filename(), "os_test"); }

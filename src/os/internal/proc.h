@@ -8,7 +8,9 @@
 namespace varda::os::internal {
 
 struct ProcStat {
-  char state = '?';  // R, S, D, Z ...
+  // The process is a zombie. A first thread that ends while others still run looks like one too, but that process has no
+  // exit code yet.
+  bool ended = false;
   std::uint64_t start_ticks = 0;
 };
 
