@@ -13,6 +13,7 @@
 #include "base/context.h"
 #include "base/result.h"
 #include "os/file_system.h"
+#include "os/privileges.h"
 
 namespace varda::os {
 
@@ -44,10 +45,16 @@ struct ProcessOptions {
   Path working_directory;                          // empty: "/"
   Path standard_output;                            // stdout and stderr append here; empty: /dev/null
   int output_descriptor = -1;                      // if set, instead of standard_output: an open file of the caller
-  std::vector<Mount> mounts;                       // need user+mount namespaces; kUnsupported where the kernel refuses them
-  std::map<std::string, std::uint64_t> limits;     // "nofile", "core", "as", "nproc": setrlimit
-  bool new_group = true;                           // leader of a group of its own, so that it can be killed with its children
-  bool die_with_parent = false;                    // SIGKILL when the parent's starting thread ends
+  // Any of these three makes a private root. It needs namespaces: kUnsupported where the kernel refuses them.
+  std::vector<Mount> mounts;
+  std::vector<Path> hidden;     // directories and files that look empty, but for mounts below them; ignored where missing
+  bool read_only_root = false;  // only mounts that are not read-only can be written, /dev and /proc aside
+  // kForbidden: the caller can neither become the user nor keep an ambient capability.
+  std::optional<User> user;                     // nothing: the caller's
+  std::optional<Rights> rights;                 // nothing: the caller's
+  std::map<std::string, std::uint64_t> limits;  // "nofile", "core", "as", "nproc": setrlimit
+  bool new_group = true;                        // leader of a group of its own, so that it can be killed with its children
+  bool die_with_parent = false;                 // SIGKILL when the parent's starting thread ends
 };
 
 struct ExitStatus {

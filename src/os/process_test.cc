@@ -207,6 +207,47 @@ TEST_F(Processes, ProcessWhoseFirstThreadEndedIsAliveUntilTheLastOneEnds) {
 
 TEST_F(Processes, SelfPathIsThisProgram) { EXPECT_EQ(self_path().filename(), "os_test"); }
 
+TEST_F(Processes, FilteredCallsAreRefusedAndProgramsWork) {
+  ProcessOptions options = shell("grep Seccomp: /proc/self/status; unshare -U true 2>&1 || true; echo still | cat");
+  options.rights = Rights{.capabilities = kAllCapabilities, .ambient = 0, .calls = Calls::kFiltered};
+  const std::string text = run(options);
+  EXPECT_THAT(text, HasSubstr("Seccomp:\t2\n"));
+  EXPECT_THAT(text, HasSubstr("unshare"));
+  EXPECT_THAT(text, HasSubstr("Operation not permitted"));
+  EXPECT_THAT(text, HasSubstr("still\n"));
+}
+
+TEST_F(Processes, RootBecomesAnotherUserWithItsGroupsAndNoRights) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root becomes another user";
+  ProcessOptions options = shell("id -u; id -G; grep -E '^Cap(Prm|Eff|Bnd|Amb)' /proc/self/status");
+  options.user = User{.user = 65532, .group = 65531, .groups = {4711}};
+  options.rights = Rights{};
+  const std::string none = "0000000000000000\n";
+  const auto rights = [](const std::string& held, const std::string& ambient) {
+    return "CapPrm:\t" + held + "CapEff:\t" + held + "CapBnd:\t" + held + "CapAmb:\t" + ambient;
+  };
+  EXPECT_EQ(run(options), "65532\n65531 4711\n" + rights(none, none));
+  ASSERT_TRUE(real_file_system().remove(root_ / "out").ok());
+  const Capabilities port = *capabilities_named("NET_BIND_SERVICE");
+  options.rights = Rights{.capabilities = port, .ambient = port, .calls = Calls::kAll};
+  EXPECT_EQ(run(options), "65532\n65531 4711\n" + rights("0000000000000400\n", "0000000000000400\n"));
+}
+
+TEST_F(Processes, OrdinaryUserBecomesNobodyElse) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root becomes any user";
+  ProcessOptions options = shell("id -u");
+  options.user = User{.user = ::geteuid() + 1, .group = ::getegid(), .groups = {}};
+  EXPECT_EQ(real_processes().start(options).error().code(), Code::kForbidden);
+}
+
+TEST(CapabilityNames, AreThoseOfTheKernel) {
+  EXPECT_EQ(capabilities_named("CHOWN"), Capabilities{1});
+  EXPECT_EQ(capabilities_named("CAP_SYS_ADMIN"), Capabilities{1} << 21);
+  EXPECT_EQ(capabilities_named("CHECKPOINT_RESTORE"), Capabilities{1} << 40);
+  EXPECT_EQ(capabilities_named("ALL"), kAllCapabilities);
+  EXPECT_EQ(capabilities_named("SING"), std::nullopt);
+}
+
 class Mounts : public Processes {
  protected:
   void SetUp() override {
@@ -257,6 +298,54 @@ TEST_F(Mounts, UserAndGroupIdsStayTheCallers) {
   ProcessOptions options = shell("id -u");
   options.mounts = {{.source = root_ / "volume", .target = "/data"}};
   EXPECT_EQ(run(options), std::to_string(::getuid()) + "\n");
+}
+
+TEST_F(Mounts, HiddenDirectoryIsEmptyButForMountsBelowIt) {
+  ASSERT_TRUE(real_file_system().make_directories(root_ / "data" / "pods" / "a").ok());
+  ASSERT_TRUE(write_file_atomically(real_file_system(), root_ / "data" / "secret", "token\n").ok());
+  const std::string data = (root_ / "data").string();
+  ProcessOptions options =
+      shell("cd " + data + "; find . | sort; cat pods/a/file secret; touch x pods/y; echo > pods/a/new && echo wrote");
+  options.hidden = {root_ / "data", root_ / "data" / "pods", root_ / "missing"};
+  options.mounts = {{.source = root_ / "volume", .target = data + "/pods/a"}};
+  const std::string text = run(options);
+  EXPECT_THAT(text, HasSubstr(".\n./pods\n./pods/a\n./pods/a/file\ncontent\n"));
+  EXPECT_THAT(text, Not(HasSubstr("token")));
+  EXPECT_THAT(text, HasSubstr("wrote"));
+  EXPECT_FALSE(real_file_system().stat(root_ / "data" / "x").value());
+  EXPECT_FALSE(real_file_system().stat(root_ / "data" / "pods" / "y").value());
+  options.mounts.clear();
+  options.hidden = {root_ / "data", root_ / "volume" / "file"};
+  options.arguments = {"-c", "ls " + data + "; cat " + (root_ / "volume" / "file").string() + "; echo end"};
+  EXPECT_TRUE(run(options).ends_with("wrote\nend\n"));
+}
+
+TEST_F(Mounts, ReadOnlyRootTakesWritesInWritableMountsAlone) {
+  ASSERT_TRUE(real_file_system().make_directories(root_ / "work").ok());
+  ProcessOptions options =
+      shell("touch " + (root_ / "x").string() + "; echo > /data/x && echo wrote; echo > /dev/null && echo null");
+  options.mounts = {{.source = root_ / "work", .target = "/data"}};
+  options.read_only_root = true;
+  const std::string text = run(options);
+  EXPECT_THAT(text, HasSubstr("Read-only file system"));
+  EXPECT_THAT(text, HasSubstr("wrote\nnull\n"));
+}
+
+// The capabilities of an ordinary user's process in a user namespace of its own would show what is hidden.
+TEST_F(Mounts, ProcessWithoutRightsHasNoCapability) {
+  ProcessOptions options = shell("grep -E '^(Cap|Seccomp:)' /proc/self/status; unshare -m true 2>/dev/null || echo refused");
+  options.hidden = {root_ / "volume"};
+  options.rights = Rights{};
+  const std::string none = "0000000000000000\n";
+  EXPECT_EQ(run(options), "CapInh:\t" + none + "CapPrm:\t" + none + "CapEff:\t" + none + "CapBnd:\t" + none + "CapAmb:\t" + none +
+                              "Seccomp:\t0\nrefused\n");
+}
+
+TEST_F(Mounts, AnotherUserIsShownInAPrivateRoot) {
+  ProcessOptions options = shell("id -u; id -g");
+  options.hidden = {root_ / "volume"};
+  options.user = User{.user = 4711, .group = 4712, .groups = {}};
+  EXPECT_EQ(run(options), "4711\n4712\n");
 }
 
 TEST_F(Mounts, MissingSourceAndRelativeTargetAreRefused) {

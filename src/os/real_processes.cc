@@ -72,12 +72,42 @@ Error explain(const Failure& failure, const SpawnPlan& plan) {
       return errno_error(failure.number, who + ": standard streams");
     case Stage::kDirectory:
       return errno_error(failure.number, who + ": working directory " + plan.working_directory);
+    case Stage::kUser:
+      return Error(Code::kForbidden,
+                   errno_error(failure.number, who + ": become user " + std::to_string(plan.user.user)).message());
     case Stage::kPrivileges:
-      return errno_error(failure.number, who + ": prctl");
+      return errno_error(failure.number, who + ": limit privileges");
     case Stage::kExec:
       break;
   }
   return errno_error(failure.number, who);
+}
+
+// An ordinary user stays that user. Only a user namespace, which comes with a private root, can show another one.
+Status plan_user(const ProcessOptions& options, SpawnPlan& plan) {
+  plan.ordinary = !may_become_others();
+  plan.user = options.user.value_or(User{.user = ::geteuid(), .group = ::getegid(), .groups = {}});
+  plan.switch_user = options.user && !plan.ordinary;
+  plan.uid_map = std::to_string(plan.user.user) + " " + std::to_string(::geteuid()) + " 1\n";
+  plan.gid_map = std::to_string(plan.user.group) + " " + std::to_string(::getegid()) + " 1\n";
+  const bool same = plan.user.user == ::geteuid() && plan.user.group == ::getegid();
+  plan.show_user = plan.ordinary && !same;
+  if (!plan.show_user || !plan.root.empty()) return {};
+  return Error(Code::kForbidden, "start " + plan.program + ": user " + std::to_string(::geteuid()) + " cannot become user " +
+                                     std::to_string(plan.user.user) + ", group " + std::to_string(plan.user.group));
+}
+
+Status plan_rights(const ProcessOptions& options, SpawnPlan& plan) {
+  if (!options.rights) return {};
+  plan.limit_rights = true;
+  plan.rights = *options.rights;
+  const Capabilities own = plan.ordinary ? 0 : internal::own_capabilities();
+  if ((plan.rights.ambient & ~own) != 0 && plan.rights.ambient != kAllCapabilities)
+    return Error(Code::kForbidden, "start " + plan.program + ": a capability is asked for that this program does not have");
+  plan.rights.capabilities &= own;
+  plan.rights.ambient &= own;
+  if (plan.rights.calls == Calls::kFiltered) plan.filter = internal::call_filter();
+  return {};
 }
 
 // Reads until the child's end of the pipe is closed by its exec, or brings the reason why there was none.
@@ -103,12 +133,9 @@ class RealProcesses final : public ProcessRunner {
     plan.die_with_parent = options.die_with_parent;
     plan.parent = ::getpid();
     TRY(plan.limits, plan_limits(options.limits));
-    if (!options.mounts.empty()) {
-      TRY(plan.root, internal::plan_root(options.mounts));
-      const std::string uid = std::to_string(::geteuid()), gid = std::to_string(::getegid());
-      plan.uid_map = uid + " " + uid + " 1\n";
-      plan.gid_map = gid + " " + gid + " 1\n";
-    }
+    TRY(plan.root, internal::plan_root(options));
+    TRY_VOID(plan_user(options, plan));
+    TRY_VOID(plan_rights(options, plan));
     Descriptor output;
     if (options.output_descriptor >= 0) {
       output = Descriptor(::fcntl(options.output_descriptor, F_DUPFD_CLOEXEC, 3));

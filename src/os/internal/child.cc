@@ -1,7 +1,10 @@
 // The child between fork and exec. Only async-signal-safe calls: no allocation, no locks, no stdio.
 #include <cerrno>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/mount.h>
+#include <linux/seccomp.h>
+#include <linux/securebits.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -50,7 +53,9 @@ bool write_text(const char* path, const char* text, std::size_t size) {
 
 void enter_namespaces(const SpawnPlan& plan) {
   // Root needs no user namespace where it may mount; where it may not (in a container), it tries like everybody else.
-  if (::geteuid() == 0 && ::unshare(CLONE_NEWNS) == 0) return;
+  if (::geteuid() == 0 && !plan.show_user && ::unshare(CLONE_NEWNS) == 0) return;
+  // A user namespace with one user would only hide that this is root.
+  if (plan.switch_user && plan.user.user != 0) fail(plan, Stage::kNamespace);
   if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) fail(plan, Stage::kNamespace);
   // Absent on very old kernels, where it is not needed.
   (void)write_text("/proc/self/setgroups", "deny", 4);
@@ -106,6 +111,9 @@ bool apply(const RootStep& step) {
       return make_file(step.target.c_str());
     case RootStep::Kind::kSymlink:
       return ::symlink(step.source.c_str(), step.target.c_str()) == 0;
+    case RootStep::Kind::kHide:
+      // Missing: the directory above it could not be bound, so nothing shows.
+      return ::mount("tmpfs", step.target.c_str(), "tmpfs", kNoSuid | kNoDev, "mode=755,size=64k") == 0 || errno == ENOENT;
     case RootStep::Kind::kBind:
       break;
   }
@@ -133,8 +141,73 @@ void build_root(const SpawnPlan& plan) {
     if (!apply(step)) fail(plan, Stage::kBind, index);
     ++index;
   }
+  for (const RootStep& step : plan.root) {
+    if (step.kind != RootStep::Kind::kHide) continue;
+    if (!set_read_only(step.target.c_str(), false) && errno != EINVAL && errno != ENOENT) fail(plan, Stage::kPrivateRoot);
+  }
   if (::umount2(kOldRoot, kDetach) != 0 || ::rmdir(kOldRoot) != 0) fail(plan, Stage::kPrivateRoot);
   if (!set_read_only("/", false)) fail(plan, Stage::kPrivateRoot);
+}
+
+bool set_capabilities(Capabilities held, Capabilities inheritable) {
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  __user_cap_data_struct data[2];
+  for (int i = 0; i < 2; ++i) {
+    const auto half = [i](Capabilities all) { return static_cast<std::uint32_t>(all >> (32 * i)); };
+    data[i] = {.effective = half(held), .permitted = half(held), .inheritable = half(inheritable)};
+  }
+  return ::syscall(SYS_capset, &header, data) == 0;
+}
+
+void limit_bounding_set(const SpawnPlan& plan) {
+  for (int number = 0; number < 64; ++number) {
+    if ((plan.rights.capabilities >> number & 1) != 0) continue;
+    const int there = ::prctl(PR_CAPBSET_READ, number, 0, 0, 0);
+    if (there < 0) return;  // the kernel knows no further ones
+    if (there == 0 || ::prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0) continue;
+    // Without a namespace of its own an ordinary user's process has no capability, and no-new-privileges keeps it so.
+    if (!plan.ordinary) fail(plan, Stage::kPrivileges);
+    return;
+  }
+}
+
+// The system calls themselves: glibc's functions would signal threads that are not there after fork.
+void become_user(const SpawnPlan& plan) {
+  if (::prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0) fail(plan, Stage::kUser);
+  if (::syscall(SYS_setgroups, plan.user.groups.size(), plan.user.groups.data()) != 0) fail(plan, Stage::kUser);
+  if (::syscall(SYS_setresgid, plan.user.group, plan.user.group, plan.user.group) != 0) fail(plan, Stage::kUser);
+  if (::syscall(SYS_setresuid, plan.user.user, plan.user.user, plan.user.user) != 0) fail(plan, Stage::kUser);
+}
+
+// Locked: nothing that the process does later, and no file, gives it a capability again.
+bool lock_securebits() {
+  const unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP | SECBIT_NO_SETUID_FIXUP_LOCKED |
+                             SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
+  return ::prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) == 0;
+}
+
+void limit_rights(const SpawnPlan& plan) {
+  const bool root = !plan.ordinary && (!plan.switch_user || plan.user.user == 0);
+  const Capabilities held = root ? plan.rights.capabilities : plan.rights.ambient;
+  if (root) {
+    if (!set_capabilities(held, 0)) fail(plan, Stage::kPrivileges);
+    return;
+  }
+  // The last calls here need one capability that the process does not keep.
+  const Capabilities set_rights = own_capabilities() & (Capabilities{1} << CAP_SETPCAP);
+  if (!set_capabilities(held | set_rights, plan.rights.ambient)) fail(plan, Stage::kPrivileges);
+  for (int number = 0; number < 64; ++number) {
+    if ((plan.rights.ambient >> number & 1) == 0) continue;
+    if (::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, number, 0, 0) != 0) fail(plan, Stage::kPrivileges);
+  }
+  if (set_rights != 0 && !lock_securebits()) fail(plan, Stage::kPrivileges);
+  if (!set_capabilities(held, plan.rights.ambient)) fail(plan, Stage::kPrivileges);
+}
+
+void filter_calls(const SpawnPlan& plan) {
+  const sock_fprog program{.len = static_cast<unsigned short>(plan.filter.size()),
+                           .filter = const_cast<sock_filter*>(plan.filter.data())};
+  if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) != 0) fail(plan, Stage::kPrivileges);
 }
 
 void reset_signals() {
@@ -173,6 +246,9 @@ void run_child(const SpawnPlan& plan) {
   for (const auto& [resource, limit] : plan.limits) {
     if (::setrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0) fail(plan, Stage::kLimits);
   }
+  if (plan.limit_rights) limit_bounding_set(plan);
+  if (plan.switch_user) become_user(plan);
+  if (plan.limit_rights) limit_rights(plan);
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail(plan, Stage::kPrivileges);
   // Late, because a change of credentials (a user namespace) clears it.
   if (plan.die_with_parent) {
@@ -181,6 +257,7 @@ void run_child(const SpawnPlan& plan) {
   // A parent that died before this knows nothing of us: nobody would ever find this process by what it becomes.
   if (::getppid() != plan.parent) ::_exit(127);
   close_all_on_exec();
+  if (!plan.filter.empty()) filter_calls(plan);
   ::execve(plan.program.c_str(), plan.argv.data(), plan.envp.data());
   fail(plan, Stage::kExec);
 }

@@ -2,7 +2,8 @@
 // targets.
 //
 // A directory of the machine that lacks a target on the way to it is itself made on the tmpfs, with its entries bound one by one,
-// so that nothing is ever created on the machine's own file systems.
+// so that nothing is ever created on the machine's own file systems. A hidden directory is covered by an empty tmpfs, and mounts
+// below it are made there.
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -31,10 +32,12 @@ struct Target {
 
 class Planner {
  public:
-  explicit Planner(std::vector<Target> targets) : targets_(std::move(targets)) {}
+  Planner(std::vector<Target> targets, std::vector<Path> hidden, bool read_only)
+      : targets_(std::move(targets)), hidden_(std::move(hidden)), read_only_(read_only) {}
 
   Result<std::vector<RootStep>> plan() {
     TRY_VOID(expand("/"));
+    for (const Path& path : hidden_) hide(path);
     for (const Target& target : targets_) TRY_VOID(place(target));
     return std::move(steps_);
   }
@@ -71,8 +74,22 @@ class Planner {
     return {};
   }
 
-  static RootStep bind(const Path& source, const Path& target) {
-    return {.kind = RootStep::Kind::kBind, .source = source.string(), .target = target.string(), .optional = true};
+  // Devices stay devices, and /proc protects itself.
+  RootStep bind(const Path& source, const Path& target) const {
+    const Path top = *std::next(target.begin());
+    return {.kind = RootStep::Kind::kBind,
+            .source = source.string(),
+            .target = target.string(),
+            .read_only = read_only_ && top != "dev" && top != "proc",
+            .optional = true};
+  }
+
+  void hide(const Path& path) {
+    if (fs::is_directory(path)) {
+      steps_.push_back({.kind = RootStep::Kind::kHide, .source = "", .target = path.string()});
+    } else {
+      steps_.push_back({.kind = RootStep::Kind::kBind, .source = "/dev/null", .target = path.string()});
+    }
   }
 
   bool lacks_target(const Path& directory) const {
@@ -81,9 +98,10 @@ class Planner {
     });
   }
 
-  // Inside another mount of the child: made there, when that one is in place.
+  // Inside another mount of the child, or a hidden directory: made there, when that one is in place.
   bool inside_other(const Target& target) const {
-    return std::any_of(targets_.begin(), targets_.end(), [&](const Target& other) { return below(target.path, other.path); });
+    return std::any_of(targets_.begin(), targets_.end(), [&](const Target& other) { return below(target.path, other.path); }) ||
+           std::any_of(hidden_.begin(), hidden_.end(), [&](const Path& hidden) { return below(target.path, hidden); });
   }
 
   Status place(const Target& target) {
@@ -113,15 +131,35 @@ class Planner {
   }
 
   const std::vector<Target> targets_;
+  const std::vector<Path> hidden_;
+  const bool read_only_;
   std::vector<RootStep> steps_;
   std::set<Path> made_;
 };
 
+// The paths that exist, without those that a mount covers or that lie below another one.
+std::vector<Path> outermost(const std::vector<Path>& paths, const std::vector<Target>& targets) {
+  std::vector<Path> there;
+  for (const Path& path : paths) {
+    std::error_code error;
+    const Path real = fs::canonical(path, error);
+    if (!error && real != "/") there.push_back(real);
+  }
+  std::vector<Path> outer;
+  for (const Path& path : there) {
+    const bool covered = std::any_of(there.begin(), there.end(), [&](const Path& other) { return below(path, other); }) ||
+                         std::any_of(targets.begin(), targets.end(), [&](const Target& target) { return target.path == path; });
+    if (!covered && std::find(outer.begin(), outer.end(), path) == outer.end()) outer.push_back(path);
+  }
+  return outer;
+}
+
 }  // namespace
 
-Result<std::vector<RootStep>> plan_root(const std::vector<Mount>& mounts) {
+Result<std::vector<RootStep>> plan_root(const ProcessOptions& options) {
   std::vector<Target> targets;
-  for (const Mount& mount : mounts) {
+  if (options.mounts.empty() && options.hidden.empty() && !options.read_only_root) return std::vector<RootStep>();
+  for (const Mount& mount : options.mounts) {
     Path path = Path(mount.target).lexically_normal();
     if (path.has_relative_path() && !path.has_filename()) path = path.parent_path();
     if (!path.is_absolute() || path == "/")
@@ -137,7 +175,8 @@ Result<std::vector<RootStep>> plan_root(const std::vector<Mount>& mounts) {
   std::stable_sort(targets.begin(), targets.end(), [](const Target& a, const Target& b) {
     return std::distance(a.path.begin(), a.path.end()) < std::distance(b.path.begin(), b.path.end());
   });
-  return Planner(std::move(targets)).plan();
+  std::vector<Path> hidden = outermost(options.hidden, targets);
+  return Planner(std::move(targets), std::move(hidden), options.read_only_root).plan();
 }
 
 }  // namespace varda::os::internal
