@@ -34,7 +34,7 @@ struct SeccompProfile {
   std::string localhost_path;
 };
 
-/// What the containers of one pod share. From `hostname` on it is for drivers whose containers have namespaces of their own.
+/// The containers of one pod share this. The namespaces are for drivers whose containers have their own.
 struct PodConfig {
   std::string ns, name, uid;
   os::Path directory;
@@ -44,7 +44,8 @@ struct PodConfig {
   std::vector<HostPort> ports;
   bool privileged = false;  // one of its containers is
   std::optional<std::int64_t> user, group;
-  std::vector<std::int64_t> groups;  // further ones of every process
+  std::vector<std::int64_t> groups;  // further ones of every process, `volume_group` among them
+  std::optional<std::int64_t> volume_group;
   std::map<std::string, std::string> sysctls;
   std::optional<SeccompProfile> seccomp;
 };
@@ -77,8 +78,7 @@ struct ContainerConfig {
   std::string pod_ip;
   std::vector<os::Mount> mounts;
   PodConfig pod;
-  // For drivers that isolate containers; the process driver ignores them.
-  Resources resources;
+  Resources resources;  // the process driver ignores them
   Security security;
 };
 
@@ -122,7 +122,8 @@ class Driver {
   virtual Status remove_pod(const std::string& uid) = 0;
   /// The uids of all pods of which anything is left, from this runner's former lives too.
   virtual Result<std::vector<std::string>> pods() = 0;
-  /// Returns the identifier. kUnsupported: its mounts are not possible here. Anything else: this start failed.
+  /// Returns the identifier. kUnsupported: its mounts are not possible here. kForbidden: the driver cannot keep what `security`
+  /// promises. Anything else: this start failed.
   virtual Result<std::string> start(const ContainerConfig& config) = 0;
   /// How it ended, or nothing while it runs. What it left behind (children) is ended before that is told.
   virtual std::optional<ContainerExit> poll(const std::string& id, const ContainerName& name) = 0;

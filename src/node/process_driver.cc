@@ -1,16 +1,23 @@
 #include "node/process_driver.h"
 
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <set>
 #include <signal.h>
 #include <sstream>
+#include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/mutex.h"
 #include "node/internal/marked.h"
+#include "node/internal/process_rules.h"
 
 namespace varda::node {
 namespace {
@@ -37,10 +44,43 @@ bool executable(const os::Path& path) {
   return std::filesystem::is_regular_file(path, error) && ::access(path.c_str(), X_OK) == 0;
 }
 
+// The outermost directory on the way to `path` that the user may not enter. Nothing: the way is open, or ends.
+std::optional<os::Path> closed_directory(const os::Path& path, const os::User& user) {
+  os::Path at;
+  for (const os::Path& part : path.parent_path()) {
+    at /= part;
+    struct stat info;
+    if (::stat(at.c_str(), &info) != 0) return std::nullopt;
+    const bool in_group =
+        info.st_gid == user.group || std::find(user.groups.begin(), user.groups.end(), info.st_gid) != user.groups.end();
+    const mode_t wanted = info.st_uid == user.user ? S_IXUSR : in_group ? S_IXGRP : S_IXOTH;
+    if ((info.st_mode & wanted) == 0) return at;
+  }
+  return std::nullopt;
+}
+
+bool enters_every_directory(const os::ProcessOptions& process) {
+  const os::Capabilities overrides = *os::capabilities_named("DAC_OVERRIDE");
+  return process.user->user == 0 && (!process.rights || (process.rights->capabilities & overrides) != 0);
+}
+
+// A directory for containers of any user. They may own what is around it, so no link in its place is followed.
+Result<int> open_shared_directory(int parent, const char* name, mode_t mode) {
+  if (::mkdirat(parent, name, mode) != 0 && errno != EEXIST)
+    return Error(Code::kInternal, std::string("make directory ") + name + ": " + std::strerror(errno));
+  const int fd = ::openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return Error(Code::kInternal, std::string("open directory ") + name + ": " + std::strerror(errno));
+  if (::fchmod(fd, mode) == 0) return fd;
+  const int number = errno;
+  ::close(fd);
+  return Error(Code::kInternal, std::string("set mode of directory ") + name + ": " + std::strerror(number));
+}
+
 class ProcessDriver final : public Driver {
  public:
   ProcessDriver(ProcessDriverOptions options, os::ProcessRunner& processes) : options_(std::move(options)), processes_(processes) {
     if (options_.programs.empty()) options_.programs = os::self_path().parent_path();
+    if (!options_.root.empty()) options_.hidden.push_back(options_.root);
   }
 
   std::string scheme() const override { return "process"; }
@@ -52,13 +92,13 @@ class ProcessDriver final : public Driver {
   Result<std::vector<std::string>> pods() override { return std::vector<std::string>(); }
 
   Status check_image(const std::string& image) const override {
-    TRY([[maybe_unused]] const std::vector<std::string> words, image_command(image));
+    TRY([[maybe_unused]] const ImageCommand command, image_command(image));
     return {};
   }
 
   Result<std::string> start(const ContainerConfig& config) override {
-    TRY(const os::ProcessOptions process, make_process(config, config.command, config.arguments));
-    TRY(const os::ProcessId id, processes_.start(process));
+    TRY(os::ProcessOptions process, make_process(config, config.command, config.arguments));
+    TRY(const os::ProcessId id, run(config, std::move(process)));
     MutexLock lock(mutex_);
     if (exits_ && watched_.insert(id_text(id)).second) exits_->add(id);
     return id_text(id);
@@ -79,6 +119,10 @@ class ProcessDriver final : public Driver {
     (void)os::signal_process(*id, SIGKILL, true);
     sweep(name, SIGKILL);
     const auto status = processes_.poll(*id);
+    if (status.ok() && !*status) {
+      watch(*id);
+      return std::nullopt;
+    }
     if (!status.ok() || !*status || (*status)->code < 0)
       return ContainerExit{.code = 137, .signal = 0, .known = false, .reason = ""};
     return ContainerExit{.code = (*status)->code, .signal = (*status)->signal, .known = true, .reason = ""};
@@ -94,7 +138,7 @@ class ProcessDriver final : public Driver {
     TRY(os::ProcessOptions process, make_process(config, command, {}));
     process.environment[internal::kMarkExec] = "1";
     process.standard_output.clear();
-    TRY(const os::ProcessId id, processes_.start(process));
+    TRY(const os::ProcessId id, run(config, std::move(process)));
     const Status ended = os::wait_for_exit(ctx, id);
     if (!ended.ok()) {
       (void)os::signal_process(id, SIGKILL, true);
@@ -160,19 +204,24 @@ class ProcessDriver final : public Driver {
     return Error(Code::kNotFound, "exec: \"" + word + "\": executable file not found in $PATH");
   }
 
-  Result<std::vector<std::string>> image_command(const std::string& image) const {
+  struct ImageCommand {
+    internal::ImageKind kind = internal::ImageKind::kMapped;
+    std::vector<std::string> words;
+  };
+
+  Result<ImageCommand> image_command(const std::string& image) const {
     const std::string base = image_base_name(image);
     for (const std::string& name : {image, base}) {
       const auto mapped = options_.images.find(name);
       if (mapped == options_.images.end()) continue;
       std::istringstream words(mapped->second);
-      std::vector<std::string> command;
-      for (std::string word; words >> word;) command.push_back(word);
-      if (!command.empty()) return command;
+      ImageCommand command;
+      for (std::string word; words >> word;) command.words.push_back(word);
+      if (!command.words.empty()) return command;
     }
     if (kOwnPrograms.contains(base)) {
       const os::Path own = options_.programs / base;
-      if (executable(own)) return std::vector<std::string>{own.string()};
+      if (executable(own)) return ImageCommand{.kind = internal::ImageKind::kOwn, .words = {own.string()}};
       return Error(Code::kUnsupported, "the program of image " + image + " is not installed: " + own.string() + " is missing");
     }
     return Error(Code::kUnsupported,
@@ -181,31 +230,87 @@ class ProcessDriver final : public Driver {
 
   Result<os::ProcessOptions> make_process(const ContainerConfig& config, const std::vector<std::string>& command,
                                           const std::vector<std::string>& arguments) const {
-    TRY(std::vector<std::string> words, image_command(config.image));
-    if (!command.empty()) words = command;
+    TRY(const ImageCommand image, image_command(config.image));
+    TRY(internal::ProcessRules rules, internal::process_rules(config, image.kind, internal::this_user()));
+    std::vector<std::string> words = command.empty() ? image.words : command;
     words.insert(words.end(), arguments.begin(), arguments.end());
     os::ProcessOptions process;
     TRY(process.program, program(words.front()));
     process.arguments.assign(words.begin() + 1, words.end());
-    process.environment = {{"PATH", options_.programs.string() + ":" + kSystemPath},
-                           {"HOME", config.pod_directory.string()},
-                           {"TMPDIR", (config.pod_directory / "tmp").string()},
-                           {"POD_IP", config.pod_ip}};
+    process.environment = {{"PATH", options_.programs.string() + ":" + kSystemPath}, {"POD_IP", config.pod_ip}};
+    set_directory(process, config, config.pod_directory);
     for (const auto& [name, value] : options_.environment) process.environment[name] = value;
     for (const auto& [name, value] : config.environment) process.environment[name] = value;
     process.environment[internal::kMarkRunner] = runner();
     process.environment[internal::kMarkPod] = config.name.pod_uid;
     process.environment[internal::kMarkContainer] = config.name.container;
     process.environment[internal::kMarkAttempt] = std::to_string(config.name.attempt);
-    process.working_directory = config.working_directory.empty() ? config.pod_directory : os::Path(config.working_directory);
     process.standard_output = config.log;
-    process.mounts = config.mounts;
     process.limits = {{"core", 0}};
-    std::error_code error;
-    std::filesystem::create_directories(config.pod_directory / "tmp", error);
+    process.user = rules.user;
+    process.rights = rules.rights;
+    process.read_only_root = rules.read_only_root;
+    process.mounts = config.mounts;
+    process.hidden = options_.hidden;
+    // The pod's directory holds its record and its secrets. A container sees only the part that is its own.
+    TRY_VOID(make_work_directory(config.pod_directory));
+    process.mounts.push_back({.source = config.pod_directory / kWork, .target = config.pod_directory.string(), .read_only = false});
+    open_the_way(process);
     return process;
   }
 
+  static void set_directory(os::ProcessOptions& process, const ContainerConfig& config, const os::Path& directory) {
+    process.environment["HOME"] = directory.string();
+    process.environment["TMPDIR"] = (directory / "tmp").string();
+    process.working_directory = config.working_directory.empty() ? directory : os::Path(config.working_directory);
+  }
+
+  static Status make_work_directory(const os::Path& pod_directory) {
+    std::error_code error;
+    std::filesystem::create_directories(pod_directory, error);
+    TRY(const int work, open_shared_directory(AT_FDCWD, (pod_directory / kWork).c_str(), 0777));
+    const Result<int> scratch = open_shared_directory(work, "tmp", 01777);
+    ::close(work);
+    TRY(const int fd, scratch);
+    ::close(fd);
+    return {};
+  }
+
+  // A user other than the runner may not enter every directory on the way to our programs and to the mounts, as in a closed home.
+  // Such a directory becomes an empty one that holds nothing else.
+  void open_the_way(os::ProcessOptions& process) const {
+    if (!process.user || !os::may_become_others() || enters_every_directory(process)) return;
+    std::vector<os::Path> wanted;
+    for (const os::Mount& mount : process.mounts) wanted.emplace_back(mount.target);
+    for (const os::Path& path : {options_.programs, options_.programs.parent_path() / "lib" / "varda"}) {
+      std::error_code error;
+      if (!closed_directory(path / "x", *process.user) || !std::filesystem::is_directory(path, error)) continue;
+      process.mounts.push_back({.source = path, .target = path.string(), .read_only = true});
+      wanted.push_back(path);
+    }
+    for (const os::Path& path : wanted) {
+      if (auto closed = closed_directory(path, *process.user)) process.hidden.push_back(std::move(*closed));
+    }
+  }
+
+  // Where the machine has no namespaces, a container without mounts runs all the same, and sees all files of its user.
+  Result<os::ProcessId> run(const ContainerConfig& config, os::ProcessOptions process) {
+    auto id = processes_.start(process);
+    if (id.ok() || id.error().code() != Code::kUnsupported || !config.mounts.empty()) return id;
+    if (process.read_only_root) return Error(Code::kForbidden, "readOnlyRootFilesystem: " + id.error().message());
+    if (!warned_.exchange(true)) {
+      log::warn("pods can read all files of their user: this machine allows no private root",
+                {{"user", std::to_string(::geteuid())}, {"error", id.error()}});
+    }
+    process.mounts.clear();
+    process.hidden.clear();
+    set_directory(process, config, config.pod_directory / kWork);
+    for (const auto& [name, value] : config.environment) process.environment[name] = value;
+    return processes_.start(process);
+  }
+
+  static constexpr const char* kWork = "work";
+  std::atomic<bool> warned_{false};
   ProcessDriverOptions options_;
   os::ProcessRunner& processes_;
   Mutex mutex_;

@@ -85,6 +85,16 @@ class Processes : public ::testing::Test {
     object["spec"]["containers"].array_items().at(0).set("args", Json::array({"-c", script}));
     return object;
   }
+  bool private_root_possible() const {
+    os::ProcessOptions probe;
+    probe.program = "/bin/true";
+    probe.hidden = {root_};
+    const auto id = os::real_processes().start(probe);
+    if (!id.ok()) return false;
+    (void)os::wait_for_exit(Context::background(), *id);
+    (void)os::real_processes().poll(*id);
+    return true;
+  }
   os::Path directory(const std::string& name) const { return pod_directory(root_, "default", name, "uid-" + name); }
   std::string log(const std::string& name, const LogOptions& options = {}) const {
     auto stream = open_log(directory(name), "c", options);
@@ -203,6 +213,55 @@ TEST_F(Processes, MountsAppearAtTheirPath) {
   })) << codec::write_json(host_.status("web"));
   if (!phase_is(host_.status("web"), "Succeeded")) GTEST_SKIP() << "no namespaces here";
   EXPECT_EQ(log("web"), "3\nrefused\n");
+}
+
+// The runner's own files are credentials and other pods' secrets.
+TEST_F(Processes, PodWithoutMountsSeesNothingOfTheRunnersDirectory) {
+  std::ofstream(root_ / "tokens.json") << "very secret\n";
+  Json wanted = pod("web", "cat " + (root_ / "tokens.json").string() + "; ls -A; ls -A " + root_.string() + "; echo end");
+  wanted["spec"].set("restartPolicy", "Never");
+  runner_->set_desired({wanted});
+  ASSERT_TRUE(host_.wait_for("web", [](const Json& s) { return phase_is(s, "Succeeded"); }))
+      << codec::write_json(host_.status("web"));
+  const std::string text = log("web");
+  if (!private_root_possible()) GTEST_SKIP() << "no namespaces here";
+  EXPECT_THAT(text, HasSubstr("tmp\npods\nend\n"));
+  EXPECT_THAT(text, Not(HasSubstr("secret")));
+}
+
+TEST_F(Processes, SpecsPromisesAreKept) {
+  if (!private_root_possible()) GTEST_SKIP() << "no namespaces here";
+  Json wanted = pod("web",
+                    "id -u; grep -E '^(CapBnd|NoNewPrivs|Seccomp):' /proc/self/status; touch /usr/x; echo a > note && cat note; "
+                    "echo b > /scratch/b && cat /scratch/b; cat /config/key",
+                    ", securityContext: {runAsUser: 65532, runAsNonRoot: true, readOnlyRootFilesystem: true, "
+                    "allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}, "
+                    "volumeMounts: [{name: s, mountPath: /scratch}, {name: c, mountPath: /config}]");
+  wanted["spec"].set("restartPolicy", "Never");
+  wanted["spec"].set("volumes", codec::parse_yaml("[{name: s, emptyDir: {}}, {name: c, downwardAPI: {items: [{path: key, "
+                                                  "fieldRef: {fieldPath: metadata.name}}]}}]")
+                                    .value());
+  runner_->set_desired({wanted});
+  ASSERT_TRUE(host_.wait_for("web", [](const Json& s) { return phase_is(s, "Succeeded"); }))
+      << codec::write_json(host_.status("web")) << log("web");
+  const std::string text = log("web");
+  EXPECT_THAT(text, HasSubstr("65532\n"));
+  EXPECT_THAT(text, HasSubstr("CapBnd:\t0000000000000000\n"));
+  EXPECT_THAT(text, HasSubstr("NoNewPrivs:\t1\nSeccomp:\t2\n"));
+  EXPECT_THAT(text, HasSubstr("Read-only file system"));
+  EXPECT_TRUE(text.ends_with("a\nb\nweb")) << text;
+}
+
+TEST_F(Processes, PromiseThatCannotBeKeptIsRefused) {
+  const bool root = ::geteuid() == 0;
+  runner_->set_desired(
+      {pod("web", "true", root ? ", securityContext: {runAsNonRoot: true}" : ", securityContext: {privileged: true}")});
+  const auto refused = [](const Json& s) {
+    return s.at("containerStatuses/0/state/waiting/reason") == Json("CreateContainerConfigError");
+  };
+  ASSERT_TRUE(host_.wait_for("web", refused)) << codec::write_json(host_.status("web"));
+  EXPECT_THAT(host_.status("web").at("containerStatuses/0/state/waiting/message").as_string(),
+              HasSubstr(root ? "runAsNonRoot" : "privileged"));
 }
 
 // A runner in a process of its own is killed at seeded moments; whatever it was doing, there is never more than one container of a

@@ -71,6 +71,8 @@ class FileSystem {
   virtual Status remove(const Path& path) = 0;      // a file, link or empty directory; fine if missing
   virtual Status remove_all(const Path& path) = 0;  // a tree; never follows links; fine if missing
   virtual Status set_mode(const Path& path, std::uint32_t mode) = 0;
+  /// Root alone may give files to any group. Without effect where files have no owners, as in memory.
+  virtual Status set_group(const Path& /*path*/, std::uint32_t /*group*/) { return {}; }
   virtual Status sync_directory(const Path& path) = 0;
   virtual Result<Space> space(const Path& path) = 0;
   /// A file of that size whose blocks are there: room on the disk that nobody else can take. Replaces what was there. kExhausted:

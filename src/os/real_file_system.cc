@@ -213,6 +213,12 @@ class RealFileSystem final : public FileSystem {
     return {};
   }
 
+  Status set_group(const Path& path, std::uint32_t group) override {
+    if (::fchownat(AT_FDCWD, path.c_str(), static_cast<uid_t>(-1), group, AT_SYMLINK_NOFOLLOW) < 0)
+      return failed("set group of", path);
+    return {};
+  }
+
   Status sync_directory(const Path& path) override {
     const Path directory = path.empty() ? Path(".") : path;
     Descriptor descriptor(retry([&] { return ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));

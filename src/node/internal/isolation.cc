@@ -105,7 +105,8 @@ PodConfig pod_config(const PodRecord& record, const os::Path& directory) {
   }
   pod.user = integer(security["runAsUser"]);
   pod.group = integer(security["runAsGroup"]);
-  if (const auto group = integer(security["fsGroup"])) pod.groups.push_back(*group);
+  pod.volume_group = integer(security["fsGroup"]);
+  if (pod.volume_group) pod.groups.push_back(*pod.volume_group);
   for (const Json& group : security["supplementalGroups"].as_array()) pod.groups.push_back(group.as_integer());
   for (const Json& sysctl : security["sysctls"].as_array()) pod.sysctls[sysctl["name"].as_string()] = sysctl["value"].as_string();
   pod.seccomp = seccomp(security["seccompProfile"]);

@@ -169,7 +169,7 @@ void PodWorker::on_exit(std::size_t i, const ContainerExit& exit) {
                        : !exit.reason.empty() ? exit.reason
                        : exit.code == 0       ? "Completed"
                                               : "Error",
-             .message = exit.known ? "" : "The container ended while nobody watched it",
+             .message = exit.known ? "" : "the agent did not see the container end, so its exit code is unknown",
              .id = c.id,
              .started = c.started,
              .finished = now_text()};
@@ -289,6 +289,7 @@ void PodWorker::start(std::size_t i) {
   const SteadyTime now = shared_.clock.now();
   if (!id.ok()) {
     c = before;
+    if (id.error().code() == Code::kForbidden) return wait(i, "CreateContainerConfigError", id.error().message(), "Failed");
     if (id.error().code() == Code::kUnsupported && !config->mounts.empty())
       return wait(i, "MountUnsupported", id.error().message(), "FailedMount");
     return wait(i, "RunContainerError", id.error().message(), "Failed");

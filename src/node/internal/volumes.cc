@@ -1,6 +1,7 @@
 #include "node/internal/volumes.h"
 
 #include <algorithm>
+#include <unistd.h>
 
 namespace varda::node::internal {
 namespace {
@@ -123,6 +124,25 @@ Status write_configuration(os::FileSystem& fs, const Path& directory, const PodR
   return {};
 }
 
+// fsGroup reads configuration, and writes emptyDirs. An ordinary user's files have one owner, who is every container's user.
+std::optional<std::uint32_t> volume_group(const PodRecord& record) {
+  const Json& group = record.pod.at("spec/securityContext/fsGroup");
+  if (::geteuid() != 0 || !group.is_integer() || group.as_integer() < 0) return std::nullopt;
+  return static_cast<std::uint32_t>(group.as_integer());
+}
+
+Status give_to_group(os::FileSystem& fs, const Path& path, std::uint32_t group) {
+  TRY(const auto info, fs.stat(path));
+  if (!info) return {};
+  const bool directory = info->kind == FileKind::kDirectory;
+  TRY_VOID(fs.set_group(path, group));
+  TRY_VOID(fs.set_mode(path, info->mode | (directory ? 0550 : 0440)));
+  if (!directory) return {};
+  TRY(const std::vector<std::string> names, fs.list(path));
+  for (const std::string& name : names) TRY_VOID(give_to_group(fs, path / name, group));
+  return {};
+}
+
 // What was at `directory` makes room. A container may have it mounted and go on reading, so it is kept aside, for as long as the
 // pod is.
 Status put_aside(os::FileSystem& fs, const Path& pod_directory, const std::string& name) {
@@ -145,7 +165,9 @@ Status make_volume(os::FileSystem& fs, const Path& pod_directory, const PodRecor
   if (const Json* host_path = volume.find("hostPath")) return check_host_path(fs, *host_path);
   if (volume.contains("emptyDir")) {
     TRY_VOID(fs.make_directories(directory));
-    return fs.set_mode(directory, 0777);
+    const auto group = volume_group(record);
+    if (group) TRY_VOID(fs.set_group(directory, *group));
+    return fs.set_mode(directory, group ? 02777 : 0777);
   }
   if (!is_configuration(volume)) {
     return Error(Code::kUnsupported,
@@ -157,6 +179,7 @@ Status make_volume(os::FileSystem& fs, const Path& pod_directory, const PodRecor
   TRY_VOID(fs.make_directories(pod_directory / kFresh, 0700));
   TRY_VOID(fs.make_directories(fresh));
   TRY_VOID(write_configuration(fs, fresh, record, host_ip, volume, source));
+  if (const auto group = volume_group(record)) TRY_VOID(give_to_group(fs, fresh, *group));
   TRY_VOID(put_aside(fs, pod_directory, name));
   TRY_VOID(fs.make_directories(pod_directory / kVolumes));
   return fs.rename(fresh, directory);
