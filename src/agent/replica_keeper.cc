@@ -382,6 +382,11 @@ Status ReplicaKeeper::bring(const Context& ctx, const api::EdgeReplica& spec, st
     if (wanted.error().code() == Code::kInvalid || wanted.error().code() == Code::kExhausted) reason = "Refused";
     return wanted.error();
   }
+  if (wanted->bytes() > options_.copy_bytes_max) {
+    reason = "Refused";
+    return Error(Code::kExhausted, "the share has " + std::to_string(wanted->bytes()) + " bytes; this node copies at most " +
+                                       std::to_string(options_.copy_bytes_max) + " (--replica-bytes-max)");
+  }
   replica::PeerSource source(peers, key);
   const Status status = store_->bring(ctx, key, *wanted, source, [&](const replica::Progress& progress) {
     bool news = false;

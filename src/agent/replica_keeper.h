@@ -38,7 +38,8 @@ class ReplicaKeeper {
     std::chrono::milliseconds retry_max{std::chrono::minutes(5)};
     std::chrono::milliseconds progress_period{10000};  // between figures of a copy, and before the first
     replica::Limits limits;
-    const Clock* clock = nullptr;  // null: the machine's
+    std::uint64_t copy_bytes_max = UINT64_MAX;  // of one share; larger ones are refused
+    const Clock* clock = nullptr;               // null: the machine's
   };
   /// Called on a thread of run(), when something is other than before, and which work list that answers.
   using Tell = std::function<void(std::vector<api::EdgeShareReport>, std::vector<api::EdgeReplicaReport>, const std::string& uid,

@@ -28,6 +28,7 @@ class Node {
     keeper_.reset();
     ReplicaKeeper::Options options{
         .roots = {root_ / "data"}, .copies = root_ / "copies", .records = root_ / "shares", .clock = &clock_};
+    options.copy_bytes_max = copy_bytes_max;
     auto opened = ReplicaKeeper::open(
         std::move(options), os::real_file_system(), [this] { return os::open_readable_tree({root_ / "data"}); }, *shares_,
         [this](const std::string& node) { return client_of(node); }, *journal_, *rng_);
@@ -91,6 +92,7 @@ class Node {
   std::int64_t generation_said = 0;
   int times_said = 0, requests = 0;
   bool cut = false;
+  std::uint64_t copy_bytes_max = UINT64_MAX;  // from the next restart() on
 
  private:
   net::HttpClient* client_of(const std::string& node) {
@@ -232,6 +234,16 @@ TEST_F(ReplicaKeeperTest, ARestartKnowsItsCopyAndAsksNobody) {
   ASSERT_EQ(b_.replicas_said.size(), 1u);
   EXPECT_EQ(b_.replicas_said[0].state, "Current");
   EXPECT_EQ(b_.requests, before);
+}
+
+TEST_F(ReplicaKeeperTest, AShareBeyondTheLimitIsRefusedBeforeAByteIsCopied) {
+  b_.copy_bytes_max = 5;
+  b_.restart();
+  copy_to_b();
+  ASSERT_EQ(b_.replicas_said.size(), 1u);
+  EXPECT_EQ(b_.replicas_said[0].reason, "Refused");
+  EXPECT_NE(b_.replicas_said[0].message.find("--replica-bytes-max"), std::string::npos) << b_.replicas_said[0].message;
+  EXPECT_EQ(b_.requests, 1);  // for the snapshot
 }
 
 TEST_F(ReplicaKeeperTest, ACopyThatIsWantedNoMoreGoes) {

@@ -247,6 +247,14 @@ TEST_F(ReplicaStore, AFullDiskLeavesWhatWasSeen) {
   EXPECT_EQ(read_copy(fs_, *store_), files_);
 }
 
+TEST_F(ReplicaStore, ACopyLeavesTheReserveOfTheDisk) {
+  constexpr std::uint64_t kDisk = 1'000'000, kReserve = kDisk / 20;
+  fs_.set_capacity(kDisk);
+  files_["big"] = noise(kDisk - kReserve / 2, 5);
+  EXPECT_EQ(bring(*store_, files_, source_).error().code(), Code::kExhausted);
+  EXPECT_GE(fs_.space("/data").value().available_bytes, kReserve);
+}
+
 /// "" if the store knows of every tree below its key: what it does not list nobody ever removes.
 std::string forgotten(os::FileSystem& fs, Store& store) {
   const os::Path folder = os::Path("/data/replicas") / kKey;

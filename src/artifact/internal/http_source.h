@@ -129,7 +129,7 @@ class HttpSource final : public Source {
   std::string encoding_;       // Content-Encoding of the last answer
   int short_connections_ = 0;  // in a row
   std::string validator_;      // of what this object downloads
-  DiskRoom room_;
+  os::DiskRoom room_;
   HashedBytes hashed_;
   Meter meter_;
   StallGuard guard_;

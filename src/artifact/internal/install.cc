@@ -124,7 +124,7 @@ class Extraction {
   os::FileSystem& fs_;
   Source& source_;
   const os::Path& into_;
-  DiskRoom room_;
+  os::DiskRoom room_;
   EntryRules rules_;
   const ProgressSink& progress_;
   TreeRecordWriter* const record_;           // null: none is kept

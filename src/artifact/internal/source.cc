@@ -36,23 +36,6 @@ Status drop_spool(os::FileSystem& fs, const os::Path& spool) {
   return fs.remove(spool);
 }
 
-Status DiskRoom::take(std::uint64_t bytes) {
-  constexpr std::uint64_t kStep = 256 << 10, kReserveMax = 64 << 20, kReservePart = 20;
-  if (bytes <= left_) {
-    left_ -= bytes;
-    return {};
-  }
-  const std::uint64_t wanted = std::max(bytes, kStep);
-  TRY(const os::Space space, fs_.space(place_));
-  const std::uint64_t reserve = std::min(kReserveMax, space.capacity_bytes / kReservePart);
-  if (space.available_bytes < reserve + bytes) {
-    return Error(Code::kExhausted, "the disk is full: " + std::to_string(space.available_bytes) + " bytes are free, of which " +
-                                       std::to_string(reserve) + " are kept for other things than models");
-  }
-  left_ = std::min(wanted, space.available_bytes - reserve) - bytes;
-  return {};
-}
-
 Failure disk_failure(Error error) {
   Reason reason = Reason::kDownloadFailed;
   if (error.code() == Code::kExhausted) reason = Reason::kDiskFull;

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/context.h"
 #include "net/http.h"
+#include "os/disk_room.h"
 #include "os/file_system.h"
 
 namespace varda::artifact {
@@ -36,20 +37,6 @@ class Source {
   virtual std::uint64_t bytes() const = 0;
   /// Of all bytes; once, after the end.
   virtual codec::Sha256 digest() = 0;
-};
-
-/// Leaves some of the disk to whoever else lives on it: a model that does not fit must not keep the agent's records, logs and a
-/// control plane on the same disk from being written.
-class DiskRoom {
- public:
-  DiskRoom(os::FileSystem& fs, os::Path place) : fs_(fs), place_(std::move(place)) {}
-  /// Before so many bytes are written. kExhausted: they would not leave the reserve, 64 MiB or a twentieth of the disk.
-  Status take(std::uint64_t bytes);
-
- private:
-  os::FileSystem& fs_;
-  const os::Path place_;
-  std::uint64_t left_ = 0;  // may be taken before the disk is asked again
 };
 
 /// What is expected of a source.

@@ -69,11 +69,17 @@ Bring::Bring(const Context& ctx, os::FileSystem& fs, os::Path staging, const Sna
       wanted_(wanted),
       local_(std::move(local)),
       source_(source),
-      progress_(std::move(progress)) {}
+      progress_(std::move(progress)),
+      room_(fs, staging_) {}
 
 void Bring::note(std::uint64_t bytes) {
   done_.done_bytes += bytes;
   if (progress_) progress_(done_);
+}
+
+Status Bring::write(os::File& part, std::string_view block) {
+  TRY_VOID(room_.take(block.size()));
+  return part.write(block);
 }
 
 Status Bring::run(const std::string& file_name) {
@@ -153,7 +159,7 @@ Status Bring::copy(os::File& part, const SnapshotFile& wanted, const BlockRun& r
       TRY_VOID(fetch(part, wanted, block, 1));
       continue;
     }
-    TRY_VOID(part.write(*bytes));
+    TRY_VOID(write(part, *bytes));
   }
   return {};
 }
@@ -181,7 +187,7 @@ Status Bring::fetch_once(os::File& part, const SnapshotFile& wanted, std::uint64
       if (block.size() < length) break;
       if (codec::Sha256::of(block) != wanted.blocks[next])
         return Error(Code::kCorrupt, "block " + std::to_string(next) + " came with other bytes than its digest says");
-      TRY_VOID(part.write(block));
+      TRY_VOID(write(part, block));
       ++next;
       note(block.size());
       block.clear();

@@ -3,8 +3,10 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "os/disk_room.h"
 #include "replica/difference.h"
 #include "replica/store.h"
 
@@ -36,6 +38,8 @@ class Bring {
   Status copy(os::File& part, const SnapshotFile& wanted, const BlockRun& run);
   Status fetch(os::File& part, const SnapshotFile& wanted, std::uint64_t first, std::uint64_t count);
   Status fetch_once(os::File& part, const SnapshotFile& wanted, std::uint64_t& next, std::uint64_t end);
+  /// The reserve of the disk stays: a node that shares more than fits must not stop this one.
+  Status write(os::File& part, std::string_view block);
   Status sync_folders(const os::Path& folder);
   void note(std::uint64_t bytes);
 
@@ -46,6 +50,7 @@ class Bring {
   const std::vector<LocalFile> local_;
   BlockSource& source_;
   const std::function<void(const Progress&)> progress_;
+  os::DiskRoom room_;
   Progress done_;
 };
 
