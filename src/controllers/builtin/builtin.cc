@@ -22,7 +22,7 @@ struct AllBuiltin final : Builtin {
         deployments(caches, options),
         daemon_sets(caches, options),
         jobs(caches, options),
-        nodes(sessions, options),
+        nodes(sessions, client, options),
         edge_nodes(sessions, options) {
     if (options.services) services.emplace(caches, options);
   }
@@ -34,6 +34,7 @@ struct AllBuiltin final : Builtin {
   DeploymentReconciler deployments;
   DaemonSetReconciler daemon_sets;
   JobReconciler jobs;
+  JobOrphanReconciler job_orphans;
   std::optional<ServiceReconciler> services;
   NodeReconciler nodes;
   EdgeNodeLivenessReconciler edge_nodes;
@@ -49,6 +50,7 @@ std::unique_ptr<Builtin> add_builtin(runtime::Manager& manager, const kube::Clie
   manager.add<api::Deployment>(all->deployments);
   manager.add<api::DaemonSet>(all->daemon_sets);
   manager.add<api::Job>(all->jobs);
+  manager.add<api::Pod>(all->job_orphans);
   if (all->services) manager.add<api::Service>(*all->services);
   const auto node = manager.add<api::Node>(all->nodes);
   const auto edge_node = manager.add<api::EdgeNode>(all->edge_nodes);

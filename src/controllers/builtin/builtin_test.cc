@@ -170,6 +170,20 @@ TEST_F(Machine, NodeIsUnknownAfterItsAgentIsGoneAndTrueWhenItIsBack) {
   EXPECT_TRUE(rest());
 }
 
+TEST_F(Machine, NodeHasALeaseAndTheTimeOfItsHeartbeat) {
+  add_node("edge0");
+  const std::string lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/edge0";
+  ASSERT_TRUE(eventually([&] { return api_.get(lease).status == 200; }));
+  EXPECT_EQ(api_.get(lease).body.at("spec/holderIdentity"), Json("edge0"));
+  const std::string renewed = api_.get(lease).body.at("spec/renewTime").as_string();
+  EXPECT_TRUE(meta::parse_time(renewed)) << renewed;
+  for (const Json& condition : api_.get("/api/v1/nodes/edge0").body.at("status/conditions").as_array()) {
+    EXPECT_TRUE(meta::parse_time(condition["lastHeartbeatTime"].as_string())) << codec::write_json(condition);
+  }
+  ASSERT_EQ(api_.call("DELETE", "/api/v1/nodes/edge0", Json()).status, 200);
+  EXPECT_TRUE(eventually([&] { return api_.get(lease).status == 404; }));
+}
+
 TEST_F(Machine, ANodeThatWasNeverConnectedWasNeverSeen) {
   post("/apis/edgeai.io/v1alpha1/edgenodes",
        yaml("{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: line7}, spec: {}}"));
@@ -278,6 +292,18 @@ TEST_F(Machine, JobCountsAPodThatSomebodyDeletesAndLetsAllGoWithItself) {
     reap_pods();
     return pods().empty();
   }));
+}
+
+TEST_F(Machine, OrphansOfADeletedJobCanBeDeleted) {
+  const std::string jobs = "/apis/batch/v1/namespaces/default/jobs";
+  add_node("cloud");
+  post(jobs, yaml("{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: "
+                  "{restartPolicy: Never, containers: [{name: c, image: i}]}}}}"));
+  ASSERT_TRUE(eventually([&] { return pods().size() == 1; }));
+  ASSERT_EQ(api_.call("DELETE", jobs + "/j", Json::object({{"propagationPolicy", "Orphan"}})).status, 200);
+  ASSERT_TRUE(eventually([&] { return api_.get(jobs + "/j").status == 404; }));
+  ASSERT_EQ(pods().size(), 1u);
+  EXPECT_TRUE(eventually([&] { return pods()[0]["metadata"]["finalizers"].empty(); })) << codec::write_json(pods()[0]);
 }
 
 // A server would begin with the same one for everybody, and other tests may run beside this one.

@@ -416,4 +416,12 @@ Result<runtime::Action> JobReconciler::reconcile(const Context& ctx, const api::
   return plan.again ? runtime::Action::after(*plan.again) : runtime::Action::await_change();
 }
 
+void JobOrphanReconciler::watches(runtime::Watches<api::Pod>& w) const { w.name("joborphan"); }
+
+Result<runtime::Action> JobOrphanReconciler::reconcile(const Context& ctx, const api::Pod& pod, runtime::Writer& writer) const {
+  if (tracked(pod) && !pod.metadata.controller())
+    TRY_VOID(writer.remove_finalizer(ctx, runtime::ObjectRef::of(pod), kJobFinalizer));
+  return runtime::Action::await_change();
+}
+
 }  // namespace varda::controllers

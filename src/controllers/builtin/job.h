@@ -57,4 +57,12 @@ class JobReconciler {
   const Clock& clock_;
 };
 
+/// Takes the finalizer from pods that no Job controls any more, as those of a Job that was deleted without them: nothing counts
+/// them, so a pod with the finalizer could never be deleted.
+class JobOrphanReconciler {
+ public:
+  void watches(runtime::Watches<api::Pod>& w) const;
+  Result<runtime::Action> reconcile(const Context& ctx, const api::Pod& pod, runtime::Writer& writer) const;
+};
+
 }  // namespace varda::controllers

@@ -20,12 +20,16 @@ Words words(Liveness::State state) {
   return {"Unknown", "AgentDisconnected", "the node's agent has no connection to the API server; what runs on the node goes on"};
 }
 
+enum class Heartbeat { kNone, kShown };  // a Node's conditions have the time of one
+
 /// Sets the condition where it differs, and says what its status was if so; "" for a new one. The time of a transition changes with
 /// the status only.
-std::optional<std::string> put_condition(Json& live, const std::string& type, const Words& wanted, const std::string& now) {
+std::optional<std::string> put_condition(Json& live, const std::string& type, const Words& wanted, const std::string& now,
+                                         Heartbeat heartbeat) {
   for (const Json& present : std::as_const(live).at("status/conditions").as_array()) {
     if (present["type"].as_string() == type && present["status"].as_string() == wanted.status &&
-        present["reason"].as_string() == wanted.reason) {
+        present["reason"].as_string() == wanted.reason &&
+        (heartbeat == Heartbeat::kNone || !present["lastHeartbeatTime"].as_string().empty())) {
       return std::nullopt;
     }
   }
@@ -43,6 +47,7 @@ std::optional<std::string> put_condition(Json& live, const std::string& type, co
   mine->set("status", wanted.status);
   mine->set("reason", wanted.reason);
   mine->set("message", wanted.message);
+  if (heartbeat == Heartbeat::kShown) mine->set("lastHeartbeatTime", now);
   return before;
 }
 
@@ -79,13 +84,15 @@ Liveness judge(const NodeSessions::State& session, SteadyTime now, Duration grac
   return {.state = Liveness::State::kUndecided, .again = session.since + grace - now};
 }
 
-NodeReconciler::NodeReconciler(const NodeSessions& sessions, const BuiltinOptions& options)
-    : sessions_(sessions), options_(options), clock_(options.clock ? *options.clock : system_clock()) {}
+NodeReconciler::NodeReconciler(const NodeSessions& sessions, const kube::Client& client, const BuiltinOptions& options)
+    : sessions_(sessions), client_(client), options_(options), clock_(options.clock ? *options.clock : system_clock()) {}
 
 void NodeReconciler::watches(runtime::Watches<api::Node>& w) const { w.name("node-liveness"); }
 
-Result<runtime::Action> NodeReconciler::reconcile(const Context& ctx, const api::Node& node, runtime::Writer& writer) const {
-  const Liveness liveness = judge(sessions_.of(node.metadata.name), clock_.now(), options_.disconnect_grace);
+Result<runtime::Action> NodeReconciler::reconcile(const Context& ctx, const api::Node& node, runtime::Writer& writer) {
+  const NodeSessions::State session = sessions_.of(node.metadata.name);
+  const SteadyTime steady = clock_.now();
+  const Liveness liveness = judge(session, steady, options_.disconnect_grace);
   if (liveness.state == Liveness::State::kUndecided) return runtime::Action::after(liveness.again);
   const Words wanted = words(liveness.state);
   const api::CoreCondition* before = api::find_condition(node.status.conditions, "Ready");
@@ -96,8 +103,39 @@ Result<runtime::Action> NodeReconciler::reconcile(const Context& ctx, const api:
   }
   const runtime::ObjectRef ref = runtime::ObjectRef::of(node);
   const std::string now = meta::format_time(clock_.wall());
-  TRY_VOID(writer.edit(ctx, ref, runtime::Part::kStatus, [&](Json& live) { put_condition(live, "Ready", wanted, now); }));
+  TRY_VOID(writer.edit(ctx, ref, runtime::Part::kStatus,
+                       [&](Json& live) { put_condition(live, "Ready", wanted, now, Heartbeat::kShown); }));
   TRY_VOID(set_taints(ctx, writer, ref, liveness.state));
+  if (const auto written = leases_.find(node.metadata.name); written == leases_.end() || written->second != liveness.state) {
+    const bool connected = liveness.state == Liveness::State::kConnected;
+    const auto ago = connected ? WallTime::duration(0) : std::chrono::duration_cast<WallTime::duration>(steady - session.since);
+    TRY_VOID(renew_lease(ctx, node, clock_.wall() - ago));
+    leases_[node.metadata.name] = liveness.state;
+  }
+  return runtime::Action::await_change();
+}
+
+Status NodeReconciler::renew_lease(const Context& ctx, const api::Node& node, WallTime seen) {
+  constexpr int kDurationSeconds = 40;  // a kubelet's
+  const meta::Resource leases{"coordination.k8s.io", "v1", "Lease", "leases", true};
+  const std::string& name = node.metadata.name;
+  const meta::ObjectKey key{"kube-node-lease", name};
+  const Json spec = Json::object(
+      {{"holderIdentity", name}, {"leaseDurationSeconds", kDurationSeconds}, {"renewTime", meta::format_micro_time(seen)}});
+  const auto renewed = client_.patch(ctx, leases, key, kube::PatchType::kMerge, Json::object({{"spec", spec}}));
+  if (renewed.ok() || renewed.error().code() != Code::kNotFound) return renewed.ok() ? Status() : Status(renewed.error());
+  const Json owner = Json::object({{"apiVersion", "v1"}, {"kind", "Node"}, {"name", name}, {"uid", node.metadata.uid}});
+  const auto created = client_.create(
+      ctx, leases,
+      Json::object({{"apiVersion", "coordination.k8s.io/v1"},
+                    {"kind", "Lease"},
+                    {"metadata", Json::object({{"namespace", key.ns}, {"name", name}, {"ownerReferences", Json::array({owner})}})},
+                    {"spec", spec}}));
+  return created.ok() ? Status() : Status(created.error());
+}
+
+Result<runtime::Action> NodeReconciler::gone(const Context&, const meta::ObjectKey& key, runtime::Writer&) {
+  leases_.erase(key.name);
   return runtime::Action::await_change();
 }
 
@@ -121,7 +159,7 @@ Result<runtime::Action> EdgeNodeLivenessReconciler::reconcile(const Context& ctx
   const WallTime wall = clock_.wall();
   const WallTime seen = wall - std::chrono::duration_cast<WallTime::duration>(now - session.since);
   TRY_VOID(writer.edit(ctx, runtime::ObjectRef::of(node), runtime::Part::kStatus, [&](Json& live) {
-    const auto before = put_condition(live, "Connected", wanted, meta::format_time(wall));
+    const auto before = put_condition(live, "Connected", wanted, meta::format_time(wall), Heartbeat::kNone);
     // When one was seen that never was connected, nobody knows.
     if (liveness.state == Liveness::State::kDisconnected && before == "True") {
       live["status"].set("lastSeen", meta::format_time(seen));

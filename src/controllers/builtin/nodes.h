@@ -1,6 +1,7 @@
 // Liveness of nodes: sessions of agents become the condition Ready of Nodes and Connected of EdgeNodes, on transitions only.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,16 +22,22 @@ struct Liveness {
 /// Pure.
 Liveness judge(const NodeSessions::State& session, SteadyTime now, Duration grace);
 
+/// Also keeps the node's Lease, which `kubectl describe node` asks for. It is renewed on transitions only, as all here.
 class NodeReconciler {
  public:
-  NodeReconciler(const NodeSessions& sessions, const BuiltinOptions& options);
+  NodeReconciler(const NodeSessions& sessions, const kube::Client& client, const BuiltinOptions& options);
   void watches(runtime::Watches<api::Node>& w) const;
-  Result<runtime::Action> reconcile(const Context& ctx, const api::Node& node, runtime::Writer& writer) const;
+  Result<runtime::Action> reconcile(const Context& ctx, const api::Node& node, runtime::Writer& writer);
+  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer& writer);
 
  private:
+  Status renew_lease(const Context& ctx, const api::Node& node, WallTime seen);
+
   const NodeSessions& sessions_;
+  const kube::Client& client_;
   const BuiltinOptions options_;
   const Clock& clock_;
+  std::map<std::string, Liveness::State> leases_;  // by the node's name, as written by this process; one worker
 };
 
 class EdgeNodeLivenessReconciler {

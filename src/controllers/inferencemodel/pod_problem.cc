@@ -34,6 +34,8 @@ std::optional<Problem> container_problem(const api::ContainerStatus& container, 
     state = &container.last_state["terminated"];  // While it is tried again, the last failure still stands.
   }
   if (state == nullptr || (*state)["exitCode"].as_integer() == 0) return {};
+  // Its end came while the agent restarted, so the exit code is made up. The container runs again.
+  if ((*state)["reason"].as_string() == "ContainerStatusUnknown") return {};
   const std::string& text = (*state)["message"].as_string();
   if (fetch) {
     // The end of a log: only the line of the failure counts, and of it nothing that differs from one attempt to the next.
