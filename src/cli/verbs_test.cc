@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "apiserver/testing/in_memory.h"
+#include "base/testing/eventually.h"
 #include "os/testing/memory_file_system.h"
 
 namespace varda::cli {
@@ -98,6 +99,22 @@ TEST_F(VerbsTest, DeleteNamesTheFinalizersThatHoldAnObject) {
   const Status status = remove(ctx_, session_, {.words = {"cm", "a"}, .timeout = std::chrono::milliseconds(0)});
   ASSERT_FALSE(status.ok());
   EXPECT_NE(status.error().message().find("example.com/hold"), std::string::npos) << status.error();
+}
+
+TEST_F(VerbsTest, DeletingAJobDeletesItsPods) {
+  const meta::Resource jobs{"batch", "v1", "Job", "jobs", true}, pods{"", "v1", "Pod", "pods", true};
+  const std::string containers = "{containers: [{name: c, image: i}], restartPolicy: Never}";
+  ASSERT_TRUE(apply("{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: " + containers + "}}}").ok());
+  const std::string uid = client_.get(ctx_, jobs, {"default", "j"}).value().at("metadata/uid").as_string();
+  ASSERT_TRUE(apply("{apiVersion: v1, kind: Pod, metadata: {name: p, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: j, "
+                    "uid: " +
+                    uid + ", controller: true}]}, spec: " + containers + "}")
+                  .ok());
+  ASSERT_TRUE(remove(ctx_, session_, {.words = {"job", "j"}}).ok());
+  EXPECT_TRUE(eventually([&] {
+    const auto pod = client_.find(ctx_, pods, {"default", "p"}).value();
+    return !pod || pod->at("metadata").contains("deletionTimestamp");
+  }));
 }
 
 TEST_F(VerbsTest, DeleteTakesOneWayToSayWhat) {

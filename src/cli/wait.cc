@@ -186,7 +186,8 @@ Status remove(const Context& ctx, Session& session, const DeleteCommand& command
   Status first;
   std::vector<std::pair<Named, std::string>> deleted;  // each with its uid: a controller may make another of that name
   for (const Named& object : objects) {
-    auto gone = session.client.remove(ctx, object.resource.resource, object.key);
+    // The API server's default keeps the pods of a Job. kubectl asks for this too.
+    auto gone = session.client.remove(ctx, object.resource.resource, object.key, {.propagation = kube::Propagation::kBackground});
     if (gone.ok()) {
       session.out(spelled(object.resource, object.key.name) + " deleted\n");
       const Json& answer = *gone;  // the object, or a Status about it
