@@ -31,7 +31,7 @@ struct AgentFlags {
   std::string gateway, join_token_file;
   std::string peer_listen, peer_url, worker_listen;
   long watch_seconds = 10;
-  std::vector<std::string> images, dataset_roots;
+  std::vector<std::string> images, dataset_roots, hidden;
   NodeLimits limits;
   DownloadFlags download;
 };
@@ -130,6 +130,7 @@ Status run_agent(const Context& ctx, const Globals& globals, const AgentFlags& g
   options.watch_timeout = std::chrono::seconds(flags.watch_seconds);
   options.artifact_capacity_bytes = flags.limits.artifact_bytes_max;
   options.artifact_limits = flags.limits.archives;
+  options.replica_bytes_max = flags.limits.replica_bytes_max;
   for (const std::string& root : flags.limits.file_roots) options.file_roots.emplace_back(root);
   for (const std::string& root : flags.dataset_roots)
     options.dataset_roots.push_back(std::filesystem::absolute(root).lexically_normal());
@@ -137,6 +138,12 @@ Status run_agent(const Context& ctx, const Globals& globals, const AgentFlags& g
     TRY(auto image, node::parse_image_flag(text).context("--image"));
     options.images.insert(std::move(image));
   }
+  // These files make a program the node.
+  std::vector<std::string> hidden = flags.hidden;
+  for (const std::string& file : {globals.kubeconfig, flags.join_token_file}) {
+    if (!file.empty()) hidden.push_back(file);
+  }
+  for (const std::string& path : hidden) options.hidden_from_pods.push_back(std::filesystem::absolute(path).lexically_normal());
   metrics::Registry registry;
   // A port is open from the start: a node that waits for its first certificate is alive, and nothing to be restarted.
   std::atomic<bool> enrolled{false};
@@ -221,6 +228,9 @@ void add_agent_commands(Program program) {
                       "IP address where other machines reach this node; default: one of 127.0.0.0/8, drawn once and kept, "
                       "not reported to other machines");
   command->add_option("--image", flags->images, "NAME=COMMAND: pods of this image run that command (runner process)");
+  command->add_option("--hide-from-pods", flags->hidden,
+                      "file or directory that pods do not see, besides the data directory, the kubeconfig and the join token "
+                      "(runner process); default: none");
   command->add_option("--dataset-root", flags->dataset_roots, "datasets below this directory may be read; default: none");
   command->add_option("--peer-listen", flags->peer_listen,
                       "address where other nodes get files that are shared with them, as 0.0.0.0:10445; default: none");

@@ -85,6 +85,8 @@ void add_limit_flags(CLI::App& command, NodeLimits& limits) {
       ->capture_default_str()
       ->check(whole_number())
       ->group(kNodeGroup);
+  add(command, kNodeGroup, "--replica-bytes-max", limits.replica_bytes_max,
+      "largest share of other nodes' files that is copied to a node");
   command.add_option("--allow-files-below", limits.file_roots, "file URLs may read below this directory; default: none")
       ->group(kNodeGroup);
 }
@@ -102,6 +104,7 @@ std::vector<std::string> arguments_of(const NodeLimits& limits) {
   number("--archive-entries-max", limits.archives.entries_max, usual.entries_max);
   number("--archive-ratio-max", limits.archives.ratio_max, usual.ratio_max);
   number("--artifact-bytes-max", limits.artifact_bytes_max, 0);
+  number("--replica-bytes-max", limits.replica_bytes_max, NodeLimits().replica_bytes_max);
   for (const std::string& root : limits.file_roots) {
     out.emplace_back("--allow-files-below");
     out.push_back(root);

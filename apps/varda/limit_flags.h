@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/agent.h"
 #include "apiserver/audit.h"
 #include "apiserver/server.h"
 #include "artifact/limits.h"
@@ -40,6 +41,7 @@ Result<std::optional<apiserver::AuditLog::Options>> audit_options(const AuditFla
 struct NodeLimits {
   artifact::Limits archives;
   std::uint64_t artifact_bytes_max = 0;  // 0: the disk's
+  std::uint64_t replica_bytes_max = agent::Options().replica_bytes_max;
   std::vector<std::string> file_roots;
 };
 void add_limit_flags(CLI::App& command, NodeLimits& limits);

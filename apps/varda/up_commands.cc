@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <unistd.h>
 
 #include "agent/address.h"
 #include "base/log.h"
@@ -237,6 +238,10 @@ Supervisor::Options agent_options(const Settings& settings, const NodeSpec& node
     options.process.arguments.push_back("--address");
     options.process.arguments.push_back(address);
   }
+  if (settings.driver == "process") {
+    options.process.arguments.push_back("--hide-from-pods");
+    options.process.arguments.push_back(settings.data_dir.string());
+  }
   for (const auto& [name, command] : settings.images) {
     options.process.arguments.push_back("--image");
     options.process.arguments.push_back(name + "=" + command);
@@ -318,6 +323,10 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   if (settings.driver == "containerd") {
     TRY([[maybe_unused]] const std::string version,
         node::ask_containerd(ctx, settings.containerd_socket).context("--driver containerd"));
+  }
+  if (settings.driver == "process" && ::geteuid() == 0) {
+    log::warn("pods share this machine: the process driver run as root isolates no network, processes, CPU or memory",
+              {{"instead", "--driver containerd, or an ordinary user"}});
   }
   TRY_VOID(files.make_directories(settings.data_dir, 0700).context("--data-dir"));
   TRY(const std::unique_ptr<os::FileLock> lock, take_lock(ctx, settings.data_dir));
@@ -460,8 +469,8 @@ void add_up_commands(Program program) {
       "that of last time");
   up->add_option("--node", flags->nodes, "NAME[=cloud|edge|device], once a node; default: cloud and edge0, or those of last time");
   up->add_option("--driver", flags->driver,
-                 "how pods run: process (our own programs, and those of --image) or containerd (every image imported there); "
-                 "default: process, or that of last time")
+                 "how pods run: process (programs of this machine: those of varda, of --image, and any that a pod's command names) "
+                 "or containerd (every image imported there); default: process, or that of last time")
       ->check(CLI::IsMember({"process", "containerd"}));
   up->add_option("--containerd-socket", flags->containerd_socket,
                  std::string("where containerd answers; default: ") + node::kContainerdSocket + ", or that of last time");

@@ -130,7 +130,8 @@ class EdgeAgent final : public Agent {
     return node::make_process_driver({.root = options_.data_directory,
                                       .programs = options_.programs,
                                       .images = options_.images,
-                                      .environment = options_.container_environment},
+                                      .environment = options_.container_environment,
+                                      .hidden = options_.hidden_from_pods},
                                      processes);
   }
 
@@ -148,8 +149,11 @@ class EdgeAgent final : public Agent {
     peers_ = std::make_unique<Peers>(
         Peers::Options{.listen = options_.peer_listen, .url = options_.peer_url, .credentials = options_.peer_credentials});
     TRY(replicas_, ReplicaKeeper::open(
-                       {.roots = options_.dataset_roots, .copies = copies, .records = options_.data_directory / "shares"}, fs_,
-                       tree, *shares_, [this](const std::string& node) { return peers_->client_of(node); }, *journal_, rng_));
+                       {.roots = options_.dataset_roots,
+                        .copies = copies,
+                        .records = options_.data_directory / "shares",
+                        .copy_bytes_max = options_.replica_bytes_max},
+                       fs_, tree, *shares_, [this](const std::string& node) { return peers_->client_of(node); }, *journal_, rng_));
     archives_ = std::make_unique<replica::Archives>([this](const codec::Sha256& digest) { return archive(digest); });
     TRY_VOID(
         peers_->serve([files = shares_->handler(), archives = archives_->handler()](net::Request request, net::Responder respond) {

@@ -45,7 +45,8 @@ struct Options {
   std::map<std::string, std::string> images;              // of the process driver: name -> command line
   std::string containerd_socket;                          // of the containerd driver; "": where containerd has it by default
   node::PodNetwork pod_network = node::PodNetwork::kCni;  // of the containerd driver
-  os::Path programs;  // where varda-serve and the others stand; empty: beside the running program
+  std::vector<os::Path> hidden_from_pods;  // of the process driver, besides the data directory: credentials, another's data
+  os::Path programs;                       // where varda-serve and the others stand; empty: beside the running program
   std::map<std::string, std::string> container_environment;
   std::string node_address;  // empty: drawn at the first start and kept
   /// kAnotherMachine: a loopback address is not reported. It would lead readers on other machines to themselves.
@@ -61,6 +62,7 @@ struct Options {
   std::string worker_listen;  // and here, as 127.0.0.1:10446; "": nowhere. What was bound is in DATA/worker/worker.url
   std::uint64_t artifact_capacity_bytes = 0;  // 0: the disk's
   artifact::Limits artifact_limits;
+  std::uint64_t replica_bytes_max = std::uint64_t{256} << 30;  // of one share that this node copies
   net::HttpClient* downloads = nullptr;  // fetches archives, as through a proxy; null: as all else. Outlives the agent
   /// A client like `downloads` that trusts these certificates too; empty: Secrets with a ca.crt are refused.
   std::function<std::unique_ptr<net::HttpClient>(const std::string& ca_pem)> trusting_client;
