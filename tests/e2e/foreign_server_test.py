@@ -48,7 +48,7 @@ class ForeignServer(unittest.TestCase):
         (cls.work / 'www').mkdir()
         cls.files = m.FileServer(cls.work / 'www')
         cls.varda = m.Machine(cls.work / 'data', nodes=['cloud=cloud', 'edge0=edge'])
-        cls.varda.up('--image', 'serving=%s %s' % (sys.executable, SERVER))
+        cls.varda.up('--image', 'serving=%s %s' % (m.PYTHON, SERVER))
         cls.varda.nodes_ready()
         cls.entries = []
         for version, content in VERSIONS.items():

@@ -1,5 +1,5 @@
 """Deployments, DaemonSets and Jobs on one machine, as kubectl sees them: every kubectl that is installed, real processes."""
-import glob, json, pathlib, sys, unittest
+import glob, json, os, pathlib, sys, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -177,6 +177,43 @@ class Workloads(unittest.TestCase):
         m.wait_until('its time to live over', lambda: 'short' not in [j['metadata']['name'] for j in self.varda.get('jobs')['items']])
         self.varda.kubectl('delete', 'job', 'hello', 'parts')
         m.wait_until('their pods gone', lambda: not self.varda.pods('job-name in (hello, parts, short)'))
+
+    def test_orphans_of_a_deleted_job_can_be_deleted(self):
+        self.job('left', FOREVER)
+        m.wait_until('its pod', lambda: self.varda.pods('job-name=left'))
+        self.kubectl('delete', 'job', 'left', '--cascade=orphan')
+        self.assertEqual(len(self.varda.pods('job-name=left')), 1)
+        self.varda.varda('delete', 'pods', '-l', 'job-name=left')
+        self.job('gone', FOREVER)
+        m.wait_until('its pod', lambda: self.varda.pods('job-name=gone'))
+        self.varda.varda('delete', 'job', 'gone')
+        m.wait_until('no pod', lambda: not self.varda.pods('job-name=gone'))
+
+    def pod(self, name, image, script, **security):
+        container = {'name': 'c', 'image': image, 'command': ['sh', '-c', script], 'securityContext': security}
+        self.varda.kubectl('apply', '-f', '-', input=json.dumps({
+            'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {'name': name}, 'spec': {'restartPolicy': 'Never', 'containers': [container]}}))
+
+    def test_processes_keep_to_their_spec_and_see_no_credentials(self):
+        tokens = self.varda.dir / 'tokens.json'
+        self.assertTrue(tokens.exists())
+        self.pod('curious', 'tool', 'cat %s; ls -A %s; id -u; echo > note && echo wrote' % (tokens, self.varda.dir))
+        self.pod('own', 'varda', 'id -u; cat %s; grep CapBnd /proc/self/status' % tokens, runAsNonRoot=True)
+        self.pod('numbered', 'tool', 'id -u; touch /var/tmp/varda-x', runAsUser=4711, readOnlyRootFilesystem=True)
+        self.pod('refused', 'tool', 'true', **({'runAsNonRoot': True} if os.geteuid() == 0 else {'privileged': True}))
+        for name in 'curious', 'own':
+            self.varda.kubectl('wait', '--for=jsonpath={.status.phase}=Succeeded', 'pod/' + name, '--timeout=%ds' % m.seconds(180))
+        shown = self.varda.kubectl('logs', 'curious')
+        self.assertNotIn('"', shown)
+        self.assertTrue(shown.endswith('nodes\n%d\nwrote\n' % os.geteuid()), shown)
+        self.assertRegex(self.varda.kubectl('logs', 'own'), r'(?s)^%d\n.*CapBnd:\s+0+\n$' % (os.geteuid() or 65532))
+        m.wait_until('its end', lambda: self.varda.get('pod', 'numbered')['status'].get('phase') == 'Failed')
+        self.assertRegex(self.varda.kubectl('logs', 'numbered'), r'(?s)^4711\n.*Read-only file system')
+
+        def waits():
+            states = self.varda.get('pod', 'refused')['status'].get('containerStatuses', [])
+            return states and states[0]['state'].get('waiting', {}).get('reason') == 'CreateContainerConfigError'
+        m.wait_until('the refusal', waits)
 
 
 if __name__ == '__main__':

@@ -2,7 +2,7 @@
 
 Only the Python standard library, the built programs and a real kubectl. Every Machine has its own data directory and free ports.
 """
-import contextlib, functools, http.client, http.server, json, os, pathlib, random, re, signal, socket, subprocess, sys, tempfile, threading, time, traceback, urllib.parse
+import contextlib, functools, http.client, http.server, json, os, pathlib, random, re, shutil, signal, socket, subprocess, sys, tempfile, threading, time, traceback, urllib.parse
 import urllib.request
 
 import reader
@@ -13,6 +13,8 @@ VARDA = str(BIN / 'varda')
 SERVE = str(BIN / 'varda-serve')
 EDGE_WORKER = BIN.parent / 'examples/edge-worker'  # the example in C++; not every build has it
 KUBECTL = os.environ.get('VARDA_KUBECTL', str(ROOT / '.deps/kubectl/usr/bin/kubectl'))
+# For servers that run as another user: root's own Python may lie in a closed home.
+PYTHON = shutil.which('python3', path='/usr/local/bin:/usr/bin:/bin') or sys.executable
 DIGITS = ROOT / 'examples/digits'
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # to programs of this machine, whatever proxy the environment names
 LOOPBACK = ['--allow-source', '127.0.0.0/8']  # for programs that download from a file server of this machine
