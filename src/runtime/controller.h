@@ -85,6 +85,14 @@ class Watches {
     return *this;
   }
 
+  /// As owns(), of a kind that a server may lack (Informer::served()). converge() must then not be asked for one.
+  template <Object C>
+  Watches& owns_if_served(Update update = Update::kInPlace) {
+    owns<C>(update);
+    spec_.sources.back().informer.optional = true;
+    return *this;
+  }
+
   /// Any other kind: `map(const W&)` or `map(const W&, const Caches&)` returns the keys of the Ts that a change of it concerns, as
   /// std::vector<ObjectKey>. Called on informer threads: quick, no waiting.
   template <Object W, typename Map>

@@ -26,6 +26,9 @@ std::optional<std::uint64_t> number(std::string_view version) {
 
 constexpr const char* kOwners = "\nowners";  // no name that anybody else would take
 
+/// How long a resource that the server lacks is not asked for again.
+constexpr Duration kNotServedAgain = std::chrono::minutes(5);
+
 /// After so many refusals the version is taken to be the reason.
 constexpr int kRefusedMax = 3;
 
@@ -147,6 +150,12 @@ Duration Informer::step(const Context& ctx, std::size_t index) {
     if (!scope.listed) {
       status = list_once(ctx, index);
       scope.listed = status.ok();
+      if (options_.optional && !status.ok() && status.error().code() == Code::kNotFound) {
+        if (served_.exchange(false)) log::info("resource not served", {{"resource", options_.resource.group_resource()}});
+        if (!synced_[index].exchange(true)) unsynced_.fetch_sub(1, std::memory_order_release);
+        return kNotServedAgain;
+      }
+      if (status.ok()) served_ = true;
     }
     if (status.ok()) status = watch_once(ctx, index, watched);
   } catch (const std::exception& e) {

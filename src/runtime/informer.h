@@ -84,6 +84,9 @@ class Informer {
     /// Of a namespaced resource without filter.ns: only what is in these, by a list and a watch of each. None: all there are.
     std::vector<std::string> namespaces;
     Keep keep = Keep::kObject;
+    /// A server may lack the resource: then the copy is complete and empty, served() is false, and the list is tried again every
+    /// few minutes.
+    bool optional = false;
     std::size_t decoded_max = 128;  // of Keep::kText: how many C++ objects are kept all the same, those that were read last
     std::type_index type = typeid(void);
     meta::ListKeys list_keys = meta::core_list_keys;  // of three-way merges of this kind
@@ -154,6 +157,9 @@ class Informer {
 
   /// Every object that existed when run() began has been seen and handled. Stays true.
   bool has_synced() const { return unsynced_.load(std::memory_order_acquire) == 0; }
+
+  /// False: the server has no such resource, as far as it is known (Options::optional).
+  bool served() const { return served_.load(std::memory_order_relaxed); }
 
   // Reading the copy: any thread, any time. What is returned stays valid.
   StoredPtr get(const ObjectKey& key) const;
@@ -228,6 +234,7 @@ class Informer {
   std::vector<Scope> scopes_;  // never empty; their number stays
   std::vector<std::atomic<bool>> synced_;
   std::atomic<std::size_t> unsynced_;
+  std::atomic<bool> served_{true};
 
   Mutex order_;  // held over one change and its handlers, so that every handler sees the same order
   mutable Mutex mutex_;

@@ -230,6 +230,17 @@ TEST_F(InformerTest, FailuresAreRetriedUntilTheServerAnswers) {
   stop();
 }
 
+TEST_F(InformerTest, AnOptionalResourceThatTheServerLacksIsCompleteAndEmpty) {
+  api_.answer(404, Json::object());
+  Informer::Options options = Informer::typed<Pod>();
+  options.optional = true;
+  Informer informer(client_, std::move(options));
+  EXPECT_GE(informer.step(Context()), std::chrono::minutes(1)) << "it is asked for again, and not soon";
+  EXPECT_TRUE(informer.has_synced());
+  EXPECT_FALSE(informer.served());
+  EXPECT_EQ(informer.size(), 0u);
+}
+
 TEST_F(InformerTest, AnUnreadableObjectIsAProblemAndNothingMore) {
   Json bad = pod_object("bad", 4);
   bad.set("spec", "text");
