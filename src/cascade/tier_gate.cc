@@ -36,11 +36,10 @@ void TierGate::succeeded(const Breaker::Ticket& ticket, SteadyTime now) {
 
 void TierGate::failed(const Breaker::Ticket& ticket, const Failure& failure, SteadyTime now) {
   MutexLock lock(mutex_);
-  // What is not its fault it may still have said itself.
-  if (failure.tier_at_fault || failure.reason == Reason::kRefused) {
-    seen_ = true;
-    last_error_ = failure;
-  }
+  // A refusal is the client's fault, and still an answer of the tier.
+  const bool refused = failure.reason == Reason::kRefused;
+  if (refused && !failure.tier_at_fault) seen_ = true;
+  if (refused || failure.tier_at_fault) last_error_ = failure;
   const auto outcome = failure.tier_at_fault ? Breaker::Outcome::kFailure : Breaker::Outcome::kNothing;
   breaker_.finished(ticket, outcome, Breaker::Evidence::kRequest, now);
 }
@@ -62,7 +61,7 @@ std::optional<Breaker::Ticket> TierGate::probe(SteadyTime now) {
 
 void TierGate::probed(const Breaker::Ticket& ticket, const std::optional<Failure>& failure, SteadyTime now) {
   MutexLock lock(mutex_);
-  seen_ = true;
+  if (!failure) seen_ = true;
   const bool closed = breaker_.state() == Breaker::State::kClosed;
   breaker_.finished(ticket, failure ? Breaker::Outcome::kFailure : Breaker::Outcome::kSuccess, Breaker::Evidence::kReadiness, now);
   if (failure) {

@@ -62,7 +62,7 @@ class TierGate {
 
   struct Health {
     Breaker::State state = Breaker::State::kClosed;
-    bool seen = false;                            // it answered, or failed to: its state is known
+    bool seen = false;                            // it has answered a request or a readiness question
     std::optional<SteadyTime> unavailable_since;  // the breaker is not closed
     std::string version;                          // "" unknown
     std::optional<Failure> last_error;            // until a request succeeds, or a probe that ends a pause
