@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "api/core/deployment.h"
+#include "api/core/endpoint_slice.h"
 #include "api/core/endpoints.h"
 #include "api/core/event.h"
 #include "api/core/node.h"
@@ -86,6 +87,14 @@ apiVersion: v1
 kind: Endpoints
 metadata: {name: s, namespace: default}
 subsets: [{addresses: [{ip: 127.0.0.2, targetRef: {kind: Pod}, hostname: h}], ports: [{port: 80, protocol: TCP}]}]
+)");
+  expect_kept<EndpointSlice>(R"(
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: s-abc, namespace: default, labels: {kubernetes.io/service-name: s}}
+addressType: IPv4
+endpoints: [{addresses: [127.0.0.2], conditions: {ready: false, terminating: true}, nodeName: node1, targetRef: {kind: Pod}, zone: z}]
+ports: [{name: http, port: 80, protocol: TCP, appProtocol: http}]
 )");
   expect_kept<Event>(R"(
 apiVersion: v1

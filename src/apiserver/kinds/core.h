@@ -1,4 +1,5 @@
-// The built-in kinds: core/v1, apps/v1, batch/v1, coordination.k8s.io/v1 and CustomResourceDefinition itself.
+// The built-in kinds: core/v1, apps/v1, batch/v1, coordination.k8s.io/v1, discovery.k8s.io/v1 and
+// CustomResourceDefinition itself.
 #pragma once
 
 #include <vector>
@@ -8,7 +9,8 @@
 namespace varda::apiserver {
 
 /// Namespace, Node, Pod, Service, Endpoints, ConfigMap, Secret, ServiceAccount, Event, Lease, Deployment, ReplicaSet, DaemonSet,
-/// ControllerRevision, Job, CustomResourceDefinition and the reviews of the caller; each group in the order of discovery.
+/// ControllerRevision, Job, EndpointSlice, CustomResourceDefinition and the reviews of the caller; each group in the order of
+/// discovery.
 std::vector<KindPtr> core_kinds();
 
 }  // namespace varda::apiserver

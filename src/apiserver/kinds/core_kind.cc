@@ -164,7 +164,7 @@ std::vector<KindPtr> core_kinds() {
       make_pod(),        make_secret(),     make_service_account(), make_service(),   make_controller_revision(),
       make_daemon_set(), make_deployment(), make_replica_set()};
   for (KindPtr& kind : make_reviews()) kinds.push_back(std::move(kind));
-  for (const KindPtr& kind : {make_job(), make_lease(), make_crd()}) kinds.push_back(kind);
+  for (const KindPtr& kind : {make_job(), make_lease(), make_endpoint_slice(), make_crd()}) kinds.push_back(kind);
   return kinds;
 }
 

@@ -47,6 +47,7 @@ KindPtr make_namespace();
 KindPtr make_node();
 KindPtr make_service();
 KindPtr make_endpoints();
+KindPtr make_endpoint_slice();
 KindPtr make_config_map();
 KindPtr make_secret();
 KindPtr make_service_account();

@@ -1,4 +1,4 @@
-// Service and Endpoints. The server itself draws cluster addresses and node ports: a kind sees one object only.
+// Service, Endpoints and EndpointSlice. The server itself draws cluster addresses and node ports: a kind sees one object only.
 #include <algorithm>
 #include <set>
 
@@ -211,9 +211,59 @@ class EndpointsKind : public CoreKind {
   }
 };
 
+class EndpointSliceKind : public CoreKind {
+ public:
+  EndpointSliceKind()
+      : CoreKind({.info = {.resource = {"discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true}},
+                  .generation = Generation::kSpec}) {}
+
+  Causes validate_create(const Json& slice) const override {
+    Causes causes;
+    const std::string& type = slice["addressType"].as_string();
+    if (type.empty()) {
+      causes.push_back(required("addressType"));
+    } else if (type != "IPv4" && type != "IPv6" && type != "FQDN") {
+      causes.push_back(not_supported("addressType", type, {"FQDN", "IPv4", "IPv6"}));
+    }
+    const Json::Array& endpoints = slice["endpoints"].as_array();
+    for (std::size_t i = 0; i < endpoints.size(); ++i) {
+      if (endpoints[i]["addresses"].empty())
+        causes.push_back(required(indexed("endpoints", i) + ".addresses", "must contain at least 1 address"));
+    }
+    const Json::Array& ports = slice["ports"].as_array();
+    for (std::size_t i = 0; i < ports.size(); ++i) {
+      if (ports[i]["port"].is_integer()) check_port(ports[i]["port"], indexed("ports", i) + ".port", causes);
+    }
+    return causes;
+  }
+  const std::vector<Column>& columns() const override {
+    static const std::vector<Column> columns = {name_column(), column("AddressType", "IPv4, IPv6 or FQDN."),
+                                                column("Ports", "Ports of each pod."),
+                                                column("Endpoints", "Addresses of the pods."), age_column()};
+    return columns;
+  }
+  std::vector<Json> cells(const Json& slice, WallTime now) const override {
+    constexpr std::size_t kShown = 3;
+    const auto joined = [&](const std::vector<std::string>& all) {
+      std::string text;
+      for (std::size_t i = 0; i < std::min(all.size(), kShown); ++i) text += (i == 0 ? "" : ",") + all[i];
+      if (all.size() > kShown) text += " + " + std::to_string(all.size() - kShown) + " more...";
+      return text;
+    };
+    std::vector<std::string> ports, addresses;
+    for (const Json& port : slice["ports"].as_array()) ports.push_back(std::to_string(port["port"].as_integer()));
+    for (const Json& endpoint : slice["endpoints"].as_array()) {
+      if (!endpoint["addresses"].empty()) addresses.push_back(endpoint["addresses"].as_array().front().as_string());
+    }
+    return {slice.at("metadata/name"), slice["addressType"].as_string(), ports.empty() ? "<unset>" : joined(ports),
+            addresses.empty() ? "<unset>" : joined(addresses), age_of(slice, now)};
+  }
+};
+
 }  // namespace
 
 KindPtr make_service() { return std::make_shared<ServiceKind>(); }
 KindPtr make_endpoints() { return std::make_shared<EndpointsKind>(); }
+KindPtr make_endpoint_slice() { return std::make_shared<EndpointSliceKind>(); }
 
 }  // namespace varda::apiserver

@@ -2,7 +2,7 @@
 
 namespace varda::apiserver::tables {
 
-// The other kinds of core/v1, and coordination.k8s.io/v1.
+// The other kinds of core/v1, coordination.k8s.io/v1 and discovery.k8s.io/v1.
 std::string_view core() {
   return R"table(
 package core/v1
@@ -310,6 +310,34 @@ type LeaseSpec
   5 leaseTransitions int32 *
   6 strategy string *
   7 preferredHolder string *
+
+package discovery/v1
+
+type EndpointSlice # Where some of the pods behind a service answer.
+  4 addressType string ! # IPv4, IPv6 or FQDN.
+  2 endpoints []SliceEndpoint !
+  3 ports []SlicePort
+
+type SliceEndpoint
+  1 addresses []string !
+  2 conditions SliceConditions !
+  3 hostname string *
+  4 targetRef ObjectReference
+  5 deprecatedTopology map:string
+  6 nodeName string *
+  7 zone string *
+  8 hints any
+
+type SliceConditions
+  1 ready bool *
+  2 serving bool *
+  3 terminating bool *
+
+type SlicePort
+  1 name string *
+  2 protocol string * =TCP
+  3 port int32 *
+  4 appProtocol string *
 )table";
 }
 
