@@ -70,7 +70,7 @@ def play(steps, report, options):
 
 
 def clean_up(kubectl, report, options):
-    """Models first, as their finalizers need the operator; then the namespace with all the rest."""
+    """Models and datasets first, while the operator still sees to their nodes; then the namespace with all the rest."""
     begin = time.monotonic()
     try:
         if kubectl.get('namespaces', kubectl.namespace, missing=True, everywhere=True) is None:

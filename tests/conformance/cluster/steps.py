@@ -3,7 +3,7 @@ import json
 
 import data, objects
 from cluster import labels_of, true_condition
-from kubectl import Failed
+from kubectl import Failed, wait_until
 from report import Skipped
 
 CRDS = ('inferencemodels.ai.kubeedge.io', 'edgenodes.edgeai.io', 'datasets.edgeai.io', 'models.edgeai.io')
@@ -41,10 +41,13 @@ class Steps:
         missing = [name for name in CRDS if not true_condition(
             self.kubectl.get('customresourcedefinitions', name, missing=True, everywhere=True) or {}, 'Established')]
         check(not missing, 'not established: %s; install Varda first (kubectl apply -f deploy/varda.yaml)' % ', '.join(missing))
-        self.c.look_at_nodes()
         said.append(self.operator())
-        ready = [n for n in self.c.nodes if true_condition(self.c.nodes[n], 'Ready')]
-        check(ready, 'no node is Ready')
+
+        def ready_nodes():
+            self.c.look_at_nodes()
+            return [n for n in self.c.nodes if true_condition(self.c.nodes[n], 'Ready')]
+        # A cluster that has just been made has none for a while.
+        ready = wait_until('a node to be Ready', ready_nodes, self.options.timeout)
         said.append('nodes: ' + ', '.join('%s%s' % (n, '' if n in ready else ' (not Ready)') for n in sorted(self.c.nodes)))
         self.node, why = self.edge_node()
         said.append('edge steps on %s' % self.node if self.node else 'edge steps are skipped: ' + why)
