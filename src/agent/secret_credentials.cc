@@ -31,9 +31,14 @@ artifact::Outcome<artifact::Credentials> SecretCredentials::read(const Context& 
         return Failure{Reason::kCredentialsMissing, Error(Code::kNotFound, "there is no Secret " + name)};
       case Code::kForbidden:
       case Code::kUnauthenticated:
-        return Failure{Reason::kCredentialsForbidden, Error(Code::kForbidden, "this node may not read Secret " + name +
-                                                                                  ": allow it with `kubectl label namespace " + ns +
-                                                                                  " edgeai.io/edge-secrets=allow`")};
+        return Failure{
+            Reason::kCredentialsForbidden,
+            Error(Code::kForbidden, "this node may not read Secret " + name + ": allow it with `kubectl label namespace " + ns +
+                                        " edgeai.io/edge-secrets=allow`, and on a cluster `kubectl "
+                                        "create rolebinding varda-edge-secrets -n " +
+                                        ns +
+                                        " --clusterrole=varda-edge-secrets "
+                                        "--serviceaccount=varda-system:varda-gateway`")};
       default:
         return Failure{Reason::kDownloadFailed, Error(secret.error()).context("Secret " + name)};
     }
