@@ -321,7 +321,9 @@ class Diagnosis {
     for (const Json& node : seen_.nodes.items) {
       const std::string name = node.at("metadata/name").as_string();
       const Json* ready = condition(node, "Ready");
-      const bool edge = node.at("metadata/labels").find("node-role.kubernetes.io/edge") != nullptr;
+      const Json& labels = node.at("metadata/labels");
+      // The two labels by which the DaemonSet of the agents finds its nodes.
+      const bool edge = labels.find("node-role.kubernetes.io/edge") != nullptr || labels.find("edgeai.io/agent") != nullptr;
       if (is_true(ready)) {
         add(Level::kGood, "node " + name, "is ready");
       } else {
@@ -330,7 +332,7 @@ class Diagnosis {
                          : "kubectl describe node " + name);
       }
       if (edge && seen_.edge_nodes.error.empty() && !has_agent(name)) {
-        add(Level::kBad, "node " + name, "is an edge node without an agent: models do not get there",
+        add(Level::kBad, "node " + name, "is to have an agent, and none has enrolled: models do not get there",
             one_machine_ ? "look at nodes/" + name + "/agent.log below the data directory"
                          : "kubectl get pods -n varda-edge -o wide, and look at the log of the agent there");
       }
@@ -381,7 +383,14 @@ class Diagnosis {
     for (const Json& model : seen_.models.items) {
       const std::string ns = model.at("metadata/namespace").as_string(), name = model.at("metadata/name").as_string();
       const Json* ready = condition(model, "Ready");
-      if (is_true(ready)) {
+      const Json& failure = model.at("status/modelStatus/lastFailure");
+      const std::string& target = model.at("spec/targetVersion").as_string();
+      if (is_true(ready) && failure.is_object() && failure["version"].as_string() == target) {
+        add(Level::kBad, "model " + ns + "/" + name,
+            "serves version " + model.at("status/servingVersion").as_string() + ", and not version " + target + " (" +
+                failure["reason"].as_string() + ": " + failure["message"].as_string() + ")",
+            "varda describe inferencemodel " + name + " -n " + ns);
+      } else if (is_true(ready)) {
         add(Level::kGood, "model " + ns + "/" + name,
             "serves version " + model.at("status/servingVersion").string_or("of its image"));
       } else {
