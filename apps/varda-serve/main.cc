@@ -11,6 +11,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -74,6 +75,34 @@ net::Proxies proxies_of_environment() {
   if (proxies.ok()) return std::move(proxies).value();
   // Most servers ask nobody: that is no reason not to serve.
   log::warn("the environment's proxies are not used", {{"error", proxies.error()}});
+  return {};
+}
+
+// Set where another version comes as another pod: a server that cannot load its only version ends then, and its last line is what
+// Kubernetes keeps as the reason.
+bool ends_without_a_version() {
+  const char* value = std::getenv("VARDA_SERVE_END_ON_LOAD_FAILURE");
+  return value != nullptr && std::string_view(value) == "1";
+}
+
+// "LoadFailed: why" where no version of any model loads; nothing while one serves, loads or is still to come.
+std::optional<std::string> load_failure(const serving::Repository& repository) {
+  std::optional<std::string> why;
+  for (const oip::IndexEntry& entry : repository.index()) {
+    if (entry.state != "UNAVAILABLE") return std::nullopt;
+    if (!why) why = (entry.code.empty() ? "LoadFailed" : entry.code) + ": " + entry.reason;
+  }
+  if (why) std::replace(why->begin(), why->end(), '\n', ' ');
+  return why;
+}
+
+// Until the server is stopped. An error: nothing loads, and nothing will.
+Status wait_for_end(const Context& ctx, const serving::Repository& repository) {
+  while (ends_without_a_version() && !ctx.stopped()) {
+    if (auto why = load_failure(repository)) return Error(Code::kUnavailable, std::move(*why));
+    (void)ctx.sleep_for(std::chrono::seconds(1));
+  }
+  while (!ctx.stopped()) (void)ctx.sleep_for(std::chrono::hours(1));
   return {};
 }
 
@@ -175,7 +204,7 @@ Status serve(const Context& ctx, const Flags& flags, bool confined, std::vector<
                                     {"admin", admin ? admin->address() : server->address()},
                                     {"model_repository", flags.model_repository}});
 
-  while (!ctx.stopped()) (void)ctx.sleep_for(std::chrono::hours(1));
+  TRY_VOID(wait_for_end(ctx, *repository));
 
   // Not ready first, so that nobody new is sent here; answering goes on until they had time to notice.
   log::info("varda-serve drains", {{"delay_seconds", flags.drain_delay_seconds}});

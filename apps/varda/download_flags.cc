@@ -130,6 +130,9 @@ artifact::Outcome<artifact::Credentials> DirectoryCredentials::read(const Contex
     facts.keys.emplace(name, std::move(*text));
   }
   if (error) return Failure{Reason::kCredentialsMissing, Error(Code::kNotFound, directory + ": " + error.message())};
+  // An optional Secret that does not exist is an empty directory.
+  if (facts.keys.empty())
+    return Failure{Reason::kCredentialsMissing, Error(Code::kNotFound, directory + ": there is no such Secret")};
   return artifact::credentials_of(directory, facts);
 }
 
