@@ -26,7 +26,8 @@ class DownloadProgress {
   std::optional<SteadyTime> due() const;
   /// From here on fill() says how far they are now, if it is due.
   void tell(SteadyTime now);
-  /// Puts what is told into the reports of those that are downloading.
+  /// Puts what is told into the reports of those that are downloading. A failed one that is downloaded once more becomes
+  /// downloading, and keeps the reason and message of its last failure.
   void fill(std::map<JobKey, JobReport>& jobs) const;
 
  private:

@@ -73,12 +73,25 @@ TEST_F(DownloadProgressTest, APeerThatSendsNothingIsToldNothingOf) {
   EXPECT_EQ(progress.due(), at(20));
 }
 
+TEST_F(DownloadProgressTest, AnotherAttemptIsDownloadingAndKeepsTheLastFailure) {
+  progress.started(job("a"), at(0));
+  progress.note(job("a"), 7, 100);
+  std::map<JobKey, JobReport> jobs{{job("a"), {.state = JobReport::State::kFailed, .message = "connection refused"}}};
+  progress.fill(jobs);
+  EXPECT_EQ(jobs.begin()->second.state, JobReport::State::kFailed) << "nobody knows yet whether it gets on";
+  progress.tell(at(10));
+  progress.fill(jobs);
+  EXPECT_EQ(jobs.begin()->second.state, JobReport::State::kDownloading);
+  EXPECT_EQ(jobs.begin()->second.done, 7u);
+  EXPECT_EQ(jobs.begin()->second.message, "connection refused");
+}
+
 TEST_F(DownloadProgressTest, OnlyWhatIsDownloadingHasFigures) {
   progress.started(job("a"), at(0));
   progress.note(job("a"), 7, 100);
   progress.note(job("stranger"), 1, 2);
   progress.tell(at(10));
-  EXPECT_EQ(told("a", JobReport::State::kFailed), "0/0");
+  EXPECT_EQ(told("a", JobReport::State::kReady), "0/0");
   EXPECT_EQ(told("stranger"), "0/0");
 }
 

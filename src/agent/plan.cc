@@ -40,6 +40,9 @@ EdgeVersionReport report_version(const api::EdgeModel& model, const api::EdgeMod
       out.state = EdgeVersionReport::kDownloading;
       out.bytes_done = static_cast<std::int64_t>(job->done);
       out.bytes_total = static_cast<std::int64_t>(job->total);
+      if (job->message.empty()) break;
+      out.reason = to_string(job->reason);
+      out.message = job->message;
       break;
     case JobReport::State::kReady:
       out.state = EdgeVersionReport::kReady;

@@ -27,7 +27,7 @@ struct JobKey {
 struct JobReport {
   enum class State { kPending, kDownloading, kReady, kFailed };
   State state = State::kPending;
-  artifact::Reason reason = artifact::Reason::kDownloadFailed;  // of kFailed
+  artifact::Reason reason = artifact::Reason::kDownloadFailed;  // of kFailed, and of the attempt before kDownloading
   std::string message;
   std::uint64_t bytes = 0;  // of kReady
   std::uint64_t done = 0;   // of kDownloading, once it takes long: bytes of the archive

@@ -190,10 +190,10 @@ void EdgeVersionReport::describe(Type<EdgeVersionReport>& t) {
   t.field("version", &EdgeVersionReport::version, "Name of the version.").required().length(1, 63);
   t.field("state", &EdgeVersionReport::state, "How far it is.").required().one_of({"Pending", "Downloading", "Ready", "Failed"});
   t.field("reason", &EdgeVersionReport::reason,
-          "Why it failed: DownloadFailed, DigestMismatch, UnsafeArchive, BadLayout, DiskFull, SourceForbidden, CredentialsMissing, "
-          "CredentialsInvalid or CredentialsForbidden.")
+          "Why the last attempt failed: DownloadFailed, DigestMismatch, UnsafeArchive, BadLayout, DiskFull, SourceForbidden, "
+          "CredentialsMissing, CredentialsInvalid or CredentialsForbidden.")
       .length(0, 128);
-  t.field("message", &EdgeVersionReport::message, "Why it failed, for people.").length(0, 4096);
+  t.field("message", &EdgeVersionReport::message, "Why the last attempt failed, for people.").length(0, 4096);
   t.field("sha256", &EdgeVersionReport::sha256, "SHA-256 of the archive this speaks of.").length(0, 64);
   t.field("bytes", &EdgeVersionReport::bytes, "Size on disk.").format("int64");
   t.field("bytesDone", &EdgeVersionReport::bytes_done,
