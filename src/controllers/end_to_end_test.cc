@@ -425,8 +425,10 @@ TEST_F(Cluster, CloudModelIsReadyWhenItsServiceForwards) {
   post(kPods, pod);
   run_pod("digits-1", "cloud", "127.8.0.1");
   ASSERT_TRUE(eventually([&] { return ready_is("False", "ServiceNotReady"); })) << codec::write_json(status());
-  post("/api/v1/namespaces/default/endpoints", yaml("{apiVersion: v1, kind: Endpoints, metadata: {name: digits}, subsets: "
-                                                    "[{addresses: [{ip: 127.8.0.1}], ports: [{port: 8080}]}]}"));
+  post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
+       yaml("{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: digits-x7k2p, labels: "
+            "{kubernetes.io/service-name: digits}}, addressType: IPv4, endpoints: [{addresses: [127.8.0.1], conditions: {ready: "
+            "true}}], ports: [{port: 8080}]}"));
   ASSERT_TRUE(eventually([&] { return ready_is("True", "Serving"); })) << codec::write_json(status());
   const auto port = service_port()["nodePort"].as_integer();
   EXPECT_EQ(status()["url"].as_string(), "http://127.0.0.1:" + std::to_string(port));

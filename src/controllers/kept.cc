@@ -4,7 +4,7 @@
 
 #include "api/ai/inference_model.h"
 #include "api/core/deployment.h"
-#include "api/core/endpoints.h"
+#include "api/core/endpoint_slice.h"
 #include "api/core/node.h"
 #include "api/core/pod.h"
 #include "api/core/service.h"
@@ -50,7 +50,10 @@ void keep_only_ours(runtime::Informer::Options& options) {
     options.keep = Keep::kText;
     // A worker's pods on all of its nodes are looked through again and again.
     if (resource == api::Pod::resource()) options.decoded_max = 512;
-  } else if (resource == api::Endpoints::resource()) {
+  } else if (resource == autoscaler_resource()) {
+    options.whole = ours;
+    options.keep = Keep::kText;
+  } else if (resource == api::EndpointSlice::resource()) {
     options.keep = Keep::kText;
   }
 }

@@ -1,5 +1,7 @@
 #include "controllers/service_address.h"
 
+#include <algorithm>
+
 #include "controllers/inferencemodel/pod_problem.h"
 
 namespace varda::controllers {
@@ -27,6 +29,12 @@ std::string node_port_address(const ServiceWorld& world, std::int64_t port) {
 
 }  // namespace
 
+std::vector<std::string> slices_by_service(const api::EndpointSlice& slice) {
+  const std::string service = slice.service_name();
+  if (service.empty()) return {};
+  return {meta::ObjectKey{slice.metadata.ns, service}.str()};
+}
+
 ServiceAddress service_address(const ServiceWorld& world, ServiceState state) {
   if (world.service == nullptr || world.service->spec.ports.empty()) return {};
   const api::ServicePort& port = world.service->spec.ports.front();
@@ -37,7 +45,7 @@ ServiceAddress service_address(const ServiceWorld& world, ServiceState state) {
     return {"", Problem{"LoadBalancerPending",
                         "the cluster's load balancer has given the Service no address yet; service.type NodePort needs none"}};
   }
-  const bool answers = world.endpoints != nullptr && world.endpoints->any_ready();
+  const bool answers = std::any_of(world.slices.begin(), world.slices.end(), [](const auto& slice) { return slice->any_ready(); });
   if (state == ServiceState::kAnswering && !answers) return {};
   if (type == "LoadBalancer" && !ingress.empty()) {
     const codec::Json& first = ingress.as_array().front();
@@ -50,9 +58,10 @@ ServiceAddress service_address(const ServiceWorld& world, ServiceState state) {
   }
   if (one_machine) {
     // It has no cluster addresses; there a pod's own address answers everybody.
-    for (const api::EndpointSubset& subset : answers ? world.endpoints->subsets : std::vector<api::EndpointSubset>()) {
-      if (!subset.addresses.empty())
-        return {http_url(subset.addresses.front().ip, subset.ports.empty() ? port.port : subset.ports.front().port), {}};
+    for (const auto& slice : world.slices) {
+      for (const api::SliceEndpoint& pod : slice->endpoints) {
+        if (pod.ready()) return {http_url(pod.addresses.front(), slice->ports.empty() ? port.port : slice->ports.front().port), {}};
+      }
     }
     return {};
   }

@@ -4,8 +4,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include "api/core/endpoints.h"
+#include "api/core/endpoint_slice.h"
 #include "api/core/service.h"
 #include "controllers/inferencemodel/placement.h"
 
@@ -13,7 +15,7 @@ namespace varda::controllers {
 
 struct ServiceWorld {
   std::shared_ptr<const api::Service> service;
-  std::shared_ptr<const api::Endpoints> endpoints;
+  const std::vector<std::shared_ptr<const api::EndpointSlice>>& slices;  // what the cluster's proxies forward to
   const NodeList& nodes;
   /// One machine: the address its node ports answer at ("127.0.0.1"). Empty: a cluster, where any node's does.
   const std::string& node_port_host;
@@ -26,6 +28,10 @@ struct ServiceAddress {
   std::string url;                 // "" not yet
   std::optional<Problem> problem;  // LoadBalancerPending, NoNodeAddress: why there will be none by itself
 };
+
+/// Index of EndpointSlices by their Service, and its key.
+inline constexpr std::string_view kSlicesByService = "slices-by-service";
+std::vector<std::string> slices_by_service(const api::EndpointSlice& slice);
 
 /// kAnswering: nothing before somebody is Ready behind it. kAllocated: as soon as the address is known.
 enum class ServiceState { kAnswering, kAllocated };

@@ -99,9 +99,9 @@ class JointInference(unittest.TestCase):
         self.apply(j.service('digits', 'digits-small', 'digits-big', 'CrossEntropy', 0.7, deadline='30s'))  # nothing but a fault takes so long
         status = j.ready(self.varda, 'digits')
         self.assertEqual([t['name'] for t in status['tiers']], ['edge', 'cloud'])
-        j.knows_its_tiers(status['url'], 'digits')
         client = j.Client(status['url'], 'digits', self.images)
         client.prepare()
+        # Ready: the first request that is hard is answered by the cloud.
         self.assertEqual(j.hard_and_right(client.all_once(), self.labels), j.expected('CrossEntropy', 0.7))
         m.wait_until('a row of it', lambda: self.varda.kubectl('get', 'jis', 'digits', '--no-headers').split()[:4] == ['digits', 'True', 'False', status['url']])
         pods = self.pod_uids()

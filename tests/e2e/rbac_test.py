@@ -23,6 +23,8 @@ RARE = {
     ('varda-operator', 'get', 'sedna.io', 'jointinferenceservices'): 'as above',
     ('varda-operator', 'get', '', 'pods'): 'a child is read again after a conflict', ('varda-operator', 'get', '', 'services'): 'as above',
     ('varda-operator', 'get', 'apps', 'deployments'): 'as above', ('varda-operator-nodes', 'get', 'edgeai.io', 'edgenodes'): 'as above',
+    **{('varda-operator', verb, 'autoscaling', 'horizontalpodautoscalers'): 'the embedded server has none to watch or write'
+       for verb in ('get', 'watch', 'create', 'update', 'delete')},
     ('varda-operator', 'patch', '', 'events'): 'an event that repeats is counted, after it was written once',
     ('varda-operator', 'update', '', 'pods'): 'labels of a pod change in its place, as after an upgrade; all else makes it anew',
     ('varda-operator/varda-operator', 'patch', '', 'events'): 'as above',

@@ -98,20 +98,41 @@ class Serving(unittest.TestCase):
         self.apply('d', 'edge', self.entries, '3', node='edge0')
         m.wait_until('the condition to clear', lambda: 'DigestMismatch' not in json.dumps(self.varda.model('d')['status']['conditions']))
 
-    def test_an_archive_that_does_not_load_leaves_the_old_version_serving(self):
+    def broken(self):
+        """A version that no server loads, as apply() takes it."""
         broken = self.work / 'broken'
         broken.mkdir(exist_ok=True)
         (broken / 'model.onnx').write_bytes(b'this is no model')
         out = self.work / 'www/broken.tar.gz'
         text = self.varda.varda('pack', broken, '--version-name', '6', '-o', out)
         sha = [w for line in text.splitlines() if 'sha256sum' in line for w in [line.split('sha256sum:')[1].split(',')[0].strip(" '\"}")]][0]
+        return '6', self.files.url(out.name), sha
+
+    def test_an_archive_that_does_not_load_leaves_the_old_version_serving(self):
         self.apply('e', 'edge', self.entries, '4', node='edge0')
         self.varda.ready('e', '4')
-        self.apply('e', 'edge', self.entries + [('6', self.files.url(out.name), sha)], '6', node='edge0')
+        self.apply('e', 'edge', self.entries + [self.broken()], '6', node='edge0')
         self.reason('e', 'LoadFailed')
         self.assertEqual(self.version_of('e'), '4')
         self.apply('e', 'edge', self.entries, '4', node='edge0')
         m.wait_until('the condition to clear', lambda: 'LoadFailed' not in json.dumps(self.varda.model('e')['status']['conditions']))
+
+    def test_a_cloud_version_that_does_not_load_says_why_and_leaves_the_old_one_serving(self):
+        self.apply('h', 'cloud', self.entries, '4')
+        self.varda.ready('h', '4')
+        self.apply('h', 'cloud', self.entries + [self.broken()], '6')
+        self.assertIn('version 6: Load model', self.reason('h', 'LoadFailed')['message'])
+        self.assertEqual(self.version_of('h'), '4')
+        self.assertIn('LoadFailed', self.varda.kubectl('get', 'inferencemodel', 'h', '--no-headers').split())
+        self.assertIn('and not version 6 (LoadFailed', self.varda.varda('doctor', check=False).stdout)
+
+    def test_a_cloud_model_whose_secret_is_missing_says_so(self):
+        self.apply('k', 'cloud', self.entries, '3')
+        self.varda.ready('k', '3')
+        version, url, sha = self.entries[1]
+        entry = {'version': version, 'downloadURL': url, 'sha256sum': sha, 'credentials': {'secretName': 'nothing'}}
+        self.varda.kubectl('patch', 'inferencemodel', 'k', '--type=merge', '-p', json.dumps({'spec': {'manifest': [entry], 'targetVersion': version}}))
+        self.assertIn('Secret nothing', self.reason('k', 'CredentialsMissing')['message'])
 
     def test_two_edge_models_on_one_port_the_second_is_told_who_has_it(self):
         self.apply('f1', 'edge', self.entries, '3', node='edge0', port=8090)

@@ -131,10 +131,12 @@ kind: Service
 metadata: {name: helmet-cloud, namespace: default, uid: service}
 spec: {type: NodePort, ports: [{port: 5000, nodePort: 30007}]}
 ---
-apiVersion: v1
-kind: Endpoints
-metadata: {name: helmet-cloud, namespace: default}
-subsets: [{addresses: [{ip: 127.9.0.5}], ports: [{port: 5000}]}]
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: helmet-cloud, namespace: default, labels: {kubernetes.io/service-name: helmet-cloud}}
+addressType: IPv4
+endpoints: [{addresses: [127.9.0.5], conditions: {ready: true}}]
+ports: [{port: 5000}]
 ---
 apiVersion: sedna.io/v1alpha1
 kind: Model
@@ -258,7 +260,7 @@ struct Cluster {
   std::vector<std::shared_ptr<const api::Model>> edgeai_models;
   std::vector<std::shared_ptr<const api::Dataset>> datasets;
   std::shared_ptr<const api::Service> cloud_service;  // of helmet's cloud worker
-  std::shared_ptr<const api::Endpoints> cloud_endpoints;
+  std::vector<std::shared_ptr<const api::EndpointSlice>> cloud_slices;
   std::vector<PodPtr> pods;
   ArchiveGivers givers;
   WallTime now = meta::parse_time("2024-05-01T12:00:00Z").value();
@@ -297,7 +299,7 @@ JointWorld world_of(const api::JointInferenceService& service, const Cluster& cl
   }
   if (service.metadata.name == "helmet") {
     world.service = cluster.cloud_service;
-    world.endpoints = cluster.cloud_endpoints;
+    world.slices = cluster.cloud_slices;
   }
   for (const auto& pod : cluster.pods) {
     const auto label = pod->metadata.labels.find(std::string(kJobLabel));
@@ -476,7 +478,7 @@ Cluster running_cluster() {
     if (kind == "InferenceModel") cluster.models.push_back(typed<api::InferenceModel>(object));
     if (kind == "JointInferenceService") cluster.services.push_back(typed<api::JointInferenceService>(object));
     if (kind == "Service") cluster.cloud_service = typed<api::Service>(object);
-    if (kind == "Endpoints") cluster.cloud_endpoints = typed<api::Endpoints>(object);
+    if (kind == "EndpointSlice") cluster.cloud_slices.push_back(typed<api::EndpointSlice>(object));
     if (kind == "Dataset") cluster.datasets.push_back(typed<api::Dataset>(object));
     if (kind != "Model") continue;
     if (object["apiVersion"].as_string() == "sedna.io/v1alpha1") {

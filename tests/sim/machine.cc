@@ -171,9 +171,14 @@ class ServerClient final : public net::HttpClient {
     const Json counters = Json::object({{"inferences", container.answered},
                                         {"samples", container.answered},
                                         {"answered", Json::object({{"edge", container.answered}})}});
-    return Json::object({{"instance", instance},
-                         {"counters", counters},
-                         {"tiers", Json::array({Json::object({{"name", "edge"}, {"state", "Ready"}})})}});
+    // Every tier that has an address answers.
+    Json tiers = Json::array();
+    const auto file = codec::parse_json(machine_.model_file(container.model_key, "cascade.json").value_or("{}"));
+    for (const Json& tier : file.ok() ? (*file)["tiers"].as_array() : Json::Array()) {
+      const bool asked = tiers.empty() || !tier["url"].as_string().empty();
+      tiers.push_back(Json::object({{"name", tier["name"]}, {"state", asked ? "Ready" : "Unknown"}}));
+    }
+    return Json::object({{"instance", instance}, {"counters", counters}, {"tiers", std::move(tiers)}});
   }
   std::optional<std::string> target_of(const std::string& key) {
     auto tree = artifact::ModelTree::open(machine_.fs_, kData / "models");

@@ -11,7 +11,7 @@ class EndpointsReconciler {
   explicit EndpointsReconciler(const runtime::Caches& caches) : caches_(caches) {}
 
   void watches(runtime::Watches<api::Service>& w) const {
-    w.owns<api::Endpoints>().maps<api::Pod>([](const api::Pod& pod, const runtime::Caches& caches) {
+    w.owns<api::Endpoints>().owns<api::EndpointSlice>().maps<api::Pod>([](const api::Pod& pod, const runtime::Caches& caches) {
       std::vector<meta::ObjectKey> keys;
       for (const auto& service : controllers::services_selecting(caches, pod.metadata.ns, pod.metadata.labels))
         keys.push_back(service->metadata.key());
@@ -24,7 +24,7 @@ class EndpointsReconciler {
     if (service.metadata.deleting()) return runtime::Action::await_change();
     const auto pods = controllers::pods_labelled(caches_, service.metadata.ns, service.spec.selector);
     const controllers::ServicePlan plan = controllers::plan_service(service, pods);
-    if (plan.managed) TRY_VOID(writer.converge(ctx, service, {plan.endpoints}));
+    if (plan.managed) TRY_VOID(writer.converge(ctx, service, plan.objects(controllers::ServicePlan::Ports::kOpen)));
     return runtime::Action::await_change();
   }
 

@@ -13,6 +13,8 @@ namespace detail {
 std::vector<Rule> worker_rules();
 /// A worker at the edge stands somewhere: our operator binds its pods, no scheduler does.
 std::vector<Rule> edge_worker_rules();
+/// Without a template: hardExampleMining is a policy of our server.
+std::vector<Rule> edge_policy_rules();
 /// A worker in the cloud layer is a Deployment, or an InferenceModel without a template.
 std::vector<Rule> cloud_worker_rules();
 }  // namespace detail
@@ -35,6 +37,8 @@ void describe_worker(Type<W>& t, std::int64_t replicas_max) {
   t.template field<Json>("template", &Worker::pod_template,
                          "The worker's pod as a template, {metadata, spec}: the other spelling of workerSpec.")
       .shaped(pod_template_shape());
+  t.template field<std::optional<WorkerAutoscaling>>(
+      "hpa", &Worker::hpa, "Of a cloud worker with a pod: replicas follow its load, by a HorizontalPodAutoscaler of the cluster.");
   for (Rule& rule : detail::worker_rules()) t.rule(std::move(rule));
 }
 

@@ -5,9 +5,7 @@
 #include <functional>
 #include <utility>
 
-#include "api/describe.h"
-#include "api/rule.h"
-#include "api/sedna/worker.h"
+#include "api/sedna/describe_worker.h"
 #include "cascade/policy_table.h"
 
 namespace varda::api {
@@ -275,6 +273,65 @@ std::vector<std::string> known_names() {
   return all;
 }
 
+/// What our server asks of a policy, but for its name.
+std::vector<Rule> policy_rules() {
+  std::vector<Rule> all{keys_are_known()};
+  std::vector<std::pair<double, double>> ranges;
+  for (const PolicyRow& policy : cascade::policy_table()) {
+    for (const ParameterRow& row : policy.parameters) {
+      if (row.kind == ParameterKind::kNumber) ranges.emplace_back(row.min, row.max);
+    }
+  }
+  std::sort(ranges.begin(), ranges.end());
+  ranges.erase(std::unique(ranges.begin(), ranges.end()), ranges.end());
+  for (const auto& [min, max] : ranges) all.push_back(numbers_are_numbers(min, max));
+  all.push_back(texts_are_not_empty());
+  all.push_back(lists_are_lists());
+  for (Rule& rule : required_parameters()) all.push_back(std::move(rule));
+  return all;
+}
+
+Rule name_is_known() {
+  Rule rule;
+  std::string known;
+  for (const std::string& name : known_names()) known += (known.empty() ? "" : ", ") + name;
+  rule.cel = "self.name in [" + rules::cel_quote(known_names()) + "]";
+  rule.message = "our server has no such policy (it has " + known + "): one of your own needs a workerSpec or template";
+  rule.reason = "FieldValueInvalid";
+  rule.field_path = ".name";
+  rule.check = [](const Json& self) -> std::vector<Violation> {
+    const Json& name = self["name"];
+    if (!name.is_string() || cascade::find_policy(name.as_string()) != nullptr) return {};
+    std::string supported;
+    for (const std::string& one : known_names()) supported += (supported.empty() ? "\"" : ", \"") + one + "\"";
+    return {{"FieldValueNotSupported", ".name",
+             "Unsupported value: " + codec::write_json(name) + ": supported values: " + supported +
+                 ", or with a workerSpec or template any"}};
+  };
+  return rule;
+}
+
+/// A rule of the struct `member`, as one of the struct that has it.
+Rule within(const std::string& member, Rule rule) {
+  constexpr std::string_view kSelf = "self.";
+  std::string cel;
+  for (std::size_t at = 0; at < rule.cel.size();) {
+    const std::size_t found = std::min(rule.cel.find(kSelf, at), rule.cel.size());
+    cel.append(rule.cel, at, found - at);
+    if (found < rule.cel.size()) cel += std::string(kSelf) + member + ".";
+    at = found + kSelf.size();
+  }
+  rule.cel = "!has(self." + member + ") || (" + cel + ")";
+  rule.field_path = "." + member + rule.field_path;
+  rule.check = [member, check = std::move(rule.check)](const Json& self) {
+    const Json& value = self[member];
+    std::vector<Violation> found = value.is_object() ? check(value) : std::vector<Violation>{};
+    for (Violation& one : found) one.field = "." + member + one.field;
+    return found;
+  };
+  return rule;
+}
+
 /// "Threshold: hard if ... (threshold 0.5); ...": the user's documentation in `kubectl explain`.
 std::string formulas() {
   std::string out;
@@ -315,24 +372,41 @@ void MiningParameter::describe(Type<MiningParameter>& t) {
 
 void HardExampleMining::describe(Type<HardExampleMining>& t) {
   t.doc("Which answers are hard, so that the next tier is asked.");
-  t.field("name", &HardExampleMining::name, "Name of the policy. " + formulas() + ".").required().one_of(known_names());
+  t.field("name", &HardExampleMining::name,
+          "Name of the policy. A worker with a workerSpec or template may have policies of its own. " + formulas() + ".")
+      .required()
+      .length(1, cascade::kPolicyNameBytesMax);
   t.field("parameters", &HardExampleMining::parameters, "Its parameters; those that are not given have their defaults.")
       .items_max(cascade::kPolicyParametersMax)
       .list_map({"key"});
   t.keep_unknown(&HardExampleMining::unknown);
-  t.rule(keys_are_known());
-  std::vector<std::pair<double, double>> ranges;
-  for (const PolicyRow& policy : cascade::policy_table()) {
-    for (const ParameterRow& row : policy.parameters) {
-      if (row.kind == ParameterKind::kNumber) ranges.emplace_back(row.min, row.max);
-    }
-  }
-  std::sort(ranges.begin(), ranges.end());
-  ranges.erase(std::unique(ranges.begin(), ranges.end()), ranges.end());
-  for (const auto& [min, max] : ranges) t.rule(numbers_are_numbers(min, max));
-  t.rule(texts_are_not_empty());
-  t.rule(lists_are_lists());
-  for (Rule& rule : required_parameters()) t.rule(std::move(rule));
 }
+
+void TierPolicy::describe(Type<TierPolicy>& t) {
+  t.doc("Which answers are hard, so that the next tier is asked.");
+  t.field<std::string>("name", &HardExampleMining::name, "Name of the policy. " + formulas() + ".")
+      .required()
+      .one_of(known_names());
+  t.field<std::vector<MiningParameter>>("parameters", &HardExampleMining::parameters,
+                                        "Its parameters; those that are not given have their defaults.")
+      .items_max(cascade::kPolicyParametersMax)
+      .list_map({"key"});
+  t.keep_unknown(&HardExampleMining::unknown);
+  for (Rule& rule : policy_rules()) t.rule(std::move(rule));
+}
+
+namespace detail {
+
+std::vector<Rule> edge_policy_rules() {
+  std::vector<Rule> all = policy_rules();
+  all.insert(all.begin(), name_is_known());
+  for (Rule& rule : all) {
+    rule = rules::unless_any_set({{"workerSpec", rules::Shape::kObject}, {"template", rules::Shape::kObject}},
+                                 within("hardExampleMining", std::move(rule)));
+  }
+  return all;
+}
+
+}  // namespace detail
 
 }  // namespace varda::api

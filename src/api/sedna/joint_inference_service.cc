@@ -159,6 +159,7 @@ void JointEdgeWorker::describe(Type<JointEdgeWorker>& t) {
           "Which answers of the little model are hard, so that the big one is asked. Without it none is.");
   t.keep_unknown(&JointEdgeWorker::unknown);
   for (Rule& rule : detail::edge_worker_rules()) t.rule(std::move(rule));
+  for (Rule& rule : detail::edge_policy_rules()) t.rule(std::move(rule));
 }
 
 void JointCloudWorker::describe(Type<JointCloudWorker>& t) {
@@ -278,9 +279,10 @@ void JointCounters::describe(Type<JointCounters>& t) {
 void JointInferenceServiceStatus::describe(Type<JointInferenceServiceStatus>& t) {
   using S = JointInferenceServiceStatus;
   t.doc("What answers, and how it went so far.");
-  t.field("conditions", &S::conditions,
-          "Ready: the endpoint answers. EdgeReady, CloudReady: so does that side. Degraded: answers are given without a tier that "
-          "should be asked. Reasons are listed in the guide.")
+  t.field(
+       "conditions", &S::conditions,
+       "Ready: every tier has answered, and the endpoint answers. EdgeReady, CloudReady: so does that side. Degraded: answers are "
+       "given without a tier that should be asked. Autoscaling: hpa is followed. Reasons are listed in the guide.")
       .items_max(16)
       .list_map({"type"});
   t.field("observedGeneration", &S::observed_generation, "metadata.generation that this status speaks of.").format("int64");
@@ -344,8 +346,8 @@ const Kind& JointInferenceService::kind() {
               "`workerSpec` is the same pod with `nodeName` or `selector` beside it. A container needs no name.",
               "`tiers`, `modelName`, `servingPort`, `deadline`, `selector`, `replicas` and `cloudWorker.port`, `service` are "
               "extensions, and so is a worker without a pod: our server.",
-              "Parameters of policies are text and checked when they are written. A policy of one's own is a matter between worker "
-              "and its environment, not of `hardExampleMining`.",
+              "Parameters of policies are text. With our server they are checked when they are written; a worker with a pod of its "
+              "own gets any policy as `HEM_NAME` and `HEM_PARAMETERS`.",
           },
       .schema = &type_info<JointInferenceService>().schema,
   };

@@ -47,7 +47,7 @@ struct JointTier {
   ModelReference model;
   std::string node_name;
   std::string layer;  // kDevice, kEdge, kCloud; exactly one of node_name and layer
-  std::optional<HardExampleMining> policy;
+  std::optional<TierPolicy> policy;
   std::string deadline;
   Json unknown;
   static void describe(Type<JointTier>& t);

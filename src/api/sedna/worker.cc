@@ -16,6 +16,14 @@ constexpr std::string_view kLabelKey = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za
 const rules::Member kSelector{"selector", rules::Shape::kObject};
 const rules::Member kWorkerSpec{"workerSpec", rules::Shape::kObject};
 const rules::Member kTemplate{"template", rules::Shape::kObject};
+const rules::Member kHpa{"hpa", rules::Shape::kObject};
+
+Schema anything(Schema::Type type) {
+  Schema open;
+  open.type = type;
+  open.preserve_unknown = true;
+  return open;
+}
 
 }  // namespace
 
@@ -84,6 +92,22 @@ void NodeSelection::describe(Type<NodeSelection>& t) {
   t.keep_unknown(&NodeSelection::unknown);
 }
 
+void WorkerAutoscaling::describe(Type<WorkerAutoscaling>& t) {
+  using A = WorkerAutoscaling;
+  t.doc("When there are more or fewer replicas: the spec of a HorizontalPodAutoscaler (autoscaling/v2), but for what it scales.");
+  t.field("minReplicas", &A::min_replicas, "The least replicas. Default 1.").format("int32").range(1, 2147483647);
+  t.field("maxReplicas", &A::max_replicas, "The most replicas.").required().format("int32").range(1, 2147483647);
+  Schema metrics;
+  metrics.type = Schema::Type::kArray;
+  metrics.items_max = 16;
+  metrics.items = std::make_shared<Schema>(anything(Schema::Type::kObject));
+  t.field("metrics", &A::metrics, "What is measured, as autoscaling/v2 has it. Default the cluster's: 80 % of the requested CPU.")
+      .shaped(std::move(metrics));
+  t.field("behavior", &A::behavior, "How fast it scales up and down, as autoscaling/v2 has it.")
+      .shaped(anything(Schema::Type::kObject));
+  t.keep_unknown(&A::unknown);
+}
+
 namespace detail {
 
 std::vector<Rule> worker_rules() {
@@ -92,6 +116,8 @@ std::vector<Rule> worker_rules() {
       forbidden_beside(kTemplate, {kWorkerSpec}, "may not be given beside workerSpec: they are two spellings of the same"),
       forbidden_beside(kSelector, {{"nodeName"}},
                        "may not be given beside nodeName: exactly one of them says where the worker runs"),
+      unless_any_set({kWorkerSpec, kTemplate},
+                     forbidden_beside(kHpa, {kHpa}, "needs a workerSpec or template: our server is not scaled by load")),
   };
   for (const char* node : {"workerSpec.nodeName", "template.spec.nodeName"}) {
     all.push_back(forbidden_beside({node}, {kSelector}, "may not be given beside a selector"));

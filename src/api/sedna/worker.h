@@ -65,8 +65,8 @@ struct MiningParameter {
   static void describe(Type<MiningParameter>& t);
 };
 
-/// How hard examples are told: a policy of room cascade by name (docs/guides/joint-inference.md). It stands as hardExampleMining in
-/// workers and as policy in tiers.
+/// Which answers are hard: a policy by name (docs/guides/joint-inference.md). With our server it is one of room cascade; a worker
+/// of the user may have policies of its own.
 struct HardExampleMining {
   std::string name;
   std::vector<MiningParameter> parameters;
@@ -76,6 +76,22 @@ struct HardExampleMining {
   Json parameters_to_json() const;
   friend bool operator==(const HardExampleMining&, const HardExampleMining&) = default;
   static void describe(Type<HardExampleMining>& t);
+};
+
+/// A policy that our server follows: its name and parameters are those of the table.
+struct TierPolicy : HardExampleMining {
+  static void describe(Type<TierPolicy>& t);
+};
+
+/// When a cloud worker has more or fewer replicas: the spec of a HorizontalPodAutoscaler (autoscaling/v2) without its target.
+struct WorkerAutoscaling {
+  std::optional<std::int64_t> min_replicas;  // absent: 1
+  std::int64_t max_replicas = 0;
+  Json metrics, behavior;  // as written; null: the cluster's defaults
+  Json unknown;
+  std::int64_t least() const { return min_replicas.value_or(1); }
+  friend bool operator==(const WorkerAutoscaling&, const WorkerAutoscaling&) = default;
+  static void describe(Type<WorkerAutoscaling>& t);
 };
 
 /// What every worker has. A kind derives its workers from it, describes the members that it has by describe_worker() (worker.cc),
@@ -89,6 +105,7 @@ struct Worker {
   std::int64_t replicas = 1;
   Json worker_spec;   // a PodSpec, or null
   Json pod_template;  // {metadata, spec}, or null
+  std::optional<WorkerAutoscaling> hpa;
 
   bool has_template() const { return !pod_spec().is_null(); }
   /// The PodSpec of either spelling, as written; null without one.

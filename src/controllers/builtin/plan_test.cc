@@ -125,6 +125,24 @@ TEST(ServicePlan, ALoopbackAddressCountsOnThisMachineAlone) {
   EXPECT_EQ(plan.endpoints.at("subsets/0/addresses").size(), 2u);
 }
 
+TEST(ServicePlan, EndpointSlicesSayTheSame) {
+  const auto service = object<api::Service>(kService);
+  const ServicePlan plan = plan_service(*service, {backend("a", "127.0.0.2", "True"), backend("b", "127.0.0.3", "False")});
+  const std::vector<Json> open = plan.objects(ServicePlan::Ports::kOpen);
+  ASSERT_EQ(open.size(), 2u);
+  const auto slice = api::EndpointSlice::from_json(open[0]);
+  ASSERT_TRUE(slice.ok()) << slice.error();
+  EXPECT_EQ(slice->service_name(), "web");
+  ASSERT_EQ(slice->endpoints.size(), 2u);
+  EXPECT_TRUE(slice->endpoints[0].ready());
+  EXPECT_EQ(slice->endpoints[0].addresses, std::vector<std::string>{"127.0.0.2"});
+  EXPECT_FALSE(slice->endpoints[1].ready());
+  EXPECT_EQ(slice->ports.front().port, 8080);
+  EXPECT_FALSE(api::EndpointSlice::from_json(plan.objects(ServicePlan::Ports::kClosed)[0])->any_ready());
+  const std::vector<Json> none = plan_service(*service, {}).objects(ServicePlan::Ports::kOpen);
+  EXPECT_FALSE(api::EndpointSlice::from_json(none[0])->any_ready()) << "and the slice is there all the same";
+}
+
 TEST(ServicePlan, WithoutASelectorTheEndpointsAreSomebodyElses) {
   EXPECT_FALSE(
       plan_service(*object<api::Service>("{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: 80}]}}"), {})

@@ -122,6 +122,52 @@ Json without_ready(Json endpoints) {
   return endpoints;
 }
 
+std::vector<Json> slices_of(const Json& endpoints) {
+  const std::string& service = endpoints.at("metadata/name").as_string();
+  std::vector<Json> slices;
+  const auto add = [&](const Json& subset) {
+    Json pods = Json::array();
+    std::string type = "IPv4";
+    for (const char* list : {"addresses", "notReadyAddresses"}) {
+      const bool ready = list == std::string_view("addresses");
+      for (const Json& address : subset[list].as_array()) {
+        const std::string& ip = address["ip"].as_string();
+        if (ip.find(':') != std::string::npos) type = "IPv6";
+        Json pod = Json::object({{"addresses", Json::array({ip})},
+                                 {"conditions", Json::object({{"ready", ready}, {"serving", ready}, {"terminating", false}})},
+                                 {"targetRef", address["targetRef"]}});
+        if (address.contains("nodeName")) pod.set("nodeName", address["nodeName"]);
+        pods.push_back(std::move(pod));
+      }
+    }
+    Json ports = Json::array();
+    for (const Json& port : subset["ports"].as_array()) {
+      ports.push_back(Json::object({{"name", port["name"].as_string()}, {"port", port["port"]}, {"protocol", port["protocol"]}}));
+    }
+    const std::string name = slices.empty() ? service : service + "-" + std::to_string(slices.size());
+    slices.push_back(
+        Json::object({{"apiVersion", "discovery.k8s.io/v1"},
+                      {"kind", "EndpointSlice"},
+                      {"metadata", Json::object({{"name", name},
+                                                 {"namespace", endpoints.at("metadata/namespace")},
+                                                 {"labels", Json::object({{std::string(api::EndpointSlice::kServiceName), service},
+                                                                          {"endpointslice.kubernetes.io/managed-by", "varda"}})}})},
+                      {"addressType", type},
+                      {"endpoints", std::move(pods)},
+                      {"ports", std::move(ports)}}));
+  };
+  for (const Json& subset : endpoints["subsets"].as_array()) add(subset);
+  if (slices.empty()) add(Json::object());
+  return slices;
+}
+
+std::vector<Json> ServicePlan::objects(Ports state) const {
+  const Json object = state == Ports::kOpen ? endpoints : without_ready(endpoints);
+  std::vector<Json> all = slices_of(object);
+  all.push_back(object);
+  return all;
+}
+
 ServiceReconciler::ServiceReconciler(const runtime::Caches& caches, const BuiltinOptions& options)
     : caches_(caches),
       options_(options),
@@ -129,7 +175,7 @@ ServiceReconciler::ServiceReconciler(const runtime::Caches& caches, const Builti
       clock_(options.clock ? *options.clock : system_clock()) {}
 
 void ServiceReconciler::watches(runtime::Watches<api::Service>& w) const {
-  w.owns<api::Endpoints>().maps<api::Pod>(services_of);
+  w.owns<api::Endpoints>().owns<api::EndpointSlice>().maps<api::Pod>(services_of);
   w.indexes<api::Pod>(kPodsByLabel, pods_by_label).indexes<api::Service>(kServicesByLabel, services_by_label);
 }
 
@@ -192,7 +238,7 @@ Result<runtime::Action> ServiceReconciler::reconcile(const Context& ctx, const a
   const ServicePlan plan = plan_service(service, pods_labelled(caches_, service.metadata.ns, service.spec.selector));
   if (!plan.managed) return gone(ctx, key, writer);
   const Status opened = open_ports(key, plan);
-  TRY_VOID(writer.converge(ctx, service, {opened.ok() ? plan.endpoints : without_ready(plan.endpoints)}));
+  TRY_VOID(writer.converge(ctx, service, plan.objects(opened.ok() ? ServicePlan::Ports::kOpen : ServicePlan::Ports::kClosed)));
   // Somebody else may give the port back: the runtime tells the user and tries again.
   TRY_VOID(opened);
   return drain();

@@ -1,4 +1,5 @@
-// Services: a TCP listener on this machine for each node port, balancing over the ready pods, and the Endpoints that say so.
+// Services: a TCP listener on this machine for each node port, balancing over the ready pods, and the Endpoints and
+// EndpointSlices that say so.
 //
 // Changes are gentle, as they are where connections are tracked by a kernel: what is connected stays with its pod, whether ports,
 // selector or the Service itself change or go. Only who connects afterwards sees the change.
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "api/core/endpoint_slice.h"
 #include "api/core/endpoints.h"
 #include "api/core/pod.h"
 #include "api/core/service.h"
@@ -27,19 +29,25 @@ struct ServicePlan {
   std::vector<Port> ports;
   bool managed = false;   // false: no selector; its Endpoints are somebody else's
   codec::Json endpoints;  // the object, as if every port of the service were open
+
+  /// The Endpoints and the EndpointSlices of the service: with its ready pods, or, while its ports cannot be opened, without.
+  enum class Ports { kOpen, kClosed };
+  std::vector<codec::Json> objects(Ports ports) const;
 };
 
 /// Pure. `pods`: of the namespace all that it selects, and maybe others.
 ServicePlan plan_service(const api::Service& service, const std::vector<std::shared_ptr<const api::Pod>>& pods);
 /// The Endpoints of a service nobody can reach: its ready addresses are not ready.
 codec::Json without_ready(codec::Json endpoints);
+/// The same as EndpointSlices: one for each subset, and one without pods where there is none.
+std::vector<codec::Json> slices_of(const codec::Json& endpoints);
 
 class ServiceReconciler {
  public:
   ServiceReconciler(const runtime::Caches& caches, const BuiltinOptions& options);
 
   void watches(runtime::Watches<api::Service>& w) const;
-  /// Endpoints are written only once connections are forwarded to them.
+  /// Endpoints and EndpointSlices are written only once connections are forwarded to them.
   Result<runtime::Action> reconcile(const Context& ctx, const api::Service& service, runtime::Writer& writer);
   Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer& writer);
 

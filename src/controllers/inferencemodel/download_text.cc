@@ -35,4 +35,9 @@ std::string download_text(const api::EdgeVersionReport& report, std::string_view
   return out;
 }
 
+std::string progress_text(const api::EdgeVersionReport& report, std::string_view url) {
+  const std::string far = download_text(report, url);
+  return (far.empty() ? "" : ": " + far) + (report.message.empty() ? "" : "; the attempt before failed: " + report.message);
+}
+
 }  // namespace varda::controllers

@@ -264,17 +264,20 @@ Json make_deployment(const InferenceModel& model, const ServerEntry* server, con
     const std::string volume = parent(directory);
     fetch.volume_mounts.push_back(mount(volume, false));
     if (entry->credentials) {
-      // Files and no environment: that one is read by whoever may look at the pod's processes. The server's container never sees
-      // them.
+      // Optional, so that a pod without its Secret starts, and says so. Files and no environment: that one is read by whoever may
+      // look at the pod's processes. The server's container never sees them.
       fetch.args.insert(fetch.args.end(), {"--credentials-dir", kCredentialsPath});
       api::VolumeMount secret = mount(kCredentialsPath, true);
       secret.name = kCredentialsVolume;
       fetch.volume_mounts.push_back(std::move(secret));
-      pods.spec.volumes.push_back(Json::object(
-          {{"name", kCredentialsVolume}, {"secret", Json::object({{"secretName", entry->credentials->secret_name}})}}));
+      pods.spec.volumes.push_back(
+          Json::object({{"name", kCredentialsVolume},
+                        {"secret", Json::object({{"secretName", entry->credentials->secret_name}, {"optional", true}})}}));
     }
     pods.spec.init_containers.push_back(std::move(fetch));
     container.volume_mounts.push_back(mount(volume, true));
+    // Another version is another pod: one whose version does not load says why by ending.
+    if (server->image == options.serve_image) container.env.push_back({.name = "VARDA_SERVE_END_ON_LOAD_FAILURE", .value = "1"});
     pods.spec.volumes.push_back(Json::object({{"name", kVolume}, {"emptyDir", Json::object()}}));
   }
   pods.spec.containers.push_back(std::move(container));

@@ -142,8 +142,8 @@ Verdict target_progress(const EdgeView& view) {
   if (version == nullptr || version->state == api::EdgeVersionReport::kPending)
     return no("Pending", "version " + target + " waits to be downloaded");
   if (version->state == api::EdgeVersionReport::kDownloading) {
-    const std::string far = download_text(*version, view.model.spec.find_version(target)->download_url);  // same_work() found it
-    return no("Downloading", "node " + node + " downloads version " + target + (far.empty() ? "" : ": " + far));
+    const std::string& url = view.model.spec.find_version(target)->download_url;  // same_work() found it
+    return no("Downloading", "node " + node + " downloads version " + target + progress_text(*version, url));
   }
   if (view.report->exposed != target) return no("Installing", "node " + node + " installs version " + target);
   return no("Loading", "the server loads version " + target);
@@ -273,6 +273,15 @@ std::optional<Problem> deployment_problem(const World& world) {
   return Problem{failure->reason.empty() ? "FailedCreate" : failure->reason, failure->message};
 }
 
+// The pod knows its Secret as a directory.
+std::optional<Problem> cloud_pod_problem(const InferenceModel& model, const std::string& version, const api::Pod& pod) {
+  std::optional<Problem> problem = pod_problem(pod);
+  const api::ManifestEntry* entry = model.spec.find_version(version);
+  if (problem && problem->reason == "CredentialsMissing" && entry != nullptr && entry->credentials)
+    problem->message = "Secret " + entry->credentials->secret_name + ": " + problem->message;
+  return problem;
+}
+
 Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World& world, const InferenceModelOptions& options) {
   const bool manifest_way = !model.spec.from_image();
   const std::string& target = model.spec.target_version;
@@ -295,7 +304,7 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
       ++found.ready_replicas;
       serving.insert(version);
       if (version == target) ++ready_on_target;
-    } else if (auto problem = pod_problem(*pod)) {
+    } else if (auto problem = cloud_pod_problem(model, version, *pod)) {
       if (!any_problem) any_problem = problem;
       if (version == target && !target_problem) target_problem = problem;
     }
@@ -309,7 +318,7 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
     if (!target_problem && of_target) target_problem = cause;
   }
   const auto [url, url_problem] = service_address(
-      {world.service, world.endpoints, world.nodes, options.node_port_host, model.status.url}, ServiceState::kAnswering);
+      {world.service, world.slices, world.nodes, options.node_port_host, model.status.url}, ServiceState::kAnswering);
   const bool answers = !url.empty() && found.ready_replicas > 0;
   if (answers) found.url = url;
   if (answers && manifest_way) {
@@ -361,7 +370,8 @@ bool is_progress(std::string_view reason) {
                                                    "PodNotReady",    "ServiceNotReady",
                                                    "RollingOut",     "Serving",
                                                    "ScaledToZero",   "LoadBalancerPending",
-                                                   "Outdated",       "CloudAddressPending"};
+                                                   "Outdated",       "CloudAddressPending",
+                                                   "TierNotReached"};
   return std::find(std::begin(kProgress), std::end(kProgress), reason) != std::end(kProgress);
 }
 

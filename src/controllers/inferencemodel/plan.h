@@ -9,7 +9,7 @@
 
 #include "api/ai/inference_model.h"
 #include "api/core/deployment.h"
-#include "api/core/endpoints.h"
+#include "api/core/endpoint_slice.h"
 #include "api/core/node.h"
 #include "api/core/pod.h"
 #include "api/core/service.h"
@@ -35,7 +35,7 @@ struct World {
   std::shared_ptr<const api::EdgeNode> edge_node;                  // of the node the model is placed on
   std::vector<std::shared_ptr<const api::Pod>> pods;               // in its namespace, with its kModelLabel
   std::shared_ptr<const api::Service> service;                     // of its name
-  std::shared_ptr<const api::Endpoints> endpoints;                 // of its name
+  std::vector<std::shared_ptr<const api::EndpointSlice>> slices;   // of that service
   std::shared_ptr<const api::Deployment> deployment;               // of its name
   std::vector<PortClaim> claims;  // edge layer: ports that jobs have on the node it is placed on, its own job's too
 };

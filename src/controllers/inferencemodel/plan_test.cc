@@ -44,7 +44,7 @@ Case load(const testing::Path& folder) {
     if (kind == "Pod") test.world.pods.push_back(typed<api::Pod>(object));
     if (kind == "Service") test.world.service = typed<api::Service>(object);
     if (kind == "Deployment") test.world.deployment = typed<api::Deployment>(object);
-    if (kind == "Endpoints") test.world.endpoints = typed<api::Endpoints>(object);
+    if (kind == "EndpointSlice") test.world.slices.push_back(typed<api::EndpointSlice>(object));
     if (kind == "PortClaim") {
       test.world.claims.push_back({object["node"].as_string(), object["port"].as_integer(), "TCP", object["owner"].as_string(),
                                    object["uid"].as_string(), object["since"].as_string()});

@@ -13,6 +13,21 @@ constexpr std::string_view kFetchReasons[] = {"DigestMismatch",  "DownloadFailed
                                               "BadLayout",       "CredentialsMissing", "DiskFull",
                                               "SourceForbidden", "CredentialsInvalid", "CredentialsForbidden"};
 
+// Those that varda-serve ends with where no version loads (VARDA_SERVE_END_ON_LOAD_FAILURE).
+constexpr std::string_view kLoadReasons[] = {"LoadFailed", "LoadCrashed", "LoadTimedOut"};
+
+// The line of a failure among the last ones of a log, without what differs from one attempt to the next.
+template <std::size_t kCount>
+std::optional<Problem> known_reason(const std::string& text, const std::string_view (&reasons)[kCount]) {
+  for (const std::string_view known : reasons) {
+    const std::size_t at = text.rfind(std::string(known) + ": ");
+    if (at == std::string::npos) continue;
+    const std::size_t start = at + known.size() + 2;
+    return Problem{std::string(known), text.substr(start, text.find('\n', start) - start)};
+  }
+  return {};
+}
+
 std::string last_line(std::string_view text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
   const std::size_t start = text.rfind('\n');
@@ -30,22 +45,14 @@ std::optional<Problem> container_problem(const api::ContainerStatus& container, 
   const Json& ended = container.state["terminated"];
   if (ended.is_object()) {
     state = &ended;
-  } else if (fetch) {
+  } else if (fetch || known_reason(container.last_state.at("terminated/message").as_string(), kLoadReasons)) {
     state = &container.last_state["terminated"];  // While it is tried again, the last failure still stands.
   }
   if (state == nullptr || (*state)["exitCode"].as_integer() == 0) return {};
   // Its end came while the agent restarted, so the exit code is made up. The container runs again.
   if ((*state)["reason"].as_string() == "ContainerStatusUnknown") return {};
   const std::string& text = (*state)["message"].as_string();
-  if (fetch) {
-    // The end of a log: only the line of the failure counts, and of it nothing that differs from one attempt to the next.
-    for (const std::string_view known : kFetchReasons) {
-      const std::size_t at = text.rfind(std::string(known) + ": ");
-      if (at == std::string::npos) continue;
-      const std::size_t start = at + known.size() + 2;
-      return Problem{std::string(known), text.substr(start, text.find('\n', start) - start)};
-    }
-  }
+  if (auto known = fetch ? known_reason(text, kFetchReasons) : known_reason(text, kLoadReasons)) return known;
   const std::string how =
       "container " + container.name + " ended with exit code " + std::to_string((*state)["exitCode"].as_integer());
   const std::string last = last_line(text);

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "controllers/inferencemodel/found_by.h"
+#include "controllers/service_address.h"
 
 namespace varda::controllers {
 
@@ -74,20 +75,23 @@ Keys of_pod(const api::Pod& pod) {
   return {{pod.metadata.ns, label->second}};
 }
 
-Keys of_endpoints(const api::Endpoints& endpoints, const runtime::Caches& caches) {
-  const ObjectKey key = endpoints.metadata.key();
+Keys of_slice(const api::EndpointSlice& slice, const runtime::Caches& caches) {
+  const ObjectKey key{slice.metadata.ns, slice.service_name()};
   if (caches.of<InferenceModel>().get(key) == nullptr) return {};
   return {key};
 }
 
 // Transitions people want to read about. Nothing happens here at rest: statuses differ only when something did.
-void tell(const InferenceModel& model, const api::InferenceModelStatus& now, runtime::Writer& writer) {
+void tell(const InferenceModel& model, const api::InferenceModelStatus& now, PassingProblems& passing, SteadyTime time,
+          runtime::Writer& writer) {
   const api::InferenceModelStatus& before = model.status;
   std::string told;
   for (const meta::Condition& condition : now.conditions) {
-    if (condition.status == "True" || is_progress(condition.reason)) continue;
-    const meta::Condition* was = meta::find_condition(before.conditions, condition.type);
-    if (was != nullptr && was->reason == condition.reason && was->message == condition.message) continue;
+    if (condition.status == "True" || is_progress(condition.reason)) {
+      passing.clear(model.metadata.key(), condition.type);
+      continue;
+    }
+    if (!passing.due(model.metadata.key(), meta::find_condition(before.conditions, condition.type), condition, time)) continue;
     const std::string event = condition.reason + condition.message;
     if (event == told) continue;  // both conditions for one cause
     told = event;
@@ -112,11 +116,12 @@ InferenceModelReconciler::InferenceModelReconciler(const runtime::Caches& caches
 
 void InferenceModelReconciler::watches(runtime::Watches<InferenceModel>& w) const {
   w.owns<api::Pod>(runtime::Update::kRecreate).owns<api::Deployment>().owns<api::Service>();
-  w.maps<api::Pod>(of_pod).maps<api::Endpoints>(of_endpoints);
+  w.maps<api::Pod>(of_pod).maps<api::EndpointSlice>(of_slice);
   w.maps<api::Node>(of_node).maps<api::EdgeNode>(of_edge_node);
   w.maps<InferenceModel>(rivals, same_to_rivals);
   w.indexes<InferenceModel>(kByNode, found_by_node).indexes<InferenceModel>(kByPort, found_by_port);
   w.indexes<InferenceModel>(kByAddress, found_by_address).indexes<api::Pod>(kByModel, found_by_model);
+  w.indexes<api::EndpointSlice>(std::string(kSlicesByService), slices_by_service);
 }
 
 World InferenceModelReconciler::look(const InferenceModel& model) const {
@@ -138,7 +143,7 @@ World InferenceModelReconciler::look(const InferenceModel& model) const {
     }
   } else {
     world.service = caches_.of<api::Service>().get(key);
-    world.endpoints = caches_.of<api::Endpoints>().get(key);
+    world.slices = caches_.of<api::EndpointSlice>().by_index(kSlicesByService, key.str());
     world.deployment = caches_.of<api::Deployment>().get(key);
   }
   return world;
@@ -147,6 +152,7 @@ World InferenceModelReconciler::look(const InferenceModel& model) const {
 Result<runtime::Action> InferenceModelReconciler::gone(const Context& /*ctx*/, const ObjectKey& key, runtime::Writer& /*writer*/) {
   const MutexLock lock(mutex_);
   pauses_.forget(key);
+  passing_.forget(key);
   return runtime::Action::await_change();
 }
 
@@ -177,7 +183,12 @@ Result<runtime::Action> InferenceModelReconciler::reconcile(const Context& ctx, 
     wanted.refused = Problem{"Refused", converged.error().message()};
   // What could not be written is no reason to be silent about the rest.
   const api::InferenceModelStatus status = observe(model, wanted, world, options_, meta::format_time(clock_.wall()));
-  tell(model, status, writer);
+  std::optional<Duration> report_in;
+  {
+    const MutexLock lock(mutex_);
+    tell(model, status, passing_, clock_.now(), writer);
+    report_in = passing_.wait(model.metadata.key(), clock_.now());
+  }
   TRY_VOID(writer.status(ctx, model, status.to_json()));
   if (!converged.ok() && converged.error().terminal() && wanted.refused) {
     log::warn("objects refused", {{"error", converged.error()}});
@@ -185,8 +196,8 @@ Result<runtime::Action> InferenceModelReconciler::reconcile(const Context& ctx, 
   }
   TRY_VOID(std::move(converged));
   if (!wanted.ended_pod.empty()) return replace_ended_pod(ctx, model, world, writer);
-  if (wanted.waits_for_job) return runtime::Action::after(kPortAgain);
-  return runtime::Action::await_change();
+  if (wanted.waits_for_job) report_in = std::min(report_in.value_or(kPortAgain), kPortAgain);
+  return report_in ? runtime::Action::after(*report_in) : runtime::Action::await_change();
 }
 
 }  // namespace varda::controllers

@@ -8,6 +8,7 @@
 #include "base/mutex.h"
 #include "controllers/inferencemodel/plan.h"
 #include "controllers/inferencemodel/replacement.h"
+#include "controllers/passing_problems.h"
 #include "runtime/controller.h"
 
 namespace varda::controllers {
@@ -37,6 +38,7 @@ class InferenceModelReconciler {
   const Claims claims_;
   Mutex mutex_;
   ReplacementPauses pauses_ GUARDED_BY(mutex_);
+  PassingProblems passing_ GUARDED_BY(mutex_);
 };
 
 }  // namespace varda::controllers

@@ -70,12 +70,13 @@ spec:
     patch_status(kPods + "/" + name, "{phase: Running, podIP: 127.9.1.1, conditions: [{type: Ready, status: 'True'}]}");
   }
   void end_pod(const std::string& name) { api_.remove(kPods + "/" + name + "?gracePeriodSeconds=0"); }
-  // The agent's word: the version the node was told serves, with these counts.
-  void report(std::string_view cascade = "{epoch: e1, counters: {inferences: 0}}") {
+  // The agent's report: the version the node was told serves, with these counts, and with this state of the tier above.
+  void report(std::string_view counts = "epoch: e1, counters: {inferences: 0}", const std::string& cloud = "Ready") {
     const std::string target = work()["target"].as_string();
     patch_status(kEdgeNodes + "/edge0", "{models: [{key: default/digits.edge, exposed: '" + target + "', versions: [{version: '" +
                                             target + "', state: Ready}], serving: {version: '" + target +
-                                            "', state: Ready}, cascade: " + std::string(cascade) + "}]}");
+                                            "', state: Ready}, cascade: {" + std::string(counts) +
+                                            ", tiers: [{name: edge, state: Ready}, {name: cloud, state: " + cloud + "}]}}]}");
   }
   void expose() {
     const std::string target = work()["target"].as_string();
@@ -90,7 +91,7 @@ spec:
     ASSERT_TRUE(eventually([&] { return work().at("serving/url").as_string() == "http://127.9.1.1:18080"; }))
         << codec::write_json(work());
     report();
-    ASSERT_TRUE(eventually([&] { return condition("Ready") == "True Serving"; })) << codec::write_json(status());
+    ASSERT_TRUE(eventually([&] { return condition("EdgeReady") == "True Serving"; })) << codec::write_json(status());
     EXPECT_EQ(status()["url"].as_string(), "http://127.9.1.1:18080");
   }
   // A pod of its Deployment is Ready behind its Service, as the cluster would report.
@@ -103,8 +104,13 @@ spec:
     const auto reply = api_.post(kPods, pod);
     ASSERT_EQ(reply.status, 201) << reply.text;
     patch_status(kPods + "/" + name + "-1", "{phase: Running, podIP: 127.9.1.9, conditions: [{type: Ready, status: 'True'}]}");
-    post("/api/v1/namespaces/default/endpoints", "{apiVersion: v1, kind: Endpoints, metadata: {name: " + name +
-                                                     "}, subsets: [{addresses: [{ip: 127.9.1.9}], ports: [{port: 8080}]}]}");
+    add_slice(name, "127.9.1.9", 8080);
+  }
+  // The cloud's model answers, and so the service is Ready for the first time.
+  void serve_all() {
+    serve();
+    answer("digits-cloud");
+    ASSERT_TRUE(eventually([&] { return condition("Ready") == "True Serving"; })) << codec::write_json(status());
   }
   std::string pod_uid() { return get(kPods + "/digits-edge-adfa01a70198").at("metadata/uid").as_string(); }
 };
@@ -112,11 +118,30 @@ spec:
 TEST_F(JointCluster, TwoModelsBecomeOneEndpointAndAtRestNothingIsWritten) {
   add_world();
   add_service();
-  serve();
+  serve_all();
   ASSERT_TRUE(eventually([&] { return exists(kInferenceModels + "/digits-cloud"); }));
   EXPECT_TRUE(eventually([&] { return has_event("Serving"); }));
   stop();
   EXPECT_TRUE(comes_to_rest());
+}
+
+TEST_F(JointCluster, IsReadyOnceEveryTierAnswersAndStaysReadyWithoutTheCloud) {
+  add_world();
+  add_service();
+  serve();
+  EXPECT_EQ(condition("Ready").substr(0, 5), "False") << codec::write_json(status());
+  EXPECT_EQ(condition("Degraded").substr(0, 4), "True") << codec::write_json(status());
+  EXPECT_EQ(cloud_url(), "") << "nothing forwards there yet";
+  report("epoch: e1, counters: {inferences: 0}", "Unknown");
+  answer("digits-cloud");
+  ASSERT_TRUE(eventually([&] { return condition("Ready") == "False TierNotReached"; })) << codec::write_json(status());
+  ASSERT_TRUE(eventually([&] { return !cloud_url().empty(); }));
+  report();
+  ASSERT_TRUE(eventually([&] { return condition("Ready") == "True Serving"; })) << codec::write_json(status());
+  EXPECT_EQ(condition("Degraded"), "False AllTiersAsked");
+  patch_status(kPods + "/digits-cloud-1", "{conditions: [{type: Ready, status: 'False'}]}");
+  ASSERT_TRUE(eventually([&] { return condition("Degraded") == "True PodNotReady"; })) << codec::write_json(status());
+  EXPECT_EQ(condition("Ready"), "True Serving");
 }
 
 TEST_F(JointCluster, TheServiceMayComeBeforeEverythingItNames) {
@@ -146,7 +171,7 @@ TEST_F(JointCluster, APolicyChangesWhatTheNodeIsToldAndNoPod) {
   report();
   ASSERT_TRUE(eventually([&] { return status().at("endpoints/0/version").as_string() == "next"; }));
   EXPECT_EQ(pod_uid(), pod);
-  EXPECT_EQ(condition("Ready"), "True Serving");
+  EXPECT_EQ(condition("EdgeReady"), "True Serving");
 }
 
 TEST_F(JointCluster, ObjectsOfOthersAreNeverTouched) {
@@ -182,7 +207,7 @@ class MovedService : public JointCluster {
   void move() {
     add_world();
     add_service();
-    serve();
+    serve_all();
     add_node("edge1");
     add_agent("edge1");
     patch(kServices + "/digits", "{spec: {edgeWorker: {nodeName: edge1}}}");
@@ -297,15 +322,14 @@ TEST_F(JointCluster, FromOurServersToTheUsersWorkersAndBack) {
 TEST_F(JointCluster, CountsGoOnThroughARestartOfTheOperatorAndAnotherEpochOfTheNode) {
   add_world();
   add_service();
-  serve();
-  report("{epoch: e1, counters: {inferences: 40, hard: 4}, degraded: {reason: BreakerOpen, message: 'cloud: refused'}}");
+  serve_all();
+  report("epoch: e1, counters: {inferences: 40, hard: 4}, degraded: {reason: BreakerOpen, message: 'cloud: refused'}", "Open");
   ASSERT_TRUE(eventually([&] { return condition("Degraded") == "True BreakerOpen"; })) << codec::write_json(status());
   EXPECT_EQ(status()["inferenceNumber"].as_integer(), 40);
   stop();
-  report("{epoch: e2, counters: {inferences: 2, hard: 1}}");
+  report("epoch: e2, counters: {inferences: 2, hard: 1}");
   start();
-  ASSERT_TRUE(eventually([&] { return condition("Degraded").starts_with("False") || condition("Degraded") == "True NoAddress"; }))
-      << codec::write_json(status());
+  ASSERT_TRUE(eventually([&] { return condition("Degraded") == "False AllTiersAsked"; })) << codec::write_json(status());
   EXPECT_EQ(status()["inferenceNumber"].as_integer(), 42);
   EXPECT_EQ(status()["hardExampleNumber"].as_integer(), 5);
 }

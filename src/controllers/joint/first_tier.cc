@@ -84,8 +84,7 @@ std::optional<Verdict> model_progress(const PodFinding& found, const std::string
   for (const api::EdgeModelVersion& one : told->versions) {
     if (one.version == told->target) url = one.url;
   }
-  const std::string far = download_text(*version, url);
-  return no("Downloading", "node " + node + " downloads version " + told->target + (far.empty() ? "" : ": " + far));
+  return no("Downloading", "node " + node + " downloads version " + told->target + progress_text(*version, url));
 }
 
 const JointEndpoint* endpoint_before(const View& view, const std::string& node) {

@@ -21,7 +21,7 @@ const JointTierStatus* tier_before(const View& view, const std::string& name) {
 }
 
 ServiceAddress address_of_service(const View& view, const std::string& told, ServiceState state) {
-  return service_address({view.world.service, view.world.endpoints, view.world.nodes, view.options.node_port_host, told}, state);
+  return service_address({view.world.service, view.world.slices, view.world.nodes, view.options.node_port_host, told}, state);
 }
 
 void observe_inference_model(const View& view, const TierPlan& plan, FurtherTier& tier) {
@@ -43,8 +43,9 @@ void observe_inference_model(const View& view, const TierPlan& plan, FurtherTier
   tier.status.node = model->status.node.empty() ? model->spec.node_name : model->status.node;
   tier.status.url = model->status.url;
   const bool own_service = view.world.service != nullptr && view.world.service->metadata.name == model->metadata.name;
-  if (tier.status.url.empty() && plan.owned && !model->spec.on_edge() && own_service) {
-    // Known before anybody answers there: a server that does not answer is found out, one without an address is not asked at all.
+  if (tier.status.url.empty() && plan.owned && !model->spec.on_edge() && own_service && !view.plan.ours_first()) {
+    // The address is part of the environment of the user's pods: one that came later would make them anew. Our server reads
+    // it from a file, and would open its breaker on an address that nothing forwards yet.
     tier.status.url = address_of_service(view, before == nullptr ? "" : before->url, ServiceState::kAllocated).url;
   }
   if (tier.status.url.empty() && before != nullptr && !before->url.empty()) {  // it comes back there, or tells where
@@ -72,7 +73,8 @@ void observe_cloud_worker(const View& view, const TierPlan& plan, FurtherTier& t
   const std::string told = before == nullptr ? "" : before->url;
   const ServiceAddress known = address_of_service(view, told, ServiceState::kAllocated);
   const ServiceAddress answering = address_of_service(view, told, ServiceState::kAnswering);
-  tier.status.url = known.url.empty() ? told : known.url;
+  const std::string& url = view.plan.ours_first() ? answering.url : known.url;  // see above
+  tier.status.url = url.empty() ? told : url;
   std::optional<Problem> problem = plan.problem;
   std::size_t ready = 0, all = 0;
   for (const PodPtr& pod : view.world.pods) {
@@ -89,7 +91,9 @@ void observe_cloud_worker(const View& view, const TierPlan& plan, FurtherTier& t
   }
   if (all > 1) tier.status.node.clear();
   tier.status.ready = ready > 0 && !answering.url.empty();
-  if (tier.status.ready) {
+  if (plan.problem && plan.problem->reason == kModelNotMounted) {
+    tier.verdict = no(*plan.problem);
+  } else if (tier.status.ready) {
     tier.verdict = yes(counted(ready, all) + " pods answer, at " + answering.url);
     if (plan.problem) tier.verdict.message += ", as they were: " + plan.problem->reason + ": " + plan.problem->message;
   } else if (problem) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "codec/text.h"
+#include "controllers/inferencemodel/plan.h"
 #include "controllers/inferencemodel/pod_problem.h"
 #include "controllers/joint/findings.h"
 #include "controllers/joint/plan.h"
@@ -30,6 +31,55 @@ using joint::View;
 
 constexpr std::size_t kMessageMax = 8192;  // a node's report has room for more
 
+// What the server of the pod reports of a further tier; null: nothing, or only of a former service of the name.
+const Json& report_of(const View& view, const PodFinding& pod, const std::string& tier) {
+  static const Json none;
+  if (pod.report == nullptr) return none;
+  const std::string& of = pod.report->cascade["uid"].as_string();
+  if (!of.empty() && of != view.service.metadata.uid) return none;
+  for (const Json& one : pod.report->cascade["tiers"].as_array()) {
+    if (one["name"].as_string() == tier) return one;
+  }
+  return none;
+}
+
+// A further tier that never answered the server of the pod.
+const FurtherTier* unreached(const View& view, const PodFinding& pod, const std::vector<FurtherTier>& further) {
+  for (const FurtherTier& tier : further) {
+    if (report_of(view, pod, tier.status.name)["state"].as_string() != "Ready") return &tier;
+  }
+  return nullptr;
+}
+
+Verdict not_reached(const View& view, const PodFinding& pod, const FurtherTier& tier, std::string_view status) {
+  const std::string& error = report_of(view, pod, tier.status.name)["lastError"].as_string();
+  return {status, "TierNotReached",
+          "the server of node " + pod.endpoint.node + " has had no answer of tier " + tier.status.name + " yet" +
+              (error.empty() ? "" : ": " + error)};
+}
+
+// Why a service whose first tier answers is not Ready for the first time: a further tier cannot be asked yet. Nothing, if all
+// can, or if the service was Ready before: then the first tier alone is enough.
+std::optional<Verdict> first_wait(const View& view, const FirstTier& first, const std::vector<FurtherTier>& further) {
+  if (!view.service.status.start_time.empty()) return {};
+  if (view.plan.first_problem && !is_progress(view.plan.first_problem->reason)) return no(*view.plan.first_problem);
+  for (const FurtherTier& tier : further) {
+    if (tier.verdict.status != kTrue) {
+      return Verdict{tier.verdict.status, tier.verdict.reason,
+                     "the first tier answers; tier " + tier.status.name + " does not yet: " + tier.verdict.message};
+    }
+  }
+  if (!view.plan.ours_first()) return {};
+  std::optional<Verdict> why;
+  for (const PodFinding& pod : first.pods) {
+    if (pod.answers.status != kTrue) continue;
+    const FurtherTier* tier = unreached(view, pod, further);
+    if (tier == nullptr) return {};
+    if (!why) why = pod.flaw ? *pod.flaw : not_reached(view, pod, *tier, kFalse);
+  }
+  return why;
+}
+
 Verdict degraded(const View& view, const FirstTier& first, const std::vector<FurtherTier>& further) {
   std::size_t count = 0;
   const PodFinding* one = nullptr;
@@ -49,18 +99,24 @@ Verdict degraded(const View& view, const FirstTier& first, const std::vector<Fur
     if (lost != nullptr) return {kUnknown, lost->answers.reason, lost->answers.message};
     return no("NotServing", "the first tier does not answer");
   }
-  if (!view.plan.ours_first()) {
-    for (const FurtherTier& tier : further) {
-      if (tier.verdict.status != kTrue)
-        return {kTrue, tier.verdict.reason, "the edge answers without tier " + tier.status.name + ": " + tier.verdict.message};
-    }
+  for (const FurtherTier& tier : further) {
+    if (tier.status.ready) continue;
+    // Unknown is the control plane's view of the tier: a server of ours has its own.
+    if (tier.verdict.status == kFalse || (tier.verdict.status == kUnknown && !view.plan.ours_first()))
+      return {kTrue, tier.verdict.reason, "the edge answers without tier " + tier.status.name + ": " + tier.verdict.message};
   }
   for (const FurtherTier& tier : further) {
     if (tier.status.url.empty())
       return {kTrue, "NoAddress", "tier " + tier.status.name + " has no address yet: " + tier.verdict.message};
   }
+  for (const PodFinding& pod : first.pods) {
+    if (!view.plan.ours_first() || pod.answers.status != kTrue || pod.leaving) continue;
+    // A server that has just started again asks within a second.
+    const bool before = !view.service.status.start_time.empty();
+    if (const FurtherTier* tier = unreached(view, pod, further)) return not_reached(view, pod, *tier, before ? kUnknown : kTrue);
+  }
   if (lost != nullptr) return {kUnknown, lost->answers.reason, lost->answers.message};
-  return no("AllTiersAsked", "no tier is missing from the answers");
+  return no("AllTiersAsked", "every tier answers");
 }
 
 void count_workers(const View& view, const FirstTier& first, JointInferenceServiceStatus& status) {
@@ -125,10 +181,18 @@ JointObservation observe(const JointInferenceService& service, const JointPlan& 
     const View view{service, plan, world, options};
     const FirstTier first = joint::find_first(view);
     const std::vector<FurtherTier> further = joint::find_further(view);
-    set("Ready", first.answers);
+    const std::optional<Verdict> waits = first.answers.status == kTrue ? first_wait(view, first, further) : std::nullopt;
+    set("Ready", waits ? *waits : first.answers);
     set("EdgeReady", first.verdict);
     set("CloudReady", joint::cloud_verdict(further));
     set("Degraded", degraded(view, first, further));
+    if (!plan.autoscaled) {
+      std::erase_if(status.conditions, [](const meta::Condition& condition) { return condition.type == "Autoscaling"; });
+    } else if (plan.autoscaling || plan.refused) {
+      set("Autoscaling", no(plan.autoscaling ? *plan.autoscaling : *plan.refused));
+    } else {
+      set("Autoscaling", {kTrue, "Autoscaling", "a HorizontalPodAutoscaler sets the replicas of the cloud worker"});
+    }
     status.url = first.answers.status == kFalse ? "" : first.url;
     status.endpoints.clear();
     for (const PodFinding& pod : first.pods) {
@@ -139,7 +203,7 @@ JointObservation observe(const JointInferenceService& service, const JointPlan& 
     status.active = status.failed = 0;
     count_workers(view, first, status);
     joint::add_counts(view, first, status);
-    if (first.ready > 0 && status.start_time.empty()) status.start_time = time;
+    if (first.answers.status == kTrue && !waits && status.start_time.empty()) status.start_time = time;
   }
   JointObservation out;
   if (same(status, service.status)) {

@@ -191,6 +191,7 @@ void plan_first(const JointInferenceService& service, const JointWorld& world, c
   } else if (!of_a_pod) {
     plan.first_problem = plan.first.problem;
   }
+  if (!plan.first_problem) plan.first_problem = unmounted_model(worker);
   plan.claims = claims_of(job_of(service), worker, nodes, world.pods);
 }
 
@@ -210,8 +211,17 @@ void plan_cloud_worker(const JointInferenceService& service, const Tier& tier, c
                      .claims = {},
                      .fetch_image = options.fetch_image,
                      .fetch_arguments = options.fetch_arguments};
+  const bool wants_autoscaler = tier.worker->hpa.has_value();
+  if (wants_autoscaler && world.autoscalers_served) worker.autoscaling = *tier.worker->hpa;
   plan.cloud = plan_worker(job_of(service), worker, around);
+  if (worker.autoscaling) plan.objects.push_back(make_autoscaler(job_of(service), worker));
+  plan.autoscaled = plan.autoscaled || wants_autoscaler;
+  if (wants_autoscaler && !world.autoscalers_served) {
+    plan.autoscaling = Problem{"AutoscalingUnavailable", "the API server has no autoscaling/v2: the cloud worker keeps its " +
+                                                             std::to_string(worker.replicas) + " replicas"};
+  }
   out.problem = model.problem ? std::move(model.problem) : plan.cloud->problem;
+  if (!out.problem) out.problem = unmounted_model(worker);
   for (Json& object : plan.cloud->objects) plan.objects.push_back(std::move(object));
 }
 
@@ -348,6 +358,14 @@ JointPlan plan(const JointInferenceService& service, const JointWorld& world, co
       plan_cloud_worker(service, plan.tiers[i], world, options, plan, tier);
     } else {
       plan_inference_model(service, plan.tiers[i], world, options, plan, tier);
+    }
+  }
+  if (plan.tiers.front().worker != nullptr && plan.tiers.front().worker->hpa) {
+    plan.autoscaled = true;
+    if (!plan.autoscaling) {
+      plan.autoscaling = Problem{"NotAutoscaled",
+                                 "hpa of edgeWorker has no effect: edge workers are pods on the nodes that the spec "
+                                 "names"};
     }
   }
   keep_replaced(service, world, plan);

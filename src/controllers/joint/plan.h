@@ -15,7 +15,7 @@
 
 #include "api/ai/inference_model.h"
 #include "api/core/deployment.h"
-#include "api/core/endpoints.h"
+#include "api/core/endpoint_slice.h"
 #include "api/core/service.h"
 #include "api/edgeai/edge_node.h"
 #include "api/edgeai/model.h"
@@ -36,11 +36,12 @@ struct JointWorld {
   std::map<std::string, std::shared_ptr<const api::InferenceModel>> inference_models;
   /// InferenceModels that it controls, whatever they are called.
   std::vector<std::shared_ptr<const api::InferenceModel>> children;
-  std::vector<PodPtr> pods;                           // of its job
-  std::shared_ptr<const api::Deployment> deployment;  // of the cloud worker's name
-  std::shared_ptr<const api::Service> service;        // as above
-  std::shared_ptr<const api::Endpoints> endpoints;    // as above
-  std::vector<PortClaim> claims;                      // of others on its nodes
+  std::vector<PodPtr> pods;                                       // of its job
+  std::shared_ptr<const api::Deployment> deployment;              // of the cloud worker's name
+  std::shared_ptr<const api::Service> service;                    // as above
+  std::vector<std::shared_ptr<const api::EndpointSlice>> slices;  // of that service
+  std::vector<PortClaim> claims;                                  // of others on its nodes
+  bool autoscalers_served = false;                                // the API server has autoscaling/v2
 };
 
 /// What becomes of one further tier.
@@ -61,10 +62,12 @@ struct JointPlan {
   std::vector<Tier> tiers;  // borrows from the service
   WorkerPlan first;         // pods of the first tier
   std::optional<Problem> first_problem;
-  std::int64_t port = 0;            // of our server there; 0: none is known, or it is the user's
-  std::vector<TierPlan> further;    // one for each tier but the first
-  std::optional<WorkerPlan> cloud;  // of the user's cloud worker
-  std::vector<PortClaim> claims;    // what its pods, and children at the edge, want of nodes
+  std::int64_t port = 0;               // of our server there; 0: none is known, or it is the user's
+  std::vector<TierPlan> further;       // one for each tier but the first
+  std::optional<WorkerPlan> cloud;     // of the user's cloud worker
+  std::vector<PortClaim> claims;       // what its pods, and children at the edge, want of nodes
+  bool autoscaled = false;             // the spec has an `hpa`
+  std::optional<Problem> autoscaling;  // why it is not followed
   /// Why the API server did not take `objects`, once it was asked.
   std::optional<Problem> refused;
 

@@ -48,7 +48,7 @@ std::unique_ptr<Case> load(const testing::Path& folder) {
     if (kind == "Pod") world.pods.push_back(typed<api::Pod>(object));
     if (kind == "Service") world.service = typed<api::Service>(object);
     if (kind == "Deployment") world.deployment = typed<api::Deployment>(object);
-    if (kind == "Endpoints") world.endpoints = typed<api::Endpoints>(object);
+    if (kind == "EndpointSlice") world.slices.push_back(typed<api::EndpointSlice>(object));
     if (kind == "Claim") {
       world.claims.push_back({.node = object["node"].as_string(),
                               .port = object["port"].as_integer(),
@@ -59,6 +59,7 @@ std::unique_ptr<Case> load(const testing::Path& folder) {
     }
     if (kind == "Options") {
       if (object.contains("nodePortHost")) test->options.node_port_host = object["nodePortHost"].as_string();
+      if (object.contains("autoscalersServed")) world.autoscalers_served = object["autoscalersServed"].as_bool();
       if (object.contains("edgeNetwork")) test->options.edge_network = object["edgeNetwork"].as_string();
     }
   }

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "controllers/inferencemodel/plan.h"
 #include "controllers/joint/child.h"
+#include "controllers/service_address.h"
 
 namespace varda::controllers {
 
@@ -16,6 +17,7 @@ namespace {
 using api::JointInferenceService;
 using meta::ObjectKey;
 using Keys = std::vector<ObjectKey>;
+using Autoscaler = runtime::Raw<autoscaler_resource>;
 
 // What a cluster's policy refuses today it may take tomorrow, and nothing of ours changes when it does.
 constexpr Duration kRefusedAgain = std::chrono::minutes(2);
@@ -45,14 +47,17 @@ Keys of_free_name(const T& object, const runtime::Caches& caches) {
 }
 
 // Transitions people want to read about. Nothing happens here at rest: statuses differ only when something did.
-void tell(const JointInferenceService& service, const api::JointInferenceServiceStatus& now, runtime::Writer& writer) {
+void tell(const JointInferenceService& service, const api::JointInferenceServiceStatus& now, PassingProblems& passing,
+          SteadyTime time, runtime::Writer& writer) {
   const auto before = [&](std::string_view type) { return meta::find_condition(service.status.conditions, type); };
   std::vector<std::string> told;  // several conditions for one cause
-  for (const char* type : {"Ready", "EdgeReady", "CloudReady"}) {
+  for (const char* type : {"Ready", "EdgeReady", "CloudReady", "Autoscaling"}) {
     const meta::Condition* condition = meta::find_condition(now.conditions, type);
-    if (condition == nullptr || condition->status == "True" || is_progress(condition->reason)) continue;
-    const meta::Condition* was = before(type);
-    if (was != nullptr && was->reason == condition->reason && was->message == condition->message) continue;
+    if (condition == nullptr || condition->status == "True" || is_progress(condition->reason)) {
+      passing.clear(service.metadata.key(), type);
+      continue;
+    }
+    if (!passing.due(service.metadata.key(), before(type), *condition, time)) continue;
     if (std::find(told.begin(), told.end(), condition->reason) != told.end()) continue;
     told.push_back(condition->reason);
     writer.event(service, runtime::EventType::kWarning, condition->reason, condition->message);
@@ -93,6 +98,7 @@ JointInferenceReconciler::JointInferenceReconciler(const runtime::Caches& caches
 
 void JointInferenceReconciler::watches(runtime::Watches<JointInferenceService>& w) const {
   w.owns<api::Pod>(runtime::Update::kRecreate).owns<api::Deployment>().owns<api::Service>().owns<api::InferenceModel>();
+  w.owns_if_served<Autoscaler>();
   JointIndex* const index = &index_;
   // Called with old versions too: what counts is what is there now.
   w.maps<JointInferenceService>([index](const JointInferenceService& service, const runtime::Caches& caches) {
@@ -118,11 +124,12 @@ void JointInferenceReconciler::watches(runtime::Watches<JointInferenceService>& 
   w.maps<api::Service>(of_free_name<api::Service>);
   w.maps<api::Deployment>(of_free_name<api::Deployment>);
   // "digits-cloud" is what digits' clients ask; a name that is cut so by chance is no service.
-  w.maps<api::Endpoints>([](const api::Endpoints& endpoints, const runtime::Caches& caches) {
-    const std::string& name = endpoints.metadata.name;
-    const ObjectKey key{endpoints.metadata.ns, name.substr(0, std::min(name.rfind('-'), name.size()))};
+  w.maps<api::EndpointSlice>([](const api::EndpointSlice& slice, const runtime::Caches& caches) {
+    const std::string name = slice.service_name();
+    const ObjectKey key{slice.metadata.ns, name.substr(0, std::min(name.rfind('-'), name.size()))};
     return caches.of<JointInferenceService>().get(key) == nullptr ? Keys{} : Keys{key};
   });
+  w.indexes<api::EndpointSlice>(std::string(kSlicesByService), slices_by_service);
 }
 
 JointWorld JointInferenceReconciler::look(const JointInferenceService& service, const std::vector<Tier>& tiers) const {
@@ -146,10 +153,11 @@ JointWorld JointInferenceReconciler::look(const JointInferenceService& service, 
   }
   world.children = caches_.of<api::InferenceModel>().owned_by(service.metadata.uid);
   world.pods = caches_.of<api::Pod>().owned_by(service.metadata.uid);
+  world.autoscalers_served = caches_.find(Autoscaler::resource())->served();
   if (tiers.size() > 1) {
     const ObjectKey last{key.ns, child_name(service, tiers.back())};
     world.service = caches_.of<api::Service>().get(last);
-    world.endpoints = caches_.of<api::Endpoints>().get(last);
+    world.slices = caches_.of<api::EndpointSlice>().by_index(kSlicesByService, last.str());
     world.deployment = caches_.of<api::Deployment>().get(last);
     if (tiers.back().has_template()) {
       for (auto& pod : caches_.of<api::Pod>().select(
@@ -173,6 +181,8 @@ JointWorld JointInferenceReconciler::look(const JointInferenceService& service, 
 
 Result<runtime::Action> JointInferenceReconciler::gone(const Context& /*ctx*/, const ObjectKey& key, runtime::Writer& /*writer*/) {
   index_.set(key, caches_.of<JointInferenceService>().get(key).get());
+  const MutexLock lock(mutex_);
+  passing_.forget(key);
   return runtime::Action::await_change();
 }
 
@@ -217,7 +227,12 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx, 
   }
   // What could not be written is no reason to be silent about the rest.
   const JointObservation seen = observe(service, wanted, world, options_, clock_.wall());
-  tell(service, seen.status, writer);
+  std::optional<Duration> report_in;
+  {
+    const MutexLock lock(mutex_);
+    tell(service, seen.status, passing_, clock_.now(), writer);
+    report_in = passing_.wait(service.metadata.key(), clock_.now());
+  }
   TRY_VOID(writer.status(ctx, service, seen.status.to_json()));
   if (wanted.refused) {
     log::warn("objects refused", {{"error", converged.error()}});
@@ -225,6 +240,7 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx, 
   }
   TRY_VOID(std::move(converged));
   TRY(std::optional<Duration> next, replace_ended(ctx, wanted, writer));
+  if (report_in) next = next ? std::min(*next, *report_in) : *report_in;
   if (seen.look_again) next = next ? std::min(*next, *seen.look_again) : *seen.look_again;
   if (waits_for_port(wanted)) next = next ? std::min(*next, kPortAgain) : kPortAgain;
   return next ? runtime::Action::after(*next) : runtime::Action::await_change();

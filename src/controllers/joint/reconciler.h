@@ -6,6 +6,7 @@
 #include "controllers/inferencemodel/replacement.h"
 #include "controllers/joint/index.h"
 #include "controllers/joint/plan.h"
+#include "controllers/passing_problems.h"
 #include "runtime/controller.h"
 
 namespace varda::controllers {
@@ -31,6 +32,7 @@ class JointInferenceReconciler {
   const Clock& clock_;
   Mutex mutex_;
   ReplacementPauses pauses_ GUARDED_BY(mutex_);
+  PassingProblems passing_ GUARDED_BY(mutex_);
 };
 
 /// What services give nodes to do: models with their tiers, and workers.

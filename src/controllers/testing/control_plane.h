@@ -35,7 +35,7 @@ inline const std::string kNodes = "/api/v1/nodes";
 inline const std::string kPods = "/api/v1/namespaces/default/pods";
 inline const std::string kDeployments = "/apis/apps/v1/namespaces/default/deployments";
 inline const std::string kCoreServices = "/api/v1/namespaces/default/services";
-inline const std::string kEndpoints = "/api/v1/namespaces/default/endpoints";
+inline const std::string kSlices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 
 inline Json yaml(std::string_view text) {
   auto parsed = codec::parse_yaml(text);
@@ -72,6 +72,13 @@ class ControlPlane : public ::testing::Test {
   }
   void patch_status(const std::string& path, std::string_view status) {
     patch(path + "/status", "{status: " + std::string(status) + "}");
+  }
+  /// The EndpointSlice of a Service with one ready pod.
+  void add_slice(const std::string& service, const std::string& address, int port) {
+    post(kSlices, "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: " + service +
+                      "-x7k2p, labels: {kubernetes.io/service-name: " + service +
+                      "}}, addressType: IPv4, endpoints: [{addresses: [" + address +
+                      "], conditions: {ready: true}}], ports: [{port: " + std::to_string(port) + "}]}");
   }
   Json get(const std::string& path) { return api_.get(path).body; }
   bool exists(const std::string& path) { return api_.get(path).status == 200; }

@@ -49,10 +49,7 @@ class WorkersInACluster : public ControlPlane {
   void answer_in_the_cloud() {
     const std::string service = kCoreServices + "/bright-cloud";
     ASSERT_TRUE(eventually([&] { return api_.get(service).status == 200; }));
-    post(kEndpoints,
-         "{apiVersion: v1, kind: Endpoints, metadata: {name: bright-cloud}, subsets: [{addresses: [{ip: 203.0.113.7}], ports: "
-         "[{port: "
-         "5000}]}]}");
+    add_slice("bright-cloud", "203.0.113.7", 5000);
   }
 
   struct Seen {

@@ -315,12 +315,20 @@ Json service_of(const Job& job, const Worker& worker) {
                    Json::object({{"labels", job_labels(job, worker)}}), std::move(spec));
 }
 
-Json deployment_of(const Job& job, const Worker& worker, MadePod made) {
+// With an autoscaler those that the Deployment has now, within its bounds: the autoscaler changes them, and nothing here back.
+std::int64_t replicas_of(const Worker& worker, const api::Deployment* live) {
+  if (!worker.autoscaling) return worker.replicas;
+  const std::int64_t now = live == nullptr ? worker.replicas : live->spec.replicas.value_or(worker.replicas);
+  if (worker.replicas == 0) return 0;  // stopped: an autoscaler leaves a Deployment of 0 replicas alone
+  return std::clamp(now, worker.autoscaling->least(), std::max(worker.autoscaling->least(), worker.autoscaling->max_replicas));
+}
+
+Json deployment_of(const Job& job, const Worker& worker, MadePod made, std::int64_t replicas) {
   Json annotations = Json::object();
   annotations.set(kTemplateHash, made.template_hash);
   annotations.set(kAssignmentHash, made.assignment_hash);
   Json metadata = Json::object({{"labels", job_labels(job, worker)}, {"annotations", std::move(annotations)}});
-  Json spec = Json::object({{"replicas", worker.replicas},
+  Json spec = Json::object({{"replicas", replicas},
                             {"selector", Json::object({{"matchLabels", worker_selector(job, worker)}})},
                             {"strategy", Json::object({{"type", "RollingUpdate"},
                                                        {"rollingUpdate", Json::object({{"maxUnavailable", 0}, {"maxSurge", 1}})}})},
@@ -350,7 +358,7 @@ WorkerPlan plan_cloud(const Job& job, const Worker& worker, const WorkerWorld& w
   const ModelOnNode model{worker.model->version, worker.model->url, archive == nullptr ? "" : archive->sha256, true};
   MadePod made = make_pod(job, worker, {"", "", nullptr, model}, {world.fetch_image, world.fetch_arguments});
   const std::string template_hash = made.template_hash, assignment_hash = made.assignment_hash;
-  Json wanted = deployment_of(job, worker, std::move(made));
+  Json wanted = deployment_of(job, worker, std::move(made), replicas_of(worker, live));
   // What works stays as it was made, whatever this build would add to it otherwise.
   if (!wish.is_null() && live->status.ready_replicas > 0 && annotation(live->metadata, kTemplateHash) == template_hash &&
       annotation(live->metadata, kAssignmentHash) == assignment_hash && wish.at("spec/template").is_object()) {
@@ -361,6 +369,23 @@ WorkerPlan plan_cloud(const Job& job, const Worker& worker, const WorkerWorld& w
 }
 
 }  // namespace
+
+Json make_autoscaler(const Job& job, const Worker& worker) {
+  const api::WorkerAutoscaling& wanted = *worker.autoscaling;
+  Json target = Json::object(
+      {{"apiVersion", api::Deployment::resource().api_version()}, {"kind", "Deployment"}, {"name", worker_name(job, worker)}});
+  Json spec =
+      Json::object({{"scaleTargetRef", std::move(target)}, {"minReplicas", wanted.least()}, {"maxReplicas", wanted.max_replicas}});
+  if (!wanted.metrics.is_null()) spec.set("metrics", wanted.metrics);
+  if (!wanted.behavior.is_null()) spec.set("behavior", wanted.behavior);
+  return object_of(autoscaler_resource(), worker_name(job, worker), job.metadata.ns,
+                   Json::object({{"labels", job_labels(job, worker)}}), std::move(spec));
+}
+
+const meta::Resource& autoscaler_resource() {
+  static const meta::Resource resource{"autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", true};
+  return resource;
+}
 
 WorkerPlan plan_worker(const Job& job, const Worker& worker, const WorkerWorld& world) {
   if (worker.layer == Worker::Layer::kCloud) return plan_cloud(job, worker, world);

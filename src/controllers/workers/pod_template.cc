@@ -274,7 +274,8 @@ void fetch_model(Json& spec, const Worker& worker, const FetchProgram& program) 
     args.push_back(kCredentialsPath);
     mounts.push_back(Json::object({{"name", secrets}, {"mountPath", kCredentialsPath}, {"readOnly", true}}));
     spec.make("volumes").push_back(
-        Json::object({{"name", secrets}, {"secret", Json::object({{"secretName", archive.credentials.substr(slash + 1)}})}}));
+        Json::object({{"name", secrets},
+                      {"secret", Json::object({{"secretName", archive.credentials.substr(slash + 1)}, {"optional", true}})}}));
   }
   Json both = std::as_const(spec)["initContainers"];
   for (const Json& container : std::as_const(spec)["containers"].as_array()) both.push_back(container);
@@ -381,6 +382,26 @@ std::string model_path(const Worker& worker, const std::string& version) {
   if (!worker.model || !worker.model->fetched()) return "";
   const std::string directory = "/models/" + worker.model->name;
   return version.empty() ? directory : directory + "/" + version;
+}
+
+std::optional<Problem> unmounted_model(const Worker& worker) {
+  if (worker.pods != Worker::Pods::kUsers || !worker.model || worker.model->path.empty()) return {};
+  const std::string& path = worker.model->path;
+  const auto covers = [&](const Json& mount) {
+    std::string_view at = mount["mountPath"].as_string();
+    while (at.size() > 1 && at.ends_with('/')) at.remove_suffix(1);
+    return !at.empty() && path.starts_with(at) && (path.size() == at.size() || at == "/" || path[at.size()] == '/');
+  };
+  for (const char* list : {"initContainers", "containers"}) {
+    for (const Json& container : worker.pod_spec[list].as_array()) {
+      const auto& mounts = container["volumeMounts"].as_array();
+      if (std::any_of(mounts.begin(), mounts.end(), covers) || names(container["env"], "name", "MODEL_URL")) return {};
+    }
+  }
+  return Problem{std::string(kModelNotMounted), "Model " + worker.model->name + " names the path " + path +
+                                                    ", which Varda does not mount: mount it in the template " + "of worker " +
+                                                    worker.name +
+                                                    ", set MODEL_URL there, or give the Model an archive by url and sha256"};
 }
 
 std::int64_t bind_port(const Worker& worker) {

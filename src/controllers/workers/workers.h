@@ -81,6 +81,8 @@ struct Worker {
   // kCloud
   std::int64_t service_port = 5000;
   std::string service_type = "NodePort";
+  /// Replicas follow the load: `replicas` is what a new Deployment begins with.
+  std::optional<api::WorkerAutoscaling> autoscaling;
 
   // kServer
   /// The PodSpec for the model's directory on a node.
@@ -144,6 +146,11 @@ struct WorkerPlan {
   std::optional<Problem> problem;  // the first thing that keeps the worker from being as it shall be, of the worker or of a pod
 };
 
+inline constexpr std::string_view kModelNotMounted = "ModelNotMounted";
+/// Why the pods of a user's worker do not see their model: its Model names a path, and the template neither mounts anything there
+/// nor sets MODEL_URL. Varda mounts no path itself: the author of a Model may be another one than that of the template.
+std::optional<Problem> unmounted_model(const Worker& worker);
+
 /// What should exist of a worker. Cannot fail. Never replaces all pods of the edge layer at once: those that do not work first,
 /// then one at a time while all others that can be reached are Ready. Pods on nodes that the worker was moved away from go once as
 /// many in their new places are Ready.
@@ -154,6 +161,11 @@ std::vector<PortClaim> claims_of(const Job& job, const Worker& worker, const Nod
 /// A pod of it has the port on the node.
 bool holds_port(const Job& job, const Worker& worker, const std::vector<PodPtr>& pods, const std::string& node,
                 const HostPort& port);
+
+/// autoscaling/v2, which a cluster may lack, and `varda up` does.
+const meta::Resource& autoscaler_resource();
+/// The HorizontalPodAutoscaler of a cloud worker's Deployment, with the same name. `worker.autoscaling` is set.
+Json make_autoscaler(const Job& job, const Worker& worker);
 
 /// For EdgeNode.spec.models and .workers of `node`. Nothing where the worker has no pod there, nor should have, or no files.
 std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, const NodeList& nodes, const api::EdgeNode& node,
