@@ -13,7 +13,7 @@ namespace varda {
 /// The exception being handled; valid within a catch block only. kExhausted: std::bad_alloc.
 inline Error caught_error() {
   try {
-    throw;
+    std::rethrow_exception(std::current_exception());
   } catch (const std::bad_alloc&) {
     return {Code::kExhausted, "out of memory"};
   } catch (const std::exception& e) {
