@@ -1,5 +1,5 @@
 """One model on one machine, from outside: what users do with an InferenceModel, with real processes and a real kubectl."""
-import json, os, pathlib, shutil, signal, sys, tempfile, time, unittest, urllib.request
+import json, os, pathlib, shutil, signal, ssl, sys, tempfile, time, unittest, urllib.error, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -190,6 +190,35 @@ class Serving(unittest.TestCase):
         m.wait_until('the pod says why', lambda: [p for p in self.varda.pods() for c in p['status'].get('containerStatuses', [])
                                                   if c.get('state', {}).get('waiting', {}).get('reason') == 'ImageUnsupported'])
         self.assertFalse(self.varda.model('j')['status'].get('url'))
+
+    def test_closed_port_wants_tls_and_a_token(self):
+        folder = self.work / 'tls'
+        folder.mkdir()
+        m.self_signed(folder)
+        self.varda.kubectl('create', 'secret', 'tls', 'digits-tls', '--cert', folder / 'tls.crt', '--key', folder / 'tls.key')
+        self.varda.kubectl('create', 'secret', 'generic', 'digits-token', '--from-literal=token=let-me-in')
+        security = {'tlsSecretName': 'digits-tls', 'tokenSecretName': 'digits-token'}
+        self.apply('at-edge', 'edge', self.entries, '3', node='edge0', port=8443, security=security)
+        self.apply('in-cloud', 'cloud', self.entries, '3', port=8444, security=security)
+        context = ssl.create_default_context(cafile=str(folder / 'tls.crt'))
+        context.check_hostname = False  # which 127.x.y.z it is, is known only later
+        trusting = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+
+        def status(url, token=None):
+            request = urllib.request.Request(url, headers={'Authorization': 'Bearer ' + token} if token else {})
+            try:
+                with trusting.open(request, timeout=m.seconds(60)) as answer:
+                    return answer.status
+            except urllib.error.HTTPError as e:
+                return e.code
+        for name in ('at-edge', 'in-cloud'):
+            url = self.varda.ready(name, '3')['status']['url']
+            self.assertTrue(url.startswith('https://127.'), url)
+            about = url + '/v2/models/' + self.varda.model(name)['spec']['modelName']
+            self.assertEqual([status(about), status(about, 'wrong'), status(about, 'let-me-in')], [401, 401, 200])
+        # The agent still sees a switch, without a token.
+        self.apply('at-edge', 'edge', self.entries, '4', node='edge0', port=8443, security=security)
+        self.varda.ready('at-edge', '4')
 
     def test_killed_model_server_comes_back(self):
         self.apply('k', 'edge', self.entries, '4', node='edge0')

@@ -118,6 +118,22 @@ void ModelResources::describe(Type<ModelResources>& t) {
   t.field("limits", &ModelResources::limits, "What the server may use at most.").items_max(16);
 }
 
+void ModelSecurity::describe(Type<ModelSecurity>& t) {
+  t.doc("Who may ask the server: without it everybody who reaches its port, over plain HTTP.");
+  t.field("tlsSecretName", &ModelSecurity::tls_secret_name,
+          "A Secret in the model's namespace with tls.crt and tls.key: the server answers HTTPS only.")
+      .length(0, 253)
+      .pattern(kSubdomainOrEmpty);
+  t.field("clientCertificates", &ModelSecurity::client_certificates,
+          "Clients need a certificate of the authority in ca.crt of the TLS Secret.");
+  t.field("tokenSecretName", &ModelSecurity::token_secret_name,
+          "A Secret in the model's namespace. Each line of its key token is a token that clients may send as "
+          "\"Authorization: Bearer TOKEN\".")
+      .length(0, 253)
+      .pattern(kSubdomainOrEmpty);
+  t.keep_unknown(&ModelSecurity::unknown);
+}
+
 void InferenceModelSpec::describe(Type<InferenceModelSpec>& t) {
   using rules::Shape;
   using S = InferenceModelSpec;
@@ -159,6 +175,7 @@ void InferenceModelSpec::describe(Type<InferenceModelSpec>& t) {
        "Extension: how the pod of the edge layer is reached. host: it uses the network of the node. hostport: it has an address of "
        "its own, and the node's servingPort leads there. Without it, as the operator was told (host, if it was not).")
       .one_of({"host", "hostport"});
+  t.field("security", &S::security, "Extension: who may ask the server.");
   t.keep_unknown(&S::unknown);
 
   const auto without_image = [&t](Rule rule) { t.rule(rules::unless_set("image", std::move(rule))); };

@@ -51,6 +51,16 @@ struct ModelResources {
   static void describe(Type<ModelResources>& t);
 };
 
+/// Who may ask the server. Absent: everybody who reaches its port, without TLS.
+struct ModelSecurity {
+  std::string tls_secret_name;       // tls.crt, tls.key; "" plain HTTP
+  bool client_certificates = false;  // of the authority in ca.crt of the same Secret
+  std::string token_secret_name;     // key "token"; "" no token
+  Json unknown;
+  bool closed() const { return !tls_secret_name.empty() || !token_secret_name.empty(); }
+  static void describe(Type<ModelSecurity>& t);
+};
+
 struct InferenceModelSpec {
   static constexpr std::int64_t kDefaultPort = 8080;
 
@@ -67,10 +77,12 @@ struct InferenceModelSpec {
   InferenceModelService service;
   ModelResources resources;
   std::string edge_network;  // host, hostport; "" the operator's choice
+  ModelSecurity security;
   Json unknown;
 
   bool on_edge() const { return deploy_to_layer == "edge"; }
   bool from_image() const { return !image.empty(); }
+  bool https() const { return !from_image() && !security.tls_secret_name.empty(); }
   /// The port that is meant: 0 means 8080.
   std::int64_t port() const { return serving_port == 0 ? kDefaultPort : serving_port; }
   const ManifestEntry* find_version(std::string_view version) const;

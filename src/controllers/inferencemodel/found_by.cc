@@ -23,9 +23,9 @@ std::vector<std::string> found_by_address(const api::InferenceModel& model) {
   if (model.spec.on_edge() || model.spec.service.type != "NodePort" || model.status.ready_replicas == 0) return {};
   std::string_view url = model.status.url;
   if (url.empty()) return {""};
-  constexpr std::string_view kScheme = "http://";
-  if (!url.starts_with(kScheme)) return {};
-  url.remove_prefix(kScheme.size());
+  const auto scheme = url.find("://");
+  if (scheme == std::string_view::npos) return {};
+  url.remove_prefix(scheme + 3);
   const bool v6 = url.starts_with('[');
   if (v6) url.remove_prefix(1);
   const auto end = url.find(v6 ? ']' : ':');

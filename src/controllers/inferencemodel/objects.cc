@@ -30,6 +30,8 @@ constexpr std::string_view kNumberedDirectory = ".numbered";  // artifact/number
 constexpr const char* kVolume = "model";
 constexpr const char* kCredentialsVolume = "credentials";
 constexpr const char* kCredentialsPath = "/var/run/varda/credentials";
+constexpr const char* kTlsPath = "/var/run/varda/tls";
+constexpr const char* kTokenPath = "/var/run/varda/token";
 
 std::vector<std::string> fill_in_each(std::vector<std::string> texts, const InferenceModel& model) {
   for (std::string& text : texts) text = fill_in(std::move(text), model);
@@ -63,7 +65,9 @@ Json readiness_probe(const InferenceModel& model, const ServerEntry* server) {
   const Json port(model.spec.port());
   Json probe = Json::object({{"periodSeconds", 1}, {"timeoutSeconds", 1}, {"failureThreshold", 3}});
   if (server != nullptr && !server->ready_path.empty()) {
-    probe.set("httpGet", Json::object({{"path", fill_in(server->ready_path, model)}, {"port", port}, {"scheme", "HTTP"}}));
+    probe.set("httpGet", Json::object({{"path", fill_in(server->ready_path, model)},
+                                       {"port", port},
+                                       {"scheme", model.spec.https() ? "HTTPS" : "HTTP"}}));
   } else {
     probe.set("tcpSocket", Json::object({{"port", port}}));
   }
@@ -141,6 +145,29 @@ std::string parent(const std::string& directory) {
   return slash == 0 || slash == std::string::npos ? directory : directory.substr(0, slash);
 }
 
+void add_secret(const std::string& volume, const std::string& secret, const std::string& path, api::Container& container,
+                api::PodSpec& pod) {
+  api::VolumeMount files = mount(path, true);
+  files.name = volume;
+  container.volume_mounts.push_back(std::move(files));
+  pod.volumes.push_back(Json::object({{"name", volume}, {"secret", Json::object({{"secretName", secret}})}}));
+}
+
+// Health and the state of models stay open: probes and agents have neither certificate nor token.
+void close_port(const InferenceModel& model, api::Container& container, api::PodSpec& pod) {
+  const api::ModelSecurity& security = model.spec.security;
+  const std::string tls = kTlsPath;
+  if (!security.tls_secret_name.empty()) {
+    add_secret("tls", security.tls_secret_name, tls, container, pod);
+    container.args.insert(container.args.end(), {"--tls-cert", tls + "/tls.crt", "--tls-key", tls + "/tls.key"});
+    if (security.client_certificates) container.args.insert(container.args.end(), {"--client-ca", tls + "/ca.crt"});
+  }
+  if (!security.token_secret_name.empty()) {
+    add_secret("token", security.token_secret_name, kTokenPath, container, pod);
+    container.args.insert(container.args.end(), {"--token-file", std::string(kTokenPath) + "/token"});
+  }
+}
+
 Json node_affinity(Json term) {
   return Json::object({{"nodeAffinity", Json::object({{"requiredDuringSchedulingIgnoredDuringExecution",
                                                        Json::object({{"nodeSelectorTerms", Json::array({std::move(term)})}})}})}});
@@ -186,6 +213,7 @@ api::PodSpec edge_server(const InferenceModel& model, const ServerEntry* server,
     std::string path = directory;
     if (server->layout == api::EdgeModel::kNumbered) path += "/" + std::string(kNumberedDirectory);
     spec.volumes.push_back(Json::object({{"name", kVolume}, {"hostPath", Json::object({{"path", path}, {"type", "Directory"}})}}));
+    close_port(model, container, spec);
   }
   spec.containers.push_back(std::move(container));
   return spec;
@@ -279,6 +307,7 @@ Json make_deployment(const InferenceModel& model, const ServerEntry* server, con
     // Another version is another pod: one whose version does not load says why by ending.
     if (server->image == options.serve_image) container.env.push_back({.name = "VARDA_SERVE_END_ON_LOAD_FAILURE", .value = "1"});
     pods.spec.volumes.push_back(Json::object({{"name", kVolume}, {"emptyDir", Json::object()}}));
+    close_port(model, container, pods.spec);
   }
   pods.spec.containers.push_back(std::move(container));
   return deployment.to_json();

@@ -229,7 +229,8 @@ Finding observe_edge(const InferenceModel& model, const Plan& plan, const World&
         !host.empty()) {
       const api::Container* server = server_of(*pod);
       const bool told = server != nullptr && !server->ports.empty();
-      found.url = http_url(host, told ? server->ports.front().container_port : model.spec.port());
+      found.url = with_scheme(http_url(host, told ? server->ports.front().container_port : model.spec.port()),
+                              server != nullptr && answers_https(*server));
     }
     if (report != nullptr) found.serving_version = report->serving->version;
   }
@@ -317,8 +318,12 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
     if (!any_problem) any_problem = cause;
     if (!target_problem && of_target) target_problem = cause;
   }
-  const auto [url, url_problem] = service_address(
-      {world.service, world.slices, world.nodes, options.node_port_host, model.status.url}, ServiceState::kAnswering);
+  // The Service's address without its scheme: the one that was published last may have the other.
+  std::string last_url = model.status.url;
+  if (last_url.starts_with("https:")) last_url.erase(4, 1);
+  auto [url, url_problem] =
+      service_address({world.service, world.slices, world.nodes, options.node_port_host, last_url}, ServiceState::kAnswering);
+  url = with_scheme(std::move(url), model.spec.https());
   const bool answers = !url.empty() && found.ready_replicas > 0;
   if (answers) found.url = url;
   if (answers && manifest_way) {

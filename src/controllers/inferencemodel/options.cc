@@ -117,6 +117,9 @@ Result<ServerEntry> read_entry(const std::string& name, const Json& value) {
       }
     } else if (member == "status") {
       TRY(entry.reading, read_reading(content, where));
+    } else if (member == "closable") {
+      if (!content.is_bool()) return invalid(where, "must be true or false");
+      entry.closable = content.as_bool();
     } else if (member == "securityContext") {
       if (!content.is_object()) return invalid(where, "must be an object");
       entry.security_context = content;
@@ -130,7 +133,7 @@ Result<ServerEntry> read_entry(const std::string& name, const Json& value) {
       }
       if (!known) {
         return invalid(where,
-                       "is not known: image, command, args, env, mountPath, readyPath, layout, beside, status and "
+                       "is not known: image, command, args, env, mountPath, readyPath, layout, beside, status, closable and "
                        "securityContext are");
       }
     }
@@ -212,6 +215,7 @@ ServerEntry varda_serve(std::string image) {
   entry.args = {"--model-repository", "/models", "--http", "$(POD_IP):{port}"};
   entry.ready_path = "/v2/models/{modelName}/ready";
   entry.security_context = restricted_container();
+  entry.closable = true;
   return entry;
 }
 

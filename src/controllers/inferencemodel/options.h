@@ -30,6 +30,7 @@ struct ServerEntry {
       beside;  // of kNumbered: files at the root of an archive that belong beside the numbers, if they are there
   api::EdgeStatusReading reading;  // how it tells which version it serves
   codec::Json security_context;    // of its container; null: none
+  bool closable = false;           // takes the flags of varda-serve that close its port: spec.security of a model
 };
 
 using ServerTable = std::map<std::string, ServerEntry>;  // by frameworkType

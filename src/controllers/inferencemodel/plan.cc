@@ -32,6 +32,11 @@ std::optional<Problem> spec_problem(const InferenceModel& model, const Inference
                                                "): add one with --servers FILE of `varda up` or `varda operator`, or "
                                                "give an image"};
   }
+  if (model.spec.security.closed() && (model.spec.from_image() || !options.servers.at(model.spec.framework_type).closable)) {
+    return Problem{"SecurityUnsupported",
+                   "spec.security works with varda-serve only, and this model's server is another one: close "
+                   "the port with the server's own settings"};
+  }
   return {};
 }
 
@@ -188,10 +193,13 @@ std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::E
   if (answers && spec.replicas > 0) {
     // The port the pod was made with: a changed servingPort makes another pod.
     std::int64_t port = spec.port();
+    bool https = false;
     for (const api::Container& container : pod->spec.containers) {
-      if (container.name == "server" && !container.ports.empty()) port = container.ports.front().container_port;
+      if (container.name != "server") continue;
+      if (!container.ports.empty()) port = container.ports.front().container_port;
+      https = answers_https(container);
     }
-    work.serving.emplace().url = "http://" + pod->status.pod_ip + ":" + std::to_string(port);
+    work.serving.emplace().url = with_scheme("http://" + pod->status.pod_ip + ":" + std::to_string(port), https);
     if (traits.serving && traits.serving->reading) {
       api::EdgeStatusReading& reading = work.serving->reading.emplace(*traits.serving->reading);
       reading.path = fill_in(reading.path, model);

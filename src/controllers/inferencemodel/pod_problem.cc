@@ -113,6 +113,13 @@ std::string pod_address(const api::Pod* pod, const api::EdgeNode* agent, const a
   return node == nullptr ? "" : node->address("InternalIP");
 }
 
+bool answers_https(const api::Container& server) { return server.readiness_probe["httpGet"]["scheme"].as_string() == "HTTPS"; }
+
+std::string with_scheme(std::string http_url, bool https) {
+  if (https && http_url.starts_with("http:")) http_url.insert(4, 1, 's');
+  return http_url;
+}
+
 std::string http_url(const std::string& host, std::int64_t port) {
   const bool v6 = host.find(':') != std::string::npos;
   return "http://" + (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);

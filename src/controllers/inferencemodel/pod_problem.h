@@ -32,5 +32,9 @@ std::string pod_address(const api::Pod* pod, const api::EdgeNode* agent, const a
 
 /// "http://192.0.2.7:8080", "http://[2001:db8::7]:8080"
 std::string http_url(const std::string& host, std::int64_t port);
+/// Whether a server was made to answer HTTPS, which the scheme of its readiness probe says.
+bool answers_https(const api::Container& server);
+/// "http://a:1" as "https://a:1" if `https`. "" stays "".
+std::string with_scheme(std::string http_url, bool https);
 
 }  // namespace varda::controllers
