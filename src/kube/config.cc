@@ -199,11 +199,16 @@ Result<Config> find_config(const std::filesystem::path& flag, const std::filesys
   std::string tried;
   if (const char* list = std::getenv("KUBECONFIG"); list && *list) {
     std::istringstream paths(list);
+    bool named = false;
     for (std::string path; std::getline(paths, path, ':');) {
       if (path.empty()) continue;
       if (may_be_there(path)) return load_kubeconfig(path);
-      tried += path + " ($KUBECONFIG), ";
+      named = true;
     }
+    // Another server than the named one must not get the requests.
+    if (named)
+      return Error(Code::kNotFound, "$KUBECONFIG names no file that exists: " + std::string(list) +
+                                        "; correct it, or unset it to use the server of `varda up`");
   }
   if (!fallback.empty()) {
     if (may_be_there(fallback)) return load_kubeconfig(fallback);

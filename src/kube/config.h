@@ -31,8 +31,8 @@ Result<Config> parse_kubeconfig(std::string_view yaml, const std::filesystem::pa
 /// The service account mounted into a pod: $KUBERNETES_SERVICE_HOST and _PORT, and the files below `root`. kNotFound: not in a pod.
 Result<Config> in_cluster(const std::filesystem::path& root = "/var/run/secrets/kubernetes.io/serviceaccount");
 
-/// Where the CLI looks: `flag` if given, then the first existing file of $KUBECONFIG, then `fallback`, then in-cluster.
-/// kNotFound: says what was tried and what to do.
+/// Finds the kubeconfig: `flag` if given, else the first existing file of $KUBECONFIG where that names files, else `fallback`, else
+/// in-cluster. kNotFound: a named file does not exist, or there is no kubeconfig; the message says what was tried and what to do.
 Result<Config> find_config(const std::filesystem::path& flag, const std::filesystem::path& fallback);
 
 /// A kubeconfig with one cluster, user and context named "varda"; PEM and token inline.

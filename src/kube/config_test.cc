@@ -167,6 +167,23 @@ TEST_F(ConfigTest, TheFirstPlaceThatHasAFileWins) {
   EXPECT_EQ(find_config(flag, "").value().server, "https://h:6443");
 }
 
+// A typing error must not send requests to another server.
+TEST_F(ConfigTest, ANamedFileThatDoesNotExistIsAnError) {
+  write("ca.pem", "CA");
+  const fs::path fallback = write("fallback", kFile);
+  EXPECT_EQ(find_config(dir_ / "missing", fallback).error().code(), Code::kNotFound);
+  const std::string both = (dir_ / "missing").string() + ":" + (dir_ / "gone").string();
+  for (const std::string& list : {(dir_ / "missing").string(), both}) {
+    ::setenv("KUBECONFIG", list.c_str(), 1);
+    const auto found = find_config("", fallback);
+    ASSERT_FALSE(found.ok());
+    EXPECT_EQ(found.error().code(), Code::kNotFound);
+    EXPECT_NE(found.error().message().find("$KUBECONFIG names no file that exists: " + list), std::string::npos);
+  }
+  ::setenv("KUBECONFIG", ":", 1);  // names no file at all
+  EXPECT_EQ(find_config("", fallback).value().server, "https://h:6443");
+}
+
 TEST_F(ConfigTest, APodUsesItsServiceAccount) {
   EXPECT_EQ(in_cluster(dir_).error().code(), Code::kNotFound);
   ::setenv("KUBERNETES_SERVICE_HOST", "fd00::1", 1);
