@@ -115,6 +115,7 @@ namespace {
 
 constexpr std::string_view kLabels = "labels";
 constexpr std::string_view kScores = "scores";
+constexpr std::string_view kBoxes = "boxes";
 
 // Whether the model gives labels with their scores by itself, best first.
 bool names_labels(const ModelMetadata& metadata) {
@@ -125,25 +126,55 @@ bool names_labels(const ModelMetadata& metadata) {
   return has(kLabels, tensor::DType::kBytes) && has(kScores, tensor::DType::kFp32);
 }
 
-Result<Guess> first_label(const InferResponse& response, const std::vector<std::string>& labels) {
-  Guess out;
-  bool label = false, score = false;
-  for (const tensor::Named& output : response.outputs) {
-    if (output.tensor.size() == 0) return Error(Code::kNotFound, "the model found nothing in the image");
-    if (output.name == kLabels && output.tensor.dtype() == tensor::DType::kBytes) {
-      out.label = std::string(output.tensor.strings().front());
-      label = true;
-    } else if (output.name == kScores && output.tensor.dtype() == tensor::DType::kFp32) {
-      out.probability = output.tensor.values<float>().front();
-      score = true;
-    }
-  }
-  if (!label || !score) return Error(Code::kInternal, "the server answered without labels and scores");
+// Whether the model gives one score and a box [left, top, right, bottom] for each label.
+bool has_boxes(const ModelMetadata& metadata) {
+  const auto rank = [&](std::string_view name) {
+    const auto at = std::find_if(metadata.outputs.begin(), metadata.outputs.end(),
+                                 [&](const tensor::Spec& spec) { return spec.name == name && spec.dtype == tensor::DType::kFp32; });
+    return at == metadata.outputs.end() ? 0 : at->shape.size();
+  };
+  return rank(kBoxes) == 2 && rank(kScores) == 1;
+}
+
+const tensor::Tensor* output_of(const InferResponse& response, std::string_view name, tensor::DType dtype) {
+  for (const tensor::Named& output : response.outputs)
+    if (output.name == name && output.tensor.dtype() == dtype) return &output.tensor;
+  return nullptr;
+}
+
+Result<Guess> guess_of(std::string_view label, float score, const std::vector<std::string>& labels) {
+  Guess out{.label = std::string(label), .probability = score};
   // Without names of the classes a label is the class's number.
   const auto at = std::find(labels.begin(), labels.end(), out.label);
   out.index = static_cast<std::size_t>(at - labels.begin());
   if (at == labels.end() && std::from_chars(out.label.data(), out.label.data() + out.label.size(), out.index).ec != std::errc()) {
     return Error(Code::kInternal, "the server answered with the label \"" + out.label + "\", which its metadata does not name");
+  }
+  return out;
+}
+
+Result<Guess> first_label(const InferResponse& response, const std::vector<std::string>& labels) {
+  const tensor::Tensor* const names = output_of(response, kLabels, tensor::DType::kBytes);
+  const tensor::Tensor* const scores = output_of(response, kScores, tensor::DType::kFp32);
+  if (names == nullptr || scores == nullptr) return Error(Code::kInternal, "the server answered without labels and scores");
+  if (names->size() == 0 || scores->size() == 0) return Error(Code::kNotFound, "the model found nothing in the image");
+  return guess_of(names->strings().front(), scores->values<float>().front(), labels);
+}
+
+Result<std::vector<Detection>> all_detections(const InferResponse& response, const std::vector<std::string>& labels) {
+  const tensor::Tensor* const names = output_of(response, kLabels, tensor::DType::kBytes);
+  const tensor::Tensor* const scores = output_of(response, kScores, tensor::DType::kFp32);
+  const tensor::Tensor* const boxes = output_of(response, kBoxes, tensor::DType::kFp32);
+  if (names == nullptr || scores == nullptr || boxes == nullptr || names->size() != scores->size() ||
+      boxes->size() != 4 * scores->size()) {
+    return Error(Code::kInternal, "the server answered without a label, a score and a box for each detection");
+  }
+  std::vector<Detection> out;
+  const std::vector<std::string_view> words = names->strings();
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    TRY(Guess guess, guess_of(words[i], scores->values<float>()[i], labels));
+    const auto box = boxes->values<float>().subspan(4 * i, 4);
+    out.push_back({std::move(guess), {box[0], box[1], box[2], box[3]}});
   }
   return out;
 }
@@ -162,9 +193,10 @@ Result<Predictor> Predictor::open(const Context& ctx, const Client& client, cons
 Result<Prediction> Predictor::predict(const Context& ctx, const Images& images, std::size_t index) const {
   InferRequest request;
   request.encoding = Encoding::kBinary;
-  const bool labelled = names_labels(metadata_);
+  const bool labelled = names_labels(metadata_), detector = labelled && has_boxes(metadata_);
   if (labelled) {
     request.outputs = {{std::string(kLabels), Encoding::kBinary}, {std::string(kScores), Encoding::kBinary}};
+    if (detector) request.outputs.push_back({std::string(kBoxes), Encoding::kBinary});
   } else {
     request.outputs = {{metadata_.outputs[0].name, Encoding::kBinary}};
   }
@@ -174,8 +206,14 @@ Result<Prediction> Predictor::predict(const Context& ctx, const Images& images, 
   TRY(const InferResponse response, client_->infer(ctx, metadata_.name, request));
   const Duration latency = system_clock().now() - start;
   if (response.outputs.empty()) return Error(Code::kInternal, "the server answered without outputs");
-  TRY(Guess guess, labelled ? first_label(response, metadata_.labels) : top(response.outputs[0].tensor, 0, metadata_.labels));
-  return Prediction{std::move(guess), response.model_version, latency, response.parameters};
+  Prediction out{.version = response.model_version, .latency = latency, .parameters = response.parameters};
+  if (detector) {
+    TRY(out.detections, all_detections(response, metadata_.labels));
+    if (!out.detections->empty()) out.guess = out.detections->front().guess;
+    return out;
+  }
+  TRY(out.guess, labelled ? first_label(response, metadata_.labels) : top(response.outputs[0].tensor, 0, metadata_.labels));
+  return out;
 }
 
 }  // namespace varda::oip

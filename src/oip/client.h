@@ -5,6 +5,8 @@
 //   TRY(const oip::Prediction p, predictor.predict(ctx, images, 0));   // p.label "7", p.probability 0.98, p.latency
 #pragma once
 
+#include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,11 +52,18 @@ struct Guess {
 /// `scores` is [N,classes], [N,classes,1,1] or [classes]; FP32 or FP64. kInvalid: other types or shapes, or no such row.
 Result<Guess> top(const tensor::Tensor& scores, std::size_t row, const std::vector<std::string>& labels);
 
-struct Prediction {
+/// One thing that a detector found in an image.
+struct Detection {
   Guess guess;
-  std::string version;     // of the model that answered
-  Duration latency{};      // of the request, there and back
-  codec::Json parameters;  // of the answer; null: none. A joint service says `tier`, `hard`, `fallback`
+  std::array<float, 4> box{};  // left, top, right, bottom; in pixels of the image where the model's answer is
+};
+
+struct Prediction {
+  Guess guess;                                       // of a detector: that of the first detection, if any
+  std::optional<std::vector<Detection>> detections;  // of a detector, best first; nothing: the model gives no boxes
+  std::string version;                               // of the model that answered
+  Duration latency{};                                // of the request, there and back
+  codec::Json parameters;                            // of the answer; null: none. A joint service says `tier`, `hard`, `fallback`
 };
 
 /// Sends images to one model. Thread-safe.
@@ -65,7 +74,8 @@ class Predictor {
 
   const ModelMetadata& metadata() const { return metadata_; }
   /// One request for one image, as the model takes it. A model that gives `labels` and `scores` itself is asked for these, else for
-  /// the scores of its first output. kNotFound: it gives no label at all (a detector that sees nothing).
+  /// the scores of its first output. A detector, which gives `boxes` too, may find nothing. kNotFound: a model without boxes gives
+  /// no label.
   Result<Prediction> predict(const Context& ctx, const Images& images, std::size_t index) const;
 
  private:

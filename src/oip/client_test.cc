@@ -93,6 +93,49 @@ TEST(Client, SendsFilesToModelsThatTakeThemAndReadsTheirLabels) {
   EXPECT_EQ(predictor.predict(ctx, parse_images(digits("png/digit-0.png")).value(), 0)->guess.label, "dark");
 }
 
+// A server whose detector finds as many things in an image as its first pixel says.
+net::Response serve_boxes(const net::Request& request) {
+  const auto found = parse_route(request.method, request.path());
+  if (found.route->call == Call::kModelMetadata) {
+    const std::vector<tensor::Spec> outputs = {
+        {"boxes", DType::kFp32, {-1, 4}}, {"scores", DType::kFp32, {-1}}, {"labels", DType::kBytes, {-1}}};
+    return {
+        200, {}, write(ModelMetadata{"boxes", {"1"}, "test", {{"image", DType::kBytes, {-1}}}, outputs, {"cat", "dog"}}), nullptr};
+  }
+  auto infer =
+      parse_infer_request(std::make_shared<const std::string>(request.body), request.headers.find(kJsonLengthHeader)).value();
+  const std::int64_t count = parse_images(infer.inputs[0].tensor.strings().at(0)).value().pixels[0];
+  std::vector<std::string> names;
+  std::vector<float> scores, boxes;
+  for (std::int64_t i = 0; i < count; ++i) {
+    names.push_back(i % 2 == 0 ? "dog" : "cat");
+    scores.push_back(0.75f - 0.25f * static_cast<float>(i));
+    for (int side = 0; side < 4; ++side) boxes.push_back(static_cast<float>(10 * i + side));
+  }
+  const std::vector<tensor::Named> outputs = {{"boxes", Tensor::of<float>(DType::kFp32, {count, 4}, boxes).value()},
+                                              {"scores", Tensor::of<float>(DType::kFp32, {count}, scores).value()},
+                                              {"labels", Tensor::of_strings({count}, names).value()}};
+  return {200, {}, write_infer_response({"boxes", "1", "", outputs}, {}).body, nullptr};
+}
+
+TEST(Client, ReadsEveryDetectionWithItsBox) {
+  const auto http = net::loopback(net::inline_handler(serve_boxes));
+  const Client client(*http, "http://server/");
+  const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
+  const Predictor predictor = Predictor::open(ctx, client, "boxes").value();
+  const Images images{2, 1, 1, 1, {2, 0}};
+  const Prediction two = predictor.predict(ctx, images, 0).value();
+  ASSERT_TRUE(two.detections);
+  ASSERT_EQ(two.detections->size(), 2u);
+  EXPECT_EQ(two.guess.label, "dog");
+  EXPECT_EQ(two.detections->at(1).guess.label, "cat");
+  EXPECT_EQ(two.detections->at(1).guess.probability, 0.5);
+  EXPECT_EQ(two.detections->at(1).box, (std::array<float, 4>{10, 11, 12, 13}));
+  const Prediction none = predictor.predict(ctx, images, 1).value();
+  ASSERT_TRUE(none.detections);
+  EXPECT_TRUE(none.detections->empty());
+}
+
 TEST(Client, ErrorsCarryTheServersWords) {
   const auto http = net::loopback(net::inline_handler(serve));
   const Client client(*http, "http://server");

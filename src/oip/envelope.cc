@@ -81,7 +81,7 @@ Status look_at_output(JsonReader& reader, const Limits& limits, std::size_t& bin
       TRY(const Json parameters, internal::read_parameters(reader, limits));
       if (const Json* size = parameters.find("binary_data_size")) {
         is_binary = size->is_integer() && size->as_integer() >= 0;
-        if (!is_binary) return Error(Code::kInvalid, "binary_data_size is no whole number from 0 on");
+        if (!is_binary) return Error(Code::kInvalid, "binary_data_size must be an integer of 0 or more");
         own_bytes = static_cast<std::size_t>(size->as_integer());
         if (own_bytes > SIZE_MAX / 2 - binary_bytes) return Error(Code::kInvalid, "binary_data_size is beyond measure");
         binary_bytes += own_bytes;

@@ -1,8 +1,9 @@
-// Images people hand to `predict`: PNG and IDX files.
+// Files that `predict` reads: PNG, JPEG, IDX and NumPy files.
 #include "oip/images.h"
 
 #include "base/check.h"
 #include "input.h"
+#include "oip/npy.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes = varda::fuzz::Input(data, size).rest();
@@ -17,6 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (tensor.ok()) CHECK(tensor->bytes().size() == 4 * images->height * images->width);
     }
   }
+  if (const auto tensor = varda::oip::parse_npy(bytes); tensor.ok()) CHECK(tensor->bytes().size() <= size);
   if (const auto labels = varda::oip::parse_labels(bytes); labels.ok()) CHECK(labels->size() < size);
   return 0;
 }

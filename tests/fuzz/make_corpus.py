@@ -301,6 +301,8 @@ def nodes():
     png('palette', 4, 2, 3, 2, bytes(range(12)))
     png('interlaced', 2, 1, 0, 8, b'', 1)
     put('images', 'idx', struct.pack('>IIII', 0x803, 2, 2, 3) + bytes(range(12)))
+    array = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2), }\n"
+    put('images', 'npy', b'\x93NUMPY\x01\x00' + struct.pack('<H', len(array)) + array + bytes(8))
     put('images', 'labels', struct.pack('>II', 0x801, 3) + bytes([1, 2, 9]))
 
 

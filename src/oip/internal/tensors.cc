@@ -337,7 +337,7 @@ Result<tensor::Named> TensorReader::read_one(JsonReader& reader) {
       TRY(const codec::Json parameters, read_parameters(reader, limits_));
       if (const codec::Json* size = parameters.find("binary_data_size")) {
         if (!size->is_integer() || size->as_integer() < 0)
-          return Error(Code::kInvalid, "binary_data_size is no whole number from 0 on");
+          return Error(Code::kInvalid, "binary_data_size must be an integer of 0 or more");
         binary_size = static_cast<std::uint64_t>(size->as_integer());
       }
     } else {
@@ -384,7 +384,7 @@ tensor::Shape read_shape(JsonReader& reader, std::size_t rank_max) {
     const JsonReader::Number number = reader.number();
     if (!number.integral || number.negative ||
         number.magnitude > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-      reader.fail("a dimension of shape is no whole number from 0 on");
+      reader.fail("each dimension of shape must be an integer of 0 or more");
     } else if (shape.size() == rank_max) {
       reader.fail("shape has more than " + std::to_string(rank_max) + " dimensions");
     } else {
