@@ -1,6 +1,7 @@
 #include "runtime/event.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <deque>
 #include <functional>
 #include <list>
@@ -250,7 +251,12 @@ bool ApiEventRecorder::Impl::write(const Context& ctx, const Pending& event) {
   if (!before) {
     std::string about = event.object.name.substr(0, 200);
     while (about.ends_with('-') || about.ends_with('.')) about.pop_back();  // no name may have "-." or ".." in it
-    const std::string name = about + "." + rng.name_suffix(16);
+    // Names sort by time: kubectl shows events of one second in the order of their names.
+    char time[17];
+    std::snprintf(time, sizeof time, "%016llx",
+                  static_cast<unsigned long long>(
+                      std::chrono::duration_cast<std::chrono::nanoseconds>(event.first.time_since_epoch()).count()));
+    const std::string name = about + "." + time + rng.name_suffix(5);
     const auto created = client.create(ctx, events_resource(), object_of(event, name));
     if (created.ok()) {
       known.put(event.identity, {name, event.count});

@@ -55,6 +55,19 @@ TEST_F(EventTest, ManyThatAreAlikeBecomeOneThatSaysSo) {
   EXPECT_EQ(told().size(), expected.size() + 2);
 }
 
+TEST_F(EventTest, NamesOfOneObjectSortByTime) {
+  for (int i = 0; i < 20; ++i) {
+    record("step", EventType::kNormal, ("Reason" + std::to_string(i)).c_str());
+    clock_.time += std::chrono::milliseconds(1);
+  }
+  std::map<std::string, std::string> reasons;  // by name
+  for (const Json& event : api_.get("/api/v1/namespaces/default/events").body["items"].as_array())
+    reasons[event.at("metadata/name").as_string()] = event["reason"].as_string();
+  int next = 0;
+  for (const auto& [name, reason] : reasons) EXPECT_EQ(reason, "Reason" + std::to_string(next++)) << name;
+  EXPECT_EQ(next, 20);
+}
+
 TEST_F(EventTest, AfterTenQuietMinutesTheyAreToldOneByOneAgain) {
   for (int i = 0; i < 12; ++i) record("attempt " + std::to_string(i));
   clock_.time += minutes(10);
