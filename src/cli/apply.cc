@@ -11,11 +11,25 @@ namespace {
 constexpr std::chrono::seconds kRequestTimeout{30};
 constexpr std::string_view kLastApplied = "kubectl.kubernetes.io/last-applied-configuration";
 
+Json without_last_applied(Json object) {
+  if (Json* annotations = object.make("metadata").find("annotations")) annotations->erase(kLastApplied);
+  return object;
+}
+
 Json with_last_applied(Json object) {
-  Json plain = object;
-  if (Json* annotations = plain.make("metadata").find("annotations")) annotations->erase(kLastApplied);
+  const Json plain = without_last_applied(object);
   object.make("metadata/annotations")[kLastApplied] = codec::write_json(plain) + "\n";
   return object;
+}
+
+/// Whether the annotation's manifest `last` is `wanted`. kubectl writes an empty map of annotations where the manifest has none.
+bool is_manifest(Json last, const Json& wanted) {
+  const auto bare = [](Json object) {
+    object = without_last_applied(std::move(object));
+    if (object["metadata"]["annotations"].empty()) object.make("metadata").erase("annotations");
+    return object;
+  };
+  return bare(std::move(last)) == bare(wanted);
 }
 
 /// A write that the server refuses when it names a field that the kind does not have: a typing error must not pass for a success.
@@ -56,7 +70,10 @@ Result<std::string_view> apply_one(const Context& ctx, Session& session, const N
     if (const Json& text = live->at("metadata")["annotations"][kLastApplied]; text.is_string()) {
       if (auto parsed = codec::parse_json(text.as_string()); parsed.ok()) last = *parsed;
     }
-    const Json merged = meta::three_way_merge(last, wanted, *live, meta::core_list_keys);
+    Json merged = meta::three_way_merge(last, wanted, *live, meta::core_list_keys);
+    // kubectl writes the same manifest as another text. That alone is no change.
+    if (last.is_object() && is_manifest(last, wanted))
+      merged.make("metadata/annotations")[kLastApplied] = live->at("metadata")["annotations"][kLastApplied];
     if (merged == *live) return "unchanged";
     auto updated = write(ctx, session, "PUT", resource, where.key, merged);
     if (updated.ok()) {

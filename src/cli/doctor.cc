@@ -317,7 +317,7 @@ class Diagnosis {
   void nodes() {
     if (!seen_.nodes.error.empty()) return unread("nodes", seen_.nodes.error);
     if (seen_.nodes.items.empty())
-      add(Level::kBad, "nodes", "there is none", "`varda up --node NAME=edge` starts one; on a cluster, join one");
+      add(Level::kBad, "cluster", "has no nodes", "`varda up --node NAME=edge` starts one; on a cluster, join one");
     for (const Json& node : seen_.nodes.items) {
       const std::string name = node.at("metadata/name").as_string();
       const Json* ready = condition(node, "Ready");
@@ -328,15 +328,19 @@ class Diagnosis {
         add(Level::kGood, "node " + name, "is ready");
       } else {
         add(Level::kBad, "node " + name, "is not ready (" + because(ready) + ")",
-            one_machine_ ? "look at its agent's log: nodes/" + name + "/agent.log below the data directory"
-                         : "kubectl describe node " + name);
+            one_machine_ ? agent_log(name) : "kubectl describe node " + name);
       }
       if (edge && seen_.edge_nodes.error.empty() && !has_agent(name)) {
         add(Level::kBad, "node " + name, "is to have an agent, and none has enrolled: models do not get there",
-            one_machine_ ? "look at nodes/" + name + "/agent.log below the data directory"
-                         : "kubectl get pods -n varda-edge -o wide, and look at the log of the agent there");
+            one_machine_ ? agent_log(name) : "kubectl get pods -n varda-edge -o wide, and look at the log of the agent there");
       }
     }
+  }
+  /// A server of one machine has nodes that `varda up` started and nodes that joined at its gateway. It does not know which is
+  /// which.
+  static std::string agent_log(const std::string& node) {
+    return "look at its agent's log: DATA-DIR/nodes/" + node + "/agent.log of `varda up`, or standard error of a `varda agent`; " +
+           "`varda delete edgenode/" + node + " node/" + node + "` removes a node that is gone";
   }
   bool has_agent(const std::string& node) const {
     for (const Json& agent : seen_.edge_nodes.items) {

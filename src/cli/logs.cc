@@ -128,12 +128,9 @@ Status events(const Context& ctx, Session& session, const EventsOptions& options
   }
   const std::string ns = session.namespace_of(kEvents);
   TRY(kube::List list, session.client.list_all(ctx, kEvents, {.ns = ns, .field_selector = selector}));
-  const auto when = [](const Json& e) {
-    return e["lastTimestamp"].is_null() ? e.at("metadata/creationTimestamp").as_string() : e["lastTimestamp"].as_string();
-  };
-  std::stable_sort(list.items.begin(), list.items.end(), [&](const Json& a, const Json& b) { return when(a) < when(b); });
+  std::stable_sort(list.items.begin(), list.items.end(), happened_before);
   const auto row = [&](const Json& e) -> std::vector<std::string> {
-    auto then = meta::parse_time(when(e));
+    auto then = meta::parse_time(last_seen(e).as_string());
     const auto age =
         then.ok() ? meta::format_age(std::chrono::duration_cast<std::chrono::seconds>(system_clock().wall() - *then)) : "<unknown>";
     std::string kind = e.at("involvedObject/kind").as_string();

@@ -155,11 +155,20 @@ bool speaks_of(const Json& reference, const Json& object) {
   return same_group && (uid.empty() || own_uid.empty() || uid == own_uid || object["kind"].as_string() == "Node");
 }
 
+}  // namespace
+
 const Json& last_seen(const Json& event) {
   return event["lastTimestamp"].is_null() ? event.at("metadata/creationTimestamp") : event["lastTimestamp"];
 }
 
-}  // namespace
+bool happened_before(const Json& a, const Json& b) {
+  const std::string &a_time = last_seen(a).as_string(), &b_time = last_seen(b).as_string();
+  if (a_time != b_time) return a_time < b_time;
+  // Times have whole seconds; the store's revision orders writes within one. Fewer digits are a smaller number.
+  const std::string &a_version = a.at("metadata/resourceVersion").as_string(),
+                    &b_version = b.at("metadata/resourceVersion").as_string();
+  return a_version.size() != b_version.size() ? a_version.size() < b_version.size() : a_version < b_version;
+}
 
 std::string describe(const Json& object, const std::vector<Json>& events, WallTime now) {
   const Json& metadata = object["metadata"];
@@ -211,8 +220,7 @@ std::string describe(const Json& object, const std::vector<Json>& events, WallTi
     if (speaks_of(e["involvedObject"], object)) own.push_back(&e);
   }
   if (own.empty()) return out + "Events: <none>\n";
-  std::stable_sort(own.begin(), own.end(),
-                   [](const Json* a, const Json* b) { return last_seen(*a).as_string() < last_seen(*b).as_string(); });
+  std::stable_sort(own.begin(), own.end(), [](const Json* a, const Json* b) { return happened_before(*a, *b); });
   std::vector<std::vector<std::string>> rows = {{"TYPE", "REASON", "AGE", "FROM", "MESSAGE"}};
   for (const Json* e : own) {
     std::string when = age(last_seen(*e), now);

@@ -49,8 +49,13 @@ Result<std::string> print_object(const Json& object, const Output& output);
 /// text around braces, {"\n"} and {range}…{end}. Missing fields print nothing. kInvalid: what is not understood, with its position.
 Result<std::string> evaluate_jsonpath(std::string_view path_template, const Json& object);
 
-/// Human view of one object: metadata, spec and status as indented text, conditions as a table, then those of `events` that speak of
-/// this very object (its group and uid), oldest first.
+/// When the event was seen last.
+const Json& last_seen(const Json& event);
+/// Orders events by time, and those of one second by their resourceVersion.
+bool happened_before(const Json& a, const Json& b);
+
+/// Human view of one object: metadata, spec and status as indented text, conditions as a table, then those of `events` that speak
+/// of this very object (its group and uid), oldest first.
 std::string describe(const Json& object, const std::vector<Json>& events, WallTime now);
 
 }  // namespace varda::cli

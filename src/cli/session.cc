@@ -46,7 +46,7 @@ std::string Session::namespace_of(const meta::Resource& resource) const {
 }
 
 Result<std::vector<Target>> parse_targets(const Context& ctx, Session& session, const std::vector<std::string>& words) {
-  if (words.empty()) return Error(Code::kInvalid, "say what: a resource like \"pods\" or \"inferencemodels\", or TYPE/NAME");
+  if (words.empty()) return Error(Code::kInvalid, "name a resource like \"pods\" or \"inferencemodels\", or TYPE/NAME");
   TRY(const kube::Discovery* discovery, session.discovery(ctx));
   std::vector<Target> out;
   if (words[0].find('/') != std::string::npos) {
@@ -82,7 +82,7 @@ Result<std::vector<Named>> parse_names(const Context& ctx, Session& session, con
   TRY(const std::vector<Target> targets, parse_targets(ctx, session, words));
   std::vector<Named> out;
   for (const Target& target : targets) {
-    if (target.names.empty()) return Error(Code::kInvalid, "say which: " + target.resource.singular + "/NAME");
+    if (target.names.empty()) return Error(Code::kInvalid, "name an object: " + target.resource.singular + "/NAME");
     for (const std::string& name : target.names) {
       out.push_back({target.resource, {target.resource.resource.namespaced ? session.ns : "", name}});
     }

@@ -50,6 +50,45 @@ TEST_F(VerbsTest, ApplyRemembersTheManifestAsItWasWritten) {
   EXPECT_EQ(out_, "configmap/a created\nconfigmap/a unchanged\n");
 }
 
+// The annotation as kubectl 1.30 writes it: sorted members, and an empty map of annotations.
+TEST_F(VerbsTest, ApplyAfterKubectlSaysUnchanged) {
+  const char* const manifest = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {z: v, b: w}}";
+  ASSERT_TRUE(apply(manifest).ok());
+  const Json annotation = Json::object(
+      {{"kubectl.kubernetes.io/last-applied-configuration",
+        R"({"apiVersion":"v1","data":{"b":"w","z":"v"},"kind":"ConfigMap","metadata":{"annotations":{},"name":"a","namespace":"default"}}
+)"}});
+  const Json patch = Json::object({{"metadata", Json::object({{"annotations", annotation}})}});
+  ASSERT_TRUE(client_.patch(ctx_, kMaps, {"default", "a"}, kube::PatchType::kMerge, patch).ok());
+  const Json before = client_.get(ctx_, kMaps, {"default", "a"}).value();
+  out_.clear();
+  ASSERT_TRUE(apply(manifest).ok());
+  EXPECT_EQ(out_, "configmap/a unchanged\n");
+  EXPECT_EQ(client_.get(ctx_, kMaps, {"default", "a"}).value(), before);
+  ASSERT_TRUE(apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {z: v}}").ok());
+  EXPECT_EQ(out_, "configmap/a unchanged\nconfigmap/a configured\n");
+  EXPECT_FALSE(client_.get(ctx_, kMaps, {"default", "a"}).value()["data"].contains("b"));
+}
+
+TEST_F(VerbsTest, EventsOfOneSecondAreInTheOrderOfTheirWrites) {
+  const meta::Resource events{"", "v1", "Event", "events", true};
+  for (const char* reason : {"Third", "Scheduled", "Unhealthy"}) {
+    const Json event = Json::object(
+        {{"apiVersion", "v1"},
+         {"kind", "Event"},
+         {"metadata", Json::object({{"name", std::string(reason) == "Scheduled" ? "z" : "a" + std::to_string(reason[0])},
+                                    {"namespace", "default"}})},
+         {"involvedObject", Json::object({{"kind", "Pod"}, {"name", "p"}, {"namespace", "default"}})},
+         {"reason", reason},
+         {"lastTimestamp", std::string("2024-01-01T00:00:0") + (reason[0] == 'T' ? "2Z" : "1Z")}});
+    const auto created = client_.create(ctx_, events, event);
+    ASSERT_TRUE(created.ok()) << created.error();
+  }
+  ASSERT_TRUE(cli::events(ctx_, session_, {}).ok());
+  EXPECT_LT(out_.find("Scheduled"), out_.find("Unhealthy")) << out_;
+  EXPECT_LT(out_.find("Unhealthy"), out_.find("Third")) << out_;
+}
+
 TEST_F(VerbsTest, UnknownFieldsAreNamedAndNothingIsWritten) {
   const Status applied = apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, dtaa: {k: v}}");
   ASSERT_FALSE(applied.ok());
