@@ -232,10 +232,9 @@ Outcome<Patch> Patch::read(const net::Request& request, const Kind& kind, const 
   } else if (type == "application/strategic-merge-patch+json" && !kind.info().custom) {
     out.type_ = Type::kStrategic;
   } else {
-    return unsupported_media_type(kind.info().custom
-                                      ? "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
-                                      : "application/json-patch+json, application/merge-patch+json, "
-                                        "application/strategic-merge-patch+json, application/apply-patch+yaml");
+    return unsupported_media_type(kind.info().custom ? "application/json-patch+json, application/merge-patch+json"
+                                                     : "application/json-patch+json, application/merge-patch+json, "
+                                                       "application/strategic-merge-patch+json");
   }
   if (request.body.size() > limits.body_bytes_max) return too_large(limits.body_bytes_max);
   auto parsed = codec::parse_json(request.body, {.depth_max = limits.json_depth_max, .duplicates = &out.duplicates_});
