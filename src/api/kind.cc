@@ -4,6 +4,7 @@
 #include "api/edgeai/dataset.h"
 #include "api/edgeai/edge_node.h"
 #include "api/edgeai/model.h"
+#include "api/internal/categories.h"
 #include "api/sedna/joint_inference_service.h"
 
 namespace varda::api {
@@ -55,8 +56,9 @@ Json crd(const Kind& kind) {
       {"listKind", kind.resource.kind + "List"},
       {"plural", kind.resource.plural},
       {"singular", kind.singular},
-      {"categories", Json::array({"edgeai"})},
+      {"categories", Json::array()},
   });
+  for (const std::string& name : internal::categories_of(kind)) names["categories"].push_back(name);
   if (!kind.short_names.empty()) {
     Json& short_names = names["shortNames"] = Json::array();
     for (const std::string& name : kind.short_names) short_names.push_back(name);

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "api/internal/categories.h"
 #include "api/kind.h"
 
 namespace varda::api {
@@ -117,8 +118,9 @@ std::string reference_page(const Kind& kind) {
   out += kind.schema->description + "\n\n";
   out += "| | |\n|---|---|\n";
   out += "| apiVersion | " + code(resource.api_version()) + " |\n";
+  const std::vector<std::string> categories = internal::categories_of(kind);
   out += "| resource | " + code(resource.plural) + (kind.short_names.empty() ? "" : ", short " + join(kind.short_names)) +
-         ", category `edgeai` |\n";
+         (categories.size() == 1 ? ", category " : ", categories ") + join(categories) + " |\n";
   out += std::string("| scope | ") + (resource.namespaced ? "namespaced" : "cluster") + " |\n";
   out += std::string("| subresources | `status`") + (kind.scale ? ", `scale`" : "") + " |\n";
   std::vector<std::string> columns;

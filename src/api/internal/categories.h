@@ -1,0 +1,18 @@
+// Categories of kinds: words for several kinds at once, as in `kubectl get edgeai`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "api/kind.h"
+
+namespace varda::api::internal {
+
+/// `kubectl get all` shows the kinds that answer requests, beside pods and services.
+inline std::vector<std::string> categories_of(const Kind& kind) {
+  const std::string& name = kind.resource.kind;
+  if (name == "InferenceModel" || name == "JointInferenceService") return {"edgeai", "all"};
+  return {"edgeai"};
+}
+
+}  // namespace varda::api::internal
