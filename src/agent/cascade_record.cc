@@ -37,7 +37,7 @@ Status read_counters(const Json& from, const std::string& at, std::size_t depth,
       continue;
     }
     if (!value.is_integer() || value.as_integer() < 0 || value.as_integer() > kCountMax)
-      return wrong("counters" + place + " is no whole number from 0 to 2^53");
+      return wrong("counters" + place + " must be an integer from 0 to 2^53");
     if (value.as_integer() == 0 && depth >= 2) continue;
     out[place] = value.as_integer();
     if (out.size() > CascadeAnswer::kCountersMax)

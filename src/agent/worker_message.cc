@@ -91,7 +91,7 @@ Status take_text(const Json& body, const char* name, std::size_t bytes_max, Json
 Status take_count(const Json& body, const char* name, Json& out) {
   const Json* value = body.find(name);
   if (value == nullptr) return {};
-  if (!value->is_integer() || value->as_integer() < 0) return wrong(name, "it is no whole number from 0");
+  if (!value->is_integer() || value->as_integer() < 0) return wrong(name, "must be an integer of 0 or more");
   out.set(name, *value);
   return {};
 }

@@ -43,8 +43,8 @@ TEST(WorkerMessages, SayWhichMemberIsWrongAndWhatWasExpected) {
       {"{}", "body: it says nothing: expected some of phase, fraction, step, steps, message"},
       {R"({"fraction": 1.5})", "fraction: it is no number from 0 to 1"},
       {R"({"fraction": "half"})", "fraction: it is no number from 0 to 1"},
-      {R"({"step": -1})", "step: it is no whole number from 0"},
-      {R"({"step": 1.5})", "step: it is no whole number from 0"},
+      {R"({"step": -1})", "step: must be an integer of 0 or more"},
+      {R"({"step": 1.5})", "step: must be an integer of 0 or more"},
       {R"({"step": 4, "steps": 3})", "step: it is greater than steps"},
       {R"({"setps": 4})", "body: unknown member \"setps\", did you mean \"steps\"?"},
   };
