@@ -4,9 +4,14 @@
 #include <algorithm>
 #include <chrono>
 #include <iostream>
+#include <memory>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "../config_file.h"
 #include "../flag_checks.h"
+#include "../help.h"
 
 namespace varda::serve {
 
@@ -17,14 +22,17 @@ Parsed parse_flags(int argc, char** argv) {
   bool arena = true;
 
   CLI::App parser("Serves the models of a directory over the Open Inference Protocol v2 (REST).", "varda-serve");
-  parser.set_version_flag("--version", "varda-serve " VARDA_VERSION);
-  parser.set_config("--config", "", "read flags from a file: NAME=VALUE lines, the names of the flags without dashes");
+  parser.set_version_flag("-v,--version", "varda-serve " VARDA_VERSION, "print the version");
+  parser.formatter(std::make_shared<app::HelpFormatter>(app::help_width()));
   parser.failure_message([](const CLI::App* app, const CLI::Error& error) {
-    // What nobody understood is named first: it is more likely the cause than what is missing.
+    // An unknown flag is named first: it is more likely the cause than a missing flag.
     const std::vector<std::string> unknown = app->remaining();
     const std::string why = unknown.empty() ? error.what() : "there is no flag " + unknown.front();
-    return "varda-serve: " + why + "\n`varda-serve --help` shows what there is\n";
+    return "varda-serve: " + why + "\n`varda-serve --help` lists the flags\n";
   });
+  std::string config;
+  parser.add_option("--config", config, "file with further flags, one NAME = VALUE a line; the command line wins over it")
+      ->configurable(false);
   parser.option_defaults()->always_capture_default();
   parser
       .add_option("--model-repository", flags.model_repository,
@@ -98,7 +106,7 @@ Parsed parse_flags(int argc, char** argv) {
   parser.add_option("--load-timeout", flags.load_timeout_seconds, "seconds such a first load may take; 0: no limit")
       ->check(CLI::Range(0.0, 86400.0))
       ->check(app::finite_number());
-  // What the server starts itself with, hidden from --help: nobody else needs it.
+  // The server starts its own probe with this flag; --help hides it.
   parser.add_option("--probe-load", flags.probe_load)->group("");
 
   const std::string models = "Defaults for models whose model.yaml does not say";
@@ -127,7 +135,7 @@ Parsed parse_flags(int argc, char** argv) {
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
       ->group("Logs");
   try {
-    parser.parse(argc, argv);
+    app::parse_with_config(parser, std::vector<std::string>(argv + 1, argv + argc));
   } catch (const CLI::ParseError& e) {
     return {std::nullopt, parser.exit(e, std::cout, std::cerr) == 0 ? 0 : 2};
   }

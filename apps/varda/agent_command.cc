@@ -25,6 +25,8 @@
 namespace varda::app {
 namespace {
 
+constexpr const char* kLinkGroup = "Links to the server, other nodes and workers";
+
 struct AgentFlags {
   std::string node, layer = "edge", runner = "none", data_dir, address, admin, on_stop = "leave";
   std::string containerd_socket = node::kContainerdSocket, pod_network = "cni";
@@ -206,26 +208,29 @@ void add_agent_commands(Program program) {
   command->add_option("--layer", flags->layer, "cloud, edge or device")->check(CLI::IsMember({"cloud", "edge", "device"}));
   command
       ->add_option("--runner", flags->runner,
-                   "who runs the node's pods: none (a kubelet does), or this agent: process (as its children) or containerd")
+                   "what runs the node's pods: none (a kubelet does), or this agent: process (as its children) or containerd")
       ->check(CLI::IsMember({"none", "process", "containerd"}));
   command->add_option("--containerd-socket", flags->containerd_socket, "where containerd answers (runner containerd)")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->group(kContainerGroup);
   command
       ->add_option("--pod-network", flags->pod_network,
                    "where pods without hostNetwork are (runner containerd): cni (networks of their own) or node (this node's)")
-      ->check(CLI::IsMember({"cni", "node"}));
+      ->check(CLI::IsMember({"cni", "node"}))
+      ->group(kContainerGroup);
   command->add_option("--data-dir", flags->data_dir, "where everything of this node is kept")->required();
   command->add_option("--kubeconfig", globals.kubeconfig, "the API server and this node's credentials");
   command->add_option("--gateway", flags->gateway,
                       "https://HOST:PORT of the gateway, instead of a kubeconfig; default: $VARDA_GATEWAY");
   command->add_option("--join-token-file", flags->join_token_file,
-                      "file with the token of `varda join-token`, or with the one that agents share; needed until the node has "
-                      "enrolled, once, and waited for while it is missing");
+                      "file with the token of `varda join-token`, or with the token that agents share; read until the node has "
+                      "enrolled; the agent waits for a missing file");
   command
       ->add_option("--watch-seconds", flags->watch_seconds,
-                   "how long a watch lasts, and by chance up to half longer: how soon both ends see a dead link, for one request "
-                   "each; a gateway ends them after 15 s")
+                   "seconds until the agent renews its watch, lengthened at random by up to half; node and server notice a dead "
+                   "link within that time. Each renewal is one request. A gateway ends a watch after 15 s")
       ->capture_default_str()
+      ->group(kLinkGroup)
       ->check(CLI::Range(2, 600));
   command->add_option("--address", flags->address,
                       "IP address where other machines reach this node; default: one of 127.0.0.0/8, drawn once and kept, "
@@ -235,16 +240,24 @@ void add_agent_commands(Program program) {
                       "file or directory that pods do not see, besides the data directory, the kubeconfig and the join token "
                       "(runner process); default: none");
   command->add_option("--dataset-root", flags->dataset_roots, "datasets below this directory may be read; default: none");
-  command->add_option("--peer-listen", flags->peer_listen,
-                      "address where other nodes get files that are shared with them, as 0.0.0.0:10445; default: none");
-  command->add_option("--peer-url", flags->peer_url, "https://HOST:PORT where they reach that; default: the address itself");
-  command->add_option(
-      "--worker-listen", flags->worker_listen,
-      "address where workers of jobs reach the agent besides DATA-DIR/worker/worker.sock, as 127.0.0.1:10446; default: none");
+  command
+      ->add_option("--peer-listen", flags->peer_listen,
+                   "address where other nodes get files that are shared with them, as 0.0.0.0:10445; default: none")
+      ->group(kLinkGroup);
+  command
+      ->add_option("--peer-url", flags->peer_url,
+                   "https://HOST:PORT where other nodes reach --peer-listen; default: the address itself")
+      ->group(kLinkGroup);
+  command
+      ->add_option(
+          "--worker-listen", flags->worker_listen,
+          "address where workers of jobs reach the agent besides DATA-DIR/worker/worker.sock, as 127.0.0.1:10446; default: none")
+      ->group(kLinkGroup);
   add_limit_flags(*command, flags->limits);
   add_download_flags(*command, flags->download);
   command->add_option("--on-stop", flags->on_stop, "leave the containers running for the next agent, or end them")
-      ->check(CLI::IsMember({"leave", "end"}));
+      ->check(CLI::IsMember({"leave", "end"}))
+      ->group(kContainerGroup);
   command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics; default: DATA-DIR/admin.sock");
   command->callback(
       [&chosen, &globals, flags] { chosen = [&globals, flags](const Context& ctx) { return run_agent(ctx, globals, *flags); }; });

@@ -237,13 +237,13 @@ void add_artifact_commands(Program program) {
   output(verify);
   verify.first->add_option("digest", verify.second->digests, "SHA-256 of the archive, or its beginning; none: all");
 
-  const auto gc = add("gc", "remove what no model shows, no work list wants and nobody pinned",
+  const auto gc = add("gc", "remove unused artifacts: in no model's folder, in no work list, and not pinned",
                       [](const Context&, const ArtifactFlags& flags) { return collect(flags); });
   gc.first->add_flag("--dry-run", gc.second->dry_run, "only say what would go");
 
   for (const bool on : {true, false}) {
     const auto command =
-        add(on ? "pin" : "unpin", on ? "keep an artifact whether it is used or not" : "let go of a pinned artifact",
+        add(on ? "pin" : "unpin", on ? "keep an artifact whether it is used or not" : "remove the pin of an artifact",
             [on](const Context&, const ArtifactFlags& flags) { return pin(flags, on); });
     command.first->add_option("digest", command.second->digests, "SHA-256 of the archive, or its beginning")->required();
   }

@@ -68,9 +68,7 @@ Result<Pieces> ask_server(const Context& ctx, const fs::path& data_dir, bool cre
 
 Result<Pieces> open_pieces(const Context& ctx, const fs::path& data_dir, bool credentials) {
   TRY(const auto there, os::real_file_system().stat(data_dir / "store.db"));
-  if (!there)
-    return Error(Code::kNotFound,
-                 "there is nothing of `varda up` in " + data_dir.string() + "; name its directory with --data-dir");
+  if (!there) return no_data_of_up(data_dir);
   auto page = store::read_sqlite(data_dir / "store.db");
   if (!page.ok() && page.error().code() == Code::kUnavailable) return ask_server(ctx, data_dir, credentials);
   TRY(store::Page all, std::move(page));

@@ -77,8 +77,7 @@ void add_client_commands(Program program) {
   Run& chosen = program.chosen;
   const auto add = [&](const char* name, const char* what, Verb verb) {
     CLI::App* command = program.parser.add_subcommand(name, what);
-    command->add_option("--kubeconfig", globals.kubeconfig,
-                        "the server and who we are; default: $KUBECONFIG, then that of `varda up`");
+    command->add_option("--kubeconfig", globals.kubeconfig, kKubeconfigHelp);
     command->add_option("-n,--namespace", flags->ns, "namespace; default: the kubeconfig's, else \"default\"");
     command->callback([&globals, &chosen, flags, verb = std::move(verb)] {
       chosen = [&globals, flags, verb](const Context& ctx) {
@@ -107,7 +106,7 @@ void add_client_commands(Program program) {
   get->add_option("-o,--output", flags->output, "wide, yaml, json, name or jsonpath=TEMPLATE");
   get->add_option("-l,--selector", flags->label_selector, "label selector");
   get->add_option("--field-selector", flags->field_selector, "field selector");
-  get->add_flag("-w,--watch", flags->watch, "go on with changes");
+  get->add_flag("-w,--watch", flags->watch, "print changes until stopped");
   get->add_flag("-A,--all-namespaces", flags->all_namespaces, "in every namespace");
   get->add_flag("--no-headers", flags->no_headers, "only the rows");
 

@@ -4,13 +4,33 @@
 
 namespace varda::app {
 
-CLI::App* Program::daemon(const std::string& name, const std::string& what) {
-  CLI::App* command = parser.add_subcommand(name, what);
-  command->set_config("--config", "", "read flags from a file: NAME=VALUE lines, the names of the flags without dashes");
-  command->add_option("--log-format", globals.log_format, "text or json")->check(CLI::IsMember({"text", "json"}));
+CLI::App* Program::daemon(CLI::App& parent, const std::string& name, const std::string& what) {
+  CLI::App* command = parent.add_subcommand(name, what);
+  command->set_help_all_flag("--help-all", "print every flag");
+  command->add_option("--config", globals.config, "file with further flags, one NAME = VALUE a line; the command line wins over it")
+      ->configurable(false);
+  command->add_option("--log-format", globals.log_format, "text or json")->check(CLI::IsMember({"text", "json"}))->group(kLogGroup);
   command->add_option("--log-level", globals.log_level, "debug, info, warn or error")
-      ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
+      ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
+      ->group(kLogGroup);
   return command;
+}
+
+void add_all_commands(Program program) {
+  add_up_commands(program);
+  add_client_commands(program);
+  add_doctor_command(program);
+  add_model_commands(program);
+  add_dataset_commands(program);
+  add_artifact_commands(program);
+  add_backup_commands(program);
+  add_server_commands(program);
+  add_operator_command(program);
+  add_gateway_command(program);
+  add_agent_commands(program);
+  add_join_token_command(program);
+  add_token_command(program);
+  add_about_commands(program);
 }
 
 Result<std::filesystem::path> default_data_dir() {
@@ -30,6 +50,11 @@ Result<std::filesystem::path> data_dir_of(const std::string& flag) {
 std::filesystem::path default_kubeconfig() {
   const auto directory = default_data_dir();
   return directory.ok() ? *directory / "kubeconfig" : std::filesystem::path();
+}
+
+Error no_data_of_up(const std::filesystem::path& data_dir) {
+  return Error(Code::kNotFound,
+               data_dir.string() + " has no data of `varda up`; give --data-dir the directory that `varda up` was started with");
 }
 
 Status set_up_logs(const Globals& globals, log::Level otherwise) {

@@ -16,6 +16,7 @@ namespace varda::app {
 /// Flags every subcommand has.
 struct Globals {
   std::string kubeconfig;
+  std::string config;  // read by parse_with_config()
   std::string log_format = "text";
   std::string log_level;  // "" takes the subcommand's own default
 };
@@ -29,9 +30,17 @@ struct Program {
   Run& chosen;
   std::function<Status()>& before;  // runs first, while there is one thread only (going to the background)
 
-  /// A subcommand with --config, --log-format and --log-level of its own.
-  CLI::App* daemon(const std::string& name, const std::string& what);
+  /// A subcommand below `parent` that runs until it is stopped: with --config, --log-format, --log-level and --help-all of its own.
+  CLI::App* daemon(CLI::App& parent, const std::string& name, const std::string& what);
+  CLI::App* daemon(const std::string& name, const std::string& what) { return daemon(parser, name, what); }
 };
+
+/// The text of --kubeconfig in every command that talks to a server.
+inline constexpr const char* kKubeconfigHelp =
+    "kubeconfig file with the server and your credentials; default: $KUBECONFIG, then that of `varda up`";
+/// --help of a daemon shows the flags without a group only; --help-all shows all groups.
+inline constexpr const char* kLogGroup = "Logs";
+inline constexpr const char* kContainerGroup = "Containers";
 
 /// $XDG_DATA_HOME/varda, or ~/.local/share/varda. kInvalid: the environment names neither.
 Result<std::filesystem::path> default_data_dir();
@@ -39,6 +48,8 @@ Result<std::filesystem::path> default_data_dir();
 Result<std::filesystem::path> data_dir_of(const std::string& flag);
 /// The administrator's kubeconfig of `varda up` in the default place; empty where there is no such place.
 std::filesystem::path default_kubeconfig();
+/// kNotFound: no `varda up` ran with this data directory.
+Error no_data_of_up(const std::filesystem::path& data_dir);
 /// The server that client subcommands talk to: --kubeconfig, $KUBECONFIG, then that of `varda up`. An error says what to do.
 Result<kube::Config> find_server(const Globals& globals);
 Status set_up_logs(const Globals& globals, log::Level otherwise);
@@ -56,5 +67,9 @@ void add_gateway_command(Program program);     // gateway
 void add_agent_commands(Program program);      // agent
 void add_join_token_command(Program program);  // join-token
 void add_token_command(Program program);       // token
+void add_about_commands(Program program);      // help version completion
+
+/// Every command of `varda`.
+void add_all_commands(Program program);
 
 }  // namespace varda::app

@@ -4,18 +4,25 @@
 
 namespace varda::app {
 
+namespace {
+constexpr const char* kServerGroup = "Servers of models";
+}
+
 void add_controller_flags(CLI::App& command, ControllerFlags& flags) {
   const controllers::InferenceModelOptions usual;
   command.add_option("--serve-image", flags.serve_image, "image of varda-serve, for models of frameworkType onnx")
-      ->default_str(usual.servers.at("onnx").image);
+      ->default_str(usual.servers.at("onnx").image)
+      ->group(kServerGroup);
   command.add_option("--fetch-image", flags.fetch_image, "image of varda, which fetches the models of the cloud layer")
-      ->default_str(usual.fetch_image);
+      ->default_str(usual.fetch_image)
+      ->group(kServerGroup);
   command
       .add_option("--edge-network", flags.edge_network,
                   "how pods of the edge layer are reached, unless a model says: host (the network of the node) or hostport (one "
                   "port of it)")
       ->check(CLI::IsMember({"host", "hostport"}))
-      ->default_str(usual.edge_network);
+      ->default_str(usual.edge_network)
+      ->group(kServerGroup);
 }
 
 Result<controllers::InferenceModelOptions> model_options(const ControllerFlags& flags, const std::filesystem::path& servers) {

@@ -52,7 +52,7 @@ void add_dataset_commands(Program program) {
   command
       ->add_option("--header", flags->options.header, "whether the first record of csv and tsv names the columns: auto, yes or no")
       ->capture_default_str();
-  command->add_option("-o,--output", flags->options.output, "json or yaml; default: for people");
+  command->add_option("-o,--output", flags->options.output, "json or yaml; default: text");
   command->add_option("--state", flags->state,
                       "file that remembers where counting stopped: what was appended since is all that is read");
   command->add_option("--allow-files-below", flags->roots, "links lead nowhere else than below this directory; default: anywhere");

@@ -23,7 +23,7 @@ std::size_t make_room_for_connections(std::size_t wanted) {
   }
   if (files.rlim_cur >= needed) return wanted;
   const std::size_t room = files.rlim_cur > 2 * kOthers ? files.rlim_cur - kOthers : files.rlim_cur / 2;
-  log::warn("fewer connections of nodes than wanted: the limit of open files (ulimit -Hn) is low",
+  log::warn("the limit of open files (ulimit -Hn) allows fewer connections of nodes than --max-connections",
             {{"connections", room}, {"wanted", wanted}});
   return std::max<std::size_t>(room, 1);
 }

@@ -36,8 +36,7 @@ void add_doctor_command(Program program) {
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
   CLI::App* doctor = program.parser.add_subcommand("doctor", "check an installation, also before there is one, and say what to do");
-  doctor->add_option("--kubeconfig", globals.kubeconfig,
-                     "the server and who we are; default: $KUBECONFIG, then that of `varda up`");
+  doctor->add_option("--kubeconfig", globals.kubeconfig, kKubeconfigHelp);
   doctor->add_option("-n,--namespace", flags->ns, "the namespace of your models, for permissions; default: the kubeconfig's");
   doctor->add_option("--gateway", flags->gateway, "also try the gateway at this address, as nodes see it: https://HOST:30443");
   doctor->add_option("-o,--output", flags->output, "json")->check(CLI::IsMember({"json"}));

@@ -11,6 +11,7 @@
 namespace varda::app {
 namespace {
 
+constexpr const char* kDownloadGroup = "Downloads of archives";
 constexpr std::size_t kSmallFileBytesMax = 1 << 20;
 
 // Follows links, unlike the os room: the files of a mounted Secret are links.
@@ -29,15 +30,19 @@ Result<std::string> read_small_file(const std::filesystem::path& path) {
 void add_download_flags(CLI::App& command, DownloadFlags& flags) {
   // CLI11 makes an empty word for a std::optional nullopt, which is "as the environment says" and not "none".
   const auto text = [&command](const char* flag, std::optional<std::string>& value, const std::string& what) {
-    command.add_option_function<std::string>(
-        flag, [&value](const std::string& given) { value = given; }, what);
+    command
+        .add_option_function<std::string>(
+            flag, [&value](const std::string& given) { value = given; }, what)
+        ->group(kDownloadGroup);
   };
   text("--http-proxy", flags.http_proxy, "proxy for http URLs of archives: http://HOST:PORT; \"\" none; default: $http_proxy");
   text("--https-proxy", flags.https_proxy, "proxy for https and s3 URLs of archives; \"\" none; default: $https_proxy");
   text("--no-proxy", flags.no_proxy,
        "hosts reached without a proxy: names, addresses, blocks of them, separated by commas; default: $no_proxy");
-  command.add_option("--proxy-credentials-file", flags.proxy_credentials_file, "file with USER:PASSWORD for the proxy");
-  command.add_option("--ca-file", flags.ca_file, "PEM certificates of file servers to trust, besides the machine's");
+  command.add_option("--proxy-credentials-file", flags.proxy_credentials_file, "file with USER:PASSWORD for the proxy")
+      ->group(kDownloadGroup);
+  command.add_option("--ca-file", flags.ca_file, "PEM certificates of file servers to trust, besides the machine's")
+      ->group(kDownloadGroup);
   add_allow_source_flag(command, flags.allow_sources);
 }
 
@@ -47,7 +52,8 @@ void add_allow_source_flag(CLI::App& command, std::vector<std::string>& sources)
           "--allow-source", sources,
           "address or block, such as 127.0.0.0/8: archives may come from there although loopback, link-local, multicast and "
           "metadata addresses are refused (repeatable)")
-      ->allow_extra_args(false);
+      ->allow_extra_args(false)
+      ->group(kDownloadGroup);
 }
 
 Result<std::vector<std::string>> allow_source_arguments(const std::vector<std::string>& sources) {

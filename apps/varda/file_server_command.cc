@@ -56,7 +56,7 @@ void add_serve_command(CLI::App& artifacts, Program program) {
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
   const auto flags = std::make_shared<FileServerFlags>();
-  CLI::App* command = artifacts.add_subcommand("serve", "serve the files of a directory over HTTP, for nodes to download from");
+  CLI::App* command = program.daemon(artifacts, "serve", "serve the files of a directory over HTTP, for nodes to download from");
   command->add_option("directory", flags->directory, "with the archives; links are followed as long as they stay inside")
       ->required();
   command->add_option("--listen", flags->listen, "address and port; port 0: a free one, which is printed")

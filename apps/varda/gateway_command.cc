@@ -21,6 +21,8 @@
 namespace varda::app {
 namespace {
 
+constexpr const char* kLimitGroup = "Limits of the gateway";
+
 struct GatewayFlags {
   std::string listen = "0.0.0.0:10443", admin = "127.0.0.1:8086";
   std::string ca_cert, ca_key, tls_cert, tls_key;
@@ -138,7 +140,7 @@ void add_gateway_command(Program program) {
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
   const auto flags = std::make_shared<GatewayFlags>();
-  CLI::App* command = program.daemon("gateway", "let nodes behind NAT dial in: each sees what is its own, and nothing else");
+  CLI::App* command = program.daemon("gateway", "let nodes behind NAT dial in; each node reads only its own objects");
   command->add_option("--kubeconfig", globals.kubeconfig, "the server; default: $KUBECONFIG, then the pod's service account");
   command->add_option("--listen", flags->listen, "address and port for the nodes")->default_str("0.0.0.0:10443");
   command->add_option("--host", flags->hosts, "name or address by which nodes reach it, for its certificate; once each");
@@ -152,13 +154,16 @@ void add_gateway_command(Program program) {
   command->add_option("--tls-cert", flags->tls_cert, "PEM of another certificate, then its chain; default: one of the authority");
   command->add_option("--tls-key", flags->tls_key, "its key");
   command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics")->default_str("127.0.0.1:8086");
-  command->add_option("--max-connections", flags->limits.connections_max, "of nodes; further ones wait")
+  command->add_option("--max-connections", flags->limits.connections_max, "connections of nodes; further ones wait")
+      ->group(kLimitGroup)
       ->default_str(std::to_string(flags->limits.connections_max))
       ->check(CLI::PositiveNumber);
-  command->add_option("--max-body-bytes", flags->limits.body_bytes_max, "of a node's request, as its status; 413 beyond")
+  command->add_option("--max-body-bytes", flags->limits.body_bytes_max, "largest request of a node, such as its status; 413 beyond")
+      ->group(kLimitGroup)
       ->default_str(std::to_string(flags->limits.body_bytes_max))
       ->check(CLI::PositiveNumber);
   command->add_option("--upstream-threads", flags->limits.upstream.threads, "requests made to the API server at once")
+      ->group(kLimitGroup)
       ->default_str(std::to_string(flags->limits.upstream.threads))
       ->check(CLI::Range(1, 256));
   command->callback([&chosen, &globals, flags] {

@@ -129,9 +129,9 @@ Status run(const Context& ctx, const Globals& globals, const JoinTokenFlags& fla
   } else {
     std::fprintf(stdout, "%s\n", token.text().c_str());  // it alone: it is meant for a file
   }
-  const std::string place = *layer == gateway::Layer::kEdge ? "" : " of the layer " + std::string(gateway::to_string(*layer));
-  std::fprintf(stderr, "lets in node %s%s, once, until %s; revoked with `varda join-token --revoke %s`\n", flags.node.c_str(),
-               place.c_str(), meta::format_time(now + ttl).c_str(), token.id.c_str());
+  const std::string place = *layer == gateway::Layer::kEdge ? "" : " in the layer " + std::string(gateway::to_string(*layer));
+  std::fprintf(stderr, "node %s can join%s once with this token, until %s; `varda join-token --revoke %s` revokes it\n",
+               flags.node.c_str(), place.c_str(), meta::format_time(now + ttl).c_str(), token.id.c_str());
   return {};
 }
 
@@ -141,10 +141,8 @@ void add_join_token_command(Program program) {
   const auto flags = std::make_shared<JoinTokenFlags>();
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
-  CLI::App* command =
-      program.parser.add_subcommand("join-token", "let a node in at the gateway: prints a token for that node, good once");
-  command->add_option("--kubeconfig", globals.kubeconfig,
-                      "the server and who we are; default: $KUBECONFIG, then that of `varda up`");
+  CLI::App* command = program.parser.add_subcommand("join-token", "print a token with which one node can join at the gateway once");
+  command->add_option("--kubeconfig", globals.kubeconfig, kKubeconfigHelp);
   command->add_option("--node", flags->node, "name of the node that may join with it");
   command
       ->add_option("--layer", flags->layer,

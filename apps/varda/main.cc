@@ -2,52 +2,56 @@
 // files of the subcommands.
 #include <cstdio>
 #include <exception>
+#include <memory>
+#include <string>
+#include <vector>
 
+#include "../config_file.h"
+#include "../help.h"
 #include "command.h"
 #include "os/process.h"
 
 namespace varda::app {
-
 namespace {
 
-/// What was wrong on the command line, and where to read on. What nobody understood is named first: "get --bogus" is not short of a
-/// resource, but has a flag that there is not.
+bool takes_files(const CLI::App& command) { return command.get_option_no_throw("--filename") != nullptr; }
+
+/// The message for a wrong command line. A word that no command takes is named first: the problem of "get --bogus" is the flag, not
+/// the missing resource.
 std::string explain(const CLI::App* parser, const CLI::Error& error) {
-  const auto chosen = parser->get_subcommands();
-  const std::string name = chosen.empty() ? "varda" : "varda " + chosen.front()->get_name();
+  std::string name = "varda";
+  const CLI::App* command = parser;
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+    name += " " + command->get_name();
+  }
   const std::vector<std::string> unknown = parser->remaining(true);
   std::string why = error.what();
   if (!unknown.empty()) {
-    const bool flag = unknown.front().rfind('-', 0) == 0;
-    why = name + (flag ? " has no flag " : chosen.empty() ? " has no command " : " takes no more words: ") + unknown.front();
+    if (unknown.front().rfind('-', 0) == 0) {
+      why = name + " has no flag " + unknown.front();
+    } else if (command->get_require_subcommand_min() > 0) {
+      why = name + " has no command " + unknown.front();
+    } else {
+      why = name + " takes no argument \"" + unknown.front() + "\"" + (takes_files(*command) ? "; name a file with -f" : "");
+    }
   }
-  return "error: " + why + "\n`" + name + " --help` shows what there is\n";
+  return "error: " + why + "\n`" + name + " --help` lists commands and flags\n";
 }
 
 int run(int argc, char** argv) {
   CLI::App parser("Varda: edge AI for Kubernetes and KubeEdge. `varda up` starts everything on this machine.", "varda");
-  parser.set_version_flag("--version", "varda " VARDA_VERSION);
+  parser.formatter(std::make_shared<HelpFormatter>(help_width()));
+  parser.set_version_flag("-v,--version", "varda " VARDA_VERSION, "print the version");
   parser.require_subcommand(1);
   parser.failure_message(explain);
   Globals globals;
   Run chosen;
   std::function<Status()> before;
   Program program{parser, globals, chosen, before};
-  add_up_commands(program);
-  add_client_commands(program);
-  add_doctor_command(program);
-  add_model_commands(program);
-  add_dataset_commands(program);
-  add_artifact_commands(program);
-  add_backup_commands(program);
-  add_server_commands(program);
-  add_operator_command(program);
-  add_gateway_command(program);
-  add_agent_commands(program);
-  add_join_token_command(program);
-  add_token_command(program);
+  add_all_commands(program);
   try {
-    parser.parse(argc, argv);
+    parse_with_config(parser, std::vector<std::string>(argv + 1, argv + argc));
   } catch (const CLI::ParseError& e) {
     if (argc == 1) {
       std::fputs(parser.help().c_str(), stderr);

@@ -135,8 +135,7 @@ void add_models_command(Program program) {
 
   const auto flags = std::make_shared<ListFlags>();
   CLI::App* command = models->add_subcommand("ls", "list Models of both groups by task, labels and metrics");
-  command->add_option("--kubeconfig", globals.kubeconfig,
-                      "the server and who we are; default: $KUBECONFIG, then that of `varda up`");
+  command->add_option("--kubeconfig", globals.kubeconfig, kKubeconfigHelp);
   command->add_option("-n,--namespace", flags->session.ns, "namespace; default: the kubeconfig's, else \"default\"");
   command->add_flag("-A,--all-namespaces", flags->session.all_namespaces, "in every namespace");
   command
@@ -187,7 +186,8 @@ void add_model_commands(Program program) {
       "token, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ca.crt ...");
   add_download_flags(*fetch_command, fetch_flags->download);
   fetch_command->add_option("--sha256", fetch_flags->sha256, "of the archive, 64 lower-case hex digits")->required();
-  fetch_command->add_option("--to", fetch_flags->to, "directory that appears complete or not at all")->required();
+  fetch_command->add_option("--to", fetch_flags->to, "directory to create; it appears only after the whole version is verified")
+      ->required();
   fetch_command->add_option("--beside", fetch_flags->beside,
                             "a file at the archive's root that is shown beside the directory too: config.pbtxt (repeatable)");
   fetch_command->add_option("--framework", fetch_flags->framework, "whose layout is checked");

@@ -20,6 +20,8 @@
 namespace varda::app {
 namespace {
 
+constexpr const char* kElectionGroup = "Leader election";
+
 struct OperatorFlags {
   std::string admin = "127.0.0.1:8085", election_namespace;
   std::vector<std::string> namespaces;
@@ -91,18 +93,25 @@ void add_operator_command(Program program) {
   add_allow_source_flag(*command, flags->allow_sources);
   command->add_option("--namespace", flags->namespaces,
                       "work on the models and data sets of this namespace only; may be repeated. Default: of all");
-  command->add_flag("--leader-elect,!--no-leader-elect", flags->elect, "of several operators let one work (default)");
-  command->add_option("--leader-election-namespace", flags->election_namespace,
-                      "of the Lease; default: that of the pod this runs in, else kube-system");
+  command->add_flag("--leader-elect,!--no-leader-elect", flags->elect, "let one of several operators work at a time (default)");
+  command
+      ->add_option("--leader-election-namespace", flags->election_namespace,
+                   "namespace of the Lease; default: that of the pod this runs in, else kube-system")
+      ->group(kElectionGroup);
   CLI::AsNumberWithUnit milliseconds(std::map<std::string, std::int64_t>{{"ms", 1}, {"s", 1000}, {"m", 60'000}},
                                      CLI::AsNumberWithUnit::UNIT_REQUIRED, "TIME");
   milliseconds.description("");
   const auto time = [&](const char* name, std::int64_t& value, const char* what, const char* otherwise) {
-    command->add_option(name, value, what)->transform(milliseconds)->type_name("TIME")->default_str(otherwise);
+    command->add_option(name, value, what)
+        ->transform(milliseconds)
+        ->type_name("TIME")
+        ->default_str(otherwise)
+        ->group(kElectionGroup);
   };
-  time("--leader-election-lease-duration", flags->lease_ms, "after so long without a renewal another takes over", "15s");
-  time("--leader-election-renew-deadline", flags->renew_ms, "a leader that could not renew for so long ends itself", "10s");
-  time("--leader-election-retry-period", flags->retry_ms, "between two looks at the Lease", "2s");
+  time("--leader-election-lease-duration", flags->lease_ms, "time without a renewal after which another operator takes over",
+       "15s");
+  time("--leader-election-renew-deadline", flags->renew_ms, "time without a renewal after which the leader ends itself", "10s");
+  time("--leader-election-retry-period", flags->retry_ms, "time between two looks at the Lease", "2s");
   command->callback(
       [&chosen, &globals, flags] { chosen = [&globals, flags](const Context& ctx) { return operate(ctx, globals, *flags); }; });
 }

@@ -429,8 +429,7 @@ Result<std::unique_ptr<os::FileLock>> end_control_plane(const Context& ctx, cons
 Status run_down(const Context& ctx, const std::string& flag) {
   TRY(const fs::path data_dir, data_dir_of(flag));
   TRY(const std::optional<UpState> state, read_state(data_dir));
-  if (!state)
-    return Error(Code::kNotFound, "nothing of `varda up` in " + data_dir.string() + "; name its directory with --data-dir");
+  if (!state) return no_data_of_up(data_dir);
   bool any = false;
   TRY(const std::unique_ptr<os::FileLock> lock, end_control_plane(ctx, data_dir, any));
   // What a killed control plane left behind.
@@ -473,11 +472,13 @@ void add_up_commands(Program program) {
                  "or containerd (every image imported there); default: process, or that of last time")
       ->check(CLI::IsMember({"process", "containerd"}));
   up->add_option("--containerd-socket", flags->containerd_socket,
-                 std::string("where containerd answers; default: ") + node::kContainerdSocket + ", or that of last time");
+                 std::string("where containerd answers; default: ") + node::kContainerdSocket + ", or that of last time")
+      ->group(kContainerGroup);
   up->add_option("--pod-network", flags->pod_network,
                  "where pods without hostNetwork are, with containerd: cni (networks of their own, as CNI is configured) or node "
                  "(this machine's, each with an address of its own, as processes are); default: cni, or that of last time")
-      ->check(CLI::IsMember({"cni", "node"}));
+      ->check(CLI::IsMember({"cni", "node"}))
+      ->group(kContainerGroup);
   up->add_option("--servers", flags->controllers.servers,
                  "YAML file that says which server runs which frameworkType; default: DATA-DIR/servers.yaml if it is there");
   add_controller_flags(*up, flags->controllers);

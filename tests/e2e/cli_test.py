@@ -10,8 +10,8 @@ class CommandLine(unittest.TestCase):
         self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-cli-'))
         self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
 
-    def run_varda(self, *words, program='varda'):
-        environment = {'PATH': os.environ['PATH'], 'HOME': str(self.work)}
+    def run_varda(self, *words, program='varda', environment={}):
+        environment = {'PATH': os.environ['PATH'], 'HOME': str(self.work), **environment}
         return subprocess.run([str(m.BIN / program), *map(str, words)], capture_output=True, text=True, timeout=m.seconds(300), env=environment, cwd=self.work)
 
     def test_wrong_words_are_named_and_help_is_near(self):
@@ -23,6 +23,44 @@ class CommandLine(unittest.TestCase):
             self.assertIn('--help', done.stderr)
         self.assertIn('Subcommands', self.run_varda().stderr)
         self.assertIn('--bogus', self.run_varda('--bogus', program='varda-serve').stderr)
+
+    def test_flags_in_a_file_are_read_and_mistakes_there_are_named(self):
+        (self.work / 'wrong.conf').write_text('# a comment\nlisen = 127.0.0.1:0\n')
+        for command in ('up', 'apiserver', 'operator', 'gateway', 'agent'):
+            words = ['--data-dir', self.work / 'd'] if command in ('up', 'apiserver', 'agent') else []
+            missing = self.run_varda(command, '--config', self.work / 'missing.conf', *words)
+            self.assertEqual((missing.returncode, missing.stdout), (2, ''), command)
+            self.assertIn('missing.conf: No such file', missing.stderr)
+            wrong = self.run_varda(command, '--config', self.work / 'wrong.conf', *words)
+            self.assertEqual((wrong.returncode, wrong.stdout), (2, ''), command)
+            self.assertIn('wrong.conf:2: `varda %s` has no flag "lisen"' % command, wrong.stderr)
+        # The required flag comes from the file, and then the directory is in use.
+        (self.work / 'file').write_text('')
+        (self.work / 'right.conf').write_text('data-dir = %s\nlisten = 127.0.0.1:0\n' % (self.work / 'file'))
+        right = self.run_varda('apiserver', '--config', self.work / 'right.conf')
+        self.assertEqual(right.returncode, 1)
+        self.assertIn(str(self.work / 'file'), right.stderr)
+
+    def test_a_kubeconfig_that_does_not_exist_is_an_error(self):
+        (self.work / '.local/share/varda').mkdir(parents=True)
+        (self.work / '.local/share/varda/kubeconfig').write_text('another server')
+        for words, environment in ((['get', 'im'], {'KUBECONFIG': '/nonexistent'}), (['get', 'im', '--kubeconfig', '/nonexistent'], {})):
+            done = self.run_varda(*words, environment=environment)
+            self.assertEqual((done.returncode, done.stdout), (1, ''))
+            self.assertIn('/nonexistent', done.stderr)
+            self.assertNotIn('.local/share', done.stderr)
+
+    def test_it_explains_itself(self):
+        version = self.run_varda('--version').stdout
+        self.assertRegex(version, r'^varda \d+\.\d+\.\d+\n$')
+        for words in (['version'], ['-v']):
+            self.assertEqual(self.run_varda(*words).stdout, version)
+        self.assertEqual(self.run_varda('help').stdout, self.run_varda('--help').stdout)
+        self.assertEqual(self.run_varda('help', 'artifacts', 'ls').stdout, self.run_varda('artifacts', 'ls', '--help').stdout)
+        self.assertEqual(self.run_varda('help', 'nothing').returncode, 2)
+        self.assertIn('`varda artifacts ls --help`', self.run_varda('artifacts', 'ls').stderr)
+        self.assertIn('takes no argument "digits.yaml"; name a file with -f', self.run_varda('apply', 'digits.yaml').stderr)
+        self.assertIn('complete -o default', self.run_varda('completion', 'bash').stdout)
 
     def test_without_a_server_it_says_how_to_start_one(self):
         for words in (['get', 'pods'], ['doctor'], ['apply', '-f', '-'], ['get', 'pods', '--kubeconfig', self.work / 'nope']):

@@ -1,20 +1,56 @@
 #!/usr/bin/env python3
-"""docs/reference/cli.md says what `varda --help` says: every subcommand, every flag, its default and what it does.
+"""docs/reference/cli.md and man/varda.1 hold what `varda --help` prints: every subcommand, every flag, its default, its text.
 
-    cli_reference.py PROGRAM            compares, and says what differs (exit 1)
-    cli_reference.py PROGRAM --write    writes the page
+    cli_reference.py PROGRAM            compares both pages with the program and prints the differences (exit 1)
+    cli_reference.py PROGRAM --write    writes both pages
 """
 import pathlib, re, subprocess, sys
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / 'docs/reference/cli.md'
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGE = ROOT / 'docs/reference/cli.md'
+MAN = ROOT / 'man/varda.1'
 HEAD = '''# varda on the command line
 
 <!-- Generated from `varda --help` by tests/structure/cli_reference.py. Do not edit. -->
 
-What talks to a server takes it from `--kubeconfig`, else `$KUBECONFIG`, else from the data directory of `varda up`. Every subcommand has
-`--help`; those that run until they are stopped also read flags from a file (`--config`) and log to standard error.
+A command that talks to a server finds it by `--kubeconfig`, else by `$KUBECONFIG`, else in the data
+directory of `varda up`. A file that `--kubeconfig` or `$KUBECONFIG` names must exist. Of several
+files in `$KUBECONFIG` the first existing one is read.
 
-Exit codes: 0 done · 1 it failed, and standard error says why and what to do · 2 the command line was wrong · 130 stopped by a signal.
+Every command has `--help`, and `varda help COMMAND` prints the same. Commands that run until they
+are stopped log to standard error, read flags from a file (`--config`), and show all their flags with
+`--help-all`. `varda --version` prints the version.
+
+Exit codes: 0 done · 1 it failed, and standard error says why and what to do · 2 the command line was
+wrong · 130 stopped by a signal.
+
+## Flags in a file
+
+`--config FILE` of `varda up`, `apiserver`, `operator`, `gateway`, `agent`, `artifacts serve`, and of
+[`varda-serve`](varda-serve.md) reads further flags of that command:
+
+```ini
+# /etc/varda/up.conf, for `varda up --config /etc/varda/up.conf`
+data-dir = /var/lib/varda
+listen = 0.0.0.0:6443
+node = cloud
+node = edge0=edge
+detach = true
+```
+
+- A line is `NAME = VALUE`. NAME is a long flag without its dashes; VALUE is the rest of the line, taken as it stands.
+- A flag that may be repeated has one line for each value. A flag without a value takes `true` or `false`.
+- Double quotes around a value are removed: `http-proxy = ""` is an empty value.
+- A comment is a line that begins with `#`. There are no sections.
+- The command line wins: a flag given there replaces all its lines.
+- A missing file, an unknown name and a wrong value are errors (exit code 2) that name the file and the line.
+
+## Completion and manual page
+
+    source <(varda completion bash)        # in ~/.bashrc; for zsh: source <(varda completion zsh) in ~/.zshrc
+    man -l man/varda.1                     # or copy it to /usr/local/share/man/man1
+
+## Commands
 '''
 SKIP = 77  # CTest: not built here
 
@@ -64,23 +100,79 @@ def flag_row(name, what):
     return '| %s |' % ' | '.join(cell.replace('|', '\\|') for cell in cells)
 
 
-def page(program):
+def full_help(program, *command):
+    """The sections of the help with all flags."""
+    text = text_of(program, *command, '--help')
+    return sections(text_of(program, *command, '--help-all') if '--help-all' in text else text)
+
+
+def commands_of(program):
+    """(name, text, {title: [(flag, text)]}) of every command, in order."""
+    out = []
+    for name, what in entries(full_help(program)['Subcommands']):
+        below = full_help(program, name).get('Subcommands')
+        out += [('%s %s' % (name, n), w) for n, w in entries(below)] if below else [(name, what)]
+    shown = lambda flag: not flag.startswith('-h,') and flag != '--help-all'
+    return [(name, what, {title: rows for title, lines in full_help(program, *name.split()).items()
+                          if title and (rows := [row for row in entries(lines) if shown(row[0])])}) for name, what in out]
+
+
+def page(commands):
     out = [HEAD]
-    top = sections(text_of(program, '--help'))
-    commands = []
-    for name, what in entries(top['Subcommands']):
-        below = sections(text_of(program, name, '--help')).get('Subcommands')
-        commands += [('%s %s' % (name, n), w) for n, w in entries(below)] if below else [(name, what)]
     out += ['| command | what |', '|---|---|'] + ['| [`varda %s`](#varda-%s) | %s |' % (n, n.replace(' ', '-'), w) for n, w in commands]
-    for name, what in commands:
-        help_text = sections(text_of(program, *name.split(), '--help'))
+    for name, what, groups in commands:
         out += ['', '## varda %s' % name, '', what[0].upper() + what[1:] + '.']
-        for title, lines in help_text.items():
-            rows = [flag_row(n, w) for n, w in entries(lines) if not n.startswith('-h,')]
-            if title and rows:
-                out += ['', title + ':', ''] if title not in ('Options', 'Positionals') else ['']
-                out += ['| %s | default | what |' % ('word' if title == 'Positionals' else 'flag'), '|---|---|---|'] + rows
+        for title, rows in groups.items():
+            out += ['', title + ':', ''] if title not in ('Options', 'Positionals') else ['']
+            out += ['| %s | default | what |' % ('word' if title == 'Positionals' else 'flag'), '|---|---|---|'] + [flag_row(*row) for row in rows]
     return '\n'.join(out) + '\n'
+
+
+def roff(text):
+    text = text.replace('\\', '\\e').replace('-', '\\-').replace('…', '...').replace('·', '\\(bu')
+    return '\\&' + text if text[:1] in ".'" else text
+
+
+def plain(markdown):
+    """A paragraph of HEAD without its Markdown."""
+    return re.sub(r'\[([^]]*)\]\([^)]*\)', r'\1', markdown).replace('`', '')
+
+
+def manual(version, commands):
+    head = HEAD.split('\n## ')
+    out = ['.\\" Generated from `varda --help` by tests/structure/cli_reference.py. Do not edit.',
+           '.TH VARDA 1 "" "%s" "Varda"' % version, '.SH NAME', 'varda \\- edge AI for Kubernetes and KubeEdge', '.SH SYNOPSIS',
+           '.B varda', '.I COMMAND', '[flags]', '.SH DESCRIPTION']
+    for paragraph in head[0].split('\n\n')[2:]:
+        out += ['.PP'] + [roff(line) for line in plain(paragraph).splitlines()]
+    out += ['.SH COMMANDS']
+    for name, what, groups in commands:
+        out += ['.SS "varda %s"' % roff(name), roff(what[0].upper() + what[1:] + '.')]
+        for title, rows in groups.items():
+            if title not in ('Options', 'Positionals'):
+                out += ['.PP', roff(title + ':')]
+            for flag, text in rows:
+                out += ['.TP', '.B ' + roff(re.sub(r'\{false\}', '', flag).replace(',', ', ', 1)), roff(text)]
+    title, _, text = head[1].partition('\n')
+    out += ['.SH ' + title.upper()]
+    example = False
+    for line in text.strip().splitlines():
+        if line.startswith('```'):
+            example = not example
+            out += ['.PP', '.nf'] if example else ['.fi']
+        elif example:
+            out += [roff(line)]
+        elif line.startswith('- '):
+            out += ['.IP \\(bu 2', roff(plain(line[2:]))]
+        elif line:
+            out += [roff(plain(line))]
+    out += ['.SH ENVIRONMENT']
+    for name, text in (('KUBECONFIG', 'Kubeconfig files, separated by colons; the first existing one is read.'),
+                       ('XDG_DATA_HOME', 'The data directory of varda up is its subdirectory varda; default: ~/.local/share.'),
+                       ('http_proxy, https_proxy, no_proxy', 'Proxies for downloads of archives and for API servers.'),
+                       ('NODE_NAME, VARDA_GATEWAY', 'Defaults of --node and --gateway of varda agent.')):
+        out += ['.TP', '.B ' + roff(name), roff(text)]
+    return '\n'.join(out + ['.SH SEE ALSO', 'kubectl(1)']) + '\n'
 
 
 def main():
@@ -88,17 +180,23 @@ def main():
     if not pathlib.Path(program).exists():
         print('%s is not built' % program)
         return SKIP
-    wanted = page(program)
+    commands = commands_of(program)
+    wanted = {PAGE: page(commands), MAN: manual(text_of(program, '--version').strip(), commands)}
     if '--write' in sys.argv:
-        PAGE.write_text(wanted)
+        for file, text in wanted.items():
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text)
         return 0
-    have = PAGE.read_text().splitlines() if PAGE.exists() else []
-    missing = [line for line in wanted.splitlines() if line not in have]
-    if '\n'.join(have) + '\n' == wanted:
-        return 0
-    print('docs/reference/cli.md is not what `varda --help` says; `%s PROGRAM --write` rewrites it. Not on the page:' % sys.argv[0])
-    print('\n'.join(missing) or '(only the order differs, or the page says more)')
-    return 1
+    differing = 0
+    for file, text in wanted.items():
+        have = file.read_text() if file.exists() else ''
+        if have == text:
+            continue
+        differing += 1
+        missing = [line for line in text.splitlines() if line not in have.splitlines()]
+        print('%s differs from `varda --help`; `%s PROGRAM --write` rewrites it. Missing there:' % (file.relative_to(ROOT), sys.argv[0]))
+        print('\n'.join(missing) or '(the order differs, or the page has more lines)')
+    return 1 if differing else 0
 
 
 if __name__ == '__main__':

@@ -1,0 +1,162 @@
+// Flags from a file: what --config means in every program and subcommand that has it.
+//
+//   # a comment, on a line of its own
+//   listen = 127.0.0.1:6443
+//   node = cloud
+//   node = edge0=edge
+//   detach = true
+//
+// A line names a flag without its dashes. Repeated lines give the values of a flag that may be repeated. Double quotes around
+// a value are taken away. A flag on the command line replaces all lines of that flag.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace varda::app {
+
+/// Error messages name the file and the line. CLI11 reports errors by exceptions, and so does this header.
+class ConfigFile {
+ public:
+  /// Throws CLI::FileError for a file that cannot be read, and CLI::ConfigError for a line without '='.
+  static ConfigFile read(const std::string& path) {
+    ConfigFile out(path);
+    errno = 0;
+    std::ifstream in(path);
+    if (!in) throw CLI::FileError("--config " + path + ": " + std::strerror(errno));
+    std::string text;
+    for (std::size_t number = 1; std::getline(in, text); ++number) {
+      const std::string_view line = trimmed(text);
+      if (line.empty() || line.front() == '#') continue;
+      const std::size_t equals = line.find('=');
+      if (equals == std::string_view::npos || equals == 0)
+        throw CLI::ConfigError(out.place(number) + "\"" + std::string(line) + "\" is no line NAME = VALUE");
+      std::string_view value = trimmed(line.substr(equals + 1));
+      if (value.size() >= 2 && value.front() == '"' && value.back() == '"') value = value.substr(1, value.size() - 2);
+      out.lines_.push_back({std::string(trimmed(line.substr(0, equals))), std::string(value), number});
+    }
+    if (in.bad()) throw CLI::FileError("--config " + path + ": " + std::strerror(errno));
+    return out;
+  }
+
+  /// The command line that sets what the command line of `command`, which was parsed, left open. Throws CLI::ConfigError for a
+  /// name that is no flag of `command`, and for a second line of a flag that takes one value.
+  std::vector<std::string> arguments(const CLI::App& command, const std::string& title) {
+    std::vector<std::string> out;
+    for (Line& line : lines_) {
+      const CLI::Option* const option = command.get_option_no_throw("--" + line.name);
+      if (option == nullptr || !option->get_configurable())
+        throw CLI::ConfigError(place(line.number) + "`" + title + "` has no flag \"" + line.name + "\"");
+      if (option->get_items_expected_max() <= 1 && !option->get_allow_extra_args()) check_single(line);
+      line.used = option->count() == 0;
+      if (!line.used) continue;
+      if (option->get_items_expected_max() == 0) {
+        if (line.value != "true" && line.value != "false")
+          throw CLI::ConfigError(place(line.number) + line.name + " is true or false, not \"" + line.value + "\"");
+        out.push_back("--" + line.name + "=" + line.value);
+      } else {
+        // Two words: CLI11 takes "--name=" for a flag without a value.
+        out.push_back("--" + line.name);
+        out.push_back(line.value);
+      }
+    }
+    return out;
+  }
+
+  /// The place of the line that gave the flag which `message` names, as "FILE:3: ", or "".
+  std::string place_of_flag_in(const std::string& message) const {
+    for (const Line& line : lines_) {
+      const std::string flag = "--" + line.name;
+      const std::size_t at = message.find(flag);
+      if (!line.used || at == std::string::npos) continue;
+      const char next = at + flag.size() < message.size() ? message[at + flag.size()] : ' ';
+      const bool longer = next == '-' || std::isalnum(static_cast<unsigned char>(next)) != 0;
+      if (!longer) return place(line.number);
+    }
+    return "";
+  }
+
+ private:
+  struct Line {
+    std::string name, value;
+    std::size_t number = 0;  // from 1
+    bool used = false;       // the command line does not have the flag
+  };
+
+  explicit ConfigFile(std::string path) : path_(std::move(path)) {}
+
+  static std::string_view trimmed(std::string_view text) {
+    constexpr std::string_view kBlank = " \t\r";
+    const std::size_t first = text.find_first_not_of(kBlank);
+    if (first == std::string_view::npos) return {};
+    return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+  }
+
+  std::string place(std::size_t line) const { return path_ + ":" + std::to_string(line) + ": "; }
+
+  void check_single(const Line& line) const {
+    const auto first = std::find_if(lines_.begin(), lines_.end(), [&](const Line& other) { return other.name == line.name; });
+    if (first->number != line.number)
+      throw CLI::ConfigError(place(line.number) + line.name + " takes one value, and line " + std::to_string(first->number) +
+                             " gives one already");
+  }
+
+  std::string path_;
+  std::vector<Line> lines_;
+};
+
+/// Parses the words of a command line, without the program's name. Where the command that they choose has a flag --config and
+/// they give it, the flags of that file count as well. Throws what CLI::App::parse() does.
+inline void parse_with_config(CLI::App& parser, const std::vector<std::string>& words) {
+  // The first pass finds the command, the file, and the flags that the command line sets. A required flag may be in the file.
+  const auto parse = [&parser](std::vector<std::string> all) {
+    std::reverse(all.begin(), all.end());
+    parser.parse(std::move(all));
+  };
+  const auto config_of_chosen = [&parser](const CLI::App*& command, std::string& title) -> std::string {
+    command = &parser;
+    title = parser.get_name();
+    while (!command->get_subcommands().empty()) {
+      command = command->get_subcommands().front();
+      title += " " + command->get_name();
+    }
+    const CLI::Option* const config = command->get_option_no_throw("--config");
+    return config == nullptr || config->count() == 0 ? "" : config->results().back();
+  };
+  const CLI::App* command = nullptr;
+  std::string title;
+  std::string path;
+  try {
+    parse(words);
+    path = config_of_chosen(command, title);
+    if (path.empty()) return;
+  } catch (const CLI::Success&) {  // --help, --version
+    throw;
+  } catch (const CLI::RequiredError&) {
+    path = config_of_chosen(command, title);
+    if (path.empty()) throw;
+  }
+  ConfigFile file = ConfigFile::read(path);
+  const std::vector<std::string> more = file.arguments(*command, title);
+  std::vector<std::string> all = words;
+  // Last, where no word stands behind a flag that takes many values.
+  all.insert(std::find(all.begin(), all.end(), "--"), more.begin(), more.end());
+  try {
+    parse(std::move(all));
+  } catch (const CLI::Success&) {
+    throw;
+  } catch (const CLI::ParseError& error) {
+    const std::string where = file.place_of_flag_in(error.what());
+    if (where.empty()) throw;
+    throw CLI::ValidationError(where + error.what());
+  }
+}
+
+}  // namespace varda::app
