@@ -1,4 +1,4 @@
-// predict: sends images to a model and prints what it says.
+// predict: sends images or tensors to a model and prints its answers.
 #pragma once
 
 #include "command.h"

@@ -33,7 +33,7 @@ class LatencyBuckets {
 
 struct LoadOptions {
   std::string url, model;
-  std::size_t clients = 4;  // every second one takes a new connection for each request
+  std::size_t clients = 4;  // every second client opens a new connection for each request
   double rate = 0;          // requests a second of all clients together; 0: as fast as answers come
   std::chrono::milliseconds duration{0};
   std::string until_version;                                     // if set, `duration` begins when every client had an answer of it

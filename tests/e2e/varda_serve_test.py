@@ -1,5 +1,5 @@
 """The model server as a process: its command line, following a repository under load, and how it ends."""
-import json, pathlib, shutil, signal, ssl, subprocess, sys, tempfile, unittest, urllib.error, urllib.request
+import json, pathlib, shutil, signal, ssl, struct, subprocess, sys, tempfile, unittest, urllib.error, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
@@ -177,6 +177,55 @@ class ModelServer(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn('/nowhere', words)
         self.assertEqual(run('--version')[0], 0)
+
+    def predict(self, server, *words):
+        done = subprocess.run([m.VARDA, 'predict', 'digits', '--url', server.url, *map(str, words)], capture_output=True, text=True,
+                              timeout=m.seconds(120))
+        return done.returncode, done.stdout, done.stderr
+
+    def test_predict_goes_on_after_a_damaged_image_and_names_it(self):
+        server = self.serve()
+        torn = server.work / 'torn.png'
+        good = [m.DIGITS / 'png/digit-0.png', m.DIGITS / 'png/digit-7.png']
+        torn.write_bytes(good[0].read_bytes()[:60])
+        code, out, err = self.predict(server, '--images', good[0], torn, good[1])
+        self.assertEqual(code, 1, err)
+        self.assertEqual([line.split()[0] for line in out.splitlines()[1:3]], [str(file) for file in good])
+        self.assertIn('2 images, version 3', out)
+        self.assertEqual(err.count(str(torn)), 2, err)  # where it happens, and at the end
+        self.assertIn('1 image has no answer', err)
+        code, out, err = self.predict(server, '--images', torn)
+        self.assertEqual((code, out), (1, ''))
+
+    def test_predict_sends_tensors_from_json_and_numpy_files(self):
+        server = self.serve()
+        pixels = images()[0]
+        size = len(pixels)
+        metadata = json.loads(server.get(server.url + '/v2/models/digits')[1])
+        shape = [1] + metadata['inputs'][0]['shape'][1:]
+        name = metadata['inputs'][0]['name']
+        request = server.work / 'request.json'
+        request.write_text(json.dumps({'inputs': [{'name': name, 'shape': shape, 'datatype': 'FP32', 'data': list(pixels)}]}))
+        header = ("{'descr': '<f4', 'fortran_order': False, 'shape': %r, }\n" % (tuple(shape),)).encode()
+        array = server.work / 'array.npy'
+        array.write_bytes(b'\x93NUMPY\x01\x00' + struct.pack('<H', len(header)) + header + struct.pack('<%df' % size, *pixels))
+        answers = []
+        for words in (['--json', request], ['--input', '%s=%s' % (name, array)]):
+            code, out, err = self.predict(server, *words, '-o', 'json')
+            self.assertEqual(code, 0, err)
+            answers.append(json.loads(out)['outputs'])
+            code, text, err = self.predict(server, *words)
+            self.assertIn(answers[-1][0]['name'] + '   ', text)
+            self.assertIn('version 3 of digits', text)
+        self.assertEqual(answers[0], answers[1])
+        self.assertEqual(answers[0][0]['datatype'], 'FP32')
+        whole = json.loads(server.get(server.url + '/v2/models/digits/infer', request.read_bytes())[1])
+        self.assertEqual(answers[0][0]['data'], whole['outputs'][0]['data'])
+        for words, named in ((['--json', array], str(array)), (['--input', 'x=' + str(request)], str(request)), (['--input', 'nothing'], 'NAME=FILE'),
+                             ([], '--images'), (['--json', request, '--images', 'a.png'], '--images')):
+            code, out, err = self.predict(server, *words)
+            self.assertEqual((code, out), (1, ''), words)
+            self.assertIn(named, err)
 
     def test_flags_come_from_a_file_too(self):
         with tempfile.NamedTemporaryFile('w', suffix='.conf') as f:

@@ -1,0 +1,160 @@
+#include "predict_tensors.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "cli/printer.h"
+#include "given_file.h"
+#include "oip/npy.h"
+#include "os/file_system.h"
+
+namespace varda::app {
+namespace {
+
+using codec::Json;
+using tensor::DType;
+
+constexpr std::size_t kValuesShown = 8;
+
+double from_half(std::uint16_t bits) {
+  const int exponent = bits >> 10 & 0x1F, fraction = bits & 0x3FF;
+  const double sign = bits & 0x8000 ? -1 : 1;
+  if (exponent == 0x1F) return fraction == 0 ? sign * INFINITY : NAN;
+  return sign * (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25));
+}
+
+double from_bfloat(std::uint16_t bits) {
+  const std::uint32_t wide = static_cast<std::uint32_t>(bits) << 16;
+  float out = 0;
+  std::memcpy(&out, &wide, sizeof out);
+  return static_cast<double>(out);
+}
+
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+/// As a double whose shortest decimal is that of the float: 0.1, not 0.10000000149011612.
+Json number(float value) {
+  char text[32];
+  const char* const end = std::to_chars(text, text + sizeof text, value).ptr;
+  double out = value;
+  if (std::isfinite(value)) std::from_chars(text, end, out);
+  return number(out);
+}
+
+template <typename T, typename Convert>
+void append(const tensor::Tensor& tensor, std::size_t count, Json& out, Convert convert) {
+  for (const T value : tensor.values<T>().subspan(0, count)) out.push_back(convert(value));
+}
+
+/// The first `count` elements.
+Json values_of(const tensor::Tensor& tensor, std::size_t count) {
+  Json out = Json::array();
+  const auto integer = [](auto value) { return Json(static_cast<std::int64_t>(value)); };
+  switch (tensor.dtype()) {
+    case DType::kBool:
+      append<std::uint8_t>(tensor, count, out, [](std::uint8_t value) { return Json(value != 0); });
+      break;
+    case DType::kUint8:
+      append<std::uint8_t>(tensor, count, out, integer);
+      break;
+    case DType::kUint16:
+      append<std::uint16_t>(tensor, count, out, integer);
+      break;
+    case DType::kUint32:
+      append<std::uint32_t>(tensor, count, out, integer);
+      break;
+    case DType::kUint64:
+      append<std::uint64_t>(tensor, count, out, [](std::uint64_t value) { return Json(value); });
+      break;
+    case DType::kInt8:
+      append<std::int8_t>(tensor, count, out, integer);
+      break;
+    case DType::kInt16:
+      append<std::int16_t>(tensor, count, out, integer);
+      break;
+    case DType::kInt32:
+      append<std::int32_t>(tensor, count, out, integer);
+      break;
+    case DType::kInt64:
+      append<std::int64_t>(tensor, count, out, integer);
+      break;
+    case DType::kFp16:
+      append<std::uint16_t>(tensor, count, out, [](std::uint16_t bits) { return number(from_half(bits)); });
+      break;
+    case DType::kBf16:
+      append<std::uint16_t>(tensor, count, out, [](std::uint16_t bits) { return number(from_bfloat(bits)); });
+      break;
+    case DType::kFp32:
+      append<float>(tensor, count, out, [](float value) { return number(value); });
+      break;
+    case DType::kFp64:
+      append<double>(tensor, count, out, [](double value) { return number(value); });
+      break;
+    case DType::kBytes: {
+      const std::vector<std::string_view> strings = tensor.strings();
+      for (std::size_t i = 0; i < count; ++i) out.push_back(std::string(strings[i]));
+      break;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<oip::InferRequest> read_json_request(const std::string& file) {
+  TRY(std::string text, os::read_file(os::real_file_system(), followed(file)));
+  return oip::parse_infer_request(std::make_shared<const std::string>(std::move(text)), std::nullopt).context(file);
+}
+
+Result<oip::InferRequest> read_npy_request(const std::vector<std::string>& inputs) {
+  oip::InferRequest request;
+  for (const std::string& text : inputs) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
+      return Error(Code::kInvalid, "--input " + text + ": must be NAME=FILE.npy");
+    const std::string name = text.substr(0, equals), file = text.substr(equals + 1);
+    const bool twice =
+        std::any_of(request.inputs.begin(), request.inputs.end(), [&](const tensor::Named& other) { return other.name == name; });
+    if (twice) return Error(Code::kInvalid, "--input " + name + " is given twice");
+    TRY(const std::string bytes, os::read_file(os::real_file_system(), followed(file)));
+    TRY(tensor::Tensor tensor, oip::parse_npy(bytes).context(file));
+    request.inputs.push_back({name, std::move(tensor)});
+  }
+  return request;
+}
+
+Json outputs_json(const oip::InferResponse& response) {
+  Json out = Json::array();
+  for (const tensor::Named& output : response.outputs) {
+    Json shape = Json::array();
+    for (const std::int64_t size : output.tensor.shape()) shape.push_back(size);
+    out.push_back(Json::object({{"name", output.name},
+                                {"datatype", tensor::to_string(output.tensor.dtype())},
+                                {"shape", std::move(shape)},
+                                {"data", values_of(output.tensor, output.tensor.size())}}));
+  }
+  return out;
+}
+
+std::string outputs_text(const oip::InferResponse& response) {
+  std::vector<std::vector<std::string>> rows = {{"OUTPUT", "TYPE", "SHAPE", "VALUES"}};
+  for (const tensor::Named& output : response.outputs) {
+    std::string values;
+    const Json shown = values_of(output.tensor, std::min(output.tensor.size(), kValuesShown));
+    for (const Json& value : shown.as_array()) {
+      values += values.empty() ? "" : ", ";
+      values += value.is_string() ? cli::harmless(value.as_string())
+                : value.is_null() ? "NaN or infinite"
+                                  : codec::write_json(value);
+    }
+    if (output.tensor.size() > kValuesShown) values += ", … (" + std::to_string(output.tensor.size()) + ")";
+    rows.push_back({cli::harmless(output.name), std::string(tensor::to_string(output.tensor.dtype())),
+                    tensor::to_string(output.tensor.shape()), values});
+  }
+  return cli::align(rows);
+}
+
+}  // namespace varda::app
