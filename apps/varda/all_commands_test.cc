@@ -123,7 +123,9 @@ TEST(ConfigFileOfCommands, SetsEveryFlagOfTheCommand) {
     for (const auto& [name, value] : expected) {
       const CLI::Option* option = command.get_option("--" + name);
       ASSERT_EQ(option->count(), 1u) << path.front() << " --" << name;
-      if (option->get_type_name() != "TIME") EXPECT_EQ(option->results().front(), value) << path.front() << " --" << name;
+      if (option->get_type_name() != "TIME") {
+        EXPECT_EQ(option->results().front(), value) << path.front() << " --" << name;
+      }
     }
     EXPECT_TRUE(parser.chosen) << path.front();
   }
@@ -218,8 +220,11 @@ TEST(Help, ShowsFewFlagsUntilAskedForAll) {
     EXPECT_LE(flags, 15u) << path.front() << few;
     EXPECT_THAT(few, Not(HasSubstr("--log-format")));
     EXPECT_THAT(few, HasSubstr("--help-all shows further flags"));
-    for (const CLI::Option* option : command.get_options())
-      if (!option->get_lnames().empty()) EXPECT_THAT(all, HasSubstr("--" + option->get_lnames().front()));
+    for (const CLI::Option* option : command.get_options()) {
+      if (!option->get_lnames().empty()) {
+        EXPECT_THAT(all, HasSubstr("--" + option->get_lnames().front()));
+      }
+    }
   }
 }
 

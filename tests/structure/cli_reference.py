@@ -119,7 +119,7 @@ def commands_of(program):
 
 def page(commands):
     out = [HEAD]
-    out += ['| command | what |', '|---|---|'] + ['| [`varda %s`](#varda-%s) | %s |' % (n, n.replace(' ', '-'), w) for n, w in commands]
+    out += ['| command | what |', '|---|---|'] + ['| [`varda %s`](#varda-%s) | %s |' % (n, n.replace(' ', '-'), w) for n, w, _ in commands]
     for name, what, groups in commands:
         out += ['', '## varda %s' % name, '', what[0].upper() + what[1:] + '.']
         for title, rows in groups.items():
