@@ -90,7 +90,7 @@ Status run_token(const TokenFlags& flags) {
   if (flags.list == !flags.rotate.empty()) return Error(Code::kInvalid, "token needs one of --list and --rotate USER");
   if (flags.list && (!flags.ttl.empty() || !flags.output.empty()))
     return Error(Code::kInvalid, "--ttl and --output go with --rotate");
-  const std::filesystem::path data_dir = flags.data_dir.empty() ? default_data_dir() : std::filesystem::path(flags.data_dir);
+  TRY(const std::filesystem::path data_dir, data_dir_of(flags.data_dir));
   return flags.list ? list(data_dir) : rotate(data_dir, flags);
 }
 

@@ -151,7 +151,7 @@ Outcome<Json> read_object(const net::Request& request, const Kind& kind, const L
       std::vector<std::string> unknown;
       for (const auto& [name, value] : object.as_object()) {
         if (name != "kind" && name != "apiVersion" && name != "metadata")
-          codec::report_path(unknown, [&] { return "unknown field " + in_quotes(name); });
+          codec::report_path(unknown, [&name = name] { return "unknown field " + in_quotes(name); });
       }
       std::sort(unknown.begin(), unknown.end());
       warn(warnings, validation, std::move(unknown));
@@ -200,7 +200,7 @@ Outcome<Json> accept_patched(Json object, const Kind& kind, Validation validatio
       std::vector<std::string> unknown;
       for (const auto& [name, value] : object.as_object()) {
         if (name != "kind" && name != "apiVersion" && name != "metadata")
-          codec::report_path(unknown, [&] { return "unknown field " + in_quotes(name); });
+          codec::report_path(unknown, [&name = name] { return "unknown field " + in_quotes(name); });
       }
       std::sort(unknown.begin(), unknown.end());
       warn(warnings, validation, std::move(unknown));

@@ -78,7 +78,7 @@ Status decode_owner(Json& reference, std::string_view path, std::vector<std::str
   const auto is_known = [](const std::string& name) { return std::find(kKnown.begin(), kKnown.end(), name) != kKnown.end(); };
   for (const auto& [name, value] : reference.as_object()) {
     if (!is_known(name)) {
-      codec::report_path(unknown, [&] { return std::string(path) + "." + name; });
+      codec::report_path(unknown, [&, &name = name] { return std::string(path) + "." + name; });
     } else if (name == "controller" || name == "blockOwnerDeletion") {
       if (!value.is_bool() && !value.is_null()) return wrong_type(value, "ownerReferences." + name, "bool");
     } else if (!value.is_string() && !value.is_null()) {
@@ -167,7 +167,7 @@ Status decode_metadata(Json& object, std::vector<std::string>& unknown) {
         TRY_VOID(decode_owner(item, "metadata.ownerReferences[" + std::to_string(index++) + "]", unknown));
       }
     } else if (name != "managedFields") {
-      codec::report_path(unknown, [&] { return "metadata." + name; });
+      codec::report_path(unknown, [&name = name] { return "metadata." + name; });
       foreign = true;
     }
   }

@@ -20,13 +20,13 @@ using Keys = std::vector<ObjectKey>;
 using Autoscaler = runtime::Raw<autoscaler_resource>;
 
 // What a cluster's policy refuses today it may take tomorrow, and nothing of ours changes when it does.
-constexpr Duration kRefusedAgain = std::chrono::minutes(2);
+constexpr Duration kServiceRefusedAgain = std::chrono::minutes(2);
 
 // Who leaves a port may be another service, or a pod that takes its time to end.
-constexpr Duration kPortAgain = std::chrono::seconds(10);
+constexpr Duration kServicePortAgain = std::chrono::seconds(10);
 
 // Pods of a Deployment carry the service's name in a label; their owner is the ReplicaSet or the Deployment.
-Keys of_pod(const api::Pod& pod) {
+Keys of_worker_pod(const api::Pod& pod) {
   const auto& labels = pod.metadata.labels;
   const auto kind = labels.find(std::string(kJobKindLabel)), job = labels.find(std::string(kJobLabel));
   if (kind == labels.end() || job == labels.end() || kind->second != JointInferenceService::resource().kind) return {};
@@ -119,7 +119,7 @@ void JointInferenceReconciler::watches(runtime::Watches<JointInferenceService>& 
   w.maps<api::Node>([index](const api::Node& node, const runtime::Caches& caches) {
     return index->news_of(node.metadata.name, caches.of<api::Node>().get(node.metadata.key()).get());
   });
-  w.maps<api::Pod>(of_pod);
+  w.maps<api::Pod>(of_worker_pod);
   w.maps<api::Pod>(of_free_name<api::Pod>);
   w.maps<api::Service>(of_free_name<api::Service>);
   w.maps<api::Deployment>(of_free_name<api::Deployment>);
@@ -236,13 +236,13 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx, 
   TRY_VOID(writer.status(ctx, service, seen.status.to_json()));
   if (wanted.refused) {
     log::warn("objects refused", {{"error", converged.error()}});
-    return runtime::Action::after(kRefusedAgain);
+    return runtime::Action::after(kServiceRefusedAgain);
   }
   TRY_VOID(std::move(converged));
   TRY(std::optional<Duration> next, replace_ended(ctx, wanted, writer));
   if (report_in) next = next ? std::min(*next, *report_in) : *report_in;
   if (seen.look_again) next = next ? std::min(*next, *seen.look_again) : *seen.look_again;
-  if (waits_for_port(wanted)) next = next ? std::min(*next, kPortAgain) : kPortAgain;
+  if (waits_for_port(wanted)) next = next ? std::min(*next, kServicePortAgain) : kServicePortAgain;
   return next ? runtime::Action::after(*next) : runtime::Action::await_change();
 }
 
@@ -335,7 +335,7 @@ void JointWork::watches(runtime::Watches<api::EdgeNode>& w) const {
   w.maps<api::Pod>(
       [this](const api::Pod& pod, const runtime::Caches& caches) {
         const ObjectKey node{"", pod.spec.node_name};
-        const Keys services = of_pod(pod);
+        const Keys services = of_worker_pod(pod);
         if (services.empty()) return Keys{};
         const auto now = caches.of<api::Pod>().get(pod.metadata.key());
         index_.set_pod(pod.metadata.key(), services.front(), now == nullptr ? "" : now->spec.node_name);
