@@ -18,7 +18,8 @@ class UpFlags(unittest.TestCase):
 
     def refused(self, *flags, env=None):
         """What `varda up` with these flags says instead of starting."""
-        done = subprocess.run([m.VARDA, 'up', '--listen', '127.0.0.1:0', *map(str, flags)], capture_output=True, text=True,
+        listen = () if '--listen' in flags else ('--listen', '127.0.0.1:0')
+        done = subprocess.run([m.VARDA, 'up', *listen, *map(str, flags)], capture_output=True, text=True,
                               env=env or dict(os.environ, HOME=str(self.work)), timeout=m.seconds(60))
         self.assertEqual(done.returncode, 1, done.stdout)
         return done.stderr.splitlines()[-1]
