@@ -202,7 +202,7 @@ class Workloads(unittest.TestCase):
         self.pod('numbered', 'tool', 'id -u; touch /var/tmp/varda-x', runAsUser=4711, readOnlyRootFilesystem=True)
         self.pod('refused', 'tool', 'true', **({'runAsNonRoot': True} if os.geteuid() == 0 else {'privileged': True}))
         for name in 'curious', 'own':
-            self.varda.kubectl('wait', '--for=jsonpath={.status.phase}=Succeeded', 'pod/' + name, '--timeout=%ds' % m.seconds(180))
+            m.wait_until('the end of ' + name, lambda: self.varda.get('pod', name)['status'].get('phase') == 'Succeeded')
         shown = self.varda.kubectl('logs', 'curious')
         self.assertNotIn('"', shown)
         self.assertTrue(shown.endswith('nodes\n%d\nwrote\n' % os.geteuid()), shown)

@@ -41,6 +41,7 @@ class Steps:
         missing = [name for name in CRDS if not true_condition(
             self.kubectl.get('customresourcedefinitions', name, missing=True, everywhere=True) or {}, 'Established')]
         check(not missing, 'not established: %s; install Varda first (kubectl apply -f deploy/varda.yaml)' % ', '.join(missing))
+        self.c.look_at_nodes()
         said.append(self.operator())
 
         def ready_nodes():
