@@ -198,7 +198,7 @@ class Workloads(unittest.TestCase):
         tokens = self.varda.dir / 'tokens.json'
         self.assertTrue(tokens.exists())
         self.pod('curious', 'tool', 'cat %s; ls -A %s; id -u; echo > note && echo wrote' % (tokens, self.varda.dir))
-        self.pod('own', 'varda', 'id -u; cat %s; grep CapBnd /proc/self/status' % tokens, runAsNonRoot=True)
+        self.pod('own', 'varda', 'id -u; cat %s; grep CapEff /proc/self/status' % tokens, runAsNonRoot=True)
         self.pod('numbered', 'tool', 'id -u; touch /var/tmp/varda-x', runAsUser=4711, readOnlyRootFilesystem=True)
         self.pod('refused', 'tool', 'true', **({'runAsNonRoot': True} if os.geteuid() == 0 else {'privileged': True}))
         for name in 'curious', 'own':
@@ -206,7 +206,7 @@ class Workloads(unittest.TestCase):
         shown = self.varda.kubectl('logs', 'curious')
         self.assertNotIn('"', shown)
         self.assertTrue(shown.endswith('nodes\n%d\nwrote\n' % os.geteuid()), shown)
-        self.assertRegex(self.varda.kubectl('logs', 'own'), r'(?s)^%d\n.*CapBnd:\s+0+\n$' % (os.geteuid() or 65532))
+        self.assertRegex(self.varda.kubectl('logs', 'own'), r'(?s)^%d\n.*CapEff:\s+0+\n$' % (os.geteuid() or 65532))
         m.wait_until('its end', lambda: self.varda.get('pod', 'numbered')['status'].get('phase') == 'Failed')
         self.assertRegex(self.varda.kubectl('logs', 'numbered'), r'(?s)^4711\n.*Read-only file system')
 
