@@ -27,7 +27,9 @@ class Down(unittest.TestCase):
         """(end of the terminal that a test holds, `varda up` as its session leader)."""
         ours, theirs = pty.openpty()
         command = [*before, m.VARDA, 'up', '--data-dir', str(varda.dir), '--listen', '127.0.0.1:0', '--node', 'edge0=edge']
-        up = subprocess.Popen(['setsid', '--ctty', *command], stdin=theirs, stdout=theirs, stderr=theirs)
+        # Tests may run under nohup, whose ignored signal a child inherits.
+        up = subprocess.Popen(['setsid', '--ctty', *command], stdin=theirs, stdout=theirs, stderr=theirs,
+                              preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
         os.close(theirs)
         heard = b''
         while b'varda is ready' not in heard:
