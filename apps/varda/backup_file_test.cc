@@ -247,9 +247,9 @@ TEST(Backup, RefusesWhatIsNoBackup) {
   const Raw head = head_with();
   const Case cases[] = {
       {"nothing", "", "this is no backup of varda"},
-      {"text", "Hello, world, this is a text of some length and no archive at all.\n", "not a readable archive"},
+      {"text", "Hello, world, this is a text of some length and no archive at all.\n", "not an archive"},
       {"zeros", std::string(10'000, '\0'), "it ends before its end"},
-      {"a SQLite file", std::string("SQLite format 3\0", 16) + std::string(4080, '\0'), "not a readable archive"},
+      {"a SQLite file", std::string("SQLite format 3\0", 16) + std::string(4080, '\0'), "not an archive"},
       {"a model's archive", archive_of({{"model.onnx", "bytes"}}, codec::ArchiveFormat::kTarGzip),
        "it does not begin with varda-backup.json"},
       {"an empty archive", archive_of({}), ""},

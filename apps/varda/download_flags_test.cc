@@ -203,7 +203,7 @@ TEST(DirectoryCredentials, WhatIsMissingIsSaidWithoutValues) {
   const std::pair<const char*, const char*> cases[] = {{"missing", "No such file or directory"},
                                                        {"file", "Not a directory"},
                                                        {"half", "it has username and no password"},
-                                                       {"empty", "it has none of the keys"},
+                                                       {"empty", "there is no such Secret"},
                                                        {"large", "larger than 1 MiB"}};
   for (const auto& [name, message] : cases) {
     const auto credentials = reader.read(Context::background(), root / name);

@@ -325,7 +325,7 @@ TEST(ApiServer, WarningsStaySmallHoweverManyThereAre) {
   InMemoryApiServer api;
   Json object = config_map("a");
   const std::string long_word(300, 'x');
-  for (int i = 0; i < 1'000; ++i) object.set(long_word + std::to_string(i), 1);
+  for (int i = 0; i < 1'000; ++i) object.set("xxx" + std::to_string(i) + long_word, 1);
   net::ClientRequest request;
   request.method = "POST";
   request.url = kConfigMaps;

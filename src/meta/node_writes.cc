@@ -129,11 +129,21 @@ Status only_status_changed(const Json& old, const Json& object) {
   return {};
 }
 
+namespace {
+
+// A member that is absent and one that defaulting has filled with nothing are the same.
+bool is_blank(const Json& value) {
+  return value.is_null() ||
+         (value.is_string() ? value.as_string().empty() : (value.is_object() || value.is_array()) && value.empty());
+}
+
+}  // namespace
+
 Status only_event_counted(const Json& old, const Json& object) {
   TRY_VOID(only_status_changed(old, object));
   for (const Json* const one : {&old, &object}) {
     for (const auto& [member, value] : one->as_object()) {
-      if (member == "metadata" || old[member] == object[member]) continue;
+      if (member == "metadata" || old[member] == object[member] || (is_blank(old[member]) && is_blank(object[member]))) continue;
       if (std::find(kEventMembers.begin(), kEventMembers.end(), member) == kEventMembers.end()) {
         return forbidden(member + ": not a node's to change in an event");
       }

@@ -87,6 +87,15 @@ Liveness judge(const NodeSessions::State& session, SteadyTime now, Duration grac
 NodeReconciler::NodeReconciler(const NodeSessions& sessions, const kube::Client& client, const BuiltinOptions& options)
     : sessions_(sessions), client_(client), options_(options), clock_(options.clock ? *options.clock : system_clock()) {}
 
+namespace {
+
+const meta::Resource& leases() {
+  static const meta::Resource resource{"coordination.k8s.io", "v1", "Lease", "leases", true};
+  return resource;
+}
+
+}  // namespace
+
 void NodeReconciler::watches(runtime::Watches<api::Node>& w) const { w.name("node-liveness"); }
 
 Result<runtime::Action> NodeReconciler::reconcile(const Context& ctx, const api::Node& node, runtime::Writer& writer) {
@@ -96,7 +105,8 @@ Result<runtime::Action> NodeReconciler::reconcile(const Context& ctx, const api:
   if (liveness.state == Liveness::State::kUndecided) return runtime::Action::after(liveness.again);
   const Words wanted = words(liveness.state);
   const api::CoreCondition* before = api::find_condition(node.status.conditions, "Ready");
-  if (!before || before->status != wanted.status) {
+  const bool changed = !before || before->status != wanted.status;
+  if (changed) {
     const bool connected = liveness.state == Liveness::State::kConnected;
     writer.event(node, connected ? runtime::EventType::kNormal : runtime::EventType::kWarning,
                  connected ? "NodeReady" : "NodeNotReady", wanted.message);
@@ -109,7 +119,9 @@ Result<runtime::Action> NodeReconciler::reconcile(const Context& ctx, const api:
   if (const auto written = leases_.find(node.metadata.name); written == leases_.end() || written->second != liveness.state) {
     const bool connected = liveness.state == Liveness::State::kConnected;
     const auto ago = connected ? WallTime::duration(0) : std::chrono::duration_cast<WallTime::duration>(steady - session.since);
-    TRY_VOID(renew_lease(ctx, node, clock_.wall() - ago));
+    // A restart alone changes nothing.
+    if (changed || !client_.get(ctx, leases(), {"kube-node-lease", node.metadata.name}).ok())
+      TRY_VOID(renew_lease(ctx, node, clock_.wall() - ago));
     leases_[node.metadata.name] = liveness.state;
   }
   return runtime::Action::await_change();
@@ -117,16 +129,15 @@ Result<runtime::Action> NodeReconciler::reconcile(const Context& ctx, const api:
 
 Status NodeReconciler::renew_lease(const Context& ctx, const api::Node& node, WallTime seen) {
   constexpr int kDurationSeconds = 40;  // a kubelet's
-  const meta::Resource leases{"coordination.k8s.io", "v1", "Lease", "leases", true};
   const std::string& name = node.metadata.name;
   const meta::ObjectKey key{"kube-node-lease", name};
   const Json spec = Json::object(
       {{"holderIdentity", name}, {"leaseDurationSeconds", kDurationSeconds}, {"renewTime", meta::format_micro_time(seen)}});
-  const auto renewed = client_.patch(ctx, leases, key, kube::PatchType::kMerge, Json::object({{"spec", spec}}));
+  const auto renewed = client_.patch(ctx, leases(), key, kube::PatchType::kMerge, Json::object({{"spec", spec}}));
   if (renewed.ok() || renewed.error().code() != Code::kNotFound) return renewed.ok() ? Status() : Status(renewed.error());
   const Json owner = Json::object({{"apiVersion", "v1"}, {"kind", "Node"}, {"name", name}, {"uid", node.metadata.uid}});
   const auto created = client_.create(
-      ctx, leases,
+      ctx, leases(),
       Json::object({{"apiVersion", "coordination.k8s.io/v1"},
                     {"kind", "Lease"},
                     {"metadata", Json::object({{"namespace", key.ns}, {"name", name}, {"ownerReferences", Json::array({owner})}})},

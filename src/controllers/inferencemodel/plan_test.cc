@@ -126,7 +126,7 @@ TEST(ServerTable, ErrorsNameTheEntryAndTheField) {
   EXPECT_EQ(message("{onnx: {args: []}}"), "servers.onnx.image: is required");
   EXPECT_EQ(message("{onnx: {image: x, args: [1]}}"), "servers.onnx.args: must be a list of strings");
   EXPECT_EQ(message("{onnx: {image: x, color: red}}"),
-            "servers.onnx.color: is not known: image, command, args, env, mountPath, readyPath, layout, beside, status and "
+            "servers.onnx.color: is not known: image, command, args, env, mountPath, readyPath, layout, beside, status, closable and "
             "securityContext are");
   EXPECT_EQ(message("{onnx: {image: x, layout: heap}}"), "servers.onnx.layout: must be target or numbered");
   EXPECT_EQ(message("{onnx: {image: x, layout: numbered, beside: [a/b]}}"),

@@ -16,6 +16,7 @@ namespace varda::runtime::testing {
 inline bool copies_agree(const Manager& manager, const kube::Client& client) {
   for (const auto& informer : manager.caches().all()) {
     const auto list = client.list_all(Context().with_timeout(std::chrono::minutes(1)), informer->resource());
+    if (!list.ok() && !informer->served() && informer->size() == 0) continue;
     if (!list.ok() || list->items.size() != informer->size()) return false;
     for (const Json& item : list->items) {
       const StoredPtr have = informer->get({item["metadata"]["namespace"].as_string(), item["metadata"]["name"].as_string()});
