@@ -170,6 +170,11 @@ void World::settle(Duration quiet) {
 }
 
 void World::rest(Duration how_long) {
+  // An operator writes an event about a problem once it has lasted 20 s.
+  const SteadyTime reported = cluster_.clock().now() + std::chrono::seconds(25);
+  while (!failure_ && go_on(reported)) {
+  }
+  if (failure_) return;
   const std::uint64_t before = checker_.writes();
   const SteadyTime until = cluster_.clock().now() + how_long;
   scheduler_.note("rest");
