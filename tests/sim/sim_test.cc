@@ -108,7 +108,7 @@ const Mistake kMistakes[] = {
     Mistake{"AnOperatorTellsOfAUrlTooEarly", &Mutations::url_at_once, "never answered"},
     Mistake{"ACloudPodIsReadyBeforeItsVersionIsThere", &Mutations::pods_are_ready_at_once, "never answered",
             Cast{.cloud_model = true}},
-    Mistake{"AWorkListLosesItsTiers", &Mutations::tiers_are_lost, "URL of tier cloud", Cast{.joint = true}},
+    Mistake{"AWorkListLosesItsTiers", &Mutations::tiers_are_lost, "converge", Cast{.joint = true}},
     Mistake{"ANodeLosesRowsOfADataset", &Mutations::rows_are_lost, "samples are counted", Cast{.dataset = true}}};
 // Full schedules seldom come so far as to have something to lose.
 const Mistake kMistakesInShortOnes[] = {
