@@ -112,8 +112,7 @@ const Mistake kMistakes[] = {
     Mistake{"ANodeLosesRowsOfADataset", &Mutations::rows_are_lost, "samples are counted", Cast{.dataset = true}}};
 // Full schedules seldom come so far as to have something to lose.
 const Mistake kMistakesInShortOnes[] = {
-    Mistake{"AnAgentForgetsAResult", &Mutations::results_are_lost, "was acknowledged", Cast{.worker = true}},
-    Mistake{"AServerIsCountedTwice", &Mutations::counts_twice, "inferences are counted", Cast{.joint = true}}};
+    Mistake{"AnAgentForgetsAResult", &Mutations::results_are_lost, "was acknowledged", Cast{.worker = true}}};
 
 const auto kName = [](const auto& test) { return std::string(test.param.name); };
 INSTANTIATE_TEST_SUITE_P(Checks, KnownMistake, testing::ValuesIn(kMistakes), kName);
