@@ -21,7 +21,7 @@ struct Globals {
   std::string log_level;  // "" takes the subcommand's own default
 };
 
-/// What main() runs after parsing. Blocks; the context stops on SIGINT, SIGTERM and SIGHUP.
+/// The function that main() runs after parsing. Blocks; the context stops on SIGINT, SIGTERM and SIGHUP.
 using Run = std::function<Status(const Context&)>;
 
 struct Program {

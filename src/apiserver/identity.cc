@@ -39,7 +39,7 @@ class TokenAuthenticator : public Authenticator {
     if (scheme != "bearer ") return std::nullopt;
     const std::string digest = codec::Sha256::of(header->substr(kBearer.size())).hex();
     const Token* found = nullptr;
-    for (const Token& one : known_) {  // all of them, so that the time tells nothing
+    for (const Token& one : known_) {  // compares all: equal time for every token
       if (codec::same_secret(one.token, digest)) found = &one;
     }
     if (found == nullptr || found->expired(clock_.wall())) return std::nullopt;

@@ -1,4 +1,4 @@
-// Paths in a document ("spec.replicas") that are reported to whoever sent it. A sender chooses how many there are and how long each
+// Paths in a document ("spec.replicas") that are reported to the sender. A sender chooses how many there are and how long each
 // is, so only so much of them is kept.
 #pragma once
 

@@ -51,7 +51,7 @@ struct ModelResources {
   static void describe(Type<ModelResources>& t);
 };
 
-/// Who may ask the server. Absent: everybody who reaches its port, without TLS.
+/// Clients that the server answers. Absent: every client that reaches the port, without TLS.
 struct ModelSecurity {
   std::string tls_secret_name;       // tls.crt, tls.key; "" plain HTTP
   bool client_certificates = false;  // of the authority in ca.crt of the same Secret

@@ -40,7 +40,7 @@ TEST(ProtobufBody, OfAMapsEntriesTheLastOneCounts) {
   EXPECT_EQ(codec::write_json((*object)["metadata"]["labels"]), R"({"a":"3"})");
 }
 
-// Who looks through a map for each of its entries takes minutes for this, and is ended by the test's time limit.
+// A decoder that searches the map for every entry takes minutes here and meets the test's time limit.
 TEST(ProtobufBody, ALargeMapIsReadInLinearTime) {
   std::string metadata;
   for (int i = 0; i < 150'000; ++i) metadata += field(12, field(1, "key-" + std::to_string(i)) + field(2, ""));
