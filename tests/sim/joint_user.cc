@@ -149,8 +149,6 @@ std::optional<std::string> JointUser::settled() {
   const auto reply = service_.get();
   if (auto wrong = service_.presence(reply)) return wrong;
   if (!service_.exists()) return gone();
-  for (const char* type : {"Ready", "EdgeReady", "CloudReady"})
-    if (const std::string is = condition(reply.body, type); is != "True Serving") return service_.what() + type + " is " + is;
   const Json& status = reply.body["status"];
   if (status["tiers"].size() != 2) return service_.what() + "its status has " + std::to_string(status["tiers"].size()) + " tiers";
   if (auto wrong = edge_settled(status)) return wrong;
@@ -158,6 +156,8 @@ std::optional<std::string> JointUser::settled() {
   for (const auto& machine : world_.machines())
     if (machine->name() == node()) told = tiers_told(*machine);
   if (auto wrong = cloud_settled(status, told)) return wrong;
+  for (const char* type : {"Ready", "EdgeReady", "CloudReady"})
+    if (const std::string is = condition(reply.body, type); is != "True Serving") return service_.what() + type + " is " + is;
   if (const std::int64_t counted = status["inferenceNumber"].as_integer(); counted > answered_)
     return service_.what() + std::to_string(counted) + " inferences are counted of " + std::to_string(answered_);
   return {};

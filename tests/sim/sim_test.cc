@@ -108,11 +108,12 @@ const Mistake kMistakes[] = {
     Mistake{"AnOperatorTellsOfAUrlTooEarly", &Mutations::url_at_once, "never answered"},
     Mistake{"ACloudPodIsReadyBeforeItsVersionIsThere", &Mutations::pods_are_ready_at_once, "never answered",
             Cast{.cloud_model = true}},
-    Mistake{"AWorkListLosesItsTiers", &Mutations::tiers_are_lost, "converge", Cast{.joint = true}},
+    Mistake{"AWorkListLosesItsTiers", &Mutations::tiers_are_lost, "URL of tier cloud", Cast{.joint = true}},
     Mistake{"ANodeLosesRowsOfADataset", &Mutations::rows_are_lost, "samples are counted", Cast{.dataset = true}}};
 // Full schedules seldom come so far as to have something to lose.
 const Mistake kMistakesInShortOnes[] = {
-    Mistake{"AnAgentForgetsAResult", &Mutations::results_are_lost, "was acknowledged", Cast{.worker = true}}};
+    Mistake{"AnAgentForgetsAResult", &Mutations::results_are_lost, "was acknowledged", Cast{.worker = true}},
+    Mistake{"AServerIsCountedTwice", &Mutations::counts_twice, "inferences are counted", Cast{.joint = true}}};
 
 const auto kName = [](const auto& test) { return std::string(test.param.name); };
 INSTANTIATE_TEST_SUITE_P(Checks, KnownMistake, testing::ValuesIn(kMistakes), kName);

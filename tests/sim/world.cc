@@ -159,11 +159,9 @@ void World::settle(Duration quiet) {
     if (!go_on(std::min(look, limit)) && cluster_.clock().now() >= look) {
       const bool is_quiet = cluster_.clock().now() - checker_.last_write() >= quiet;
       look = is_quiet ? cluster_.clock().now() + quiet : checker_.last_write() + quiet;
-      if (!is_quiet) continue;
-      wrong = "no operator leads";
-      if (!led()) continue;
-      wrong = checker_.at_rest();
-      if (!wrong) return;
+      wrong = led() ? checker_.at_rest() : "no operator leads";
+      if (is_quiet && !wrong) return;
+      if (!is_quiet) wrong = "writes do not end, the last to " + checker_.last_written() + "; " + wrong.value_or("");
     }
   }
   fail("did not converge within " + std::to_string(kHealing.count()) + " min: " + *wrong);

@@ -43,7 +43,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"CloudWithoutAnAddress", "{deployToLayer: cloud}", "{readyReplicas: 1}", {}, {}, {""}},
         Case{"CloudAt4", "{deployToLayer: cloud}", "{readyReplicas: 1, url: 'http://10.0.0.1:30001/v2'}", {}, {}, {"10.0.0.1"}},
         Case{"CloudAt6", "{deployToLayer: cloud}", "{readyReplicas: 1, url: 'http://[fd00::1]:30001/v2'}", {}, {}, {"fd00::1"}},
-        Case{"CloudElsewhere", "{deployToLayer: cloud}", "{readyReplicas: 1, url: 'grpc://10.0.0.1:1'}", {}, {}, {}},
+        Case{"CloudOverTls", "{deployToLayer: cloud}", "{readyReplicas: 1, url: 'https://10.0.0.1:30001/v2'}", {}, {}, {"10.0.0.1"}},
+        Case{"CloudElsewhere", "{deployToLayer: cloud}", "{readyReplicas: 1, url: '10.0.0.1:1'}", {}, {}, {}},
         Case{"CloudByClusterIP", "{deployToLayer: cloud, service: {type: ClusterIP}}", "{readyReplicas: 1}", {}, {}, {}}),
     [](const auto& tried) { return std::string(tried.param.what); });
 
