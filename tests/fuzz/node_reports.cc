@@ -165,7 +165,8 @@ spec: {}
 status: {observedGeneration: 1, modelRoot: /data/models, workerRoot: /data/workers, workerSocketDirectory: /data/worker, address: 192.0.2.10,
   peerUrl: "https://192.0.2.10:10445", conditions: [{type: Connected, status: "True", reason: AgentConnected, message: ""}],
   models: [{key: default/m0, exposed: "3", versions: [{version: "3", state: Ready}], serving: {version: "3", state: Ready}},
-    {key: default/digits.edge, exposed: "111111111111", versions: [{version: "111111111111", state: Ready}], serving: {version: "111111111111", state: Ready}},
+    {key: default/digits.edge, exposed: "111111111111", versions: [{version: "111111111111", state: Ready}],
+      serving: {version: "111111111111", state: Ready}, cascade: {tiers: [{name: cloud, state: Ready}]}},
     {key: default/helmet.edge, exposed: "111111111111", versions: [{version: "111111111111", state: Ready}]}]}
 ---
 apiVersion: edgeai.io/v1alpha1
@@ -175,7 +176,8 @@ spec: {}
 status: {observedGeneration: 1, modelRoot: /data/models, workerRoot: /data/workers, workerSocketDirectory: /data/worker, address: 192.0.2.11,
   peerUrl: "https://192.0.2.11:10445", conditions: [{type: Connected, status: "True", reason: AgentConnected, message: ""}],
   models: [{key: default/m1, exposed: "4", versions: [{version: "4", state: Ready}], serving: {version: "4", state: Ready}},
-    {key: default/digits.edge, exposed: "111111111111", versions: [{version: "111111111111", state: Ready}], serving: {version: "111111111111", state: Ready}},
+    {key: default/digits.edge, exposed: "111111111111", versions: [{version: "111111111111", state: Ready}],
+      serving: {version: "111111111111", state: Ready}, cascade: {tiers: [{name: cloud, state: Ready}]}},
     {key: default/helmet.edge, exposed: "111111111111", versions: [{version: "111111111111", state: Ready}]}]}
 )";
 
@@ -447,12 +449,21 @@ void look(Cluster& cluster) {
   }
 }
 
-// The pods of a plan, running.
+constexpr const char* kNodeOfPod =
+    "spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
+
+// The pods of a plan, running, and a pod of its Deployment.
 void start(const std::vector<Json>& objects, const api::Kind& kind, const meta::ObjectMeta& owner, Cluster& cluster) {
   for (Json object : objects) {
-    if (object["kind"].as_string() != "Pod") continue;
-    const Json node = object.at(
-        "spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0");
+    const bool deployment = object["kind"].as_string() == "Deployment";
+    if (deployment) {
+      const Json name = object.at("metadata/name");
+      object = Json(object.at("spec/template"));
+      object["metadata"].set("name", name);
+    } else if (object["kind"].as_string() != "Pod") {
+      continue;
+    }
+    const Json node = deployment ? Json("cloud") : object.at(kNodeOfPod);
     CHECK(!node.as_string().empty());
     object["spec"].set("nodeName", node);
     object["metadata"].set("namespace", owner.ns);
@@ -506,13 +517,14 @@ Cluster running_cluster() {
     look(cluster);
   } while (cluster.pods.size() > pods);
   // All that an input can lead to must be there: a pod a model, and one a service and node; what works, works.
-  CHECK(cluster.pods.size() == 6);
+  CHECK(cluster.pods.size() == 7);
   for (const auto& model : cluster.models)
     if (model->spec.on_edge()) CHECK(meta::find_condition(model->status.conditions, "Ready")->status == "True");
-  // The first Ready waits for answers of every tier and for mounted models, which no report here gives.
   for (const auto& service : cluster.services) {
     const meta::Condition* const ready = meta::find_condition(service->status.conditions, "Ready");
-    CHECK(ready != nullptr && (ready->status == "True" || !ready->reason.empty()));
+    if (ready->status != "True")
+      log::error("not Ready", {{"service", service->metadata.name}, {"why", ready->reason + ": " + ready->message}});
+    CHECK(ready->status == "True");
   }
   return cluster;
 }
