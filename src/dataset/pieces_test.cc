@@ -157,7 +157,7 @@ void expect_obvious(const Dialect& dialect, const std::string& text, Rng& rng) {
 
 TEST(Pieces, DelimitedTextIsCountedAsTheObviousWayDoes) {
   const auto rng = seeded_rng(4180);
-  for (int round = 0; round < 600; ++round) {
+  for (int round = 0; round < 200; ++round) {
     for (const auto& [name, dialect] : {std::pair("csv", kCsv), std::pair("tsv", kTsv)}) {
       const std::string text = make_text(*rng, pieces_of_formats().at(name), round % 4 == 0 ? 600 : 60);
       ASSERT_NO_FATAL_FAILURE(expect_obvious(dialect, text, *rng));
@@ -229,7 +229,7 @@ TEST(Pieces, WellFormedCsvIsCountedAsItWasWritten) {
 
 TEST(Pieces, LinesAreCountedAsTheObviousWayDoes) {
   const auto rng = seeded_rng(8259);
-  for (int round = 0; round < 600; ++round) {
+  for (int round = 0; round < 200; ++round) {
     const std::string json = make_text(*rng, pieces_of_formats().at("jsonl"), 30);
     expect_same(at_once(*find_format("jsonl").value(), json),
                 testing::reference_lines(
