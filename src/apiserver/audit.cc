@@ -64,7 +64,8 @@ Status AuditLog::reopen() {
   if (there && there->kind == os::FileKind::kOther) return Error(Code::kInvalid, "a device or a pipe, not a file");
   TRY(file_, fs_.open(options_.file, os::Open::kCreate, 0600));
   TRY(size_, file_->size());
-  // What is no log of ours must not lose its end below. Zeros may stand at the beginning of one after a power cut.
+  // The code below truncates the file, so refuse files that are not audit logs. After a power cut,
+  // an audit log may begin with zeros.
   constexpr std::string_view kBegin = R"({"kind":"Event")";
   TRY(const std::string begins, file_->read(kBegin.size()));
   if (!begins.empty() && begins[0] != '\0' && begins != kBegin.substr(0, begins.size())) {
@@ -72,7 +73,7 @@ Status AuditLog::reopen() {
     return Error(Code::kInvalid, "there is a file already, and it is no audit log");
   }
   TRY_VOID(fs_.set_mode(options_.file, 0600));
-  // A process that was killed may have left half a line, and a power cut the end of one.
+  // A killed process may have left half a line, a power cut a damaged end.
   constexpr std::uint64_t kTail = 1 << 20;
   const std::uint64_t begin = size_ - std::min(size_, kTail);
   TRY_VOID(file_->seek(begin));
@@ -114,7 +115,7 @@ Status AuditLog::write(const std::string& lines) {
     size_ += lines.size();
     return done;
   }
-  // Half a line would spoil the one after it.
+  // A partial line would corrupt the next one.
   if (!file_->truncate(size_).ok() || !file_->seek(size_).ok()) file_.reset();
   return done;
 }
@@ -138,7 +139,7 @@ void AuditLog::run(const std::stop_token&) {
     const Status done = write(lines);
     if (!done.ok()) {
       dropped(events);
-      if (!failing_) log::error("the audit log cannot be written; requests go on", {{"error", done.error()}});
+      if (!failing_) log::error("audit log write failed, dropping events", {{"error", done.error()}});
     } else if (written_ != nullptr) {
       written_->add(static_cast<double>(events));
     }

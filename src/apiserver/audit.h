@@ -1,11 +1,14 @@
-// The audit log: who asked what of the API server and what came of it, one JSON line an event, in the shape of audit.k8s.io/v1.
+// The audit log: one JSON line per event (audit.k8s.io/v1) with the client, the request and the
+// outcome.
 //
-//   TRY(auto audit, AuditLog::open(os::real_file_system(), {.file = "/var/log/varda/audit.jsonl", .metrics = &registry}));
+//   TRY(auto audit, AuditLog::open(os::real_file_system(),
+//                                 {.file = "/var/log/varda/audit.jsonl", .metrics = &registry}));
 //   auto server = Server::create({.store = store.get(), .audit = audit.get()});
 //
-// Requests never wait for it. Events go through a bounded queue to one writer; those that find it full, or whose writing fails (a
-// full disk), are dropped and counted in apiserver_audit_error_total. Lines are whole or not there. What a power loss takes from
-// the last seconds is not written again: nothing is synced but a file that is put away.
+// Requests never wait for the log. Events go through a bounded queue to one writer thread. An event
+// is dropped if the queue is full or the write fails (full disk). apiserver_audit_error_total
+// counts dropped events. The file holds whole lines only. Only a rotated file is synced, so a power
+// loss may lose the last seconds.
 #pragma once
 
 #include <cstdint>
@@ -26,29 +29,29 @@
 
 namespace varda::apiserver {
 
-/// How much an event says, each with all of the one before.
+/// Detail of an event; each level includes the level before.
 enum class AuditLevel {
   kNone,      // nothing is written
-  kMetadata,  // who, what, when, the outcome
-  kRequest,   // and the body that was sent; never of secrets and tokens
+  kMetadata,  // client, request, time, outcome
+  kRequest,   // also the request body, except for secrets and tokens
 };
-/// "None", "Metadata", "Request". kInvalid: another word.
+/// Accepts "None", "Metadata" and "Request". kInvalid: any other text.
 Result<AuditLevel> parse_audit_level(std::string_view text);
 
 /// Thread-safe. Owns a thread and the file.
 class AuditLog {
  public:
   struct Options {
-    os::Path file;  // 0600; FILE.1 is the one before, FILE.2 that before it ...
+    os::Path file;  // mode 0600; FILE.1 is the newest rotated file, FILE.2 the next ...
     AuditLevel level = AuditLevel::kMetadata;
-    std::uint64_t bytes_max = 100u << 20;  // of one file: beyond, a new one begins
-    std::size_t files_max = 10;            // that are kept beside the one that is written
-    std::size_t queue_max = 10'000;        // events that wait
+    std::uint64_t bytes_max = 100u << 20;  // per file; a larger file is rotated
+    std::size_t files_max = 10;            // rotated files kept
+    std::size_t queue_max = 10'000;        // queued events
     metrics::Registry* metrics = nullptr;  // outlives the log
   };
-  /// Goes on in the file that is there. Errors as of FileSystem::open(). `fs` outlives the log.
+  /// Appends to an existing file. Returns the errors of FileSystem::open(). `fs` outlives the log.
   static Result<std::unique_ptr<AuditLog>> open(os::FileSystem& fs, Options options);
-  /// Writes what waits.
+  /// Writes all queued events.
   ~AuditLog();
   AuditLog(const AuditLog&) = delete;
   AuditLog& operator=(const AuditLog&) = delete;
@@ -56,7 +59,7 @@ class AuditLog {
   AuditLevel level() const { return options_.level; }
   /// Never blocks.
   void add(const codec::Json& event);
-  /// Waits until what was added so far is written or dropped: for tests.
+  /// Waits until every event added so far is written or dropped. For tests.
   void flush();
 
  private:
@@ -71,7 +74,7 @@ class AuditLog {
   const Options options_;
   metrics::Counter* written_ = nullptr;
   metrics::Counter* failed_ = nullptr;
-  // Of the writer alone.
+  // Used by the writer thread only.
   std::unique_ptr<os::File> file_;
   std::uint64_t size_ = 0;
   bool failing_ = false;
@@ -84,8 +87,7 @@ class AuditLog {
   std::jthread thread_;
 };
 
-/// The event of a request that is answered now, beside the API: for handlers that share its port and matter as much. Nothing at
-/// kNone.
+/// The event of a request served beside the API on the same port, answered now. nullopt at kNone.
 std::optional<codec::Json> audit_event(const net::Request& request, const Identity& who, const net::Response& response,
                                        AuditLevel level, std::string id);
 

@@ -1,4 +1,4 @@
-// The audit log: what an event says, what it never says, and that no request waits for it.
+// The audit log: content of events, data that must stay out, and that no request waits for it.
 #include "apiserver/audit.h"
 
 #include <gmock/gmock.h>
@@ -60,7 +60,7 @@ TEST_F(Audit, AnEventSaysWhoAskedWhatAndWhatCameOfIt) {
   start({});
   EXPECT_EQ(send("POST", kMaps, R"({"metadata":{"name":"a"},"data":{"k":"v"}})"), 201);
   EXPECT_EQ(send("GET", std::string(kMaps) + "/b"), 404);
-  EXPECT_EQ(send("GET", "/readyz"), 200);  // probes are no events
+  EXPECT_EQ(send("GET", "/readyz"), 200);  // probes are not logged
   EXPECT_EQ(send("GET", "/apis"), 200);
   const std::vector<Json> all = events();
   ASSERT_EQ(all.size(), 3u);
@@ -168,7 +168,7 @@ TEST_F(Audit, AnotherLifeGoesOnInTheSameFile) {
   {
     auto file = fs_.open("/log/audit.jsonl", os::Open::kCreate, 0600).value();
     ASSERT_TRUE(file->seek(file->size().value()).ok());
-    ASSERT_TRUE(file->write(R"({"kind":"Event","half)").ok());  // it was killed at the third line
+    ASSERT_TRUE(file->write(R"({"kind":"Event","half)").ok());  // killed mid-line
   }
   start({});
   EXPECT_EQ(send("GET", kMaps), 200);
@@ -202,7 +202,7 @@ TEST_F(Audit, OnAFullDiskRequestsGoOnAndWhatIsDroppedIsCounted) {
   EXPECT_THAT(metrics_.text(), HasSubstr("apiserver_audit_error_total 3\n"));
   fs_.set_capacity(1u << 30);
   EXPECT_EQ(send("GET", kMaps), 200);
-  EXPECT_EQ(events().size(), 2u);  // every line is whole
+  EXPECT_EQ(events().size(), 2u);  // no partial lines
   EXPECT_THAT(metrics_.text(), HasSubstr("apiserver_audit_event_total 2\n"));
 }
 

@@ -19,8 +19,8 @@ using codec::Json;
 namespace {
 
 constexpr std::chrono::hours kServerValid{24 * 365};
-constexpr std::chrono::hours kServerLeft = kServerValid / 3;  // renewed when no more of its life is left
-constexpr std::chrono::hours kCaLeft{24 * 3 * 365};           // more than any server's certificate lasts
+constexpr std::chrono::hours kServerLeft = kServerValid / 3;  // renewed when less lifetime is left
+constexpr std::chrono::hours kCaLeft{24 * 3 * 365};           // exceeds any server certificate
 constexpr std::chrono::minutes kLookPeriod{1};
 constexpr std::chrono::minutes kRenewalRetry{10};
 
@@ -47,7 +47,7 @@ Result<std::optional<net::KeyPair>> read_pair(os::FileSystem& fs, const os::Path
   return std::optional<net::KeyPair>(net::KeyPair{std::move(*certificate), std::move(*key)});
 }
 
-// The key first: a certificate is only ever beside its own key.
+// Writes the key first, so that a certificate is only ever beside its own key.
 Status write_pair(os::FileSystem& fs, const os::Path& stem, const net::KeyPair& pair) {
   TRY_VOID(fs.remove(stem.string() + ".crt"));
   TRY_VOID(os::write_file_atomically(fs, stem.string() + ".key", pair.key_pem, 0600));
@@ -64,7 +64,8 @@ void log_renewal(std::string_view event, const os::Path& file, const net::Certif
               {"clock", meta::format_time(now)}});
 }
 
-// The key stays, so certificates that the CA has signed and clients that trust its former certificate keep working.
+// A renewed CA keeps its key. Issued certificates, and clients that trust the old CA certificate,
+// keep working.
 Result<net::KeyPair> load_ca(os::FileSystem& fs, const os::Path& pki, WallTime now) {
   TRY(auto ca, read_pair(fs, pki / "ca"));
   if (!ca) {
@@ -85,17 +86,16 @@ Result<net::KeyPair> load_ca(os::FileSystem& fs, const os::Path& pki, WallTime n
   return *std::move(ca);
 }
 
-/// Whether that pair can serve for a while; logs why not.
+/// True if the pair is valid for a while; logs the reason otherwise.
 bool serves_on(const os::Path& pki, const net::KeyPair& server, WallTime now) {
   const auto facts = net::certificate_facts(server.certificate_pem);
   const auto key = net::key_sha256(server.key_pem);
   if (!facts.ok() || !key.ok() || *key != facts->key_sha256) {
-    log::warn("the certificate of the API server is unreadable or of another key; making another one",
-              {{"file", (pki / "server.crt").string()}});
+    log::warn("API server certificate unreadable or key mismatch, issuing a new one", {{"file", (pki / "server.crt").string()}});
     return false;
   }
   if (!net::must_be_renewed(*facts, kServerLeft, now)) return true;
-  log_renewal("renewing the certificate of the API server", pki / "server.crt", *facts, now);
+  log_renewal("renewing API server certificate", pki / "server.crt", *facts, now);
   return false;
 }
 
@@ -110,9 +110,9 @@ Result<net::KeyPair> make_server_pair(os::FileSystem& fs, const os::Path& pki, c
     TRY_VOID(write_pair(fs, pki / "server", server));
     return os::write_file_atomically(fs, pki / "server.hosts", hosts_text, 0644);
   };
-  // A full disk keeps no server from answering: the next start makes another one.
+  // A full disk must not stop the server; the next start issues another certificate.
   if (const Status kept = keep(); !kept.ok()) {
-    log::warn("cannot keep the certificate of the API server; it serves until this process ends", {{"error", kept.error()}});
+    log::warn("API server certificate not persisted, in use until this process exits", {{"error", kept.error()}});
   }
   return server;
 }
@@ -156,18 +156,18 @@ Status write_tokens(os::FileSystem& fs, const os::Path& file, const std::vector<
 constexpr const char* kTokensFile = "tokens.json";
 constexpr Duration kTokensLookPeriod = std::chrono::seconds(1);
 
-/// One state of tokens.json.
+/// One version of tokens.json.
 struct KnownTokens {
   std::uint64_t inode = 0, size_bytes = 0;
   std::chrono::system_clock::time_point modified;
-  std::shared_ptr<const Authenticator> authenticator;  // null: none was read yet
+  std::shared_ptr<const Authenticator> authenticator;  // null: not read yet
 };
 
 class TokenFileAuthenticator final : public Authenticator {
  public:
   TokenFileAuthenticator(os::FileSystem& fs, os::Path file, const Clock& clock) : fs_(fs), file_(std::move(file)), clock_(clock) {}
 
-  /// Before the first authenticate().
+  /// Called before the first authenticate().
   Status open() EXCLUDES(mutex_) {
     TRY(KnownTokens first, read({}));
     const MutexLock lock(mutex_);
@@ -184,7 +184,7 @@ class TokenFileAuthenticator final : public Authenticator {
     {
       const MutexLock lock(mutex_);
       if (clock_.now() < next_look_) return known_.authenticator;
-      next_look_ = clock_.now() + kTokensLookPeriod;  // it is this thread's turn; the others take what is known
+      next_look_ = clock_.now() + kTokensLookPeriod;  // this thread checks the file; others use known_
       before = known_;
     }
     auto now = read(std::move(before));
@@ -194,12 +194,12 @@ class TokenFileAuthenticator final : public Authenticator {
       complained_ = false;
     } else if (!complained_) {
       complained_ = true;
-      log::error("cannot read the tokens; those known before count on", {{"file", file_.string()}, {"error", now.error()}});
+      log::error("token file unreadable, keeping the last tokens", {{"file", file_.string()}, {"error", now.error()}});
     }
     return known_.authenticator;
   }
 
-  /// The file as it is now; `before` where it did not change.
+  /// Reads the file; returns `before` if the file did not change.
   Result<KnownTokens> read(KnownTokens before) const {
     TRY(const auto info, fs_.stat(file_));
     if (!info) return Error(Code::kNotFound, file_.string() + " is missing");
@@ -207,7 +207,7 @@ class TokenFileAuthenticator final : public Authenticator {
                       info->modified == before.modified;
     if (same) return before;
     TRY(const std::vector<Token> tokens, read_tokens(fs_, file_));
-    if (before.authenticator) log::info("read the tokens again", {{"file", file_.string()}, {"count", tokens.size()}});
+    if (before.authenticator) log::info("token file reloaded", {{"file", file_.string()}, {"count", tokens.size()}});
     return KnownTokens{info->inode, info->size_bytes, info->modified, token_authenticator(tokens, clock_)};
   }
 
@@ -267,7 +267,7 @@ Result<Credentials> load_or_create_credentials(os::FileSystem& fs, const Credent
   for (const std::string& host : options.hosts) {
     if (!host.empty() && std::find(hosts.begin(), hosts.end(), host) == hosts.end()) hosts.push_back(host);
   }
-  // Further hosts are remembered, so that a change of them makes a new certificate.
+  // server.hosts stores the names, so that a change of hosts makes a new certificate.
   std::string wanted_hosts;
   for (const std::string& host : hosts) wanted_hosts += host + "\n";
   TRY(const auto known_hosts, read_if_there(fs, pki / "server.hosts"));
@@ -318,13 +318,13 @@ void CertificateRenewal::step() {
   const Status used = renewed.ok() ? use_(*renewed) : Status(renewed.error());
   if (!used.ok()) {
     retry_ = clock_.now() + kRenewalRetry;
-    log::error("cannot renew the certificate of the API server; trying again",
+    log::error("API server certificate renewal failed, retrying",
                {{"error", used.error()}, {"valid_until", meta::format_time(facts->not_after)}});
     return;
   }
   certificate_pem_ = renewed->tls.certificate_pem;
   const auto next = net::certificate_facts(certificate_pem_);
-  if (next.ok()) log::info("renewed the certificate of the API server", {{"valid_until", meta::format_time(next->not_after)}});
+  if (next.ok()) log::info("API server certificate renewed", {{"valid_until", meta::format_time(next->not_after)}});
 }
 
 namespace {
@@ -341,7 +341,7 @@ Json kubeconfig_of(const Credentials& credentials, std::string_view server, std:
        {"current-context", "varda"}});
 }
 
-/// Untouched when it says that already.
+/// Does not rewrite an unchanged file.
 Status write_private(os::FileSystem& fs, const os::Path& file, const std::string& text) {
   TRY(const auto present, read_if_there(fs, file));
   if (present && *present == text) return fs.set_mode(file, 0600);
@@ -378,7 +378,7 @@ Result<bool> put_token(os::FileSystem& fs, const os::Path& file, const std::stri
   user.set("token", token);
   const std::string token_file = std::as_const(user)["tokenFile"].as_string();
   TRY_VOID(write_private(fs, file, codec::write_yaml(config)));
-  // Last: it is what a running process looks at.
+  // Last, because running processes watch this file.
   if (token_file == kAgentToken) TRY_VOID(write_private(fs, file.parent_path() / kAgentToken, token + "\n"));
   return true;
 }

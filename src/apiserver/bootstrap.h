@@ -1,10 +1,12 @@
-// What a data directory holds so that clients can reach and trust the API server: keys, tokens, kubeconfig files.
+// The files of a data directory that clients need to reach and trust the API server: keys, tokens,
+// kubeconfig files.
 //
 //   TRY(auto credentials, apiserver::load_or_create_credentials(fs, {.data_dir = dir, .nodes = {"cloud", "edge0"}}, system_rng()));
 //   TRY_VOID(apiserver::write_kubeconfig(fs, dir / "kubeconfig", credentials, url, "varda-admin"));
 //
-// tokens.json is a list of {"token", "user", "groups", "expires"}; `expires` (RFC 3339) may be absent. A server reads it again when
-// it changes, so that a rotated or removed token counts no more within a second.
+// tokens.json is a list of {"token", "user", "groups", "expires"}; `expires` (RFC 3339) is
+// optional. A running server reloads tokens.json on change. A rotated or removed token is invalid
+// within a second.
 //
 // Layout (docs/design/001): pki/{ca,server}.{crt,key} in a directory 0700, tokens.json 0600, kubeconfig 0600.
 #pragma once
@@ -31,37 +33,37 @@ inline constexpr std::string_view kAdmin = "varda-admin";
 struct Credentials {
   std::string ca_pem;
   net::TlsServer tls;
-  std::vector<Token> tokens;  // that have not expired
-  /// Of a user; empty: there is none.
+  std::vector<Token> tokens;  // expired tokens left out
+  /// The token of `user`; empty if the user has none.
   std::string token(std::string_view user) const;
 };
 
 struct CredentialOptions {
   os::Path data_dir;
-  std::vector<std::string> nodes;  // each gets a token as system:node:NAME; tokens that are there already stay
-  std::vector<std::string>
-      hosts;  // further names and addresses of the server certificate; localhost and 127.0.0.1 are always in it
+  std::vector<std::string> nodes;  // each gets a token as system:node:NAME; existing tokens stay
+  std::vector<std::string> hosts;  // further names and addresses of the server certificate, besides localhost and 127.0.0.1
 };
 
-/// Reads what is there and makes what is missing, as another token for one that expired. A server certificate that ends soon, or is not valid by `clock`, is replaced by
-/// another one of the same CA. A CA of which that is true gets new dates and keeps its key. kCorrupt: tokens.json or the CA is
+/// Reads existing credentials and creates missing ones; expired tokens are replaced. A server
+/// certificate that expires soon, or is not valid at `clock`, is reissued by the same CA. A CA
+/// certificate in that state gets new dates and keeps its key. kCorrupt: tokens.json or the CA is
 /// unreadable.
 Result<Credentials> load_or_create_credentials(os::FileSystem& fs, const CredentialOptions& options, Rng& rng,
                                                const Clock& clock = system_clock());
 
-/// Renews the certificate of a running server: after two thirds of its life, and when the clock was set so that the certificate is
-/// not valid. One thread.
+/// Renews the certificate of a running server after two thirds of its lifetime. Also renews it when
+/// a clock change makes the certificate invalid. One thread.
 class CertificateRenewal {
  public:
-  /// Gives new credentials to the running servers. After an error the renewal is tried again ten minutes later.
+  /// Installs new credentials in the running servers. An error is retried ten minutes later.
   using Use = std::function<Status(const Credentials&)>;
-  /// `present` is in use. `fs`, `rng` and `clock` outlive it.
+  /// `present` are the credentials in use. `fs`, `rng` and `clock` outlive the object.
   CertificateRenewal(os::FileSystem& fs, CredentialOptions options, const Credentials& present, Use use, Rng& rng = system_rng(),
                      const Clock& clock = system_clock());
 
-  /// Looks at the clock once a minute until the context is done: clocks jump.
+  /// Checks the clock once a minute until the context is done, because clocks jump.
   void run(const Context& ctx);
-  /// One look.
+  /// Checks once.
   void step();
 
  private:
@@ -74,26 +76,29 @@ class CertificateRenewal {
   SteadyTime retry_ = SteadyTime::min();
 };
 
-/// Follows DATA/tokens.json: looks for a change once a second at most. While the file cannot be read, the tokens of the last time
-/// count. `fs` and `clock` outlive it. kCorrupt, kNotFound: the
-/// file cannot be read at the start.
+/// Authenticates with DATA/tokens.json; checks the file for changes at most once a second. While
+/// the file is unreadable, the last tokens stay valid. `fs` and `clock` outlive it. kCorrupt,
+/// kNotFound: the file is unreadable at the start.
 Result<std::unique_ptr<Authenticator>> token_file_authenticator(os::FileSystem& fs, const os::Path& data_dir,
                                                                 const Clock& clock = system_clock());
-/// All tokens of DATA/tokens.json, in its order. kNotFound: no server has begun there. kCorrupt.
+/// All tokens of DATA/tokens.json, in file order. kNotFound: no server has used this directory yet.
+/// kCorrupt.
 Result<std::vector<Token>> list_tokens(os::FileSystem& fs, const os::Path& data_dir);
-/// One new token in the place of all that the user has, with the same groups. kNotFound: the user has none. kCorrupt.
+/// Replaces all tokens of `user` by one new token with the same groups. kNotFound: the user has no
+/// token. kCorrupt.
 Result<Token> rotate_token(os::FileSystem& fs, const os::Path& data_dir, std::string_view user, std::optional<WallTime> expires,
                            Rng& rng);
 
 /// A kubeconfig with one cluster, user and context; `server` is "https://127.0.0.1:6443".
 std::string make_kubeconfig(const Credentials& credentials, std::string_view server, std::string_view user);
-/// The same as a file, 0600, replaced atomically; untouched when it says that already.
+/// Writes the kubeconfig as a file (0600, replaced atomically). An unchanged file is not rewritten.
 Status write_kubeconfig(os::FileSystem& fs, const os::Path& file, const Credentials& credentials, std::string_view server,
                         std::string_view user);
-/// The same for a process that runs on: `directory`/agent.kubeconfig, and beside it agent.token, which such a process reads again.
+/// Writes `directory`/agent.kubeconfig and, beside it, agent.token, which a running agent reloads.
 Status write_agent_kubeconfig(os::FileSystem& fs, const os::Path& directory, const Credentials& credentials,
                               std::string_view server, std::string_view user);
-/// Puts another token into kubeconfigs that write_kubeconfig() or write_agent_kubeconfig() made. False: `file` is not there.
+/// Replaces the token in a file of write_kubeconfig() or write_agent_kubeconfig(). False: `file`
+/// does not exist.
 Result<bool> put_token(os::FileSystem& fs, const os::Path& file, const std::string& token);
 
 }  // namespace varda::apiserver

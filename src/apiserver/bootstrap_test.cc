@@ -70,7 +70,7 @@ TEST_F(Bootstrap, AnotherHostMakesAnotherCertificateOfTheSameCa) {
   EXPECT_NE(first.tls.certificate_pem, second.tls.certificate_pem);
 }
 
-// The age of the file says nothing: `cp -r` makes it young.
+// The age of the file is irrelevant: `cp -r` resets it.
 TEST_F(Bootstrap, AServerCertificateIsRenewedByItsOwnDates) {
   const Credentials first = load({});
   clock_.shown += 24h * 240;
@@ -98,7 +98,7 @@ TEST_F(Bootstrap, AFirstStartUnderAWrongClockHarmsNothing) {
   }
 }
 
-// Made by an earlier program under a clock that was wrong, or simply old.
+// CAs made under a wrong clock, or simply old.
 TEST_F(Bootstrap, AnAuthorityThatIsNotValidGetsNewDatesAndKeepsItsKey) {
   const WallTime now = clock_.shown;
   for (const net::Validity& dates : {net::Validity{now - 48h, now - 24h}, net::Validity{now + 24h, now + 24h * 3650},
@@ -159,7 +159,7 @@ TEST_F(Bootstrap, ARunningServerGetsItsNextCertificateInTime) {
   EXPECT_GT(facts(used.back()).not_after, clock_.shown + 24h * 300);
   renewal.step();
   EXPECT_EQ(used.size(), 2u);
-  clock_.shown += 24h * 365 * 10;  // the clock jumps, as when it was set for the first time
+  clock_.shown += 24h * 365 * 10;  // the clock jumps, as when it is first set
   renewal.step();
   ASSERT_EQ(used.size(), 3u);
   EXPECT_GT(facts(used.back()).not_after, clock_.shown);
@@ -174,7 +174,7 @@ TEST_F(Bootstrap, BrokenTokensFileSaysWhichFileAndWhatToDo) {
   EXPECT_THAT(broken.error().message(), ::testing::HasSubstr("tokens.json"));
 }
 
-/// Stands still unless it is moved.
+/// A clock that moves only in pass().
 class HandClock final : public Clock {
  public:
   SteadyTime now() const override { return SteadyTime(passed_); }
@@ -223,7 +223,7 @@ TEST_F(TokenFile, ATokenEndsWhenItExpires) {
   EXPECT_EQ(who(*tokens, made.token), "system:node:edge0");
   clock_.pass(std::chrono::seconds(1));
   EXPECT_EQ(who(*tokens, made.token), "");
-  // The token ended long ago by the machine's clock. The next start makes another one.
+  // The token expired long ago by the machine's clock, so the next start issues another one.
   const std::string next = load({"edge0"}).token("system:node:edge0");
   EXPECT_NE(next, made.token);
   EXPECT_EQ(next.size(), 64u);

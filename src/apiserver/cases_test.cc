@@ -1,5 +1,5 @@
-// The cases of testdata/cases: conversations with the API server, and what Kubernetes answers in them. README.md there tells how
-// to write one.
+// The cases of testdata/cases: requests to the API server and Kubernetes' answers. README.md there
+// describes the format.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -17,7 +17,7 @@ using codec::Json;
 
 struct Case {
   std::string topic;
-  Json file;  // what holds for all cases of the topic
+  Json file;  // shared by all cases of the topic
   Json steps;
 };
 
@@ -78,7 +78,7 @@ class Watch {
   std::string buffer_;
 };
 
-/// One case on a server of its own. Nothing happens in it by itself: the server's controllers act in the step `settle`.
+/// One case on its own server. The server's controllers act only in the step `settle`.
 class Conversation {
  public:
   Conversation() : ctx_(Context::background().with_timeout(std::chrono::seconds(60))), api_(options()) { settle(); }
@@ -87,7 +87,7 @@ class Conversation {
     for (const Json& step : steps.as_array()) {
       SCOPED_TRACE(codec::write_json(step).substr(0, 300));
       take(step);
-      if (::testing::Test::HasFailure()) return;  // what follows would only say the same again
+      if (::testing::Test::HasFailure()) return;  // later steps would fail for the same reason
     }
   }
 
@@ -102,7 +102,8 @@ class Conversation {
     for (int rounds = 0; !api_.server().step_controllers(); ++rounds) ASSERT_LT(rounds, 10'000) << "the controllers find no end";
   }
 
-  // "${name}", "${name+5}", "${revision}" (the store's), "${x*300}" (a character, repeated).
+  // Replaces "${name}", "${name+5}", "${revision}" (the store's) and "${x*300}" (a repeated
+  // character).
   std::string filled(std::string_view text) {
     std::string out;
     for (;;) {
@@ -243,7 +244,8 @@ class Conversation {
     }
   }
 
-  // The next events of a watch, each "TYPE name" or {type, has, lacks}; `end: true`: then the stream ends.
+  // Reads the next events of a watch, each "TYPE name" or {type, has, lacks}. `end: true`: the
+  // stream must end then.
   void read_events(const Json& step) {
     const std::string id = step.contains("of") ? step["of"].as_string() : "watch";
     ASSERT_TRUE(watches_.contains(id));

@@ -39,7 +39,7 @@ class TokenAuthenticator : public Authenticator {
     if (scheme != "bearer ") return std::nullopt;
     const std::string digest = codec::Sha256::of(header->substr(kBearer.size())).hex();
     const Token* found = nullptr;
-    for (const Token& one : known_) {  // compares all: equal time for every token
+    for (const Token& one : known_) {  // compares all, so that every token takes equal time
       if (codec::same_secret(one.token, digest)) found = &one;
     }
     if (found == nullptr || found->expired(clock_.wall())) return std::nullopt;
@@ -50,7 +50,7 @@ class TokenAuthenticator : public Authenticator {
 
  private:
   const Clock& clock_;
-  std::vector<Token> known_;  // with the digest in the place of the token
+  std::vector<Token> known_;  // `token` holds the digest
 };
 
 bool reads(std::string_view verb) { return verb == "get" || verb == "list" || verb == "watch"; }
@@ -62,7 +62,7 @@ bool is_discovery(std::string_view path) {
   return false;
 }
 
-// What `kubectl auth can-i` and `whoami` ask.
+// The requests of `kubectl auth can-i` and `kubectl auth whoami`.
 bool asks_about_itself(const Attributes& what) {
   return what.verb == "create" && what.subresource.empty() &&
          ((what.group == "authentication.k8s.io" && what.resource == "selfsubjectreviews") ||
@@ -76,7 +76,7 @@ class NodeAuthorizer : public Authorizer {
     if (who.in("system:masters")) return true;
     if (!what.is_resource) {
       if (what.verb != "get" && what.verb != "head") return false;
-      // The group Kubernetes lets scrape.
+      // Kubernetes lets this group scrape metrics.
       return is_discovery(what.path) || (what.path == "/metrics" && who.in("system:monitoring"));
     }
     if (asks_about_itself(what)) return true;
@@ -109,7 +109,7 @@ class NodeAuthorizer : public Authorizer {
     }
     TRY_VOID(meta::only_status_changed(old, object));
     if (what.resource != "edgenodes") return {};
-    // Whether the node is there is not the node's to say.
+    // A node must not report its own reachability.
     for (const char* member : {"conditions", "lastSeen"}) {
       Json* const status = object.find("status");
       if (const Json* const before = old["status"].find(member)) {
@@ -146,7 +146,7 @@ class NodeAuthorizer : public Authorizer {
     return false;
   }
 
-  /// Is the event about the node itself, or a pod that runs on it?
+  /// Checks that the event is about the node itself or a pod on the node.
   static Status check_about(const std::string& node, const Json& event, const Objects& objects) {
     const auto about = meta::Involved::of(event);
     if (about.is_node(node)) return {};
@@ -157,7 +157,7 @@ class NodeAuthorizer : public Authorizer {
 
   static bool allows_pod(const std::string& node, const Attributes& what, const Objects& objects) {
     if (what.verb == "list" || what.verb == "watch") {
-      // Exactly its own pods: other terms only narrow the selection.
+      // The selector must include the node's own pods; further terms only narrow it.
       const std::string term = "spec.nodeName=" + node;
       std::string_view rest = what.field_selector;
       while (!rest.empty()) {
@@ -172,13 +172,13 @@ class NodeAuthorizer : public Authorizer {
     const bool removes = what.verb == "delete" && what.subresource.empty();
     if (!writes_status && !plain_get && !removes) return false;
     const auto pod = objects.get("", "pods", what.ns, what.name);
-    // What is gone it may ask for: the answer is that it is not there.
+    // A node may get or delete an absent pod: the answer is 404.
     if (!pod) return plain_get || removes;
     if (pod->at("spec/nodeName").as_string() != node) return false;
     return !removes || !pod->at("metadata/deletionTimestamp").is_null();
   }
 
-  // Does a pod of the node use that Secret or ConfigMap?
+  // True if a pod of the node uses that Secret or ConfigMap.
   static bool refers(const std::string& node, const Attributes& what, const Objects& objects) {
     bool found = false;
     objects.each("", "pods", [&](const codec::Json& pod) {
@@ -188,8 +188,8 @@ class NodeAuthorizer : public Authorizer {
     return found;
   }
 
-  // Does the node's EdgeNode name that Secret as the credentials of an archive, in a namespace that lets its Secrets go to edge
-  // nodes?
+  // True if the node's EdgeNode names that Secret as archive credentials and the namespace allows
+  // Secrets on edge nodes.
   static bool downloads_with(const std::string& node, const Attributes& what, const Objects& objects) {
     const auto ns = objects.get("", "namespaces", "", what.ns);
     if (!ns || ns->at("metadata/labels")[meta::kEdgeSecretsLabel].as_string() != meta::kEdgeSecretsAllow) return false;

@@ -39,7 +39,7 @@ meta::ObjectKey Kind::key_of(std::string_view storage_key) const {
 }
 
 std::string Kind::check_name(std::string_view name, bool prefix) const {
-  // A generated name continues after the prefix, so a trailing dash or dot of it is fine.
+  // The server appends to a generated name, so a trailing dash or dot of the prefix is valid.
   std::string text(name);
   if (prefix && !text.empty() && (text.back() == '-' || text.back() == '.')) text.back() = 'a';
   return meta::check_dns_subdomain(text);
@@ -58,7 +58,7 @@ void Kind::prepare_create(Json& object) const {
 
 namespace {
 
-// Everything but metadata, apiVersion and kind, and status where that is a part of its own.
+// Compares everything but metadata, apiVersion and kind, and optionally status.
 bool same_wish(const Json& a, const Json& b, bool without_status) {
   const auto ignored = [&](const std::string& name) {
     return name == "metadata" || name == "apiVersion" || name == "kind" || (without_status && name == "status");

@@ -1,13 +1,16 @@
-// Kind: what the API server must know about one kind of object (one group, version and resource) to serve it.
+// Kind: everything the API server needs to know to serve one kind of object (group, version and
+// resource).
 //
-// The server does what is the same for all kinds: paths, negotiation, metadata, locking, watches, garbage collection. A Kind does
-// what differs: defaults, validation, what a write may change, columns. core_kinds() (kinds/core.h) makes the built-in ones,
-// kinds_from_crd() (kinds/crd.h) those of a CustomResourceDefinition.
+// The server implements the parts common to all kinds: paths, negotiation, metadata, locking,
+// watches, garbage collection. A Kind implements the rest: defaults, validation, immutable fields,
+// columns. core_kinds() (kinds/core.h) creates the built-in kinds, kinds_from_crd() (kinds/crd.h)
+// those of a CRD.
 //
 // A write goes through these steps in this order; `old` is the object as from_storage() gave it:
 //   create: decode, prune, [metadata by the server], prepare_create, apply_defaults, validate_create
 //   update: decode, prune, [metadata by the server], apply_defaults, prepare_update, validate_update
-// A patch is applied to the stored object (with this kind's apiVersion), and the outcome goes through the steps of an update.
+// A patch is applied to the stored object (with this kind's apiVersion); the result passes the
+// steps of an update.
 #pragma once
 
 #include <functional>
@@ -28,7 +31,7 @@ namespace varda::apiserver {
 using codec::Json;
 using meta::StatusCause;
 
-/// Which part of an object a write is for. kStatus: PUT or PATCH of the subresource "status".
+/// The part of an object that a write changes. kStatus: PUT or PATCH of the subresource "status".
 enum class Part { kWhole, kStatus };
 
 /// A column of Table output, as meta/v1 TableColumnDefinition.
@@ -40,19 +43,21 @@ struct Column {
   int priority = 0;  // 0: always shown; else only with -o wide
 };
 
-/// JSON paths of the scale subresource, with a leading dot (".spec.replicas"). A built-in kind's selector is a LabelSelector
-/// object (the server writes it as text); a custom resource's is a string already.
+/// JSON paths of the scale subresource, with a leading dot (".spec.replicas"). The selector of a
+/// built-in kind is a LabelSelector object, which the server writes as text. The selector of a
+/// custom resource is already a string.
 struct Scale {
   std::string spec_replicas;
   std::string status_replicas;
   std::string label_selector;  // "": none
 };
 
-/// How strategic merge treats a list (or a map) at a path, as `patchStrategy` and `patchMergeKey` of the Kubernetes types.
+/// Strategic merge of a list (or a map) at a path, like `patchStrategy` and `patchMergeKey` in
+/// Kubernetes.
 struct ListMerge {
   bool merge = false;        // false: the list is replaced
   std::string key;           // "" with merge: a list of scalars taken as a set
-  bool retain_keys = false;  // the map at this path: members the patch leaves out go away when $retainKeys says so
+  bool retain_keys = false;  // map: $retainKeys removes members that the patch omits
 };
 
 struct KindInfo {
@@ -61,7 +66,8 @@ struct KindInfo {
   std::string list_kind;  // "PodList"
   std::vector<std::string> short_names;
   std::vector<std::string> categories;
-  /// Of discovery: create delete deletecollection get list patch update watch. Others answer 405.
+  /// Verbs in discovery: create delete deletecollection get list patch update watch. Others get
+  /// 405.
   std::vector<std::string> verbs = {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"};
 
   bool custom = false;                        // made from a CRD
@@ -73,12 +79,13 @@ struct KindInfo {
   bool create_on_update = false;              // PUT of a missing object creates it
   bool delete_returns_object = false;         // DELETE answers with the object, not with a Success Status (pods, services)
   bool orphan_dependents_by_default = false;  // Job
-  bool answered = false;                      // a POST is answered at once and nothing is stored (kinds/review.cc)
-  /// Every apiVersion "group/version" this object is served under, preferred first (for owner references); CRDs may have several.
+  bool answered = false;                      // a POST is answered and not stored (kinds/review.cc)
+  /// Every apiVersion "group/version" of the object, preferred first (for owner references). CRDs
+  /// may have several.
   std::vector<std::string> served_versions;
 };
 
-/// Immutable once made; thread-safe.
+/// Immutable and thread-safe.
 class Kind {
  public:
   explicit Kind(KindInfo info);
@@ -88,57 +95,62 @@ class Kind {
 
   const KindInfo& info() const { return info_; }
   const meta::Resource& resource() const { return info_.resource; }
-  /// Of this one in the process, from 1, never given twice: what was found out about an object's bytes holds for one Kind.
+  /// Unique in this process, from 1; never reused. Cached facts about an object's bytes are valid
+  /// for one Kind.
   std::uint64_t number() const { return number_; }
-  /// Of the objects in the store: "/registry/GROUP/PLURAL/" ("core" for the group ""), one for all versions of a CRD.
+  /// Prefix of the stored objects: "/registry/GROUP/PLURAL/" ("core" for the group ""), the same
+  /// for all versions of a CRD.
   std::string storage_prefix() const;
   /// storage_prefix + "NS/NAME" or "NAME".
   std::string storage_key(std::string_view ns, std::string_view name) const;
-  /// The other way: of a key that begins with storage_prefix().
+  /// Namespace and name of a key that begins with storage_prefix().
   meta::ObjectKey key_of(std::string_view storage_key) const;
 
-  /// Empty: the name may be used; else the sentence of Kubernetes' validation. `prefix`: it is a generateName. Default: DNS
-  /// subdomain.
+  /// Returns "" for a valid name, else the message of Kubernetes' validation. `prefix`: the name is
+  /// a generateName. Default: DNS subdomain.
   virtual std::string check_name(std::string_view name, bool prefix) const;
 
-  /// Does what Go's decoder does for a built-in kind: drops nulls, checks types (kInvalid: 400 BadRequest with that message),
-  /// brings times and quantities to their normal form. A custom resource's values stay (its types are checked by validation),
-  /// except that nulls of fields with a default go. `metadata` has been checked by the server already.
+  /// Does what Go's decoder does for a built-in kind: drops nulls, checks types, normalizes times
+  /// and quantities. kInvalid: 400 BadRequest with that message. A custom kind only drops nulls of
+  /// fields with a default; validation checks the types. The server has already checked `metadata`.
   virtual Status decode(Json& object) const;
 
-  /// Removes the fields this kind does not have and returns their paths ("spec.foo", "spec.list[0].bar"), sorted. `metadata` and
-  /// its unknown fields are the server's. Default: keeps everything.
+  /// Removes unknown fields and returns the paths ("spec.foo", "spec.list[0].bar"), sorted. The
+  /// server handles `metadata`. Default: keeps everything.
   virtual std::vector<std::string> prune(Json& object) const;
 
   virtual void apply_defaults(Json& object) const;
 
-  /// What a client may not choose when it creates: drops `status` where it is a subresource, sets metadata.generation = 1.
-  /// The default does exactly this for a kind with the subresource, and generation only for custom kinds without it.
+  /// Resets fields a client may not set at creation: drops `status` if it is a subresource, sets
+  /// metadata.generation = 1. The default does this for a kind with that subresource. A custom kind
+  /// without it only gets the generation.
   virtual void prepare_create(Json& object) const;
-  /// What the write may not change is taken from `old`: the status (kWhole, with the subresource), or all but status (kStatus;
-  /// labels and annotations too, except for custom kinds' managedFields). metadata.generation = old's, plus 1 if the desired state
-  /// changed. The default: desired state is everything but metadata and (with the subresource) status.
+  /// Restores from `old` the fields this write may not change. kWhole: the status, if it is a
+  /// subresource. kStatus: everything else; also labels and annotations, but not managedFields of
+  /// custom kinds. metadata.generation = old's, plus 1 if the desired state changed. By default,
+  /// the desired state is everything except metadata and a status subresource.
   virtual void prepare_update(Json& object, const Json& old, Part part) const;
 
-  /// All that is wrong; empty: fine. metadata is checked by the server. `field` is like "spec.containers[0].name"; `message` is the
-  /// full text behind the field: "Required value", "Invalid value: 70000: must be between 1 and 65535, inclusive". The server makes
-  /// 422 Invalid from them: `Kind.group "name" is invalid: [field: message, ...]`.
+  /// Returns all errors; empty if valid. The server checks metadata. `field` is like
+  /// "spec.containers[0].name". `message` is the text after the field: "Required value", "Invalid
+  /// value: 70000: must be between 1 and 65535, inclusive". The server answers 422 Invalid:
+  /// `Kind.group "name" is invalid: [field: message, ...]`.
   virtual std::vector<StatusCause> validate_create(const Json& object) const;
   virtual std::vector<StatusCause> validate_update(const Json& object, const Json& old, Part part) const;
-  /// Texts for Warning headers about a valid object (deprecated fields and the like). Default: none.
+  /// Warning headers for a valid object (deprecated fields etc.). Default: none.
   virtual std::vector<std::string> warnings(const Json& object) const;
 
-  /// Makes what lies in the store an object of this version: sets apiVersion, prunes and defaults where the kind does so on read
-  /// (custom resources), changes nothing else. Default: sets apiVersion and kind.
+  /// Converts a stored object to this version: sets apiVersion; custom resources also prune and
+  /// default on read. Default: sets apiVersion and kind.
   virtual void from_storage(Json& object) const;
 
   /// Default: Name and Created At.
   virtual const std::vector<Column>& columns() const;
-  /// One cell per column. `now` is for ages, which are cells of type string ("5m"), as Kubernetes prints them; custom resources'
+  /// One cell per column. `now` is for ages, which are strings ("5m") as in Kubernetes. Custom
   /// columns of type date hold the age too.
   virtual std::vector<Json> cells(const Json& object, WallTime now) const;
 
-  /// Field selector names besides metadata.name and metadata.namespace.
+  /// Field selectors besides metadata.name and metadata.namespace.
   virtual const std::vector<std::string>& selectable_fields() const;
   /// The text of such a field ("" if absent). Default: reads the dotted path.
   virtual std::string field(const Json& object, std::string_view name) const;
@@ -146,7 +158,7 @@ class Kind {
   /// Strategic merge, by paths without indexes: "spec.template.spec.containers.ports". nullopt: a plain member.
   virtual std::optional<ListMerge> list_merge(std::string_view path) const;
 
-  /// Its OpenAPI v3 schema (with description and x-kubernetes-*), for /openapi/v3. Null: none known.
+  /// OpenAPI v3 schema (with description and x-kubernetes-*), for /openapi/v3. Null: unknown.
   virtual Json openapi_schema() const;
 
  private:
@@ -156,18 +168,20 @@ class Kind {
 
 using KindPtr = std::shared_ptr<const Kind>;
 
-// Who makes them (declared again in their own headers):
+// Factories, each declared in its own header:
 //
 //   kinds/core.h    std::vector<KindPtr> core_kinds();
-//                   Namespace, Node, Pod, Service, Endpoints, ConfigMap, Secret, ServiceAccount, Event (v1 and events.k8s.io/v1),
-//                   Lease, Deployment, ReplicaSet, DaemonSet, ControllerRevision, Job, CustomResourceDefinition. /api/v1 kinds
-//                   first, in the order of discovery.
-//   kinds/crd.h     Result<std::vector<KindPtr>> kinds_from_crd(const Json& crd);   one per served version, the storage version
-//   first
-//                   Json accepted_crd_status(const Json& crd);                        status with names accepted, established,
-//                   storedVersions
-//   schema/openapi.h  Json openapi_v3(std::string_view group, std::string_view version, const std::vector<KindPtr>& kinds);
+//                   Namespace, Node, Pod, Service, Endpoints, ConfigMap, Secret, ServiceAccount,
+//                   Event (v1 and events.k8s.io/v1), Lease, Deployment, ReplicaSet, DaemonSet,
+//                   ControllerRevision, Job, CustomResourceDefinition. /api/v1 kinds first, in the
+//                   order of discovery.
+//   kinds/crd.h     Result<std::vector<KindPtr>> kinds_from_crd(const Json& crd);
+//                   one per served version, the storage version first
+//                   Json accepted_crd_status(const Json& crd);
+//                   status with names accepted, established, storedVersions
+//   schema/openapi.h  Json openapi_v3(group, version, kinds);
 //                   the OpenAPI v3 document of one group version ("" and "v1" for core)
-//                   Json openapi_v2(const std::vector<KindPtr>& kinds);              Swagger 2.0, enough for kubectl's validation
+//                   Json openapi_v2(kinds);
+//                   Swagger 2.0, enough for kubectl's validation
 
 }  // namespace varda::apiserver

@@ -48,7 +48,7 @@ class EmbeddedServer : public Server {
                                                                            .queue_max = core_.options.limits.handler_queue_max});
     }
     net::Handler pooled = pool_->wrap([this](const net::Request& request) { return dialect_.serve(request, std::nullopt); });
-    // What takes microseconds is done before another thread would have woken up for it.
+    // Requests of microseconds are served at once, which is faster than waking another thread.
     return [this, pooled = std::move(pooled)](net::Request request, net::Responder respond) {
       if (auto response = dialect_.serve_at_once(request)) return respond(std::move(*response));
       pooled(std::move(request), std::move(respond));

@@ -81,7 +81,7 @@ class Events {
     response_ = std::move(sent).value();
   }
   int status() const { return response_.status; }
-  /// The next event; null at the end of the stream or of the time.
+  /// The next event; null at the end of the stream or at the timeout.
   Json next() {
     for (;;) {
       const std::size_t end = buffer_.find('\n');
@@ -96,7 +96,7 @@ class Events {
       buffer_ += **more;
     }
   }
-  /// Whether the server ended the stream, and neither an error nor the time of the client.
+  /// True if the server ended the stream, without an error or a client timeout.
   bool ended() const { return ended_; }
   std::string line() {
     const Json event = next();
@@ -299,7 +299,7 @@ TEST(ApiServer, EveryKindThatIsServedIsInTheDocumentOfItsVersion) {
   EXPECT_GE(kinds, 19u);
 }
 
-// Of many members each is looked up by an index; what comes out is what few members give.
+// Large objects use an index of members; results are the same as for small ones.
 TEST(ApiServer, LargeObjectsAreComparedAndPatchedInOneGo) {
   InMemoryApiServer api;
   constexpr int kMembers = 10'000;
@@ -343,7 +343,7 @@ TEST(ApiServer, WarningsStaySmallHoweverManyThereAre) {
   EXPECT_EQ(count, 4096u / 256);
 }
 
-/// The same numbers again and again, until it is told otherwise.
+/// Returns 0 for the next repeat() numbers, then random ones.
 class RepeatingRng : public Rng {
  public:
   std::uint64_t next() override { return left_ > 0 ? (--left_, 0) : rng_->next(); }
@@ -370,7 +370,7 @@ TEST(ApiServer, GeneratedNameThatIsTakenIsReplacedByAnother) {
             "configmaps \"" + first.body.at("metadata/name").as_string() +
                 "\" already exists, the server was not able to generate a unique name for the object");
   EXPECT_EQ(taken.body.at("details/retryAfterSeconds").as_integer(), 1);
-  rng.repeat(3 * 7);  // a name and a uid take seven
+  rng.repeat(3 * 7);  // a name and a uid take seven numbers
   const auto second = api.post(kConfigMaps, wish);
   EXPECT_EQ(second.status, 201) << second.text;
 }
@@ -489,7 +489,7 @@ TEST(ApiServer, OldEventsGo) {
   EXPECT_LE(api.get("/api/v1/namespaces/default/events").body["items"].size(), 600u);
 }
 
-// A restart reads events in the order of their names, which says nothing of their age.
+// A restart reads events in the order of names, which is unrelated to age.
 TEST(ApiServer, OldEventsGoInTheOrderOfTheirWritesAfterARestartToo) {
   InMemoryApiServer::Options options;
   options.server.controllers = false;

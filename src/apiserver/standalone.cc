@@ -75,7 +75,7 @@ Status run_standalone(const Context& ctx, StandaloneOptions options) {
     return write_kubeconfig(fs, kubeconfig, renewed, url, kAdmin);
   });
   renewal.run(ctx);
-  log::info("API server stops");
+  log::info("API server stopping");
   front->drain();
   server->stop();
   front->stop(std::chrono::seconds(5));

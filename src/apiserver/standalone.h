@@ -1,4 +1,4 @@
-// The API server as a process of its own: `varda apiserver`.
+// The API server as a separate process: `varda apiserver`.
 #pragma once
 
 #include <functional>
@@ -16,22 +16,23 @@ namespace varda::apiserver {
 
 struct StandaloneOptions {
   os::Path data_dir;                      // store.db, pki/, tokens.json, kubeconfig
-  std::string listen = "127.0.0.1:6443";  // port 0: a free one
+  std::string listen = "127.0.0.1:6443";  // port 0: any free port
   Limits limits;
   store::Options store;
-  net::Server::Options http;  // its listen and tls are those of this server
+  net::Server::Options http;  // listen and tls are set by run_standalone()
   std::optional<AuditLog::Options> audit;
-  /// Called once the API answers: with the address it is bound to and the kubeconfig of the administrator.
+  /// Called when the API answers, with the bound address and the administrator's kubeconfig.
   std::function<void(const std::string& url, const os::Path& kubeconfig)> ready;
 };
 
-/// Serves until `ctx` is done, then drains and ends well. kUnavailable: the store or the address is in use.
+/// Serves until `ctx` is done, then drains and returns. kUnavailable: the store or the address is
+/// in use.
 Status run_standalone(const Context& ctx, StandaloneOptions options);
 
-/// 503 for a request of /readyz while the disk of the store is full; nothing: the API server answers the request.
+/// 503 for /readyz while the store's disk is full; nullopt: the API server answers the request.
 std::optional<net::Response> readiness(os::FileSystem& fs, const os::Path& store_file, const net::Request& request);
 
-/// "https://127.0.0.1:6443" for clients on this machine of a server bound to `address` ("0.0.0.0:6443" is reached at 127.0.0.1).
+/// The URL for clients on this machine: "0.0.0.0:6443" gives "https://127.0.0.1:6443".
 std::string url_of(const std::string& address);
 
 }  // namespace varda::apiserver

@@ -14,7 +14,8 @@ bool is_crd(const meta::Resource& resource) { return resource.group == kCrdGroup
 
 namespace {
 
-// Pods survive five minutes of a node's absence unless they say otherwise, and run as the default service account.
+// Default tolerations keep a pod for five minutes on an absent node. The default service account
+// applies too.
 void fill_pod(Json& pod) {
   Json& spec = pod["spec"];
   if (!spec.is_object()) return;
@@ -43,14 +44,14 @@ void fill_pod(Json& pod) {
 
 namespace {
 
-// Accepted, unless an elder definition has one of the names.
+// Accepted, unless another definition already has one of the names.
 Json crd_status(Core& core, const Kind& kind, const Json& crd) {
   auto page = core.store.list({.prefix = kind.storage_prefix()});
   if (page.ok()) {
     for (const store::Entry& entry : page->entries) {
       auto other = codec::parse_json(*entry.value);
       if (!other.ok() || name_of(*other) == name_of(crd)) continue;
-      if (other->at("status/acceptedNames/kind").as_string().empty()) continue;  // it was refused itself
+      if (other->at("status/acceptedNames/kind").as_string().empty()) continue;  // `other` was refused
       Json refused = refused_crd_status(crd, *other);
       if (!refused.is_null()) return refused;
     }
@@ -84,7 +85,7 @@ void fill_at_update(Core& core, const Kind& kind, Json& object, const Json& old)
   const bool refused = old.at("status/acceptedNames/kind").as_string().empty();
   if (std::as_const(object)["spec"] == old["spec"] && !refused) return;
   Json status = crd_status(core, kind, object);
-  // Versions that were ever stored stay named until an administrator migrates.
+  // storedVersions keeps every version ever stored until an administrator migrates.
   Json stored = old.at("status/storedVersions");
   for (const Json& version : std::as_const(status)["storedVersions"].as_array()) {
     const auto& known = std::as_const(stored).as_array();

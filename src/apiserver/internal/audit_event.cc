@@ -9,15 +9,15 @@ namespace {
 
 constexpr std::size_t kBodyBytesMax = 256 << 10;
 
-// Bodies of these carry what nobody may read in a log: secrets, and the tokens of reviews and requests. By the path, which is known
-// of requests that were refused too.
+// Bodies with secrets or tokens never reach the log. Decided by path, which is known even for
+// refused requests.
 bool confidential(const RequestInfo& info) {
   return info.resource == "secrets" || info.resource == "tokenreviews" ||
          (!info.subresource.empty() && info.subresource[0] == "token");
 }
 
-// Only of what was let in and read as the kind that its path names: nobody knows what a body is that was refused before, and
-// whoever has no token must not fill the log.
+// True if the body was authorized and decoded. Other bodies are not logged: the content is unknown,
+// and unauthenticated clients must not fill the log.
 bool was_read(const Call& call, const net::Response& response) { return call.kind != nullptr && response.status != 400; }
 
 std::string host_of(std::string_view address) {
@@ -54,7 +54,7 @@ Json outcome(const net::Response& response, bool secret) {
   if (response.status >= 400 && !response.stream) {
     if (const auto parsed = codec::parse_json(response.body); parsed.ok() && (*parsed)["kind"].as_string() == "Status") {
       out.set("status", "Failure");
-      // The message of a refused object may quote what stands in it.
+      // The message of a refused object may quote secret values.
       if (!secret) out.set("message", (*parsed)["message"]);
       out.set("reason", (*parsed)["reason"]);
     }
@@ -63,7 +63,7 @@ Json outcome(const net::Response& response, bool secret) {
   return out;
 }
 
-// The body as it was sent; nothing where it is none of our texts.
+// The request body; nullopt if it is too large or not JSON or YAML.
 std::optional<Json> body_of(const net::Request& request) {
   if (request.body.empty() || request.body.size() > kBodyBytesMax) return std::nullopt;
   const std::string_view type = request.headers.find("Content-Type").value_or("application/json");
@@ -84,7 +84,7 @@ std::optional<Json> audit_event(const Call& call, const net::Response& response,
     return std::nullopt;
   const bool secret = confidential(call.info);
   std::string verb = what.verb;
-  if (verb.empty()) {  // refused before anybody asked what it wants
+  if (verb.empty()) {  // refused before the verb was determined
     verb = call.http.method;
     for (char& c : verb) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
   }

@@ -10,8 +10,9 @@ struct AuditTimes {
   WallTime received, answered;
 };
 
-/// Nothing for what is no use to anybody: the probes of health, which are open to all. Streams say ResponseStarted, since they end
-/// long after the answer began; everything else says ResponseComplete. Pure.
+/// nullopt for health probes, which need no authentication. The stage of a stream is
+/// ResponseStarted, since it ends long after the answer began. Other requests have
+/// ResponseComplete. Pure.
 std::optional<Json> audit_event(const Call& call, const net::Response& response, AuditLevel level, std::string id,
                                 const AuditTimes& times);
 

@@ -54,10 +54,11 @@ std::string version_part(std::string_view api_version) {
   return std::string(slash == std::string_view::npos ? api_version : api_version.substr(slash + 1));
 }
 
-// More than anybody reads, and fewer headers than the hundred that clients in Python take.
+// More than a person reads, and below Python's limit of 100 headers.
 constexpr std::size_t kProblemsMax = 64;
 
-// decode and prune; what is not understood goes to `problems` as the strict decoder words it.
+// Decodes and prunes; unknown and duplicate fields go to `problems`, worded like Kubernetes' strict
+// decoder.
 Status understand(const Kind& kind, Json& object, const std::vector<std::string>& duplicates, std::vector<std::string>& problems) {
   for (const std::string& path : duplicates) problems.push_back("duplicate field " + in_quotes(path));
   std::vector<std::string> unknown;
@@ -287,7 +288,7 @@ Outcome<DeleteOptions> read_delete_options(const net::Request& request, const ne
     }
   }
   TRY(dry_run, parse_dry_run(query, kOptions));
-  // What stands in the query counts where there is no body; only a dry run is never lost.
+  // Without a body, the query gives the options. dryRun in the query always counts.
   if (request.body.empty()) {
     TRY(const std::optional<std::int64_t> grace, query_number(query, "gracePeriodSeconds"));
     if (grace) body.set("gracePeriodSeconds", *grace);

@@ -1,4 +1,5 @@
-// Bodies of writes: from bytes to an object of a kind, with the errors and warnings Kubernetes' decoders give.
+// Request bodies: from bytes to an object of a kind, with the errors and warnings of Kubernetes'
+// decoders.
 #pragma once
 
 #include <string>
@@ -12,7 +13,8 @@
 
 namespace varda::apiserver {
 
-/// ?fieldValidation=: Warn where absent; 422 for other words. `options_kind`: "CreateOptions" ... for the message.
+/// ?fieldValidation=: Warn if absent; 422 for unknown values. `options_kind`: "CreateOptions" ...
+/// for the message.
 Outcome<Validation> parse_validation(const net::Query& query, std::string_view options_kind);
 /// ?dryRun=.
 Outcome<DryRun> parse_dry_run(const net::Query& query, std::string_view options_kind);
@@ -24,14 +26,14 @@ Outcome<void> check_field_manager(const net::Query& query, std::string_view opti
 Outcome<Json> read_object(const net::Request& request, const Kind& kind, const Limits& limits, Validation validation,
                           std::vector<std::string>* warnings);
 
-/// The same for what a patch made: errors are 422 about "patch".
+/// The same for a patched object: errors are 422 about "patch".
 Outcome<Json> accept_patched(Json object, const Kind& kind, Validation validation, const std::vector<std::string>& duplicates,
                              std::vector<std::string>* warnings);
 
-/// A patch, parsed: apply() can be called again and again.
+/// A parsed patch; apply() may be called repeatedly.
 class Patch {
  public:
-  /// 415 for a type the kind does not take; 400 for a body that is no patch.
+  /// 415 for a patch type the kind does not support; 400 for a malformed body.
   static Outcome<Patch> read(const net::Request& request, const Kind& kind, const Limits& limits);
   /// The patched object, not yet decoded.
   Outcome<Json> apply(const Kind& kind, const Json& object) const;
@@ -47,10 +49,10 @@ class Patch {
 
 enum class DeletionOf { kObject, kCollection };
 
-/// DeleteOptions of body and query. The query of a collection has a resourceVersion of its own, which is no precondition.
+/// DeleteOptions from body and query. For a collection, ?resourceVersion is no precondition.
 Outcome<DeleteOptions> read_delete_options(const net::Request& request, const net::Query& query, const Limits& limits,
                                            DeletionOf of, DryRun& dry_run);
-/// Of the DeleteOptions themselves; sets `dry_run` where they ask for it.
+/// Parses the DeleteOptions object; sets `dry_run` if requested.
 Outcome<DeleteOptions> delete_options(const Json& given, DryRun& dry_run);
 
 }  // namespace varda::apiserver

@@ -26,7 +26,8 @@ Outcome<Dialect::Selected> Dialect::select(Call& call) const {
 
   Selected out;
   store::Page page;
-  // With a selector a page of the store may hold too few that match: go on until the client's page is full.
+  // With a selector, a store page may hold too few matches; read on until the client's page is
+  // full.
   for (;;) {
     options.limit = limit == 0 ? 0 : selection.empty() ? limit : std::max<std::size_t>(limit, 500);
     auto read = core_.store.list(options);
@@ -68,7 +69,7 @@ Outcome<Dialect::Selected> Dialect::select(Call& call) const {
 Dialect::Reply Dialect::list(Call& call) {
   TRY(Selected selected, select(call));
   if (call.how.output.verbatim()) {
-    // The list around its items, and the items as they lie in the store.
+    // Writes the list envelope and copies stored items into it.
     TRY(const Json empty, present_list(*call.kind, {}, std::move(selected.metadata), call.how));
     std::string text = codec::write_json(empty);
     CHECK(text.ends_with("[]}"));

@@ -15,11 +15,11 @@ constexpr std::string_view kNamespaces = "/registry/core/namespaces/";
 constexpr std::string_view kServiceAccounts = "/registry/core/serviceaccounts/";
 constexpr std::string_view kEvents = "/registry/core/events/";
 const std::string kCrds = "/registry/" + std::string(kCrdGroup) + "/" + std::string(kCrdPlural) + "/";
-// After a failed attempt: other writers are at the object, or the store is closing.
+// Delay after a failed attempt: concurrent writers, or the store is closing.
 constexpr auto kRetry = std::chrono::milliseconds(200);
 constexpr auto kUnreadablePause = std::chrono::seconds(1);
 constexpr auto kSweepPeriod = std::chrono::seconds(60);
-// Events removed in one transaction.
+// Number of events removed per transaction.
 constexpr std::size_t kSweepBatch = 500;
 
 bool ignorable(const ApiStatus& status) { return status.code == 404; }
@@ -42,7 +42,8 @@ bool Controllers::settle(const Context& ctx) {
   const auto done = [&] { return idle_ && seen_ >= core_.store.revision(); };
   while (!done()) {
     if (ctx.done()) return false;
-    // Work to be tried again later counts as work, so a wait here ends by itself; the short step is for the stop request.
+    // Delayed retries count as work, so this wait ends without notifications. The short step
+    // notices a stop request.
     const SteadyTime step = std::min(until, system_clock().now() + std::chrono::milliseconds(50));
     settled_.wait_until(lock, step);
   }
@@ -56,7 +57,8 @@ void Controllers::add(Task task, const std::string& key) {
 }
 
 void Controllers::note_event(const store::Entry& entry, const Json& object) {
-  // The latest of its times: somebody may tell today of what happened long ago. Equal seconds keep the order of the writes.
+  // Uses the latest time: an event may report something that happened long ago. Equal seconds keep
+  // write order.
   WallTime when{};
   for (const char* path : {"lastTimestamp", "eventTime", "metadata/creationTimestamp"}) {
     auto parsed = meta::parse_time(object.at(path).as_string());
@@ -114,7 +116,7 @@ void Controllers::note(const store::Entry& entry, const Json& object) {
   if (node.deleting && node.waits_foreground) add(Task::kForeground, key);
   if (key.starts_with(kNamespaces)) add(node.deleting ? Task::kNamespace : Task::kServiceAccount, node.name.name);
   if (key.starts_with(kCrds) && node.deleting) add(Task::kCrd, key);
-  // What is there in a dying namespace, or of a dying CRD, has changed: look at it again.
+  // Content of a terminating namespace changed: check the namespace again.
   if (!node.name.ns.empty()) {
     const auto space = nodes_.find(std::string(kNamespaces) + node.name.ns);
     if (space != nodes_.end() && space->second.deleting) add(Task::kNamespace, node.name.ns);
@@ -181,7 +183,7 @@ void Controllers::note_end(const std::string& key) {
       if (node.key == std::string(kServiceAccounts) + node.name.ns + "/default") add(Task::kServiceAccount, node.name.ns);
     }
   }
-  // An object of a CRD that waits for its objects: any deletion may have been the last.
+  // A terminating CRD waits for its objects; this deletion may have been the last one.
   for (const auto& [work, when] : std::map<Work, SteadyTime>(later_)) {
     if (work.first == Task::kCrd) add(work.first, work.second);
   }
@@ -193,7 +195,7 @@ void Controllers::run(const std::stop_token& stop) {
     const auto next = step();
     if (!next) continue;
     if (watch_ == nullptr) {
-      (void)ctx.sleep_until(*next);  // the loop's condition sees the end
+      (void)ctx.sleep_until(*next);  // the loop condition checks `stop`
       continue;
     }
     (void)watch_->wait(ctx.with_deadline(*next));
@@ -212,7 +214,7 @@ std::optional<SteadyTime> Controllers::step() {
   }
   auto events = watch_->poll(512);
   if (!events.ok()) {
-    closed_ = events.error().code() == Code::kUnavailable;  // the store closes
+    closed_ = events.error().code() == Code::kUnavailable;  // the store is closing
     watch_.reset();
     return std::nullopt;
   }
@@ -284,8 +286,8 @@ bool Controllers::remove(const Node& node, const std::string& propagation, bool 
   deletion.propagation = propagation;
   auto removed = objects_.remove(*located.kind, located.key.ns, located.key.name, deletion, {});
   if (removed.ok() || ignorable(removed.error())) return true;
-  if (removed.error().code == 409 && check_uid) return true;  // another object of that name, which has its own events
-  log::warn("cannot delete", {{"object", node.key}, {"error", removed.error().message}});
+  if (removed.error().code == 409 && check_uid) return true;  // a new object of that name
+  log::warn("cannot delete object", {{"object", node.key}, {"error", removed.error().message}});
   return false;
 }
 
@@ -312,7 +314,7 @@ std::vector<const Controllers::Node*> Controllers::dependents(const std::string&
   return out;
 }
 
-// An object goes when none of its owners is left.
+// Deletes an object after all of its owners are gone.
 bool Controllers::collect(const std::string& key) {
   const auto found = nodes_.find(key);
   if (found == nodes_.end() || found->second.owners.empty() || found->second.deleting) return true;
@@ -324,7 +326,7 @@ bool Controllers::collect(const std::string& key) {
   for (const Owner& owner : node.owners) {
     const auto parent = by_uid_.find(owner.uid);
     if (parent == by_uid_.end()) {
-      // An owner of a kind that is not served here may exist elsewhere: then nothing is known.
+      // An owner of an unknown kind may exist elsewhere: leave the object alone.
       if (kinds->by_kind(owner.api_version, owner.kind) == nullptr) return true;
       absent.push_back(owner.uid);
       continue;
@@ -340,7 +342,7 @@ bool Controllers::collect(const std::string& key) {
       blocked = blocked || owner.blocks;
       continue;
     }
-    // One that stays: the others' references are all that goes.
+    // One owner remains: only remove the references to absent owners.
     if (absent.empty()) return true;
     const auto located = kinds->locate(key);
     if (located.kind == nullptr) return true;
@@ -357,7 +359,8 @@ bool Controllers::collect(const std::string& key) {
     auto updated = objects_.update(*located.kind, node.name.ns, node.name.name, change, {});
     return updated.ok() || ignorable(updated.error());
   }
-  // Below an owner that waits for its dependents, those with dependents of their own wait for these.
+  // Below an owner in foreground deletion, objects with dependents are deleted in the foreground
+  // too.
   const bool deep = waits_for_owner && !dependents(node.uid).empty();
   std::string propagation = deep ? "Foreground" : "Background";
   if (!waits_for_owner && (node.waits_orphan || node.waits_foreground)) propagation = node.waits_orphan ? "Orphan" : "Foreground";
@@ -474,9 +477,9 @@ bool Controllers::end_namespace(const std::string& name) {
     Objects::UpdateOptions options;
     options.part = Part::kStatus;
     auto updated = objects_.update(*namespaces, "", name, change, options);
-    return updated.ok() || ignorable(updated.error());  // the deletions still to come will bring it back
+    return updated.ok() || ignorable(updated.error());  // later deletions requeue it
   }
-  // Nobody creates anything in it from here on; look once more, then let it go.
+  // The lock blocks creations in the namespace: check once more, then remove it.
   std::unique_lock lock(core_.namespaces);
   for (const KindPtr& kind : kinds->stored()) {
     if (!kind->resource().namespaced) continue;
@@ -488,7 +491,7 @@ bool Controllers::end_namespace(const std::string& name) {
   auto object = Objects::decode(*namespaces, **entry);
   if (!object.ok() || !deleting(*object)) return true;
   if (!has_finalizers(*object)) return core_.store.remove(node.key, (*entry)->modified).ok();
-  // Its own finalizers are somebody else's: only ours goes.
+  // metadata.finalizers belong to other controllers; only the finalizer in spec is removed.
   if (object->at("spec/finalizers").empty()) return true;
   (*object)["spec"].erase("finalizers");
   (*object)["metadata"].erase("resourceVersion");
@@ -512,7 +515,7 @@ bool Controllers::end_crd(const std::string& key) {
   bool left = false;
   for (const store::Entry& object : page->entries) {
     const auto located = kinds->locate(object.key);
-    if (located.kind == nullptr || !located.kind->info().custom) break;  // its names were never accepted
+    if (located.kind == nullptr || !located.kind->info().custom) break;  // its names were refused
     DeleteOptions deletion;
     auto removed = objects_.remove(*located.kind, located.key.ns, located.key.name, deletion, {});
     if (removed.ok() ? !removed->gone : !ignorable(removed.error())) left = true;
@@ -520,7 +523,7 @@ bool Controllers::end_crd(const std::string& key) {
   return !left && drop_finalizer(node, kCrdFinalizer);
 }
 
-// Names that another definition held are free now, maybe: an update that changes nothing looks at them again.
+// Another definition may have released its names: an update without changes checks them again.
 bool Controllers::accept_names(const std::string& key) {
   const auto located = core_.registry.kinds()->locate(key);
   if (located.kind == nullptr) return true;

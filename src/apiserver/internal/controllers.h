@@ -1,8 +1,8 @@
 // The server's own controllers: garbage collection by owner references, the end of namespaces and of CRDs, default service
 // accounts.
 //
-// One thread follows every object of the store and keeps a graph of who owns whom; what a change may require is put into a
-// queue without doubles, and worked off through Objects like any client's writes.
+// One thread follows every object of the store and keeps a graph of owner references. Changes
+// enqueue tasks without duplicates. The tasks write through Objects, as clients do.
 #pragma once
 
 #include <condition_variable>
@@ -27,10 +27,10 @@ class Controllers {
 
   void start();
   void stop();
-  /// What the thread does between two waits, for a driver of its own, instead of start(). Nothing: at once again; else when there
-  /// is something to do if nothing is written before.
+  /// One pass of the thread's loop, for callers that use no start(). nullopt: call again at once.
+  /// Otherwise: the time of the next call, unless a write comes before.
   std::optional<SteadyTime> step();
-  /// True when everything up to the store's present revision has been seen and done.
+  /// True when the controllers have processed everything up to the store's present revision.
   bool settle(const Context& ctx);
 
  private:
@@ -45,11 +45,11 @@ class Controllers {
     meta::ObjectKey name;
     std::vector<Owner> owners;
     bool deleting = false;
-    bool waits_foreground = false;  // has the finalizer
+    bool waits_foreground = false;  // has the finalizer foregroundDeletion
     bool waits_orphan = false;
   };
   enum class Task { kCollect, kForeground, kOrphan, kNamespace, kServiceAccount, kCrd, kCrdNames };
-  using Work = std::pair<Task, std::string>;  // and the key of the object in the store
+  using Work = std::pair<Task, std::string>;  // task, storage key of the object
 
   void run(const std::stop_token& stop);
   Status resync();
@@ -57,7 +57,7 @@ class Controllers {
   void note_end(const std::string& key);
   void forget(const std::string& key);
   void add(Task task, const std::string& key);
-  /// False: try again later.
+  /// False: retry later.
   bool work(const Work& work);
   bool collect(const std::string& key);
   bool foreground(const std::string& key);
@@ -66,7 +66,7 @@ class Controllers {
   bool end_crd(const std::string& key);
   bool accept_names(const std::string& key);
   void note_event(const store::Entry& entry, const Json& object);
-  /// Removes Events that are too old or too many; at most once in a while.
+  /// Removes expired Events and those beyond events_max; rate-limited.
   void sweep_events(SteadyTime now);
   bool service_account(const std::string& ns);
   bool remove(const Node& node, const std::string& propagation, bool check_uid = true);
@@ -78,10 +78,10 @@ class Controllers {
   std::unordered_map<std::string, Node> nodes_;                        // by key
   std::unordered_map<std::string, std::string> by_uid_;                // uid -> key
   std::unordered_map<std::string, std::set<std::string>> dependents_;  // owner's uid -> keys
-  using EventAge = std::pair<WallTime, store::Revision>;               // when it was last told; equal seconds: by its write
+  using EventAge = std::pair<WallTime, store::Revision>;               // time of the last occurrence; ties by revision
   std::map<std::string, EventAge> events_;                             // by key
   SteadyTime next_sweep_{};
-  bool closed_ = false;  // the store is; nothing more will come
+  bool closed_ = false;  // the store is closed; no more events
   std::unique_ptr<store::Watch> watch_;
   std::deque<Work> queue_;
   std::set<Work> queued_;

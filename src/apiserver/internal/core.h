@@ -1,4 +1,4 @@
-// What the parts of one server share.
+// State shared by the parts of one server.
 #pragma once
 
 #include <atomic>
@@ -31,12 +31,12 @@ struct Core {
   Sessions sessions;
   Timers timers;
   std::atomic<bool> stopping{false};
-  /// Creations hold it shared from the look at their namespace to their commit; the end of a namespace holds it alone, so that
-  /// nothing is ever created in a namespace that is gone.
+  /// Creations hold a shared lock from the namespace check to the commit. The removal of a
+  /// namespace holds an exclusive lock. No object is ever created in a removed namespace.
   std::shared_mutex namespaces;
-  /// One allocation of addresses and ports of services at a time.
+  /// One allocation of service addresses and ports at a time.
   Mutex services;
-  ServicesHeld services_held;  // of whoever holds `services`
+  ServicesHeld services_held;  // used by the holder of `services`
   RecentTrees recent_trees;
 };
 

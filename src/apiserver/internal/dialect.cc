@@ -39,8 +39,8 @@ Json success(const meta::Resource& resource, const Json& object) {
                        {"details", std::move(details)}});
 }
 
-// Warning headers are small enough for any client: beyond 4096 characters in all each is cut to 256, and what does not fit is left
-// out, as kube-apiserver does it.
+// Limits Warning headers like kube-apiserver. Beyond 4096 characters in total, each is cut to 256
+// and the excess is dropped.
 void add_warnings(net::Response& response, const std::vector<std::string>& warnings) {
   constexpr std::size_t kTotal = 4096;
   constexpr std::size_t kEach = 256;
@@ -144,11 +144,11 @@ std::optional<net::Response> Dialect::serve_at_once(const net::Request& request)
   RequestInfo info = parse_path(request.path());
   if (info.area != RequestInfo::Area::kResource || info.name.empty() || !info.subresource.empty() || info.legacy_watch)
     return std::nullopt;
-  if (request.headers.find("Impersonate-User")) return std::nullopt;  // it may be a node's
+  if (request.headers.find("Impersonate-User")) return std::nullopt;  // may impersonate a node
   std::optional<Identity> who;
   if (core_.options.authenticator != nullptr) {
     who = core_.options.authenticator->authenticate(request);
-    // What a node may read can depend on every pod there is.
+    // The permissions of a node may depend on every pod.
     if (!who || !who->in("system:masters")) return std::nullopt;
   }
   return serve(request, std::move(info), who);
@@ -382,7 +382,7 @@ Dialect::Reply Dialect::update(Call& call, Part part) {
   options.created = &created;
   const auto change = [&](const Json& old) -> Outcome<Json> {
     Json changed = object;
-    if (!old.is_null()) TRY_VOID(narrow_change(call, old, changed));  // null: it is created, which no node may do so
+    if (!old.is_null()) TRY_VOID(narrow_change(call, old, changed));  // null: creation, forbidden to nodes
     return changed;
   };
   TRY(Json written, objects_.update(*call.kind, call.info.ns, call.info.name, change, options));
@@ -405,7 +405,7 @@ Dialect::Reply Dialect::patch(Call& call, Part part) {
   options.part = part;
   const std::size_t warnings_before = call.warnings.size();
   const auto change = [&](const Json& old) -> Outcome<Json> {
-    call.warnings.resize(warnings_before);  // a second attempt warns anew
+    call.warnings.resize(warnings_before);  // a second attempt adds its own warnings
     TRY(Json patched, patch.apply(*call.kind, old));
     TRY(Json object, accept_patched(std::move(patched), *call.kind, validation, patch.duplicates(), &call.warnings));
     TRY_VOID(check_names(call.info, *call.kind, object));

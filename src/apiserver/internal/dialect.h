@@ -1,4 +1,4 @@
-// The dialect: HTTP requests to operations on objects, and their outcomes back to HTTP.
+// The dialect: maps HTTP requests to operations on objects and outcomes to HTTP responses.
 #pragma once
 
 #include <optional>
@@ -17,15 +17,15 @@
 
 namespace varda::apiserver {
 
-/// One request on its way.
+/// One request in progress.
 struct Call {
   const net::Request& http;
   Identity who;
-  Identity authenticated;  // who it was, where it asked to be somebody else
+  Identity authenticated;  // identity before impersonation
   RequestInfo info;
   net::Query query;
   Attributes attributes;
-  KindPtr kind;  // of kResource requests
+  KindPtr kind;  // for kResource requests
   std::shared_ptr<const KindSet> kinds;
   Presentation how;
   std::vector<std::string> warnings;
@@ -36,9 +36,10 @@ class Dialect {
  public:
   Dialect(Core& core, Objects& objects) : core_(core), objects_(objects), metrics_(core.options.metrics) {}
 
-  /// `identity` absent: the request is authenticated.
+  /// `identity` absent: authenticates the request.
   net::Response serve(const net::Request& request, const std::optional<Identity>& identity);
-  /// The answer, if it takes only microseconds and waits for nothing: reading one object, by somebody who may read everything.
+  /// Answers GET of one object for system:masters, in microseconds and without blocking. nullopt
+  /// for all other requests.
   std::optional<net::Response> serve_at_once(const net::Request& request);
 
  private:
@@ -69,14 +70,14 @@ class Dialect {
   Reply evict(Call& call);
   Reply log(Call& call);
   Reply finalize(Call& call);
-  // questions about the caller (reviews.cc)
+  // reviews of the caller (reviews.cc)
   Reply review(Call& call);
   Json rules_of(const Call& call, const std::string& ns) const;
   Outcome<void> impersonate(Call& call) const;
   bool allowed(const Call& call, const Attributes& what) const;
-  /// Objects that rules may look up; valid as long as the call.
+  /// Lookup of objects for authorization rules; valid during the call.
   Authorizer::Objects objects_of(const Call& call) const;
-  // everything that is no object (discovery.cc)
+  // non-resource paths (discovery.cc)
   Reply other(Call& call);
   Reply discovery(Call& call);
   Reply openapi(Call& call);  // openapi_documents.cc
@@ -100,7 +101,7 @@ class Dialect {
   RequestMetrics metrics_;
 };
 
-/// What the server says it is.
+/// The version reported by the server.
 inline constexpr std::string_view kGitVersion = "v1.33.0+varda." VARDA_VERSION;
 
 /// Text answers: "ok", "404 page not found".

@@ -16,7 +16,7 @@ Json strings(const std::vector<std::string>& values) {
 struct Sub {
   std::string name;
   std::vector<std::string> verbs;
-  std::string group, version, kind;  // of what it answers; kind "": the resource's own
+  std::string group, version, kind;  // of the response; kind "": the resource's own
 };
 
 std::vector<Sub> subresources_of(const Kind& kind) {
@@ -31,7 +31,7 @@ std::vector<Sub> subresources_of(const Kind& kind) {
   if (info.resource.group.empty() && info.resource.plural == "namespaces") out.push_back({"finalize", {"update"}, "", "", ""});
   if (info.scale) out.push_back({"scale", kReadWrite, "autoscaling", "v1", "Scale"});
   if (info.status) out.push_back({"status", kReadWrite, "", "", ""});
-  // Custom resources name their status first.
+  // Custom resources list status first.
   if (info.custom) std::reverse(out.begin(), out.end());
   return out;
 }
@@ -94,7 +94,7 @@ Json aggregated_group(const KindSet::Group& group) {
     Json resources = Json::array();
     for (const KindPtr& kind : version.kinds) {
       const KindInfo& info = kind->info();
-      // The core and built-in kinds leave their own group and version out, as Kubernetes does.
+      // Built-in kinds omit group and version here, as in Kubernetes.
       const bool named = info.custom;
       const auto own = [&](const std::string& name) {
         return response_kind(named ? group.name : "", named ? version.version : "", name);
@@ -215,7 +215,7 @@ Dialect::Reply Dialect::other(Call& call) {
     return answer(call, 200,
                   Json::object({{"major", "1"},
                                 {"minor", "33"},
-                                {"gitVersion", kGitVersion},  // what clients compare their own version with
+                                {"gitVersion", kGitVersion},  // clients compare it with the client version
                                 {"gitCommit", ""},
                                 {"gitTreeState", ""},
                                 {"buildDate", "1970-01-01T00:00:00Z"},

@@ -1,5 +1,5 @@
-// A stream that may have no end of its own, as a followed log, and gets one when the server stops: the client sees a body that is
-// whole.
+// Wraps a stream that may never end (a followed log). It ends when the server stops, so that the
+// client receives a complete body.
 #pragma once
 
 #include <memory>

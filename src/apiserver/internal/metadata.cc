@@ -204,7 +204,7 @@ void keep_metadata(Json& object, const Json& old) {
       metadata.erase(name);
     }
   }
-  // A deletion once begun stays; a client that leaves it out means no harm.
+  // A deletion cannot be undone; a client may omit these fields without harm.
   for (const char* name : {"deletionTimestamp", "deletionGracePeriodSeconds"}) {
     const Json* value = before.find(name);
     if (value != nullptr && !metadata.contains(name)) metadata.set(name, *value);

@@ -10,19 +10,22 @@
 
 namespace varda::apiserver {
 
-/// Brings metadata to the form it is stored in: nulls and empty members go, managedFields and selfLink too, unknown members are
-/// named in `unknown` ("metadata.foo") and go. A wrong type is an Error with the decoder's sentence.
+/// Normalizes metadata for storage: removes nulls, empty members, managedFields and selfLink.
+/// Unknown members are removed and named in `unknown` ("metadata.foo"). A wrong type is an Error
+/// with the decoder's message.
 Status decode_metadata(Json& object, std::vector<std::string>& unknown);
 
-/// What a new object gets: namespace, name from generateName, uid, creationTimestamp; what only the server sets goes.
+/// Sets namespace, name (from generateName), uid and creationTimestamp of a new object; removes
+/// server-owned fields the client sent.
 void fill_new_metadata(Json& object, const meta::Resource& resource, std::string_view ns, std::string_view now, Rng& rng);
 
-/// Restores what a write may not touch: uid, creationTimestamp, deletion, generation.
+/// Restores fields a write must not change: uid, creationTimestamp, deletion, generation.
 void keep_metadata(Json& object, const Json& old);
 
 std::vector<StatusCause> validate_metadata(const Kind& kind, const Json& object);
 std::vector<StatusCause> validate_metadata_update(const Kind& kind, const Json& object, const Json& old);
-/// For Warning headers: finalizers without a domain, doubled owner references (which are removed).
+/// Returns Warning texts: finalizers without a domain, duplicate owner references (which are
+/// removed).
 std::vector<std::string> tidy_metadata(const Kind& kind, Json& object);
 
 StatusCause invalid_value(std::string field, std::string_view value, std::string_view why);

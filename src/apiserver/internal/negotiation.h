@@ -1,4 +1,4 @@
-// Content negotiation: in which form the client wants the answer, and in which form its body comes.
+// Content negotiation: the form of the answer and the form of the request body.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,7 @@ struct Output {
   As as = As::kObject;
   std::string as_version;  // "v1" or "v1beta1" of meta.k8s.io
   bool pretty = false;
-  /// Compact JSON of whole objects: what objects in the store may be answered with as they are.
+  /// Compact JSON of whole objects; stored bytes can be sent unchanged.
   bool verbatim() const { return format == Format::kJson && as == As::kObject && !pretty; }
 };
 
@@ -29,26 +29,27 @@ struct MediaRange {
   double quality = 1;
   std::optional<std::string> as, version, group;
 };
-/// By quality, then in their order. Empty: the header was absent.
+/// Sorted by quality, then in header order. Empty: the header was absent.
 std::vector<MediaRange> parse_accept(const net::Request& request);
 
-/// What an object or a collection is answered with; 406 when nothing fits.
+/// The form of an object or a collection; 406 if no range fits.
 Outcome<Output> negotiate(const net::Request& request);
 /// For streams: a watch is always JSON here.
 Outcome<Output> negotiate_watch(const net::Request& request);
-/// The form errors take: YAML where the client prefers it, else JSON.
+/// The form of errors: YAML if the client prefers it, else JSON.
 Output::Format error_format(const net::Request& request);
 
 struct BodyOptions {
   std::size_t depth_max = 200;
   std::vector<std::string>* duplicates = nullptr;
 };
-/// The media type of the body: "application/json" where none is given.
+/// The media type of the body; "application/json" if the header is absent.
 std::string content_type(const net::Request& request);
-/// A JSON or YAML body as a tree. 415 for other types; the Error of a parse is the parser's.
+/// A JSON or YAML body as a tree. 415 for other types; a parse error is returned as the inner
+/// Error.
 Outcome<Result<codec::Json>> read_tree(const net::Request& request, const BodyOptions& options);
 
-/// Bytes of an answer, with a newline at the end as Kubernetes has it.
+/// The bytes of an answer, with Kubernetes' final newline.
 std::string render(const codec::Json& value, const Output& output);
 std::string_view media_type(Output::Format format);
 

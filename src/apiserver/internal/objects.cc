@@ -11,9 +11,9 @@ namespace varda::apiserver {
 
 namespace {
 
-// Attempts of a write without a resourceVersion before others are believed to be always faster.
+// Attempts of a write without a resourceVersion before it fails with a conflict.
 constexpr int kAttempts = 50;
-// Names tried for one object with a generateName, as kube-apiserver does since 1.30.
+// Names tried per object with a generateName, as in kube-apiserver since 1.30.
 constexpr int kGeneratedNames = 8;
 
 bool same_but_version(const Json& a, const Json& b) {
@@ -41,7 +41,7 @@ void add(std::vector<std::string>* to, std::vector<std::string> what) {
   if (to != nullptr) to->insert(to->end(), std::make_move_iterator(what.begin()), std::make_move_iterator(what.end()));
 }
 
-// Seconds a deletion waits: a pod on a node ends its processes first.
+// Grace period in seconds: a pod on a node first terminates its processes.
 std::int64_t grace_of(const Kind& kind, const Json& object, const DeleteOptions& deletion) {
   if (!is_pod(kind.resource())) return 0;
   const std::string& phase = object.at("status/phase").as_string();
@@ -82,7 +82,7 @@ Outcome<std::string> Objects::get_json(const Kind& kind, std::string_view ns, st
 Outcome<void> Objects::written(const Kind& kind) {
   if (!is_crd(kind.resource())) return {};
   if (auto refreshed = core_.registry.refresh(); !refreshed.ok()) return store_failure(refreshed.error());
-  core_.sessions.wake_all();  // watches of what is served otherwise now end
+  core_.sessions.wake_all();  // watches of changed kinds end
   return {};
 }
 
@@ -108,7 +108,7 @@ Outcome<void> Objects::admit(const Kind& kind, std::string_view ns, Json& object
   if (!entry.ok()) return store_failure(entry.error());
   static const meta::Resource kNamespaces{"", "v1", "Namespace", "namespaces", false};
   if (!*entry) return not_found(kNamespaces, ns);
-  if ((*entry)->value->find("\"deletionTimestamp\"") == std::string::npos) return {};  // most often: no need to read it
+  if ((*entry)->value->find("\"deletionTimestamp\"") == std::string::npos) return {};  // usual case
   auto space = codec::parse_json(*(*entry)->value);
   if (!space.ok()) return internal("the stored namespace is unreadable");
   if (deleting(*space)) {
@@ -224,7 +224,7 @@ Outcome<Json> Objects::update(const Kind& kind, std::string_view ns, std::string
       add(options.warnings, std::move(warnings));
       return old;
     }
-    // The last finalizer of an object that waits to go: now it goes.
+    // The last finalizer of a deleted object is gone: remove the object.
     if (deleting(object) && !has_finalizers(object) && object.at("metadata/deletionGracePeriodSeconds").as_integer() == 0 &&
         !waits_for_controller(kind, object)) {
       if (options.dry_run == DryRun::kYes) return object;
@@ -239,7 +239,8 @@ Outcome<Json> Objects::update(const Kind& kind, std::string_view ns, std::string
     }
     bool raced = false;
     Outcome<Json> result = commit_put(kind, key, std::move(object), present, raced, options);
-    // With a lock too: what has come between may be a removal, and then there is nothing to be in conflict with.
+    // Retry even with a resourceVersion: the concurrent write may be a removal, then 404 is the
+    // answer.
     if (raced) continue;
     add(options.warnings, std::move(warnings));
     return result;
@@ -258,7 +259,7 @@ Outcome<Deleted> Objects::remove(const Kind& kind, std::string_view ns, std::str
     const store::Revision present = (*entry)->modified;
     TRY(Json object, decode(kind, **entry));
 
-    meta::Resource by_kind = resource;  // preconditions name the kind, not the resource
+    meta::Resource by_kind = resource;  // messages about preconditions use the kind, not the plural
     by_kind.plural = resource.kind;
     if (deletion.uid && *deletion.uid != uid_of(object)) {
       return conflict(by_kind, name,
@@ -299,7 +300,7 @@ Outcome<Deleted> Objects::remove(const Kind& kind, std::string_view ns, std::str
     Json& metadata = object["metadata"];
     if (was_deleting) {
       const std::int64_t running = metadata["deletionGracePeriodSeconds"].as_integer();
-      if (!deletion.grace_seconds || grace > running) grace = running;  // a deletion can only become faster
+      if (!deletion.grace_seconds || grace > running) grace = running;  // can only get shorter
     }
     if (!was_deleting || grace != metadata["deletionGracePeriodSeconds"].as_integer()) {
       metadata.set("deletionTimestamp", meta::format_time(core_.clock.wall() + std::chrono::seconds(grace)));
@@ -326,7 +327,7 @@ Outcome<Deleted> Objects::remove(const Kind& kind, std::string_view ns, std::str
       return store_failure(removed.error());
     }
     TRY_VOID(written(kind));
-    // Only a pod's end was a matter of time; what goes at once is shown as it was.
+    // A pod's last state shows the deletion. Other objects are returned as before it.
     if (!is_pod(resource) && !was_deleting) object = before;
     object["metadata"].set("resourceVersion", std::to_string(*removed));
     return Deleted{std::move(object), true};

@@ -1,4 +1,5 @@
-// Objects: reading and writing objects of any kind. Every write, a client's or a controller's of the server, goes through here.
+// Reads and writes objects of any kind. Every write, from a client or a controller of the server,
+// passes here.
 #pragma once
 
 #include <functional>
@@ -23,12 +24,12 @@ struct DeleteOptions {
   std::optional<std::int64_t> grace_seconds;
   std::optional<std::string> uid, resource_version;  // preconditions
   std::string propagation;                           // Orphan, Background, Foreground or ""
-  bool propagation_from_legacy = false;              // orphanDependents gave it
+  bool propagation_from_legacy = false;              // set by orphanDependents
 };
 
 struct Deleted {
-  Json object;        // as it is now, or as it was when it went
-  bool gone = false;  // false: it waits for its finalizers or its grace period
+  Json object;        // the present state, or the last state before removal
+  bool gone = false;  // false: finalizers or the grace period are pending
 };
 
 /// Thread-safe.
@@ -37,22 +38,23 @@ class Objects {
   explicit Objects(Core& core) : core_(core) {}
 
   Outcome<Json> get(const Kind& kind, std::string_view ns, std::string_view name) const;
-  /// The same as JSON, without making a tree of it where that can be.
+  /// The same as JSON text, without parsing where possible.
   Outcome<std::string> get_json(const Kind& kind, std::string_view ns, std::string_view name) const;
-  /// An object as the store has it, made one of this kind, with its resourceVersion.
+  /// Decodes a stored object as `kind` and sets its resourceVersion.
   static Outcome<Json> decode(const Kind& kind, const store::Entry& entry);
 
-  /// `object` has gone through decode and prune.
+  /// `object` has passed decode and prune.
   Outcome<Json> create(const Kind& kind, std::string_view ns, Json object, const WriteOptions& options);
 
-  /// What a change makes of the present object. Called again when somebody else was faster. The result has gone through decode and
-  /// prune; a resourceVersion in it that differs from the present one is a conflict.
+  /// Computes the changed object from the present one. Called again after a concurrent write. The
+  /// result has passed decode and prune. A resourceVersion in it that differs from the present one
+  /// is a conflict.
   using Change = std::function<Outcome<Json>(const Json& old)>;
   struct UpdateOptions : WriteOptions {
     Part part = Part::kWhole;
-    bool replaces = false;    // PUT: the rules about a missing resourceVersion hold
-    bool* created = nullptr;  // set when create_on_update made it
-    bool binding = false;     // of a pod to its node: what is otherwise immutable changes, so the kind is not asked
+    bool replaces = false;    // PUT: applies the rules about a missing resourceVersion
+    bool* created = nullptr;  // set when create_on_update created the object
+    bool binding = false;     // binds a pod to a node; changes an immutable field, so skips the kind's validation
   };
   Outcome<Json> update(const Kind& kind, std::string_view ns, std::string_view name, const Change& change,
                        const UpdateOptions& options);

@@ -1,4 +1,4 @@
-// The OpenAPI documents and how long a client may keep them:
+// OpenAPI documents and the caching of these by clients:
 // https://kubernetes.io/docs/concepts/overview/kubernetes-api/#openapi-interface-definition
 #include <ctime>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kIndex = "/openapi/v3";
 
-// The kinds' names and what they were made from stand for the document, which is made when it is read.
+// Hashes the inputs of the document, which is only made when a client reads it.
 std::string hash_of_version(const KindSet::GroupVersion& version) {
   Json stamp = Json::array({std::string(kGitVersion)});
   for (const KindPtr& kind : version.kinds) stamp.push_back(Json::array({kind->resource().plural, kind->openapi_schema()}));
@@ -21,7 +21,7 @@ std::string hash_of_version(const KindSet::GroupVersion& version) {
 
 std::string link_to(const std::string& name, const std::string& hash) { return std::string(kIndex) + "/" + name + "?hash=" + hash; }
 
-// As HTTP writes it: "Sun, 06 Nov 1994 08:49:37 GMT".
+// HTTP date format: "Sun, 06 Nov 1994 08:49:37 GMT".
 std::string http_date(WallTime when) {
   const std::time_t seconds = std::chrono::system_clock::to_time_t(when);
   std::tm parts{};
@@ -30,7 +30,7 @@ std::string http_date(WallTime when) {
   return std::string(text, std::strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &parts));
 }
 
-// Of the paths that are no resources.
+// The document of the non-resource paths.
 Json version_document() {
   const Json ok = Json::object({{"description", "OK"}});
   const Json get = Json::object({{"description", "What the server says it is."},
@@ -90,7 +90,7 @@ Dialect::Reply Dialect::openapi(Call& call) {
     }
   }
   const std::string hash = version == nullptr ? hash_of(kGitVersion) : hash_of_version(*version);
-  // Whoever asks for one state of the document may keep it for good, or is sent to the present one.
+  // A client with the current ?hash may cache the document forever; other hashes are redirected.
   if (const std::string_view asked = call.query.get("hash"); !asked.empty()) {
     if (asked != hash) {
       response.status = 301;

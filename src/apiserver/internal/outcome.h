@@ -1,5 +1,5 @@
-// Outcome<T>: a value, or the Status a client gets. What Result<T> is to Error, with everything the API says about a failure.
-// TRY and TRY_VOID work on it.
+// Outcome<T>: a value, or the complete Kubernetes Status that the client gets. Similar to
+// Result<T>; TRY and TRY_VOID work on it.
 #pragma once
 
 #include <string>
@@ -46,32 +46,32 @@ class [[nodiscard]] Outcome<void> {
   std::optional<ApiStatus> status_;
 };
 
-// The failures of the API, in the words clients match.
+// API failures, with the messages that clients match.
 ApiStatus bad_request(std::string message);
 ApiStatus not_found(const meta::Resource& resource, std::string_view name);
 ApiStatus already_exists(const meta::Resource& resource, std::string_view name);
-/// None of the names made from a generateName was free: worth another try.
+/// All names tried for a generateName were taken; the client may retry.
 ApiStatus generated_name_taken(const meta::Resource& resource, std::string_view name);
 /// "Operation cannot be fulfilled on RESOURCE "name": why".
 ApiStatus conflict(const meta::Resource& resource, std::string_view name, std::string_view why);
-/// The object was changed since the writer read it.
+/// The object changed since the writer read it.
 ApiStatus modified_conflict(const meta::Resource& resource, std::string_view name);
 /// `KIND.GROUP "name" is invalid: causes`.
 ApiStatus invalid(std::string_view group, std::string_view kind, std::string_view name, std::vector<StatusCause> causes);
 ApiStatus forbidden(const meta::Resource& resource, std::string_view name, std::string_view why);
 ApiStatus method_not_allowed();                                                       // no such verb on this path
-ApiStatus verb_not_supported(const meta::Resource& resource, std::string_view verb);  // custom resources' wording
+ApiStatus verb_not_supported(const meta::Resource& resource, std::string_view verb);  // wording of custom resources
 ApiStatus resource_not_found();                                                       // "could not find the requested resource"
-ApiStatus internal(std::string message);                                              // 500 with the text alone
+ApiStatus internal(std::string message);                                              // 500 with only this message
 ApiStatus expired(std::string message);
 ApiStatus unsupported_media_type(std::string_view accepted);
 ApiStatus not_acceptable();
 ApiStatus too_large(std::size_t limit);
 ApiStatus too_many_requests(std::string message);
-/// What a failure of the store means for a client.
+/// Maps a store error to a Status.
 ApiStatus store_failure(const Error& error);
 
-/// `"message"` quoted as Go's %q does it.
+/// `"message"` quoted like Go's %q.
 std::string in_quotes(std::string_view text);
 
 }  // namespace varda::apiserver

@@ -71,7 +71,7 @@ Outcome<PageStart> PageStart::parse(std::string token) {
   PageStart out{.revision = value["rv"].as_integer(), .after = value["start"].as_string()};
   if (out.revision == 0 || out.revision < kLatest) return bad("incorrect encoded start resourceVersion (version meta.k8s.io/v1)");
   if (out.after.empty()) return bad("encoded start key empty (version meta.k8s.io/v1)");
-  // A key is names between slashes: one that a path would clean up leads out of the list.
+  // A key is names between slashes. A part that path cleaning would change could leave the list.
   const std::string framed = "/" + out.after + "/";
   for (const char* part : {"//", "/./", "/../"}) {
     if (framed.find(part) != std::string::npos) return bad(in_quotes(out.after));
@@ -120,7 +120,7 @@ Outcome<ListQuery> ListQuery::parse(const net::Query& query, const store::Store&
   } else if (asked > 0 && (match == "Exact" || (match.empty() && out.limit > 0))) {
     out.at = asked;
   } else if (*version && asked == 0 && match.empty()) {
-    out.limit = 0;  // "any" is answered whole, as a watch cache does
+    out.limit = 0;  // "any" version: answered without paging, like a watch cache
   }
   return out;
 }

@@ -1,4 +1,4 @@
-// Which state of a collection a list is of: versions, and the pages of one snapshot.
+// Versions and pages of lists: the state of the collection that a list request reads.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
 #pragma once
 
@@ -12,28 +12,29 @@
 
 namespace varda::apiserver {
 
-/// ?flag, ?flag=1 and ?flag=true say yes.
+/// True for ?flag, ?flag=1 and ?flag=true.
 bool truthy(std::optional<std::string_view> text);
 
-/// A query member that is a whole number; 400 for one that is none.
+/// An integer query parameter; 400 if malformed.
 Outcome<std::optional<std::int64_t>> query_number(const net::Query& query, std::string_view name);
 
-/// ?resourceVersion= as a revision; absent where it is not given, and the largest there is for one beyond. The error is the
-/// sentence about what is no number: what code it has differs from verb to verb.
+/// ?resourceVersion= as a revision; nullopt if absent, the largest revision if out of range. The
+/// Error has the message only; its HTTP code depends on the verb.
 Result<std::optional<store::Revision>> parse_version(const net::Query& query);
 
 /// 504 "Too large resource version" for a revision the store has not reached.
 Outcome<void> check_not_future(std::optional<store::Revision> revision, const store::Store& store);
 
-/// The place in a list where its next page begins: the snapshot and the last key before it, relative to the list's prefix.
+/// Start of the next page: the snapshot and the last key already sent, relative to the list's
+/// prefix.
 struct PageStart {
-  /// The latest state instead of a snapshot: what an expired token is replaced by.
+  /// The latest state instead of a snapshot; used by the token that replaces an expired one.
   static constexpr store::Revision kLatest = -1;
   store::Revision revision = 0;
   std::string after;
 
   std::string token() const;
-  /// 400 for what is no token of a list.
+  /// 400 for a malformed token.
   static Outcome<PageStart> parse(std::string token);
 };
 
@@ -42,16 +43,17 @@ struct ListQuery {
   store::Revision at = 0;  // 0: the latest
   std::optional<PageStart> start;
 
-  /// 422 for combinations that mean nothing, 400 for what is malformed, 504 for the future.
+  /// 422 for invalid combinations, 400 for malformed values, 504 for a future revision.
   static Outcome<ListQuery> parse(const net::Query& query, const store::Store& store);
 };
 
-/// 410 for a list whose state the store does not have any more. `start`: with a token to read on from there in the latest state.
+/// 410 for a compacted revision. With `start`, includes a token that continues there in the latest
+/// state.
 ApiStatus list_expired(const std::optional<PageStart>& start);
 
-/// 422 about ListOptions.
+/// 422 about ListOptions, with `causes`.
 ApiStatus bad_list_options(std::vector<StatusCause> causes);
-/// A cause of it.
+/// One cause for bad_list_options().
 StatusCause forbidden_option(std::string field, std::string_view why);
 
 }  // namespace varda::apiserver

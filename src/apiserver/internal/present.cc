@@ -91,7 +91,7 @@ Outcome<Json> present_list(const Kind& kind, std::vector<Json> objects, Json met
   if (info.custom) {
     if (!metadata.contains("continue")) metadata.set("continue", "");
   } else {
-    // Items of built-in kinds do not repeat what the list says.
+    // Items of built-in kinds have no kind and apiVersion.
     for (Json& object : objects) {
       object.erase("kind");
       object.erase("apiVersion");

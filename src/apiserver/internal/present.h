@@ -1,4 +1,4 @@
-// The forms objects are shown in: as they are, as a Table, or their metadata alone.
+// Output forms of objects: unchanged, as a Table, or metadata only.
 #pragma once
 
 #include <vector>
@@ -17,18 +17,18 @@ struct Presentation {
   WallTime now;
 };
 
-/// ?includeObject= of Tables; 400 for other words.
+/// ?includeObject= of Tables; 400 for unknown values.
 Outcome<IncludeObject> parse_include(std::string_view text);
 
-/// meta.k8s.io Table of objects; `metadata` is the list's (or the resourceVersion of the one object). Headers: with
-/// columnDefinitions.
+/// A meta.k8s.io Table of objects. `metadata` is the list's, or has the resourceVersion of a single
+/// object. Headers: whether to include columnDefinitions.
 enum class Headers { kWith, kWithout };
 Json make_table(const Kind& kind, const std::vector<Json>& objects, Json metadata, const Presentation& how, Headers headers);
 Json make_partial(const Json& object, std::string_view version);
 
-/// One object in the form asked for; 500 when a list form is asked of it.
+/// One object in the requested form; 500 for a list form.
 Outcome<Json> present_object(const Kind& kind, Json object, const Presentation& how);
-/// A list in the form asked for; 406 when the form is for one object.
+/// A list in the requested form; 406 for a form of single objects.
 Outcome<Json> present_list(const Kind& kind, std::vector<Json> objects, Json metadata, const Presentation& how);
 
 }  // namespace varda::apiserver

@@ -71,7 +71,8 @@ Error misplaced(const Type& type, const Item& item) {
                "protobuf: field " + std::to_string(item.number) + " of " + type.name + " is not of the type it should be");
 }
 
-// Text of protobuf is UTF-8. Other bytes would be replaced when the object is written as JSON, and two names become one.
+// Protobuf text is UTF-8. JSON output would replace other bytes, so that two names could become
+// equal.
 Result<std::string> text_of(std::string_view bytes) {
   if (!codec::is_utf8(bytes)) return Error(Code::kInvalid, "protobuf: a text is not UTF-8");
   return std::string(bytes);
@@ -95,7 +96,7 @@ Result<Entry> decode_entry(std::string_view bytes) {
   return entry;
 }
 
-// {1: seconds, 2: nanoseconds}; an empty message is no time.
+// {1: seconds, 2: nanoseconds}; null for an empty message.
 Result<Json> decode_time(std::string_view bytes, Basic basic) {
   std::int64_t seconds = 0;
   std::int64_t nanoseconds = 0;
@@ -104,7 +105,7 @@ Result<Json> decode_time(std::string_view bytes, Basic basic) {
     if (item.number == 1) seconds = static_cast<std::int64_t>(item.value);
     if (item.number == 2) nanoseconds = static_cast<std::int64_t>(item.value);
   }
-  constexpr std::int64_t kEndOfTime = 9'223'372'036;  // in 2262: what 64 bits of nanoseconds can hold
+  constexpr std::int64_t kEndOfTime = 9'223'372'036;  // year 2262: 64 bits of nanoseconds
   if (seconds <= 0) return Json(nullptr);
   if (seconds >= kEndOfTime) return Error(Code::kInvalid, "protobuf: a time beyond the year 2262");
   if (nanoseconds < 0 || nanoseconds >= 1000000000)
@@ -114,7 +115,7 @@ Result<Json> decode_time(std::string_view bytes, Basic basic) {
       std::chrono::duration_cast<WallTime::duration>(std::chrono::seconds(seconds) + std::chrono::nanoseconds(nanoseconds)))));
 }
 
-// {1: which, 2: number, 3: text}.
+// {1: type, 2: number, 3: text}.
 Result<Json> decode_int_or_string(std::string_view bytes, bool pointer) {
   std::uint64_t which = 0;
   std::int64_t number = 0;
@@ -177,7 +178,7 @@ Result<Json> decode_value(const Type& type, const Field& field, const Item& item
   return Error(Code::kUnsupported, field.name + " of " + type.name + " is not understood in protobuf form; send JSON");
 }
 
-// Go writes zeros of what is no pointer: they say nothing.
+// Go encodes zeros of non-pointer fields; such zeros mean "absent".
 bool says_nothing(const Field& field, const Json& value) {
   if (value.is_null()) return true;
   if (field.pointer) return false;
@@ -185,7 +186,7 @@ bool says_nothing(const Field& field, const Json& value) {
          (value.is_bool() && !value.as_bool());
 }
 
-// Where the entries of a message's maps are: looking through their members for each one takes quadratic time.
+// Index of map entries by key; a linear search per entry would take quadratic time.
 using MapPlaces = std::map<const Field*, std::unordered_map<std::string, std::size_t>>;
 
 void add_entry(Json& map, std::unordered_map<std::string, std::size_t>& places, std::string key, Json value) {
@@ -194,7 +195,7 @@ void add_entry(Json& map, std::unordered_map<std::string, std::size_t>& places, 
   if (fresh) {
     members.emplace_back(std::move(key), std::move(value));
   } else {
-    members[place->second].second = std::move(value);  // the last one counts
+    members[place->second].second = std::move(value);  // the last entry wins
   }
 }
 
@@ -228,7 +229,7 @@ Error unknown_field(const Type& type, const std::string& number) {
   return Error(Code::kUnsupported, "field " + number + " of " + type.name + " is not understood in protobuf form; send JSON");
 }
 
-// Fields that lie in a message of their own here and beside the others in JSON: a volume's source, a probe's action.
+// Fields in a nested protobuf message that JSON flattens: a volume's source, a probe's action.
 Status add_embedded(const Type& type, const Item& outer, int depth, Json& out, MapPlaces& places) {
   for (Reader reader(outer.bytes); !reader.done();) {
     TRY(const Item item, reader.next());
@@ -258,7 +259,7 @@ Result<Json> decode_struct(const Type& type, std::string_view bytes, int depth) 
       } else {
         return misplaced(type, item);
       }
-    } else if (depth == 0 && item.number == 1 && item.wire == 2) {  // kinds have their metadata there, options do not
+    } else if (depth == 0 && item.number == 1 && item.wire == 2) {  // field 1: a kind's metadata
       TRY(Json metadata, decode_struct(Types::all().get("ObjectMeta"), item.bytes, depth + 1));
       out.set("metadata", std::move(metadata));
     } else {

@@ -40,7 +40,7 @@ TEST(ProtobufBody, OfAMapsEntriesTheLastOneCounts) {
   EXPECT_EQ(codec::write_json((*object)["metadata"]["labels"]), R"({"a":"3"})");
 }
 
-// A decoder that searches the map for every entry takes minutes here and meets the test's time limit.
+// A linear search per entry takes minutes here and exceeds the test's time limit.
 TEST(ProtobufBody, ALargeMapIsReadInLinearTime) {
   std::string metadata;
   for (int i = 0; i < 40'000; ++i) metadata += field(12, field(1, "key-" + std::to_string(i)) + field(2, ""));
@@ -50,18 +50,18 @@ TEST(ProtobufBody, ALargeMapIsReadInLinearTime) {
 }
 
 TEST(ProtobufBody, ZeroBehindAPointerIsAValue) {
-  const std::string spec = number(1, 0) + number(5, 0);  // replicas is a pointer, minReadySeconds is none
+  const std::string spec = number(1, 0) + number(5, 0);  // replicas is a pointer, minReadySeconds is not
   const auto object = parse_kubernetes_protobuf(envelope("apps/v1", "Deployment", field(2, spec)));
   ASSERT_TRUE(object.ok()) << object.error();
   EXPECT_EQ(codec::write_json((*object)["spec"]), R"({"replicas":0})");
 }
 
-// A volume's source and a probe's action are messages of their own in protobuf, and members beside the others in JSON.
+// A volume's source and a probe's action are nested messages in protobuf, and flat members in JSON.
 TEST(ProtobufBody, EmbeddedMessagesLieFlatInJson) {
   const std::string volume = field(1, "root") + field(2, field(1, field(1, "/srv") + field(2, "Directory")));
   const std::string probe = field(1, field(3, field(1, number(1, 0) + number(2, 80) + field(3, "")))) + number(2, 5);
   const std::string container = field(1, "c") + field(8, field(1, field(1, "cpu") + field(2, field(1, "1")))) + field(10, probe);
-  const std::string security = number(4, 7) + field(4, std::string("\x08\x09", 2));  // one by one, and packed
+  const std::string security = number(4, 7) + field(4, std::string("\x08\x09", 2));  // unpacked, then packed
   const auto object =
       parse_kubernetes_protobuf(envelope("v1", "Pod", field(2, field(1, volume) + field(2, container) + field(14, security))));
   ASSERT_TRUE(object.ok()) << object.error();
@@ -72,7 +72,7 @@ TEST(ProtobufBody, EmbeddedMessagesLieFlatInJson) {
 }
 
 TEST(ProtobufBody, ValueOfAnotherTypeIsRefused) {
-  const auto object = parse_kubernetes_protobuf(envelope("v1", "Pod", field(2, number(2, 1))));  // containers is no number
+  const auto object = parse_kubernetes_protobuf(envelope("v1", "Pod", field(2, number(2, 1))));  // not a number
   ASSERT_FALSE(object.ok());
   EXPECT_EQ(object.error().code(), Code::kInvalid);
 }
@@ -99,7 +99,7 @@ TEST(ProtobufBody, TextIsUtf8) {
   }
   EXPECT_FALSE(parse_kubernetes_protobuf(envelope("v\xff", "ConfigMap", "")).ok());
   EXPECT_TRUE(parse_kubernetes_protobuf(envelope("v1", "ConfigMap", meta(entry("k", "\xc3\xa4")))).ok());
-  // Bytes are bytes: they are base64 in JSON.
+  // Byte fields may hold any bytes: JSON has them as base64.
   EXPECT_TRUE(parse_kubernetes_protobuf(envelope("v1", "ConfigMap", field(3, field(1, "b") + field(2, "\xff")))).ok());
 }
 

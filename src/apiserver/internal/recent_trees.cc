@@ -6,7 +6,7 @@ namespace varda::apiserver {
 
 namespace {
 
-// Of text; the trees take some times as much.
+// Bytes of text; the trees take several times as much.
 constexpr std::size_t kBytesMax = 256 << 10;
 
 }  // namespace

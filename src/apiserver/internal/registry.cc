@@ -146,7 +146,7 @@ Status Registry::refresh() {
   const std::string prefix = "/registry/" + std::string(kCrdGroup) + "/" + std::string(kCrdPlural) + "/";
   TRY(store::Page page, store_.list({.prefix = prefix}));
   std::vector<store::Entry> entries = std::move(page.entries);
-  // The elder wins where two want one name.
+  // The oldest definition wins a name conflict.
   std::sort(entries.begin(), entries.end(), [](const store::Entry& a, const store::Entry& b) { return a.created < b.created; });
   std::map<std::string, Known> next;
   std::vector<std::vector<KindPtr>> made;
@@ -171,7 +171,7 @@ Status Registry::refresh() {
         kinds = std::move(parsed).value();
       }
       spec = std::as_const(*crd)["spec"];
-      // Its status and metadata are no matter to those who watch its objects.
+      // Changes of CRD status and metadata must not end watches of its objects.
       if (known != crds_.end() && kinds.empty() == known->second.kinds.empty() && spec == known->second.spec)
         kinds = known->second.kinds;
     }

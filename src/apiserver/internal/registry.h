@@ -1,4 +1,4 @@
-// Which kinds are served now: the built-in ones and those of the CRDs in the store.
+// The kinds now served: built-in ones and those of stored CRDs.
 #pragma once
 
 #include <map>
@@ -19,13 +19,13 @@ namespace varda::apiserver {
 class KindSet {
  public:
   explicit KindSet(std::vector<KindPtr> kinds);
-  /// By path; null: not served.
+  /// Finds a kind by path; null if not served.
   KindPtr find(std::string_view group, std::string_view version, std::string_view plural) const;
   /// Any version of the resource.
   KindPtr find(std::string_view group, std::string_view plural) const;
-  /// By apiVersion and kind, as owner references name them; any version of the group.
+  /// Finds a kind by apiVersion and kind, as in owner references; any version of the group.
   KindPtr by_kind(std::string_view api_version, std::string_view kind) const;
-  /// By the key of an object in the store, and which object that is.
+  /// The kind and the object that a storage key belongs to.
   struct Located {
     KindPtr kind;
     meta::ObjectKey key;
@@ -44,7 +44,7 @@ class KindSet {
   const std::vector<Group>& groups() const { return groups_; }
   const GroupVersion* group_version(std::string_view group, std::string_view version) const;
   const std::vector<KindPtr>& all() const { return kinds_; }
-  /// One per resource, whatever the versions: what has objects of its own in the store.
+  /// One kind per resource, whatever its version. Kinds without stored objects are left out.
   const std::vector<KindPtr>& stored() const { return stored_; }
 
  private:
@@ -60,7 +60,8 @@ class Registry {
  public:
   Registry(store::Store& store, NativeRules rules);
   std::shared_ptr<const KindSet> kinds() const;
-  /// Reads the CRDs again: called after each write of one. A Kind stays the same while what its CRD asks for does.
+  /// Reloads the CRDs; called after each write of one. A Kind is reused until the spec of the CRD
+  /// changes.
   Status refresh();
 
  private:

@@ -6,7 +6,8 @@ namespace varda::apiserver {
 
 namespace {
 
-// Segments between slashes, decoded one by one so that an encoded slash stays inside its segment. A trailing slash is no segment.
+// Path segments, decoded one by one, so that an encoded slash stays inside its segment. A trailing
+// slash adds no segment.
 std::vector<std::string> segments_of(std::string_view path) {
   std::vector<std::string> out;
   std::size_t at = path.starts_with('/') ? 1 : 0;
@@ -50,7 +51,7 @@ RequestInfo parse_path(std::string_view path) {
     ++next;
   }
   const std::size_t left = parts.size() - next;
-  // Below a namespace, unless it is the namespace itself or one of its subresources.
+  // A namespaced path, unless it names the namespace itself or one of its subresources.
   if (parts[next] == "namespaces" && left >= 3 && !(left == 3 && (parts[next + 2] == "status" || parts[next + 2] == "finalize"))) {
     info.ns = parts[next + 1];
     next += 2;

@@ -1,4 +1,4 @@
-// What a request's path and method ask for.
+// Parses path and method of a request.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace varda::apiserver {
 struct RequestInfo {
   enum class Area {
     kUnknown,   // no such path
-    kOther,     // /healthz, /version, /openapi ...: `path` says which
+    kOther,     // /healthz, /version, /openapi ...: see `path`
     kRoots,     // /api, /apis, /apis/GROUP, /apis/GROUP/VERSION, /api/v1: discovery
     kResource,  // an object or a collection
   };
@@ -19,10 +19,10 @@ struct RequestInfo {
   std::string path;   // decoded, as sent
   bool core = false;  // below /api
   std::string group, version;
-  std::string ns;                        // empty: none in the path
+  std::string ns;                        // empty if the path has none
   std::string resource;                  // plural
   std::string name;                      // empty: the collection
-  std::vector<std::string> subresource;  // "status"; further segments as they come
+  std::vector<std::string> subresource;  // "status", then any further segments
   bool legacy_watch = false;             // the old /watch/ prefix
 };
 

@@ -28,7 +28,7 @@ void RequestMetrics::count(std::string_view verb, int status, Duration took) {
   const auto* known = std::find_if(kVerbs.begin(), kVerbs.end() - 1, [&](const Name& name) { return name.asked == verb; });
   const auto index = static_cast<std::size_t>(known - kVerbs.begin());
   Verb& metrics = verbs_[index];
-  // Who comes first looks it up; who comes at the same time finds the same.
+  // The first request looks the metric up; concurrent first requests find the same metric.
   std::atomic<metrics::Counter*>& slot = metrics.by_status[static_cast<std::size_t>(std::clamp(status, 100, 599) - 100)];
   metrics::Counter* counter = slot.load(std::memory_order_acquire);
   if (counter == nullptr) {

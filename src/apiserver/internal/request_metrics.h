@@ -1,4 +1,5 @@
-// Counts requests and their times. The registry looks a metric up by its text; here every request has its own at hand.
+// Request counters and latencies. Caches metric pointers, because the registry looks up metrics by
+// text.
 #pragma once
 
 #include <array>
@@ -10,11 +11,12 @@
 
 namespace varda::apiserver {
 
-/// Thread-safe. Outlived by the registry; null: counts nothing.
+/// Thread-safe. The registry outlives it; null: counts nothing.
 class RequestMetrics {
  public:
   explicit RequestMetrics(metrics::Registry* registry) : registry_(registry) {}
-  /// `verb` in the lower case of authorization; unknown ones count as OTHER, since a client must not make series.
+  /// `verb` in the lower case of authorization. Unknown verbs count as OTHER, so clients cannot
+  /// create series.
   void count(std::string_view verb, int status, Duration took);
 
  private:

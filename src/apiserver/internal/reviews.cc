@@ -1,4 +1,4 @@
-// The answers of kinds/review.cc: what `kubectl auth can-i` and `kubectl auth whoami` ask.
+// Answers the kinds of kinds/review.cc, for `kubectl auth can-i` and `kubectl auth whoami`.
 #include <map>
 
 #include "apiserver/internal/dialect.h"
@@ -62,7 +62,7 @@ bool Dialect::allowed(const Call& call, const Attributes& what) const {
   return core_.options.authorizer == nullptr || core_.options.authorizer->allows(call.who, what, objects_of(call));
 }
 
-// Asked resource by resource: the authorizer knows answers, not rules.
+// Checks resource by resource, because the authorizer exposes decisions and no rules.
 Json Dialect::rules_of(const Call& call, const std::string& ns) const {
   const auto star = Json::array({"*"});
   const Json pages = Json::object({{"verbs", Json::array({"get"})},
@@ -124,7 +124,7 @@ Dialect::Reply Dialect::review(Call& call) {
   return answer_object(call, 201, std::move(object));
 }
 
-// `kubectl --as`: whoever may do everything may be anybody.
+// `kubectl --as`: only a client that is allowed everything may impersonate.
 Outcome<void> Dialect::impersonate(Call& call) const {
   Identity as;
   std::vector<Attributes> needed;
@@ -143,7 +143,7 @@ Outcome<void> Dialect::impersonate(Call& call) const {
       as.groups.push_back(value);
       need("groups", value);
     } else {
-      extra = true;  // an id or something else that no rule here asks for
+      extra = true;  // a uid or extra field that no rule here reads
     }
   }
   if (as.name.empty()) {

@@ -23,7 +23,7 @@ Outcome<Selection> Selection::parse(const net::Query& query, const Kind& kind) {
     if (term.field == "metadata.namespace" && kind.resource().namespaced) continue;
     const auto& offered = kind.selectable_fields();
     if (std::find(offered.begin(), offered.end(), term.field) != offered.end()) continue;
-    // Two wordings, as clients see them: kinds without fields of their own name the ones there are.
+    // Two wordings that clients see: built-in kinds without own fields list the known ones.
     if (!kind.info().custom && offered.empty()) {
       return bad_request(in_quotes(term.field) + " is not a known field selector: only \"metadata.name\", \"metadata.namespace\"");
     }

@@ -12,10 +12,10 @@ class Selection {
  public:
   /// 400 for a bad selector or a field the kind does not offer.
   static Outcome<Selection> parse(const net::Query& query, const Kind& kind);
-  /// Of one name, as the path of an old watch says.
+  /// Selects one name only, for the path of a legacy watch.
   void narrow_to_name(std::string name) { only_name_ = std::move(name); }
   bool matches(const Kind& kind, const Json& object) const;
-  /// True: the object's namespace and name decide, so that nobody needs to look into it.
+  /// True if namespace and name decide; the object need not be parsed.
   bool by_name_only() const;
   bool matches_name(const meta::ObjectKey& key) const;
   bool empty() const { return labels_.empty() && fields_.empty() && only_name_.empty(); }

@@ -16,7 +16,7 @@ namespace {
 constexpr int kFirstNodePort = 30000;
 constexpr int kLastNodePort = 32767;
 
-/// What other services have, and what this one was given just now.
+/// Ports and addresses of other services, and ports given to this service just now.
 class Taken {
  public:
   Taken(const ServicesHeld& held, std::string self) : held_(held), self_(std::move(self)) {}
@@ -30,7 +30,7 @@ class Taken {
   std::set<std::int64_t> given_;
 };
 
-// Nothing else on this machine listens there now.
+// True if the port is free on this machine now.
 bool can_bind(int port) {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return false;
@@ -105,7 +105,7 @@ Outcome<void> allocate_service(Core& core, const Kind& kind, Json& service, cons
   }
 
   if (!wants_node_ports(service)) {
-    // Ports that came with an earlier type go; ports the client asks for are a mistake that validation names.
+    // Ports of an earlier type are removed. Ports requested by the client fail in validation.
     if (old != nullptr && wants_node_ports(*old) && spec.contains("ports")) {
       for (Json& port : spec["ports"].array_items()) {
         const Json* before = same_port(old, port);

@@ -31,7 +31,7 @@ void ServicesHeld::forget(std::map<std::string, Service>::iterator service) {
 Outcome<void> ServicesHeld::look(store::Store& store, const Kind& kind) {
   auto page = store.list({.prefix = kind.storage_prefix()});
   if (!page.ok()) return store_failure(page.error());
-  auto known = services_.begin();  // both by key
+  auto known = services_.begin();  // both sorted by key
   for (const store::Entry& entry : page->entries) {
     while (known != services_.end() && known->first < entry.key) forget(known++);
     if (known != services_.end() && known->first == entry.key) {

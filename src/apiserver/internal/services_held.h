@@ -1,4 +1,5 @@
-// Addresses and ports that services have, as the store says: read again are only those that changed since the last look.
+// Addresses and ports in use by stored services. Only services changed since the last look() are
+// parsed again.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +18,15 @@ namespace varda::apiserver {
 /// One thread at a time.
 class ServicesHeld {
  public:
-  /// What is in the store now. `kind` is that of services, always the same one.
+  /// Updates from the store. `kind` is the Service kind, the same one in every call.
   Outcome<void> look(store::Store& store, const Kind& kind);
-  /// By another service than that of storage key `self`.
+  /// True if a service other than that of storage key `self` has it.
   bool has_address(const std::string& address, const std::string& self) const;
   bool has_port(std::int64_t port, const std::string& self) const;
 
  private:
   struct Service {
-    std::shared_ptr<const store::Value> value;  // kept, so that another value is never at its place
+    std::shared_ptr<const store::Value> value;  // kept alive, so that its address is not reused
     std::string address;
     std::vector<std::int64_t> ports;
   };

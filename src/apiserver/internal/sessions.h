@@ -1,4 +1,4 @@
-// Sessions: counts the open watches, of all and of each identity, and tells the observer about first and last ones.
+// Counts open watches, in total and per identity, and notifies the observer of first and last ones.
 #pragma once
 
 #include <map>
@@ -29,9 +29,9 @@ class Sessions {
     Sessions& sessions_;
     Identity who_;
   };
-  /// Null: there are too many.
+  /// Null: watches_max is reached.
   std::unique_ptr<Handle> open(const Identity& who);
-  /// `cell` is woken by wake_all() while it exists: streams see that the server stops.
+  /// wake_all() wakes `cell` while it exists, so that streams notice the server's stop.
   void on_stop(const std::shared_ptr<WakeCell>& cell);
   void wake_all();
   std::size_t count();
@@ -41,7 +41,7 @@ class Sessions {
 
   SessionObserver* observer_;
   const std::size_t watches_max_;
-  std::mutex telling_;  // keeps what the observer hears in order; taken before mutex_
+  std::mutex telling_;  // orders the observer's calls; taken before mutex_
   std::mutex mutex_;
   std::map<std::string, std::size_t> open_;
   std::size_t total_ = 0;

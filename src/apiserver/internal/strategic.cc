@@ -79,7 +79,7 @@ class Merger {
         original.set(name, value);
       }
     }
-    // An order may also come without any item.
+    // An order directive may come without items.
     for (const auto& [name, value] : patch.as_object()) {
       if (!name.starts_with(kSetOrder)) continue;
       const std::string list_name = name.substr(kSetOrder.size());
@@ -100,7 +100,7 @@ class Merger {
     return rule;
   }
 
-  // Directives inside a value that is taken as it stands.
+  // Removes directives from a value that is taken unchanged.
   static Json strip(Json value) {
     if (value.is_object()) {
       std::erase_if(value.object_members(),
@@ -158,7 +158,7 @@ class Merger {
       if (item["$patch"].as_string() == "delete") deleted.insert(identity_of(item));
     }
     if (!deleted.empty()) std::erase_if(items, [&](const Json& item) { return deleted.contains(identity_of(item)); });
-    std::unordered_map<std::string, std::size_t> places;  // of the first item with a key
+    std::unordered_map<std::string, std::size_t> places;  // of the first item per key
     for (std::size_t i = 0; i < items.size(); ++i) places.emplace(identity_of(items[i]), i);
     for (const Json& item : patch.as_array()) {
       const std::string identity = identity_of(item);
@@ -196,7 +196,7 @@ class Merger {
     return {};
   }
 
-  // Where the items of a sequence stand, by their keys.
+  // Positions of the items in a sequence, by merge key.
   class Ranks {
    public:
     Ranks(const Json& sequence, const std::string& key) : key_(key) {
@@ -213,8 +213,8 @@ class Merger {
     std::unordered_map<std::string, std::size_t> ranks_;
   };
 
-  // Items named by the order stand in it. The others, which only the server has, keep their place relative to those both know; what
-  // is new comes before them.
+  // Sorts the items named by the order directive. Server-only items keep the position relative to
+  // items in both lists; new items come before them.
   static void order(Json& list, const Json& original, const Json& wanted, const std::string& key) {
     const Ranks asked(wanted, key);
     const Ranks before(original, key);

@@ -6,7 +6,7 @@
 
 namespace varda::apiserver {
 
-/// 500 with the sentence Kubernetes uses for a patch that makes no sense (missing merge key, unknown directive, order).
+/// 500 with Kubernetes' message for an invalid patch (missing merge key, unknown directive, order).
 Outcome<Json> apply_strategic_patch(const Json& object, const Json& patch, const Kind& kind);
 
 }  // namespace varda::apiserver

@@ -195,7 +195,7 @@ Dialect::Reply Dialect::bind(Call& call) {
     const meta::Resource& resource = call.kind->resource();
     meta::Resource bindings = resource;
     bindings.plural = "pods/binding";
-    // Who decided for a pod does not bind the one that has its name since.
+    // A binding for an older pod must not bind a newer pod of the same name.
     const std::string& uid = binding.at("metadata/uid").as_string();
     const std::string& live = old.at("metadata/uid").as_string();
     if (!uid.empty() && uid != live)
@@ -248,7 +248,7 @@ Dialect::Reply Dialect::evict(Call& call) {
 
 Dialect::Reply Dialect::finalize(Call& call) {
   TRY(const Json space, read_object(call.http, *call.kind, core_.options.limits, Validation::kIgnore, nullptr));
-  // The server's own controller ends namespaces; a client that asks for it is told how things stand.
+  // The server's own controller ends namespaces; other clients get the present state.
   TRY(Json present, objects_.get(*call.kind, "", call.info.name));
   return answer_object(call, 200, std::move(present));
 }

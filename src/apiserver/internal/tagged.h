@@ -1,4 +1,4 @@
-// Documents with an entity tag: a client that has one is told that it is still good.
+// Entity tags: a client with the current version of a document gets 304.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace varda::apiserver {
 /// SHA-256, in capital hex digits.
 std::string hash_of(std::string_view document);
 
-/// The response with its tag; 304 without a body where If-None-Match names it (RFC 9110, 13.1.2).
+/// Adds the ETag; 304 without a body if If-None-Match has it (RFC 9110, 13.1.2).
 net::Response tagged(const net::Request& request, net::Response response, std::string_view hash);
 
 }  // namespace varda::apiserver

@@ -1,4 +1,4 @@
-// Timers: calls wake-ups at their time. For watches, which end, and say where they are, by the clock.
+// Timers: run wake-ups at given times, for ends and bookmarks of watches.
 #pragma once
 
 #include <condition_variable>
@@ -12,7 +12,7 @@
 
 namespace varda::apiserver {
 
-/// A wake-up function that can be taken back: after clear() returned it is not called any more.
+/// A wake-up function that can be revoked: after clear() returned it is never called.
 class WakeCell {
  public:
   void set(std::function<void()> wake) {
@@ -35,7 +35,7 @@ class Timers {
  public:
   Timers() = default;
   ~Timers();
-  /// Wakes `cell` at `when`, if it still exists then.
+  /// Wakes `cell` at `when`, if it still exists.
   void at(SteadyTime when, const std::shared_ptr<WakeCell>& cell);
 
  private:

@@ -12,9 +12,9 @@ namespace varda::apiserver {
 
 namespace {
 
-// A bookmark comes this long before the end, so that a client resumes from there instead of listing.
+// Time of the last bookmark before the end, so that a client resumes instead of listing.
 constexpr auto kBookmarkBeforeEnd = std::chrono::seconds(2);
-// Bytes made ahead of the reader by one read().
+// Bytes produced per read().
 constexpr std::size_t kBatchBytes = 256 << 10;
 
 void append_error(std::string& out, const ApiStatus& status) {
@@ -34,10 +34,10 @@ class WatchStream : public net::BodyStream {
 
   ~WatchStream() override {
     cell_->clear();
-    watch_.reset();  // before the session: its end is told when no event can follow
+    watch_.reset();  // before the session, so that its end is reported after the last event
   }
 
-  /// What is there when the watch begins; before the first read().
+  /// Adds an object that exists when the watch begins; called before the first read().
   void add_present(const Json& object) { append(pending_, "ADDED", object); }
 
   void on_ready(std::function<void()> wake) override {
@@ -57,7 +57,7 @@ class WatchStream : public net::BodyStream {
     }
     if (!pending_.empty()) return std::exchange(pending_, {});
     std::string out;
-    // Asked first, so that what was written before the kind changed is sent before the end.
+    // Checked first, so that writes before the change of the kind are sent before the end.
     const bool outdated = kind_is_outdated();
     while (out.size() < kBatchBytes) {
       auto events = watch_->poll(core_.options.limits.watch_batch_events);
@@ -86,7 +86,7 @@ class WatchStream : public net::BodyStream {
   }
 
  private:
-  // Its CRD is gone or asks for something else: the client lists and watches again, and sees what is served now.
+  // True if the CRD is gone or its spec changed. The client then lists and watches again.
   bool kind_is_outdated() const {
     const KindInfo& info = request_.kind->info();
     if (!info.custom) return false;
@@ -139,7 +139,7 @@ class WatchStream : public net::BodyStream {
     out += "}\n";
   }
 
-  // `entry` as it is, or as what its value was.
+  // Appends `entry`; its value may be an earlier one.
   void append(std::string& out, std::string_view type, const store::Entry& entry) {
     if (!request_.how.output.verbatim()) {
       const auto object = Objects::decode(*request_.kind, entry);
@@ -156,7 +156,7 @@ class WatchStream : public net::BodyStream {
     log::error("watched object is unreadable", {{"name", entry.key}});
   }
 
-  // Where names alone decide, nothing enters or leaves by a change, and nobody needs to look into the object.
+  // With a selection by name only, no object enters or leaves, and no object needs parsing.
   void pass_on(const store::Event& event, std::string& out) {
     if (!request_.selection.empty() && !request_.selection.matches_name(request_.kind->key_of(event.entry.key))) return;
     append(out,
@@ -166,8 +166,8 @@ class WatchStream : public net::BodyStream {
            event.entry);
   }
 
-  // What a client with this selection sees of a change: entering is ADDED, leaving is DELETED with the object as it was, and with
-  // the new revision, for that is what the client resumes from.
+  // Translates a change for a client with this selection. Entering is ADDED. Leaving is DELETED
+  // with the old object and the new revision, from which the client resumes.
   void translate(const store::Event& event, std::string& out) {
     if (request_.selection.by_name_only()) return pass_on(event, out);
     const auto selected = [this](const std::shared_ptr<const store::Value>& value) -> std::optional<bool> {
@@ -206,7 +206,7 @@ class WatchStream : public net::BodyStream {
   bool ended_ = false;
 };
 
-// A stream of one text.
+// A stream with a single text.
 class TextStream : public net::BodyStream {
  public:
   explicit TextStream(std::string text) : text_(std::move(text)) {}

@@ -16,14 +16,14 @@ struct WatchRequest {
   std::string ns;  // "": all
   Selection selection;
   Presentation how;
-  std::string resource_version;  // "": from now, with what is there first; "0" the same
+  std::string resource_version;  // "" and "0": existing objects first, then changes
   bool bookmarks = false;
-  std::chrono::seconds timeout{0};  // 0: the server's
+  std::chrono::seconds timeout{0};  // 0: the server's default
   Identity who;
 };
 
-/// 500 for a resourceVersion that is no number; 429 when there are too many watches. A resourceVersion that is too old is a stream
-/// of one ERROR event.
+/// 500 for a malformed resourceVersion; 429 when there are too many watches. For an expired
+/// resourceVersion, the stream holds one ERROR event.
 Outcome<std::unique_ptr<net::BodyStream>> open_watch(Core& core, WatchRequest request);
 
 }  // namespace varda::apiserver

@@ -8,8 +8,8 @@ namespace varda::apiserver {
 
 namespace {
 
-// A value's note: the number of the kind that serves these bytes as they are, where the members behind kind and apiVersion begin,
-// and where metadata ends.
+// A value's note: the number of the kind that serves these bytes unchanged, and two offsets: behind
+// kind and apiVersion, and at metadata's end.
 constexpr int kEndBits = 24, kBeginBits = 12;
 constexpr std::size_t kEndMax = (std::size_t{1} << kEndBits) - 1, kBeginMax = (std::size_t{1} << kBeginBits) - 1;
 constexpr std::uint64_t kNumberMax = (std::uint64_t{1} << (64 - kEndBits - kBeginBits)) - 1;
@@ -41,7 +41,7 @@ std::string header_of(const meta::Resource& resource) {
   return out += ',';
 }
 
-// Remembers where things are if `text`, the written form of `object`, is exactly what lies in the store.
+// Sets the note if `text`, the encoded form of `object`, equals the stored bytes.
 void take_note(const Kind& kind, const Json& object, const std::string& text, const store::Value& value) {
   if (kind.number() > kNumberMax || text != static_cast<const std::string&>(value)) return;
   const std::string header = header_of(kind.resource());

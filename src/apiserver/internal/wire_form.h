@@ -1,5 +1,6 @@
-// Objects as the bytes clients get. What lies in the store goes out as it is, with its resourceVersion put in, once it has been
-// found that reading it as this kind and writing it again changes nothing; what was found stands in the value's note.
+// The bytes of objects that clients get. Stored bytes are sent unchanged, with the resourceVersion
+// inserted. This requires that decoding as this kind and encoding again gives the same bytes; the
+// value's note caches that result.
 #pragma once
 
 #include <string>
@@ -9,12 +10,13 @@
 
 namespace varda::apiserver {
 
-enum class Place { kAlone, kInList };  // items of built-in kinds do not repeat what the list says of them
+enum class Place { kAlone, kInList };  // items of built-in kinds have no kind and apiVersion
 
-/// Appends the JSON that Objects::decode() would give. The failure of a stored object that is unreadable.
+/// Appends the JSON of Objects::decode(). Fails if the stored object is unreadable.
 Outcome<void> append_wire_form(const Kind& kind, const store::Entry& entry, Place place, std::string& out);
 
-/// What the store keeps of an object: kind, apiVersion and metadata first, no resourceVersion, so that the above finds its place.
+/// The stored bytes of an object: kind, apiVersion and metadata first, no resourceVersion, as
+/// append_wire_form() expects.
 std::string stored_form(const Json& object);
 
 }  // namespace varda::apiserver

@@ -48,7 +48,7 @@ constexpr std::string_view kLamp = R"({"spec":{"type":"object","properties":{"wa
 constexpr std::string_view kDefaultedLamp =
     R"({"spec":{"type":"object","properties":{"watts":{"type":"integer"},"hue":{"type":"string","default":"red"}}}})";
 
-// However often it is asked, the answer is the object as decode() gives it.
+// Repeated reads all give the object of decode().
 void expect_as_decoded(const Kind& kind, const store::Entry& stored) {
   const Json decoded = Objects::decode(kind, stored).value();
   for (int reading = 0; reading < 3; ++reading) EXPECT_EQ(codec::write_json(json(wire(kind, stored))), codec::write_json(decoded));
@@ -70,8 +70,8 @@ const std::vector<std::string>& config_maps() {
 TEST(WireForm, IsWhatDecodingGives) {
   const KindPtr kind = built_in("ConfigMap");
   for (const std::string& text : config_maps()) {
-    expect_as_decoded(*kind, entry(text));                     // as another version may have written it
-    expect_as_decoded(*kind, entry(stored_form(json(text))));  // as this one does
+    expect_as_decoded(*kind, entry(text));                     // as written by another version
+    expect_as_decoded(*kind, entry(stored_form(json(text))));  // as written by this version
   }
 }
 

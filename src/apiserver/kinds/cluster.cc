@@ -37,14 +37,14 @@ class NamespaceKind : public CoreKind {
 
   void apply_defaults(Json& object) const override {
     CoreKind::apply_defaults(object);
-    // Selectors find every namespace by its name.
+    // This label lets selectors find a namespace by its name.
     const Json name = object.at("metadata/name");
     if (!name.as_string().empty()) object.make("metadata/labels").set(kNameLabel, name);
   }
 
   void prepare_update(Json& object, const Json& old, Part part) const override {
     CoreKind::prepare_update(object, old, part);
-    // Only the subresource "finalize" changes them.
+    // Finalizers change only through the subresource "finalize".
     object["spec"].set("finalizers", old.at("spec/finalizers"));
     if (old.at("spec/finalizers").is_null()) object["spec"].erase("finalizers");
   }
@@ -108,11 +108,11 @@ class NodeKind : public CoreKind {
   NodeKind() : CoreKind({.info = {.resource = {"", "v1", "Node", "nodes", false}, .short_names = {"no"}, .status = true}}) {}
 
   void prepare_create(Json& node) const override {
-    // A node may report itself in the same breath as it is made.
+    // A node may report its status when it is created.
     Json status = node["status"];
     CoreKind::prepare_create(node);
     if (status.is_object()) node.set("status", std::move(status));
-    // Nothing runs on a node before somebody has seen it ready.
+    // Nothing runs on a node before a controller has seen it ready.
     if (!node["spec"].is_object()) node.set("spec", Json::object());
     Json& taints = node["spec"]["taints"];
     const auto& present = taints.as_array();

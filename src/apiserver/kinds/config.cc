@@ -6,7 +6,7 @@ namespace varda::apiserver {
 
 namespace {
 
-constexpr std::size_t kBytesMax = 1 << 20;  // of all values together
+constexpr std::size_t kBytesMax = 1 << 20;  // total of all values
 
 Causes check_data_key(const std::string& key, const std::string& field) {
   Causes causes;
@@ -33,7 +33,7 @@ std::int64_t data_count(const Json& object) {
   return static_cast<std::int64_t>(object["data"].size() + object["binaryData"].size());
 }
 
-// An immutable object keeps its data and stays immutable.
+// An immutable object keeps its data and the flag.
 Causes check_immutable(const Json& object, const Json& old, std::initializer_list<const char*> members) {
   Causes causes;
   if (!old["immutable"].as_bool()) return causes;

@@ -8,9 +8,9 @@
 
 namespace varda::apiserver {
 
-/// Namespace, Node, Pod, Service, Endpoints, ConfigMap, Secret, ServiceAccount, Event, Lease, Deployment, ReplicaSet, DaemonSet,
-/// ControllerRevision, Job, EndpointSlice, CustomResourceDefinition and the reviews of the caller; each group in the order of
-/// discovery.
+/// Namespace, Node, Pod, Service, Endpoints, ConfigMap, Secret, ServiceAccount, Event, Lease,
+/// Deployment, ReplicaSet, DaemonSet, ControllerRevision, Job, EndpointSlice,
+/// CustomResourceDefinition and the self-reviews. Each group is in the order of discovery.
 std::vector<KindPtr> core_kinds();
 
 }  // namespace varda::apiserver

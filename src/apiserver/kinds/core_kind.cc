@@ -58,7 +58,7 @@ void CoreKind::prepare_update(Json& object, const Json& old, Part part) const {
     metadata.set("generation", generation);
   }
   if (part == Part::kStatus) {
-    // The write is for the status; metadata belongs to the whole and may come along.
+    // A status write may also carry metadata; all other fields stay.
     for (const Field& field : type_.fields) {
       if (field.name == "status") continue;
       if (const Json* value = old.find(field.name)) {

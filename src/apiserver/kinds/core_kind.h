@@ -1,4 +1,4 @@
-// CoreKind: what all built-in kinds have in common: fields, defaults and merging come from the type table.
+// CoreKind: base of all built-in kinds; the type table gives fields, defaults and merging.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@
 
 namespace varda::apiserver {
 
-/// How metadata.generation of a kind moves.
+/// The changes that increase metadata.generation.
 enum class Generation { kNone, kSpec, kSpecAndAnnotations };
 
 struct CoreTraits {
   KindInfo info;
   Generation generation = Generation::kNone;
-  bool status_keeps_labels = false;  // a write of the status does not change labels
+  bool status_keeps_labels = false;  // a status write does not change labels
 };
 
 class CoreKind : public Kind {
@@ -26,7 +26,7 @@ class CoreKind : public Kind {
 
   Status decode(Json& object) const override;
   std::vector<std::string> prune(Json& object) const override;
-  /// The table's defaults; kinds with conditional ones add theirs.
+  /// Applies the table's defaults; derived kinds add conditional ones.
   void apply_defaults(Json& object) const override;
   void prepare_create(Json& object) const override;
   void prepare_update(Json& object, const Json& old, Part part) const override;
@@ -41,7 +41,7 @@ class CoreKind : public Kind {
   const Type& type_;
 };
 
-// One maker a kind; the files are named after them.
+// One factory per kind; the files are named after the kinds.
 KindPtr make_pod();
 KindPtr make_namespace();
 KindPtr make_node();
@@ -60,31 +60,33 @@ KindPtr make_controller_revision();
 KindPtr make_job();
 KindPtr make_crd();
 std::vector<KindPtr> make_reviews();
-/// Of the subresource "scale"; it is no resource of its own.
+/// The subresource "scale", which is not a resource.
 const Kind& scale_kind();
 
-// What several kinds share.
+// Helpers shared by several kinds.
 
-/// Conditional defaults of a pod's spec: image pull policies, requests from limits, volumes without a source.
+/// Conditional defaults of a pod spec: image pull policies, requests from limits, volumes without a
+/// source.
 void default_pod_spec(Json& spec);
-/// Everything wrong with a pod's spec at `field`.
+/// Returns all errors of the pod spec at `field`.
 Causes validate_pod_spec(const Json& spec, const std::string& field);
-/// Labels, and the template's spec, of a workload's template.
+/// Checks labels and pod spec of a workload's template.
 Causes validate_template(const Json& pod_template, const std::string& field);
 Causes validate_labels(const Json& labels, const std::string& field);
 Causes validate_label_selector(const Json& selector, const std::string& field);
-/// "must be greater than or equal to 0", where the number is there.
+/// "must be greater than or equal to 0", if the number is present.
 void check_not_negative(const Json& object, std::string_view member, const std::string& field, Causes& causes);
 void check_port(const Json& port, const std::string& field, Causes& causes);
 void append(Causes& all, Causes more);
-/// Addresses that a node may not report of itself or of a pod, in the status of that kind; `old` is null at a creation.
+/// Rejects addresses that a node may not report in the status of a node or pod. `old` is null at a
+/// creation.
 Causes validate_reported_addresses(std::string_view kind, const Json& old, const Json& object);
 
 Column column(std::string name, std::string description, int priority = 0, std::string type = "string");
-/// The first column of every table, and the one of ages.
+/// The first column of every table, and the age column.
 Column name_column();
 Column age_column();
-/// "5m" since a time as text; "<unknown>" where there is none.
+/// Time since `time`, as "5m"; "<unknown>" if absent.
 std::string age_cell(const Json& time, WallTime now);
 Json age_of(const Json& object, WallTime now);
 /// Names and images of a pod spec's containers, "a,b".

@@ -1,4 +1,4 @@
-// CustomResourceDefinition itself: defaults, what makes one valid, and its status.
+// CustomResourceDefinition: defaults, validation and status.
 #include "apiserver/kinds/crd.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ void check_label(const Json& name, const std::string& field, Causes& causes) {
   }
 }
 
-// Kinds may have capitals, and are labels apart from that.
+// A kind is a label that may have capitals.
 void check_kind_name(const Json& name, const std::string& field, Causes& causes) {
   const std::string& text = name.as_string();
   if (text.empty()) {
@@ -111,7 +111,8 @@ void check_subresources(const Json& subresources, const std::string& field, Caus
   }
 }
 
-// Parts that every version has alike are spoken of as parts of the spec, as before versions had them.
+// Errors in parts that are equal in all versions name the old place in spec, from before versions
+// existed.
 std::string place(const Json& versions, std::size_t index, const char* member, const char* shared_place, const char* own_place) {
   const Json& first = versions.as_array()[0][member];
   const bool shared =

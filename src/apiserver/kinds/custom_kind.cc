@@ -1,4 +1,4 @@
-// The kinds a CustomResourceDefinition makes.
+// The kinds of a CustomResourceDefinition.
 #include <algorithm>
 #include <charconv>
 
@@ -11,7 +11,7 @@ namespace varda::apiserver {
 
 namespace {
 
-// Names of versions in the order clients prefer: v2, v1, v1beta1, v1alpha1, then others by name.
+// Version names in the order of preference: v2, v1, v1beta1, v1alpha1, then others by name.
 struct VersionRank {
   int stage = 0;  // 3 stable, 2 beta, 1 alpha, 0 other
   int major = 0, minor = 0;
@@ -49,7 +49,7 @@ bool preferred_before(const std::string& a, const std::string& b) {
   return x.minor > y.minor;
 }
 
-// Whole numbers are integers however they were written, as after a round trip through Go.
+// Whole numbers become integers, as after a round trip through Go.
 void normalize_numbers(Json& value) {
   switch (value.type()) {
     case Json::Type::kNumber: {
@@ -110,7 +110,7 @@ Json cell(const PrinterColumn& column, const Json& object, WallTime now) {
   return value.is_string() ? Json(age_cell(value, now)) : Json();
 }
 
-// A value as an error of the scale paths shows it, with the Go type that holds it.
+// A value with its Go type, as in an error of the scale paths.
 std::string shown_with_type(const Json& value) {
   const char* type = value.is_array()     ? "[]interface {}"
                      : value.is_object()  ? "map[string]interface {}"
@@ -122,8 +122,8 @@ std::string shown_with_type(const Json& value) {
   return (value.is_string() ? value.as_string() : codec::write_json(value)) + " is of the type " + type;
 }
 
-// What the scale subresource reads, where it reads it: a count (`zero` 0) or a text (""). Null: nothing is there, or it is of
-// another type, which is a cause.
+// The value at a scale path: a count (`zero` 0) or a text (""). Null: absent, or of another type,
+// which adds a cause.
 const Json* at_scale_path(const Json& object, const std::string& path, const Json& zero, Causes& causes) {
   const Json* at = &object;
   std::string_view rest = std::string_view(path).substr(1);
@@ -143,7 +143,7 @@ const Json* at_scale_path(const Json& object, const std::string& path, const Jso
   return at;
 }
 
-// Replica counts where the scale subresource finds them.
+// Checks the replica count at a scale path.
 void check_scale_path(const Json& object, const std::string& path, Causes& causes) {
   const Json* count = at_scale_path(object, path, 0, causes);
   if (count == nullptr) return;
@@ -154,7 +154,8 @@ void check_scale_path(const Json& object, const std::string& path, Causes& cause
   }
 }
 
-// Whether it is too wrong for rules across fields to be asked: as kube-apiserver, which asks them in spite of a pattern or a range.
+// True if errors prevent cross-field rules. As in kube-apiserver, errors of pattern or range do
+// not.
 bool blocks_rules(const Causes& causes) {
   static constexpr std::string_view kBlocking[] = {"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong",
                                                    "FieldValueTooMany", "FieldValueTypeInvalid"};
@@ -165,7 +166,7 @@ bool blocks_rules(const Causes& causes) {
 
 struct CustomTraits {
   schema::SchemaPtr schema;
-  schema::SchemaPtr storage_schema;  // of the version in the store; what it lacks is not kept
+  schema::SchemaPtr storage_schema;  // storage version; fields it lacks are not stored
   Json document;                     // the schema as written
   std::vector<PrinterColumn> columns;
   std::vector<std::string> selectable;
@@ -219,7 +220,7 @@ class CustomKind : public Kind {
     if (part == Part::kStatus) return validate_status(object, old);
     Causes causes = check_scale(object);
     append(causes, schema::validate(*traits_.schema, object, {.old = &old, .field = ""}));
-    // What was wrong before does not block a change elsewhere.
+    // Errors that existed before do not block other changes.
     if (Causes now = structure(object); !now.empty() && structure(old).empty()) append(causes, std::move(now));
     if (traits_.rule && !blocks_rules(causes)) append(causes, traits_.rule(old, object));
     return causes;

@@ -16,7 +16,7 @@ const Json& first_of(const Json& event) {
   return event["firstTimestamp"].is_string() ? event["firstTimestamp"] : event["eventTime"];
 }
 
-// Old events have a count and two times, newer ones a series and an eventTime.
+// Old events have a count and two times; newer ones have a series and an eventTime.
 const Json& last_seen(const Json& event) {
   if (const Json& observed = event.at("series/lastObservedTime"); observed.is_string()) return observed;
   if (event["lastTimestamp"].is_string()) return event["lastTimestamp"];

@@ -38,7 +38,7 @@ Result<JsonPath> JsonPath::parse(std::string_view text) {
   if (text.starts_with("$")) text.remove_prefix(1);
   while (!text.empty()) {
     if (text[0] == '[') {
-      // A filter may hold brackets of its own only in quotes, which nobody writes in columns.
+      // A filter may contain brackets only in quotes; columns never do.
       const auto end = text.find(']');
       if (end == std::string_view::npos) return bad(text);
       TRY_VOID(path.parse_bracket(trim(text.substr(1, end - 1))));

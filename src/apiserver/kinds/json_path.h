@@ -17,18 +17,18 @@ using codec::Json;
 /// Immutable; thread-safe.
 class JsonPath {
  public:
-  /// kInvalid: what is not understood.
+  /// kInvalid: unsupported syntax.
   static Result<JsonPath> parse(std::string_view text);
-  /// The values it leads to, in the document's order; they live as long as the document.
+  /// All matching values in document order. The pointers live as long as the document.
   std::vector<const Json*> find(const Json& document) const;
 
  private:
   struct Step {
     enum class Kind { kMember, kIndex, kAll, kFilter } kind = Kind::kMember;
-    std::string name;        // of a member; of the member a filter looks at
+    std::string name;        // member name; in a filter, the compared member
     std::int64_t index = 0;  // negative: from the end
     bool negated = false;    // != in a filter
-    Json value;              // a filter compares with it
+    Json value;              // compared with in a filter
   };
   Status parse_bracket(std::string_view inside);
   std::vector<Step> steps_;

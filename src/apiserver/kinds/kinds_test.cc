@@ -1,5 +1,5 @@
-// The built-in kinds as files: testdata/kinds/*.json says what becomes of objects a client creates, updates and lists.
-// UPDATE_GOLDEN=1 rewrites the expectations.
+// The built-in kinds as files: testdata/kinds/*.json holds results of creating, updating and
+// listing objects. UPDATE_GOLDEN=1 rewrites the expectations.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -38,7 +38,7 @@ Json lines(const std::vector<StatusCause>& causes) {
   return texts(all);
 }
 
-// What the server does with a kind when a client creates the object, and then changes it to `update`.
+// The result of creating the object and then changing it to `update`.
 Json outcome(const Json& test) {
   const KindPtr& kind = kind_named(test.at("object/kind").as_string());
   Json result = Json::object();
@@ -93,7 +93,7 @@ TEST(CoreKinds, DoWhatTheFilesSay) {
   }
 }
 
-// The outcome of a write is a fixed point: sending it again changes nothing.
+// The result of a write is a fixed point: sending it again changes nothing.
 TEST(CoreKinds, WritingWhatWasReadChangesNothing) {
   for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(VARDA_TESTDATA) / "kinds")) {
     std::stringstream text;
@@ -138,7 +138,7 @@ TEST(Quantity, HasOneCanonicalForm) {
       {"1e3", "1e3"},
       {"2000", "2k"},
       {"4", "4"},
-      // What is long to write, and what is capped: amounts in powers of 1024 end at 64 bits.
+      // Long amounts, and capped ones: powers of 1024 end at 64 bits.
       {"1234567890123456789012345678.91", "1234567890123456789012345678910m"},
       {"10008921904464218.8921Gi", "9223372036854775807"},
       {"-99999999999999999999Ei", "-9223372036854775807"},
@@ -151,7 +151,7 @@ TEST(Quantity, HasOneCanonicalForm) {
     EXPECT_EQ(*got, wanted) << given;
     EXPECT_EQ(*canonical_quantity(wanted), wanted);
   }
-  // As the API has it, powers of 1024 are kept in mind where they cannot be written.
+  // Like Kubernetes, powers of 1024 are parsed even if the result is written as decimal.
   EXPECT_EQ(*canonical_quantity("15.625Ki"), "16000");
   EXPECT_EQ(*canonical_quantity("16000"), "16k");
   for (const char* wrong :

@@ -1,4 +1,4 @@
-// Pod: defaults of its spec, what an update may change, and the row kubectl shows.
+// Pod: defaults of the spec, allowed updates, and the row in kubectl's table.
 #include <algorithm>
 
 #include "apiserver/kinds/core_kind.h"
@@ -7,7 +7,7 @@ namespace varda::apiserver {
 
 namespace {
 
-// Always for images that move (":latest" or no tag), else only when missing.
+// Always for mutable tags (":latest" or no tag), else IfNotPresent.
 std::string pull_policy(std::string_view image) {
   if (image.find('@') != std::string_view::npos) return "IfNotPresent";
   const auto slash = image.rfind('/');
@@ -19,7 +19,7 @@ std::string pull_policy(std::string_view image) {
 void default_container(Json& container) {
   if (container["imagePullPolicy"].as_string().empty())
     container.set("imagePullPolicy", pull_policy(container["image"].as_string()));
-  // What may be used at most is also what is asked for, unless that is given.
+  // Requests default to limits.
   const Json limits = container.at("resources/limits");
   for (const Json::Member& limit : limits.as_object()) {
     Json& requests = container.make("resources/requests");
@@ -45,7 +45,7 @@ void default_pod_spec(Json& spec) {
       if (volume.is_object() && !has_source(volume)) volume.set("emptyDir", Json::object());
     }
   }
-  // The old and the new name of one field.
+  // The old and the new name of the same field.
   if (!spec["serviceAccountName"].as_string().empty()) {
     spec.set("serviceAccount", spec["serviceAccountName"]);
   } else if (!spec["serviceAccount"].as_string().empty()) {
@@ -80,7 +80,7 @@ std::string quality(const Json& spec) {
   return !any ? "BestEffort" : guaranteed ? "Guaranteed" : "Burstable";
 }
 
-// Pods stay for five minutes on a node that went away, unless they say otherwise.
+// Pods stay on an absent node for five minutes, unless tolerations differ.
 void default_tolerations(Json& spec) {
   for (const char* key : {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}) {
     const Json::Array& present = spec["tolerations"].as_array();
@@ -95,7 +95,7 @@ void default_tolerations(Json& spec) {
   }
 }
 
-// The spec with everything that may change taken from `old`.
+// The spec with all mutable parts taken from `old`.
 Json frozen_part(Json spec, const Json& old) {
   for (const char* list : {"initContainers", "containers"}) {
     Json* containers = spec.find(list);
@@ -112,7 +112,7 @@ Json frozen_part(Json spec, const Json& old) {
       spec.erase(member);
     }
   }
-  // Scheduling gates may only go away while the pod waits for them.
+  // Scheduling gates may only be removed, while the pod waits for them.
   if (!old["schedulingGates"].empty()) spec.set("schedulingGates", old["schedulingGates"]);
   return spec;
 }
@@ -123,7 +123,7 @@ std::string terminated_reason(const Json& terminated) {
   return "ExitCode:" + std::to_string(terminated["exitCode"].as_integer());
 }
 
-// What the init containers make of the pod's status; empty: they are done.
+// The pod status derived from init containers; empty: all are done.
 std::string init_reason(const Json& pod) {
   const Json::Array& statuses = pod.at("status/initContainerStatuses").as_array();
   for (std::size_t i = 0; i < statuses.size(); ++i) {
@@ -232,7 +232,7 @@ class PodKind : public CoreKind {
     if (!spec.contains("enableServiceLinks")) spec.set("enableServiceLinks", true);
     default_tolerations(spec);
     if (std::as_const(spec)["hostNetwork"].as_bool()) use_host_ports(spec);
-    // The first address is the only one our nodes have.
+    // Nodes have one address per pod only.
     Json* status = pod.find("status");
     if (status == nullptr || !status->is_object()) return;
     if (const Json ip = std::as_const(*status)["podIP"]; ip.is_string())
@@ -322,7 +322,7 @@ class PodKind : public CoreKind {
   }
 
  private:
-  // A pod on the node's network listens where its containers do.
+  // A pod in the host network listens on its container ports.
   static void use_host_ports(Json& spec) {
     for (const char* list : {"initContainers", "containers"}) {
       Json* containers = spec.find(list);

@@ -1,4 +1,4 @@
-// What may be wrong with a pod's spec, and the checks kinds share.
+// Validation of pod specs, and checks shared by several kinds.
 #include <algorithm>
 #include <set>
 
@@ -9,7 +9,7 @@ namespace varda::apiserver {
 
 namespace {
 
-// An enumeration of the API: the value must be one of them.
+// Checks an enumeration of the API.
 void check_one_of(const Json& object, const char* member, const std::string& field, const std::vector<std::string>& allowed,
                   Causes& causes) {
   const std::string& value = object[member].as_string();
@@ -90,7 +90,7 @@ void check_probe(const Json& probe, const std::string& field, Causes& causes) {
   }
 }
 
-// requests above limits, and amounts below zero.
+// Rejects negative amounts.
 void check_resources(const Json& resources, const std::string& field, Causes& causes) {
   for (const char* list : {"limits", "requests"}) {
     for (const Json::Member& amount : resources[list].as_object()) {
@@ -121,7 +121,7 @@ void check_containers(const Json& spec, const char* list, const std::string& fie
       causes.push_back(duplicate(where + ".name", name));
     }
     const std::string& image = container["image"].as_string();
-    // A template may leave the image to an admission plug-in; nobody does so here.
+    // Kubernetes lets an admission plug-in set the image of a template; this server has none.
     if (image.empty()) causes.push_back(required(where + ".image"));
     if (!image.empty() && (image.front() == ' ' || image.back() == ' ')) {
       causes.push_back(invalid(where + ".image", image, "must not have leading or trailing whitespace"));

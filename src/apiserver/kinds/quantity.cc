@@ -16,7 +16,7 @@ constexpr Wide kBinaryMax = kNano * std::numeric_limits<std::int64_t>::max();
 
 struct Suffix {
   std::string_view name;
-  Wide nano;  // one of it, in billionths
+  Wide nano;  // one unit, in billionths
   bool binary;
 };
 
@@ -59,7 +59,7 @@ Result<std::string> canonical_quantity(std::string_view text) {
   if (negative || rest.starts_with("+")) rest.remove_prefix(1);
   Wide whole = 0;
   Wide fraction = 0;
-  Wide unit = 1;  // of the fraction
+  Wide unit = 1;  // divisor of the fraction
   bool point = false;
   bool digits = false;
   for (; !rest.empty() && (std::isdigit(static_cast<unsigned char>(rest[0])) != 0 || (rest[0] == '.' && !point));
@@ -78,7 +78,7 @@ Result<std::string> canonical_quantity(std::string_view text) {
   for (const Suffix& known : kSuffixes) {
     if (known.name == rest) suffix = &known;
   }
-  // Scientific notation is kept as it was written; it is rare.
+  // Scientific notation is kept as written.
   if (suffix == nullptr && rest.size() > 1 && (rest[0] == 'e' || rest[0] == 'E')) {
     std::string_view exponent = rest.substr(1);
     if (exponent[0] == '-' || exponent[0] == '+') exponent.remove_prefix(1);
@@ -86,8 +86,8 @@ Result<std::string> canonical_quantity(std::string_view text) {
     return std::string(text);
   }
   if (suffix == nullptr) return bad;
-  // Rounded up, as the API does for what is finer than a billionth; and capped, as it does for what is written in powers of 1024.
-  // Nobody has other amounts beyond 128 bits.
+  // Like Kubernetes, rounds up below a billionth, and caps amounts in powers of 1024. Other amounts
+  // beyond 128 bits are rejected.
   Wide nano = 0;
   Wide rest_nano = 0;
   if (__builtin_mul_overflow(fraction, suffix->nano, &rest_nano) || __builtin_add_overflow(rest_nano, unit - 1, &rest_nano))

@@ -1,4 +1,4 @@
-// Questions about the caller: who am I, what may I do. A POST is answered and nothing is kept.
+// Reviews of the caller: own identity and own permissions. A POST is answered and not stored.
 #include "apiserver/kinds/core_kind.h"
 
 namespace varda::apiserver {
@@ -32,7 +32,7 @@ KindPtr review(const char* group, const char* version, const char* kind, const c
 
 std::vector<KindPtr> make_reviews() {
   return {review("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews"),
-          review("authentication.k8s.io", "v1beta1", "SelfSubjectReview", "selfsubjectreviews"),  // kubectl 1.27 asks here
+          review("authentication.k8s.io", "v1beta1", "SelfSubjectReview", "selfsubjectreviews"),  // used by kubectl 1.27
           review("authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews"),
           review("authorization.k8s.io", "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews")};
 }

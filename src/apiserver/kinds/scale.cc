@@ -1,4 +1,4 @@
-// The answer of the subresource "scale", as a table too.
+// The response of the subresource "scale", also as a table.
 #include "apiserver/kinds/core_kind.h"
 
 namespace varda::apiserver {

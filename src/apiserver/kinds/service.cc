@@ -1,4 +1,5 @@
-// Service, Endpoints and EndpointSlice. The server itself draws cluster addresses and node ports: a kind sees one object only.
+// Service, Endpoints and EndpointSlice. The server assigns cluster addresses and node ports,
+// because a kind sees only one object.
 #include <algorithm>
 #include <set>
 

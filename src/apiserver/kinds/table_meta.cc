@@ -2,7 +2,7 @@
 
 namespace varda::apiserver::tables {
 
-// What all kinds share (meta/v1), and the bodies of requests that are no stored kinds.
+// Types shared by all kinds (meta/v1), and bodies of requests that are not stored.
 std::string_view meta() {
   return R"table(
 package apimachinery/meta/v1

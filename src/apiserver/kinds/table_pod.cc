@@ -2,7 +2,8 @@
 
 namespace varda::apiserver::tables {
 
-// core/v1 PodTemplateSpec and PodSpec: what a pod runs and where. Containers and volumes have tables of their own.
+// core/v1 PodTemplateSpec and PodSpec: containers and placement of a pod. Containers and volumes
+// have separate tables.
 std::string_view pod() {
   return R"table(
 package core/v1

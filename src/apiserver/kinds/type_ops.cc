@@ -35,7 +35,7 @@ std::string json_type(const Json& value) {
   return "number";
 }
 
-// Where the decoder is, for its messages.
+// The decoder's position, for error messages.
 struct Place {
   const Type& type;
   const std::string& path;
@@ -63,7 +63,7 @@ Error bad_time(const std::string& text, std::string_view layout) {
                                    go_quote(text) + " as \"2006\"");
 }
 
-// A time that may stay as it is written, also where it lies beyond what our clock can hold ("9999-12-31T23:59:59Z").
+// True for a time that is kept as written, even outside our clock's range ("9999-12-31T23:59:59Z").
 bool is_normal(std::string_view text) { return text[10] == 'T' && text.back() == 'Z' && text.substr(17, 2) != "60"; }
 
 Status decode_time(Json& value, const Place& place) {
@@ -75,7 +75,7 @@ Status decode_time(Json& value, const Place& place) {
   return {};
 }
 
-// Exactly six digits of fraction, as Kubernetes' MicroTime demands.
+// Exactly six digits of fraction, as MicroTime in Kubernetes requires.
 Status decode_micro_time(Json& value, const Place& place) {
   if (!value.is_string()) return mismatch(value, place, "string");
   const std::string& text = value.as_string();
@@ -160,7 +160,7 @@ Status decode_field(const Field& field, Json& value, const Place& place) {
   return {};
 }
 
-// What `omitempty` leaves out.
+// True for values that Go's `omitempty` omits.
 bool is_zero(const Field& field, const Json& value) {
   if (field.basic == Basic::kAny && field.shape == Shape::kOne) return false;
   if (field.shape != Shape::kOne) return value.empty();

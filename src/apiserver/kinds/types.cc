@@ -38,7 +38,7 @@ std::vector<std::string_view> words(std::string_view line) {
   return found;
 }
 
-// Takes "text # description" apart.
+// Splits "text # description".
 std::string_view cut_description(std::string_view& line) {
   const auto mark = line.find(" # ");
   if (mark == std::string_view::npos) return {};
@@ -251,7 +251,7 @@ Json openapi(const Type& type) {
     Json value = openapi_of_value(field);
     if (field.shape == Shape::kList) value = Json::object({{"type", "array"}, {"items", std::move(value)}});
     if (field.shape == Shape::kMap) value = Json::object({{"type", "object"}, {"additionalProperties", std::move(value)}});
-    // A reference allows no neighbours in OpenAPI 3.0.
+    // OpenAPI 3.0 allows no members beside a reference.
     if (value.contains("$ref")) value = Json::object({{"allOf", Json::array({std::move(value)})}});
     if (!field.description.empty()) value.set("description", field.description);
     if (field.default_value) value.set("default", *field.default_value);

@@ -1,6 +1,6 @@
-// Types: the built-in kinds' fields as data: what a Kubernetes type has, how it is written, merged, defaulted and shown.
+// Types: fields of built-in kinds as data: types, encoding, merging, defaults, descriptions.
 //
-// A table is text, one field a line:
+// A table is text, one field per line:
 //
 //   package core/v1
 //   type Container
@@ -8,12 +8,21 @@
 //     6 ports []ContainerPort ~containerPort
 //     14 imagePullPolicy string
 //
-// The number is the field's in protobuf, as the published .proto files of k8s.io/api 1.33 have it; "2.6" is field 6 of a message in
-// field 2 that JSON does not show. A field without a number cannot be read from protobuf.
+// The number is the protobuf field number of the published .proto files of k8s.io/api 1.33. "2.6"
+// is field 6 of a message in field 2 that JSON flattens. A field without a number cannot be read
+// from protobuf.
 //
-// Types: string bool int32 int64 quantity intstr time microtime bytes any meta (ObjectMeta of a template), NAME of a type, []T,
-// map:T. Flags: ! always written, also when empty;  * a pointer: a zero that was sent stays;  ~KEY strategic merge by that key; ~
-// merge as a set;  ^ retainKeys;  =VALUE the default (JSON or plain text);  ? required by the API (for documentation).
+// Types: string bool int32 int64 quantity intstr time microtime bytes any meta (ObjectMeta of a
+// template), NAME of a type, []T, map:T.
+//
+// Flags:
+//   !       always written, also when empty
+//   *       a pointer; an explicit zero is kept
+//   ~KEY    strategic merge by that key
+//   ~       strategic merge as a set
+//   ^       retainKeys
+//   =VALUE  the default (JSON or plain text)
+//   ?       required by the API (for documentation)
 #pragma once
 
 #include <cstdint>
@@ -40,7 +49,7 @@ struct Field {
   std::uint32_t inner = 0;   // not 0: the field `inner` of the message in `number`
   Basic basic = Basic::kString;
   Shape shape = Shape::kOne;
-  const Type* type = nullptr;  // of kStruct
+  const Type* type = nullptr;  // for kStruct
   std::string type_name;       // "Container"
   bool always = false;
   bool pointer = false;
@@ -66,9 +75,9 @@ struct Type {
 class Types {
  public:
   static const Types& all();
-  /// CHECKs that the type is known.
+  /// CHECKs that the type exists.
   const Type& get(std::string_view name) const;
-  /// Null: not known.
+  /// Null if unknown.
   const Type* find(std::string_view name) const;
 
  private:
@@ -78,18 +87,18 @@ class Types {
   std::map<std::string, std::unique_ptr<Type>, std::less<>> types_;
 };
 
-// The operations on an object of a type. Members "apiVersion", "kind" and "metadata" of a root are left alone.
+// Operations on an object of a type. They ignore root members "apiVersion", "kind" and "metadata".
 
-/// Go's decoder: drops nulls and zeros that are not written, checks types, normalises times and quantities.
-/// kInvalid: the decoder's complaint.
+/// Go's decoder: drops nulls and omitted zeros, checks types, normalizes times and quantities.
+/// kInvalid: the decoder's message.
 Status decode(const Type& root, Json& object);
 /// Drops and reports unknown fields.
 void prune(const Type& root, Json& object, std::vector<std::string>& unknown);
-/// Defaults of the table, then everything that is always written.
+/// The table's defaults, then all always-written fields.
 void apply_table_defaults(const Type& root, Json& object);
-/// How the list or map at "spec.template.spec.containers" merges.
+/// Merge rule of the list or map at "spec.template.spec.containers".
 std::optional<ListMerge> list_merge(const Type& root, std::string_view path);
-/// The schema of a type; structs below it as references "#/components/schemas/NAME".
+/// The schema of a type; nested structs are references "#/components/schemas/NAME".
 Json openapi(const Type& type);
 
 /// The canonical form of a resource quantity ("0.5" -> "500m", "1024Mi" -> "1Gi"); kInvalid otherwise.

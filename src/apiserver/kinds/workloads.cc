@@ -12,7 +12,7 @@ namespace {
 const Scale kReplicas = {
     .spec_replicas = ".spec.replicas", .status_replicas = ".status.replicas", .label_selector = ".spec.selector"};
 
-// The selector of a workload: needed, not empty, and met by its own template.
+// A workload needs a non-empty selector that matches its own template.
 Causes check_selector(const Json& spec) {
   const Json& selector = spec["selector"];
   if (selector.is_null()) return {required("spec.selector")};
@@ -41,7 +41,7 @@ Causes check_frozen_selector(const Json& object, const Json& old) {
   return {invalid("spec.selector", object.at("spec/selector"), "field is immutable")};
 }
 
-// maxSurge and maxUnavailable: a count or a percentage.
+// maxSurge and maxUnavailable are a count or a percentage.
 bool is_percentage(const Json& value) {
   const std::string& text = value.as_string();
   return text.size() > 1 && text.back() == '%' && text.find_first_not_of("0123456789") == text.size() - 1;
@@ -282,7 +282,7 @@ class DaemonSetKind : public CoreKind {
   }
 };
 
-// What a DaemonSet was once. Its data never changes, only its rank does.
+// A past state of a DaemonSet. The data is immutable; only the revision changes.
 class ControllerRevisionKind : public CoreKind {
  public:
   ControllerRevisionKind() : CoreKind({.info = {.resource = {"apps", "v1", "ControllerRevision", "controllerrevisions", true}}}) {}
@@ -336,7 +336,7 @@ class JobKind : public CoreKind {
   void prepare_create(Json& object) const override {
     CoreKind::prepare_create(object);
     if (object.at("spec/manualSelector").as_bool()) return;
-    // The job's own label makes its pods its own.
+    // The job's uid label selects its pods.
     const Json uid = object.at("metadata/uid");
     const Json name = object.at("metadata/name");
     for (const char* labels : {"metadata/labels", "spec/template/metadata/labels"}) {

@@ -16,7 +16,7 @@ std::string number_text(const Json& value) {
   return codec::write_json(value);
 }
 
-// Go's %#v of a value inside a map or a list.
+// A value inside a map or a list, like Go's %#v.
 void go_dump(const Json& value, std::string& out) {
   switch (value.type()) {
     case Json::Type::kNull:

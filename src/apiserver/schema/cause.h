@@ -1,4 +1,4 @@
-// Causes: the sentences of a 422 answer, in the words Kubernetes' field errors have and clients match.
+// Causes of a 422 answer, with the texts of Kubernetes' field errors, which clients match.
 #pragma once
 
 #include <string>
@@ -30,13 +30,13 @@ StatusCause too_long(std::string_view field, std::int64_t max);
 /// "Too many: N: must have at most M items".
 StatusCause too_many(std::string_view field, std::size_t actual, std::int64_t max);
 
-/// A value as these messages print it: text quoted, numbers plain, the rest as Go's %#v.
+/// A value as printed in these messages: quoted text, plain numbers, the rest like Go's %#v.
 std::string go_value(const Json& value);
-/// Text between double quotes, escaped as Go's %q does.
+/// Text in double quotes, escaped like Go's %q.
 std::string go_quote(std::string_view text);
 
-/// A place in an object that is spelled out only when somebody asks: objects are walked far more often than something is wrong.
-/// Lives on the stack beside its parent.
+/// A path in an object, formatted only on demand: most walks find no error. Lives on the stack
+/// beside its parent.
 class FieldPath {
  public:
   FieldPath() = default;
@@ -51,7 +51,7 @@ class FieldPath {
   std::size_t index_ = 0;
 };
 
-/// "parent.name", or "name" where there is no parent.
+/// "parent.name", or "name" if `parent` is empty.
 std::string child(std::string_view parent, std::string_view name);
 /// "parent[name]" and "parent[3]".
 std::string keyed(std::string_view parent, std::string_view name);

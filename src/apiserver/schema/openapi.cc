@@ -21,7 +21,7 @@ Json gvk(const meta::Resource& resource, const std::string& kind) {
   return Json::array({Json::object({{"group", resource.group}, {"kind", kind}, {"version", resource.version}})});
 }
 
-// "io.edgeai.v1alpha1.Dataset": the group backwards.
+// "io.edgeai.v1alpha1.Dataset": the group is reversed.
 std::string reversed_name(const meta::Resource& resource, const std::string& kind) {
   std::string name;
   std::string_view rest = resource.group;
@@ -63,7 +63,7 @@ Json list_schema(const Kind& kind, const std::string& item) {
   return schema;
 }
 
-// Every type a built-in kind leads to.
+// Adds all types reachable from a built-in kind.
 void add_types(const Type& type, Json& schemas, std::set<std::string>& seen) {
   if (!seen.insert(type.name).second) return;
   schemas.set(type.openapi_name(), openapi(type));

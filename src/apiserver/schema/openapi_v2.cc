@@ -1,4 +1,5 @@
-// The protobuf form follows the published OpenAPIv2.proto of gnostic, whose field numbers stand beside the calls.
+// The protobuf form follows the published OpenAPIv2.proto of gnostic; the calls contain its field
+// numbers.
 #include "apiserver/schema/openapi.h"
 
 namespace varda::apiserver {
@@ -11,7 +12,7 @@ std::string varint(std::size_t value) {
   return out += static_cast<char>(value);
 }
 
-// A text or a message.
+// Encodes a text or a message.
 std::string field(unsigned number, std::string_view bytes) { return varint(number << 3 | 2) + varint(bytes.size()).append(bytes); }
 
 // NamedAny{name, Any{yaml}}; JSON is YAML.

@@ -16,7 +16,7 @@ Result<Pattern> Pattern::compile(std::string_view expression) {
       std::shared_ptr<const Compiled>(new Compiled{re2::RE2(re2::StringPiece(expression.data(), expression.size()), options)});
   if (!compiled->expression.ok()) {
     std::string message = "error parsing regexp: " + compiled->expression.error();
-    // RE2 puts the part after a colon already, without the quotes of Go's.
+    // RE2 appends the part after a colon, without Go's quotes.
     const std::string& part = compiled->expression.error_arg();
     if (!part.empty() && message.ends_with(": " + part)) message.resize(message.size() - part.size() - 2);
     if (!part.empty()) message += ": `" + part + "`";

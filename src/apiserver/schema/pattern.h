@@ -1,5 +1,5 @@
-// Pattern: a regular expression of a schema. RE2 syntax, which is what the Kubernetes API means by `pattern`, in linear time: the
-// expression comes from a user and the text from another.
+// Pattern: a regular expression of a schema, in RE2 syntax like `pattern` in the Kubernetes API.
+// Matching takes linear time, because expression and text come from users.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ class Pattern {
  public:
   /// kInvalid: "error parsing regexp: why: `part`".
   static Result<Pattern> compile(std::string_view expression);
-  /// Found anywhere in the text: patterns are not anchored.
+  /// True for a match anywhere in the text: patterns are not anchored.
   bool matches(std::string_view text) const;
   const std::string& text() const { return text_; }
 

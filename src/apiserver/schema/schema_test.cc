@@ -1,5 +1,5 @@
-// Schemas as files: testdata/schema/*.json holds a schema and what becomes of objects under it, testdata/structural/*.json schemas
-// that are refused. UPDATE_GOLDEN=1 rewrites the expectations.
+// Schemas as files: testdata/schema/*.json holds a schema and results for objects,
+// testdata/structural/*.json rejected schemas. UPDATE_GOLDEN=1 rewrites the expectations.
 #include "apiserver/schema/schema.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ Json lines(const Causes& causes) {
   return list;
 }
 
-// What a write of the object gives: what was pruned, the object with its defaults, and what is wrong with it.
+// The result of a write: pruned fields, the object with defaults, and errors.
 Json outcome(const Schema& schema, const Json& test) {
   Json object = test["object"];
   std::vector<std::string> unknown;

@@ -13,10 +13,10 @@ namespace {
 enum class Level { kRoot, kField, kItem };
 
 constexpr std::array<const char*, 6> kTypes = {"array", "boolean", "integer", "number", "object", "string"};
-// Parts of JSON schema that a structural schema leaves out.
+// JSON schema keywords that structural schemas forbid.
 constexpr std::array<const char*, 6> kForbidden = {"$ref", "additionalItems",  "definitions", "dependencies",
                                                    "id",   "patternProperties"};
-// What a schema inside allOf, anyOf, oneOf or not must not say: it belongs to the schema around it.
+// Keywords forbidden inside allOf, anyOf, oneOf or not: they belong to the enclosing schema.
 constexpr std::array<const char*, 6> kNotInJunctor = {
     "additionalProperties", "default", "description", "nullable", "title", "type"};
 
@@ -194,7 +194,7 @@ class Checker {
     }
     const Json* value = document.find("default");
     if (value == nullptr) return;
-    // The default is what an object gets: its own nested defaults belong to it when it is judged.
+    // A default is validated together with its nested defaults.
     auto schema = compile(document);
     if (!schema.ok()) return;
     Json complete = *value;
@@ -204,7 +204,7 @@ class Checker {
       causes.push_back(std::move(cause));
   }
 
-  // A junctor only restricts what the schema around it specifies.
+  // A junctor may only restrict fields that the enclosing schema specifies.
   void check_junctor(const Json& part, const Json& around, const std::string& field) {
     if (!part.is_object()) return;
     const bool int_or_string = flag(around, "x-kubernetes-int-or-string");

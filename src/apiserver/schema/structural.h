@@ -1,4 +1,4 @@
-// Is a schema, as a user wrote it in a CustomResourceDefinition, structural? What the API requires of it, in the API's words.
+// Checks that the schema of a CustomResourceDefinition is structural; errors have the API's texts.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace varda::apiserver::schema {
 
-/// Everything wrong with the schema. `field` is where it stands: "spec.validation.openAPIV3Schema".
+/// Returns all errors. `field` is the path of the schema: "spec.validation.openAPIV3Schema".
 Causes check_structural(const Json& document, const std::string& field);
 
 }  // namespace varda::apiserver::schema

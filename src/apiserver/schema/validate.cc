@@ -47,13 +47,13 @@ bool is_multiple(const Json& value, const Json& factor) {
   return std::isfinite(quotient) && quotient == std::floor(quotient);
 }
 
-// A whole number is an integer however it is written, as far as a double counts one by one.
+// A whole number is an integer in any notation, up to 2^53.
 bool is_whole(const Json& value) {
   const double number = value.as_double();
   return value.is_integer() || (number == std::floor(number) && std::abs(number) < 9007199254740992.0);
 }
 
-// What tells an item of a list map from the others.
+// The key members that identify an item of a list map.
 Json identity_of(const Schema& schema, const Json& item) {
   Json identity = Json::object();
   for (const std::string& key : schema.list_map_keys) {
@@ -62,7 +62,7 @@ Json identity_of(const Schema& schema, const Json& item) {
   return identity;
 }
 
-// The items of a list before the write, by their keys. Items of other lists than maps have no identity.
+// The items of the old list, by key. Only items of list maps have an identity.
 class Counterparts {
  public:
   Counterparts(const Schema& schema, const Json* old) : schema_(schema) {
@@ -84,7 +84,8 @@ class Validator {
  public:
   explicit Validator(const Validation& how) : base_(how.field) {}
 
-  // `path`: from the validated value on. An unchanged value is not looked at: what was once accepted does not block other changes.
+  // `path` starts at the validated value. Unchanged values are skipped: once accepted, they do not
+  // block other changes.
   void check(const Schema& schema, const Json& value, const Json* old, const std::string& path) {
     if (old != nullptr && *old == value) return;
     if (value.is_null()) {
@@ -132,7 +133,7 @@ class Validator {
     if (given == schema.type || (given == "integer" && schema.type == "number")) return;
     if (given == "number" && schema.type == "integer" && is_whole(value)) return;
     if (value.is_string() || value.is_array() || schema.format.empty()) return mismatch(schema.type);
-    // With a format, kube-apiserver compares formats, and a number's is the Go type that holds it.
+    // With a format, kube-apiserver compares formats; the format of a number is its Go type.
     const std::string given_format(value.is_integer() ? "int64" : value.is_number() ? "float64" : value.is_bool() ? "" : given);
     causes_.push_back(
         type_invalid(field(path), given_format, path + " in body must be of type " + schema.format + ": \"" + given_format + "\""));
@@ -220,7 +221,7 @@ class Validator {
     }
   }
 
-  // How many schemas hold, and what the best failing one says.
+  // Number of matching schemas, and the errors of the closest failing one.
   struct Tried {
     std::size_t held = 0;
     Causes best;
@@ -241,7 +242,7 @@ class Validator {
     return tried;
   }
 
-  // These sentences carry the path inside and no field of their own.
+  // These messages contain the path and have no field.
   void fail_combination(const std::string& path, const std::string& what) {
     causes_.push_back(invalid(base_.empty() ? "<nil>" : base_, "", go_quote(path) + " " + what));
   }
@@ -300,12 +301,12 @@ void check_unique(const Schema& schema, const Json& value, std::string_view fiel
       }
       identity = identity_of(schema, items[i]);
     }
-    // The printed form has sorted members, so that equal values are equal texts.
+    // The printed form has sorted members, so equal values have equal texts.
     if (!seen.insert(go_value(identity)).second) causes.push_back(duplicate(indexed(field, i), identity));
   }
 }
 
-// Calls visit(schema, value, field) for the value and everything below that a schema describes.
+// Calls visit(schema, value, field) for the value and all parts described by a schema.
 template <typename Visit>
 void walk(const Schema& schema, const Json& value, const std::string& field, const Visit& visit) {
   visit(schema, value, field);

@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kCrdPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 constexpr std::string_view kCrdKeys = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
 
-/// The stored entries of those definitions, oldest first.
+/// The stored entries of the CRDs, oldest first.
 std::vector<store::Entry> installed(const std::vector<codec::Json>& crds) {
   InMemoryApiServer api;
   for (const codec::Json& crd : crds) {
@@ -29,14 +29,14 @@ std::vector<store::Entry> installed(const std::vector<codec::Json>& crds) {
   return entries;
 }
 
-/// installed(), once a process for each set of definitions. A process has few sets.
+/// installed(), cached per process for each set of CRDs. A process has few sets.
 const std::vector<store::Entry>& installed_once(const std::vector<codec::Json>& crds) {
   struct Known {
     std::vector<codec::Json> crds;
     std::vector<store::Entry> entries;
   };
   static Mutex mutex;
-  static std::list<Known> all;  // never changes what is in it
+  static std::list<Known> all;  // elements never change
   const MutexLock lock(mutex);
   for (const Known& known : all)
     if (known.crds == crds) return known.entries;

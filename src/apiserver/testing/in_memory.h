@@ -1,4 +1,4 @@
-// An API server with nothing on disk and no socket, and a client to it: what other rooms test against.
+// An in-memory API server without sockets, and a client for it. For tests in other rooms.
 //
 //   InMemoryApiServer api({.crds = api::crds()});
 //   auto created = api.post("/api/v1/namespaces/default/pods", pod);
@@ -17,15 +17,15 @@
 
 namespace varda::apiserver {
 
-/// The real server over store::open_memory(). Thread-safe. Requests that fail at the transport end the test (CHECK). Clients and
-/// the watches they opened end before this object does.
+/// The real server over store::open_memory(). Thread-safe. A transport failure ends the test
+/// (CHECK). Clients and the watches they opened must end before this object.
 class InMemoryApiServer {
  public:
   struct Options {
-    Server::Options server;  // `store` is filled in
+    Server::Options server;  // `store` is set by the constructor
     store::Options store;
-    /// CustomResourceDefinitions that the server has from its start. The first server of a process installs them; every later
-    /// server gets a copy of what the first one stored, which is much cheaper.
+    /// CRDs installed from the start. The first server of a process installs them. Later servers
+    /// copy the stored result, which is much cheaper.
     std::vector<codec::Json> crds;
   };
   InMemoryApiServer();
@@ -34,14 +34,15 @@ class InMemoryApiServer {
 
   Server& server() { return *server_; }
   store::Store& store() { return *store_; }
-  /// A client that is in system:masters; its URLs are just targets ("/api/v1/pods"). Lives as long as this object.
+  /// A client in system:masters; its URLs are targets only ("/api/v1/pods"). Lives as long as this
+  /// object.
   net::HttpClient& transport() { return *client_; }
-  /// A client of one identity, checked by Options.server.authorizer.
+  /// A client of one identity, subject to Options.server.authorizer.
   std::unique_ptr<net::HttpClient> transport_as(Identity identity);
 
   struct Reply {
     int status = 0;
-    codec::Json body;  // null if it was no JSON
+    codec::Json body;  // null if the body is not JSON
     std::string text;
   };
   Reply call(std::string method, std::string target, const codec::Json& body = nullptr,
@@ -54,10 +55,12 @@ class InMemoryApiServer {
   }
   Reply remove(std::string target) { return call("DELETE", std::move(target)); }
 
-  /// POSTs (or, where it exists, PUTs) every CustomResourceDefinition of a YAML stream; CHECKs that the server takes them.
+  /// POSTs every CustomResourceDefinition of a YAML stream, or PUTs an existing one; CHECKs
+  /// success.
   void install_crds(std::string_view yaml_stream);
 
-  /// Waits (at most a minute) until garbage collection and the other controllers are idle; CHECKs that they become so.
+  /// Waits until garbage collection and the other controllers are idle; CHECKs that this takes at
+  /// most a minute.
   void settle();
 
  private:
