@@ -1,4 +1,5 @@
-// The store over SQLite on a disk that loses, at every call, any subset of what was not synced: docs/design/010-crash-testing.md.
+// The store over SQLite on a disk that crashes at every call and loses any subset of unsynced data:
+// docs/design/010-crash-testing.md.
 #include <fstream>
 #include <gtest/gtest.h>
 
@@ -22,18 +23,19 @@ using testing::StoreModel;
 constexpr const char* kDirectory = "/data";
 constexpr const char* kFile = "/data/store.db";
 
-// One seeded life of a store, and at each moment what it owes.
+// One seeded run of a store, with the state it must hold at each moment.
 class Life {
  public:
   Life(CrashCampaign& campaign, std::uint64_t seed) : campaign_(campaign), rng_(seeded_rng(seed)), vfs_(fs_) {
     const SqliteRandomness same(static_cast<int>(seed));
-    // Small numbers, so that history is trimmed and the log goes to the file many times in one life; now and then SQLite's own.
+    // Small limits, so that one run trims history and checkpoints often; sometimes SQLite's own
+    // limits.
     static constexpr std::size_t kHistory[] = {20, 60, 100'000};
     options_.history_events_max = kHistory[rng_->below(3)];
     static constexpr std::int64_t kPages[] = {4, 12, 12, 40, 40, 0};
     checkpoint_pages_ = kPages[rng_->below(6)];
     if (rng_->below(12) == 0) {
-      // Long enough for what forgetting history leaves to the file in groups; there, not every call is looked at.
+      // Long enough to trim history in groups; only some calls are checked then.
       steps_ = 300;
       odds_ = 40;
     }
@@ -99,7 +101,7 @@ class Life {
     compacted_ = std::max(compacted_, revision);
   }
 
-  /// The acknowledged and nothing else, or with it the one under way, whole.
+  /// The store must hold the acknowledged commits, and all or nothing of the pending one.
   std::string compare(Store& store, Rng& rng, StoreModel* found = nullptr) const {
     StoreModel model = model_;
     if (!under_way_.empty() && store.revision() == model.revision() + 1) model.apply(under_way_);
@@ -113,7 +115,8 @@ class Life {
     const SqliteRandomnessKept kept;
     if (std::string wrong = recovered(left, rng); !wrong.empty()) return "after a crash: " + wrong;
     if (rng.below(4) > 0) return "";
-    // The process alone dies and is started again: whoever asks sees what may not be on the disk. Then the power goes.
+    // Only the process dies and restarts: readers may see data that is not on the disk. Then the
+    // power fails.
     const auto next = fs_.killed();
     const SqliteVfs vfs(*next);
     auto store = open(*next, vfs);
@@ -135,7 +138,7 @@ class Life {
     std::string nested;
     std::uint64_t last = left.changes();
     if (rng.below(40) == 0) {
-      // Recovery is cut off as well, at each of its calls.
+      // Recovery also crashes, at each of its calls.
       left.on_call([&](std::string_view, const os::Path&) {
         if (left.changes() == last || !nested.empty()) return Status();
         last = left.changes();
@@ -155,7 +158,7 @@ class Life {
     StoreModel model;
     if (std::string wrong = compare(**store, rng, &model); !wrong.empty()) return wrong;
     if (rng.below(6) > 0) return "";
-    // It goes on from here, and keeps its word.
+    // The recovered store continues, and its next commit is durable too.
     const std::vector<Op> ops{Put{.key = "/again", .value = "x"}};
     const auto planned = model.plan(ops);
     const auto revision = (*store)->commit(ops);
@@ -182,7 +185,7 @@ class Life {
   std::unique_ptr<Store> store_;
   std::uint64_t promises_ = 0;
   StoreModel model_;
-  StoreModel::Events under_way_;  // of the commit that is not acknowledged yet
+  StoreModel::Events under_way_;  // of the pending, unacknowledged commit
   Revision compacted_ = 0, compacting_ = 0;
 };
 
@@ -192,7 +195,7 @@ TEST(StoreCrash, EveryStateHoldsAllThatWasAcknowledgedAndTheLastCommitWholeOrNot
   EXPECT_EQ(campaign.failure(), "");
 }
 
-// The file of the first format, as SQLite makes it of the statements that stand in tests/fixtures.
+// A file of the first format, made by SQLite from the statements in tests/fixtures.
 std::unique_ptr<CrashingFileSystem> disk_of_first_format() {
   auto fs = std::make_unique<CrashingFileSystem>();
   CHECK(fs->make_directories(kDirectory, 0755).ok() && fs->sync_directory("/").ok());
@@ -225,8 +228,8 @@ Result<std::unique_ptr<Store>> open_on(CrashingFileSystem& fs, const SqliteVfs& 
 TEST(StoreUpgrade, OnAFullDiskChangesNothingAndSaysWhatItTakes) {
   std::string wanted;
   std::uint64_t refused = 0;
-  log::configure(log::Format::kText, log::Level::kWarn);  // each upgrade says a line
-  for (std::uint64_t room = 4096;; room += 2048) {        // reading a file in WAL mode takes some
+  log::configure(log::Format::kText, log::Level::kWarn);  // each upgrade logs a line
+  for (std::uint64_t room = 4096;; room += 2048) {        // WAL mode needs space
     const auto fs = disk_of_first_format();
     const SqliteVfs vfs(*fs);
     fs->set_capacity(fs->used_bytes() + room);
@@ -262,7 +265,7 @@ TEST(StoreCrash, UpgradeIsDoneOrNotAndLosesNothing) {
     wanted = shown(**store);
     ASSERT_NE(wanted.find("; "), std::string::npos);
   }
-  log::configure(log::Format::kText, log::Level::kWarn);  // each upgrade says a line
+  log::configure(log::Format::kText, log::Level::kWarn);  // each upgrade logs a line
   CrashCampaign campaign("store_test --gtest_filter='StoreCrash.Upgrade*'", 300);
   while (campaign.next_seed()) {
     const SqliteRandomness same(static_cast<int>(campaign.seed()));

@@ -1,4 +1,5 @@
-// The store on a disk that fails, fills up and is slow, at every call: nothing acknowledged is lost, and reading goes on.
+// The store on a disk that fails, fills up or is slow, at every call. Acknowledged data is never
+// lost, and reads continue.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <latch>
@@ -37,7 +38,7 @@ class StoreFaults : public ::testing::Test {
     TRY(internal::OpenedJournal opened, internal::open_sqlite_journal(kFile, sqlite));
     return internal::make_store({}, std::move(opened.journal), std::move(opened.loaded));
   }
-  // Whether the store holds the model, or the model and the transaction of which nobody knows.
+  // Checks that the store holds the model, with or without the unacknowledged transaction.
   static std::string compare(Store& store, const StoreModel& model, const StoreModel::Events& unknown, Rng& rng) {
     StoreModel now = model;
     if (!unknown.empty() && store.revision() == model.revision() + 1) now.apply(unknown);
@@ -45,12 +46,12 @@ class StoreFaults : public ::testing::Test {
   }
 
   struct Outcome {
-    StoreModel model;            // what was acknowledged
+    StoreModel model;            // acknowledged transactions
     StoreModel::Events unknown;  // of the last transaction, if it failed
-    bool refused = false;        // the store would write no more
+    bool refused = false;        // the store stopped writing
     std::string wrong;
   };
-  // Some transactions, in the face of whatever the disk does.
+  // Runs some transactions, whatever the disk does.
   static Outcome work(CrashingFileSystem& fs, const SqliteVfs& vfs, std::unique_ptr<Store>& store, int steps = 14) {
     Outcome out;
     const auto rng = seeded_rng(5);
@@ -59,7 +60,7 @@ class StoreFaults : public ::testing::Test {
       if (store == nullptr || step == steps / 2) {
         store.reset();
         auto opened = open(fs, vfs);
-        if (!opened.ok()) opened = open(fs, vfs);  // the next attempt of who runs it
+        if (!opened.ok()) opened = open(fs, vfs);  // the operator's second attempt
         if (!opened.ok()) return out;
         store = std::move(*opened);
         out.refused = false;
@@ -85,7 +86,7 @@ class StoreFaults : public ::testing::Test {
         out.refused = true;
       } else if (planned.ok()) {
         if (!out.refused) out.unknown = *planned;
-        // Reading goes on, and shows what was acknowledged.
+        // Reads continue and show all acknowledged data.
         out.wrong = out.model.difference(*store, 0, 0, *rng);
         if (!out.wrong.empty()) out.wrong = "read after a failed commit: " + out.wrong;
       }
@@ -120,7 +121,7 @@ TEST_F(StoreFaults, AtEveryCallLoseNothingThatWasAcknowledged) {
       hits += fs->hit().empty() ? 0 : 1;
       ASSERT_EQ(out.wrong, "");
       fs->set_fault(std::nullopt);
-      // The power goes; or only the process, and then the power; or it ends in peace. The disk is well again.
+      // Then, on a repaired disk: power loss, a kill followed by power loss, or a clean shutdown.
       const auto dark = fs->crashed(call), killed = fs->killed();
       store.reset();
       for (CrashingFileSystem* left : {dark.get(), killed.get(), fs.get()}) {
@@ -158,7 +159,7 @@ TEST_F(StoreFaults, AfterAFailedSyncNothingIsWrittenUntilTheFileWasReadAgain) {
   const auto refused = store->put("b", "1");
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code(), Code::kUnavailable);
-  EXPECT_THAT(refused.error().message(), HasSubstr("start"));  // what to do
+  EXPECT_THAT(refused.error().message(), HasSubstr("start"));  // the message names a remedy
   EXPECT_EQ(*store->get("a").value()->value, "1");
   store = nullptr;
   store = open(*fs, vfs).value();
@@ -197,7 +198,7 @@ TEST_F(StoreFaults, OnAFullDiskDeletingWorksAndMakesRoom) {
   const SqliteVfs left_vfs(*left);
   auto again = open(*left, left_vfs);
   ASSERT_TRUE(again.ok()) << again.error();
-  EXPECT_EQ(model.difference(**again, 0, (*again)->oldest(), *rng), "");  // history on the disk goes before deleting fails
+  EXPECT_EQ(model.difference(**again, 0, (*again)->oldest(), *rng), "");  // drops history first
   EXPECT_LT((*again)->oldest(), model.revision());
   ASSERT_TRUE(store->compact(store->revision()).ok());
   EXPECT_TRUE(store->put("/a/0", std::string(20'000, 'y')).ok());
@@ -220,13 +221,13 @@ TEST_F(StoreFaults, OnAFullDiskWhatOnlyChangesLeavesTheRoomOfDeleting) {
   ASSERT_TRUE(commit({Put{.key = "/heartbeat", .value = std::string(8000, 'a')}}).ok());
   int made = 0;
   while (commit({Put{.key = "/a/" + std::to_string(made), .value = std::string(20'000, 'x')}}).ok()) ASSERT_LT(++made, 1000);
-  // Of these a reserve without an end would take some 150.
+  // A reserve without limits would allow about 150 of these.
   for (int i = 0; i < 600; ++i) {
     const auto changed = commit({Put{.key = "/heartbeat", .value = std::string(8000, static_cast<char>('a' + i % 26))}});
     ASSERT_TRUE(changed.ok()) << i << ": " << changed.error();
   }
   EXPECT_EQ(store->put("/a/more", std::string(400'000, 'x')).error().code(), Code::kExhausted);
-  // Another life does not forget that the disk is full.
+  // After a restart, the store still knows that the disk is full.
   store.reset();
   store = open(*fs, vfs).value();
   for (int i = 0; i < 600; ++i) {
@@ -243,7 +244,7 @@ TEST_F(StoreFaults, OnAFullDiskWhatOnlyChangesLeavesTheRoomOfDeleting) {
 }
 
 TEST_F(StoreFaults, SlowDiskHoldsUpWritersOnly) {
-  // Each call of a commit in turn takes for ever, until everybody else was served.
+  // In turn, each disk call of a commit blocks until all other clients are served.
   for (std::uint64_t slow = 0;; ++slow) {
     const auto fs = new_disk();
     const SqliteVfs vfs(*fs);

@@ -1,5 +1,5 @@
-// Files of older formats become new ones, once and whatever happens on the way; newer ones are refused; whole stores move as
-// values.
+// Old formats are upgraded once, also after crashes; newer formats are rejected; whole stores move
+// as values.
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 class StoreFormat : public ::testing::Test {
  protected:
   void SetUp() override {
-    // In memory where there is such a file system: nothing here is about syncs, which cost a slow disk minutes.
+    // In memory if possible: these tests do not need syncs, which take minutes on a slow disk.
     const bool memory = ::access("/dev/shm", W_OK) == 0;
     std::string pattern = (memory ? "/dev/shm/" : ::testing::TempDir()) + "format_test_XXXXXX";
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
@@ -49,14 +49,14 @@ class StoreFormat : public ::testing::Test {
     sqlite3_close(db);
     return out;
   }
-  /// The store that the first format's program left: 14 revisions.
+  /// The store left by the first format's program: 14 revisions.
   void first_format() const {
     std::ifstream in((std::filesystem::path(VARDA_TESTDATA) / "../../../tests/fixtures/store-1.sql").lexically_normal());
     const std::string sql{std::istreambuf_iterator<char>(in), {}};
     ASSERT_FALSE(sql.empty());
     run_sql(sql + "PRAGMA journal_mode=WAL;");
   }
-  /// Nothing of it is lost or changed.
+  /// Checks that nothing is lost or changed.
   static void expect_all_of_first(Store& store) {
     static constexpr const char* kKept = "/registry/core/configmaps/default/kept";
     EXPECT_EQ(store.oldest(), 0);
@@ -88,12 +88,12 @@ TEST_F(StoreFormat, TheFirstFormatIsBroughtUpOnceWithValuesAndHistory) {
   EXPECT_EQ(ask("SELECT value FROM about WHERE name='written_by'"), VARDA_VERSION);
   const std::string id = ask("SELECT value FROM about WHERE name='id'");
   EXPECT_EQ(id.size(), 32u);
-  // As it was, for the program that wrote it.
+  // The old file is unchanged, for the program that wrote it.
   EXPECT_EQ(ask(file(".format-1"), "PRAGMA user_version"), "1");
   EXPECT_EQ(ask(file(".format-1"), "PRAGMA integrity_check"), "ok");
   std::filesystem::remove(file(".format-1"));
   EXPECT_EQ(open_sqlite(file()).value()->get("new").value()->created, 15);
-  EXPECT_FALSE(std::filesystem::exists(file(".format-1")));  // nothing was done a second time
+  EXPECT_FALSE(std::filesystem::exists(file(".format-1")));  // no second upgrade
   EXPECT_EQ(ask("SELECT value FROM about WHERE name='id'"), id);
 }
 
@@ -124,7 +124,7 @@ TEST_F(StoreFormat, AnUpgradeThatIsKilledAnywhereIsDoneByTheNextOpening) {
     EXPECT_EQ(ask(file(".format-1"), "PRAGMA user_version"), "1") << points;
     EXPECT_FALSE(std::filesystem::exists(file(".upgrade")));
   }
-  EXPECT_EQ(points, 6);  // five places to die at, and the one time that none was left
+  EXPECT_EQ(points, 6);  // five places to crash, and one run without a crash
 }
 
 TEST_F(StoreFormat, ANewerFormatIsRefusedAndNamesTheProgramItTakes) {
@@ -173,7 +173,7 @@ TEST_F(StoreFormat, AHundredThousandUpdatesOfAFewKeysStayWithinABound) {
 TEST_F(StoreFormat, AStoreMovesAsValuesAndNobodyGoesOnFromItsOldRevisions) {
   first_format();
   const Page read = read_sqlite(file()).value();
-  EXPECT_EQ(ask("PRAGMA user_version"), "1");  // reading changes no format
+  EXPECT_EQ(ask("PRAGMA user_version"), "1");  // reading does not upgrade the file
   EXPECT_EQ(read.revision, 14);
   const Revision begin = revision_after_restore(read.revision, system_clock().wall());
   const std::filesystem::path other = root_ / "other.db";
@@ -191,7 +191,7 @@ TEST_F(StoreFormat, AStoreMovesAsValuesAndNobodyGoesOnFromItsOldRevisions) {
     EXPECT_EQ(*there.entries[i].value, *read.entries[i].value);
     EXPECT_EQ(there.entries[i].modified, begin);
   }
-  // A client that saw more of the store that was lost than the backup has.
+  // A client saw newer revisions of the lost store than the backup has.
   EXPECT_EQ(store->watch("", 400).error().code(), Code::kGone);
   EXPECT_TRUE(store->watch("", begin).ok());
   EXPECT_EQ(store->put("next", "1").value(), begin + 1);
@@ -213,9 +213,9 @@ TEST(RevisionAfterRestore, NeverGoesBackForWhateverWasSeen) {
   };
   constexpr long long kNow = 1'790'000'000'000'000;
   EXPECT_EQ(revision_after_restore(17, at(kNow)), kNow);
-  // The same backup twice, with a million writes between.
+  // The same backup restored twice, with a million writes in between.
   EXPECT_GT(revision_after_restore(17, at(kNow + 60'000'000)), kNow + 1'000'000);
-  // A backup of a restored store; a clock that stands in 1970.
+  // A backup of a restored store, with a clock in 1970.
   EXPECT_GT(revision_after_restore(kNow + 5, at(0)), kNow + 1'000'000);
   EXPECT_LT(revision_after_restore(17, at(kNow)), 1LL << 53);
 }

@@ -9,7 +9,7 @@ Status room_for_objects(os::FileSystem& fs, const std::filesystem::path& file) {
   TRY(const os::Space space, fs.space(file.parent_path()));
   TRY(const auto info, fs.stat(file.string() + ".reserve"));
   const bool reserved = info && info->size_bytes == kReserveBytes;
-  // Without the reserve nothing new is taken until there is room for it twice.
+  // Without the reserve, requires space for two reserves.
   if (space.available_bytes >= (reserved ? kScarceBytes : 2 * kReserveBytes)) return {};
   return disk_is_full(fs, file);
 }

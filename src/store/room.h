@@ -1,4 +1,4 @@
-// Room on the disk of a store.
+// Free disk space for a store.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,14 @@
 
 namespace varda::store {
 
-/// Put aside beside the file, in FILE.reserve, for what frees room.
+/// Size of FILE.reserve beside the file, kept for writes that free space.
 inline constexpr std::uint64_t kReserveBytes = 4 << 20;
 
-/// Whether a store with that file (open_sqlite()) takes new objects. Asks the disk, and writes nothing. kExhausted: they are
-/// refused, or will be after the next few; the message says how much room is left.
+/// Checks whether the store of that file (open_sqlite()) accepts new objects. Reads the disk's free
+/// space and writes nothing. kExhausted: refused now or after the next few; the message has the
+/// remaining space.
 Status room_for_objects(os::FileSystem& fs, const std::filesystem::path& file);
-/// The message of a full disk, which `file` is on.
+/// The error for a full disk that holds `file`.
 Error disk_is_full(os::FileSystem& fs, const std::filesystem::path& file);
 
 }  // namespace varda::store

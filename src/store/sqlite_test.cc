@@ -1,4 +1,4 @@
-// What only the store on disk promises: everything acknowledged is there again, and files that are not ours stay as they are.
+// Promises of the store on disk: acknowledged data survives, and foreign files stay unchanged.
 #include <atomic>
 #include <chrono>
 #include <fstream>
@@ -129,7 +129,7 @@ TEST_F(SqliteStore, ForeignNewerAndDamagedFilesAreRefused) {
   EXPECT_EQ(open_sqlite(root_ / "no" / "store.db").error().code(), Code::kNotFound);
 }
 
-// Pages may be whole and the numbers in them wrong: a flipped bit is no reason to let revisions run backwards.
+// Pages may be intact while numbers are wrong: a flipped bit must not make revisions decrease.
 TEST_F(SqliteStore, RevisionsThatCannotBeAreRefused) {
   for (const char* damage :
        {"UPDATE meta SET value=1 WHERE name='revision'", "UPDATE meta SET value=-4 WHERE name='revision'",
@@ -162,10 +162,10 @@ TEST_F(SqliteStore, FullDiskIsExhaustedAndReadingGoesOn) {
   EXPECT_EQ(store->revision(), last);
   EXPECT_EQ(store->list({}).value().entries.size(), static_cast<std::size_t>(last));
   EXPECT_EQ(watch->poll(10'000).value().size(), static_cast<std::size_t>(last));
-  EXPECT_EQ(store->remove("k0").value(), last + 1);  // what frees room has room of its own
+  EXPECT_EQ(store->remove("k0").value(), last + 1);  // deletions use the reserve
   EXPECT_FALSE(store->get("k0").value().has_value());
   ++last;
-  ASSERT_TRUE(store->compact(last).ok());  // room again
+  ASSERT_TRUE(store->compact(last).ok());  // space again
   EXPECT_EQ(store->put("small", "x").value(), last + 1);
 }
 
@@ -177,7 +177,7 @@ TEST_F(SqliteStore, OnAFullDiskDeletionsDoNotFailForWhatComesAlongWithThem) {
   std::vector<std::jthread> writers;
   for (int w = 0; w < 4; ++w) {
     writers.emplace_back([&, w] {
-      // Larger than the disk, the reserve counted.
+      // Larger than the disk plus the reserve.
       while (!stop) EXPECT_EQ(store->put("big" + std::to_string(w), std::string(6u << 20, 'x')).error().code(), Code::kExhausted);
     });
   }
@@ -191,7 +191,8 @@ TEST_F(SqliteStore, OnAFullDiskDeletionsDoNotFailForWhatComesAlongWithThem) {
   EXPECT_EQ(store->revision(), 40);
 }
 
-// A limit of the process stands for a quota, which fails in the same way: a write that is no write of a full disk to SQLite.
+// A process limit replaces a quota: both fail writes with an error that SQLite does not treat as a
+// full disk.
 TEST_F(SqliteStore, AQuotaIsAFullDiskAndWritingGoesOnWhenItIsLifted) {
   const pid_t pid = ::fork();
   ASSERT_GE(pid, 0);
@@ -222,7 +223,7 @@ TEST_F(SqliteStore, ConcurrentCommitsShareSyncs) {
   metrics::Registry registry;
   auto store = open_sqlite(file(), {.metrics = &registry}).value();
   const auto total = [&](const char* name) { return registry.counter(name, "").value(); };
-  // Whether two writers meet is chance where a sync costs nothing, as on a disk in memory: they try until they have.
+  // Where syncs are fast (disk in memory), two writers meet by chance only: retry until they do.
   const Context limit = Context::background().with_timeout(std::chrono::seconds(60));
   double commits = 0;
   do {
@@ -241,7 +242,8 @@ TEST_F(SqliteStore, ConcurrentCommitsShareSyncs) {
   EXPECT_LT(total("varda_store_batches_total"), commits);
 }
 
-// A child writes from four threads and tells each acknowledged write through a pipe; it is killed at some moment.
+// A child process writes from four threads, reports each acknowledged write through a pipe, and is
+// killed at some moment.
 TEST_F(SqliteStore, EveryAcknowledgedWriteSurvivesSigkill) {
   const auto rng = seeded_rng(7);
   std::map<std::string, int> acknowledged;
@@ -286,9 +288,9 @@ TEST_F(SqliteStore, EveryAcknowledgedWriteSurvivesSigkill) {
     for (const auto& [key, value] : acknowledged) {
       const auto entry = (*store)->get(key).value();
       ASSERT_TRUE(entry) << key;
-      EXPECT_GE(std::stoi(*entry->value), value) << key;  // a write may be durable and its acknowledgement lost
+      EXPECT_GE(std::stoi(*entry->value), value) << key;  // a durable write may lack its acknowledgement
     }
-    // The history is whole: one event a revision, up to the last.
+    // The history is complete: one event per revision.
     Revision next = (*store)->oldest();
     const auto events = (*store)->watch("", next).value()->poll(1'000'000).value();
     for (const Event& event : events) EXPECT_EQ(event.entry.modified, ++next);

@@ -21,7 +21,7 @@ using internal::Journal;
 using internal::Loaded;
 using internal::WatchState;
 
-// Transactions that share one fsync.
+// Maximum number of transactions per fsync.
 constexpr std::size_t kBatchMax = 512;
 
 class CoreWatch final : public Watch {
@@ -43,8 +43,9 @@ const std::string& key_of(const Op& op) {
   return std::visit([](const auto& some) -> const std::string& { return some.key; }, op);
 }
 
-// What a writer waits on for its turn. A condition variable would send all that a commit has served through the one mutex, each to
-// find it held by the next; and POSIX lets a semaphore go as soon as its wait has returned, while the post is on its way out.
+// Signals a waiting writer. With a condition variable, all writers of a commit would contend for
+// one mutex. POSIX allows destroying a semaphore once its wait has returned, even while the post is
+// still running.
 class Turn {
  public:
   Turn() { CHECK(::sem_init(&semaphore_, 0, 0) == 0); }
@@ -60,8 +61,8 @@ class Turn {
   sem_t semaphore_;
 };
 
-// Group commit without a thread of its own: the first writer that finds nobody committing does it for all that wait, in the order
-// in which they came; those who arrive meanwhile are the next batch.
+// Group commit without a separate thread. The first writer without a running commit commits for all
+// waiting writers, in order of arrival. Later writers form the next batch.
 class GroupStore final : public Store {
  public:
   GroupStore(const Options& options, std::unique_ptr<Journal> journal, Loaded loaded)
@@ -103,13 +104,13 @@ class GroupStore final : public Store {
  private:
   struct Request {
     std::vector<Op> ops;
-    Revision compaction = 0;  // if set, this is no write
+    Revision compaction = 0;  // if set, a compaction and no write
     Result<Revision> result;
-    bool leads = false;  // it commits the next batch, which begins with it
-    Turn turn;           // given once: it leads, or its result is there and nobody else looks at it any more
+    bool leads = false;  // commits the next batch, starting with this request
+    Turn turn;           // given once: it leads, or the result is ready and no other thread uses the request
   };
 
-  // They outlive the store as the registry does, so they hold what they read.
+  // The gauges may outlive the store, so they share ownership of `core_`.
   void measure(metrics::Registry& metrics) const {
     const auto gauge = [&](const char* name, const char* help, auto read) {
       metrics.gauge_from(name, help, {}, [core = core_, read] { return static_cast<double>(read(*core)); });
@@ -163,18 +164,18 @@ class GroupStore final : public Store {
       committing_ = !waiting_.empty();
       if (committing_) next = waiting_.front();
     }
-    // First, so that it is at the disk while the others wake up.
+    // Wakes the next leader first, so that its commit starts while the others wake up.
     if (next != nullptr) {
       next->leads = true;
       next->turn.give();
     }
     for (Request* item : batch) {
-      if (item != &request) item->turn.give();  // it dies with its thread's return from here
+      if (item != &request) item->turn.give();  // destroyed when its thread returns
     }
     return std::move(request.result);
   }
 
-  // What the batch has changed so far, before it is durable; nothing for a deleted key.
+  // Uncommitted changes of the batch; nullopt for a deleted key.
   using Overlay = std::map<std::string, std::optional<Entry>, std::less<>>;
 
   std::optional<Entry> current(const Overlay& overlay, const std::string& key) const {
@@ -182,7 +183,7 @@ class GroupStore final : public Store {
     return found != overlay.end() ? found->second : core_->get(key);
   }
 
-  // The events of one transaction at `revision`; empty if it changes nothing.
+  // The events of one transaction at `revision`; empty without changes.
   Result<std::vector<EventPtr>> plan(std::vector<Op>& ops, const Overlay& overlay, Revision revision) const {
     std::vector<EventPtr> events;
     for (Op& op : ops) {
@@ -213,7 +214,7 @@ class GroupStore final : public Store {
     return events;
   }
 
-  // The operations as they were before plan() took their bytes.
+  // Restores the operations after plan() moved bytes out of them.
   static void give_back(std::vector<Op>& ops, const std::vector<EventPtr>& events, std::size_t at, std::size_t end) {
     for (Op& op : ops) {
       if (at == end) return;
@@ -222,7 +223,7 @@ class GroupStore final : public Store {
         put->key = entry.key;
         put->value = *entry.value;
         ++at;
-      } else if (entry.key == std::get<Delete>(op).key) {  // else there was nothing to delete, and no event of it
+      } else if (entry.key == std::get<Delete>(op).key) {  // else nothing was deleted, without an event
         ++at;
       }
     }
@@ -232,7 +233,7 @@ class GroupStore final : public Store {
     const SteadyTime start = system_clock().now();
     Overlay overlay;
     std::vector<EventPtr> events;
-    std::vector<std::size_t> ends;  // of each request's events
+    std::vector<std::size_t> ends;  // end of each request's events
     Revision revision = core_->revision();
     Revision compaction = 0;
     for (Request* request : batch) {
@@ -264,11 +265,11 @@ class GroupStore final : public Store {
           request->result = written.ok() ? Result<Revision>(compaction) : Result<Revision>(written.error());
       }
     } else if (!written.ok() && written.error().code() == Code::kExhausted && batch.size() > 1) {
-      // On a full disk there is room for what frees some: it must not fail for what came along with it.
+      // A full disk still has space for deletions, so retry each request alone.
       for (std::size_t i = 0; i < batch.size(); ++i) {
         const std::size_t begin = i == 0 ? 0 : ends[i - 1];
         if (begin == ends[i] && batch[i]->ops.size() > 1) {
-          batch[i]->result = written.error();  // refused half way, for what may never have been: its bytes are gone
+          batch[i]->result = written.error();  // rejected half-way by plan(); its bytes are gone
           continue;
         }
         give_back(batch[i]->ops, events, begin, ends[i]);
@@ -276,7 +277,8 @@ class GroupStore final : public Store {
       }
       return;
     } else if (!written.ok()) {
-      // Nothing of the batch happened, so what its transactions found in each other did not either.
+      // The whole batch failed, so results that depend on earlier transactions in it are invalid
+      // too.
       for (Request* request : batch) request->result = written.error();
     }
     if (commits_ == nullptr || !written.ok() || events.empty()) return;
@@ -287,13 +289,13 @@ class GroupStore final : public Store {
 
   const std::size_t value_bytes_max_;
   const std::shared_ptr<Core> core_;
-  const std::unique_ptr<Journal> journal_;  // used by the writer that commits, one at a time
+  const std::unique_ptr<Journal> journal_;  // used by one committing writer at a time
   metrics::Counter* commits_ = nullptr;
   metrics::Counter* batches_ = nullptr;
   metrics::Histogram* seconds_ = nullptr;
 
   Mutex mutex_;
-  std::deque<Request*> waiting_ GUARDED_BY(mutex_);  // as long as there are writer threads
+  std::deque<Request*> waiting_ GUARDED_BY(mutex_);  // at most one per writer thread
   bool committing_ GUARDED_BY(mutex_) = false;
 };
 

@@ -1,7 +1,8 @@
-// Store: a revisioned log of keys and bytes, with watch. It knows keys and bytes, no kinds.
+// Store: a revisioned log of keys and bytes, with watch. It has no knowledge of kinds.
 //
-// Every committed write gets the next revision, one global counter, also across restarts. A write is acknowledged only when it
-// is durable. Readers never wait for writers; watchers get every event of their prefix exactly once, in revision order.
+// Every committed write gets the next revision of one global counter, which continues across
+// restarts. A write is acknowledged after it is durable. Readers never wait for writers. A watcher
+// gets every event of its prefix exactly once, in revision order.
 #pragma once
 
 #include <atomic>
@@ -21,10 +22,10 @@
 
 namespace varda::store {
 
-using Revision = std::int64_t;  // from 1; 0 means "not there"
+using Revision = std::int64_t;  // from 1; 0 means "absent"
 
-/// Bytes that never change, with room for one word that a reader of the store has found out about them. The store does not look at
-/// it, and does not keep it: zero after a restart.
+/// Immutable bytes, with a 64-bit note in which a reader caches derived facts. The store ignores
+/// the note and does not persist it: zero after a restart.
 class Value final : public std::string {
  public:
   explicit Value(std::string bytes) : std::string(std::move(bytes)) {}
@@ -38,7 +39,7 @@ class Value final : public std::string {
 struct Entry {
   std::string key;
   std::shared_ptr<const Value> value;  // shared with the store and with watchers
-  Revision created = 0;                // revision that made the key
+  Revision created = 0;                // revision that created the key
   Revision modified = 0;               // revision of this value
 };
 
@@ -51,11 +52,11 @@ struct Event {
   Revision previous_modified = 0;
 };
 
-/// One write. All of a transaction happens at one revision, or nothing does.
+/// One write. A transaction is atomic and has one revision.
 struct Put {
   std::string key;
   std::string value;
-  std::optional<Revision> expected;  // modified revision the key must have now; 0: must not exist; absent: any
+  std::optional<Revision> expected;  // required modified revision; 0: must not exist; absent: any
 };
 struct Delete {
   std::string key;
@@ -66,8 +67,8 @@ using Op = std::variant<Put, Delete>;
 struct Page {
   std::vector<Entry> entries;   // by key
   Revision revision = 0;        // the snapshot the page shows
-  bool more = false;            // there are keys after the last one
-  std::uint64_t remaining = 0;  // how many
+  bool more = false;            // more keys follow
+  std::uint64_t remaining = 0;  // number of keys that follow
 };
 
 struct ListOptions {
@@ -77,17 +78,19 @@ struct ListOptions {
   Revision at = 0;          // 0: now; else that snapshot (kGone if compacted, kInvalid if in the future)
 };
 
-/// A stream of events. One consumer thread at a time; closing from another thread is fine.
+/// A stream of events. One consumer thread at a time; another thread may close it.
 class Watch {
  public:
   virtual ~Watch() = default;  // unsubscribes
-  /// Never blocks: the events there are now, in order, at most `max`; empty: nothing now.
-  /// kExhausted: this watcher was too slow and was closed (events were lost: list again). kUnavailable: the store is closing.
+  /// Returns up to `max` pending events in order, without blocking; empty: none now. kExhausted:
+  /// the watcher was too slow, lost events and was closed; list again. kUnavailable: the store is
+  /// closing.
   virtual Result<std::vector<Event>> poll(std::size_t max = 256) = 0;
-  /// Every event up to this revision has been handed out by poll(): what a bookmark may say.
+  /// poll() has returned every event up to this revision; usable for a bookmark.
   virtual Revision progress() = 0;
-  /// `wake` is called, from any thread, when poll() may have something new, and at once if it has. Cheap; must not call the store
-  /// or destroy the watch. Never called once the watch is destroyed. Set once.
+  /// Calls `wake`, from any thread, when poll() may have new events, and at once if it has. `wake`
+  /// must be cheap and must not call the store or destroy the watch. Not called after the watch is
+  /// destroyed. Set once.
   virtual void on_ready(std::function<void()> wake) = 0;
   /// Blocks until poll() would return something or the context is done.
   virtual Status wait(const Context& ctx) = 0;
@@ -100,22 +103,23 @@ class Store {
 
   virtual Result<std::optional<Entry>> get(std::string_view key) = 0;
   virtual Result<Page> list(const ListOptions& options) = 0;
-  /// Commits and returns the revision. kConflict: an `expected` did not hold (nothing was written; the message names the key).
-  /// kExhausted: disk full (reading goes on) or a value too large. An empty transaction, an empty key or a key named twice is
-  /// kInvalid. Deleting what is not there is no write: a transaction that changes nothing returns the current revision.
+  /// Commits and returns the revision. kConflict: an `expected` did not match; nothing was written,
+  /// the message names the key. kExhausted: disk full (reads still work) or a value too large.
+  /// kInvalid: an empty transaction, an empty key or a duplicate key. Deleting an absent key writes
+  /// nothing; a transaction without changes returns the current revision.
   virtual Result<Revision> commit(std::vector<Op> ops) = 0;
   Result<Revision> put(std::string key, std::string value, std::optional<Revision> expected = std::nullopt);
   Result<Revision> remove(std::string key, std::optional<Revision> expected = std::nullopt);
 
-  /// Events of keys that start with `prefix`, with revision > `after`. kGone: `after` is older than the history kept.
-  /// An `after` in the future waits for it.
+  /// Watches keys that start with `prefix`, from revision `after` + 1. kGone: `after` is older than
+  /// the history. A future `after` waits for that revision.
   virtual Result<std::unique_ptr<Watch>> watch(std::string prefix, Revision after) = 0;
 
-  /// Of the last committed write.
+  /// Revision of the last committed write.
   virtual Revision revision() const = 0;
-  /// Oldest revision that list(at) and watch(after) still reach.
+  /// Oldest revision that list(at) and watch(after) can reach.
   virtual Revision oldest() const = 0;
-  /// Forgets history up to `revision`; current values stay.
+  /// Drops history up to `revision`; current values stay.
   virtual Status compact(Revision revision) = 0;
 };
 
@@ -127,10 +131,11 @@ struct Options {
   metrics::Registry* metrics = nullptr;
 };
 
-/// Nothing on disk.
+/// A store in memory only.
 std::unique_ptr<Store> open_memory(Options options = {});
-/// SQLite, WAL, synchronous=FULL, one file; concurrent commits share one fsync. kUnavailable: another process has it open.
-/// kCorrupt: not ours, or damaged. kUnsupported: written by a newer version. A `FILE.lock` beside it names the process that has it.
+/// SQLite, WAL, synchronous=FULL, one file; concurrent commits share one fsync. kUnavailable:
+/// another process has it open. kCorrupt: damaged, or a file of another program. kUnsupported:
+/// written by a newer version. `FILE.lock` names the owning process.
 Result<std::unique_ptr<Store>> open_sqlite(const std::filesystem::path& file, Options options = {});
 
 }  // namespace varda::store

@@ -1,4 +1,4 @@
-// One suite over both stores.
+// One suite for both stores.
 #include "store/store.h"
 
 #include <atomic>
@@ -164,7 +164,7 @@ TEST_P(Stores, WatchGetsHistoryThenEventsOfItsPrefix) {
   put("/q/a", "1");
   put("/p/a", "2");
   auto watch = store_->watch("/p/", 1).value();
-  EXPECT_EQ(watch->progress(), 2);  // revision 3 waits
+  EXPECT_EQ(watch->progress(), 2);  // revision 3 is queued
   EXPECT_THAT(poll(*watch), ElementsAre("put /p/a=2@3 was 1@1"));
   EXPECT_EQ(watch->progress(), 3);
   EXPECT_THAT(poll(*watch), IsEmpty());
@@ -311,7 +311,7 @@ TEST_P(Stores, WatchesComeAndGoWhileWritesHappen) {
     watchers.emplace_back([&] {
       while (!done) {
         auto page = store_->list({}).value();
-        std::atomic<int> wakes{0};  // outlives the watch, which counts until its end
+        std::atomic<int> wakes{0};  // outlives the watch, which uses it until its end
         auto watch = store_->watch("", page.revision).value();
         watch->on_ready([&wakes] { ++wakes; });
         Revision last = page.revision;

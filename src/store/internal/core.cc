@@ -9,7 +9,7 @@ std::size_t cost(const Event& event) {
   return event.entry.key.size() + (event.entry.value ? event.entry.value->size() : 0) + sizeof(Event);
 }
 
-// The key as it was before the event; nothing if it was not there.
+// The entry before the event; nullopt if the key did not exist.
 std::optional<Entry> before(const Event& event) {
   if (event.previous == nullptr) return std::nullopt;
   return Entry{
@@ -134,7 +134,7 @@ std::optional<Entry> Core::get(std::string_view key) const {
   return found->second;
 }
 
-// Keys of the range that looked different at that revision, with what they were.
+// Keys in the range that differed at that revision, with the old entries.
 std::map<std::string, std::optional<Entry>> Core::undo(const ListOptions& options) const {
   std::map<std::string, std::optional<Entry>> changes;
   for (auto it = history_.rbegin(); it != history_.rend() && (*it)->entry.modified > options.at; ++it) {
@@ -200,7 +200,8 @@ void Core::unwatch(const std::shared_ptr<WatchState>& state) {
 }
 
 Revision Core::progress(WatchState& state) const {
-  // In this order: what revision() counts has been pushed, so an empty queue afterwards means that all of it was handed out.
+  // The order matters: events up to revision() are already pushed. An empty queue afterwards means
+  // that poll() returned all of them.
   const Revision pushed = std::max(revision(), state.after());
   return std::min(state.before_first().value_or(pushed), pushed);
 }
@@ -244,7 +245,7 @@ void Core::trim() {
   while (history_.size() > history_events_max_ || history_bytes_ > history_bytes_max_) {
     const Revision revision = history_.front()->entry.modified;
     ++compactions_;
-    // Events of one revision go together: half a transaction is no history.
+    // Drops all events of one revision together, because a partial transaction is useless.
     while (!history_.empty() && history_.front()->entry.modified == revision) drop_oldest();
   }
 }

@@ -1,6 +1,6 @@
-// What both stores share: the current values, the history of events, and the watchers, in memory.
+// State shared by both stores: current values, event history and watchers, in memory.
 //
-// Writes come from one thread at a time (the committer); reads and watches from any.
+// Only one thread writes at a time (the committer). Any thread may read and watch.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace varda::store::internal {
 
 using EventPtr = std::shared_ptr<const Event>;
 
-/// What a store finds on disk.
+/// State loaded from disk.
 struct Loaded {
   std::vector<Entry> entries;
   std::vector<EventPtr> events;  // in revision order, all after `compacted`
@@ -34,15 +34,15 @@ class WatchState {
 
   bool wants(const Event& event) const { return event.entry.modified > after_ && event.entry.key.starts_with(prefix_); }
   Revision after() const { return after_; }
-  /// Events already there when the watch began are never too many.
+  /// Queues past events; these do not count against the limit.
   void start_with(std::vector<EventPtr> backlog);
-  /// False once the queue is full: it is dropped and the watcher is closed.
+  /// False if the queue is full: the queue is dropped and the watcher closed.
   bool push(const EventPtr& event);
   void close();
   void wake();
 
   Result<std::vector<Event>> poll(std::size_t max);
-  /// The revision before the first event that waits, or nothing.
+  /// The revision before the first queued event; nullopt if the queue is empty.
   std::optional<Revision> before_first();
   void on_ready(std::function<void()> wake);
   void forget_wake();
@@ -63,7 +63,7 @@ class WatchState {
   std::function<void()> wake_ GUARDED_BY(wake_mutex_);
 };
 
-/// Thread-safe. Outlives the store while a watch is there.
+/// Thread-safe. A watch keeps it alive after the store is destroyed.
 class Core {
  public:
   Core(const Options& options, Loaded loaded);
@@ -76,7 +76,7 @@ class Core {
   Revision revision() const;
   Revision oldest() const;
   struct History {
-    std::size_t events = 0, bytes = 0, compactions = 0;  // compactions: times that something was forgotten
+    std::size_t events = 0, bytes = 0, compactions = 0;  // compactions: times that events were dropped
   };
   History history() const;
   Status check_compaction(Revision revision) const;

@@ -22,15 +22,15 @@ constexpr const char* kTables = R"sql(
 
 constexpr const char* kAbout = "CREATE TABLE about(name TEXT PRIMARY KEY, value TEXT NOT NULL);";
 
-// The oldest program that reads what kFormat is. A new format names the version it first appears in.
+// The oldest version that reads kFormat. A new format names the version that introduces it.
 constexpr const char* kNeeds = "0.1.0";
 
-/// Step I makes format I + 2 out of format I + 1, in the transaction of the upgrade.
+/// Step I upgrades format I + 1 to I + 2, in the upgrade's transaction.
 constexpr std::array<const char*, kFormat - kFirstFormat> kSteps = {
-    kAbout,  // 2: files say who wrote them, and give room back (auto_vacuum, which every rewritten file gets)
+    kAbout,  // 2: adds `about`; enables auto_vacuum, which every rewritten file gets
 };
 
-// A name for this very store, in logs and backups.
+// A random identifier of this store, for logs and backups.
 std::string draw_id() {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string id;
@@ -58,11 +58,11 @@ void tell(const SqliteOptions& sqlite, std::string_view point) {
   if (sqlite.at) sqlite.at(point);
 }
 
-// The rewritten file: compact, with every step done, in no log.
+// Writes the upgraded file: compact, all steps done, without a log.
 Status make_upgraded(os::FileSystem& fs, const std::filesystem::path& scratch, sqlite3* old, int format,
                      const SqliteOptions& sqlite) {
   { TRY([[maybe_unused]] const auto made, fs.open(scratch, os::Open::kExclusive, 0600)); }
-  TRY_VOID(execute(old, "PRAGMA auto_vacuum=INCREMENTAL"));  // of the copy
+  TRY_VOID(execute(old, "PRAGMA auto_vacuum=INCREMENTAL"));  // for the copy
   TRY(Statement copy, Statement::prepare(old, "VACUUM INTO ?1"));
   TRY_VOID(copy.bind_text(scratch.native()).run());
   tell(sqlite, "copied");
@@ -108,7 +108,8 @@ Status clear_upgrade(os::FileSystem& fs, const std::filesystem::path& file) {
 Status upgrade_file(os::FileSystem& fs, const std::filesystem::path& file, Database db, const SqliteOptions& sqlite) {
   TRY(const int format, check_format(db.get()));
   const std::filesystem::path scratch = scratch_of(file), kept = with(file, ".format-" + std::to_string(format));
-  // What is in the log goes to the file: the old file must be whole without it, and no log may lie beside the new one.
+  // Moves the log into the file: the old file must be complete without its log, and no log may lie
+  // beside the new one.
   Status made = execute(db.get(), "PRAGMA journal_mode=DELETE");
   if (made.ok()) made = make_upgraded(fs, scratch, db.get(), format, sqlite);
   if (!made.ok()) {
@@ -126,7 +127,7 @@ Status upgrade_file(os::FileSystem& fs, const std::filesystem::path& file, Datab
   TRY_VOID(fs.rename(scratch, file));
   tell(sqlite, "renamed");
   TRY_VOID(fs.sync_directory(file.parent_path().empty() ? std::filesystem::path(".") : file.parent_path()));
-  log::info("a store is in a new format; the file as it was stays beside it",
+  log::info("store upgraded to a new format, old file kept",
             {{"file", file.string()}, {"from", format}, {"to", kFormat}, {"kept", kept.string()}});
   return {};
 }

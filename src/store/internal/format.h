@@ -1,8 +1,9 @@
-// The format of a store's file: what a new file gets, which files are refused, and how older ones become new ones.
+// The format of a store's file: schema of new files, check of existing files, upgrade of old
+// formats.
 //
-// PRAGMA application_id says that a file is ours, PRAGMA user_version its format. From format 2 on the table `about` says in words
-// who wrote it and which program is needed to read it; every format to come keeps that table, so that a program can say what it
-// lacks.
+// PRAGMA application_id marks our files; PRAGMA user_version is the format. From format 2 on, the
+// table `about` names the writing version and the version needed for reading. Future formats keep
+// that table, so that an older program can name the version it needs.
 #pragma once
 
 #include <filesystem>
@@ -16,22 +17,23 @@ namespace varda::store::internal {
 
 inline constexpr int kFormat = 2;
 
-/// The format of an open file; 0: there is nothing in it yet. kCorrupt: a file of another program. kUnsupported: newer than
-/// kFormat; the message names the program that is needed.
+/// The format of an open file; 0: empty. kCorrupt: a file of another program. kUnsupported: newer
+/// than kFormat; the message names the needed version.
 Result<int> check_format(sqlite3* db);
 
-/// What an empty file becomes. Its connection must not be in WAL mode yet.
+/// Creates the tables of an empty file. The connection must not be in WAL mode yet.
 Status create_schema(sqlite3* db);
 
-/// Brings a file of an older format to kFormat. `db` is its only connection and is closed; nobody else may open the file meanwhile.
-/// The new file is made beside the old one and renamed over it, so that a reader finds the one or the other whole, also after a
-/// crash; the old one stays as FILE.format-N. kExhausted: no room for a second file; nothing has changed.
+/// Upgrades a file to kFormat. `db` is the file's only connection and is closed; no other process
+/// may open the file meanwhile. The new file is written beside the old one and renamed over it. A
+/// reader finds one of the two complete, also after a crash. The old file stays as FILE.format-N.
+/// kExhausted: no room for a second file; nothing has changed.
 Status upgrade_file(os::FileSystem& fs, const std::filesystem::path& file, Database db, const SqliteOptions& sqlite);
 
-/// The current values, by key: the same in every format so far.
+/// The current values, by key. All formats so far store them alike.
 Result<std::vector<Entry>> read_entries(sqlite3* db);
 
-/// Clears what an upgrade that was killed left beside `file`.
+/// Removes files beside `file` that a killed upgrade left.
 Status clear_upgrade(os::FileSystem& fs, const std::filesystem::path& file);
 
 }  // namespace varda::store::internal

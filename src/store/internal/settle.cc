@@ -15,7 +15,8 @@ Status settle_log(os::FileSystem& fs, const std::filesystem::path& database) {
     if (bytes.empty()) break;
     TRY_VOID(file->seek(at));
     if (Status written = file->write(bytes); !written.ok()) {
-      // Where even writing over what is there takes room, a full disk must not keep the store shut: the sync is what is left.
+      // On some file systems even overwriting needs space. A full disk must not keep the store
+      // closed, so only sync.
       if (written.error().code() != Code::kExhausted) return written;
       break;
     }

@@ -5,8 +5,9 @@
 namespace varda::store::internal {
 namespace {
 
-// A quota and a limit of the process are full disks too. SQLite calls only ENOSPC one, and does not keep the reason of a failed
-// commit: errno still has it. Of writes alone: after a sync that failed nobody knows what the disk holds.
+// Quotas and process limits count as a full disk too. SQLite recognizes only ENOSPC and does not
+// keep the reason of a failed commit; errno still has it. Only for writes: after a failed sync, the
+// content of the disk is unknown.
 bool is_full(sqlite3* db, int reason) {
   if (db == nullptr || sqlite3_extended_errcode(db) != SQLITE_IOERR_WRITE) return false;
   return reason == EDQUOT || reason == EFBIG || reason == ENOSPC;
@@ -22,7 +23,7 @@ Error sqlite_error(sqlite3* db, int code, std::string_view what) {
     case SQLITE_NOMEM:
     case SQLITE_TOOBIG:
       return Error(Code::kExhausted, message);
-    case SQLITE_ERROR:  // our statements are right: what they do not find is missing in the file
+    case SQLITE_ERROR:  // our SQL is valid, so something is missing in the file
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       return Error(Code::kCorrupt, message);

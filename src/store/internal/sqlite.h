@@ -1,4 +1,4 @@
-// SQLite's C interface with owners and errors, for the files of this room only.
+// Owners and errors around SQLite's C interface; for this room only.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct FinalizeStatement {
 };
 using Database = std::unique_ptr<sqlite3, CloseDatabase>;
 
-/// What a code of SQLite means for a caller. `db` may be null.
+/// Maps an SQLite code to an Error. `db` may be null.
 Error sqlite_error(sqlite3* db, int code, std::string_view what);
 
 /// A prepared statement, bound from left to right. Not thread-safe; does not outlive its database.
@@ -34,9 +34,9 @@ class Statement {
   Statement& bind(std::string_view bytes);
   Statement& bind_text(std::string_view text);
   Statement& bind_null();
-  /// To the end, without rows.
+  /// Executes to the end; expects no rows.
   Status run();
-  /// True: there is a row to read.
+  /// True: a row is available.
   Result<bool> next();
   std::int64_t integer(int column) const { return sqlite3_column_int64(raw_.get(), column); }
   std::string bytes(int column) const;
@@ -49,9 +49,9 @@ class Statement {
   int bound_ = 0;
 };
 
-/// `flags` are SQLITE_OPEN_*; `vfs`: null for the machine's files. One thread at a time.
+/// `flags` are SQLITE_OPEN_*. `vfs` null: the machine's files. One thread at a time.
 Result<Database> open_database(const std::filesystem::path& file, int flags, const char* vfs = nullptr);
-/// Statements without rows, separated by ';'.
+/// Executes statements separated by ';', ignoring rows.
 Status execute(sqlite3* db, const std::string& sql);
 /// The first column of the first row; 0 without rows.
 Result<std::int64_t> read_number(sqlite3* db, const char* sql);

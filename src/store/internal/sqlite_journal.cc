@@ -1,8 +1,9 @@
 // The store's file: SQLite in WAL mode, synced at every commit.
 //
 //   objects  the current values
-//   events   the history; a row holds what the key was *before*, since what it became stands in the key's next row, or in objects
-//   meta     revision, and up to where history is forgotten
+//   events   the history; a row holds the value *before* the event. The new value is in the next
+//            row of the key, or in objects
+//   meta     revision, and the revision up to which history is dropped
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -17,28 +18,30 @@
 namespace varda::store::internal {
 namespace {
 
-// Rows of forgotten history are deleted in groups, so that most commits delete nothing.
+// Deletes dropped history in groups, so that most commits delete nothing.
 constexpr Revision kTrimEvery = 256;
-// Without the reserve, that much history at most is on the disk: else what only changes, as the heartbeats of nodes do, would take
-// the room of deleting in an hour. And the log is small, since what is in it needs room in the file too.
+// Limit of history on disk while the reserve is spent. Otherwise frequent updates (heartbeats of
+// nodes) use up the space for deletions within an hour. The log is small too, since its pages also
+// need space in the file.
 constexpr std::size_t kScarceHistoryBytes = 512 << 10, kEventBytes = 4096;
 constexpr int kScarceLogPages = 256, kLogPages = 1000;
-// 4 MiB that are free are no matter; beyond, 1 MiB at a time goes back to the disk.
+// Up to 4 MiB stay free in the file; beyond that, 1 MiB at a time returns to the disk.
 constexpr std::int64_t kFreePagesMin = 1024, kFreePagesGiven = 256;
 
-// Room on the disk that only what frees room may take: else nothing could be deleted from a full disk, not even what fills it.
+// Disk space reserved for writes that free space. Without it, nothing could be deleted on a full
+// disk.
 class Reserve {
  public:
   Reserve(os::FileSystem& fs, std::filesystem::path path) : fs_(fs), path_(std::move(path)) { restore(); }
-  /// False: it is gone already.
+  /// False: already released.
   bool release() {
     if (!std::exchange(there_, false)) return false;
     spent_ = true;
     return fs_.remove(path_).ok();
   }
-  /// It was given to what frees room and has not come back, or there is no room for it.
+  /// True if the reserve was released and not restored, or never had space.
   bool spent() const { return spent_; }
-  /// Called now and then; does something when it is gone and there is room again.
+  /// Called periodically; recreates a missing reserve when the disk has space again.
   void restore() {
     if (there_) return;
     if (const auto info = fs_.stat(path_); info.ok() && *info && (*info)->size_bytes == kBytes) {
@@ -48,7 +51,7 @@ class Reserve {
     const auto space = fs_.space(path_.parent_path());
     if (!space.ok()) return;
     if (space->available_bytes < 2 * kBytes) {
-      spent_ = true;  // by an earlier life, or there never was room for it
+      spent_ = true;  // spent by an earlier process, or never had space
       return;
     }
     there_ = fs_.allocate(path_, kBytes).ok();
@@ -66,14 +69,14 @@ class Reserve {
 
 bool frees_room(const EventPtr& event) {
   if (event->type == EventType::kDelete) return true;
-  // A mark that something is to be deleted: removals often begin with one.
+  // A small growth counts too: many removals first write a deletion mark.
   constexpr std::size_t kMarkBytes = 512;
   return event->previous != nullptr && event->entry.value->size() <= event->previous->size() + kMarkBytes;
 }
 
 class SqliteJournal final : public Journal {
  public:
-  /// `lock` is held as long as the file is open.
+  /// Holds `lock` as long as the file is open.
   static Result<std::unique_ptr<SqliteJournal>> create(std::unique_ptr<os::FileLock> lock, Database db, Revision compacted,
                                                        Reserve reserve, std::int64_t pages_max) {
     sqlite3* raw = db.get();
@@ -157,7 +160,8 @@ class SqliteJournal final : public Journal {
     return sql_.forget.bind(revision).run();
   }
 
-  // As long as the reserve is spent, history is forgotten long before its bounds. That of memory stays, for who watches now.
+  // While the reserve is spent, drops history on disk early. History in memory stays, for current
+  // watches.
   void spare(const std::vector<EventPtr>& events) {
     if (!reserve_.spent()) {
       if (std::exchange(scarce_, false)) (void)limit_log(pages_of_log_);
@@ -181,8 +185,8 @@ class SqliteJournal final : public Journal {
 
   Status limit_log(std::int64_t pages) { return execute(db_.get(), "PRAGMA wal_autocheckpoint=" + std::to_string(pages)); }
 
-  // On the disk, so that the reserve comes back; or inside the file, where what was deleted and forgotten has left free pages, more
-  // than deleting needs.
+  // True if the disk has space again, so that the reserve returns. Also true if the file has more
+  // free pages than deletions need.
   bool room_again(const std::vector<EventPtr>& events) {
     reserve_.restore();
     if (!reserve_.spent()) return true;
@@ -193,18 +197,18 @@ class SqliteJournal final : public Journal {
     return free.ok() && static_cast<std::size_t>(*free) * 4096 >= bytes;
   }
 
-  // The reader of this message did not fill the disk, and learns here which disk that is and what to do.
+  // Adds the full disk and a remedy, because the reader of this message may not know either.
   Status explain(Status status) const {
     if (status.ok() || status.error().code() != Code::kExhausted) return status;
     return Error(Code::kExhausted, reserve_.full().message() + ": free some room there, or delete objects, which still works");
   }
 
-  // The file gets smaller, a little at a time, when much of it is free: what is deleted is room for other files too. Some of it
-  // stays free, for what comes next.
+  // Shrinks the file step by step when much of it is free, for the benefit of other files. Keeps
+  // some free pages for later writes.
   void give_back() {
     const auto free = read_number(db_.get(), "PRAGMA freelist_count"), all = read_number(db_.get(), "PRAGMA page_count");
     if (!free.ok() || !all.ok() || *free < kFreePagesMin || *free < *all / 4) return;
-    // It may fail, on a disk that is full: the pages are used again as they are. The file is cut when the log goes into it.
+    // May fail on a full disk; the pages are then reused. A checkpoint truncates the file.
     (void)execute(db_.get(), "PRAGMA incremental_vacuum(" + std::to_string(kFreePagesGiven) + ");PRAGMA wal_checkpoint(PASSIVE)");
   }
 
@@ -229,7 +233,7 @@ class SqliteJournal final : public Journal {
     Status status = body();
     if (status.ok()) {
       status = sql_.commit.run();
-      // After a failed sync nobody knows what the disk holds: only reading the file again tells.
+      // After a failed sync, the content of the disk is unknown until the file is read again.
       if (!status.ok() && status.error().code() == Code::kInternal) failed_ = status.error();
     }
     if (!status.ok() && sqlite3_get_autocommit(db_.get()) == 0) (void)execute(db_.get(), "ROLLBACK");
@@ -244,7 +248,7 @@ class SqliteJournal final : public Journal {
   const std::int64_t pages_max_;
   const std::int64_t pages_of_log_;
   bool scarce_ = false;            // the reserve was spent at the last write
-  std::size_t history_bytes_ = 0;  // written since that began, or since history was last forgotten for it
+  std::size_t history_bytes_ = 0;  // written since then, or since history was last dropped
   std::optional<Error> failed_;
 };
 
@@ -265,7 +269,7 @@ Result<std::vector<Entry>> read_entries(sqlite3* db) {
 
 namespace {
 
-// From the newest back: at each step `values` holds what every key was after the event.
+// Reads from the newest event back. At each step, `values` holds every key's value after the event.
 Result<std::vector<EventPtr>> load_events(sqlite3* db, const std::vector<Entry>& entries, Revision compacted) {
   std::map<std::string, std::shared_ptr<const Value>, std::less<>> values;
   for (const Entry& entry : entries) values[entry.key] = entry.value;
@@ -294,7 +298,7 @@ Result<std::vector<EventPtr>> load_events(sqlite3* db, const std::vector<Entry>&
   return events;
 }
 
-// SQLite checks pages, not numbers: a disk that flipped a bit of one must not make revisions run backwards.
+// SQLite checks pages, not numbers. A flipped bit on disk must not make revisions decrease.
 Status check_loaded(const Loaded& loaded) {
   const auto bad = [](const std::string& what) { return Error(Code::kCorrupt, "damaged: " + what); };
   if (loaded.compacted < 0 || loaded.compacted > loaded.revision)
@@ -314,7 +318,8 @@ Status check_loaded(const Loaded& loaded) {
   return {};
 }
 
-// Values may be secrets. SQLite makes files as the umask wills, and its log with the mode of the database.
+// Values may be secrets. SQLite creates files according to the umask, and the log with the mode of
+// the database.
 Status make_private(os::FileSystem& fs, const std::filesystem::path& file) {
   constexpr std::uint32_t kMode = 0600;
   TRY(const auto there, fs.stat(file));
@@ -330,10 +335,10 @@ Status make_private(os::FileSystem& fs, const std::filesystem::path& file) {
   return {};
 }
 
-// The file in today's format, in WAL mode.
+// Opens the file in the current format, in WAL mode.
 Result<Database> open_current(const std::filesystem::path& file, const SqliteOptions& sqlite) {
   constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
-  // Exclusive locking keeps the WAL index in memory: no -shm file, and no other program inside.
+  // Exclusive locking keeps the WAL index in memory: no -shm file, and no other process has access.
   constexpr const char* kExclusive = "PRAGMA locking_mode=EXCLUSIVE";
   TRY(Database db, open_database(file, kFlags, sqlite.vfs));
   TRY_VOID(execute(db.get(), kExclusive));
@@ -363,7 +368,8 @@ Result<OpenedJournal> open(const std::filesystem::path& file, const SqliteOption
   TRY_VOID(clear_upgrade(sqlite.disk(), file));
   TRY_VOID(settle_log(sqlite.disk(), file));
   TRY(Database db, open_current(file, sqlite));
-  // The log is made by now. SQLite syncs its name too, and does not look whether that worked: without a name all commits are lost.
+  // The log exists now. SQLite syncs the directory too, but ignores errors; a log without a durable
+  // name loses all commits.
   TRY_VOID(sync_name(sqlite.disk(), file));
   sqlite3* raw = db.get();
   if (sqlite.pages_max > 0) TRY_VOID(execute(raw, "PRAGMA max_page_count=" + std::to_string(sqlite.pages_max)));

@@ -14,7 +14,7 @@ struct OpenFile {
   os::FileSystem* fs;
   os::File* file;
   std::string* path;
-  bool sync_directory;  // at the first sync: the file's name is new
+  bool sync_directory;  // at the first sync, because the file's name is new
   bool delete_on_close;
 };
 
@@ -133,7 +133,7 @@ int delete_file(sqlite3_vfs* vfs, const char* name, int sync) {
 int access_file(sqlite3_vfs* vfs, const char* name, int what, int* answer) {
   const auto there = disk(vfs).stat(name);
   if (!there.ok()) return SQLITE_IOERR_ACCESS;
-  // As the unix VFS: an empty file does not exist, for who asks whether it does.
+  // Like the unix VFS, reports an empty file as absent.
   *answer = *there && (what != SQLITE_ACCESS_EXISTS || (*there)->kind != os::FileKind::kFile || (*there)->size_bytes > 0) ? 1 : 0;
   return SQLITE_OK;
 }

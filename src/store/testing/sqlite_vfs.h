@@ -1,10 +1,11 @@
 // SQLite over an os::FileSystem, so that the store's real code runs on a disk that crashes and fails.
 //
-// Only for tests. On the machine the store uses SQLite's own unix VFS, which has run on more disks than ours ever will; this one
-// does what that one does, call for call, where it matters for durability: it syncs a new log's directory at the log's first sync
-// (and, as that one, does not look whether that worked), tells a sector of 4 KiB and SQLITE_IOCAP_POWERSAFE_OVERWRITE (a write
-// damages no byte beside it), and reports a failed sync as SQLITE_IOERR_FSYNC whatever the reason. Files are locked exclusively, so
-// there is no shared memory.
+// For tests only. Production uses SQLite's own unix VFS. This one makes the same calls where
+// durability depends on them:
+//  - It syncs the directory of a new log at the log's first sync, ignoring errors.
+//  - It reports 4 KiB sectors and SQLITE_IOCAP_POWERSAFE_OVERWRITE: writes damage no byte beside.
+//  - It reports a failed sync as SQLITE_IOERR_FSYNC, whatever the reason.
+// Files are locked exclusively, so there is no shared memory.
 #pragma once
 
 #include <memory>
@@ -14,8 +15,8 @@
 
 namespace varda::store::testing {
 
-/// Registered with SQLite as long as it lives; no file may be open any more when it ends. Time stands still and randomness is
-/// seeded.
+/// Registered with SQLite during its lifetime; all files must be closed before its end. Time stands
+/// still and randomness is seeded.
 class SqliteVfs {
  public:
   /// `fs` outlives it.
@@ -28,13 +29,14 @@ class SqliteVfs {
   std::unique_ptr<State> state_;
 };
 
-/// SQLite draws the salts of its log from a generator of the process: seeded, so that a run is the same twice.
+/// Seeds the process-wide generator that SQLite uses for the salts of its log, so that runs are
+/// repeatable.
 class SqliteRandomness {
  public:
   explicit SqliteRandomness(int seed);
 };
 
-/// What happens inside uses the same numbers as if it had not happened.
+/// Restores the generator at its end, so that the code inside does not change later numbers.
 class SqliteRandomnessKept {
  public:
   SqliteRandomnessKept();

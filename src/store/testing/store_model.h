@@ -1,4 +1,4 @@
-// What a store must hold, revision by revision: the plainest thing that can be compared with one.
+// A simple model of a store, revision by revision, to compare stores with.
 #pragma once
 
 #include <map>
@@ -10,31 +10,33 @@
 
 namespace varda::store::testing {
 
-/// Not thread-safe. Copies are whole.
+/// Not thread-safe. Copies are deep.
 class StoreModel {
  public:
   using Events = std::vector<Event>;
 
   Revision revision() const { return static_cast<Revision>(history_.size()); }
-  /// What the transaction does at the next revision; empty: nothing. kConflict as the store says it.
+  /// The events of the transaction at the next revision; empty without changes. kConflict like the
+  /// store.
   Result<Events> plan(const std::vector<Op>& ops) const;
   void apply(const Events& events);
-  /// What a store that keeps so many events has forgotten at least.
+  /// Revision up to which a store with that limit has dropped history at least.
   Revision trimmed(std::size_t history_events_max) const;
-  /// The keys there are, in order.
+  /// The current entries, by key.
   const std::map<std::string, Entry>& entries() const { return entries_; }
 
-  /// What is different in the store, or "". It must be at revision(), reach back to `oldest_min` at least, and forget nothing after
-  /// `oldest_max`. `rng` picks a past revision to list and a prefix and a revision to watch from.
+  /// Describes a difference to the store; "" if equal. The store must be at revision(). Its history
+  /// must reach back to `oldest_min` and include everything after `oldest_max`. `rng` picks a past
+  /// revision to list, and a prefix and a revision to watch from.
   std::string difference(Store& store, Revision oldest_min, Revision oldest_max, Rng& rng) const;
 
  private:
   std::map<std::string, Entry> entries_;
-  std::vector<Events> history_;  // by revision, from 1
+  std::vector<Events> history_;  // index: revision - 1
 };
 
-/// A seeded transaction over a dozen keys: values from nothing to a few pages, some expectations, now and then one that does not
-/// hold.
+/// A seeded transaction over a dozen keys. Values take zero bytes to a few pages; some `expected`
+/// revisions match, few do not.
 std::vector<Op> draw_transaction(const StoreModel& model, Rng& rng);
 
 }  // namespace varda::store::testing
