@@ -1,10 +1,10 @@
-// Work that can wait, on a machine that has more important things to do.
+// Priority of background work.
 #pragma once
 
 namespace varda::os {
 
-/// The calling thread, and no other, gets the processor and the disk after those who want them more, from here on. What the system
-/// refuses is left as it is.
+/// From now on, the calling thread (only this one) yields processor and disk to other work.
+/// Silently ignores refusals of the system.
 void lower_thread_priority();
 
 }  // namespace varda::os

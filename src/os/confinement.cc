@@ -21,7 +21,8 @@ namespace {
 
 using internal::Descriptor;
 
-// Rights by the version of the kernel's interface that brought them. Those below 3 are in the headers of Debian 12.
+// Access rights by the Landlock version that introduced them. Headers of Debian 12 define only
+// those below 3.
 constexpr std::uint64_t kOfVersion1 = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1;
 constexpr std::uint64_t kRefer = 1u << 13;        // 2
 constexpr std::uint64_t kTruncate = 1u << 14;     // 3
@@ -29,7 +30,7 @@ constexpr std::uint64_t kIoctlDevice = 1u << 15;  // 5
 
 constexpr std::uint64_t kRead = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_EXECUTE;
 constexpr std::uint64_t kWrite = LANDLOCK_ACCESS_FS_WRITE_FILE | kTruncate;
-// What a rule of a file, and not of a directory, may allow.
+// Rights that a rule for a single file may grant.
 constexpr std::uint64_t kOfFiles =
     LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_READ_FILE | kTruncate | kIoctlDevice;
 
@@ -54,7 +55,7 @@ Status allow(int ruleset, const Path& path, std::uint64_t rights) {
   return {};
 }
 
-/// Children cannot regain them: PR_SET_NO_NEW_PRIVS is set.
+/// Children cannot regain them, because PR_SET_NO_NEW_PRIVS is set.
 Status drop_inspection_capabilities() {
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
   __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};

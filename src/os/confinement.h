@@ -8,17 +8,18 @@
 
 namespace varda::os {
 
-/// Paths and all below them. Paths that do not exist are ignored; links are followed once, at the call.
+/// Paths include everything below. Missing paths are ignored; links are resolved once, at the call.
 struct ReachableFiles {
   std::vector<Path> read;        // files and directories
   std::vector<Path> read_write;  // existing files may be written too; nothing is created, removed or renamed
 };
 
-/// After this call this thread, the threads it starts and all children open no other files: "Permission denied". Files that are
-/// open already stay usable. Call it before other threads start, which are not confined. A child that confines itself again opens
-/// what both allow. Other processes cannot be inspected (ptrace, /proc/PID/environ, mem, fd): for root this needs the capabilities
-/// CAP_PERFMON, CAP_SYS_PTRACE and CAP_SYS_ADMIN to go, so they are dropped.
-/// kUnsupported: the kernel has no Landlock (Linux 5.13), or was started without it; nothing is confined then.
+/// Limits this thread, its later threads and all children to these files: other opens fail with
+/// "Permission denied". Open files stay usable. Call before other threads start, since existing
+/// threads are not confined. A child that confines itself again may open only what both calls
+/// allow. Other processes cannot be inspected (ptrace, /proc/PID/environ, mem, fd). For root, this
+/// requires dropping the capabilities CAP_PERFMON, CAP_SYS_PTRACE and CAP_SYS_ADMIN. kUnsupported:
+/// the kernel has no Landlock (Linux 5.13) or started without it; nothing is confined then.
 /// https://docs.kernel.org/userspace-api/landlock.html
 Status confine_files(const ReachableFiles& files);
 

@@ -15,7 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Confinement is for life: each case has a process. Its exit code; 77: this kernel has no Landlock.
+/// Confinement is permanent, so each case runs in a child. Returns the exit code; 77: this kernel
+/// has no Landlock.
 int in_child(const ReachableFiles& files, const std::function<int()>& then) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -28,7 +29,7 @@ int in_child(const ReachableFiles& files, const std::function<int()>& then) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -2;
 }
 
-/// errno of opening it; 0: it opens.
+/// errno of open(); 0: success.
 int opens(const fs::path& path, int flags = O_RDONLY) {
   const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
   if (fd < 0) return errno;
@@ -36,7 +37,7 @@ int opens(const fs::path& path, int flags = O_RDONLY) {
   return 0;
 }
 
-/// Whether there is anything to read in it.
+/// True if the file has a readable byte.
 bool reads(const fs::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   char byte = 0;

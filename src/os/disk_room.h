@@ -9,19 +9,20 @@
 
 namespace varda::os {
 
-/// Models and copies of files that do not fit must not keep records, logs or a control plane on the same disk from being written.
-/// Not thread-safe.
+/// Keeps large files (models, copies) from filling a disk that also holds records, logs or a
+/// control plane. Not thread-safe.
 class DiskRoom {
  public:
-  /// `place` lies on the disk that is meant. `fs` outlives this.
+  /// `place` is any path on the disk. `fs` outlives this.
   DiskRoom(FileSystem& fs, Path place) : fs_(fs), place_(std::move(place)) {}
-  /// Before so many bytes are written. kExhausted: they would not leave the reserve, 64 MiB or a twentieth of the disk.
+  /// Called before writing `bytes`. kExhausted: the write would use the reserve, 64 MiB or a
+  /// twentieth of the disk.
   Status take(std::uint64_t bytes);
 
  private:
   FileSystem& fs_;
   const Path place_;
-  std::uint64_t left_ = 0;  // may be taken before the disk is asked again
+  std::uint64_t left_ = 0;  // bytes granted before the next check
 };
 
 }  // namespace varda::os

@@ -15,7 +15,7 @@ namespace {
 
 using internal::Descriptor;
 
-// Only where the kernel has no pidfds (before 5.3, some sandboxes).
+// Fallback for kernels without pidfds (before 5.3, some sandboxes).
 constexpr int kPollMilliseconds = 200;
 
 class EpollExitWatch final : public ExitWatch {
@@ -73,7 +73,7 @@ class EpollExitWatch final : public ExitWatch {
         const auto found = watched_.find(events[i].data.fd);
         if (found == watched_.end()) continue;
         gone.push_back(found->second.id);
-        watched_.erase(found);  // closing takes it out of the epoll set
+        watched_.erase(found);  // closing removes it from the epoll set
       }
       for (const ProcessId& id : gone) ended_(id);
     }
@@ -97,7 +97,7 @@ class EpollExitWatch final : public ExitWatch {
   Mutex mutex_;
   std::map<int, Watched> watched_ GUARDED_BY(mutex_);
   std::vector<ProcessId> polled_ GUARDED_BY(mutex_);
-  std::jthread thread_;  // last: it uses all of the above
+  std::jthread thread_;  // last, because it uses all of the above
 };
 
 }  // namespace

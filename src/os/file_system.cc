@@ -52,7 +52,7 @@ namespace {
 
 constexpr std::string_view kScratchMark = ".tmp";
 
-// "NAME.tmp4711-3": of process 4711, its third.
+// "NAME.tmp4711-3": process 4711, counter 3.
 bool scratch_name(std::string_view name) {
   const auto mark = name.rfind(kScratchMark);
   if (mark == std::string_view::npos || mark == 0) return false;
@@ -69,7 +69,7 @@ bool scratch_name(std::string_view name) {
 Status remove_leftovers(FileSystem& fs, const Path& directory) {
   TRY(const auto there, fs.stat(directory));
   if (!there || there->kind == FileKind::kFile || there->kind == FileKind::kOther) return {};
-  // With the dot, the directory may be reached through a link: list() itself follows none.
+  // With the dot, `directory` may be a link; list() itself follows no links.
   TRY(const std::vector<std::string> names, fs.list(directory / "."));
   for (const std::string& name : names) {
     if (!scratch_name(name)) continue;
@@ -80,7 +80,7 @@ Status remove_leftovers(FileSystem& fs, const Path& directory) {
 }
 
 Status write_file_atomically(FileSystem& fs, const Path& path, std::string_view bytes, std::uint32_t mode) {
-  // The name is unique in this process; a leftover of a crashed one with the same number is simply overwritten.
+  // Unique in this process; a leftover of a crashed process with the same pid is overwritten.
   static std::atomic<std::uint64_t> counter{0};
   Path scratch = path;
   scratch += std::string(kScratchMark) + std::to_string(::getpid()) + "-" + std::to_string(counter.fetch_add(1));
@@ -106,7 +106,7 @@ Result<std::unique_ptr<FileLock>> FileLock::acquire(const Path& path) {
     const std::string pid = pid_written_in(descriptor.get());
     return Error(Code::kUnavailable, path.string() + " is held by " + (pid.empty() ? "another process" : "process " + pid));
   }
-  // The pid is a help for people only: a failure to write it changes nothing.
+  // The pid is only for people, so a failure to write it is ignored.
   const std::string pid = std::to_string(::getpid()) + "\n";
   if (::ftruncate(descriptor.get(), 0) == 0) (void)!::pwrite(descriptor.get(), pid.data(), pid.size(), 0);
   return std::make_unique<RealFileLock>(std::move(descriptor));

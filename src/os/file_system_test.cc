@@ -1,4 +1,4 @@
-// One suite over both file systems, so that the fake stays true to the machine.
+// One suite for all file systems, so that the fakes match the machine.
 #include "os/file_system.h"
 
 #include <gmock/gmock.h>
@@ -69,7 +69,7 @@ TEST_P(FileSystems, LeftoversOfAtomicWritesGoAndNothingElse) {
               ElementsAre(".tmp1-2", "a", "a.tmp", "a.tmp-1", "a.tmp1", "a.tmp1-", "a.tmp1-2x", "x.tmp1-1"));
   EXPECT_TRUE(remove_leftovers(fs(), root_ / "missing").ok());
   EXPECT_TRUE(remove_leftovers(fs(), root_ / "a").ok());
-  if (GetParam() != Which::kReal) return;  // the fakes tidy the dot away
+  if (GetParam() != Which::kReal) return;  // the fakes normalize the dot away
   write(root_ / "a.tmp12-0", "x");
   ASSERT_TRUE(fs().symlink(root_, root_ / "link").ok());
   ASSERT_TRUE(remove_leftovers(fs(), root_ / "link").ok());
@@ -178,7 +178,7 @@ TEST(MemoryFileSystemFaults, AtomicWriteShowsOldBytesWhicheverCallFails) {
     const std::string now = read_file(fs, "/a").value();
     if (written.ok()) {
       EXPECT_EQ(now, "new");
-      EXPECT_GT(nth, 4);  // open, write, sync, rename and the directory's sync were each tried
+      EXPECT_GT(nth, 4);  // open, write, sync, rename and the directory's sync all failed once
       return;
     }
     EXPECT_TRUE(now == "old" || now == "new") << now;

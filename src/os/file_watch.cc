@@ -30,10 +30,10 @@ constexpr std::uint32_t kNameEvents =
     IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF;
 constexpr std::uint32_t kContentEvents = IN_MODIFY | IN_CLOSE_WRITE;
 constexpr int kLinksMax = 40,
-              kComponentsMax = 512;  // as the kernel's for links; no path of PATH_MAX has more components in practice
+              kComponentsMax = 512;  // the kernel's link limit; no real path has more components
 constexpr std::size_t kDepthMax = 64;
 
-/// File systems whose files change without this kernel knowing (statfs(2), linux/magic.h).
+/// False for file systems with changes unknown to this kernel (statfs(2), linux/magic.h).
 bool tells_of_changes(const struct statfs& raw) {
   switch (static_cast<std::uint32_t>(raw.f_type)) {
     case 0x6969:      // NFS
@@ -59,7 +59,7 @@ class InotifyWatch final : public FileWatch {
   explicit InotifyWatch(FileWatchOptions options) : options_(options), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
   Status watch(Id id, const Path& path, Scope scope) override {
-    // One at a time: two rounds of one id would take each other's watches away.
+    // One call at a time: concurrent rounds of one id would remove each other's watches.
     const MutexLock one(round_mutex_);
     TRY_VOID(open_inotify());
     Round round{id, begin_round(), Status(), 0};
@@ -87,7 +87,7 @@ class InotifyWatch final : public FileWatch {
     const std::stop_callback stopped(ctx.stop_token(), [this] { wake(); });
     for (;;) {
       TRY_VOID(ctx.check());
-      std::array<pollfd, 2> descriptors{pollfd{wake_.get(), POLLIN, 0}, pollfd{inotify(), POLLIN, 0}};  // one below 0 is left out
+      std::array<pollfd, 2> descriptors{pollfd{wake_.get(), POLLIN, 0}, pollfd{inotify(), POLLIN, 0}};  // negative: ignored
       int timeout = -1;
       if (ctx.deadline()) {
         const auto left = std::chrono::ceil<std::chrono::milliseconds>(*ctx.deadline() - system_clock().now());
@@ -111,7 +111,7 @@ class InotifyWatch final : public FileWatch {
     std::set<Id> changed;
     alignas(inotify_event) std::array<char, 16 << 10> buffer;  // NOLINT: filled by read()
     const int fd = inotify();
-    // So that somebody who writes without end does not keep us here.
+    // Bounded, so that a constant writer cannot block this call.
     for (int reads = 0; fd >= 0 && reads < 64; ++reads) {
       const ssize_t count = internal::retry([&] { return ::read(fd, buffer.data(), buffer.size()); });
       if (count <= 0) break;
@@ -127,16 +127,16 @@ class InotifyWatch final : public FileWatch {
   }
 
  private:
-  /// What a watch of the kernel tells, and whom.
+  /// One use of a kernel watch.
   struct Subscription {
     Id id = 0;
     std::uint64_t round = 0;
-    std::string name;  // of an entry of that folder; "": whatever happens there
+    std::string name;  // an entry of that folder; "": all events there
   };
   struct Round {
     Id id;
     std::uint64_t number;
-    Status status;  // the first thing that went wrong
+    Status status;  // the first error
     std::size_t folders;
   };
 
@@ -145,12 +145,12 @@ class InotifyWatch final : public FileWatch {
     if (inotify_.ok()) return {};
     inotify_ = Descriptor(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
     if (!inotify_.ok()) return Error(Code::kExhausted, std::string("inotify: ") + std::strerror(errno));
-    wake();  // wait() is to look at it
+    wake();  // so that wait() polls it
     return {};
   }
   int inotify() {
     const MutexLock lock(mutex_);
-    return inotify_.get();  // never closed before the end
+    return inotify_.get();  // not closed before destruction
   }
   std::uint64_t begin_round() {
     const MutexLock lock(mutex_);
@@ -161,7 +161,8 @@ class InotifyWatch final : public FileWatch {
     (void)!::write(wake_.get(), &one, sizeof(one));
   }
 
-  /// Watches the folder of every name on the way. What the path leads to, or nothing.
+  /// Watches the folder of every name on the path. Returns the resolved path; nullopt if it does
+  /// not exist.
   std::optional<Path> resolve(Round& round, const Path& path) {
     std::deque<std::string> left;
     for (const Path& component : path.relative_path()) left.push_back(component.string());
@@ -176,7 +177,7 @@ class InotifyWatch final : public FileWatch {
         continue;
       }
       if (++components > kComponentsMax) return std::nullopt;
-      // Before looking, so that what changes after it is told.
+      // Before lstat(), so that later changes are reported.
       add(round, at, kNameEvents | IN_ONLYDIR, name);
       const Path next = at / name;
       struct stat raw {};
@@ -232,7 +233,7 @@ class InotifyWatch final : public FileWatch {
 
   /// False: nothing is watched there.
   bool add(Round& round, const Path& path, std::uint32_t events, std::string name) {
-    const MutexLock lock(mutex_);  // held over the call, so that no event comes before take() knows whose it is
+    const MutexLock lock(mutex_);  // held during the call, so that take() knows the id before the first event
     const int watch = ::inotify_add_watch(inotify_.get(), path.c_str(), events | IN_MASK_ADD | IN_DONT_FOLLOW | IN_EXCL_UNLINK);
     if (watch < 0) {
       const int number = errno;
@@ -253,7 +254,7 @@ class InotifyWatch final : public FileWatch {
     return true;
   }
 
-  /// Subscriptions of `id` that are not of that round go.
+  /// Removes subscriptions of `id` from other rounds.
   void forget(Id id, std::uint64_t round) {
     const MutexLock lock(mutex_);
     for (auto at = watches_.begin(); at != watches_.end();) {
@@ -277,7 +278,7 @@ class InotifyWatch final : public FileWatch {
     if (found == watches_.end()) return;
     for (const Subscription& one : found->second)
       if (name.empty() || one.name.empty() || one.name == name) changed.insert(one.id);
-    if ((event.mask & IN_IGNORED) != 0) watches_.erase(found);  // what it watched is gone; that was told
+    if ((event.mask & IN_IGNORED) != 0) watches_.erase(found);  // removal was reported above
   }
 
   const FileWatchOptions options_;

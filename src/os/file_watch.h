@@ -1,13 +1,13 @@
-// Noticing that something changes at paths, without reading what is there.
+// Notifications about changes at paths, without reading the files.
 //
 //   const auto watch = make_file_watch();
-//   Status told = watch->watch(7, "/data/train.csv", FileWatch::Scope::kFile);   // not ok: look yourself now and then
+//   Status watched = watch->watch(7, "/data/train.csv", FileWatch::Scope::kFile);  // error: poll too
 //   while (watch->wait(ctx).ok())
 //     for (FileWatch::Id id : watch->take()) look_at(id);
 //
-// Whoever is told looks for what it was, and watches again before it looks: what comes to be at a path, and folders made below one,
-// are watched from the next watch() on, and what happened before is seen by the look that follows. So nothing is missed between the
-// two.
+// After a notification, call watch() again and then read the path. A new file at the path, and new
+// folders below it, are watched only from the next watch() on. The read sees earlier changes. In
+// this order, no change is missed.
 #pragma once
 
 #include <cstddef>
@@ -24,35 +24,35 @@ namespace varda::os {
 /// Thread-safe.
 class FileWatch {
  public:
-  using Id = std::uint64_t;  // the caller's
+  using Id = std::uint64_t;  // chosen by the caller
   enum class Scope {
-    kNames,   // what the path leads to: every name on the way, links included, that is made, removed, renamed or replaced
-    kFile,    // and the file there: its bytes and its inode
-    kFolder,  // and the folder there with all below it; links to folders and folders whose names begin with '.' are not entered
+    kNames,   // the path itself: any name on it, also of links, created, removed, renamed or replaced
+    kFile,    // also the file: content and inode
+    kFolder,  // also the folder with everything below; skips links to folders, and folders with names that begin with '.'
   };
 
   virtual ~FileWatch() = default;
-  /// From now on changes at `path`, which is absolute, are told as `id`; replaces what was watched as `id`. May tell of changes
-  /// that are none of what the caller looks at, and of one that is over. Nothing has to be at `path`. Blocks as long as listing
-  /// folders does.
+  /// Reports changes at the absolute `path` as `id` from now on; replaces an earlier watch of `id`.
+  /// May report irrelevant or past changes. `path` need not exist. Blocks while listing folders.
   ///
-  /// An error says that changes may be missed, and why; what could be watched is. kUnsupported: the file system does not tell what
-  /// other machines do to it. kExhausted: too many folders, or the system's limit. kForbidden: a folder cannot be read.
+  /// An error gives the reason why changes may be missed; everything possible is watched anyway.
+  /// kUnsupported: the file system does not report changes by other machines. kExhausted: too many
+  /// folders, or the system's limit. kForbidden: a folder cannot be read.
   virtual Status watch(Id id, const Path& path, Scope scope) = 0;
   virtual void unwatch(Id id) = 0;
 
   /// Blocks until take() would return something or the context is done.
   virtual Status wait(const Context& ctx) = 0;
-  /// take() would return something.
+  /// True if take() would return something.
   virtual bool pending() = 0;
-  /// Where something changed since the last call, each id once. Never blocks.
+  /// The ids with changes since the last call, each once. Never blocks.
   virtual std::vector<Id> take() = 0;
 };
 
 struct FileWatchOptions {
-  std::size_t folders_max = 4096;  // of one id
+  std::size_t folders_max = 4096;  // per id
 };
-/// The machine's (inotify). Costs nothing before the first watch().
+/// The machine's file watch (inotify). Uses no resources before the first watch().
 std::unique_ptr<FileWatch> make_file_watch(FileWatchOptions options = {});
 
 }  // namespace varda::os

@@ -38,7 +38,7 @@ class FileWatchTest : public ::testing::Test {
   void write(const std::string& name, const std::string& text) { std::ofstream(root_ / name) << text; }
   void append(const std::string& name, const std::string& text) { std::ofstream(root_ / name, std::ios::app) << text; }
 
-  /// Everything told until now. Events come in order, so those of the marker are the last.
+  /// All ids reported so far. Events are ordered, so the marker's event is the last.
   std::set<FileWatch::Id> told() {
     std::set<FileWatch::Id> out;
     EXPECT_TRUE(watch_->watch(kMarker, root_ / "marker", Scope::kFile).ok());
@@ -166,7 +166,7 @@ TEST_F(FileWatchTest, TellsOfWhatMattersForAPathAndOfNothingElse) {
     const fs::path root = root_ / std::to_string(++id);
     fs::create_directory(root);
     one.before(root);
-    (void)told();  // that it came is told to whoever asks for it a moment later
+    (void)told();  // clears late notifications about the new folder
     ASSERT_TRUE(watch_->watch(id, root / one.path, one.scope).ok());
     EXPECT_EQ(told(), std::set<FileWatch::Id>());
     one.change(root);
@@ -179,7 +179,7 @@ TEST_F(FileWatchTest, WatchingAgainFollowsWhatCame) {
   ASSERT_TRUE(watch_->watch(1, root_ / "d/a", Scope::kFile).ok());
   fs::create_directory(root_ / "d");
   EXPECT_EQ(told(), std::set<FileWatch::Id>{1});
-  write("d/a", "");  // nobody looked yet
+  write("d/a", "");  // the caller has not watched again yet
   ASSERT_TRUE(watch_->watch(1, root_ / "d/a", Scope::kFile).ok());
   EXPECT_EQ(told(), std::set<FileWatch::Id>());
   append("d/a", "x");
@@ -194,7 +194,7 @@ TEST_F(FileWatchTest, OnePathOfManyAndOneThatIsWatchedNoMore) {
   append("a", "x");
   EXPECT_EQ(told(), (std::set<FileWatch::Id>{1, 2, 3}));
   watch_->unwatch(1);
-  ASSERT_TRUE(watch_->watch(3, root_ / "b", Scope::kFile).ok());  // another path in the place of the folder
+  ASSERT_TRUE(watch_->watch(3, root_ / "b", Scope::kFile).ok());  // replaces the folder watch
   EXPECT_EQ(told(), std::set<FileWatch::Id>());
   append("a", "x");
   EXPECT_EQ(told(), std::set<FileWatch::Id>{2});
@@ -229,7 +229,7 @@ TEST_F(FileWatchTest, WaitingEndsWithItsContextAndWithTheFirstWatchThere) {
   ASSERT_FALSE(ended.ok());
   EXPECT_EQ(ended.error().code(), Code::kCancelled);
 
-  // Waits before there is anything to wait for.
+  // wait() starts before the first watch.
   std::jthread early([&] { ended = watch_->wait(Context::background().with_timeout(std::chrono::seconds(60))); });
   write("a", "");
   ASSERT_TRUE(watch_->watch(1, root_ / "a", Scope::kFile).ok());

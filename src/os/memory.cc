@@ -15,7 +15,7 @@ namespace {
 
 struct Mapping {
   std::uintptr_t begin = 0, end = 0;
-  bool droppable = false;  // private, of a file, never written by us
+  bool droppable = false;  // private file mapping, never written by this process
 };
 
 // "55d0c0a00000-55d0c0c00000 r-xp 00000000 fd:00 1234   /usr/bin/varda". False: no such line.
@@ -31,7 +31,7 @@ bool parse_head(const std::string& line, Mapping& mapping) {
 
 void drop(const Mapping& mapping) {
   if (!mapping.droppable || mapping.begin == 0) return;
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): /proc tells addresses as numbers
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): /proc has addresses as numbers
   (void)::madvise(reinterpret_cast<void*>(mapping.begin), mapping.end - mapping.begin, MADV_DONTNEED);
 }
 
@@ -48,7 +48,7 @@ void trim_memory() {
       drop(mapping);
       mapping = next;
     } else if (line.starts_with("Anonymous:") && std::strtoul(line.c_str() + 10, nullptr, 10) != 0) {
-      mapping.droppable = false;  // relocated pages stand in no file
+      mapping.droppable = false;  // relocated pages exist in no file
     }
   }
   drop(mapping);

@@ -34,7 +34,8 @@ TEST(TrimMemory, GivesBackPagesAndLosesNothing) {
   EXPECT_LT(after, before);
   EXPECT_GT(after, 0u);
   for (int i = 0; i < static_cast<int>(numbers.size()); i += 1000) ASSERT_EQ(numbers[static_cast<std::size_t>(i)], i);
-  // What was dropped comes back: locale, exceptions and virtual calls live in relocated pages, which must have stayed.
+  // Dropped pages return on use. Locale, exceptions and virtual calls use relocated pages, which
+  // must have stayed.
   EXPECT_THROW((void)std::stoi("x"), std::invalid_argument);
 }
 

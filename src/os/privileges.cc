@@ -18,7 +18,7 @@
 namespace varda::os {
 namespace {
 
-// In the order of their numbers (linux/capability.h).
+// Sorted by number (linux/capability.h).
 constexpr std::string_view kCapabilityNames[] = {"CHOWN",
                                                  "DAC_OVERRIDE",
                                                  "DAC_READ_SEARCH",
@@ -69,7 +69,7 @@ constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #error "add the architecture of this machine (linux/audit.h)"
 #endif
 
-// The leak checker of a build with AddressSanitizer attaches to the threads of its own process.
+// The leak checker of AddressSanitizer attaches to threads of the same process.
 #if defined(__SANITIZE_ADDRESS__)
 #define VARDA_LEAK_CHECKER
 #elif defined(__has_feature)
@@ -81,8 +81,8 @@ constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 constexpr std::uint32_t kNewNamespaces =
     CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
 
-// Calls that no pod needs: they change the machine, or look into other processes. Most want a capability too; a filter also holds
-// where a fault in the kernel forgets to ask for it.
+// Calls that no pod needs: they change the machine or inspect other processes. Most need a
+// capability too, but the filter also protects against kernel bugs in that check.
 constexpr long kDenied[] = {
     SYS_mount,
     SYS_umount2,
@@ -167,7 +167,7 @@ constexpr sock_filter refuse(int number) {
   return statement(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (static_cast<std::uint32_t>(number) & SECCOMP_RET_DATA));
 }
 constexpr sock_filter allow() { return statement(BPF_RET | BPF_K, SECCOMP_RET_ALLOW); }
-// The next statement runs only if the comparison holds; else it is passed over.
+// The next statement runs only if the comparison holds.
 constexpr sock_filter when(std::uint16_t comparison, std::uint32_t value) {
   return {.code = static_cast<std::uint16_t>(BPF_JMP | BPF_K | comparison), .jt = 0, .jf = 1, .k = value};
 }
@@ -179,7 +179,7 @@ constexpr sock_filter unless_equal(std::uint32_t value) {
 
 bool may_become_others() {
   if (::geteuid() != 0) return false;
-  // "INSIDE OUTSIDE COUNT", a line for each range of users.
+  // "INSIDE OUTSIDE COUNT", one line per range of users.
   std::ifstream map("/proc/self/uid_map");
   std::uint64_t inside = 0, outside = 0, count = 0, users = 0;
   while (map >> inside >> outside >> count) users += count;
@@ -210,10 +210,10 @@ std::vector<sock_filter> internal::call_filter() {
     program.push_back(refuse(number));
   };
 #if defined(__x86_64__)
-  deny(BPF_JGE, 0x40000000u, EPERM);  // x32: the same calls by other numbers
+  deny(BPF_JGE, 0x40000000u, EPERM);  // x32: the same calls with other numbers
 #endif
   for (const long call : kDenied) deny(BPF_JEQ, static_cast<std::uint32_t>(call), EPERM);
-  // A filter cannot look behind the pointer of clone3, so libraries are sent back to clone.
+  // A filter cannot read the arguments of clone3, so ENOSYS makes libraries use clone.
   deny(BPF_JEQ, SYS_clone3, ENOSYS);
   program.push_back(unless_equal(SYS_clone));
   program.push_back(allow());

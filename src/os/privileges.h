@@ -1,4 +1,4 @@
-// The user that a process becomes, and the rights that it keeps.
+// User and rights of a started process.
 //
 //   process.user = os::User{.user = 65532, .group = 65532};
 //   process.rights = os::Rights{.capabilities = 0, .calls = os::Calls::kFiltered};
@@ -11,20 +11,22 @@
 
 namespace varda::os {
 
-/// This program is root where there are other users. Root of a user namespace with one user is as ordinary as any.
+/// True if this program is root and may become other users. Root of a user namespace with only one
+/// user may not.
 bool may_become_others();
 
-/// Root becomes this user. An ordinary user becomes it inside a user namespace only: the machine still sees the caller's user.
+/// Root becomes this user. An ordinary caller becomes it only inside a user namespace: outside, the
+/// process keeps the caller's user.
 struct User {
   std::uint32_t user = 0, group = 0;
-  std::vector<std::uint32_t> groups;  // further ones; no others are kept
+  std::vector<std::uint32_t> groups;  // supplementary groups; all others are dropped
 };
 
-/// Bit N stands for capability N.
+/// Bit N is capability N.
 using Capabilities = std::uint64_t;
 inline constexpr Capabilities kAllCapabilities = ~Capabilities{0};
 
-/// "NET_BIND_SERVICE", also with CAP_ before it; "ALL": all of them. Nothing: no capability has that name.
+/// "NET_BIND_SERVICE", with or without "CAP_"; "ALL" gives all. nullopt: unknown name.
 std::optional<Capabilities> capabilities_named(std::string_view name);
 
 enum class Calls {
@@ -33,10 +35,10 @@ enum class Calls {
   kFiltered,
 };
 
-/// All that a process may have. Rights that the caller lacks are not gained.
+/// Upper limits of a process's rights. Never adds rights that the caller lacks.
 struct Rights {
-  Capabilities capabilities = 0;  // at most these, also for programs that it starts
-  Capabilities ambient = 0;       // those that a user other than root really gets; a part of `capabilities`
+  Capabilities capabilities = 0;  // upper limit, also for programs it starts
+  Capabilities ambient = 0;       // effective for users other than root; a subset of `capabilities`
   Calls calls = Calls::kAll;
 };
 

@@ -42,7 +42,7 @@ std::optional<internal::ProcStat> internal::read_proc_stat(pid_t pid) {
   const ssize_t count = retry([&] { return ::read(descriptor.get(), text, sizeof(text) - 1); });
   if (count <= 0) return std::nullopt;
   text[count] = '\0';
-  // The name in field 2 may hold anything, also ')' and spaces: what follows the last ')' is regular.
+  // The name in field 2 may contain ')' and spaces; only the text after the last ')' is regular.
   const std::string_view line(text, static_cast<std::size_t>(count));
   const std::size_t name_end = line.rfind(')');
   if (name_end == std::string_view::npos || name_end + 2 >= line.size()) return std::nullopt;
@@ -70,7 +70,8 @@ std::optional<ProcessId> find_process(pid_t pid) {
 Status signal_process(const ProcessId& id, int signal, bool group) {
   const auto stat = internal::read_proc_stat(id.pid);
   if (group) {
-    // A group outlives its leader: its number stays taken, so it is still ours unless the pid names a new process.
+    // A group outlives its leader and keeps its number. It is the old group unless a new process
+    // has the pid.
     if (stat && stat->start_ticks != id.start_ticks) return gone(id);
     if (::kill(-id.pid, signal) == 0) return {};
     if (errno == ESRCH) return gone(id);
@@ -108,7 +109,7 @@ Status wait_for_exit(const Context& ctx, const ProcessId& id) {
 Path self_path() {
   std::error_code error;
   Path path = std::filesystem::read_symlink("/proc/self/exe", error);
-  // A program replaced while it runs keeps its place: new children come from there.
+  // A replaced program keeps its path: new children start the new file there.
   constexpr std::string_view kDeleted = " (deleted)";
   if (path.native().ends_with(kDeleted)) path = path.native().substr(0, path.native().size() - kDeleted.size());
   return path;
@@ -118,12 +119,13 @@ std::stop_token stop_on_signals() {
   static std::stop_source source;
   static const bool started = [] {
     ::signal(SIGPIPE, SIG_IGN);
-    ::signal(SIGXFSZ, SIG_IGN);  // beyond `ulimit -f` a write fails with EFBIG then, and is told like that of a full disk
+    ::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` then fails with EFBIG, handled like a full disk
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
-    // The terminal is gone. Under nohup it is ignored, and a signal that is blocked would come all the same.
+    // SIGHUP: the terminal is gone. nohup ignores it, and blocking an ignored signal would deliver
+    // it anyway.
     struct sigaction hang_up;
     if (::sigaction(SIGHUP, nullptr, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);
     ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
@@ -131,7 +133,7 @@ std::stop_token stop_on_signals() {
       int number = 0;
       while (::sigwait(&signals, &number) != 0) continue;
       source.request_stop();
-      // A second Ctrl-C means "now"; further SIGTERMs change nothing.
+      // A second Ctrl-C exits at once; further SIGTERMs have no effect.
       while (::sigwait(&signals, &number) != 0 || number != SIGINT) continue;
       ::_exit(130);
     }).detach();

@@ -172,7 +172,8 @@ TEST_F(Processes, ExitWatchTellsEachEndOnce) {
   EXPECT_EQ(ends, 3);
 }
 
-// Programs with threads end like this for a moment: the kernel shows the first thread as a zombie until the last one is gone.
+// Programs with threads briefly end like this: the first thread is a zombie until the last one
+// ends.
 TEST_F(Processes, ProcessWhoseFirstThreadEndedIsAliveUntilTheLastOneEnds) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -331,7 +332,7 @@ TEST_F(Mounts, ReadOnlyRootTakesWritesInWritableMountsAlone) {
   EXPECT_THAT(text, HasSubstr("wrote\nnull\n"));
 }
 
-// The capabilities of an ordinary user's process in a user namespace of its own would show what is hidden.
+// In a user namespace, an ordinary user's process has capabilities that could reveal hidden files.
 TEST_F(Mounts, ProcessWithoutRightsHasNoCapability) {
   ProcessOptions options = shell("grep -E '^(Cap|Seccomp:)' /proc/self/status; unshare -m true 2>/dev/null || echo refused");
   options.hidden = {root_ / "volume"};

@@ -74,16 +74,16 @@ class RealReadableFile final : public ReadableFile {
   const std::string path_;
 };
 
-/// What is below a folder has no way out of it: "..", or a path, would be one.
+/// A single name only: ".." or a path could leave the folder.
 Status check_entry(const std::string& name) {
   if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos)
     return Error(Code::kInvalid, "\"" + name + "\" is no name of an entry");
   return {};
 }
 
-/// O_NONBLOCK: a pipe that takes a file's place must not hold us up; it means nothing for regular files.
+/// O_NONBLOCK prevents waiting on a pipe that replaced the file; regular files ignore it.
 Result<std::unique_ptr<ReadableFile>> open_file_at(int directory, const std::string& name, const std::string& path) {
-  // Looked at before it is opened: opening a device can do something already.
+  // Checked before opening, because opening a device may have effects.
   struct stat raw {};
   if (::fstatat(directory, name.c_str(), &raw, AT_SYMLINK_NOFOLLOW) < 0) return failed("open", path);
   if (!S_ISREG(raw.st_mode)) return not_a("a regular file", path, facts_of(raw).kind);
@@ -172,7 +172,7 @@ class RealReadableTree final : public ReadableTree {
   }
 
  private:
-  /// A name in an open folder that cannot be swapped for another one any more.
+  /// A name in an open folder, which cannot be replaced any more.
   struct Place {
     const Root* root = nullptr;
     Descriptor parent;  // unset: the root

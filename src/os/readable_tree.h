@@ -1,7 +1,8 @@
-// Reading below allowed directories and nowhere else: for paths that somebody else named.
+// Reads files below allowed directories only, for paths from untrusted sources.
 //
-// A path is resolved first, links included, and must then lie below one of the roots. It is opened from the root one component at a
-// time without following any link, so that whoever swaps a component for a link meanwhile gains nothing. Works on every kernel.
+// A path is resolved first, including links, and must lie below a root. It is then opened from the
+// root by components, without following links. Replacing a component by a link meanwhile has no
+// effect. Works on every kernel.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +17,14 @@
 
 namespace varda::os {
 
-/// What tells one state of a file from another.
+/// Facts that change with every change of a file.
 struct FileFacts {
   FileKind kind = FileKind::kFile;
   std::uint64_t size_bytes = 0;
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
   std::int64_t modified_ns = 0;  // since 1970
-  std::int64_t changed_ns = 0;   // the inode's: what wrote and put the old time back shows here
+  std::int64_t changed_ns = 0;   // of the inode; changes even if a writer restores modified_ns
   friend bool operator==(const FileFacts&, const FileFacts&) = default;
 };
 
@@ -31,9 +32,9 @@ struct FileFacts {
 class ReadableFile {
  public:
   virtual ~ReadableFile() = default;
-  /// Fills `bytes` from `offset` on; less only at the file's end. Returns how many.
+  /// Fills `bytes` from `offset` on and returns the count; less only at the end of the file.
   virtual Result<std::size_t> read(std::uint64_t offset, std::span<char> bytes) = 0;
-  /// As they are now.
+  /// The present facts.
   virtual Result<FileFacts> facts() = 0;
 };
 
@@ -43,28 +44,29 @@ class ReadableDirectory {
   virtual ~ReadableDirectory() = default;
   struct Entry {
     std::string name;
-    FileFacts facts;  // of a link itself, where it is one
+    FileFacts facts;  // of a link itself, not its target
   };
-  /// In no order; nothing at the end. What goes away meanwhile is left out.
+  /// The next entry, unordered; nullopt at the end. Skips entries removed meanwhile.
   virtual Result<std::optional<Entry>> next() = 0;
-  /// An entry of this folder, by its name alone; links are kInvalid, as is what is no regular file, and no directory.
+  /// Opens an entry by name. kInvalid: a link, or not a regular file or directory.
   virtual Result<std::unique_ptr<ReadableFile>> open(const std::string& name) = 0;
   virtual Result<std::unique_ptr<ReadableDirectory>> descend(const std::string& name) = 0;
 };
 
-/// Thread-safe. Paths are absolute, or below the working directory.
+/// Thread-safe. Paths are absolute, or relative to the working directory.
 class ReadableTree {
  public:
   virtual ~ReadableTree() = default;
-  /// Of what is there behind links. kForbidden: it lies outside of the roots, or the system refuses. kNotFound.
+  /// Facts of the file behind links. kForbidden: outside the roots, or refused by the system.
+  /// kNotFound.
   virtual Result<FileFacts> facts(const Path& path) = 0;
-  /// kInvalid: no regular file; a pipe or device is never opened for reading.
+  /// kInvalid: not a regular file; pipes and devices are never opened.
   virtual Result<std::unique_ptr<ReadableFile>> open(const Path& path) = 0;
-  /// kInvalid: no directory.
+  /// kInvalid: not a directory.
   virtual Result<std::unique_ptr<ReadableDirectory>> list(const Path& path) = 0;
 };
 
-/// The machine's files below `roots`, each of which must be a directory; kInvalid where there is none.
+/// The machine's files below `roots`; kInvalid if a root is not a directory.
 Result<std::unique_ptr<ReadableTree>> open_readable_tree(const std::vector<Path>& roots);
 
 }  // namespace varda::os

@@ -1,4 +1,5 @@
-// What may be read is read, and nothing else is, whatever is named and whoever changes it meanwhile.
+// Allowed files can be read and all others cannot, whatever the path and whatever changes
+// meanwhile.
 #include "os/readable_tree.h"
 
 #include <atomic>
@@ -42,7 +43,7 @@ class Trees : public ::testing::Test {
     out.resize(file.read(0, out).value());
     return out;
   }
-  // The text, or what is wrong.
+  // The text, or the error code.
   std::string read(const Path& path) {
     auto file = tree_->open(path);
     return file.ok() ? text(**file) : std::string(varda::to_string(file.error().code()));
@@ -71,7 +72,7 @@ TEST_F(Trees, OnlyWhatLiesBelowARootIsReadWhateverItIsCalled) {
       {"root/../secret", forbidden},
       {"root/out", forbidden},
       {"root/up/secret", forbidden},
-      {"rootless/secret", forbidden},  // begins as the root does
+      {"rootless/secret", forbidden},  // same prefix as the root
       {"root/a/nothing", missing},
   };
   for (const auto& [path, expected] : cases) EXPECT_EQ(read(scratch_ / path), expected) << path;
@@ -120,7 +121,8 @@ TEST_F(Trees, AnOpenFileIsTheSameWhateverItsNameBecomes) {
   EXPECT_EQ(read(root_ / "a/inside"), to_string(Code::kForbidden));
 }
 
-// Somebody exchanges a folder with a link that leads out, all the time: that is seen, or it is not, but never followed.
+// A thread constantly exchanges a folder and a link that leads outside. The link must never be
+// followed.
 TEST_F(Trees, AFolderThatBecomesALinkLeadsNowhere) {
   fs::create_directory(root_ / "d");
   write(root_ / "d/secret", "inside");

@@ -20,7 +20,8 @@ using internal::retry;
 
 class RealFile final : public File {
  public:
-  // When written bytes start for the disk: whenever the kernel likes, or soon, so that a sync at the end has little left to do.
+  // Start of writeback: at the kernel's choice, or early, so that the final sync has little left to
+  // do.
   enum class Writeback { kLazy, kEarly };
 
   RealFile(Descriptor descriptor, Path path, Writeback writeback)
@@ -36,7 +37,7 @@ class RealFile final : public File {
     constexpr std::size_t kEarlyBytes = 8 << 20;
     if (writeback_ == Writeback::kEarly && (unstarted_ += size) >= kEarlyBytes) {
       unstarted_ = 0;
-      // Starts it and does not wait. Nothing depends on it, so that a file system without it does no harm.
+      // Starts writeback without waiting. Only an optimization, so errors are ignored.
       (void)::sync_file_range(descriptor_.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
     }
     return {};
@@ -115,7 +116,8 @@ class RealFileSystem final : public FileSystem {
     }
     Descriptor descriptor(retry([&] { return ::open(path.c_str(), flags, static_cast<mode_t>(mode)); }));
     if (!descriptor.ok()) return failed("open", path);
-    // A file made anew is meant to stay; one that may have been there is often a scratch file, gone before the kernel gets to it.
+    // A file from kExclusive usually stays, so write early. Others are often short-lived scratch
+    // files.
     return std::make_unique<RealFile>(std::move(descriptor), path,
                                       how == Open::kExclusive ? RealFile::Writeback::kEarly : RealFile::Writeback::kLazy);
   }

@@ -33,7 +33,7 @@ Result<std::vector<std::pair<int, rlimit>>> plan_limits(const std::map<std::stri
     TRY(const int resource, resource_of(name));
     rlimit now{};
     ::getrlimit(static_cast<__rlimit_resource_t>(resource), &now);
-    // An ordinary user cannot raise the hard limit: what is there is the most that can be had.
+    // An ordinary user cannot raise the hard limit, so use at most the current one.
     const rlim_t wanted = ::geteuid() == 0 ? value : std::min<rlim_t>(value, now.rlim_max);
     planned.emplace_back(resource, rlimit{.rlim_cur = wanted, .rlim_max = wanted});
   }
@@ -45,7 +45,7 @@ void plan_strings(const ProcessOptions& options, SpawnPlan& plan) {
   for (const std::string& argument : options.arguments) plan.strings.push_back(argument);
   const std::size_t arguments = plan.strings.size();
   for (const auto& [name, value] : options.environment) plan.strings.push_back(name + "=" + value);
-  // Pointers are taken when the vector no longer grows.
+  // Takes pointers after the vector stops growing.
   for (std::size_t i = 0; i < plan.strings.size(); ++i) (i < arguments ? plan.argv : plan.envp).push_back(plan.strings[i].data());
   plan.argv.push_back(nullptr);
   plan.envp.push_back(nullptr);
@@ -83,7 +83,8 @@ Error explain(const Failure& failure, const SpawnPlan& plan) {
   return errno_error(failure.number, who);
 }
 
-// An ordinary user stays that user. Only a user namespace, which comes with a private root, can show another one.
+// An ordinary user stays that user. Only a user namespace, which needs a private root, can show
+// another one.
 Status plan_user(const ProcessOptions& options, SpawnPlan& plan) {
   plan.ordinary = !may_become_others();
   plan.user = options.user.value_or(User{.user = ::geteuid(), .group = ::getegid(), .groups = {}});
@@ -110,7 +111,7 @@ Status plan_rights(const ProcessOptions& options, SpawnPlan& plan) {
   return {};
 }
 
-// Reads until the child's end of the pipe is closed by its exec, or brings the reason why there was none.
+// Reads until exec closes the child's end of the pipe, or until a failure report arrives.
 std::optional<Failure> read_report(int fd) {
   Failure failure;
   std::size_t size = 0;
@@ -156,7 +157,8 @@ class RealProcesses final : public ProcessRunner {
     if (pid == 0) internal::run_child(plan);
     write_end.reset();
     const std::optional<Failure> failure = read_report(read_end.get());
-    // Until we wait for it the pid is ours, so this is the start time of our child even if it has ended already.
+    // The pid stays reserved until waitpid(), so this is the child's start time even if it has
+    // ended.
     const auto stat = internal::read_proc_stat(pid);
     if (failure || !stat) {
       retry([&] { return ::waitpid(pid, nullptr, 0); });

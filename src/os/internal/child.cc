@@ -23,7 +23,8 @@ extern "C" int umount2(const char*, int) noexcept;
 namespace varda::os::internal {
 namespace {
 
-// Any directory that exists on every machine: a tmpfs covers it, in the child's namespace only, until that tmpfs becomes "/".
+// A directory that exists on every machine. A tmpfs covers it in the child's namespace until the
+// tmpfs becomes "/".
 constexpr const char* kBase = "/tmp";
 constexpr const char* kOldRoot = "/.old-root";
 constexpr int kDetach = 2;                     // MNT_DETACH
@@ -52,12 +53,13 @@ bool write_text(const char* path, const char* text, std::size_t size) {
 }
 
 void enter_namespaces(const SpawnPlan& plan) {
-  // Root needs no user namespace where it may mount; where it may not (in a container), it tries like everybody else.
+  // Root needs no user namespace if it may mount. Otherwise (in a container) it continues like an
+  // ordinary user.
   if (::geteuid() == 0 && !plan.show_user && ::unshare(CLONE_NEWNS) == 0) return;
-  // A user namespace with one user would only hide that this is root.
+  // A user namespace with one user would still run as the caller's root.
   if (plan.switch_user && plan.user.user != 0) fail(plan, Stage::kNamespace);
   if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) fail(plan, Stage::kNamespace);
-  // Absent on very old kernels, where it is not needed.
+  // Absent on very old kernels, which do not need it.
   (void)write_text("/proc/self/setgroups", "deny", 4);
   if (!write_text("/proc/self/uid_map", plan.uid_map.data(), plan.uid_map.size())) fail(plan, Stage::kNamespace);
   if (!write_text("/proc/self/gid_map", plan.gid_map.data(), plan.gid_map.size())) fail(plan, Stage::kNamespace);
@@ -70,7 +72,7 @@ bool set_read_only(const char* path, bool recursive) {
   if (::syscall(SYS_mount_setattr, AT_FDCWD, path, recursive ? 0x8000 /* AT_RECURSIVE */ : 0, &attributes, sizeof(attributes)) == 0)
     return true;
   if (errno != ENOSYS) return false;
-  // Before Linux 5.12: one mount only, and the flags it has must be named again.
+  // Before Linux 5.12: one mount only; existing flags must be repeated.
   struct statvfs info;
   if (::statvfs(path, &info) != 0) return false;
   const unsigned long kept =
@@ -85,7 +87,7 @@ bool make_file(const char* path) {
   return true;
 }
 
-// Makes `path` and what is missing on the way to it.
+// Creates `path` and its missing parents.
 bool make_path(const char* path, bool directory) {
   char text[4096];
   const std::size_t size = ::strlen(path);
@@ -112,7 +114,7 @@ bool apply(const RootStep& step) {
     case RootStep::Kind::kSymlink:
       return ::symlink(step.source.c_str(), step.target.c_str()) == 0;
     case RootStep::Kind::kHide:
-      // Missing: the directory above it could not be bound, so nothing shows.
+      // ENOENT: the directory above could not be bound, so nothing is visible.
       return ::mount("tmpfs", step.target.c_str(), "tmpfs", kNoSuid | kNoDev, "mode=755,size=64k") == 0 || errno == ENOENT;
     case RootStep::Kind::kBind:
       break;
@@ -163,15 +165,16 @@ void limit_bounding_set(const SpawnPlan& plan) {
   for (int number = 0; number < 64; ++number) {
     if ((plan.rights.capabilities >> number & 1) != 0) continue;
     const int there = ::prctl(PR_CAPBSET_READ, number, 0, 0, 0);
-    if (there < 0) return;  // the kernel knows no further ones
+    if (there < 0) return;  // the kernel has no further capabilities
     if (there == 0 || ::prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0) continue;
-    // Without a namespace of its own an ordinary user's process has no capability, and no-new-privileges keeps it so.
+    // Without a namespace, an ordinary user's process has no capability and cannot gain one
+    // (no-new-privileges).
     if (!plan.ordinary) fail(plan, Stage::kPrivileges);
     return;
   }
 }
 
-// The system calls themselves: glibc's functions would signal threads that are not there after fork.
+// Raw system calls: after fork, glibc's functions would signal threads that no longer exist.
 void become_user(const SpawnPlan& plan) {
   if (::prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0) fail(plan, Stage::kUser);
   if (::syscall(SYS_setgroups, plan.user.groups.size(), plan.user.groups.data()) != 0) fail(plan, Stage::kUser);
@@ -179,7 +182,7 @@ void become_user(const SpawnPlan& plan) {
   if (::syscall(SYS_setresuid, plan.user.user, plan.user.user, plan.user.user) != 0) fail(plan, Stage::kUser);
 }
 
-// Locked: nothing that the process does later, and no file, gives it a capability again.
+// Locked, so that no later call or file can give the process a capability again.
 bool lock_securebits() {
   const unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP | SECBIT_NO_SETUID_FIXUP_LOCKED |
                              SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
@@ -193,7 +196,7 @@ void limit_rights(const SpawnPlan& plan) {
     if (!set_capabilities(held, 0)) fail(plan, Stage::kPrivileges);
     return;
   }
-  // The last calls here need one capability that the process does not keep.
+  // The last calls here need a capability that the process does not keep.
   const Capabilities set_rights = own_capabilities() & (Capabilities{1} << CAP_SETPCAP);
   if (!set_capabilities(held | set_rights, plan.rights.ambient)) fail(plan, Stage::kPrivileges);
   for (int number = 0; number < 64; ++number) {
@@ -250,11 +253,11 @@ void run_child(const SpawnPlan& plan) {
   if (plan.switch_user) become_user(plan);
   if (plan.limit_rights) limit_rights(plan);
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail(plan, Stage::kPrivileges);
-  // Late, because a change of credentials (a user namespace) clears it.
+  // Late, because a change of credentials (a user namespace) clears this setting.
   if (plan.die_with_parent) {
     if (::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) fail(plan, Stage::kPrivileges);
   }
-  // A parent that died before this knows nothing of us: nobody would ever find this process by what it becomes.
+  // A parent that died earlier never recorded this process, and no other program would find it.
   if (::getppid() != plan.parent) ::_exit(127);
   close_all_on_exec();
   if (!plan.filter.empty()) filter_calls(plan);

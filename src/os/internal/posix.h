@@ -1,4 +1,4 @@
-// What the POSIX code of this room shares: descriptors that close themselves, errno as Error.
+// Shared POSIX helpers of this room: owned descriptors, errno as Error.
 #pragma once
 
 #include <cerrno>
@@ -37,10 +37,10 @@ class Descriptor {
   int fd_ = -1;
 };
 
-/// "what: No such file or directory", with the code a caller can act on.
+/// "what: No such file or directory", with the matching code.
 Error errno_error(int number, std::string_view what);
 
-/// Calls again while a signal interrupts.
+/// Repeats the call while a signal interrupts it.
 template <typename F>
 auto retry(F call) {
   auto result = call();

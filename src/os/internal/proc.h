@@ -1,4 +1,4 @@
-// What /proc/PID/stat says of a process.
+// Reads /proc/PID/stat.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 namespace varda::os::internal {
 
 struct ProcStat {
-  // The process is a zombie. A first thread that ends while others still run looks like one too, but that process has no
-  // exit code yet.
+  // The process is a zombie. A process also looks like a zombie if only its first thread ended;
+  // such a process has no exit code yet.
   bool ended = false;
   std::uint64_t start_ticks = 0;
 };
 
-/// Also of zombies; nothing if there is no such process.
+/// Includes zombies; nullopt if the process does not exist.
 std::optional<ProcStat> read_proc_stat(pid_t pid);
 
 }  // namespace varda::os::internal

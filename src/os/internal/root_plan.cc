@@ -1,9 +1,9 @@
-// Plans the private root of a child with mounts: a tmpfs on which every entry of the machine's "/" is bound again, plus the
-// targets.
+// Plans the private root of a child with mounts: a tmpfs with every entry of the machine's "/"
+// bound, plus the targets.
 //
-// A directory of the machine that lacks a target on the way to it is itself made on the tmpfs, with its entries bound one by one,
-// so that nothing is ever created on the machine's own file systems. A hidden directory is covered by an empty tmpfs, and mounts
-// below it are made there.
+// A directory that lacks a target is created on the tmpfs, and its entries are bound one by one.
+// Nothing is created on the machine's file systems. An empty tmpfs covers a hidden directory;
+// mounts below it are created there.
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Binding a directory entry by entry is meant for small system directories.
+// Limits directories that are bound entry by entry; meant for small system directories.
 constexpr std::size_t kEntriesMax = 512;
 
 bool below(const Path& path, const Path& ancestor) {
@@ -43,7 +43,7 @@ class Planner {
   }
 
  private:
-  // The directory stands on the tmpfs; its entries come from the machine, one by one.
+  // The directory is on the tmpfs; its entries are bound from the machine one by one.
   Status expand(const Path& directory) {
     std::error_code error;
     std::vector<fs::directory_entry> entries;
@@ -74,7 +74,7 @@ class Planner {
     return {};
   }
 
-  // Devices stay devices, and /proc protects itself.
+  // /dev and /proc stay writable: devices must work, and /proc has its own protection.
   RootStep bind(const Path& source, const Path& target) const {
     const Path top = *std::next(target.begin());
     return {.kind = RootStep::Kind::kBind,
@@ -98,7 +98,7 @@ class Planner {
     });
   }
 
-  // Inside another mount of the child, or a hidden directory: made there, when that one is in place.
+  // Inside another mount of the child or a hidden directory: created there later.
   bool inside_other(const Target& target) const {
     return std::any_of(targets_.begin(), targets_.end(), [&](const Target& other) { return below(target.path, other.path); }) ||
            std::any_of(hidden_.begin(), hidden_.end(), [&](const Path& hidden) { return below(target.path, hidden); });
@@ -137,7 +137,7 @@ class Planner {
   std::set<Path> made_;
 };
 
-// The paths that exist, without those that a mount covers or that lie below another one.
+// The existing paths, without those covered by a mount or below another path.
 std::vector<Path> outermost(const std::vector<Path>& paths, const std::vector<Target>& targets) {
   std::vector<Path> there;
   for (const Path& path : paths) {
@@ -171,7 +171,7 @@ Result<std::vector<RootStep>> plan_root(const ProcessOptions& options) {
     if (error || !fs::exists(source)) return Error(Code::kNotFound, "mount source " + mount.source.string() + " does not exist");
     targets.push_back({.path = std::move(path), .mount = &mount, .directory = fs::is_directory(source)});
   }
-  // A mount inside another one comes after it.
+  // Outer mounts come before inner ones.
   std::stable_sort(targets.begin(), targets.end(), [](const Target& a, const Target& b) {
     return std::distance(a.path.begin(), a.path.end()) < std::distance(b.path.begin(), b.path.end());
   });

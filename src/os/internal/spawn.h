@@ -1,5 +1,6 @@
-// The two halves of starting a process: a plan made beforehand, where anything may be called, and the child's part between fork
-// and exec, where only async-signal-safe calls are allowed because other threads of the parent may hold any lock.
+// Starting a process has two halves. The plan is made before the fork, where any call is allowed.
+// The child, between fork and exec, makes only async-signal-safe calls, because other threads of
+// the parent may hold locks.
 #pragma once
 
 #include <linux/filter.h>
@@ -14,20 +15,21 @@
 
 namespace varda::os::internal {
 
-/// One step of building the private root. Paths are below the new root (or below the old one for `source`).
+/// One step of building the private root. Paths are below the new root; `source` is below the old
+/// one.
 struct RootStep {
   enum class Kind { kDirectory, kFile, kSymlink, kBind, kHide };
   Kind kind = Kind::kDirectory;
-  std::string source;        // kBind: absolute path on this machine; kSymlink: what it points to
-  std::string target;        // absolute path as the child sees it
+  std::string source;        // kBind: absolute path on this machine; kSymlink: the link target
+  std::string target;        // absolute path in the child
   bool read_only = false;    // kBind
-  bool optional = false;     // kBind: a failure is passed over (a directory of the machine that may not be bound)
-  bool make_target = false;  // kBind: the target lies in another mount of the child and is made there
+  bool optional = false;     // kBind: failures are ignored (a machine directory that cannot be bound)
+  bool make_target = false;  // kBind: creates the target inside another mount of the child
   bool directory = true;     // kBind with make_target: a directory or a file
-  // kHide: an empty directory over `target`, sealed against writes when all steps are done
+  // kHide: an empty directory over `target`, made read-only after all steps
 };
 
-/// Everything the child needs, ready to use without allocating.
+/// All data of the child, usable without allocation.
 struct SpawnPlan {
   std::string program;
   std::vector<char*> argv, envp;  // point into `strings`
@@ -40,31 +42,32 @@ struct SpawnPlan {
   std::vector<std::pair<int, rlimit>> limits;
   std::vector<RootStep> root;  // empty: no namespaces
   std::string uid_map, gid_map;
-  bool ordinary = false;     // the caller cannot become another user
+  bool ordinary = false;     // the caller may not become another user
   bool switch_user = false;  // the caller becomes `user`
-  bool show_user = false;    // a user namespace shows `user`
+  bool show_user = false;    // a user namespace maps the caller to `user`
   User user;
-  bool limit_rights = false;  // to `rights`
+  bool limit_rights = false;  // apply `rights`
   Rights rights;
-  std::vector<sock_filter> filter;  // empty: every system call
-  int report = -1;                  // close-on-exec pipe: a Failure is written there if anything fails before exec
+  std::vector<sock_filter> filter;  // empty: no filter
+  int report = -1;                  // close-on-exec pipe; receives a Failure if anything fails before exec
 };
 
-/// Where in the child it failed. Sent through the pipe as it lies in memory.
+/// The failed step in the child. Sent through the pipe as raw bytes.
 enum class Stage : int { kGroup, kNamespace, kPrivateRoot, kBind, kLimits, kOutput, kDirectory, kUser, kPrivileges, kExec };
 struct Failure {
   Stage stage = Stage::kExec;
   int number = 0;      // errno
-  int root_step = -1;  // kBind: which
+  int root_step = -1;  // kBind: index of the step
 };
 
-/// Empty: no private root is asked for. kInvalid: a mount makes no sense. kUnsupported: a target that cannot be made.
+/// The steps; empty without a private root. kInvalid: an impossible mount. kUnsupported: a target
+/// that cannot be created.
 Result<std::vector<RootStep>> plan_root(const ProcessOptions& options);
 
-/// A BPF program for seccomp(2): what Calls::kFiltered promises.
+/// A BPF program for seccomp(2) that implements Calls::kFiltered.
 std::vector<sock_filter> call_filter();
 
-/// Those that this process may use. Safe between fork and exec.
+/// Permitted capabilities of this process. Safe between fork and exec.
 Capabilities own_capabilities();
 
 /// Runs in the child. Never returns.

@@ -6,7 +6,7 @@
 namespace varda::os::testing {
 namespace {
 
-// Where something is pending, so many of its subsets are looked at.
+// Number of subsets checked per crash point with pending changes.
 constexpr std::uint64_t kSubsets = 3;
 
 std::optional<std::uint64_t> number_from(const char* name) {

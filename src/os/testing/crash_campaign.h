@@ -1,5 +1,5 @@
-// A campaign of crashes: one seeded workload after the other, cut off before every call that matters, with several subsets of what
-// was not synced; each state is recovered and checked.
+// A crash campaign runs seeded workloads and crashes before every relevant call, with several
+// subsets of the unsynced data. Each state is recovered and checked.
 //
 //   CrashCampaign campaign("store_test --gtest_filter=StoreCrash.EveryState", 1000);
 //   while (campaign.next_seed()) {
@@ -9,9 +9,9 @@
 //   }
 //   EXPECT_EQ(campaign.failure(), "");
 //
-// From the environment: VARDA_CRASH_STATES, how many states (else the default); VARDA_CRASH_SEED, the first seed (else 1);
-// VARDA_SOAK_SECONDS, when to stop in any case; VARDA_CRASH_POINT and VARDA_CRASH_SUBSET, the one state of the first seed to look
-// at, which is how a failure is seen again: its message is the command.
+// Environment: VARDA_CRASH_STATES is the number of states; VARDA_CRASH_SEED the first seed (default
+// 1); VARDA_SOAK_SECONDS a time limit. VARDA_CRASH_POINT and VARDA_CRASH_SUBSET select one state of
+// the first seed, to reproduce a failure; the failure message is the command.
 #pragma once
 
 #include <cstdint>
@@ -31,19 +31,20 @@ class CrashCampaign {
  public:
   CrashCampaign(std::string command, std::uint64_t states_default);
 
-  /// The next workload to run; false: enough, or a state was wrong.
+  /// Selects the next workload; false: enough states, or a failure.
   bool next_seed();
   std::uint64_t seed() const { return seed_; }
 
-  /// What is wrong with a state that a crash left, or "". `rng` is for what else the check does: the same for the same state.
+  /// Checks a state after a crash: "" or an error. `rng` is for random choices of the check, and
+  /// depends only on the state.
   using Check = std::function<std::string(CrashingFileSystem& left, Rng& rng)>;
-  /// Before a call. Nothing is done if neither the disk nor `acknowledged`, what the workload was promised so far, changed since
-  /// the last one.
+  /// Called before a call of the workload. Skipped unless the disk or `acknowledged` (promises so
+  /// far) changed since the last one.
   void point(const CrashingFileSystem& fs, std::uint64_t acknowledged, const Check& check);
-  /// One more state was recovered and checked, inside of a check.
+  /// Counts one more recovered state, checked inside a check.
   void count_nested() { ++states_; }
 
-  /// Nothing more will be checked: the workload may end.
+  /// No more checks follow, so the workload may end.
   bool over() const;
   std::uint64_t states() const { return states_; }
   const std::string& failure() const { return failure_; }

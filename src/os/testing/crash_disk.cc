@@ -4,11 +4,11 @@
 #include <set>
 #include <utility>
 
-
 namespace varda::os::testing {
 namespace {
 
-// States of one sector that are remembered between two syncs: the first ones matter as much as the last, so the middle goes.
+// Remembered states of one sector between syncs. The first and last ones matter most, so those in
+// the middle are dropped.
 constexpr std::size_t kStatesMax = 6;
 
 }  // namespace
@@ -100,7 +100,7 @@ CrashDisk::Inode CrashDisk::make(FileKind kind, std::uint32_t mode, std::string 
   return last_;
 }
 
-// To be called with the new bytes in place.
+// Called after writing the new bytes.
 void CrashDisk::dirty_sectors(Node& node, std::uint64_t from, std::uint64_t to) {
   for (std::uint64_t sector = from / Image::kSector; sector * Image::kSector < to; ++sector) {
     auto& states = node.dirty[sector];
@@ -145,7 +145,8 @@ void CrashDisk::set_mode(Inode inode, std::uint32_t mode) {
 void CrashDisk::sync(Inode inode) {
   ++changes_;
   Node& file = node(inode);
-  // Whole pages go to the disk, as from a page cache: a sector that an earlier failure lost is written with its neighbours.
+  // Syncs whole pages, like a page cache: a sector lost by an earlier failure is written with its
+  // neighbours.
   std::set<std::uint64_t> pages;
   for (const auto& [sector, states] : file.dirty) pages.insert(sector * Image::kSector / Image::kPage);
   file.durable.resize(file.image.size());
@@ -186,7 +187,8 @@ void CrashDisk::change(std::vector<Change> together) {
 
 void CrashDisk::sync_directory(Inode directory) {
   ++changes_;
-  // From the newest back: what this directory holds, and whatever came before on the names that go with it.
+  // From the newest change back: changes in this directory, and earlier changes of the names
+  // involved.
   std::set<std::pair<Inode, std::string>> names;
   std::vector<bool> due(pending_.size(), false);
   for (std::size_t i = pending_.size(); i-- > 0;) {
@@ -224,7 +226,8 @@ CrashDisk::Node CrashDisk::survivor(const Node& node, Rng& rng) {
   left.durable_mode = left.mode;
   if (node.kind != FileKind::kFile) return left;
 
-  // Of 8: how many of the units survive. All and none are states of their own, and what a real machine most often leaves.
+  // Out of 8: odds that a unit survives. All and none are separate states, which real crashes leave
+  // most often.
   static constexpr std::array<std::uint64_t, 6> kOdds{0, 8, 4, 1, 7, 4};
   const std::uint64_t odds = kOdds[rng.below(kOdds.size())];
   const std::uint64_t unit = rng.below(2) == 0 ? 1 : Image::kPage / Image::kSector;
@@ -245,11 +248,11 @@ CrashDisk::Node CrashDisk::survivor(const Node& node, Rng& rng) {
       survives = rng.below(8) < odds;
     }
     if (!survives) continue;
-    // Mostly the newest; now and then a state on the way to it.
+    // Mostly the newest state, sometimes an intermediate one.
     const std::size_t state = odds == 8 || rng.below(4) > 0 ? states.size() - 1 : rng.below(states.size());
     left.image.set_sector(sector, states[state]);
   }
-  // set_sector() leaves the length alone; what lies beyond the one that survived is cut off.
+  // set_sector() does not change the length; bytes beyond the surviving length are cut off.
   left.image.resize(UINT64_MAX / 2);
   left.image.resize(size);
   left.durable = left.image;
@@ -265,7 +268,7 @@ CrashDisk CrashDisk::crashed(Rng& rng) const {
 
   static constexpr std::array<std::uint64_t, 5> kOdds{0, 8, 4, 1, 7};
   const std::uint64_t odds = kOdds[rng.below(kOdds.size())];
-  std::set<std::pair<Inode, std::string>> lost;  // names whose order would break
+  std::set<std::pair<Inode, std::string>> lost;  // names with a lost change
   for (const auto& together : pending_) {
     bool survives = rng.below(8) < odds;
     for (const Change& change : together) survives = survives && !lost.contains({change.directory, change.name});
@@ -279,7 +282,7 @@ CrashDisk CrashDisk::crashed(Rng& rng) const {
       }
     }
   }
-  // What has a name from the root on is there; all else is lost with its name.
+  // Files reachable from the root survive; all others are lost.
   std::vector<Inode> open{kRoot};
   left.nodes_[kRoot] = std::make_unique<Node>(survivor(at(kRoot), rng));
   left.nodes_[kRoot]->links = 1;

@@ -1,20 +1,23 @@
-// What a disk holds, and what it may hold after the power was cut: the model beneath CrashingFileSystem.
+// Content of a disk, and possible content after a power cut: the model beneath CrashingFileSystem.
 //
-// The model. Every change is pending until a sync promises it; a crash keeps any subset of what is pending, within these rules:
+// The model. Every change is pending until a sync makes it durable. A crash keeps any subset of the
+// pending changes, with these rules:
 //
-//  * File data. A sync of a file makes its bytes, its length and its mode durable. What was written since survives sector by sector
-//    (512 bytes), or page by page (4 KiB), each independently, each as any of the states it went through since. Bytes outside of
-//    what was written are never damaged (what SQLite calls "powersafe overwrite").
-//  * File length. Any of the lengths since the last sync, independently of the data: a longer length without the data reads as
-//  zeros.
-//  * Directory entries. Making, removing and renaming an entry is durable after the sync of the directory that holds the entry; the
-//    sync of the file does not promise its name. Until then any subset survives. Two things hold as they do in every journal: the
-//    changes of one name survive in their order, and a rename happens on both sides or on none.
-//  * A sync that fails promises nothing, and what was to be written may be gone from memory too: the next sync succeeds without it.
+//  * File data. A sync of a file makes its bytes, length and mode durable. Later writes survive by
+//    sector (512 bytes) or by page (4 KiB), each independently, in any state since the last sync.
+//    Bytes outside the written range are never damaged (SQLite's "powersafe overwrite").
+//  * File length. Any length since the last sync survives, independently of the data. A longer
+//    length without the data reads as zeros.
+//  * Directory entries. Creating, removing and renaming an entry is durable after the sync of the
+//    entry's directory; the sync of the file does not include the name. Until then, any subset
+//    survives. As in every journal, changes of one name survive in order, and a rename is atomic.
+//  * A failed sync makes nothing durable. Dirty data may also be gone from memory: the next sync
+//    succeeds without that data.
 //
-// This is stricter than any one journalling file system, and meant to be. Sources: POSIX.1-2017 fsync(); Pillai et al., "All File
-// Systems Are Not Created Equal" (OSDI '14), for what reorders and what tears; SQLite, "Atomic Commit In SQLite", for its
-// assumptions of sectors; Rebello et al., "Can Applications Recover from fsync Failures?" (USENIX ATC '20), for the last rule.
+// The model is deliberately stricter than any single journalling file system. Sources: POSIX.1-2017
+// fsync(); Pillai et al., "All File Systems Are Not Created Equal" (OSDI '14), for reordering and
+// torn writes; SQLite, "Atomic Commit In SQLite", for sectors; Rebello et al., "Can Applications
+// Recover from fsync Failures?" (USENIX ATC '20), for the last rule.
 #pragma once
 
 #include <array>
@@ -32,7 +35,7 @@
 
 namespace varda::os::testing {
 
-/// Bytes in shared pages: copies are cheap, holes cost nothing.
+/// Bytes in shared pages: cheap copies, sparse holes.
 class Image {
  public:
   static constexpr std::size_t kSector = 512, kPage = 4096;
@@ -40,12 +43,12 @@ class Image {
   std::uint64_t size() const { return size_; }
   std::string read(std::uint64_t offset, std::uint64_t max) const;
   void write(std::uint64_t offset, std::string_view bytes);  // grows as needed
-  void resize(std::uint64_t size);                           // what is cut off reads as zeros when it grows again
+  void resize(std::uint64_t size);                           // bytes cut off read as zeros after growing again
   std::string sector(std::uint64_t index) const;             // also beyond the end: zeros
   void set_sector(std::uint64_t index, std::string_view bytes);
-  /// Page `index` becomes what `other` has there.
+  /// Copies page `index` from `other`.
   void take_page(const Image& other, std::uint64_t index);
-  /// Indices of the pages that are no holes, from that one on.
+  /// Indices of allocated pages, from `index` on.
   std::vector<std::uint64_t> pages_from(std::uint64_t index) const;
 
  private:
@@ -56,7 +59,7 @@ class Image {
   std::map<std::uint64_t, std::shared_ptr<Page>> pages_;
 };
 
-/// Not thread-safe. Copies are whole and independent: what is pending in one is pending in the other.
+/// Not thread-safe. Copies are independent and include pending changes.
 class CrashDisk {
  public:
   using Inode = std::uint64_t;  // 0: none
@@ -71,7 +74,7 @@ class CrashDisk {
     std::map<std::string, Inode> entries;  // of a directory
     Image image;                           // of a file
 
-    // What the disk holds, and what the memory holds beyond it.
+    // Durable state, and changes in memory.
     std::uint32_t durable_mode = 0644;
     std::map<std::string, Inode> durable_entries;
     Image durable;
@@ -86,7 +89,7 @@ class CrashDisk {
 
   const Node& at(Inode inode) const { return *nodes_.at(inode); }
   std::uint64_t used_bytes() const { return used_; }
-  /// Grows with everything that changes what a crash may leave.
+  /// Grows with every change that affects crash results.
   std::uint64_t changes() const { return changes_; }
 
   Inode make(FileKind kind, std::uint32_t mode, std::string link_target = "");
@@ -94,21 +97,21 @@ class CrashDisk {
   void truncate(Inode inode, std::uint64_t size);
   void set_mode(Inode inode, std::uint32_t mode);
   void sync(Inode inode);
-  /// A sync that failed: each sector is on the disk or is not, and nobody will try again.
+  /// A failed sync: each sector is either on the disk or lost, without a retry.
   void lose(Inode inode, Rng& rng);
 
   struct Change {
     Inode directory = 0;
     std::string name;
-    Inode target = 0;  // 0: the entry goes
+    Inode target = 0;  // 0: removes the entry
   };
-  /// Entries that change together, or not at all.
+  /// Changes entries atomically.
   void change(std::vector<Change> together);
   void sync_directory(Inode directory);
 
-  /// A crash may leave more than one thing.
+  /// True if a crash may leave more than one state.
   bool pending() const;
-  /// What the power cut leaves. The same for the same generator state.
+  /// A state after a power cut; deterministic for a generator state.
   CrashDisk crashed(Rng& rng) const;
 
  private:

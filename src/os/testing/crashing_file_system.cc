@@ -11,7 +11,7 @@ Error there_already(const Path& path) { return {Code::kAlreadyExists, path.strin
 Error no_directory(const Path& path) { return {Code::kInvalid, path.string() + ": Not a directory"}; }
 Error full(const Path& path) { return {Code::kExhausted, "write " + path.string() + ": No space left on device"}; }
 
-// What a broken or full disk cannot do any more.
+// Calls that fail on a broken or full disk.
 bool needs_disk(std::string_view call) {
   constexpr std::array<std::string_view, 9> kCalls{"write", "truncate", "sync",           "mkdir",   "rename",
                                                    "link",  "symlink",  "sync_directory", "allocate"};
@@ -160,7 +160,7 @@ Result<CrashingFileSystem::Place> CrashingFileSystem::find(const Path& path) con
     Path done = "/";
     bool followed = false;
     for (auto part = std::next(rest.begin()); part != rest.end() && !followed; ++part) {
-      if (part->empty()) continue;  // a slash at the end
+      if (part->empty()) continue;  // a trailing slash
       if (place.inode == 0) return missing(path);
       const CrashDisk::Node& directory = disk_.at(place.inode);
       if (directory.kind == FileKind::kSymlink) {
@@ -305,7 +305,7 @@ Status CrashingFileSystem::remove(const Path& path) {
   return {};
 }
 
-// Each entry goes by itself: nothing makes the removal of a tree atomic.
+// Removes entries one by one, because removing a tree is not atomic.
 void CrashingFileSystem::clear(Inode directory) {
   const std::map<std::string, Inode> entries = disk_.at(directory).entries;
   for (const auto& [name, inode] : entries) {

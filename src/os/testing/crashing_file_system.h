@@ -1,13 +1,13 @@
-// A file system in memory that forgets, on demand, what nobody synced, and whose every call can fail.
+// An in-memory file system that loses unsynced data on demand, and can fail at every call.
 //
 //   CrashingFileSystem fs;
 //   fs.on_call([&](std::string_view call, const Path& path) {
-//     check(*fs.crashed(seed));      // what the disk may hold if the power goes just before this call
+//     check(*fs.crashed(seed));      // a possible disk state if the power fails before this call
 //     return Status();
 //   });
 //   work(fs);
 //
-// What a crash may leave is said in crash_disk.h.
+// crash_disk.h defines the possible states after a crash.
 #pragma once
 
 #include <functional>
@@ -24,37 +24,38 @@ namespace varda::os::testing {
 /// Thread-safe. Paths are absolute.
 class CrashingFileSystem final : public FileSystem {
  public:
-  /// `seed`: of what is lost by a sync that fails.
+  /// `seed` decides the data lost by failed syncs.
   explicit CrashingFileSystem(std::uint64_t seed = 1, std::uint64_t capacity_bytes = std::uint64_t{1} << 40);
   ~CrashingFileSystem() override;
 
-  /// The power is cut now, and comes back: what this disk may hold then. The same for the same seed and history.
+  /// A copy after a power cut; deterministic for a seed and history.
   std::unique_ptr<CrashingFileSystem> crashed(std::uint64_t seed) const;
-  /// The process is killed now, the machine goes on: all is there, and what was pending still is.
+  /// A copy after a kill of the process: nothing is lost, and pending changes stay pending.
   std::unique_ptr<CrashingFileSystem> killed() const;
 
-  /// Asked before every call, with the names that MemoryFileSystem uses. An error becomes the call's result and nothing is done; of
-  /// a sync, some is done (CrashDisk::lose). Called without locks held; may call crashed() and killed().
+  /// Called before every call, with the names of MemoryFileSystem. An error becomes the call's
+  /// result and the call has no effect; a failed sync is partly done (CrashDisk::lose). Called
+  /// without locks; may call crashed() and killed().
   using Hook = std::function<Status(std::string_view call, const Path& path)>;
   void on_call(Hook hook);
 
   struct Fault {
-    std::uint64_t call = 0;  // by calls(): 0 is the first there ever was
+    std::uint64_t call = 0;  // index as in calls(), from 0
     Error error{Code::kInternal, "Input/output error"};
-    std::size_t write_bytes = 0;  // of a write, so many bytes are done before it fails
-    bool lasting = false;         // all later calls that would change something fail too, but those that free room
+    std::size_t write_bytes = 0;  // a failing write first writes this many bytes
+    bool lasting = false;         // all later changes fail too, except removals
   };
   void set_fault(std::optional<Fault> fault);
-  /// The call the fault hit first; empty: none yet.
+  /// The first call that failed; empty: none yet.
   std::string hit() const;
-  /// Writes beyond it end as kExhausted, as on a full disk.
+  /// Writes beyond the capacity fail with kExhausted, as on a full disk.
   void set_capacity(std::uint64_t capacity_bytes);
   std::uint64_t used_bytes() const;
-  /// Calls seen so far, whether they failed or not.
+  /// Number of calls so far, including failed ones.
   std::uint64_t calls() const;
-  /// Grows with everything that changes what a crash may leave.
+  /// Grows with every change that affects crash results.
   std::uint64_t changes() const;
-  /// There is something a crash may lose.
+  /// True if a crash may lose something.
   bool pending() const;
 
   Result<std::unique_ptr<File>> open(const Path& path, Open how, std::uint32_t mode) override;
@@ -78,12 +79,12 @@ class CrashingFileSystem final : public FileSystem {
   struct Place {
     Inode directory = 0;
     std::string name;
-    Inode inode = 0;  // 0: nothing there
+    Inode inode = 0;  // 0: missing
   };
 
   CrashingFileSystem(CrashDisk disk, std::uint64_t seed, std::uint64_t capacity_bytes);
   Status enter(std::string_view call, const Path& path);
-  /// Symlinks of all components but the last followed. kNotFound: the directory is missing.
+  /// Follows symlinks in all components but the last. kNotFound: the directory is missing.
   Result<Place> find(const Path& path) const REQUIRES(mutex_);
   Result<Place> find_there(const Path& path) const REQUIRES(mutex_);
   void clear(Inode directory) REQUIRES(mutex_);

@@ -1,5 +1,5 @@
-// The fake must lose what it may lose: a campaign over one that keeps everything proves nothing. And it must keep what a sync
-// promised, or the campaign asks for the impossible.
+// The fake must lose unsynced data, or a campaign proves nothing. It must also keep synced data, or
+// a campaign demands the impossible.
 #include "os/testing/crashing_file_system.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ class Crash : public ::testing::Test {
     auto file = open(path);
     ASSERT_TRUE(file->write(bytes).ok() && file->sync().ok() && fs.sync_directory(path.parent_path()).ok());
   }
-  /// Every outcome the seeds bring, of whatever `see` reads.
+  /// All results of `see` over the seeds.
   template <typename See>
   auto outcomes(See see) const {
     std::set<decltype(see(*fs.killed()))> seen;
@@ -152,7 +152,7 @@ TEST_F(Crash, AfterAFailedSyncTheNextOneMayNotHelp) {
     ASSERT_FALSE(file->sync().ok());
     fs.set_fault(std::nullopt);
     ASSERT_TRUE(file->sync().ok());
-    EXPECT_EQ(read_file(fs, "/d/a").value(), "x");  // memory shows what the disk has not
+    EXPECT_EQ(read_file(fs, "/d/a").value(), "x");  // memory shows data that the disk lacks
     seen.insert(read_file(*fs.crashed(1), "/d/a").value());
   }
   EXPECT_THAT(seen, UnorderedElementsAre("x", std::string(1, '\0')));

@@ -1,6 +1,6 @@
-// The faults a disk can have at one call, for tests that go through every call of a workload.
+// Faults of a disk at one call, for tests of every call of a workload.
 //
-// From the environment: VARDA_FAULT_EVERY, 1 for every call (else the default of the test: some of them).
+// Environment: VARDA_FAULT_EVERY=1 tests every call; by default each test picks some calls.
 #pragma once
 
 #include <cstdlib>
@@ -16,7 +16,7 @@ struct NamedFault {
   CrashingFileSystem::Fault fault;
 };
 
-/// At that call: an I/O error and a full disk, each once and from then on, and a write of which a part is done.
+/// Faults at that call: an I/O error and a full disk, once and permanently, and a partial write.
 inline std::vector<NamedFault> faults_at(std::uint64_t call) {
   const Error broken(Code::kInternal, "Input/output error"), full(Code::kExhausted, "No space left on device");
   const std::string at = " at call " + std::to_string(call);

@@ -19,7 +19,7 @@ namespace {
 
 Error missing(const std::string& path) { return Error(Code::kNotFound, path + ": No such file or directory"); }
 Error full() { return Error(Code::kExhausted, "write: No space left on device"); }
-// Nearly every path is normal already, and the library's way to find that out is slow.
+// Nearly every path is already normal, and the library checks this slowly.
 bool is_normal(std::string_view path) {
   if (!path.starts_with('/')) return false;
   for (std::size_t at = 0; at < path.size();) {
@@ -36,7 +36,7 @@ std::string normal_path(const Path& path) {
   while (text.size() > 1 && text.back() == '/') text.pop_back();
   return text;
 }
-// Of a normal path.
+// `path` must be normal.
 std::string parent_of(const std::string& path) { return path.substr(0, std::max<std::size_t>(path.rfind('/'), 1)); }
 
 }  // namespace

@@ -1,7 +1,8 @@
-// A file system in memory whose every call can be made to fail.
+// An in-memory file system that can fail at every call.
 //
-// Hard links, symlinks, permissions bits and renames behave as on disk; paths are absolute. Nothing is lost by a crash here:
-// on_call() is where a test sees every call in order, and may make any of them fail or stop the world.
+// Hard links, symlinks, permission bits and renames behave as on disk; paths are absolute. Crashes
+// lose nothing here. With on_call(), a test sees every call in order, and may let it fail or stop
+// everything.
 #pragma once
 
 #include <functional>
@@ -21,16 +22,18 @@ class MemoryFileSystem final : public FileSystem {
   explicit MemoryFileSystem(std::uint64_t capacity_bytes = std::uint64_t{1} << 40);
   ~MemoryFileSystem() override;
 
-  /// Asked before every call with its name ("open", "read", "write", "seek", "truncate", "size", "sync", "stat", "list", "mkdir",
-  /// "rename", "link", "symlink", "read_link", "remove", "remove_all", "set_mode", "sync_directory", "space", "allocate") and its
-  /// path. An error becomes the call's result, and nothing is done. Called without locks held.
+  /// Called before every call with its name ("open", "read", "write", "seek", "truncate", "size",
+  /// "sync", "stat", "list", "mkdir", "rename", "link", "symlink", "read_link", "remove",
+  /// "remove_all", "set_mode", "sync_directory", "space", "allocate") and its path. An error
+  /// becomes the call's result, and the call has no effect. Called without locks.
   using Hook = std::function<Status(std::string_view call, const Path& path)>;
   void on_call(Hook hook);
-  /// The `nth` call from now (1: the next one) of that name ("" counts all) fails; the others do not. Replaces the hook.
+  /// The `nth` call of that name from now on fails (1: the next one; "" counts all calls). Replaces
+  /// the hook.
   void fail_nth(int nth, std::string call = "", Error error = Error(Code::kInternal, "injected failure"));
-  /// Writes beyond it end as kExhausted, as on a full disk.
+  /// Writes beyond the capacity fail with kExhausted, as on a full disk.
   void set_capacity(std::uint64_t capacity_bytes);
-  /// Calls seen so far, whether they failed or not.
+  /// Number of calls so far, including failed ones.
   std::uint64_t calls() const;
 
   Result<std::unique_ptr<File>> open(const Path& path, Open how, std::uint32_t mode) override;
@@ -54,7 +57,7 @@ class MemoryFileSystem final : public FileSystem {
   using Nodes = std::map<std::string, std::shared_ptr<Node>>;  // by normal path, without a trailing '/'
 
   Status enter(std::string_view call, const Path& path);
-  /// The path with symlinks of all components but the last followed.
+  /// The path with symlinks followed in all components but the last.
   Result<std::string> resolve(const Path& path) REQUIRES(mutex_);
   Result<std::string> resolve_parent(const Path& path) REQUIRES(mutex_);  // its directory must exist
   std::shared_ptr<Node> at(const std::string& path) REQUIRES(mutex_);
@@ -67,7 +70,7 @@ class MemoryFileSystem final : public FileSystem {
   std::uint64_t capacity_bytes_ GUARDED_BY(mutex_);
   std::uint64_t calls_ GUARDED_BY(mutex_) = 0;
   std::uint64_t inodes_ GUARDED_BY(mutex_) = 1;
-  bool symlinks_ GUARDED_BY(mutex_) = false;  // whether there ever was one: most tests have none to follow
+  bool symlinks_ GUARDED_BY(mutex_) = false;  // any symlink ever made; most tests have none
 };
 
 }  // namespace varda::os::testing

@@ -1,4 +1,4 @@
-// A file watch whose changes a test makes.
+// A fake file watch; the test makes the changes.
 #pragma once
 
 #include <map>
@@ -19,7 +19,7 @@ class MemoryFileWatch final : public FileWatch {
     Scope scope = Scope::kNames;
   };
 
-  /// Something changed at `path`: told to whoever watches it, or a folder above it.
+  /// Reports a change at `path` to its watches, and to watches of a folder above.
   void change(const Path& path) {
     const MutexLock lock(mutex_);
     for (const auto& [id, watched] : watched_) {
@@ -28,7 +28,7 @@ class MemoryFileWatch final : public FileWatch {
     }
     woken_.notify_all();
   }
-  /// What watch() answers from now on; with an error nothing is told any more either.
+  /// Sets the result of later watch() calls. An error also stops all notifications.
   void refuse(Status status) {
     const MutexLock lock(mutex_);
     answer_ = std::move(status);
