@@ -29,7 +29,8 @@ std::string message_of(archive* a) {
 
 bool starts_with(std::string_view bytes, std::string_view magic) { return bytes.substr(0, magic.size()) == magic; }
 
-// Formats people do pack models in and that we do not read; telling them apart from damage saves a search.
+// Formats that people use for models but that are not read here. Naming the format is more helpful
+// than reporting damage.
 std::string_view known_but_unread(std::string_view head) {
   if (starts_with(head, std::string_view("7z\xBC\xAF\x27\x1C", 6))) return "7z";
   if (starts_with(head, "Rar!\x1A\x07")) return "rar";
@@ -43,8 +44,8 @@ std::string_view known_but_unread(std::string_view head) {
   return {};
 }
 
-/// A ModelProto begins with its ir_version (field 1, a small number); one of its first fields follows. No tar, gzip, zstd or zip
-/// does.
+/// A ModelProto begins with ir_version (field 1, a small number), then another early field. No tar,
+/// gzip, zstd or zip file begins so.
 bool looks_like_onnx(std::string_view head) {
   constexpr std::string_view kNextFields = "\x12\x1A\x22\x28\x32\x3A\x42";
   return head.size() >= 3 && head[0] == '\x08' && head[1] > 0 && head[1] <= 0x20 &&
@@ -65,8 +66,8 @@ EntryKind kind_of(archive_entry* entry) {
   }
 }
 
-// Names come as UTF-8 (pax, zip) or as raw bytes (ustar); libarchive converts between them by the locale, which we never set, so
-// whichever form is there is taken.
+// Names are UTF-8 (pax, zip) or raw bytes (ustar). libarchive converts by locale, which is never
+// set, so use the form that exists.
 const char* either(const char* utf8, const char* raw) { return utf8 != nullptr ? utf8 : raw; }
 
 class Reader final : public ArchiveReader {
@@ -74,7 +75,8 @@ class Reader final : public ArchiveReader {
   explicit Reader(ByteSource source) : source_(std::move(source)), archive_(archive_read_new()) {}
 
   Status start() {
-    // The first bytes decide what to say about input that is no archive of ours, so they are looked at before libarchive is.
+    // The first bytes decide the error for other formats, so they are checked before libarchive
+    // reads them.
     while (pending_.size() < 512) {
       TRY(std::string more, source_());
       if (more.empty()) break;
@@ -103,7 +105,8 @@ class Reader final : public ArchiveReader {
     archive_entry* raw = nullptr;
     const int code = archive_read_next_header(archive_.get(), &raw);
     if (code == ARCHIVE_EOF) return std::optional<ArchiveEntry>();
-    // A warning means that some attribute could not be taken over (a name in a foreign charset, an ACL); the entry is there.
+    // A warning means that an attribute was not converted (a name in another charset, an ACL); the
+    // entry is valid.
     if (code != ARCHIVE_OK && code != ARCHIVE_WARN) return failure();
     ArchiveEntry entry;
     const char* path = either(archive_entry_pathname_utf8(raw), archive_entry_pathname(raw));
@@ -153,11 +156,11 @@ class Reader final : public ArchiveReader {
   }
 
   ByteSource source_;
-  std::unique_ptr<internal::Gunzip> gunzip_;  // null: libarchive unpacks
-  std::string pending_;                       // what libarchive may look at until it pulls again
-  bool handed_out_ = false;                   // pending_ was given to libarchive already
+  std::unique_ptr<internal::Gunzip> gunzip_;  // null: libarchive decompresses
+  std::string pending_;                       // bytes that libarchive may use until its next pull
+  bool handed_out_ = false;                   // libarchive already got pending_
   std::optional<Error> source_error_;
-  std::unique_ptr<archive, FreeReader> archive_;  // last: closing it may call back
+  std::unique_ptr<archive, FreeReader> archive_;  // last, because closing may call back
 };
 
 class Writer final : public ArchiveWriter {
@@ -171,7 +174,7 @@ class Writer final : public ArchiveWriter {
     switch (format) {
       case ArchiveFormat::kTarGzip:
         code = archive_write_add_filter_gzip(a);
-        // Without this the header holds the time of packing and two runs differ.
+        // Otherwise the header holds the packing time, and two runs differ.
         if (code == ARCHIVE_OK) code = archive_write_set_filter_option(a, "gzip", "timestamp", nullptr);
         break;
       case ArchiveFormat::kTarZstd:
@@ -219,7 +222,8 @@ class Writer final : public ArchiveWriter {
       case EntryKind::kOther:
         break;
     }
-    // A warning: the name is no ASCII. No locale is ever set here, so it is written as the bytes it is, marked hdrcharset=BINARY.
+    // A warning: the name is not ASCII. No locale is set, so the raw bytes are written with
+    // hdrcharset=BINARY.
     const int code = archive_write_header(archive_.get(), e);
     return code == ARCHIVE_OK || code == ARCHIVE_WARN ? Status() : failure();
   }
@@ -243,7 +247,7 @@ class Writer final : public ArchiveWriter {
  private:
   static la_ssize_t push(archive* a, void* self, const void* buffer, std::size_t size) {
     auto& writer = *static_cast<Writer*>(self);
-    // After a failure libarchive still flushes when it is freed; the sink hears nothing more.
+    // After a failure, libarchive still flushes on free; the sink must not see that.
     if (writer.sink_error_) return -1;
     if (Status status = writer.sink_(std::string_view(static_cast<const char*>(buffer), size)); !status.ok()) {
       writer.sink_error_ = std::move(status).error();
@@ -259,9 +263,9 @@ class Writer final : public ArchiveWriter {
   }
 
   Sink sink_;
-  std::uint64_t left_ = 0;  // bytes of the current entry still to come
+  std::uint64_t left_ = 0;  // missing bytes of the current entry
   std::optional<Error> sink_error_;
-  std::unique_ptr<archive, FreeWriter> archive_;  // last: freeing it may call push()
+  std::unique_ptr<archive, FreeWriter> archive_;  // last, because freeing may call push()
 };
 
 }  // namespace

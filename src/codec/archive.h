@@ -1,6 +1,6 @@
-// Archives: tar, plain or compressed with gzip or zstd, and zip, read and written as streams.
+// Archives: tar (plain, gzip or zstd) and zip, read and written as streams.
 //
-// This is only the format: which entries are safe and where they go is `artifact`'s business.
+// Only the format: `artifact` decides which entries are safe and where they are stored.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +24,18 @@ struct ArchiveEntry {
   std::string link_target;
 };
 
-/// Where archive bytes come from: the next piece, empty at the end. Its error ends the reading and is passed on unchanged.
+/// Source of archive bytes: returns the next piece, empty at the end. An error ends the reading and
+/// is returned unchanged.
 using ByteSource = std::function<Result<std::string>()>;
 
 /// Reads entry by entry in one pass. Not thread-safe.
 class ArchiveReader {
  public:
-  /// Recognises the format by its first bytes. kCorrupt: none of ours. kUnsupported: one we know and do not read (7z, rar ...).
+  /// Detects the format by the first bytes. kCorrupt: unknown format. kUnsupported: a known format
+  /// that is not read (7z, rar ...).
   static Result<std::unique_ptr<ArchiveReader>> open(ByteSource source);
   virtual ~ArchiveReader() = default;
-  /// The next entry, skipping what is left of the current one; nullopt at the end. kCorrupt: damaged.
+  /// The next entry; skips unread bytes of the current one. nullopt at the end. kCorrupt: damaged.
   virtual Result<std::optional<ArchiveEntry>> next() = 0;
   /// More bytes of the current entry; empty at its end.
   virtual Result<std::string> read() = 0;
@@ -41,13 +43,14 @@ class ArchiveReader {
 
 enum class ArchiveFormat { kTarGzip, kTarZstd, kTar };
 
-/// Writes a reproducible archive: same entries, same bytes; times are 0, owners root, no names of users.
+/// Writes a reproducible archive: equal entries give equal bytes; times are 0, owners root without
+/// names.
 class ArchiveWriter {
  public:
   using Sink = std::function<Status(std::string_view)>;
   static Result<std::unique_ptr<ArchiveWriter>> create(ArchiveFormat format, Sink sink);
   virtual ~ArchiveWriter() = default;
-  /// Then exactly entry.size_bytes through write().
+  /// Call write() next, for exactly entry.size_bytes.
   virtual Status add(const ArchiveEntry& entry) = 0;
   virtual Status write(std::string_view bytes) = 0;
   virtual Status finish() = 0;

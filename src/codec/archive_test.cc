@@ -139,12 +139,13 @@ TEST_P(ArchiveFormats, ErrorOfTheSinkIsPassedOnUnchanged) {
   EXPECT_EQ(status.error(), full);
 }
 
-// bgzip, pigz and `cat a.gz b.gz` make several; and people append things, or pad to a block.
+// bgzip, pigz and `cat a.gz b.gz` write several members. Files may also have appended data or
+// padding.
 TEST(ArchiveReader, GzipOfSeveralMembersIsReadInAnyPieces) {
   const std::string one = pack(ArchiveFormat::kTarGzip, sample());
   const std::vector<Item> more = {{file("n", 3), "abc"}};
   const std::string other = pack(ArchiveFormat::kTarGzip, more);
-  // A tar archive ends with zeros: what a second one would add is not looked at.
+  // A tar archive ends with zeros, so a second archive is ignored.
   for (const std::string& tail : {std::string(), other, std::string(600, '\0'), std::string("junk"), std::string("\x1F")}) {
     for (std::size_t piece = 1; piece < 40; ++piece) {
       const auto found = unpack(pieces(one + tail, piece));

@@ -21,7 +21,8 @@ int hex_value(char c) {
 
 namespace {
 
-// Looked up once: OpenSSL 3 searches its providers each time it is given EVP_sha256(), which costs more than a short digest.
+// Fetched once: OpenSSL 3 searches its providers at each EVP_sha256(), which costs more than a
+// short digest.
 const EVP_MD* sha256() {
   static const EVP_MD* const found = EVP_MD_fetch(nullptr, "SHA256", nullptr);
   return found;
@@ -96,7 +97,7 @@ std::string base64(std::string_view bytes) {
 Result<std::string> unbase64(std::string_view text) {
   std::string clean;
   for (const char c : text) {
-    if (c != '\n' && c != '\r') clean += c;  // as Go's decoder: line breaks are no characters
+    if (c != '\n' && c != '\r') clean += c;  // like Go's decoder, ignores line breaks
   }
   const Error bad(Code::kInvalid, "not valid base64");
   if (clean.size() % 4 != 0) return bad;

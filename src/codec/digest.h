@@ -20,7 +20,7 @@ struct Sha256 {
   friend auto operator<=>(const Sha256&, const Sha256&) = default;
 };
 
-/// One digest over bytes that come in pieces. Not thread-safe.
+/// One digest over bytes in several pieces. Not thread-safe.
 class Sha256Stream {
  public:
   Sha256Stream();

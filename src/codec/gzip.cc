@@ -9,7 +9,7 @@
 namespace varda::codec {
 namespace {
 
-constexpr int kGzipWindow = 15 + 16;  // the largest window, and the gzip wrapping
+constexpr int kGzipWindow = 15 + 16;  // the largest window, with gzip framing
 constexpr std::size_t kStepBytes = 64 << 10;
 
 class ZlibDecoder final : public GzipDecoder {
@@ -21,7 +21,7 @@ class ZlibDecoder final : public GzipDecoder {
 
   Result<std::size_t> feed(std::string_view bytes, std::string& out, std::size_t out_max) override {
     bytes = bytes.substr(0, std::numeric_limits<uInt>::max());
-    // zlib does not write to its input; its type says otherwise.
+    // zlib does not write to its input, although the type is not const.
     stream_.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(bytes.data()));
     stream_.avail_in = static_cast<uInt>(bytes.size());
     while (!ended_ && out.size() < out_max) {
@@ -35,7 +35,7 @@ class ZlibDecoder final : public GzipDecoder {
       if (code == Z_STREAM_END) {
         ended_ = true;
       } else if (code == Z_BUF_ERROR || (code == Z_OK && stream_.avail_in == 0 && stream_.avail_out > 0)) {
-        break;  // all that was given is used up
+        break;  // all input is consumed
       } else if (code != Z_OK) {
         return Error(Code::kCorrupt, "damaged gzip data");
       }

@@ -1,4 +1,4 @@
-// A gzip stream (RFC 1952) unpacked piece by piece, for HTTP bodies: small state, and never more than was asked for.
+// Decodes a gzip stream (RFC 1952) piece by piece, for HTTP bodies: small state and bounded output.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +14,17 @@ namespace varda::codec {
 class GzipDecoder {
  public:
   virtual ~GzipDecoder() = default;
-  /// Takes bytes of the stream and puts what they unpack to behind `out`, until that holds `out_max` bytes; how many bytes it took.
-  /// Fewer than given: `out` is full, or the stream has ended. kCorrupt: damaged; nothing more is to be had.
+  /// Consumes input, appends the output to `out` up to `out_max` bytes in total, and returns the
+  /// bytes consumed. Fewer than given: `out` is full or the stream has ended. kCorrupt: damaged; no
+  /// more output.
   virtual Result<std::size_t> feed(std::string_view bytes, std::string& out, std::size_t out_max) = 0;
-  /// The stream's end, its checksum compared, has been read.
+  /// True after the end of the stream, with a correct checksum.
   virtual bool ended() const = 0;
 
   static std::unique_ptr<GzipDecoder> create();
 };
 
-/// The whole of `bytes` as one gzip stream.
+/// Compresses `bytes` to one gzip stream.
 std::string gzip(std::string_view bytes);
 
 }  // namespace varda::codec

@@ -1,7 +1,7 @@
 // Images as files: JPEG and PNG, decoded. No I/O.
 //
-// Limits are compared with what a file's header says before anything is decoded. An image is whole or an error: a torn one is never
-// filled up with grey.
+// Limits are checked against the header before decoding. An image is complete or an error: a
+// truncated one is never padded.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace varda::codec {
 
-/// 8 bits a channel, row by row, the channels of a pixel together.
+/// 8 bits per channel, by rows, interleaved channels.
 struct Image {
   std::size_t width = 0;
   std::size_t height = 0;
@@ -33,18 +33,19 @@ struct ImageHeader {
 
 inline constexpr std::size_t kImagePixelsMax = std::size_t{64} << 20;
 
-/// By the first bytes.
+/// Detects the format by the first bytes.
 std::optional<ImageFormat> image_format(std::string_view bytes);
 
-/// What the file says of itself; nothing is decoded. kInvalid: neither JPEG nor PNG, or a torn header.
+/// Reads the header only. kInvalid: neither JPEG nor PNG, or a truncated header.
 Result<ImageHeader> read_image_header(std::string_view bytes);
 
-/// Grey where the file is grey, else colour. Alpha is dropped, 16 bits become 8 (the upper ones), palettes their colours; the
-/// orientation that EXIF may tell, gamma and colour profiles are not applied. kInvalid: neither JPEG nor PNG, torn, or more than
-/// `pixels_max`. kUnsupported: a JPEG in CMYK.
+/// Grey for grey files, else RGB. Drops alpha, keeps the upper 8 of 16 bits, resolves palettes.
+/// Ignores EXIF orientation, gamma and colour profiles. kInvalid: neither JPEG nor PNG, truncated,
+/// or more than `pixels_max` pixels. kUnsupported: a JPEG in CMYK.
 Result<Image> decode_image(std::string_view bytes, std::size_t pixels_max = kImagePixelsMax);
 
-/// A PNG of 8 bits a channel. kInvalid: no pixels, or not as many as the sizes say.
+/// A PNG with 8 bits per channel. kInvalid: no pixels, or a pixel count that differs from the
+/// sizes.
 Result<std::string> encode_png(const Image& image);
 
 }  // namespace varda::codec

@@ -25,7 +25,7 @@ void put16(std::string& bytes, std::size_t at, unsigned value) {
   bytes[at + 1] = static_cast<char>(value & 0xff);
 }
 
-// Where the height stands in a JPEG's start of frame; the width follows.
+// Offset of the height in a JPEG's start of frame; the width follows.
 std::size_t jpeg_height(const std::string& bytes) {
   const std::size_t at = bytes.find("\xff\xc0");
   EXPECT_NE(at, std::string::npos);
@@ -58,7 +58,7 @@ TEST(Image, FilesHoldThePixelsThatWentIntoThem) {
 TEST(Image, WhatIsCutAnywhereIsAnErrorAndNeverHalfAnImage) {
   for (const char* name : {"ramp.jpg", "ramp_progressive.jpg", "grey.jpg", "rgb8.png", "palette2.png", "interlaced.png"}) {
     const std::string whole = file(name);
-    // The last four bytes of a PNG are the checksum of its empty end.
+    // The last four bytes of a PNG are the checksum of the empty end chunk.
     const std::size_t end = whole.size() - (image_format(whole) == ImageFormat::kPng ? 4 : 0);
     for (std::size_t cut = 0; cut < end; ++cut) {
       const auto image = decode_image(std::string_view(whole).substr(0, cut));
@@ -79,7 +79,8 @@ TEST(Image, LimitsAreComparedWithTheHeaderBeforeAnythingIsDecoded) {
   EXPECT_EQ(read_image_header(huge)->width, 65500u);
 }
 
-// A progressive JPEG of 8x8 grey pixels: a scan for the mean, then one of ten bytes for each further coefficient, all of them 0.
+// A progressive JPEG of 8x8 grey pixels: one scan for the mean, then ten bytes per further
+// coefficient, all 0.
 std::string jpeg_of_scans(std::size_t scans) {
   using namespace std::string_literals;
   std::string out = "\xff\xd8\xff\xdb\0\x43\0"s + std::string(64, '\x01');
@@ -101,7 +102,7 @@ TEST(Image, JpegOfMoreScansThanEncodersWriteIsRefusedBeforeAnythingIsDecoded) {
     EXPECT_EQ(refused.error().code(), Code::kInvalid);
     EXPECT_EQ(refused.error().message(), "JPEG: it has more than 32 scans");
   }
-  // What looks like one in a thumbnail, or comes after the end, is none.
+  // Scan markers inside a thumbnail or after the end do not count.
   std::string thumbnail = "\xff\xe1";
   thumbnail += '\0';
   thumbnail += static_cast<char>(82);

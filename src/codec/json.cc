@@ -46,7 +46,7 @@ bool Json::as_bool(bool otherwise) const {
 
 std::int64_t Json::as_integer(std::int64_t otherwise) const {
   if (const auto* value = std::get_if<std::int64_t>(&value_)) return *value;
-  // 2^63 is exact as a double, and the first value that no longer fits.
+  // 2^63 is exact as a double, and the first value out of range.
   if (const auto* value = std::get_if<double>(&value_); value && std::trunc(*value) == *value && std::fabs(*value) < 0x1p63) {
     return static_cast<std::int64_t>(*value);
   }
@@ -183,8 +183,8 @@ bool operator==(const Json& a, const Json& b) {
   const Json::Object& left = a.as_object();
   const Json::Object& right = b.as_object();
   if (left.size() != right.size()) return false;
-  constexpr std::size_t kLinear = 16;                         // up to here looking one by one is as fast
-  std::unordered_map<std::string_view, const Json*> by_name;  // of `right`, made for large objects when it is needed
+  constexpr std::size_t kLinear = 16;                         // linear search is as fast up to here
+  std::unordered_map<std::string_view, const Json*> by_name;  // index of `right`, built on demand for large objects
   const auto find = [&](const std::string& name) -> const Json* {
     if (right.size() <= kLinear) return b.find(name);
     if (by_name.empty()) {
@@ -195,7 +195,7 @@ bool operator==(const Json& a, const Json& b) {
     return found == by_name.end() ? nullptr : found->second;
   };
   for (std::size_t i = 0; i < left.size(); ++i) {
-    // Trees that come from the same writer have the same order: look there first.
+    // Trees from the same writer have the same order, so check the same index first.
     const Json* other = right[i].first == left[i].first ? &right[i].second : find(left[i].first);
     if (!other || !(left[i].second == *other)) return false;
   }

@@ -1,7 +1,7 @@
 // Json: a JSON value as a tree, with the parser and the writer.
 //
-// Integers stay integers: 1 and 1.0 are different values, as the Kubernetes API has them. Objects keep the order in which members
-// were added; equality ignores it. Names are unique: the last one of a document wins, as in Go's decoder.
+// Integers stay integers: 1 and 1.0 differ, as in the Kubernetes API. Objects keep insertion order;
+// equality ignores it. Names are unique: the last duplicate wins, as in Go's decoder.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class Json {
  public:
   using Array = std::vector<Json>;
   using Member = std::pair<std::string, Json>;
-  using Object = std::vector<Member>;  // unique names; use the member functions below to keep it so
+  using Object = std::vector<Member>;  // unique names, ensured by the member functions below
 
   enum class Type { kNull, kBool, kInteger, kNumber, kString, kArray, kObject };
 
@@ -31,7 +31,7 @@ class Json {
   Json(std::int64_t value) : value_(value) {}                   // NOLINT
   Json(int value) : value_(std::int64_t{value}) {}              // NOLINT
   Json(unsigned value) : value_(std::int64_t{value}) {}         // NOLINT
-  Json(std::uint64_t value);                                    // NOLINT: beyond int64 it becomes a double
+  Json(std::uint64_t value);                                    // a double above the int64 range
   Json(double value) : value_(value) {}                         // NOLINT
   Json(const char* value) : value_(std::string(value)) {}       // NOLINT
   Json(std::string_view value) : value_(std::string(value)) {}  // NOLINT
@@ -50,44 +50,45 @@ class Json {
   bool is_array() const { return type() == Type::kArray; }
   bool is_object() const { return type() == Type::kObject; }
 
-  // The value where the type fits, else the fallback. Never fails.
+  // The value if the type fits, else the fallback. Never fails.
   bool as_bool(bool otherwise = false) const;
-  std::int64_t as_integer(std::int64_t otherwise = 0) const;  // also a double that is a whole number in range
+  std::int64_t as_integer(std::int64_t otherwise = 0) const;  // also whole doubles in range
   double as_double(double otherwise = 0) const;               // also integers
   const std::string& as_string() const&;                      // "" otherwise
   std::string as_string() &&;
   std::string string_or(std::string_view otherwise) const;
   const Array& as_array() const&;    // empty otherwise
   const Object& as_object() const&;  // empty otherwise
-  // What is read out of a temporary is a value of its own, so that `for (x : reply().body["items"].as_array())` holds.
+  // Temporaries return copies, so that `for (x : reply().body["items"].as_array())` is safe.
   Array as_array() &&;
   Object as_object() &&;
 
-  // Arrays. CHECKs that the value is an array (a null becomes an empty one first).
+  // Arrays. CHECK that the value is an array; a null becomes an empty array.
   Array& array_items();
   void push_back(Json item) { array_items().push_back(std::move(item)); }
 
-  // Objects. Reading a member of anything else finds nothing; writing CHECKs that it is an object (a null becomes one first).
+  // Objects. Reading from other types finds nothing. Writing CHECKs for an object; a null becomes
+  // one.
   const Json* find(std::string_view name) const;
   Json* find(std::string_view name);
   bool contains(std::string_view name) const { return find(name) != nullptr; }
-  /// The member, or null.
+  /// The member, or null if missing.
   const Json& operator[](std::string_view name) const&;
   const Json& operator[](const char* name) const& { return (*this)[std::string_view(name)]; }
   Json operator[](std::string_view name) &&;
   Json operator[](const char* name) && { return std::move(*this)[std::string_view(name)]; }
-  /// The member, made as null if missing.
+  /// The member; created as null if missing.
   Json& operator[](std::string_view name) &;
   Json& operator[](const char* name) & { return (*this)[std::string_view(name)]; }
   void set(std::string_view name, Json value) { (*this)[name] = std::move(value); }
   bool erase(std::string_view name);
   Object& object_members();
 
-  /// at("spec/template/metadata/labels"): the value below, array indexes as numbers, or null. Member names with '/' are not
-  /// reachable.
+  /// at("spec/template/metadata/labels"): the value at a path, with numbers as array indexes; null
+  /// if missing. Names with '/' are unreachable.
   const Json& at(std::string_view path) const&;
   Json at(std::string_view path) &&;
-  /// The same, making objects on the way.
+  /// The same, creating missing objects.
   Json& make(std::string_view path);
 
   std::size_t size() const;  // items or members; 0 for scalars
@@ -101,17 +102,18 @@ class Json {
 
 struct ParseOptions {
   std::size_t depth_max = 200;
-  std::vector<std::string>* duplicates = nullptr;  // if set, gets the paths ("spec.replicas") of names that stand twice, as
-                                                   // many as reported_paths.h keeps
+  std::vector<std::string>* duplicates = nullptr;  // if set, gets the paths of duplicate names ("spec.replicas"), limited
+                                                   // by reported_paths.h
 };
 
-/// The whole text is one JSON value (RFC 8259, UTF-8). kInvalid: "offset N: what".
+/// Parses one JSON value (RFC 8259, UTF-8) that fills the text. kInvalid: "offset N: what".
 Result<Json> parse_json(std::string_view text, const ParseOptions& options = {});
 
-/// Compact; never fails. NaN and infinities, which JSON lacks, become null. Lone surrogates cannot be in a Json.
+/// Compact; never fails. NaN and infinities become null, because JSON lacks them. A Json cannot
+/// hold lone surrogates.
 std::string write_json(const Json& value);
 void write_json(const Json& value, std::string& out);
-/// Indented by `indent` spaces a level.
+/// Indented by `indent` spaces per level.
 std::string write_json_pretty(const Json& value, int indent = 2);
 
 }  // namespace varda::codec

@@ -10,7 +10,7 @@ namespace {
 
 namespace dom = simdjson::dom;
 
-// Builds our tree from simdjson's. The document is known to be valid JSON here.
+// Builds a Json from simdjson's tree. The document is already valid JSON.
 class Builder {
  public:
   explicit Builder(const ParseOptions& options) : options_(options) {}
@@ -38,7 +38,7 @@ class Builder {
   }
 
  private:
-  // Below this many members looking through them beats hashing.
+  // Below this size, linear search is faster than hashing.
   static constexpr std::size_t kLinear = 16;
 
   Status check_depth(std::size_t depth) const {
@@ -66,7 +66,7 @@ class Builder {
     Json out = Json::object();
     Json::Object& list = out.object_members();
     list.reserve(members.size());
-    std::unordered_map<std::string_view, std::size_t> names;  // -> place in `list`
+    std::unordered_map<std::string_view, std::size_t> names;  // -> index in `list`
     for (const dom::key_value_pair member : members) {
       const std::size_t mark = path_.size();
       if (options_.duplicates) {
@@ -79,7 +79,8 @@ class Builder {
         known = out.find(member.key);
       } else {
         if (names.empty()) {
-          // The map refers to the parser's copies of the names: those of `list` move when it grows.
+          // Keys refer to the parser's copies of the names, because `list` moves names when it
+          // grows.
           std::size_t place = 0;
           for (const dom::key_value_pair earlier : members) {
             if (earlier.key.data() == member.key.data()) break;
@@ -101,10 +102,10 @@ class Builder {
   }
 
   const ParseOptions& options_;
-  std::string path_;  // of the current value, kept only while duplicates are reported
+  std::string path_;  // path of the current value, only for duplicates
 };
 
-// simdjson does not say where; a second parser, on the failing path only, does.
+// simdjson reports no offset, so a second parser finds it, only after errors.
 Error located(std::string_view text, simdjson::error_code code) {
   boost::json::parse_options relaxed;
   relaxed.max_depth = 1024;
@@ -116,7 +117,7 @@ Error located(std::string_view text, simdjson::error_code code) {
     if (!ec) {
       if (offset == text.size() && !parser.done()) parser.finish(ec);
     }
-  } catch (...) {  // out of memory or deeper than it goes: the message below must do
+  } catch (...) {  // out of memory or too deep: use the message below
   }
   std::string what = simdjson::error_message(code);
   if (ec) what = ec.message();
@@ -128,8 +129,8 @@ Error located(std::string_view text, simdjson::error_code code) {
 }  // namespace
 
 Result<Json> parse_json(std::string_view text, const ParseOptions& options) {
-  // Kept between calls for its buffers, unless one large document has blown them up: they take fifteen times its size, on every
-  // thread that ever read one.
+  // Kept between calls for its buffers. Reset after a large document, because the buffers take
+  // fifteen times its size per thread.
   constexpr std::size_t kKeepBytes = 32 << 10;
   thread_local std::unique_ptr<dom::parser> parser;
   if (!parser) parser = std::make_unique<dom::parser>();

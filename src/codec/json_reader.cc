@@ -12,7 +12,8 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// 10^0 … 10^22 are exact doubles: a mantissa below 2^53 times or divided by one of them is rounded once, thus rightly.
+// 10^0 … 10^22 are exact doubles. A mantissa below 2^53, multiplied or divided by one, is rounded
+// only once.
 constexpr std::array<double, 23> kPowers = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                             1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 constexpr std::uint64_t kExactMax = std::uint64_t{1} << 53;
@@ -143,7 +144,7 @@ JsonReader::Number JsonReader::number() {
       return out;
     }
   }
-  // Nineteen digits never wrap round 64 bits.
+  // Nineteen digits never overflow 64 bits.
   if (whole + fraction <= 19 && !has_exponent) {
     out.integral = fraction == 0;
     out.magnitude = mantissa;
@@ -155,7 +156,7 @@ JsonReader::Number JsonReader::number() {
     }
   }
   if (std::from_chars(start, p, out.value).ec == std::errc::result_out_of_range) {
-    // Too small for a double is as good as zero; too large is not as good as anything.
+    // Underflow to zero is fine; overflow is an error.
     out.value = std::strtod(std::string(start, p).c_str(), nullptr);
     if (std::isinf(out.value)) {
       fail("a number is too large");

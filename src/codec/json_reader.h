@@ -1,4 +1,4 @@
-// JsonReader: reads a JSON text from front to back without building a tree, for texts whose bulk is arrays of numbers.
+// JsonReader: reads JSON text sequentially without a tree, for texts with large arrays of numbers.
 //
 //   JsonReader reader(text);
 //   std::string name;
@@ -13,7 +13,8 @@
 //   }
 //   TRY_VOID(reader.finish());
 //
-// Errors stick: after the first one every call does nothing and returns false, 0 or empty, so one check at the end is enough.
+// Errors stick: after the first one, all calls do nothing and return false, 0 or empty. One check
+// at the end is enough.
 #pragma once
 
 #include <cstdint>
@@ -32,38 +33,41 @@ class JsonReader {
 
   explicit JsonReader(std::string_view text) : begin_(text.data()), at_(text.data()), end_(text.data() + text.size()) {}
 
-  /// Of the next value, by its first character; kOther at the end of the text and for what begins no value.
+  /// Kind of the next value, from its first character; kOther at the end of the text or for an
+  /// invalid character.
   Kind peek();
 
   bool begin_object();
-  /// The name of the next member, whose value must then be read; false at the object's end.
+  /// Reads the next member's name; the caller must then read the value. False at the end of the
+  /// object.
   bool next_member(std::string& name);
   bool begin_array();
-  /// Whether an item follows, which must then be read; false at the array's end.
+  /// True if an item follows, which the caller must then read; false at the end of the array.
   bool next_item();
 
-  /// A number as written: `integral` if it has neither fraction nor exponent and fits 64 bits.
+  /// A number as written. `integral`: no fraction or exponent, and fits 64 bits.
   struct Number {
     double value = 0;
     bool integral = false;
     bool negative = false;
-    std::uint64_t magnitude = 0;  // where integral
+    std::uint64_t magnitude = 0;  // if integral
   };
-  /// Numbers beyond a double's range are an error.
+  /// Numbers beyond the range of double are errors.
   Number number();
   bool boolean();
   std::string string();
-  /// The next value as a tree.
+  /// Reads the next value as a tree.
   Json value();
-  /// The text of the next value. Only brackets and strings are looked at: it may still turn out not to be JSON.
+  /// Skips the next value and returns its text. Checks only brackets and strings: the text may not
+  /// be valid JSON.
   std::string_view skip();
 
-  /// Makes every later call fail with `error`, at the place reached. The first error wins.
+  /// Makes every later call fail with `what`, at the current offset. The first error wins.
   void fail(std::string_view what);
   bool failed() const { return !error_.empty(); }
-  /// Bytes not read yet.
+  /// Unread bytes.
   std::size_t left() const { return static_cast<std::size_t>(end_ - at_); }
-  /// kInvalid: "offset N: what", of the first error, or of text behind the value.
+  /// kInvalid: "offset N: what", for the first error or for text after the value.
   Status finish();
   Status status() const;
 
@@ -71,7 +75,7 @@ class JsonReader {
   void space();
   bool take(char c);
   bool literal(std::string_view word);
-  // Called after an item: whether there is another one.
+  // Called after an item; true if another one follows.
   bool next(char close);
 
   const char* begin_;

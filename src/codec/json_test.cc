@@ -61,7 +61,7 @@ TEST(Json, ManyMembersStayUnique) {
   EXPECT_EQ((*value)["k7"].as_integer(), 507);
 }
 
-// Looking through the members for each repeated name would take minutes.
+// A linear search per repeated name would take minutes.
 TEST(Json, ManyNamesTwice) {
   std::string text = "{";
   for (int i = 0; i < 200'000; ++i) text += "\"k" + std::to_string(i % 100'000) + "\":" + std::to_string(i) + ",";
@@ -72,7 +72,7 @@ TEST(Json, ManyNamesTwice) {
 }
 
 TEST(Json, WhateverIsWrittenCanBeReadAgainAsWhatItWas) {
-  // Beyond 64 bits digits alone are no number for the parser; below, they would be an integer.
+  // Without fraction or exponent, these read as integers, or fail beyond 64 bits.
   for (const Json& value : {Json(std::uint64_t{18446744073709551615u}), Json(1e15), Json(-1234567890123456.0), Json(0x1p63),
                             Json(9.007199254740993e15), Json(1e22), Json(-0.0), Json(std::numeric_limits<double>::max())}) {
     const auto again = parse_json(write_json(value));

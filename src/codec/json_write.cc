@@ -10,7 +10,8 @@
 namespace varda::codec {
 namespace {
 
-// Every byte that belongs to no character becomes U+FFFD, as Go's encoder has it: what is written can always be read.
+// Replaces every byte outside of a valid character by U+FFFD, like Go's encoder, so that the output
+// is always readable.
 std::string mended(std::string_view text) {
   std::string out;
   while (!text.empty()) {
@@ -29,8 +30,9 @@ std::string mended(std::string_view text) {
 
 constexpr std::uint64_t in_each_byte(std::uint8_t byte) { return 0x0101010101010101u * byte; }
 
-// Only characters that stand for themselves, as most strings have: eight at a time. A byte is zero in x where the high bit of
-// (x - 0x01..01) & ~x & 0x80..80 is set; borrows can set more of them, which only takes the long way.
+// True if no character needs escaping, as in most strings; eight bytes at a time. A byte of x is
+// zero if the high bit of (x - 0x01..01) & ~x & 0x80..80 is set. Borrows may set further bits,
+// which only leads to the slow path.
 bool is_plain(std::string_view text) {
   const auto zero = [](std::uint64_t x) { return (x - in_each_byte(1)) & ~x; };
   while (!text.empty()) {
@@ -100,8 +102,8 @@ void write_number(double value, std::string& out) {
     return;
   }
   char text[32];
-  // A whole number keeps its fraction or gets an exponent, so that it is read back as the type it is: digits alone would be an
-  // integer, or none at all beyond 64 bits.
+  // A whole number keeps a fraction or gets an exponent, so that it reads back as a double. Plain
+  // digits would read as an integer, or fail beyond 64 bits.
   const bool whole = std::trunc(value) == value;
   const auto end = !whole                    ? std::to_chars(text, text + sizeof text, value).ptr
                    : std::fabs(value) < 1e15 ? std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, 1).ptr

@@ -1,4 +1,4 @@
-// The wire form of protocol buffers, field by field: for the few messages we speak, whose field numbers stand where they are used.
+// Protocol buffer wire format, field by field, for a few messages. Callers name the field numbers.
 //
 //   ProtoWriter out;
 //   out.text(1, "web").number(4, attempt).message(2, [&](ProtoWriter& inner) { inner.text(1, "uid"); });
@@ -11,7 +11,7 @@
 //   }
 //   TRY_VOID(in.status());
 //
-// Rules: protobuf.dev/programming-guides/encoding. Groups, which proto3 does not have, are an error.
+// Rules: protobuf.dev/programming-guides/encoding. Groups (absent from proto3) are an error.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +24,15 @@
 
 namespace varda::codec {
 
-/// What has its default (0, "", no fields) is left out, as proto3 does, unless a method says otherwise.
+/// Omits default values (0, "", no fields) as proto3 does, except where noted.
 class ProtoWriter {
  public:
   /// int32, int64, uint32, uint64, bool, enum.
   ProtoWriter& number(std::uint32_t field, std::int64_t value);
   ProtoWriter& text(std::uint32_t field, std::string_view value);
-  /// One element of a repeated string: written even if it is empty.
+  /// One element of a repeated string; written even if empty.
   ProtoWriter& element(std::uint32_t field, std::string_view value);
-  /// Written even if it is empty: a message that is there says something.
+  /// Written even if empty, because the presence of a message matters.
   ProtoWriter& message(std::uint32_t field, const std::function<void(ProtoWriter&)>& fill);
   /// One entry of a map<string, string>.
   ProtoWriter& entry(std::uint32_t field, std::string_view key, std::string_view value);
@@ -45,23 +45,24 @@ class ProtoWriter {
   std::string out_;
 };
 
-/// Walks over the fields of one message in the order they came. Borrows the bytes. A field of another type than the one asked for
-/// reads as its default, like one that is missing; broken bytes end the walk, and status() says so.
+/// Iterates over the fields of one message in wire order. Borrows the bytes. A missing field, or
+/// one of another type, reads as its default. Malformed bytes end the iteration; status() reports
+/// them.
 class ProtoReader {
  public:
   explicit ProtoReader(std::string_view bytes) : rest_(bytes) {}
-  /// On to the next field; false at the end.
+  /// Advances to the next field; false at the end.
   bool next();
   std::uint32_t field() const { return field_; }
-  /// A varint field's value.
+  /// The value of a varint field.
   std::int64_t number() const { return wire_ == 0 ? static_cast<std::int64_t>(number_) : 0; }
   bool flag() const { return number() != 0; }
-  /// The bytes of a length-delimited field: a string, or a message for a reader of its own.
+  /// The bytes of a length-delimited field: a string, or a nested message for another reader.
   std::string_view bytes() const { return wire_ == 2 ? bytes_ : std::string_view(); }
   std::string text() const { return std::string(bytes()); }
   /// One entry of a map<string, string>.
   std::pair<std::string, std::string> entry() const;
-  /// kInvalid: the bytes are no message.
+  /// kInvalid: the bytes are not a protobuf message.
   Status status() const;
 
  private:

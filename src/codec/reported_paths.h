@@ -1,5 +1,5 @@
-// Paths in a document ("spec.replicas") that are reported to the sender. A sender chooses how many there are and how long each
-// is, so only so much of them is kept.
+// Document paths ("spec.replicas") reported to the sender. The sender controls number and length,
+// so both are limited.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace varda::codec {
 inline constexpr std::size_t kReportedPathsMax = 64;
 inline constexpr std::size_t kReportedPathBytesMax = 256;
 
-/// Adds what `path()` returns, which is called only if there is room for it.
+/// Appends path(), which is called only below the limit.
 template <typename Path>
 void report_path(std::vector<std::string>& paths, Path path) {
   if (paths.size() < kReportedPathsMax) paths.push_back(clipped(path(), kReportedPathBytesMax));

@@ -1,4 +1,4 @@
-// What bytes are as text.
+// Checks and truncation of UTF-8 text.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace varda::codec {
 
-/// Whether all of it is UTF-8 (RFC 3629: no surrogates, nothing longer than needed), as JSON and protobuf want their text.
+/// True for valid UTF-8 (RFC 3629: no surrogates, no overlong forms), as JSON and protobuf require.
 bool is_utf8(std::string_view bytes);
 
-/// The first `bytes` of UTF-8 text, or fewer: a character that does not fit whole is left out.
+/// The first `bytes` of UTF-8 text, or fewer: never cuts a character.
 std::string clipped(std::string_view text, std::size_t bytes);
 
 }  // namespace varda::codec

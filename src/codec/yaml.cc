@@ -49,7 +49,7 @@ std::optional<Json> integer(std::string_view text) {
   for (const char c : digits) {
     if (c != '_') clean += c;
   }
-  // YAML 1.1: a leading zero makes it octal. File modes are written like this.
+  // YAML 1.1: a leading zero means octal, as in file modes.
   if (base == 10 && clean.size() > 1 && clean[0] == '0') base = 8;
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(clean.data(), clean.data() + clean.size(), value, base);
@@ -73,7 +73,7 @@ std::optional<Json> floating(std::string_view text) {
   return Json(value);
 }
 
-/// What an unquoted scalar means.
+/// The value of an unquoted scalar.
 Json resolve(const std::string& text) {
   if (is_null_word(text)) return Json();
   if (is_true_word(text)) return Json(true);
@@ -86,13 +86,14 @@ Json resolve(const std::string& text) {
   return Json(text);
 }
 
-/// Thrown through yaml-cpp, caught at the call below: its event handlers have no other way to stop it.
+/// Thrown through yaml-cpp and caught at the call below, because event handlers cannot stop
+/// yaml-cpp otherwise.
 struct Stop {
   YAML::Mark mark;
   std::string what;
 };
 
-/// Builds our trees from the parser's events, so that limits hold while it reads.
+/// Builds trees from parser events, so that limits apply while reading.
 class TreeBuilder final : public YAML::EventHandler {
  public:
   explicit TreeBuilder(const YamlLimits& limits) : limits_(limits) {}
@@ -100,7 +101,7 @@ class TreeBuilder final : public YAML::EventHandler {
   std::vector<Json> take() { return std::move(documents_); }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
-    // After some kinds of garbage the parser reports one empty document after the other without moving on.
+    // After some invalid input, the parser reports endless empty documents at one position.
     if (last_start_ >= 0 && mark.pos <= last_start_) throw Stop{mark, "unexpected text after the document"};
     last_start_ = mark.pos;
     anchors_.clear();
@@ -110,7 +111,7 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto known = anchors_.find(anchor);
     if (known == anchors_.end()) throw Stop{mark, "an alias inside of what it names"};
-    // Counted again each time it is used: this is what keeps a few lines from becoming gigabytes.
+    // Counts every use, so that a few lines cannot expand to gigabytes.
     count(mark, known->second.nodes);
     bytes_ += known->second.bytes;
     count_copy(mark, 0, known->second.bytes);
@@ -143,10 +144,10 @@ class TreeBuilder final : public YAML::EventHandler {
     Json value;
     YAML::Mark mark;
     YAML::anchor_t anchor = 0;
-    std::optional<std::string> key;          // of a map: whose value comes next
-    bool merging = false;                    // ... and whether it is a merge key; "<<" in quotes is a name
-    std::unordered_set<std::string> names;   // of all members: looking through them would take quadratic time
-    std::unordered_set<std::string> merged;  // members that came by a merge key: what stands here explicitly wins
+    std::optional<std::string> key;          // of a map: the key of the next value
+    bool merging = false;                    // true for a merge key; "<<" in quotes is a plain name
+    std::unordered_set<std::string> names;   // all member names; a linear search would take quadratic time
+    std::unordered_set<std::string> merged;  // members from a merge key, which explicit members override
     std::size_t nodes_before = 0, bytes_before = 0;
   };
   struct Anchored {
@@ -161,7 +162,7 @@ class TreeBuilder final : public YAML::EventHandler {
     if (nodes_ > limits_.nodes_max) throw Stop{mark, "more than " + std::to_string(limits_.nodes_max) + " values"};
   }
 
-  /// Of what stands in the text once and is held a second time.
+  /// Counts values that appear once in the text and are stored again.
   void count_copy(const YAML::Mark& mark, std::size_t nodes, std::size_t bytes) {
     copied_nodes_ += nodes;
     copied_bytes_ += bytes;
@@ -258,9 +259,9 @@ Error located(const YAML::Mark& mark, const std::string& what) {
 
 void write_block(const Json& value, int level, std::string& out);
 
-/// The bytes of the character at `at` if it has to be escaped, else 0: what YAML does not allow as it is, what some readers take
-/// for a line's end (U+0085, U+2028, U+2029: YAML 1.1), and the mark of a stream's start (U+FEFF). Control characters below U+0020,
-/// which may be line ends of the text's own, are not among them.
+/// Length in bytes of the character at `at` if it needs escaping, else 0. These are characters that
+/// YAML forbids, line ends of some readers (U+0085, U+2028, U+2029: YAML 1.1), and the byte order
+/// mark (U+FEFF). Excludes control characters below U+0020, which may be line ends.
 std::size_t hidden(std::string_view text, std::size_t at) {
   const std::string_view rest = text.substr(at);
   const auto byte = [&](std::size_t i) { return i < rest.size() ? static_cast<unsigned char>(rest[i]) : 0; };
@@ -280,7 +281,7 @@ bool has_hidden(std::string_view text) {
   return false;
 }
 
-/// In double quotes, with the escapes of JSON.
+/// Double-quoted, with JSON escapes.
 std::string quoted(const std::string& text) {
   const std::string json = write_json(Json(text));
   if (!has_hidden(json)) return json;
@@ -291,7 +292,7 @@ std::string quoted(const std::string& text) {
       out += json[i];
       continue;
     }
-    // One to three bytes of UTF-8, and so at most four digits.
+    // One to three bytes of UTF-8, therefore at most four hex digits.
     unsigned code = static_cast<unsigned char>(json[i]) & (size == 1 ? 0x7f : size == 2 ? 0x1f : 0x0f);
     for (std::size_t next = 1; next < size; ++next) code = code << 6 | (static_cast<unsigned char>(json[i + next]) & 0x3f);
     static constexpr char kHex[] = "0123456789abcdef";
@@ -307,19 +308,19 @@ bool must_quote(const std::string& text) {
   if (one_of(text, {"=", "<<"}) || text.starts_with("---") || text.starts_with("...")) return true;
   if (text.front() == ' ' || text.back() == ' ' || text.back() == ':') return true;
   if (std::string_view("-?:,[]{}#&*!|>'\"%@`").find(text.front()) != std::string_view::npos) {
-    // "-x" and "?x" and ":x" are plain; "- x" is not, nor are the other indicators.
+    // "-x", "?x" and ":x" are plain; "- x" and the other indicators are not.
     const bool soft = std::string_view("-?:").find(text.front()) != std::string_view::npos;
     if (!soft || text.size() == 1 || text[1] == ' ') return true;
   }
   if (text.find(": ") != std::string::npos || text.find(" #") != std::string::npos) return true;
-  // Dates are timestamps to a YAML 1.1 reader.
+  // YAML 1.1 readers take dates for timestamps.
   if (text.size() >= 10 && text[4] == '-' && text[7] == '-' && text.find_first_not_of("0123456789-TtZz:.+ ") == std::string::npos)
     return true;
   for (const char c : text) {
     if (static_cast<unsigned char>(c) < 0x20) return true;
   }
   if (has_hidden(text)) return true;
-  // Digits with separators: sexagesimal numbers of YAML 1.1 ("12:30") and the like.
+  // Digits with separators, such as sexagesimal numbers of YAML 1.1 ("12:30").
   return text.find_first_not_of("0123456789:._+-eExXoO") == std::string::npos &&
          text.find_first_of("0123456789") != std::string::npos;
 }
@@ -337,12 +338,12 @@ bool literal_block(const std::string& text) {
   return !has_hidden(text) && text.find(" \n") == std::string::npos;
 }
 
-/// The value after "key:" or "-", with the line's end.
+/// Writes the value after "key:" or "-", including the line end.
 void write_inline_or_block(const Json& value, int level, bool in_sequence, std::string& out) {
   const std::string margin(static_cast<std::size_t>(level) * 2, ' ');
   if ((value.is_array() || value.is_object()) && !value.empty()) {
     if (in_sequence) {
-      // The first line of the nested block stands behind the dash.
+      // The first line of the nested block follows the dash.
       std::string nested;
       write_block(value, level, nested);
       out += ' ';
@@ -384,7 +385,8 @@ void write_block(const Json& value, int level, std::string& out) {
   if (value.is_object()) {
     for (const Json::Member& member : value.as_object()) {
       const std::string key = scalar_text(Json(member.first));
-      // A reader looks no further for the colon; a longer key is marked as one, and the value stands behind a colon of its own.
+      // Readers expect the colon within 1024 characters. A longer key gets "?", and its value
+      // follows a separate colon.
       const bool marked = key.size() > 1024;
       out += marked ? margin + "? " + key + "\n" + margin + ":" : margin + key + ":";
       write_inline_or_block(member.second, level + 1, marked, out);
@@ -400,7 +402,7 @@ void write_block(const Json& value, int level, std::string& out) {
 }  // namespace
 
 Result<std::vector<Json>> parse_yaml_stream(std::string_view text, const YamlLimits& limits) {
-  // yaml-cpp recurses for every level of a flow collection before it tells us: bound the nesting of flow collections beforehand.
+  // yaml-cpp recurses into flow collections before it reports events, so limit the nesting first.
   std::size_t flow_depth = 0, deepest = 0;
   for (const char c : text) {
     if (c == '[' || c == '{') deepest = std::max(deepest, ++flow_depth);

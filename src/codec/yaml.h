@@ -1,4 +1,4 @@
-// YAML for files people write and read: manifests, model.yaml, kubeconfig, `-o yaml`.
+// YAML for files edited by people: manifests, model.yaml, kubeconfig, `-o yaml`.
 #pragma once
 
 #include <string>
@@ -13,17 +13,18 @@ namespace varda::codec {
 struct YamlLimits {
   std::size_t depth_max = 200;
   std::size_t nodes_max = 1'000'000;       // after aliases are expanded
-  std::size_t alias_bytes_max = 16 << 20;  // of text that anchors and aliases copy
+  std::size_t alias_bytes_max = 16 << 20;  // text copied by anchors and aliases
 };
 
-/// Every document of a stream ("---" between them); empty ones are left out. Scalars resolve as sigs.k8s.io/yaml does (YAML 1.1
-/// booleans y/yes/on, 0o and 0x integers, floats; quoted scalars are strings); keys become strings. Duplicate keys are kInvalid.
-/// kInvalid: "line 4, column 7: what".
+/// All documents of a stream (separated by "---"), without empty ones. Scalars resolve as in
+/// sigs.k8s.io/yaml: YAML 1.1 booleans y/yes/on, 0o and 0x integers, floats; quoted scalars are
+/// strings. Keys become strings. kInvalid: "line 4, column 7: what", also for duplicate keys.
 Result<std::vector<Json>> parse_yaml_stream(std::string_view text, const YamlLimits& limits = {});
 /// Exactly one document.
 Result<Json> parse_yaml(std::string_view text, const YamlLimits& limits = {});
 
-/// Block style, names in the order of the tree; strings that would read as something else are quoted; multi-line ones use '|'.
+/// Block style, names in tree order. Quotes strings that would read as another type; multi-line
+/// strings use '|'.
 std::string write_yaml(const Json& value);
 
 }  // namespace varda::codec

@@ -45,7 +45,7 @@ TEST(Yaml, AliasesOfLongTextsAreLimited) {
     for (int i = 0; i < 4000; ++i) out += "- *a\n";
     return out;
   }();
-  // 114 KB that stand for 400 MB, in each way to say it.
+  // 114 KB that expand to 400 MB, in each syntax.
   const std::string text(20'000, 'x');
   for (const std::string& first :
        {"- &a " + text + "\n", "- &a {k: " + text + "}\n", "- &a {k: {l: " + text + "}}\n", "- &a [[" + text + "]]\n"}) {
@@ -71,7 +71,7 @@ TEST(Yaml, TextThatIsNotUtf8IsRefused) {
   }
 }
 
-// Looking through the names for each of them would take minutes.
+// A linear search per name would take minutes.
 TEST(Yaml, ManyMembersOfOneMap) {
   std::string text;
   for (int i = 0; i < 20'000; ++i) text += "k" + std::to_string(i) + ": 1\n";
@@ -135,7 +135,7 @@ TEST(Yaml, WhatReadersTakeForSomethingElseIsEscaped) {
   EXPECT_EQ(write_yaml("\u00a0\u00e4\u20ac\U0001f600"), "\u00a0\u00e4\u20ac\U0001f600\n") << "letters are as they are";
 }
 
-// YAML 1.2.2, 8.2.2: a key without a mark has 1024 characters at most.
+// YAML 1.2.2, 8.2.2: a key without "?" has at most 1024 characters.
 TEST(Yaml, LongKeysReadBackTheSame) {
   for (const std::size_t size : {1022, 1023, 1024, 1025}) {
     for (const std::string& key : {std::string(size, 'k'), std::string(size, '"'), std::string(size, '-'),

@@ -21,7 +21,7 @@ class IsalGunzip final : public Gunzip {
     std::string out(kOutBytes, '\0');
     std::size_t filled = 0;
     while (filled < out.size() && !ended_) {
-      // What the engine keeps inside is written before more is read.
+      // Drains the engine's internal output before reading more.
       const bool finished = state_->block_state == ISAL_BLOCK_FINISH;
       if (finished || (at_ == input_.size() && !more_inside_)) {
         if (finished) TRY_VOID(next_member());
@@ -42,7 +42,7 @@ class IsalGunzip final : public Gunzip {
     state_->crc_flag = ISAL_GZIP;
   }
 
-  // The source's next bytes; at its end, `ended_`.
+  // Reads the next input; sets `ended_` at the end of the source.
   Status refill() {
     TRY(input_, source_());
     at_ = 0;
@@ -51,7 +51,7 @@ class IsalGunzip final : public Gunzip {
   }
 
   Status next_member() {
-    // Two bytes tell a further member from what somebody appended or padded with.
+    // Two bytes distinguish another member from appended data or padding.
     std::string magic;
     while (magic.size() < kMagic.size()) {
       if (at_ == input_.size()) TRY_VOID(refill());
@@ -69,7 +69,7 @@ class IsalGunzip final : public Gunzip {
   }
 
   Result<std::size_t> step(char* out, std::size_t room) {
-    // Lengths are 32 bits wide there.
+    // ISA-L lengths have 32 bits.
     constexpr std::size_t kMax = std::size_t{1} << 30;
     const std::size_t in = std::min(input_.size() - at_, kMax);
     state_->next_in = reinterpret_cast<std::uint8_t*>(input_.data()) + at_;
@@ -91,7 +91,7 @@ class IsalGunzip final : public Gunzip {
   const ByteSource source_;
   std::string input_;
   std::size_t at_ = 0;        // in input_
-  bool more_inside_ = false;  // the last step filled all the room it had
+  bool more_inside_ = false;  // the last step filled the output
   bool ended_ = false;
   const std::unique_ptr<inflate_state> state_ = std::make_unique<inflate_state>();
 };

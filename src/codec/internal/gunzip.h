@@ -1,7 +1,7 @@
-// A gzip stream (RFC 1952, also of several members) unpacked piece by piece.
+// Decodes a gzip stream (RFC 1952, also with several members) piece by piece.
 //
-// By ISA-L where the build found it, which unpacks weights in two thirds of the time zlib takes and checks the same checksums; else
-// there is none, and libarchive unpacks gzip by zlib itself.
+// Uses ISA-L if the build found it. ISA-L needs two thirds of zlib's time for model weights and
+// checks the same checksums. Otherwise unavailable, and libarchive decodes gzip with zlib.
 #pragma once
 
 #include <memory>
@@ -13,14 +13,14 @@
 
 namespace varda::codec::internal {
 
-/// Reads what `source` unpacks to. Its read() gives the next bytes, empty at the end: the end of the last member; whatever follows
-/// that is no gzip member is left unread, as gzip(1) does. kCorrupt: damaged, or cut off. The source's errors are passed on
-/// unchanged.
+/// Decodes `source`. read() returns the next bytes, empty after the last member. Like gzip(1),
+/// ignores trailing bytes that are not a gzip member. kCorrupt: damaged or truncated. Errors of the
+/// source are returned unchanged.
 class Gunzip {
  public:
   virtual ~Gunzip() = default;
   virtual Result<std::string> read() = 0;
-  /// `head`: bytes of the source that were read already. Null: not in this build.
+  /// `head`: bytes already read from the source. Null: not in this build.
   static std::unique_ptr<Gunzip> over(std::string head, ByteSource source);
 };
 

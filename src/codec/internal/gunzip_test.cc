@@ -1,4 +1,5 @@
-// The engine against a stream that zlib made (through libarchive), in any pieces, damaged and cut off anywhere.
+// The engine with a stream made by zlib (through libarchive): in any pieces, damaged, and truncated
+// anywhere.
 #include "codec/internal/gunzip.h"
 
 #include <gtest/gtest.h>
@@ -31,12 +32,12 @@ class GunzipTest : public ::testing::Test {
     plain_.resize(300'000);
     std::uint32_t state = 1;
     for (std::size_t i = 0; i < plain_.size(); ++i) {
-      // Runs, noise and what lies between: literals, matches near and far.
+      // Runs, noise and repeats: literals, near and far matches.
       state = state * 1664525 + 1013904223;
       plain_[i] = static_cast<char>(i % 3000 < 1000 ? 'x' : i % 3000 < 1500 ? state >> 24 : plain_[i - 700]);
     }
     packed_ = pack(plain_);
-    // The tar archive around it is part of what comes back.
+    // The output includes the enclosing tar archive.
     plain_ = unpack(packed_, 1 << 20).value();
   }
   static std::string pack(const std::string& bytes) {
@@ -65,10 +66,10 @@ TEST_F(GunzipTest, PiecesOfAnySizeAndMembersOfAnyNumberMakeNoDifference) {
 }
 
 TEST_F(GunzipTest, DamageIsSeenWhereverItIs) {
-  // Behind the header: its times and names mean nothing.
+  // Starts after the header, because its times and names are irrelevant.
   for (std::size_t at = 10; at < packed_.size(); at += at + 64 < packed_.size() ? 97 : 1) {
     std::string bad = packed_;
-    bad[at] = static_cast<char>(~bad[at]);  // all bits: some of the last byte's are padding
+    bad[at] = static_cast<char>(~bad[at]);  // all bits: some final bits are padding
     const auto found = unpack(bad, 4096);
     ASSERT_FALSE(found.ok()) << "byte " << at;
     EXPECT_EQ(found.error().code(), Code::kCorrupt);

@@ -38,16 +38,16 @@ Result<Header> header_of(const Handle& handle, std::string_view bytes) {
 
 constexpr std::size_t kScansMax = 32;
 
-// Scans up to the end of the image. Only markers are looked at, as the library does: what stands in a segment (a thumbnail) is
-// none.
+// Counts scans up to the end of the image. Like the library, reads markers only; the content of
+// segments (a thumbnail) does not count.
 std::size_t scans_of(std::string_view bytes) {
   std::size_t scans = 0;
   for (std::size_t at = bytes.find('\xff', 2); at < bytes.size(); at = bytes.find('\xff', at)) {
-    while (at < bytes.size() && bytes[at] == '\xff') ++at;  // any number of them may stand before a marker's code
+    while (at < bytes.size() && bytes[at] == '\xff') ++at;  // any number of 0xff may precede a marker's code
     if (at + 2 >= bytes.size()) break;
     const auto code = static_cast<unsigned char>(bytes[at]);
-    if (code == 0xd9) break;                                       // the end
-    if (code <= 0x01 || (code >= 0xd0 && code <= 0xd8)) continue;  // alone, without a segment; 0: data
+    if (code == 0xd9) break;                                       // end of image
+    if (code <= 0x01 || (code >= 0xd0 && code <= 0xd8)) continue;  // without a segment; 0: data
     if (code == 0xda) ++scans;
     at += 1 + (static_cast<unsigned char>(bytes[at + 1]) << 8 | static_cast<unsigned char>(bytes[at + 2]));
   }
@@ -73,13 +73,13 @@ Result<Image> decode_jpeg(std::string_view bytes, std::size_t pixels_max) {
   }
   if (header.colour_space == TJCS_CMYK || header.colour_space == TJCS_YCCK)
     return Error(Code::kUnsupported, "JPEG: in CMYK, for print; RGB and grey are read");
-  // Each of a progressive file's scans costs a pass over the whole image, and a dozen bytes are enough for one. Images of a request
-  // are bounded by the sum of their pixels, so the scans of each are by a number.
+  // Each scan of a progressive file costs a pass over the whole image, and needs only a dozen
+  // bytes. Requests limit the sum of pixels, so the number of scans is limited here.
   if (scans_of(bytes) > kScansMax) return Error(Code::kInvalid, "JPEG: it has more than " + std::to_string(kScansMax) + " scans");
   const bool grey = header.colour_space == TJCS_GRAY;
   out.channels = grey ? 1 : 3;
   out.pixels.resize(out.width * out.height * out.channels);
-  // A warning is a torn or damaged file whose rest the library would fill up.
+  // A warning means a truncated or damaged file, which the library would pad.
   constexpr int kFlags = TJFLAG_STOPONWARNING | TJFLAG_LIMITSCANS | TJFLAG_ACCURATEDCT;
   if (tjDecompress2(handle.get(), data(bytes), bytes.size(), out.pixels.data(), header.width, 0, header.height,
                     grey ? TJPF_GRAY : TJPF_RGB, kFlags) != 0) {

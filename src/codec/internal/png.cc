@@ -25,7 +25,8 @@ Result<spng_ihdr> open(const Context& png, std::string_view bytes) {
   return header;
 }
 
-// Decoded as colour because the library has no 8-bit grey form of it: three equal channels become one.
+// The library lacks 8-bit output for this grey form, so it was decoded as RGB: keep one of three
+// equal channels.
 void collapse(Image& image) {
   const std::size_t count = image.width * image.height;
   for (std::size_t i = 0; i < count; ++i) image.pixels[i] = image.pixels[3 * i];
@@ -60,7 +61,7 @@ Result<Image> decode_png(std::string_view bytes, std::size_t pixels_max) {
   if (size != out.height * out.width * out.channels) return Error(Code::kInternal, "PNG: unexpected size of the decoded image");
   out.pixels.resize(size);
   if (const int code = spng_decode_image(png.get(), out.pixels.data(), size, format, 0); code != 0) return bad(code);
-  // What follows the pixels says that the file is whole.
+  // The chunks after the pixels show that the file is complete.
   if (const int code = spng_decode_chunks(png.get()); code != 0) return bad(code);
   if (grey && !grey_at_once) collapse(out);
   return out;
