@@ -1,4 +1,4 @@
-// Exceptions of libraries, at the places where one would end a thread of ours.
+// Helpers for exceptions of libraries, where one would otherwise end a thread.
 #pragma once
 
 #include <exception>
@@ -10,7 +10,8 @@
 
 namespace varda {
 
-/// The exception being handled; valid within a catch block only. kExhausted: std::bad_alloc.
+/// The exception being handled as an Error; valid only within a catch block. kExhausted:
+/// std::bad_alloc.
 inline Error caught_error() {
   try {
     std::rethrow_exception(std::current_exception());
@@ -23,7 +24,7 @@ inline Error caught_error() {
   }
 }
 
-/// Calls `work` and logs an exception that leaves it, under `event`.
+/// Calls `work`; logs an escaping exception as `event`.
 template <typename Work>
 void contain(const char* event, Work&& work) {
   try {
@@ -31,7 +32,7 @@ void contain(const char* event, Work&& work) {
   } catch (...) {
     try {
       log::error(event, {{"error", caught_error()}});
-    } catch (...) {  // no memory for the log line either
+    } catch (...) {  // not even memory for the log line
     }
   }
 }

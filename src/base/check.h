@@ -1,4 +1,5 @@
-// CHECK: a broken invariant is a bug. On in release builds too. Outside input never reaches one.
+// CHECK: aborts on a broken invariant, which is a bug. Also on in release builds. Outside input
+// never reaches a CHECK.
 #pragma once
 
 namespace varda::detail {

@@ -15,7 +15,7 @@ class Clock {
   virtual ~Clock() = default;
   /// Never jumps; for deadlines, back-off and measuring.
   virtual SteadyTime now() const = 0;
-  /// For what people read. Never for ordering.
+  /// For people to read. Never for ordering.
   virtual WallTime wall() const = 0;
 };
 

@@ -1,4 +1,5 @@
-// Context: how long a call may take and whether it is still wanted. The first argument of anything that waits.
+// Context: the deadline and the stop request of a call. The first argument of everything that
+// waits.
 #pragma once
 
 #include <optional>
@@ -12,18 +13,18 @@ namespace varda {
 /// A stop request and a deadline. Cheap to copy; thread-safe.
 class Context {
  public:
-  /// Never ends by itself.
+  /// Never done.
   static Context background() { return Context(); }
   explicit Context(std::stop_token stop = {}) : stop_(std::move(stop)) {}
 
-  /// The same, ending `timeout` from now or when this one does, whichever comes first.
+  /// The same, but done after `timeout` at the latest.
   Context with_timeout(Duration timeout) const { return with_deadline(system_clock().now() + timeout); }
   Context with_deadline(SteadyTime deadline) const {
     Context copy = *this;
     if (!copy.deadline_ || deadline < *copy.deadline_) copy.deadline_ = deadline;
     return copy;
   }
-  /// The same deadline under another stop source (for a worker with a life of its own).
+  /// The same deadline with another stop source (for an independent worker).
   Context with_stop(std::stop_token stop) const {
     Context copy = *this;
     copy.stop_ = std::move(stop);

@@ -24,7 +24,7 @@ std::string escaped(std::string_view text) {
     } else if (c == '\n') {
       out += "\\n";
     } else if (byte < 0x20 || byte == 0x7f) {
-      // Control characters of outside text must not reach a terminal.
+      // Control characters in outside text must not reach a terminal.
       out += "\\u00";
       out += kHex[byte >> 4];
       out += kHex[byte & 15];
@@ -54,7 +54,7 @@ struct Sink {
 };
 
 Sink& sink() {
-  // Never destroyed: threads may still log while statics go away.
+  // Never destroyed, because threads may log during the destruction of statics.
   static Sink* const instance = new Sink();
   return *instance;
 }

@@ -1,8 +1,8 @@
-// Structured logs: a message that never changes and fields that do, as text or JSON lines on stderr.
+// Structured logs: a constant message and variable fields, as text or JSON lines on stderr.
 //
 //   log::info("artifact installed", {{"version", version}, {"bytes", bytes}});
 //
-// Thread-safe. A field named token, password, secret or key is never given: there is no redaction to rely on.
+// Thread-safe. Never pass fields named token, password, secret or key: there is no redaction.
 #pragma once
 
 #include <concepts>
@@ -32,7 +32,7 @@ struct Field {
   Field(std::string_view n, const Error& e) : name(n), value(std::string(to_string(e.code())) + ": " + e.message()) {}
 };
 
-/// Called once by main(), before threads start. The default is text at level info.
+/// Called once by main(), before threads start. Default: text at level info.
 void configure(Format format, Level level);
 /// "debug", "info", "warn" or "error"; kInvalid otherwise.
 Result<Level> parse_level(std::string_view text);

@@ -1,4 +1,4 @@
-// Fields that every line of a piece of work has, whoever writes it: which reconcile, which request.
+// Fields for all log lines of one piece of work, such as a reconcile or a request.
 //
 //   const log::Scope scope({{"controller", name_}, {"reconcileID", rng.uuid()}});
 //   log::info("created", {{"object", "Pod a/b"}});    // ... object="Pod a/b" controller=... reconcileID=...
@@ -10,8 +10,8 @@
 
 namespace varda::log {
 
-/// Adds its fields to the lines of this thread while it lives, behind their own; a line's own field of the same name wins. Scopes
-/// of a thread nest, and end in the reverse order.
+/// Adds its fields to all lines of this thread during its lifetime, after each line's own fields.
+/// On a duplicate name, the line's field wins. Scopes of a thread nest and end in reverse order.
 class Scope {
  public:
   explicit Scope(std::vector<Field> fields);

@@ -1,4 +1,5 @@
-// Series that come and go with the objects they tell of: what a Registry, whose series stay for good, is not for.
+// Metrics of objects that come and go. A Registry is unsuitable for these, because its series stay
+// forever.
 //
 //   class Pets final : public metrics::Collector {
 //     void collect(metrics::Samples& out) const override {
@@ -7,7 +8,7 @@
 //     }
 //   };
 //
-// Nothing is kept between two scrapes: values are those of the moment, and an object that is gone has left no series behind.
+// No state remains between scrapes: values are current, and a removed object leaves no series.
 #pragma once
 
 #include <initializer_list>
@@ -21,12 +22,12 @@
 
 namespace varda::metrics {
 
-/// What one scrape found. One thread.
+/// The samples of one scrape. One thread.
 class Samples {
  public:
   class Family {
    public:
-    /// No two samples of a family may have the same labels.
+    /// Label sets must be unique within a family.
     void add(std::initializer_list<std::pair<std::string_view, std::string_view>> labels, double value);
 
    private:
@@ -36,12 +37,13 @@ class Samples {
     std::string lines_;
   };
 
-  /// The family of that name; valid as long as this. A second call must be for the same type, and its help is not looked at.
-  /// A value that fell since the last scrape tells Prometheus of a new start: of a counter, only an object made anew may do that.
+  /// The family of that name; valid as long as this object. Later calls must have the same type;
+  /// `help` is then ignored. Prometheus treats a decreased counter as a restart: only a recreated
+  /// object may decrease one.
   Family& counter(std::string_view name, std::string_view help) { return family(name, help, "counter"); }
   Family& gauge(std::string_view name, std::string_view help) { return family(name, help, "gauge"); }
 
-  /// In the text format, families by name. One without samples is left out.
+  /// The text format, sorted by family name, without empty families.
   std::string text() const;
 
  private:
@@ -52,12 +54,12 @@ class Samples {
 class Collector {
  public:
   virtual ~Collector() = default;
-  /// Adds what there is now. Any thread, several at once; quick, and without waiting for anybody. Its families are in no Registry
-  /// whose text is beside it.
+  /// Adds all current samples. Called from any thread, also concurrently; must be fast and not
+  /// wait. Family names must differ from those of a Registry in the same response.
   virtual void collect(Samples& out) const = 0;
 };
 
-/// What all of them have to say now.
+/// The current samples of all collectors as text.
 std::string text_of(const std::vector<const Collector*>& collectors);
 
 }  // namespace varda::metrics

@@ -7,7 +7,7 @@
 namespace varda::metrics {
 namespace {
 
-// Objects that come and go, as the caches of an operator have them.
+// Objects that come and go, as in an operator's caches.
 class Pets final : public Collector {
  public:
   void collect(Samples& out) const override {

@@ -15,10 +15,10 @@
 
 namespace varda::metrics {
 
-/// Label names and values in the order they were given.
+/// Label names and values, in the given order.
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
-/// Only grows. Thread-safe.
+/// A value that only increases. Thread-safe.
 class Counter {
  public:
   void add(double amount = 1) { value_.fetch_add(amount, std::memory_order_relaxed); }
@@ -28,7 +28,7 @@ class Counter {
   std::atomic<double> value_{0};
 };
 
-/// Goes up and down. Thread-safe.
+/// A value that may increase and decrease. Thread-safe.
 class Gauge {
  public:
   void set(double value) { value_.store(value, std::memory_order_relaxed); }
@@ -57,19 +57,19 @@ class Histogram {
   std::atomic<double> sum_{0};
 };
 
-/// 100 µs to 10 s, as Prometheus client libraries have it, finer at the low end.
+/// 100 µs to 10 s, like Prometheus client libraries, but finer at the low end.
 std::vector<double> latency_buckets();
 
-/// Owns every metric of a process. What it hands out lives as long as it does. Thread-safe.
+/// Owns every metric of a process; returned references live as long as the registry. Thread-safe.
 class Registry {
  public:
   Counter& counter(std::string_view name, std::string_view help, Labels labels = {});
   Gauge& gauge(std::string_view name, std::string_view help, Labels labels = {});
   Histogram& histogram(std::string_view name, std::string_view help, std::vector<double> bounds, Labels labels = {});
-  /// A gauge computed when the text is asked for. `read` must be thread-safe.
+  /// A gauge computed at each text() call. `read` must be thread-safe.
   void gauge_from(std::string_view name, std::string_view help, Labels labels, std::function<double()> read);
 
-  /// All metrics, families by name.
+  /// All metrics, sorted by family name.
   std::string text() const;
 
  private:

@@ -1,4 +1,4 @@
-// Mutex, MutexLock, CondVar: std ones with the annotations clang's -Wthread-safety reads.
+// Mutex, MutexLock, CondVar: std types with annotations for clang's -Wthread-safety.
 #pragma once
 
 #include <chrono>
@@ -43,7 +43,8 @@ class SCOPED_CAPABILITY MutexLock {
   Mutex& mutex_;
 };
 
-/// Waits are called with the mutex held and hold it again on return. Spurious wake-ups happen: wait in a loop.
+/// Call waits with the mutex held; it is held again on return. Wake-ups may be spurious: wait in a
+/// loop.
 class CondVar {
  public:
   void wait(Mutex& mutex) REQUIRES(mutex) NO_THREAD_SAFETY_ANALYSIS {

@@ -1,4 +1,4 @@
-// Result<T>: a value or an Error the caller can act on. What we use instead of exceptions.
+// Result<T>: a value or an Error the caller can act on. Used instead of exceptions.
 //
 //   Result<Config> load(const std::filesystem::path& path) {
 //     TRY(std::string text, read(path));
@@ -18,28 +18,28 @@
 
 namespace varda {
 
-/// What a caller can do about a failure. Details belong in the message, never in a new code.
+/// The caller's possible reaction to a failure. Details go into the message, never into a new code.
 enum class Code : std::uint8_t {
   kInvalid,          // the request or the input is wrong: change it
-  kNotFound,         // it is not there
-  kAlreadyExists,    // it is there already
-  kConflict,         // somebody else changed it: read again and retry
-  kGone,             // that past is no longer kept: start over from now (410, compacted)
-  kUnauthenticated,  // who are you?
-  kForbidden,        // you may not
+  kNotFound,         // the object does not exist
+  kAlreadyExists,    // the object exists already
+  kConflict,         // a concurrent change: read again and retry
+  kGone,             // that revision is compacted: start over from the present (410)
+  kUnauthenticated,  // the client has no valid identity
+  kForbidden,        // the client is known but not allowed
   kExhausted,        // a limit or a resource (disk, memory, queue, size) is used up
   kCorrupt,          // bytes are not what they must be (digest, checksum, torn file)
   kUnavailable,      // not now: network, peer or lock; try again
   kTimeout,          // the deadline passed
-  kCancelled,        // a stop was asked for
+  kCancelled,        // a stop was requested
   kUnsupported,      // will never work here: this build, engine or platform lacks it
-  kInternal,         // a bug or a fault outside our control that fits nothing above
+  kInternal,         // a bug, or an external fault that fits no other code
 };
 
-/// The name of a code as it stands in logs and metrics: "not_found".
+/// The code's name in logs and metrics: "not_found".
 std::string_view to_string(Code code);
 
-/// Code, message and whether trying again without a change can help.
+/// Code, message, and whether a retry without changes can succeed.
 class Error {
  public:
   /// Terminal by default for kInvalid and kUnsupported: the same input will fail again.
@@ -49,7 +49,7 @@ class Error {
   const std::string& message() const { return message_; }
   bool terminal() const { return terminal_; }
 
-  /// Puts "what: " before the message: which object, file or peer.
+  /// Prefixes the message with "what: " (the object, file or peer).
   Error context(std::string_view what) const&;
   Error context(std::string_view what) &&;
   Error as_terminal(bool terminal = true) && {
@@ -89,7 +89,7 @@ class [[nodiscard]] Result {
     require_value();
     return *std::get_if<0>(&state_);
   }
-  // By value, not T&&: `for (auto& x : f().value())` must not walk over something that is gone.
+  // Returns by value, not T&&, so that `for (auto& x : f().value())` is safe.
   T value() && {
     require_value();
     return std::move(*std::get_if<0>(&state_));
@@ -111,14 +111,14 @@ class [[nodiscard]] Result {
     return std::move(*std::get_if<1>(&state_));
   }
 
-  /// The same result with "what: " before the message of an error.
+  /// The same result, with the prefix "what: " for the message of an error.
   Result context(std::string_view what) && {
     if (ok()) return std::move(*this);
     return std::move(*this).error().context(what);
   }
 
  private:
-  // Tells the message of the error when value() is called on one: the bug is then half found.
+  // Prints the error's message when value() is called on an error, to help find the bug.
   void require_value() const {
     if (!ok()) detail::check_failed("Result::value()", std::get_if<1>(&state_)->message().c_str(), 0);
   }
@@ -159,7 +159,7 @@ inline Status ok_status() { return {}; }
 #define VARDA_CONCAT_INNER(a, b) a##b
 #define VARDA_CONCAT(a, b) VARDA_CONCAT_INNER(a, b)
 
-/// TRY(auto x, f()): x is the value of f(), or the function returns f()'s error.
+/// TRY(auto x, f()): x is the value of f(); on an error, the function returns it.
 #define TRY(declaration, ...) VARDA_TRY_IMPL(VARDA_CONCAT(try_result_, __COUNTER__), declaration, __VA_ARGS__)
 #define VARDA_TRY_IMPL(result, declaration, ...) \
   auto result = (__VA_ARGS__);                   \
@@ -167,7 +167,7 @@ inline Status ok_status() { return {}; }
     return std::move(result).error();            \
   declaration = std::move(result).value()
 
-/// TRY_VOID(f()): goes on, or returns f()'s error.
+/// TRY_VOID(f()): returns f()'s error, if any.
 #define TRY_VOID(...)                                                   \
   do {                                                                  \
     if (auto try_status = (__VA_ARGS__); !try_status.ok()) [[unlikely]] \

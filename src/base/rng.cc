@@ -13,13 +13,14 @@ class SystemRng final : public Rng {
  public:
   std::uint64_t next() override {
     std::uint64_t value = 0;
-    // Up to 256 bytes getrandom never returns short once the pool is initialised, and it is when user programs run.
+    // getrandom returns up to 256 bytes completely once the pool is initialised, which is true for
+    // user programs.
     CHECK(getrandom(&value, sizeof value, 0) == sizeof value);
     return value;
   }
 };
 
-// splitmix64 (Steele, Lea, Flood 2014): one word of state, full period, passes BigCrush.
+// splitmix64 (Steele, Lea, Flood 2014): 64 bits of state, full period, passes BigCrush.
 class SeededRng final : public Rng {
  public:
   explicit SeededRng(std::uint64_t seed) : state_(seed) {}
@@ -40,7 +41,7 @@ class SeededRng final : public Rng {
 
 std::uint64_t Rng::below(std::uint64_t bound) {
   CHECK(bound > 0);
-  // Reject the tail that would make low values likelier.
+  // Rejects the tail that would make low values more likely.
   const std::uint64_t limit = ~std::uint64_t{0} - (~std::uint64_t{0} % bound);
   for (;;) {
     if (const std::uint64_t value = next(); value < limit) return value % bound;

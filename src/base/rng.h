@@ -19,11 +19,11 @@ class Rng {
   double unit();
   /// A version 4 UUID (RFC 4122).
   std::string uuid();
-  /// `length` characters as Kubernetes appends to generated names (no vowels, no look-alikes).
+  /// `length` characters like the suffix of Kubernetes' generated names (no vowels or look-alikes).
   std::string name_suffix(std::size_t length);
 };
 
-/// From the operating system (getrandom); fit for tokens and keys.
+/// Uses the operating system (getrandom); suitable for tokens and keys.
 Rng& system_rng();
 
 /// The same sequence for the same seed, on every machine.

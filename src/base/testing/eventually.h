@@ -1,4 +1,4 @@
-// Bounded waits of tests for the work of another thread or process.
+// Bounded waits in tests for the work of another thread or process.
 //
 //   ASSERT_TRUE(eventually("the node is connected", [&] { return connected("edge0"); }));
 #pragma once
@@ -21,7 +21,7 @@ template <typename Condition>
 [[nodiscard]] ::testing::AssertionResult eventually(const std::string& what, Condition&& holds, Duration limit = kTestPatience) {
   const SteadyTime end = system_clock().now() + limit;
   while (true) {
-    const bool last = system_clock().now() >= end;  // read first: a thread that was suspended looks once more
+    const bool last = system_clock().now() >= end;  // read first, so that a suspended thread checks once more
     if (holds()) return ::testing::AssertionSuccess();
     if (last) {
       return ::testing::AssertionFailure() << "waited " << std::chrono::duration_cast<std::chrono::seconds>(limit).count()
@@ -31,7 +31,7 @@ template <typename Condition>
   }
 }
 
-/// For a condition that reads well by itself: ASSERT_TRUE prints it.
+/// For a self-explanatory condition: ASSERT_TRUE prints it.
 template <typename Condition>
 [[nodiscard]] ::testing::AssertionResult eventually(Condition&& holds) {
   return eventually("the condition holds", std::forward<Condition>(holds));

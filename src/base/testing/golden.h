@@ -1,7 +1,7 @@
-// Expected results of tests as files ("goldens"), under version control.
+// Golden files: expected test results under version control.
 //
-// UPDATE_GOLDEN=1 rewrites a golden that differs, and the test fails: a person reads the difference, and the next run without
-// the variable compares. A golden that does not differ stays as it is.
+// UPDATE_GOLDEN=1 rewrites a golden that differs, and the test fails, so that a person reads the
+// difference. The next run without the variable compares. Equal goldens stay unchanged.
 #pragma once
 
 #include <cstdlib>
@@ -15,7 +15,8 @@ namespace varda {
 
 inline bool updating_goldens() { return std::getenv("UPDATE_GOLDEN") != nullptr; }
 
-/// Replaces the file and fails the test. For goldens whose file also holds the input of the case; others use check_golden().
+/// Rewrites the file and fails the test. For goldens that also hold the input of the case; others
+/// use check_golden().
 inline void rewrite_golden(const std::filesystem::path& path, const std::string& text) {
   std::filesystem::create_directories(path.parent_path());
   std::ofstream(path, std::ios::binary) << text;
