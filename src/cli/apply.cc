@@ -7,7 +7,7 @@
 namespace varda::cli {
 namespace {
 
-// kubectl's own, so that `kubectl apply` and `varda apply` can take turns on one object.
+// kubectl's annotation, so that `kubectl apply` and `varda apply` work on the same object.
 constexpr std::chrono::seconds kRequestTimeout{30};
 constexpr std::string_view kLastApplied = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -22,7 +22,8 @@ Json with_last_applied(Json object) {
   return object;
 }
 
-/// Whether the annotation's manifest `last` is `wanted`. kubectl writes an empty map of annotations where the manifest has none.
+/// True if the annotation's manifest `last` equals `wanted`. kubectl writes an empty annotations
+/// map if the manifest has none.
 bool is_manifest(Json last, const Json& wanted) {
   const auto bare = [](Json object) {
     object = without_last_applied(std::move(object));
@@ -32,7 +33,8 @@ bool is_manifest(Json last, const Json& wanted) {
   return bare(std::move(last)) == bare(wanted);
 }
 
-/// A write that the server refuses when it names a field that the kind does not have: a typing error must not pass for a success.
+/// Writes with strict field validation: the server rejects unknown fields, so that a typing error
+/// never passes for a success.
 Result<Json> write(const Context& ctx, Session& session, std::string method, const meta::Resource& r, const meta::ObjectKey& key,
                    const Json& body, std::string_view content_type = "application/json") {
   const std::string path = r.path(net::percent_encode(key.ns), net::percent_encode(key.name));
@@ -57,7 +59,7 @@ Result<std::string_view> apply_one(const Context& ctx, Session& session, const N
     wanted.make("metadata").erase("annotations");
   }
   wanted = with_last_applied(std::move(wanted));
-  // Somebody else may write between our read and our write; then what they wrote is merged as well.
+  // On a conflict or a concurrent creation, read again and merge again.
   for (int attempt = 0;; ++attempt) {
     TRY(const std::optional<Json> live, session.client.find(ctx, where.resource.resource, where.key));
     if (!live) {
@@ -71,7 +73,7 @@ Result<std::string_view> apply_one(const Context& ctx, Session& session, const N
       if (auto parsed = codec::parse_json(text.as_string()); parsed.ok()) last = *parsed;
     }
     Json merged = meta::three_way_merge(last, wanted, *live, meta::core_list_keys);
-    // kubectl writes the same manifest as another text. That alone is no change.
+    // kubectl writes the same manifest as different text, which is not a change.
     if (last.is_object() && is_manifest(last, wanted))
       merged.make("metadata/annotations")[kLastApplied] = live->at("metadata")["annotations"][kLastApplied];
     if (merged == *live) return "unchanged";

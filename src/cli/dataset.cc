@@ -19,8 +19,9 @@ std::string place_of(const dataset::Malformed& what) {
   return out + (out.empty() ? "byte " : ", byte ") + std::to_string(what.byte);
 }
 
-/// Renamed into place, so that nobody reads half of one, but not synced: a state says by itself whether it is whole, and one that a
-/// power cut took costs a count from the beginning. Waiting for the disk would take ten times as long as going on from it.
+/// Writes atomically by rename, but without a sync. A state reveals damage itself, and losing one
+/// to a power cut only costs a full count. A sync would take ten times as long as continuing from
+/// the state.
 Status write_state(os::FileSystem& fs, const os::Path& path, std::string_view text) {
   const os::Path beside = path.string() + ".tmp" + std::to_string(::getpid());
   const auto write = [&]() -> Status {
@@ -78,7 +79,7 @@ Result<std::string> count_dataset(const Context& ctx, os::FileSystem& fs, const 
   if (!options.state.empty()) {
     TRY(const auto there, fs.stat(options.state));
     if (there) {
-      // One that cannot be read is like one that is damaged, and replaced.
+      // An unreadable state counts as damaged and is replaced.
       auto state = os::read_file(fs, options.state, kStateBytesMax);
       if (state.ok()) {
         request.state = std::move(*state);

@@ -1,4 +1,4 @@
-// `varda dataset count`: how many samples a dataset on this machine has. Needs no server.
+// `varda dataset count`: counts the samples of a local dataset. Needs no server.
 #pragma once
 
 #include <functional>
@@ -16,16 +16,17 @@ struct CountOptions {
   os::Path path;
   std::string format;
   std::string header = "auto";
-  std::string output;           // "" for people, json or yaml
-  os::Path state;               // read if it is there, and written; empty: none
-  std::vector<os::Path> roots;  // links lead nowhere else; empty: anywhere
+  std::string output;           // "": human-readable; json or yaml
+  os::Path state;               // read if it exists, then rewritten; empty: none
+  std::vector<os::Path> roots;  // links must stay below these; empty: no limit
   std::function<void(std::uint64_t done_bytes, std::uint64_t total_bytes)> progress;
 };
 
-/// What is printed. A state that cannot be written is an error, with nothing printed. Errors as dataset::count().
+/// Returns the output. A failed write of the state is an error without output. Other errors as
+/// dataset::count().
 Result<std::string> count_dataset(const Context& ctx, os::FileSystem& fs, const CountOptions& options);
 
-/// The count as people read it, classes with the largest first. Pure.
+/// The count in human-readable form, largest classes first. Pure.
 std::string describe_count(const dataset::Counted& counted);
 
 }  // namespace varda::cli

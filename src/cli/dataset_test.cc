@@ -44,7 +44,7 @@ TEST(CountDataset, GoesOnFromItsStateAndCountsAnewWithoutOne) {
   std::ofstream(data, std::ios::app) << "3\n";
   std::string text = ask();
   EXPECT_TRUE(says(text, " 3\n") && says(text, "from byte 4 on")) << text;
-  // As a power cut can leave it: states are not synced.
+  // Possible results of a power cut, because states are not synced.
   for (const std::string damaged : {"", "\0\0\0\0", "{\"count\":"}) {
     ASSERT_TRUE(os::write_file_atomically(fs, "/states/lines", damaged).ok());
     text = ask();

@@ -19,7 +19,7 @@ const meta::Resource kEdgeNodes{"edgeai.io", "v1alpha1", "EdgeNode", "edgenodes"
 const meta::Resource kModels{"ai.kubeedge.io", "v1alpha1", "InferenceModel", "inferencemodels", true};
 const meta::Resource kJointServices{"sedna.io", "v1alpha1", "JointInferenceService", "jointinferenceservices", true};
 
-// What somebody needs who puts models on a cluster and looks after them.
+// Permissions of a user that deploys and maintains models.
 constexpr struct {
   const char *verb, *group, *resource;
 } kNeeded[] = {{"create", "ai.kubeedge.io", "inferencemodels"},
@@ -40,12 +40,12 @@ Seen look(const Context& ctx, Session& session, const meta::Resource& resource, 
 
 SeenList look_all(const Context& ctx, Session& session, const meta::Resource& resource) {
   auto found = session.client.list_all(ctx, resource);
-  // A kind that is not installed is told of where the kinds are.
+  // The CRD check reports missing kinds.
   if (!found.ok()) return {{}, found.error().code() == Code::kNotFound ? "" : found.error().message()};
   return {std::move(found->items), ""};
 }
 
-// In a namespace of its own, or beside the gateway. Where it is nowhere, the former is where it would be.
+// Looks in varda-operator, then in varda-system; defaults to varda-operator.
 void look_for_operator(const Context& ctx, Session& session, Examined& seen) {
   for (const char* ns : {kOperator, kSystem, kOperator}) {
     seen.operator_namespace = ns;
@@ -55,7 +55,7 @@ void look_for_operator(const Context& ctx, Session& session, Examined& seen) {
   }
 }
 
-// 503 and a text; any other answer says nothing about readiness.
+// Reason from a 503 text response; other responses give no reason.
 std::string why_unready(const Context& ctx, Session& session) {
   constexpr std::string_view kUnready = "HTTP status 503: ";
   const auto answer = session.client.text(ctx, "/readyz");
@@ -99,7 +99,7 @@ int leading_number(const std::string& text) {
   return number;
 }
 
-// Rules that an API server does not know are not kept by it.
+// Removes validation rules, because old API servers do not store them.
 void drop_rules(Json& schema) {
   if (schema.is_array()) {
     for (Json& item : schema.array_items()) drop_rules(item);
@@ -109,7 +109,8 @@ void drop_rules(Json& schema) {
   for (auto& [name, member] : schema.object_members()) drop_rules(member);
 }
 
-// Limits come back as an API server keeps them, which is as doubles: 2^60 is 1152921504606847000 then.
+// Compares numbers as doubles, because API servers store limits as doubles: 2^60 becomes
+// 1152921504606847000.
 bool alike(const Json& a, const Json& b) {
   if (a.is_number() && b.is_number()) return a.as_double() == b.as_double();
   if (a.type() != b.type() || a.size() != b.size()) return false;
@@ -123,7 +124,7 @@ bool alike(const Json& a, const Json& b) {
   });
 }
 
-/// The schema of the version that we work with; null where it is not served.
+/// The schema of the used version; null if it is not served.
 Json schema_of(const Json& crd, const std::string& version) {
   for (const Json& one : crd.at("spec/versions").as_array()) {
     if (one["name"].as_string() == version && one["served"].as_bool()) return one.at("schema/openAPIV3Schema");
@@ -139,7 +140,7 @@ class Diagnosis {
     if (!server()) return std::move(found_);
     kinds();
     permissions();
-    // On one machine the operator and the gateway are parts of `varda up`, which answers, so they run.
+    // On one machine, operator and gateway are parts of `varda up`. It answers, so they run.
     if (!one_machine_) {
       leader();
       deployment("operator", seen_.operator_deployment, seen_.operator_namespace, kOperator);
@@ -165,7 +166,8 @@ class Diagnosis {
     return one_machine_ ? "start `varda up` again: it brings them" : "kubectl apply -f deploy/varda.yaml";
   }
 
-  // It answers, and one of two clocks is wrong, or its certificate has ended. `varda up` renews while its own clock is right.
+  // True if the certificate is expired or not yet valid: a wrong clock, or a certificate that
+  // `varda up` did not renew.
   bool refused_for_dates() const {
     const auto says = [this](const char* text) { return seen_.version.error.find(text) != std::string::npos; };
     return says("certificate has expired") || says("certificate is not yet valid");
@@ -263,7 +265,7 @@ class Diagnosis {
     const auto renewed = meta::parse_time(spec["renewTime"].as_string());
     const std::chrono::seconds duration(spec["leaseDurationSeconds"].as_integer(15));
     const std::string advice = "kubectl get pods -n " + seen_.operator_namespace + ", and look at the operator's log";
-    // Twice, since the clock here may not be that of the operator.
+    // Twice the duration, because the local clock may differ from the operator's.
     if (holder.empty() || !renewed.ok()) return add(Level::kBad, where, "is held by nobody", advice);
     if (seen_.now - *renewed > 2 * duration)
       return add(Level::kBad, where, "was last renewed by " + holder + " at " + spec["renewTime"].as_string(), advice);
@@ -322,7 +324,7 @@ class Diagnosis {
       const std::string name = node.at("metadata/name").as_string();
       const Json* ready = condition(node, "Ready");
       const Json& labels = node.at("metadata/labels");
-      // The two labels by which the DaemonSet of the agents finds its nodes.
+      // Node labels in the selector of the agents' DaemonSet.
       const bool edge = labels.find("node-role.kubernetes.io/edge") != nullptr || labels.find("edgeai.io/agent") != nullptr;
       if (is_true(ready)) {
         add(Level::kGood, "node " + name, "is ready");
@@ -336,8 +338,8 @@ class Diagnosis {
       }
     }
   }
-  /// A server of one machine has nodes that `varda up` started and nodes that joined at its gateway. It does not know which is
-  /// which.
+  /// A one-machine server has nodes started by `varda up` and nodes that joined at its gateway. The
+  /// server cannot distinguish them.
   static std::string agent_log(const std::string& node) {
     return "look at its agent's log: DATA-DIR/nodes/" + node + "/agent.log of `varda up`, or standard error of a `varda agent`; " +
            "`varda delete edgenode/" + node + " node/" + node + "` removes a node that is gone";
@@ -404,7 +406,8 @@ class Diagnosis {
     }
   }
 
-  /// One that answers needs nobody at once, also where a tier is missing or a change could not be followed; but should be known.
+  /// A service that answers is not a problem, even if a tier is missing or a change was not
+  /// followed; it gets a note.
   void joint_services() {
     if (!seen_.joint_services.error.empty()) return unread("joint inference services", seen_.joint_services.error);
     for (const Json& service : seen_.joint_services.items) {

@@ -1,6 +1,7 @@
-// `varda doctor`: what an installation looks like from outside, and what to do about it.
+// `varda doctor`: diagnoses an installation from outside and gives advice.
 //
-// examine() asks the server and keeps what it said; diagnose() judges that, with no further question. Nothing is written.
+// examine() queries the server and collects the answers; diagnose() judges these without further
+// queries. Read-only.
 #pragma once
 
 #include <chrono>
@@ -17,20 +18,20 @@
 namespace varda::cli {
 
 struct Finding {
-  enum class Level { kGood, kNote, kUnknown, kBad };  // kUnknown: could not be asked, which is nobody's fault
+  enum class Level { kGood, kNote, kUnknown, kBad };  // kUnknown: not checked, e.g. without permission
   Level level = Level::kGood;
   std::string where;   // "server", "CustomResourceDefinition models.edgeai.io", "node edge0"
   std::string what;    // "is ready"
-  std::string advice;  // what to do; "" for kGood
+  std::string advice;  // recommended action; "" for kGood
 };
 
-/// What an answer was: the object; nothing, where there is none; or why it could not be asked.
+/// The answer to a query: the object, nullopt if absent, or an error.
 struct Seen {
   std::optional<Json> object;
   std::string error;
 };
 
-/// A list of objects, or why there is none.
+/// A list of objects, or an error.
 struct SeenList {
   std::vector<Json> items;
   std::string error;
@@ -38,40 +39,41 @@ struct SeenList {
 
 struct Permission {
   std::string verb, group, resource;  // resource "nodes"
-  std::optional<bool> allowed;        // nothing: the server does not say
+  std::optional<bool> allowed;        // nullopt: the server does not answer this
 };
 
-/// What one look at a server finds.
+/// All facts that examine() collects.
 struct Examined {
   Seen version;            // error: the server does not answer, and the rest is empty
-  std::string unready;     // why the server says that it is not ready; "": it is, or does not say
+  std::string unready;     // the server's reason for not being ready; "": ready or unknown
   std::vector<Seen> crds;  // in the order of DoctorOptions::crds
   std::vector<Permission> permissions;
-  std::string operator_namespace = "varda-operator";  // where the next two are, or would be
+  std::string operator_namespace = "varda-operator";  // of the next two
   Seen lease, operator_deployment, gateway_deployment, gateway_service, gateway_config;
   SeenList nodes, edge_nodes, models, joint_services;
   std::string gateway_url;                     // "": not tried
-  std::optional<std::string> gateway_trouble;  // of trying it; "": it answers
+  std::optional<std::string> gateway_trouble;  // error of that attempt; "": it answers
   WallTime now{};
 };
 
 struct DoctorOptions {
   Output output;            // human-readable, or -o json
   std::string version;      // of this program
-  std::vector<Json> crds;   // that this program works with
-  std::string gateway_url;  // "https://host:30443"; "": is not tried
+  std::vector<Json> crds;   // used by this program
+  std::string gateway_url;  // "https://host:30443"; "": not tried
   WallTime now{};
-  /// Whether a gateway answers there with a certificate that the authority (PEM) has signed. Blocks for seconds at most.
+  /// Checks that a gateway answers there with a certificate signed by the authority (PEM). Blocks
+  /// for a few seconds at most.
   std::function<Status(const Context& ctx, const std::string& url, const std::string& ca_pem)> try_gateway;
 };
 
 Examined examine(const Context& ctx, Session& session, const DoctorOptions& options);
 
-/// What is right and wrong, in the order in which people would look: server, kinds, permissions, operator, gateway, nodes, models,
-/// joint inference services.
+/// Returns all findings, in this order: server, kinds, permissions, operator, gateway, nodes,
+/// models, joint inference services.
 std::vector<Finding> diagnose(const Examined& examined, const DoctorOptions& options);
 
-/// Prints the findings. kUnavailable when any is bad: "2 problems found".
+/// Prints the findings. kUnavailable if any is bad: "2 problems found".
 Status doctor(const Context& ctx, Session& session, const DoctorOptions& options);
 
 }  // namespace varda::cli

@@ -1,4 +1,5 @@
-// What doctor says of installations: testdata/doctor/*.yaml hold what was seen and the findings. UPDATE_GOLDEN=1 rewrites these.
+// Findings of doctor: testdata/doctor/*.yaml hold examined facts and findings. UPDATE_GOLDEN=1
+// rewrites the findings.
 #include "cli/doctor.h"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace doctor_test {
 
 namespace fs = std::filesystem;
 
-// A kind of nobody's, as this program would have it.
+// An example kind that the program expects.
 const char* const kCrd =
     R"({apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: things.example.com},
   spec: {group: example.com, scope: Namespaced, names: {kind: Thing, listKind: ThingList, plural: things, singular: thing},
@@ -43,7 +44,7 @@ DoctorOptions options() {
   return out;
 }
 
-// {object: …} or {error: …} of a file; absent: it is not there.
+// {object: …} or {error: …} of a file; absent: the object does not exist.
 Seen seen(const Json& given) {
   Seen out;
   if (given.contains("object")) out.object = given["object"];
@@ -171,7 +172,7 @@ TEST_F(DoctorTest, FindsTheOperatorInItsNamespaceOrBesideTheGateway) {
   const Examined nowhere = examine(ctx_, session_, options());
   EXPECT_EQ(nowhere.operator_namespace, "varda-operator");
   EXPECT_FALSE(nowhere.lease.object || nowhere.operator_deployment.object);
-  // In that order: where both are, its own namespace counts.
+  // In this order: with both, the operator's own namespace wins.
   for (const std::string ns : {"varda-system", "varda-operator"}) {
     const Json space = Json::object({{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", Json::object({{"name", ns}})}});
     ASSERT_EQ(api_.post("/api/v1/namespaces", space).status, 201);

@@ -22,7 +22,7 @@ std::string query(const GetOptions& options) {
   return out;
 }
 
-/// One listing as a Table; of one name, a NotFound error when it is not there.
+/// A listing as a Table. With a name, a missing object is NotFound.
 Result<Json> fetch_table(const Context& ctx, Session& session, const Target& target, const std::string& name,
                          const GetOptions& options) {
   const meta::Resource& r = target.resource.resource;
@@ -32,7 +32,7 @@ Result<Json> fetch_table(const Context& ctx, Session& session, const Target& tar
   return session.client.json(ctx, "GET", r.path(net::percent_encode(ns), net::percent_encode(name)), nullptr, "", kTableAccept);
 }
 
-/// `columns` remembers how wide they are, for the changes of a watch.
+/// `columns` receives the column widths, for the changes of a watch.
 Status get_tables(const Context& ctx, Session& session, const std::vector<Target>& targets, const GetOptions& options,
                   std::vector<std::size_t>& columns) {
   bool nothing = true;
@@ -95,7 +95,7 @@ Status get_objects(const Context& ctx, Session& session, const std::vector<Targe
   return {};
 }
 
-/// Follows one resource: a line (or document) for every change.
+/// Prints a line (or document) for every change of one resource.
 Status follow(const Context& ctx, Session& session, const Target& target, const GetOptions& options,
               std::vector<std::size_t>& columns) {
   const meta::Resource& r = target.resource.resource;
@@ -132,8 +132,8 @@ Status follow(const Context& ctx, Session& session, const Target& target, const 
       auto table = session.client.json(ctx, "GET",
                                        r.path(object.at("metadata/namespace").as_string(), object.at("metadata/name").as_string()),
                                        nullptr, "", kTableAccept);
-      if (!table.ok()) continue;  // gone by now: its deletion follows
-      // The first line of all brings the headers with it.
+      if (!table.ok()) continue;  // deleted meanwhile; its event follows
+      // Only the first line has headers.
       session.out(print_table(*table,
                               {.wide = options.output.form == Output::Form::kWide,
                                .headers = options.headers && columns.empty(),

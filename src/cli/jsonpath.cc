@@ -25,7 +25,7 @@ class Evaluator {
     return Error(Code::kInvalid, "jsonpath \"" + std::string(text_) + "\": " + what + " at offset " + std::to_string(at_));
   }
 
-  /// Up to the end, or to {end} of a range. Runs once for every node of a range.
+  /// Runs to the end of the template, or to the {end} of a range. Called once per node of a range.
   Status block(const Nodes& here, std::string& out, bool in_range) {
     while (at_ < text_.size()) {
       if (text_[at_] != '{') {

@@ -28,7 +28,7 @@ std::string log_path(const meta::ObjectKey& pod, const LogsOptions& options) {
   return out;
 }
 
-/// Copies one log to `write`, whole lines at a time, until its end.
+/// Copies one log to `write`, in whole lines, until the log ends.
 Status stream_log(const Context& ctx, const kube::Client& client, const meta::ObjectKey& pod, const LogsOptions& options,
                   const std::function<void(std::string_view)>& write) {
   TRY(net::ClientResponse response, client.open(ctx, "GET", log_path(pod, options)));
@@ -61,12 +61,12 @@ std::string prefixed(std::string_view lines, const std::string& prefix) {
   return out;
 }
 
-/// Pods that belong to an object: by its label selector, or by our own label for models.
+/// Pods of an object: by its label selector, or by the edgeai.io/inference-model label.
 Result<std::vector<meta::ObjectKey>> pods_of(const Context& ctx, Session& session, const Named& object) {
   TRY(const Json owner, session.client.get(ctx, object.resource.resource, object.key));
   std::string selector;
   if (owner.at("spec/selector").is_object() && !owner.at("spec/selector").empty()) {
-    // A Service's selector is a plain map, others have a LabelSelector.
+    // A Service's selector is a plain map; others are LabelSelectors.
     const Json& raw = owner.at("spec/selector");
     const bool plain = !raw.contains("matchLabels") && !raw.contains("matchExpressions");
     TRY(const meta::LabelSelector parsed, meta::LabelSelector::from_json(plain ? Json::object({{"matchLabels", raw}}) : raw));
@@ -123,7 +123,7 @@ Status events(const Context& ctx, Session& session, const EventsOptions& options
     TRY(const std::vector<Named> named, parse_names(ctx, session, {options.for_word}));
     const meta::Resource& resource = named[0].resource.resource;
     selector = "involvedObject.name=" + named[0].key.name + ",involvedObject.kind=" + resource.kind;
-    // Two groups may have a kind of one name; kubelets leave the version of core kinds out.
+    // Two groups may have kinds of the same name. Kubelets omit the version of core kinds.
     if (!resource.group.empty()) selector += ",involvedObject.apiVersion=" + resource.api_version();
   }
   const std::string ns = session.namespace_of(kEvents);

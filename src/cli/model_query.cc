@@ -55,7 +55,7 @@ std::optional<double> number_of(std::string_view name, std::string_view text) {
   return name == kSize ? quantity(text) : number(text);
 }
 
-// What the Model says of it: nothing, one value, or the members of a list.
+// The Model's values of a member: none, one, or the items of a list.
 std::vector<std::string> values_of(const Json& model, std::string_view name) {
   const auto one = [](const Json& value) {
     return value.is_string() && !value.as_string().empty() ? std::vector<std::string>{value.as_string()}
@@ -162,7 +162,7 @@ std::vector<Json> ModelQuery::select(std::vector<Json> models) const {
     return !std::all_of(conditions_.begin(), conditions_.end(), [&](const Condition& one) { return holds(one, model); });
   });
   if (sort_by_.empty()) return models;
-  // Numbers before text, so that the order is one whatever is mixed.
+  // Numbers come before text, so that mixed values have a fixed order.
   struct Ranked {
     std::optional<double> number;
     std::optional<std::string> text;

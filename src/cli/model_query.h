@@ -1,11 +1,11 @@
-// Which Models, in which order: what `varda models ls --where … --sort-by …` asks. Pure.
+// Selection and order of Models for `varda models ls --where … --sort-by …`. Pure.
 //
-//   accuracy>=0.9    a metric of status.metrics; also metrics.accuracy, for a metric that is called like a member
-//   task=detection   a member: name, namespace, group, task, format, version, url, sourceJob (text), size (bytes; 100Mi, 2G), label
-//   and
-//                    parent (one of the lists)
+//   accuracy>=0.9    a metric of status.metrics; also metrics.accuracy, if named like a member
+//   task=detection   a member: name, namespace, group, task, format, version, url, sourceJob
+//                    (text), size (bytes; 100Mi, 2G), label and parent (one item of the list)
 //
-// Operators are = (or ==), !=, <, <=, >, >=; the last four compare numbers. What a Model does not say fulfils nothing, != neither.
+// Operators are = (or ==), !=, <, <=, >, >=; the last four compare numbers. A Model without the
+// member matches no condition, not even !=.
 #pragma once
 
 #include <string>
@@ -21,11 +21,12 @@ using codec::Json;
 
 class ModelQuery {
  public:
-  /// Every one of `where` must hold. `sort_by`: "" as they come, else NAME, NAME:asc or NAME:desc; Models without it come last,
-  /// those that are equal in the order they came. kInvalid says what is not understood and what would be.
+  /// All conditions in `where` must hold. `sort_by`: "" keeps the order; else NAME, NAME:asc or
+  /// NAME:desc. Sorting is stable; Models without the member come last. kInvalid: the message names
+  /// the error and the valid forms.
   static Result<ModelQuery> parse(const std::vector<std::string>& where, std::string_view sort_by);
 
-  /// Of whole objects.
+  /// Expects whole objects.
   std::vector<Json> select(std::vector<Json> models) const;
 
  private:

@@ -1,4 +1,4 @@
-// `varda models ls`: the Models of both groups, chosen by what is known of them.
+// `varda models ls`: lists and filters the Models of both groups.
 #pragma once
 
 #include <string>
@@ -10,13 +10,14 @@
 namespace varda::cli {
 
 struct ListModelsOptions {
-  std::vector<std::string> where;  // as model_query.h has it
+  std::vector<std::string> where;  // syntax: model_query.h
   std::string sort_by;
   std::string label_selector;
   Output output;
   bool headers = true;
 };
-/// Of the session's namespace, or of all. A group that the server does not have is left out; kNotFound: it has neither.
+/// Lists the session's namespace, or all. Ignores a group that the server lacks; kNotFound: the
+/// server lacks both.
 Status list_models(const Context& ctx, Session& session, const ListModelsOptions& options);
 
 }  // namespace varda::cli

@@ -123,7 +123,7 @@ TEST_F(ListModels, ABadQueryIsRefusedBeforeTheServerIsAsked) {
   EXPECT_EQ(list({.where = {"accuracy"}}).error().code(), Code::kInvalid);
 }
 
-// Text of others moves no cursor.
+// Untrusted text must not move the cursor.
 TEST_F(ListModels, ControlCharactersAreNotPrinted) {
   install({"edgeai.io", "sedna.io"});
   const Json evil = *codec::parse_json(

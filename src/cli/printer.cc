@@ -14,12 +14,12 @@ std::string upper(std::string_view text) {
   return out;
 }
 
-/// Columns on a terminal; every UTF-8 character counts as one.
+/// Width on a terminal; every UTF-8 character counts as one column.
 std::size_t width(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
-/// An absent cell is an empty one, as kubectl has it.
+/// Like kubectl, shows an absent cell as empty.
 std::string shown(const Json& cell) {
   return cell.is_null() ? "" : harmless(cell.is_string() ? cell.as_string() : write_json(cell));
 }
@@ -145,8 +145,8 @@ std::string_view group_of(std::string_view api_version) {
   return slash == std::string_view::npos ? std::string_view() : api_version.substr(0, slash);
 }
 
-/// Two groups may have a kind of one name, and an object may have been made anew under its name. Kubelets say a Node's name for its
-/// uid, so a Node is known by its name.
+/// True if the event's reference matches the object. Two groups may have kinds of the same name,
+/// and a recreated object has a new uid. Kubelets use a Node's name as uid, so Nodes match by name.
 bool speaks_of(const Json& reference, const Json& object) {
   const std::string& version = reference["apiVersion"].as_string();
   const std::string& uid = reference["uid"].as_string();
@@ -164,7 +164,8 @@ const Json& last_seen(const Json& event) {
 bool happened_before(const Json& a, const Json& b) {
   const std::string &a_time = last_seen(a).as_string(), &b_time = last_seen(b).as_string();
   if (a_time != b_time) return a_time < b_time;
-  // Times have whole seconds; the store's revision orders writes within one. Fewer digits are a smaller number.
+  // Times have whole seconds; within one, resourceVersion orders the writes. Fewer digits mean a
+  // smaller number.
   const std::string &a_version = a.at("metadata/resourceVersion").as_string(),
                     &b_version = b.at("metadata/resourceVersion").as_string();
   return a_version.size() != b_version.size() ? a_version.size() < b_version.size() : a_version < b_version;
@@ -178,7 +179,7 @@ std::string describe(const Json& object, const std::vector<Json>& events, WallTi
   const auto pairs = [&](const char* title, const Json& map) {
     bool first = true;
     for (const Json::Member& member : map.as_object()) {
-      if (member.first.find("last-applied") != std::string::npos) continue;  // a copy of what stands below
+      if (member.first.find("last-applied") != std::string::npos) continue;  // a copy of the manifest
       head.push_back({first ? title : "", member.first + "=" + shown(member.second)});
       first = false;
     }

@@ -1,4 +1,4 @@
-// How objects are shown: tables, YAML, JSON, names, JSONPath. Pure.
+// Output formats of objects: tables, YAML, JSON, names, JSONPath. Pure.
 #pragma once
 
 #include <string>
@@ -13,49 +13,53 @@ namespace varda::cli {
 
 using codec::Json;
 
-/// What follows -o.
+/// The value of -o.
 struct Output {
   enum class Form { kTable, kWide, kYaml, kJson, kName, kJsonPath };
   Form form = Form::kTable;
-  std::string path;  // of kJsonPath
+  std::string path;  // for kJsonPath
 
   /// "", wide, yaml, json, name, jsonpath=TEMPLATE. kInvalid otherwise.
   static Result<Output> parse(std::string_view text);
   bool table() const { return form == Form::kTable || form == Form::kWide; }
 };
 
-/// Text of other parties, with its control characters as '?': it must not move the cursor of who reads it.
+/// Replaces control characters in untrusted text by '?', so that the text cannot move the
+/// terminal's cursor.
 std::string harmless(std::string_view text);
 
-/// Cells in columns, three blanks apart, no blank at a line's end.
+/// Aligns cells in columns, three blanks apart, without trailing blanks.
 std::string align(const std::vector<std::vector<std::string>>& rows);
-/// The same, with columns at least as wide as `widths`, which learns the new ones: lines that come one after the other line up.
+/// The same, with columns at least as wide as `widths`. Updates `widths`, so that later lines align
+/// too.
 std::string align(const std::vector<std::vector<std::string>>& rows, std::vector<std::size_t>& widths);
 
 struct TableOptions {
   bool wide = false;
   bool headers = true;
-  bool namespaces = false;  // a first column NAMESPACE
-  std::string name_prefix;  // "pod/": with several kinds in one listing
+  bool namespaces = false;  // adds a first column NAMESPACE
+  std::string name_prefix;  // "pod/": for listings of several kinds
 };
-/// A meta/v1 Table as kubectl prints one. Rows of several tables can be joined by asking without headers.
+/// Prints a meta/v1 Table like kubectl. To join several tables, print the later ones without
+/// headers.
 std::string print_table(const Json& table, const TableOptions& options);
 std::string print_table(const Json& table, const TableOptions& options, std::vector<std::size_t>& widths);
 
-/// Any form but tables. Lists (kind ...List) print every item with kName.
+/// Any form except tables. Lists (kind ...List) print every item with kName.
 Result<std::string> print_object(const Json& object, const Output& output);
 
-/// kubectl's JSONPath, the part people use: "{.items[*].metadata.name}", ".status.url", "[0]", "['a.b']", "[?(@.type=='Ready')]",
-/// text around braces, {"\n"} and {range}…{end}. Missing fields print nothing. kInvalid: what is not understood, with its position.
+/// kubectl's JSONPath, common subset: "{.items[*].metadata.name}", ".status.url", "[0]", "['a.b']",
+/// "[?(@.type=='Ready')]", text around braces, {"\n"} and {range}…{end}. Missing fields print
+/// nothing. kInvalid: unknown syntax, with its position.
 Result<std::string> evaluate_jsonpath(std::string_view path_template, const Json& object);
 
-/// When the event was seen last.
+/// Time of the event's last occurrence.
 const Json& last_seen(const Json& event);
-/// Orders events by time, and those of one second by their resourceVersion.
+/// Orders events by time, then by resourceVersion.
 bool happened_before(const Json& a, const Json& b);
 
-/// Human view of one object: metadata, spec and status as indented text, conditions as a table, then those of `events` that speak
-/// of this very object (its group and uid), oldest first.
+/// Human-readable view of one object: metadata, spec and status as indented text, conditions as a
+/// table. Then the events about this object (same group and uid), oldest first.
 std::string describe(const Json& object, const std::vector<Json>& events, WallTime now);
 
 }  // namespace varda::cli

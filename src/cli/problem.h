@@ -1,12 +1,13 @@
-// Errors of the API server, with the cause first.
+// Rewrites API server errors, with the cause first.
 #pragma once
 
 #include "base/result.h"
 
 namespace varda::cli {
 
-/// Kubernetes quotes the whole object before it says what is wrong with a patch: the quote is left out. A number where a string is
-/// expected was most likely written without quotes in YAML: the message says so. Code and terminal stay.
+/// Removes the quoted object with which Kubernetes begins errors about a patch. Adds a hint if a
+/// number stands where a string is expected: probably a YAML value without quotes. Code and
+/// terminal stay.
 Error readable(const Error& error);
 
 }  // namespace varda::cli

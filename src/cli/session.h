@@ -1,4 +1,4 @@
-// What every verb of the CLI works with: a server, a namespace, and where to write.
+// Shared environment of all CLI verbs: server, namespace and output.
 #pragma once
 
 #include <functional>
@@ -16,18 +16,18 @@ namespace varda::cli {
 
 using codec::Json;
 
-/// One command's surroundings. Not thread-safe.
+/// The environment of one command. Not thread-safe.
 struct Session {
   const kube::Client& client;
   std::string ns = "default";
   bool all_namespaces = false;
-  bool terminal = false;  // remarks go to one: what goes on may be told as it does
+  bool terminal = false;  // `error` is a terminal, so progress may be shown
   os::FileSystem& fs;
-  std::function<void(std::string_view)> out;        // standard output, as it comes
-  std::function<void(std::string_view)> error;      // remarks for people
-  std::function<Result<std::string>()> read_input;  // all of standard input, for "-f -"
+  std::function<void(std::string_view)> out;        // standard output
+  std::function<void(std::string_view)> error;      // messages for people
+  std::function<Result<std::string>()> read_input;  // reads all of standard input, for "-f -"
 
-  /// Asked of the server once.
+  /// Queries the server once and caches the result.
   Result<const kube::Discovery*> discovery(const Context& ctx);
   /// "" for cluster-scoped kinds and for all namespaces.
   std::string namespace_of(const meta::Resource& resource) const;
@@ -41,24 +41,25 @@ struct Session {
       : client(c), fs(files), out(std::move(o)), error(std::move(e)), read_input(std::move(i)) {}
 };
 
-/// What the words behind a verb name.
+/// A resource and names from the command line.
 struct Target {
   kube::ApiResource resource;
-  std::vector<std::string> names;  // empty: all of them
+  std::vector<std::string> names;  // empty: all objects
 };
 /// "pods", "pods a b", "pod/a node/b", "pods,services", "edgeai" (a category). kInvalid, kNotFound.
 Result<std::vector<Target>> parse_targets(const Context& ctx, Session& session, const std::vector<std::string>& words);
-/// The same where names must be given, each for one object.
+/// The same for commands that require names, one per object.
 struct Named {
   kube::ApiResource resource;
   meta::ObjectKey key;
 };
 Result<std::vector<Named>> parse_names(const Context& ctx, Session& session, const std::vector<std::string>& words);
 
-/// Every object of the files, folders (*.yaml, *.yml, *.json) and "-" (standard input); Lists are taken apart.
-/// Errors name the file, and the line where it can.
+/// All objects of the files, folders (*.yaml, *.yml, *.json) and "-" (standard input); Lists are
+/// split. Errors name the file, and the line if known.
 Result<std::vector<Json>> read_manifests(Session& session, const std::vector<std::string>& paths);
-/// Where an object of a manifest lives: its own namespace, else the session's. kInvalid: no kind, apiVersion or name.
+/// Resource and key of a manifest's object; the namespace defaults to the session's. kInvalid: no
+/// kind, apiVersion or name.
 Result<Named> locate(const Context& ctx, Session& session, const Json& object);
 
 /// "pod/name", "inferencemodel.ai.kubeedge.io/name".

@@ -1,4 +1,4 @@
-// The verbs: each does what kubectl's of that name does. All block until done or the context is.
+// The verbs, like kubectl's of the same names. All block until done or until the context is done.
 #pragma once
 
 #include <chrono>
@@ -11,15 +11,16 @@
 
 namespace varda::cli {
 
-/// Creates or updates every object: last applied, wanted and live are merged, with the annotation kubectl uses, so that both can be
-/// used on one object. Goes on after an error with the others; the first error is returned.
+/// Creates or updates every object with a three-way merge of last applied, wanted and live state.
+/// Uses kubectl's annotation, so that both tools work on one object. Continues after errors and
+/// returns the first one.
 Status apply(const Context& ctx, Session& session, const std::vector<std::string>& files);
 
 struct GetOptions {
   std::vector<std::string> words;
   Output output;
   std::string label_selector, field_selector;
-  bool watch = false;  // then goes on with changes until the context is done
+  bool watch = false;  // then follow changes until the context is done
   bool headers = true;
 };
 Status get(const Context& ctx, Session& session, const GetOptions& options);
@@ -33,22 +34,23 @@ struct DeleteCommand {
   std::string label_selector;
   bool all = false;
   bool ignore_not_found = false;
-  bool wait = true;                          // until they are gone
-  std::chrono::milliseconds timeout{30000};  // of that wait
+  bool wait = true;                          // until the objects are gone
+  std::chrono::milliseconds timeout{30000};  // of the wait
 };
 Status remove(const Context& ctx, Session& session, const DeleteCommand& command);
 
 struct LogsOptions {
-  std::string word;  // "POD", "pod/POD", or "TYPE/NAME" of what owns pods
+  std::string word;  // "POD", "pod/POD", or "TYPE/NAME" of an owner of pods
   std::string container;
   bool follow = false, previous = false, timestamps = false;
   std::optional<int> tail;
 };
-/// Of an InferenceModel or Deployment: the logs of its pods, each line with the pod's name before it.
+/// For an InferenceModel or Deployment: the logs of its pods, with the pod's name as prefix of each
+/// line.
 Status logs(const Context& ctx, Session& session, const LogsOptions& options);
 
 struct EventsOptions {
-  std::string for_word;  // "TYPE/NAME": of that object only
+  std::string for_word;  // "TYPE/NAME": only events of that object
   bool watch = false;
 };
 Status events(const Context& ctx, Session& session, const EventsOptions& options);
@@ -58,10 +60,10 @@ struct WaitOptions {
   std::string condition;  // "condition=Ready", "condition=Ready=False", "delete", "jsonpath={.status.x}=y"
   std::string label_selector;
   bool all = false;
-  std::chrono::milliseconds timeout{30000};  // for all of them; 0 looks once
+  std::chrono::milliseconds timeout{30000};  // for all objects; 0 checks once
 };
-/// Until every named object fulfils it. kTimeout says which one did not, and what its conditions say. On a terminal the message of
-/// the condition is told whenever it changes.
+/// Waits until all objects meet the condition. kTimeout: the message names the object and its
+/// conditions. On a terminal, prints the condition's message at every change.
 Status wait(const Context& ctx, Session& session, const WaitOptions& options);
 
 struct PatchOptions {
@@ -71,10 +73,10 @@ struct PatchOptions {
 };
 Status patch(const Context& ctx, Session& session, const PatchOptions& options);
 
-/// What the server has: a table of resources with their short names, and the words that get and the others take.
+/// Prints the server's resources with short names, as accepted by the other verbs.
 Status api_resources(const Context& ctx, Session& session);
 
-/// spec.replicas through the scale subresource.
+/// Sets spec.replicas through the scale subresource.
 Status scale(const Context& ctx, Session& session, const std::vector<std::string>& words, int replicas);
 
 }  // namespace varda::cli

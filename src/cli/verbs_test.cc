@@ -13,7 +13,7 @@ const meta::Resource kMaps{"", "v1", "ConfigMap", "configmaps", true};
 
 class VerbsTest : public ::testing::Test {
  protected:
-  /// Of a manifest on standard input.
+  /// Applies a manifest from standard input.
   Status apply(std::string text) {
     input_ = std::move(text);
     return cli::apply(ctx_, session_, {"-"});
@@ -50,7 +50,7 @@ TEST_F(VerbsTest, ApplyRemembersTheManifestAsItWasWritten) {
   EXPECT_EQ(out_, "configmap/a created\nconfigmap/a unchanged\n");
 }
 
-// The annotation as kubectl 1.30 writes it: sorted members, and an empty map of annotations.
+// The annotation as written by kubectl 1.30: sorted members, and an empty annotations map.
 TEST_F(VerbsTest, ApplyAfterKubectlSaysUnchanged) {
   const char* const manifest = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {z: v, b: w}}";
   ASSERT_TRUE(apply(manifest).ok());
@@ -121,7 +121,7 @@ TEST_F(VerbsTest, WaitingOnATerminalSaysWhatIsWaitedFor) {
   EXPECT_EQ(wait(ctx_, session_, options).error().code(), Code::kTimeout);
   EXPECT_EQ(error_, "") << "no terminal";
 
-  // Each thing told is answered by the next change, so that every change is seen.
+  // Each message triggers the next change, so that no change is missed.
   const auto note = session_.error;
   session_.terminal = true;
   session_.error = [&](std::string_view text) {

@@ -3,7 +3,7 @@
 namespace varda::cli {
 namespace {
 
-/// One condition to wait for, parsed once.
+/// A parsed condition to wait for.
 struct Wanted {
   enum class What { kCondition, kDeleted, kJsonPath } what = What::kCondition;
   std::string name;  // of the condition, or the JSONPath
@@ -44,7 +44,7 @@ Result<bool> fulfilled(const Wanted& wanted, const Json& object) {
   const std::int64_t generation = object.at("metadata/generation").as_integer();
   for (const Json& c : object.at("status/conditions").as_array()) {
     if (lower(c["type"].as_string()) != lower(wanted.name)) continue;
-    // A condition about an older spec says nothing about this one.
+    // Ignores conditions about an older spec.
     const std::int64_t observed = c.contains("observedGeneration") ? c["observedGeneration"].as_integer()
                                                                    : object.at("status/observedGeneration").as_integer(generation);
     return lower(c["status"].as_string()) == lower(wanted.value) && observed >= generation;
@@ -52,7 +52,7 @@ Result<bool> fulfilled(const Wanted& wanted, const Json& object) {
   return false;
 }
 
-/// Why the condition is not met yet, in the words of whoever sets it; "" if nobody says.
+/// Message or reason of the unmet condition; "" if absent.
 std::string reason_of(const Wanted& wanted, const Json& object) {
   if (wanted.what != Wanted::What::kCondition) return "";
   for (const Json& c : object.at("status/conditions").as_array())
@@ -76,8 +76,8 @@ std::string finalizers_of(const Json& object) {
   return out;
 }
 
-/// `uid`, if given: another object of that name counts as its end.
-/// `limit` is `ctx` with the time to wait: asking once is always allowed.
+/// `uid`, if set: a new object with the same name counts as deleted. `limit` is `ctx` with the wait
+/// timeout; the first request ignores that timeout.
 Status wait_one(const Context& ctx, const Context& limit, Session& session, const Named& object, const Wanted& wanted,
                 const std::string& uid = "") {
   const meta::Resource& r = object.resource.resource;
@@ -89,7 +89,7 @@ Status wait_one(const Context& ctx, const Context& limit, Session& session, cons
     told = reason;
   };
   for (;;) {
-    // Ask, then watch from there, so that no change is missed.
+    // List, then watch from that version, so that no change is missed.
     auto list = session.client.list(ctx, r, {.ns = object.key.ns, .field_selector = "metadata.name=" + object.key.name});
     if (!list.ok()) return std::move(list).error();
     if (list->items.empty()) {
@@ -164,7 +164,7 @@ Status remove(const Context& ctx, Session& session, const DeleteCommand& command
   if (command.all && !command.label_selector.empty()) return Error(Code::kInvalid, "--all and --selector exclude each other");
   if (!command.files.empty()) {
     TRY(const std::vector<Json> manifests, read_manifests(session, command.files));
-    // What was made last goes first: things stand on what comes before them.
+    // Deletes in reverse order, because later objects depend on earlier ones.
     for (auto it = manifests.rbegin(); it != manifests.rend(); ++it) {
       TRY(Named where, locate(ctx, session, *it));
       objects.push_back(std::move(where));
@@ -184,9 +184,9 @@ Status remove(const Context& ctx, Session& session, const DeleteCommand& command
     TRY(objects, parse_names(ctx, session, command.words));
   }
   Status first;
-  std::vector<std::pair<Named, std::string>> deleted;  // each with its uid: a controller may make another of that name
+  std::vector<std::pair<Named, std::string>> deleted;  // with uid, because a controller may recreate the name
   for (const Named& object : objects) {
-    // The API server's default keeps the pods of a Job. kubectl asks for this too.
+    // Like kubectl: the API server's default would keep the pods of a Job.
     auto gone = session.client.remove(ctx, object.resource.resource, object.key, {.propagation = kube::Propagation::kBackground});
     if (gone.ok()) {
       session.out(spelled(object.resource, object.key.name) + " deleted\n");
