@@ -26,7 +26,7 @@ struct IpBlock {
   bool contains(const Ip& ip) const;
 };
 
-/// "10.0.0.0/8", "fd00::/8", or one address. Nothing: `text` is no block.
+/// Parses "10.0.0.0/8", "fd00::/8" or one address. Absent: `text` is not a block.
 std::optional<IpBlock> parse_ip_block(std::string_view text);
 
 }  // namespace varda::net
