@@ -12,7 +12,8 @@
 
 namespace varda::replica {
 
-/// A local file whose blocks may be reused, and its content. Its block length equals that of the
+/// A local file with reusable blocks, and its content. Its block length equals that of the wanted
+/// snapshot.
 /// wanted snapshot.
 struct LocalFile {
   os::Path path;
