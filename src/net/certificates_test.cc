@@ -189,8 +189,7 @@ TEST(Certificates, GarbageIsNamedForWhatItShouldBe) {
   }
   EXPECT_FALSE(make_certificate({.certificate_pem = "x", .key_pem = "y"}, {}).ok());
   EXPECT_FALSE(make_certificate({.certificate_pem = ca().certificate_pem, .key_pem = *make_key()}, {}).ok());
-  EXPECT_FALSE(sign_csr(ca(), csr_file("ec-prime256v1"), for_node(std::string(65, 'n'))).ok());  // X.520: a CN has at most 64
-                                                                                                 // characters
+  EXPECT_FALSE(sign_csr(ca(), csr_file("ec-prime256v1"), for_node(std::string(65, 'n'))).ok());  // X.520: a CN is at most 64 long
 }
 
 }  // namespace

@@ -10,8 +10,9 @@
 
 namespace varda::net {
 
-/// Refuses addresses that reach this machine, its link or its cloud's metadata service: loopback, link-local, unspecified,
-/// multicast, reserved. An IPv6 address that wraps an IPv4 address counts as that address. Private networks are allowed.
+/// Refuses addresses that reach this machine, its link or its cloud's metadata service: loopback,
+/// link-local, unspecified, multicast, reserved. An IPv6 address that wraps an IPv4 address counts
+/// as that address. Private networks are allowed.
 class Destinations {
  public:
   /// `allowed` holds blocks such as "127.0.0.0/8" that are not refused. kInvalid quotes the first

@@ -119,7 +119,8 @@ class Responder {
   std::function<void(Gone)> watch_;
 };
 
-/// Serves requests. Called on an I/O thread: it must not block; blocking work goes through on_pool(). Thread-safe.
+/// Serves requests. Called on an I/O thread, so it must not block; blocking work goes through
+/// HandlerPool (net/server.h). Thread-safe.
 using Handler = std::function<void(Request, Responder)>;
 /// A handler that returns its response.
 using SyncHandler = std::function<Response(const Request&)>;
@@ -127,12 +128,13 @@ using SyncHandler = std::function<Response(const Request&)>;
 /// A handler that answers on the caller's thread (for work that takes microseconds).
 Handler inline_handler(SyncHandler handler);
 
-/// Reads one response's body, blocking. Not thread-safe, except that the context passed to send() may be stopped from anywhere.
+/// Reads one response's body, blocking. Not thread-safe, except that the context passed to send()
+/// may be stopped from anywhere.
 class BodyReader {
  public:
   virtual ~BodyReader() = default;
-  /// The next bytes, at least one; nullopt at the end. Waits until the context given to send() is done.
-  /// kUnavailable: the connection broke before the end. kTimeout, kCancelled: the context.
+  /// The next bytes, at least one; nullopt at the end. Waits until the context given to send() is
+  /// done. kUnavailable: the connection broke before the end. kTimeout, kCancelled: the context.
   virtual Result<std::optional<std::string>> read() = 0;
 };
 
@@ -155,8 +157,9 @@ struct ClientResponse {
 class HttpClient {
  public:
   virtual ~HttpClient() = default;
-  /// Blocks until the response's header has arrived; the caller reads the body from `body`.
-  /// An HTTP error status is a response, not an Error. kUnavailable: could not connect, or the peer went away.
+  /// Blocks until the response's header has arrived; the caller reads the body from `body`. An HTTP
+  /// error status is a response, not an Error. kUnavailable: could not connect, or the peer went
+  /// away.
   virtual Result<ClientResponse> send(const Context& ctx, ClientRequest request) = 0;
 
   struct Answer {
@@ -168,7 +171,8 @@ class HttpClient {
   Result<Answer> call(const Context& ctx, ClientRequest request);
 };
 
-/// A client that passes requests straight to a handler, with no socket: bodies and streams behave the same.
+/// A client that passes requests straight to a handler, with no socket: bodies and streams behave
+/// the same.
 std::unique_ptr<HttpClient> loopback(Handler handler, Peer peer = {.address = "loopback", .certificate_common_name = ""});
 
 }  // namespace varda::net

@@ -82,8 +82,7 @@ Result<Proxies> proxies_from_environment(const std::function<const char*(const c
       const std::string_view text(value);
       const bool for_others =
           (name == fallback || name == last) && text.find("://") != std::string_view::npos && !text.starts_with("http://");
-      if (!for_others) return value;  // all_proxy often names a SOCKS proxy, which is not for this
-                                      // client
+      if (!for_others) return value;  // all_proxy often names a SOCKS proxy
     }
     return "";
   };

@@ -13,8 +13,8 @@
 
 namespace varda::net {
 
-/// Runs blocking handlers on a fixed number of threads behind a bounded queue; a full queue answers 429 with Retry-After: 1.
-/// Destroying it waits for running handlers.
+/// Runs blocking handlers on a fixed number of threads behind a bounded queue; a full queue answers
+/// 429 with Retry-After: 1. Destroying it waits for running handlers.
 class HandlerPool {
  public:
   struct Options {
@@ -86,7 +86,8 @@ class Server {
   /// From now on every response carries `Connection: close`, so that clients reconnect elsewhere.
   /// New connections and requests are still served.
   virtual void drain() = 0;
-  /// Stops accepting, waits up to `grace` for requests in flight, then closes every connection. Idempotent.
+  /// Stops accepting, waits up to `grace` for requests in flight, then closes every connection.
+  /// Idempotent.
   virtual void stop(std::chrono::milliseconds grace) = 0;
 };
 

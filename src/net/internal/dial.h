@@ -37,7 +37,8 @@ class Waiter {
 /// All addresses of a host, in the system's order. kUnavailable: no such name. Returns when the
 /// context ends, even if the resolver is slow.
 Result<std::vector<Address>> resolve(const Context& ctx, const std::string& host, int port);
-/// The addresses of a host that is numeric in any form the system reads ("127.1", "0x7f000001"). Empty: `host` is a name.
+/// The addresses of a host that is numeric in any form the system reads ("127.1", "0x7f000001").
+/// Empty: `host` is a name.
 std::vector<Address> numeric_addresses(const std::string& host, int port);
 /// Connects to the first address that accepts.
 Result<Fd> connect_any(const Context& ctx, Waiter& waiter, const std::vector<Address>& addresses);

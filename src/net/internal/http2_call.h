@@ -1,4 +1,5 @@
-// One client connection of HTTP/2 as gRPC uses it, without I/O: bytes in, bytes out. nghttp2 behind a plain interface.
+// One client connection of HTTP/2 as gRPC uses it, without I/O: bytes in, bytes out. nghttp2 behind
+// a plain interface.
 #pragma once
 
 #include <cstddef>

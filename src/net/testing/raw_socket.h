@@ -35,7 +35,8 @@ class RawSocket {
   bool closed_ = false;
 };
 
-/// Listens on a free port of 127.0.0.1 and answers each connection with fixed bytes once it has seen an empty line.
+/// Listens on a free port of 127.0.0.1 and answers each connection with fixed bytes once it has
+/// seen an empty line.
 class CannedServer {
  public:
   /// Closes the connection after the answer.
