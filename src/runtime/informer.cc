@@ -72,9 +72,9 @@ std::vector<std::string> Informer::values_of(const Index& index, const Stored& o
     values = index.of(object);
   } catch (const std::exception& e) {
     log::error("index function threw, object not indexed", {{"resource", options_.resource.group_resource()},
-                                                             {"object", object.metadata.key().str()},
-                                                             {"index", index.name},
-                                                             {"exception", e.what()}});
+                                                            {"object", object.metadata.key().str()},
+                                                            {"index", index.name},
+                                                            {"exception", e.what()}});
     return {};
   }
   std::sort(values.begin(), values.end());

@@ -124,7 +124,7 @@ struct WorkQueue::Impl {
     if (!item) return std::nullopt;
     if (waited) waited->observe(std::chrono::duration<double>(now - item->since).count());
     begun[item->key] = now;
-    // Only one worker sleeps until the next delayed key; another takes the next ready key.
+    // One wake-up may find several due keys, so the next worker is woken here.
     if (core.ready() > 0) changed.notify_one();
     return std::move(item->key);
   }
