@@ -1,5 +1,6 @@
-// AWS Signature Version 4 for S3 requests without a body, from its published description ("Signature Calculations for the
-// Authorization Header: Transferring Payload in a Single Chunk", Amazon S3 API Reference). No I/O, no clock.
+// AWS Signature Version 4 for S3 requests without a body, from its published description
+// ("Signature Calculations for the Authorization Header: Transferring Payload in a Single Chunk",
+// Amazon S3 API Reference). No I/O, no clock.
 #pragma once
 
 #include <string>

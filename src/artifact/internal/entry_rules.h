@@ -17,7 +17,8 @@
 
 namespace varda::artifact {
 
-/// "a/b/" and "./a//b" become "a/b"; "" is the root itself. kInvalid: absolute, "..", control characters, too long, too deep.
+/// "a/b/" and "./a//b" become "a/b"; "" is the root itself. kInvalid: absolute, "..", control
+/// characters, too long, too deep.
 Result<std::string> normalise_entry_path(std::string_view path, const Limits& limits);
 
 class EntryRules {

@@ -50,11 +50,11 @@ enum class SourceKind {
 struct SourceOptions {
   Request request;
   SourceKind kind = SourceKind::kOrigin;
-  std::string url;   // the request's source to use; "" the first
-  os::Path spool;    // the partial download; "<spool>.notes" holds its validator, or marks bytes
-                     // from peer nodes
-  os::Path archive;  // destination of a complete, verified spool; none if empty or wants_archive
-                     // returns false. An existing archive there is the first source.
+  std::string url;                      // the request's source to use; "" the first
+  os::Path spool;                       // the partial download; "<spool>.notes" holds its validator, or marks bytes
+                                        // from peer nodes
+  os::Path archive;                     // destination of a complete, verified spool; none if empty or wants_archive
+                                        // returns false. An existing archive there is the first source.
   std::function<bool()> wants_archive;  // called when the spool is complete
   bool spooled = true;                  // false: no bytes are kept on disk, so a kill restarts the
                                         // download; a broken connection still resumes
