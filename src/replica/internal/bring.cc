@@ -40,8 +40,7 @@ std::vector<LocalFile> staged_files(os::FileSystem& fs, const os::Path& staging,
   const auto snapshot = Snapshot::decode(*text, limits);
   if (!snapshot.ok() || snapshot->block_bytes != block_bytes) return out;
   for (const SnapshotFile& file : snapshot->files) {
-    if (file.path.empty()) continue;  // only the store knows the name; a single file is resumed or
-                                      // restarted
+    if (file.path.empty()) continue;  // only the store knows the name of a single file
     const os::Path path = staging / "tree" / file.path;
     const auto info = fs.stat(path);
     if (info.ok() && *info && (*info)->kind == os::FileKind::kFile && (*info)->size_bytes == file.size) {
