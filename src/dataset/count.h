@@ -54,8 +54,8 @@ struct Counted {
   bool complete = true;         // false: stopped at Request::bytes_max; the tally covers the bytes
                                 // so far
   os::FileFacts facts;          // facts of the path, from before reading
-  std::string state;  // for the next count; "" if that must read everything (folders, a file
-                      // changed while it was read)
+  std::string state;            // for the next count; "" if that must read everything (folders, a file
+                                // changed while it was read)
 };
 
 /// Blocks and reads in the calling thread. Memory does not grow with the dataset (kClassesMax
