@@ -33,7 +33,8 @@ enum class Reporter {
 struct AddressProblem {
   std::string field, value, message;  // "status.podIP", "169.254.169.254", "may not be in ..."
 };
-/// Problems with the addresses in the status of a Pod, Node or EdgeNode. Absent, empty and null addresses are fine. Pure.
+/// Problems with the addresses in the status of a Pod, Node or EdgeNode. Absent, empty and null
+/// addresses are fine. Pure.
 std::vector<AddressProblem> address_problems(std::string_view kind, const codec::Json& status, Reporter reporter);
 /// Problems in `status` that `old` does not have, for a server on the machine of its nodes. Values
 /// from before an upgrade block no other change.

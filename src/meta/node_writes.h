@@ -1,4 +1,5 @@
-// Rules for writes of a node about itself and its pods. An API server and a gateway before it share them. Pure.
+// Rules for writes of a node about itself and its pods. An API server and a gateway before it share
+// them. Pure.
 #pragma once
 
 #include <string>

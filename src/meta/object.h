@@ -1,5 +1,6 @@
 // The object model of all kinds: names of kinds, metadata, owner references, conditions.
-// Source of names and meanings: Kubernetes API conventions (sig-architecture/api-conventions.md), apimachinery meta/v1.
+// Source of names and meanings: Kubernetes API conventions (sig-architecture/api-conventions.md),
+// apimachinery meta/v1.
 #pragma once
 
 #include <cstdint>

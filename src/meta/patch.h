@@ -31,7 +31,8 @@ Json make_merge_patch(const Json& from, const Json& to);
 /// {"containerPort","protocol"} for ports). Absent: the list is replaced whole. `path` is like
 /// "spec.template.spec.containers".
 using ListKeys = std::function<std::optional<std::vector<std::string>>(std::string_view path)>;
-/// List maps of the core kinds (apiserver's x-kubernetes-list-map-keys and patchMergeKey of core/v1 and apps/v1).
+/// List maps of the core kinds (apiserver's x-kubernetes-list-map-keys and patchMergeKey of core/v1
+/// and apps/v1).
 std::optional<std::vector<std::string>> core_list_keys(std::string_view path);
 
 /// Merges `wanted` into `live`; `last` is what the writer applied before. Members in `last` but not
