@@ -1,6 +1,7 @@
 // Schemas of CRDs with objects, JSON paths of columns, and regular expressions: all from users.
 //
-// Input: a schema, a newline, an object; the first line is also tried as a path and as an expression.
+// Input: a schema, a newline, an object; the first line is also tried as a path and as an
+// expression.
 #include <string_view>
 
 #include "apiserver/kinds/json_path.h"

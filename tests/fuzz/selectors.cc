@@ -1,7 +1,8 @@
 // Selectors in queries and in objects: the printed selector selects the same, and both ways to
 // match agree.
 //
-// Input: a label selector, a line of labels as a JSON object, a field selector, a LabelSelector object.
+// Input: a label selector, a line of labels as a JSON object, a field selector, a LabelSelector
+// object.
 #include <map>
 #include <string>
 
