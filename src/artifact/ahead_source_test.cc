@@ -6,7 +6,7 @@
 namespace varda::artifact {
 namespace {
 
-// Pieces of 1000 bytes whose first byte tells their number; then the end, or a failure, or a wait for the stop.
+// Gives pieces of 1000 bytes that start with their number, then ends, fails, or waits for the stop.
 class Numbered final : public Source {
  public:
   enum class End { kEnds, kFails, kHangs };
@@ -80,7 +80,7 @@ TEST_F(AheadSourceTest, FailureComesAfterThePiecesBeforeItAndStays) {
 TEST_F(AheadSourceTest, ReadsNoFurtherAheadThanTheQueueHolds) {
   const auto source = over(500, Numbered::End::kEnds);
   expect_pieces(*source, 0, 100);
-  // Three pieces in the queue, one in the other thread's hand.
+  // Three pieces in the queue, one held by the other thread.
   EXPECT_LE(read_, 104);
 }
 

@@ -1,4 +1,4 @@
-// Against the worked examples that are published with the specifications.
+// Checks the worked examples published with the specifications.
 #include "artifact/internal/aws_signature.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace aws_signature_test {
 const WallTime kThen = std::chrono::sys_days(std::chrono::year(2013) / 5 / 24);
 const AwsKey kKey{"AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "", "us-east-1"};
 
-// RFC 4231, cases 1, 2 and 6.
+// Cases 1, 2 and 6 of RFC 4231.
 TEST(HmacSha256, TestCasesOfTheRfc) {
   EXPECT_EQ(codec::hex(hmac_sha256(std::string(20, '\x0b'), "Hi There")),
             "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
@@ -24,7 +24,8 @@ TEST(HmacSha256, TestCasesOfTheRfc) {
             "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }
 
-// "Example: GET Object" of the Amazon S3 API Reference, Signature Calculations for the Authorization Header.
+// "Example: GET Object" of the Amazon S3 API Reference, Signature Calculations for the
+// Authorization Header.
 TEST(AwsSignature, GetObjectOfTheReference) {
   net::ClientRequest request;
   request.headers.add("Range", "bytes=0-9");
@@ -65,7 +66,7 @@ TEST(S3Address, IsThatOfTheBucketOrOfTheEndpoint) {
     const char* url;
     const char* region;
     const char* endpoint;
-    const char* address;  // "" refused
+    const char* address;  // "": refused
   };
   for (const Case& c : {
            Case{"s3://models/a/b c", "", "", ""},

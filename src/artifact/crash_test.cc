@@ -1,4 +1,5 @@
-// Artifacts and models on a disk that loses, at every call, any subset of what was not synced: docs/design/010-crash-testing.md.
+// Artifacts and models on a disk that loses any subset of unsynced writes, at every call:
+// docs/design/010-crash-testing.md.
 #include <gtest/gtest.h>
 
 #include "artifact/fetch.h"
@@ -24,7 +25,7 @@ constexpr const char* kModels = "/data/models";
 constexpr const char* kFetched = "/data/fetched/m";
 constexpr int kAbsent = -1;
 
-using Listing = std::map<std::string, std::string>;  // path to kind, mode and bytes
+using Listing = std::map<std::string, std::string>;  // path -> kind, mode and bytes
 
 struct Archive {
   std::string bytes;
@@ -87,7 +88,7 @@ Listing read_tree(os::FileSystem& fs, const os::Path& root) {
   return found;
 }
 
-// "" if the tree is that archive's; `extra` may stand in it as well.
+// "" if the tree equals that archive's tree, apart from `extra`.
 std::string compare(os::FileSystem& fs, const os::Path& root, int archive, const std::string& extra = "") {
   Listing found = read_tree(fs, root);
   if (!extra.empty()) found.erase(extra);
@@ -101,22 +102,22 @@ std::string compare(os::FileSystem& fs, const os::Path& root, int archive, const
   return "";
 }
 
-// The archive whose tree stands there.
+// The archive with this tree.
 int archive_at(os::FileSystem& fs, const os::Path& root) {
   for (int i = 0; i < static_cast<int>(archives().size()); ++i)
     if (compare(fs, root, i).empty()) return i;
   return kAbsent;
 }
 
-// What the disk may hold: one thing where something was acknowledged, several while a call is under way.
+// Allowed contents of the disk: one value after an acknowledgement, several during a call.
 struct Model {
-  std::map<std::string, std::set<int>> versions;  // allowed archives, kAbsent among them
-  std::set<std::string> outdated;                 // shows the files of an artifact that was installed anew since
+  std::map<std::string, std::set<int>> versions;  // allowed archives, possibly kAbsent
+  std::set<std::string> outdated;                 // exposes files of an artifact that was installed again since
   std::set<std::string> targets{""};              // "": none
-  std::set<std::string> cascades{""};             // what cascade.json says; "": there is none
+  std::set<std::string> cascades{""};             // content of cascade.json; "": no file
 };
 struct Owed {
-  std::map<int, bool> artifacts;  // true: there; false: not there; missing: either
+  std::map<int, bool> artifacts;  // true: present; false: missing; no entry: either
   std::map<std::string, Model> models;
   std::set<int> fetched{kAbsent};
 };
@@ -205,7 +206,7 @@ class Life {
     ++promises_;
   }
 
-  // Somebody found it damaged; it is installed anew beside whatever models show.
+  // Marks an artifact as damaged and installs it again beside the exposed files.
   void replace_damaged(int archive) {
     const codec::Sha256 digest = request_of(archive).digest;
     if (!store_->find(digest)) return;
@@ -222,7 +223,7 @@ class Life {
     CHECK(store_->read_marks().empty());
   }
 
-  // A download that ends in the middle and leaves its part.
+  // A download that breaks in the middle and leaves its partial file.
   void break_download(int archive) {
     if (store_->find(request_of(archive).digest)) return;
     owed_.artifacts.erase(archive);
@@ -231,7 +232,7 @@ class Life {
     origin_.on_request([&] {
       if (++requests == 2) origin_.remove(url_of(archive));
     });
-    // Unless there was a part already, and one connection brings the rest.
+    // Succeeds if a partial file existed and one connection brings the rest.
     const bool whole = store_->ensure(kForever, request_of(archive)).ok();
     origin_.on_request({});
     owed_.artifacts[archive] = whole;
@@ -296,7 +297,7 @@ class Life {
   std::string check(CrashingFileSystem& left, Rng& rng) {
     if (std::string wrong = recovered(left, rng); !wrong.empty()) return "after a crash: " + wrong;
     if (rng.below(4) > 0) return "";
-    // Only the process dies, and is started again; then the power goes.
+    // Only the process dies and restarts; then the power fails.
     const auto next = fs_.killed();
     Origin origin;
     const auto store = Store::open({.root = kArtifacts}, *next, origin);
@@ -334,7 +335,7 @@ class Life {
     if (std::string wrong = check_fetched(left); !wrong.empty()) return wrong;
 
     if (rng.below(4) == 0) {
-      // It goes on from here: whatever part of a download is left, what comes of it is right.
+      // The next install succeeds with correct files, whatever is left of a download.
       const int archive = static_cast<int>(rng.below(3));
       const auto installed = (*store)->ensure(kForever, request_of(archive));
       if (!installed.ok()) return "installing again: " + installed.failure().error.message();

@@ -10,7 +10,7 @@ std::string value_of(const std::map<std::string, std::string>& keys, const char*
   if (found == keys.end() && other != nullptr) found = keys.find(other);
   if (found == keys.end()) return "";
   std::string value = found->second;
-  // `echo secret > file; kubectl create secret --from-file` is how they come to have one.
+  // `echo secret > file; kubectl create secret --from-file` leaves a line break at the end.
   if (value.ends_with('\n')) value.pop_back();
   if (value.ends_with('\r')) value.pop_back();
   return value;
@@ -21,7 +21,7 @@ Status together(const char* one, const std::string& first, const char* other, co
   return Error(Code::kInvalid, std::string("it has ") + (first.empty() ? other : one) + " and no " + (first.empty() ? one : other));
 }
 
-/// Names separated by commas or blanks, in lower case.
+/// Splits names separated by commas or blanks, in lower case.
 std::vector<std::string> parse_hosts(std::string_view text) {
   std::vector<std::string> out;
   std::string host;

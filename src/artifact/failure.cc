@@ -15,13 +15,14 @@ Retry retry_of(Reason reason) {
   switch (reason) {
     case Reason::kDownloadFailed:
     case Reason::kDiskFull:
-    case Reason::kCredentialsMissing:  // a Secret may come or change, and
+    case Reason::kCredentialsMissing:  // these heal without notice to this node: a Secret changes,
+                                       // or
     case Reason::kCredentialsInvalid:
-    case Reason::kCredentialsForbidden:  // a namespace be labelled, without a word to this node
+    case Reason::kCredentialsForbidden:  // a namespace gets a label
     case Reason::kCancelled:
       return Retry::kBackoff;
     case Reason::kDigestMismatch:
-    case Reason::kSourceForbidden:  // a name may come to mean an address that is allowed
+    case Reason::kSourceForbidden:  // a name may later resolve to an allowed address
       return Retry::kHourly;
     case Reason::kUnsafeArchive:
     case Reason::kBadLayout:

@@ -1,4 +1,4 @@
-// Artifacts and models on a disk that fails, fills up and is slow, at every call.
+// Artifacts and models on a disk that fails, fills up or is slow, at every call.
 #include <gtest/gtest.h>
 #include <latch>
 #include <thread>
@@ -45,10 +45,11 @@ class ArtifactFaults : public ::testing::Test {
   struct Acknowledged {
     bool installed[2] = {false, false};
     bool removed_first = false;
-    std::set<std::string> targets{""};   // which the file may name
-    std::set<std::string> cascades{""};  // what cascade.json may say
+    std::set<std::string> targets{""};   // allowed content of the file
+    std::set<std::string> cascades{""};  // allowed content of cascade.json
   };
-  // Two versions come, the target goes from one to the other, the first goes. Stops where something fails.
+  // Installs two versions, moves the target from the first to the second, removes the first. Stops
+  // at a failure.
   Status work(CrashingFileSystem& fs, Origin& origin, Acknowledged& done) const {
     TRY(auto store, Store::open({.root = "/data/artifacts"}, fs, origin));
     TRY(auto tree, ModelTree::open(fs, "/data/models"));
@@ -69,13 +70,14 @@ class ArtifactFaults : public ::testing::Test {
       TRY_VOID(tree.set_target(kKey, version));
       done.targets = {version};
     }
-    // The second turns out to be damaged, and is installed anew beside what is shown of it.
+    // The second is marked damaged and installed again beside the exposed files.
     store->keep({request(1).digest});
     done.installed[1] = false;
     TRY_VOID(set_mark(fs, "/data/artifacts", request(1).digest, Mark::kDamaged));
     const bool known = !store->read_marks().empty();
     if (const auto anew = store->ensure(kForever, request(1)); !anew.ok()) return anew.failure().error;
-    done.installed[1] = known;  // a store that could not read the mark goes on with what it has, and the next one will know
+    done.installed[1] = known;  // a store that could not read the mark keeps the tree, and the next
+                                // store sees the mark
     TRY_VOID(tree.unexpose(kKey, "1"));
     done.installed[0] = false;
     TRY_VOID(store->remove(request(0).digest));
@@ -85,7 +87,7 @@ class ArtifactFaults : public ::testing::Test {
 
   std::string content[2], archive[2];
 
-  // What the disk holds is whole, and what was acknowledged is there; then all goes its way.
+  // The disk holds whole trees and everything acknowledged. A repeated run then succeeds.
   void check(CrashingFileSystem& fs, const Acknowledged& done) const {
     Origin origin;
     serve(origin);
@@ -186,7 +188,7 @@ TEST_F(ArtifactFaults, FullDiskSaysSoAndRemovingMakesRoom) {
 }
 
 TEST_F(ArtifactFaults, SlowDiskHoldsUpItsOwnDownloadOnly) {
-  // Each call of an installation in turn takes for ever, until others were served.
+  // Each call of an installation in turn hangs until other downloads were served.
   for (std::uint64_t slow = 0;; ++slow) {
     const auto fs = new_disk();
     Origin origin;

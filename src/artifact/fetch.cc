@@ -20,8 +20,8 @@ Result<bool> complete(os::FileSystem& fs, const FetchOptions& options) {
   return text == options.request.digest.hex() + "\n";
 }
 
-/// What stands in the way of the directory is replaced only if it is ours (an earlier version) or empty: a slip of the tongue like
-/// "--to ." must not cost anybody their files.
+/// An existing path is replaced only if it is empty or an earlier version made here. A mistake such
+/// as "--to ." must not destroy files.
 Status check_replaceable(os::FileSystem& fs, const os::Path& to) {
   TRY(const auto there, fs.stat(to));
   if (!there) return {};
@@ -35,16 +35,16 @@ Status check_replaceable(os::FileSystem& fs, const os::Path& to) {
       to.string() + " holds files that did not come from here and is not replaced; name a directory that does not exist yet");
 }
 
-/// The directory's name, and that of its parent, which may be new as well.
+/// Syncs the directory's name and the parent's name, because the parent may be new too.
 Status sync_names(os::FileSystem& fs, const os::Path& to) {
   const os::Path parent = to.parent_path();
   TRY_VOID(fs.sync_directory(parent));
   const Status above = fs.sync_directory(parent.parent_path());
-  // Where we may not look we made nothing.
+  // A parent's parent that we may not read was not created here.
   return !above.ok() && above.error().code() == Code::kForbidden ? ok_status() : above;
 }
 
-/// As hard links, each appearing at once.
+/// Links the files beside the directory; each appears atomically.
 Status put_beside(os::FileSystem& fs, const FetchOptions& options) {
   const os::Path parent = options.to.parent_path();
   for (const std::string& name : options.beside) {
@@ -83,7 +83,7 @@ Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient
                          const ProgressSink& progress) {
   FetchOptions options = given;
   options.to = std::filesystem::absolute(options.to).lexically_normal();
-  if (!options.to.has_filename()) options.to = options.to.parent_path();  // a slash at the end
+  if (!options.to.has_filename()) options.to = options.to.parent_path();  // a trailing slash
   const auto installed = [&]() -> Outcome<Installed> {
     const auto use = tree_use(fs, options.to);
     if (!use.ok()) return disk_failure(use.error());
@@ -92,7 +92,7 @@ Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient
   const auto done = complete(fs, options);
   if (!done.ok()) return disk_failure(done.error());
   if (*done) {
-    // By an attempt that was killed, perhaps, before its last steps.
+    // An attempt killed before its last steps may have left them undone.
     if (Status status = put_beside(fs, options); !status.ok()) return disk_failure(status.error());
     if (Status status = sync_names(fs, options.to); !status.ok()) return disk_failure(status.error());
     return installed();
@@ -116,7 +116,7 @@ Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient
     Outcome<Tree> tree = install(ctx, fs, http, source, work / "tree");
     if (tree.ok()) {
       if (auto failure = check_layout(fs, tree->root, options.request.framework)) {
-        (void)fs.remove_all(work);  // the layout is what to tell
+        (void)fs.remove_all(work);  // the layout is the error to report
         return *failure;
       }
       if (Status status = put_in_place(fs, options, tree->root, work); !status.ok()) return disk_failure(status.error());
@@ -125,10 +125,10 @@ Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient
     const Failure& failure = tree.failure();
     if (failure.reason == Reason::kCancelled || retry_of(failure.reason) != Retry::kBackoff || failure.error.terminal() ||
         attempt >= options.attempts_max) {
-      if (retry_of(failure.reason) != Retry::kBackoff) (void)fs.remove_all(work);  // of no use to the next attempt
+      if (retry_of(failure.reason) != Retry::kBackoff) (void)fs.remove_all(work);  // useless for the next attempt
       return failure;
     }
-    log::warn("fetch failed, trying again", {{"reason", to_string(failure.reason)}, {"error", failure.error}});
+    log::warn("fetch failed, retrying", {{"reason", to_string(failure.reason)}, {"error", failure.error}});
     if (Status status = ctx.sleep_for(std::max<Duration>(wait, std::min<Duration>(failure.retry_after, kRetryAfterMax)));
         !status.ok())
       return failure;

@@ -1,4 +1,4 @@
-// One version into one directory, for init containers and by hand: what `varda fetch` does.
+// Fetches one version into one directory, for init containers and manual use (`varda fetch`).
 #pragma once
 
 #include <vector>
@@ -13,23 +13,24 @@ namespace varda::artifact {
 
 struct FetchOptions {
   Request request;
-  os::Path to;                       // "/models/digits/3"; its parent is made
+  os::Path to;                       // "/models/digits/3"; the parent directory is created
   std::vector<os::Path> file_roots;  // file URLs are read below these only
   Limits limits;
-  /// Files at the root of the archive that belong beside the directory as well (config.pbtxt of a Triton repository); one that it
-  /// does not have is taken away there.
+  /// Files at the archive's root that are also linked beside the directory (config.pbtxt of a
+  /// Triton repository). If the archive lacks one, the file there is removed.
   std::vector<std::string> beside;
-  bool spooled = true;  // keep what was downloaded till a kill for the next attempt: twice the bytes to write
-  // Of failures that time may heal; back-off from 1 s to 30 s between them. A peer that refuses (a 4xx other than 408, 425 and 429)
-  // is believed at once.
+  bool spooled = true;  // keeps the download on disk, so that an attempt after a kill resumes it;
+                        // writes every byte twice
+  // Attempts at failures that may heal, with back-off from 1 s to 30 s. A refusal (4xx except 408,
+  // 425 and 429) is final at once.
   int attempts_max = 5;
   Transport transport = {};
 };
 
-/// The directory appears complete or not at all and holds `.varda-sha256`, by which a later call knows that it is complete: then
-/// it succeeds without the network. Another digest replaces it; a directory with other people's files, or a file, is never replaced
-/// (kInvalid). Work in progress stands beside it, as ".NAME.fetch", and serves
-/// the next attempt, also after a kill.
+/// The directory appears complete or not at all. It holds `.varda-sha256`, by which a later call
+/// finds it complete and succeeds without the network. Another digest replaces the directory. A
+/// file, or a directory with other files, is never replaced (kInvalid). Work in progress is beside
+/// it, in ".NAME.fetch", and the next attempt resumes it, also after a kill.
 Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, const FetchOptions& options,
                          const ProgressSink& progress = {});
 

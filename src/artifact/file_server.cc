@@ -23,7 +23,7 @@ net::Response refuse(int status, const std::string& why) {
   return {.status = status, .headers = {{"Content-Type", "text/plain; charset=utf-8"}}, .body = why + "\n"};
 }
 
-/// A piece of a file. One that became shorter meanwhile ends early: the client sees it by the length.
+/// A range of a file. A file truncated meanwhile ends early; the client notices by the length.
 class Piece final : public net::BodyStream {
  public:
   Piece(std::unique_ptr<os::File> file, std::uint64_t length) : file_(std::move(file)), left_(length) {}
@@ -41,7 +41,7 @@ class Piece final : public net::BodyStream {
   std::uint64_t left_;
 };
 
-/// The components of a path put before what is still to be walked; false: it begins at the machine's root, or has a NUL.
+/// Puts the components of a path before `rest`; false: the path is absolute or has a NUL.
 bool put_before(const std::string& path, std::deque<std::string>& rest) {
   if (path.starts_with('/') || path.find('\0') != std::string::npos) return false;
   std::size_t end = path.size();
@@ -59,7 +59,7 @@ struct Place {
   FileInfo info;
 };
 
-/// The regular file that `name` leads to without ever being outside of `root`; nothing: there is none.
+/// The regular file that `name` leads to without ever leaving `root`; absent: no such file.
 std::optional<Place> find(os::FileSystem& fs, const Path& root, const std::string& name) {
   std::deque<std::string> rest;
   if (!put_before(name, rest)) return std::nullopt;
@@ -107,7 +107,8 @@ std::string entity_tag(const FileInfo& info) {
   return {text, end};
 }
 
-/// If-None-Match: a list of tags, or '*'. Weak ones are equal to strong ones here (RFC 9110, 13.1.2).
+/// Matches If-None-Match: a list of tags, or '*'. Weak tags compare equal to strong ones (RFC 9110,
+/// 13.1.2).
 bool names_tag(std::string_view list, std::string_view tag) {
   while (!list.empty()) {
     const std::size_t comma = list.find(',');
@@ -125,9 +126,10 @@ bool names_tag(std::string_view list, std::string_view tag) {
 struct Range {
   std::uint64_t first = 0, last = 0;
 };
-enum class Asked { kWhole, kPart, kNothing };  // kNothing: a range that the file does not have
+enum class Asked { kWhole, kPart, kNothing };  // kNothing: the range is outside the file
 
-/// One range of bytes. Several, or what is no range at all, count as if none had been asked for (RFC 9110, 14.2).
+/// Parses one range of bytes. Several ranges or a malformed header mean the whole file (RFC 9110,
+/// 14.2).
 Asked parse_range(std::string_view text, std::uint64_t size, Range& range) {
   constexpr std::string_view kUnit = "bytes=";
   if (!text.starts_with(kUnit)) return Asked::kWhole;
@@ -168,7 +170,7 @@ net::Response serve_file(os::FileSystem& fs, const Path& root, const net::Reques
   if (!place) return refuse(404, "there is no such file");
   auto file = fs.open(place->path, os::Open::kRead);
   if (!file.ok()) return refuse(404, "it cannot be read here");
-  // Of the file that is open, and not of one that has just taken its place.
+  // Sizes the open file, not a file that has just replaced it.
   const auto size = (*file)->size();
   if (!size.ok() || *size != place->info.size_bytes) {
     net::Response out = refuse(503, "the file is being replaced");

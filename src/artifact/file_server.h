@@ -1,10 +1,10 @@
-// A directory of archives as a static HTTP server: for users without one, and for clusters where nothing else serves files.
+// Serves a directory of archives over static HTTP, for users and clusters without a file server.
 //
-//   GET, HEAD /PATH        the file; 206 for one Range, which If-Range makes depend on ETag or Last-Modified; 304 where
-//                          If-None-Match or If-Modified-Since say so
+//   GET, HEAD /PATH        the file; 206 for one Range, which If-Range makes depend on ETag or
+//                          Last-Modified; 304 if If-None-Match or If-Modified-Since match
 //
-// Nothing is listed, nothing is written. Links are followed as long as they stay below the root (the files of a ConfigMap volume
-// are links); whatever leads out of it is not there.
+// It neither lists nor writes. Links are followed as long as they stay below the root (the files of
+// a ConfigMap volume are links). Paths that leave the root do not exist.
 #pragma once
 
 #include "net/http.h"
@@ -12,8 +12,8 @@
 
 namespace varda::artifact {
 
-/// The answer to one request. Blocks for the disk when it begins; the body is read as it is sent. `root` is a real directory, no
-/// link to one; `fs` outlives the response. Thread-safe.
+/// Answers one request. Blocks on the disk at the start; the body is read as it is sent. `root` is
+/// a real directory, not a link; `fs` outlives the response. Thread-safe.
 net::Response serve_file(os::FileSystem& fs, const os::Path& root, const net::Request& request);
 
 }  // namespace varda::artifact

@@ -24,7 +24,7 @@ class FileServerTest : public ::testing::Test {
     put(kRoot / "empty", "");
     put(kRoot / "sub/a b", "spaced");
     put(kRoot / "..2026_01_01/model.tar.gz", "of a ConfigMap");
-    // As a kubelet lays a ConfigMap out.
+    // The layout of a ConfigMap volume.
     link("..2026_01_01", "..data");
     link("..data/model.tar.gz", "model.tar.gz");
     link("../digits", "sub/up");

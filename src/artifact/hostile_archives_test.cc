@@ -1,4 +1,5 @@
-// The corpus of hostile archives: every row is one, made at run time, installed through the whole pipeline.
+// The corpus of hostile archives: each row is made at run time and installed through the whole
+// pipeline.
 #include <gtest/gtest.h>
 
 #include "artifact/store.h"
@@ -16,7 +17,7 @@ constexpr const char* kUrl = "http://files/model.tar.gz";
 
 struct Tried {
   Outcome<Installed> outcome;
-  std::vector<std::string> left;  // what the store's root holds afterwards
+  std::vector<std::string> left;  // content of the store's root afterwards
   std::vector<std::string> outside;
 };
 
@@ -63,7 +64,7 @@ std::vector<Hostile> corpus() {
       {"LinkOut", ok().symlink("l", "../..").tar(), "out of the tree"},
       {"LinkOutFromBelow", ok().symlink("a/b/l", "../../../x").tar(), "out of the tree"},
       {"LinkBehindName", ok().symlink("l", "a/../../x").tar(), "after a name"},
-      // c leads to the root, so "a/b/c/.." would be above it, although by its text it is a/b.
+      // c leads to the root, so "a/b/c/.." would be above it, although as text it is a/b.
       {"LinkThroughLink", ok().symlink("a/b/c", "../..").symlink("e", "a/b/c/../x").tar(), "after a name"},
       {"LinkEmpty", ok().symlink("l", "").tar(), ""},
       {"WriteThroughLink", ok().symlink("l", "sub").file("l/evil").tar(), "no directory"},

@@ -1,4 +1,5 @@
-// File servers that are broken or mean harm: each is refused for the right reason, in bounded room and time.
+// Broken or malicious file servers: each is refused for the right reason, with limited space and
+// time.
 #include <gtest/gtest.h>
 
 #include "artifact/internal/source.h"
@@ -42,7 +43,7 @@ class HostileSources : public ::testing::Test {
       sum += fs.stat("/data/artifacts/.scratch/" + name)->value().size_bytes;
     return sum;
   }
-  /// A real server that answers as `answer` says, and a real client.
+  /// Runs a real server that answers with `answer`, and a real client.
   Failure against(net::SyncHandler answer, Limits limits = {}) {
     auto server = *net::Server::create({}, net::inline_handler(std::move(answer)));
     const auto client = net::make_client({.redirects_max = 10});
@@ -129,7 +130,7 @@ TEST_F(HostileSources, AnAnswerOfAnotherOriginIsNotDescribed) {
 }
 
 TEST_F(HostileSources, AnAnswerOfAnotherOriginStaysUndescribedWhenTheNextAttemptContinuesIt) {
-  // The first answer leads elsewhere and breaks, the second says that it was all there is.
+  // The first answer redirects and breaks; the second claims that the archive is complete.
   const std::string inner = "what an inner server says";
   auto other = *net::Server::create({}, net::inline_handler([&](const net::Request&) {
                                       net::Response response;
@@ -183,7 +184,8 @@ TEST_F(HostileSources, ContentThatChangesBetweenRangesIsNeverMixed) {
       server.on_request({});
       server.put(kUrl, Origin::File{.bytes = archive, .etag = tells ? "\"2\"" : ""});
     });
-    // The second connection still gets the first content: the file is looked up before the hook.
+    // The second connection still gets the first content, because the file is looked up before the
+    // hook.
     const auto store = open(server);
     auto outcome = store->ensure(kForever, request());
     if (!outcome.ok()) outcome = store->ensure(kForever, request());
@@ -211,7 +213,7 @@ TEST_F(HostileSources, EncodingNobodyAskedForIsNamedWhenTheDigestIsWrong) {
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.failure().reason, Reason::kDigestMismatch);
   EXPECT_NE(outcome.failure().error.message().find("encoded them as gzip"), std::string::npos) << outcome.failure().error;
-  // Servers that call every .tar.gz so, and send it as it lies there, do no harm.
+  // Servers that label every .tar.gz as gzip-encoded but send it unchanged are accepted.
   origin.put(kUrl, Origin::File{.bytes = archive, .headers = {{"Content-Encoding", "gzip"}}});
   EXPECT_TRUE(open(origin)->ensure(kForever, request()).ok());
 }
@@ -275,7 +277,7 @@ TEST_F(HostileSources, APeerThatPromisesMoreThanItEverGivesIsNotAskedForEver) {
                                        response.body = "x";
                                        return response;
                                      }));
-  // What there is of it came earlier; every answer is one byte, and a promise.
+  // An earlier attempt left the beginning; every answer is one byte and a promise of more.
   ASSERT_TRUE(fs.make_directories("/data/artifacts/.scratch", 0755).ok());
   const os::Path part = "/data/artifacts/.scratch/" + codec::Sha256::of(archive).hex() + ".part";
   ASSERT_TRUE(os::write_file_atomically(fs, part, archive.substr(0, 1000)).ok());

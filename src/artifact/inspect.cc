@@ -9,7 +9,7 @@
 namespace varda::artifact {
 namespace {
 
-// The first file of a tree: hard links make it the same one wherever the tree is shown.
+// The inode of a tree's first file. Hard links share it, wherever the tree is exposed.
 Result<std::uint64_t> first_inode(os::FileSystem& fs, const os::Path& tree) {
   std::uint64_t inode = 0;
   TRY_VOID(walk(fs, tree, [&](const os::Path&, const os::FileInfo& info) {
@@ -40,7 +40,7 @@ Status name_models(os::FileSystem& fs, const os::Path& models, const std::map<st
       TRY(const auto versions, directories(fs, models / ns / name));
       for (const std::string& version : versions) {
         const auto inode = first_inode(fs, models / ns / name / version);
-        if (!inode.ok() || *inode == 0) continue;  // gone meanwhile
+        if (!inode.ok() || *inode == 0) continue;  // removed meanwhile
         if (const auto found = by_inode.find(*inode); found != by_inode.end())
           found->second->models.push_back(ns + "/" + name + " " + version);
       }
@@ -58,7 +58,7 @@ Result<std::vector<Found>> inspect(os::FileSystem& fs, const os::Path& root, con
     const auto digest = codec::Sha256::parse(name);
     if (!digest.ok()) continue;
     const auto use = tree_use(fs, root / name);
-    if (!use.ok()) continue;  // going
+    if (!use.ok()) continue;  // being removed
     all[*digest] = Found{.digest = *digest, .bytes = use->bytes, .exposed = use->linked};
   }
   if (const auto parts = fs.list(root / kScratchName); parts.ok()) {
@@ -95,13 +95,14 @@ Result<Verdict> verify(const Context& ctx, os::FileSystem& fs, const os::Path& r
   if (!differences.ok()) {
     TRY(const auto still, fs.stat(tree));
     if (!still || still->inode != before->inode) return Verdict{Verdict::Kind::kNotThere, {}};
-    // Who may not read it, or was stopped, knows nothing of it, which is not what a record that is none says.
+    // Missing permission or a stop proves nothing about the artifact, unlike a missing or corrupt
+    // record.
     const Code code = differences.error().code();
     if (code != Code::kNotFound && code != Code::kCorrupt) return differences.error();
     return Verdict{Verdict::Kind::kUnknown, {differences.error().message()}};
   }
   if (differences->empty()) return Verdict{};
-  // What went, or was installed anew, while we looked has no differences that mean anything.
+  // Differences of a tree that was removed or replaced meanwhile mean nothing.
   TRY(const auto after, fs.stat(tree));
   if (!after || after->inode != before->inode) return Verdict{Verdict::Kind::kNotThere, {}};
   TRY_VOID(set_mark(fs, root, digest, Mark::kDamaged).context(digest.hex() + " is damaged, which cannot be noted"));

@@ -1,4 +1,4 @@
-// What `varda artifacts` sees and does beside a store: listing, looking over, marks.
+// `varda artifacts` beside a store: listing, verifying, marks.
 #include "artifact/inspect.h"
 
 #include <gtest/gtest.h>
@@ -209,7 +209,7 @@ TEST_F(InspectTest, WhatWasInstalledAnewHasNotTheBadNameOfWhatWasThereBefore) {
   store->keep({digest});
   ASSERT_TRUE(set_mark(fs, kRoot, digest, Mark::kDamaged).ok());
   ASSERT_EQ(store->read_marks().size(), 1u);
-  // The process ends as soon as the new tree stands in its place.
+  // The process ends right after the new tree is renamed into place.
   bool there = false;
   fs.on_call([&](std::string_view call, const os::Path& path) -> Status {
     if (there) return Error(Code::kInternal, "killed");
@@ -287,7 +287,7 @@ TEST_F(InspectTest, TheVersionBeforeIsTheLastToBeEvicted) {
   (void)store->find(v2);
   store->keep({v1});  // serving
   const auto v3 = install(*store, "3");
-  store->keep({v3});  // v1 left the manifest
+  store->keep({v3});  // v1 left the work list
   (void)store->find(v2);
   store->keep({v1, v3});
   store->keep({v3});

@@ -1,4 +1,4 @@
-// Whether a tree is what a framework's server loads.
+// Checks that a tree has the layout that a framework's server loads.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,8 @@
 
 namespace varda::artifact {
 
-/// onnx: `model.onnx`, or exactly one `*.onnx`, at the root. Other frameworks: at least one entry. kBadLayout says what was found.
+/// onnx: `model.onnx`, or exactly one `*.onnx`, at the root. Other frameworks: at least one entry.
+/// kBadLayout lists the files found.
 std::optional<Failure> check_layout(os::FileSystem& fs, const os::Path& root, std::string_view framework);
 
 }  // namespace varda::artifact

@@ -1,10 +1,13 @@
-// What `varda artifacts` tells a store, and what a store tells it, beside a running agent: files that appear and go as a whole.
+// Messages between `varda artifacts` and a store beside a running agent, as files that appear and
+// vanish atomically.
 //
-//   root/.marks/HEX.pinned    never evicted, whoever uses it; made and removed by people
-//   root/.marks/HEX.damaged   its bytes are not those of the archive: installed anew when it is wanted; made by whoever looked,
-//                             removed by the store
-//   root/.marks/collect       everything unused goes; made by people, removed by the store
-//   root/.kept                the digests that must stay though no model shows them, one a line; written by the store
+//   root/.marks/HEX.pinned    never evicted; operators create and remove it
+//   root/.marks/HEX.damaged   differs from the archive: installed again when wanted; created by
+//                             whichever process finds the damage, removed by the store
+//   root/.marks/collect       request to remove everything unused; created by operators, removed by
+//                             the store
+//   root/.kept                digests to keep though no model exposes them, one per line;
+//                             written by the store
 #pragma once
 
 #include <set>
@@ -18,21 +21,22 @@ namespace varda::artifact {
 
 enum class Mark { kPinned, kDamaged };
 
-/// The directory that marks are in. Of the store's owner, who must be able to read and remove what others leave there.
+/// Creates the marks' directory. Call it as the store's owner, which must be able to read and
+/// remove other users' marks there.
 Status make_room_for_marks(os::FileSystem& fs, const os::Path& root);
 
-/// Durable on return. Making what is there, and removing what is not, is fine. `root` is that of the store.
+/// Durable on return. Idempotent. `root` is the store's root.
 Status set_mark(os::FileSystem& fs, const os::Path& root, const codec::Sha256& digest, Mark mark);
 Status clear_mark(os::FileSystem& fs, const os::Path& root, const codec::Sha256& digest, Mark mark);
 Result<bool> is_marked(os::FileSystem& fs, const os::Path& root, const codec::Sha256& digest, Mark mark);
 Result<std::set<codec::Sha256>> marked(os::FileSystem& fs, const os::Path& root, Mark mark);
 
 Status ask_to_collect(os::FileSystem& fs, const os::Path& root);
-/// True once: whoever asks does it.
+/// True once per request; the caller then collects.
 Result<bool> take_request_to_collect(os::FileSystem& fs, const os::Path& root);
 
 Status write_kept(os::FileSystem& fs, const os::Path& root, const std::set<codec::Sha256>& kept);
-/// Empty where no store has written it yet.
+/// Empty if no store has written it yet.
 Result<std::set<codec::Sha256>> read_kept(os::FileSystem& fs, const os::Path& root);
 
 }  // namespace varda::artifact

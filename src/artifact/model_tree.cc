@@ -10,9 +10,9 @@ namespace {
 
 constexpr std::string_view kTarget = "target";
 constexpr std::string_view kCascade = "cascade.json";
-constexpr std::uint64_t kCascadeBytesMax = 1 << 20;  // of one that is read: larger ones are not ours
+constexpr std::uint64_t kCascadeBytesMax = 1 << 20;  // larger files were not written here and are not compared
 constexpr std::string_view kLastGood = ".last-good";
-constexpr std::string_view kGone = ".old-";  // under way to be removed
+constexpr std::string_view kGone = ".old-";  // prefix of directories being removed
 
 bool plain_name(std::string_view name, std::size_t length_max) {
   return !name.empty() && name.size() <= length_max && name.front() != '.' && std::all_of(name.begin(), name.end(), [](char c) {
@@ -38,8 +38,8 @@ Status check_version(std::string_view version) {
 Result<ModelTree> ModelTree::open(os::FileSystem& fs, os::Path root) {
   TRY_VOID(fs.make_directories(root, 0755));
   ModelTree tree(fs, std::move(root));
-  // What a process that was killed renamed into place may not be on the disk yet, and whoever sees it builds on it: hence the
-  // syncs.
+  // A killed process may have renamed without a sync, and later work builds on those names. Hence
+  // the syncs.
   TRY_VOID(fs.sync_directory(tree.root().parent_path()));
   TRY_VOID(fs.sync_directory(tree.root()));
   TRY(const auto namespaces, fs.list(tree.root()));
@@ -85,7 +85,7 @@ Status ModelTree::expose(std::string_view key, std::string_view version, const o
 }
 
 Status ModelTree::write_text(const os::Path& model, std::string_view name, const std::string& text) {
-  // Under a name that no server takes for a version, should we be killed here.
+  // A name that no server takes for a version, in case of a kill here.
   const os::Path fresh = model / ".new-line";
   {
     TRY(auto file, fs_->open(fresh, os::Open::kTruncate, 0644));
@@ -119,7 +119,7 @@ Status ModelTree::set_cascade(std::string_view key, const codec::Json& cascade) 
   if (there && there->kind == os::FileKind::kFile && there->size_bytes <= kCascadeBytesMax) {
     TRY(const std::string text, os::read_file(*fs_, place, kCascadeBytesMax));
     const auto says = codec::parse_json(text);
-    // Whatever the order of members: that is nothing a server could see.
+    // Compares values, because servers ignore the order of members.
     if (says.ok() && *says == cascade) return {};
   }
   TRY_VOID(fs_->make_directories(model, 0755));
@@ -181,7 +181,8 @@ Result<std::vector<std::string>> ModelTree::keys() const {
   return keys;
 }
 
-// Renamed first, and that made durable: nothing is to be found half removed under its name, also after a crash.
+// Renamed first and synced, so that a half-removed directory is never visible under its name, even
+// after a crash.
 Status ModelTree::take_away(const os::Path& directory, std::string_view name) {
   const os::Path old = directory / (std::string(kGone) + std::string(name));
   TRY_VOID(fs_->remove_all(old));
@@ -220,7 +221,8 @@ Status ModelTree::remove(std::string_view key) {
     TRY_VOID(clear_target(key));
     TRY_VOID(take_away(model.parent_path(), model.filename().string()));
   }
-  // The namespace's directory goes with its last model; another one in it makes this fail, as it should.
+  // The namespace's directory is removed with its last model; remove() fails if another model
+  // exists.
   if (const auto rest = fs_->list(model.parent_path()); rest.ok() && rest->empty()) TRY_VOID(fs_->remove(model.parent_path()));
   return {};
 }

@@ -166,7 +166,7 @@ TEST_F(ModelTreeTest, WhatSomebodyWroteIntoACascadeIsPutRight) {
   }
 }
 
-// A server that looks at any moment, and after a kill at any moment, sees the old cascade or the new one, whole.
+// A server that reads at any moment, also after a kill, sees the whole old or new cascade.
 TEST_F(ModelTreeTest, AFaultOfAnyCallLeavesTheOldCascadeOrTheNewOne) {
   const codec::Json one = codec::Json::object({{"version", 1}}), two = codec::Json::object({{"version", 2}});
   const std::string file = "/data/models/default/digits/cascade.json";
@@ -191,7 +191,7 @@ TEST_F(ModelTreeTest, AFaultOfAnyCallLeavesTheOldCascadeOrTheNewOne) {
   EXPECT_GE(faults, 7);
 }
 
-// A server sees, at any moment and after a kill at any moment, whole versions and a target that is there.
+// A server that reads at any moment, also after a kill, sees whole versions and an existing target.
 TEST_F(ModelTreeTest, KillAtAnyCallLeavesWholeVersionsAndATrueTarget) {
   const auto swap = [](ModelTree& tree) -> Status {
     TRY_VOID(tree.expose("default/digits", "4", artifact("4")));

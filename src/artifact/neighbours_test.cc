@@ -1,4 +1,5 @@
-// Archives from neighbours: before the file server, as far as they have them, and never believed.
+// Archives from peer nodes: used before the file server, as far as they have them, and never
+// trusted.
 #include <deque>
 #include <gtest/gtest.h>
 
@@ -18,15 +19,15 @@ using testing::Origin;
 const Context kForever = Context::background();
 constexpr const char* kOrigin = "http://origin/m.tar";
 
-/// A node beside this one: answers ranges of its archive as far as it has it, by the script of a test.
+/// A peer node that answers ranges of its archive, under the control of a test.
 class Beside final : public net::HttpClient {
  public:
   std::string archive;
   std::uint64_t there = 0;  // bytes it has
-  std::uint64_t total = 0;  // that it claims
-  int status = 0;           // not 0: answered instead
+  std::uint64_t total = 0;  // total size that it claims
+  int status = 0;           // not 0: the status of every answer
   bool reachable = true;
-  std::size_t piece = 1000;  // bytes a read
+  std::size_t piece = 1000;  // bytes per read
   std::function<void()> on_request = [] {}, on_read = [] {};
   std::vector<std::string> ranges;
 
@@ -183,7 +184,7 @@ TEST_F(NeighboursTest, OneThatBuysItsTimeWithAByteNowAndThenIsGivenUpAfterAnHour
 }
 
 TEST_F(NeighboursTest, OneThatGetsItOverASlowLinkIsWaitedForLongerWhileItGivesWhatItHas) {
-  // 6 KiB/s, of which it says that there is more every 50 s.
+  // A link of 6 KiB/s; every 50 s more bytes become available.
   const std::string large = testing::model_archive(noise(24 << 20));
   const codec::Sha256 name = codec::Sha256::of(large);
   beside.archive = large;
@@ -229,7 +230,7 @@ TEST_F(NeighboursTest, OneThatCannotBeReachedIsAskedLastForFiveMinutes) {
   ASSERT_TRUE(store->remove(digest).ok());
   ASSERT_TRUE(ensure().ok());
   EXPECT_EQ(beside.ranges.size(), 1u);
-  // Before nobody is asked at all, it is.
+  // A troubled peer node is still tried before giving up.
   ASSERT_TRUE(store->remove(digest).ok());
   second.reachable = false;
   origin.remove(kOrigin);
@@ -268,7 +269,7 @@ TEST_F(NeighboursTest, OneThatSaysMoreThanTheDiskHoldsIsNotBelievedAndNothingGoe
   ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
   EXPECT_EQ(second.ranges.size(), 1u);
   EXPECT_TRUE(store->find(codec::Sha256::of(unused)).has_value());
-  // And is not the first again.
+  // That peer node is not tried first again.
   ASSERT_TRUE(store->remove(digest).ok());
   ASSERT_TRUE(ensure().ok());
   EXPECT_EQ(beside.ranges.size(), 1u);
@@ -358,7 +359,7 @@ TEST_F(NeighboursTest, AnArchiveIsKeptWhereItIsToBeGivenAndOnlyThen) {
   const auto installed = ensure();
   ASSERT_TRUE(installed.ok());
   EXPECT_EQ(store->bytes(), before + installed->bytes + archive.size());
-  // Also for who opens the store anew.
+  // Also after the store was reopened.
   for (int i = 0; i < 2; ++i) {
     auto kept = store->archive(digest);
     ASSERT_TRUE(kept && kept->file);
@@ -380,7 +381,8 @@ TEST_F(NeighboursTest, AnArchiveThatIsKeptMakesItsTreeAnewWithoutAnybodyElse) {
   ASSERT_TRUE(ensure().ok());
   beside.reachable = second.reachable = false;
   origin.remove(kOrigin);
-  // The tree is damaged; then gone, as after a power cut before it was in its place, and with a part of another download about.
+  // The tree is damaged, then missing, as after a power cut. A partial file of another download
+  // exists.
   ASSERT_TRUE(set_mark(fs, "/data/artifacts", digest, Mark::kDamaged).ok());
   (void)store->read_marks();
   ASSERT_FALSE(store->find(digest).has_value());
@@ -414,7 +416,7 @@ TEST_F(NeighboursTest, AnArchiveThatWasKeptAndIsSpoiltIsReplaced) {
 }
 
 TEST_F(NeighboursTest, APartCanBeGivenOnWhileTheRestIsStillToCome) {
-  // So large that its size is told on the way, which is done every 256 KiB.
+  // Large enough to report its size on the way, every 256 KiB.
   constexpr std::uint64_t kPart = 400'000;
   const std::string large = testing::model_archive(noise(700'000));
   const codec::Sha256 name = codec::Sha256::of(large);

@@ -30,7 +30,7 @@ class View {
     return out;
   }
 
-  /// The number under which `version` is shown; it is shown now if it was not.
+  /// Returns the number under which `version` is shown; shows it if needed.
   Result<std::uint64_t> show(const os::Path& version, const NumberedOptions::Numbers& numbers) {
     for (const std::uint64_t number : {numbers.by_archive, numbers.by_name}) {
       TRY(const auto there, fs_.stat(at(number)));
@@ -40,7 +40,7 @@ class View {
     }
     TRY(const auto taken, fs_.stat(at(numbers.by_name)));
     const std::uint64_t number = taken ? numbers.by_archive : numbers.by_name;
-    // The same archive, made anew on this disk: the server has what it says already.
+    // The same archive, installed again on this disk: its number stays.
     TRY_VOID(hide(number));
     const os::Path fresh = directory_ / (".new-" + std::to_string(number));
     TRY_VOID(link_tree(fs_, version, fresh));
@@ -65,7 +65,7 @@ class View {
     return fs_.sync_directory(directory_);
   }
 
-  // Renamed first: nothing is to be found half removed under its number.
+  // Renamed first, so that a half-removed directory is never visible under its number.
   Status hide(std::uint64_t number) {
     TRY(const auto there, fs_.stat(at(number)));
     if (!there) return {};

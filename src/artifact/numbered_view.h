@@ -1,9 +1,10 @@
-// What a server that knows no names of versions sees of a model: directories with whole numbers, of which the greatest is to serve.
+// The view of a model for servers without version names: numbered directories, of which the
+// greatest is to be served.
 //
 //   root/NS/NAME/.numbered/NUMBER/…   hard links, as root/NS/NAME/VERSION (model_tree.h)
-//   root/NS/NAME/.numbered/FILE       what the active version has for all of them (config.pbtxt)
+//   root/NS/NAME/.numbered/FILE       shared files of the active version (config.pbtxt)
 //
-// Pods mount `.numbered`. Names in it that begin with "." are ours, under way.
+// Pods mount `.numbered`. Names in it that begin with "." are work in progress.
 #pragma once
 
 #include <cstdint>
@@ -18,27 +19,31 @@ namespace varda::artifact {
 inline constexpr std::string_view kNumberedView = ".numbered";
 
 struct NumberedOptions {
-  /// Two numbers of a version: the one it has by its name, and one for another archive under that name. The second is the greater.
+  /// Two numbers for a version: one from its name, and a greater one for another archive of that
+  /// name.
   struct Numbers {
     std::uint64_t by_name = 0, by_archive = 0;
   };
-  std::map<std::string, Numbers> versions;  // of what the model's directory shows, the active one among them; others are not shown
-  std::vector<std::string> beside;          // files at the root of the active version that stand beside the numbers
+  std::map<std::string, Numbers> versions;  // for the exposed versions, including the active one;
+                                            // others stay hidden
+  std::vector<std::string> beside;          // files at the root of the active version that appear
+                                            // next to the numbers
 };
 
-/// The active version's number and, by number, the names of all that are shown.
+/// The number of the active version, and the names of all shown versions by number.
 struct NumberedVersions {
   std::uint64_t active = 0;
   std::map<std::uint64_t, std::string> names;
 };
 
-/// Makes the view of what the tree shows and says is active. The active version is there, whole, before a greater number goes; of
-/// what else is shown, smaller numbers stay: a server that has not moved on may open their files. Does nothing where it is so
-/// already. kNotFound: no version is active, or it has no numbers.
+/// Builds the view of the exposed and active versions. The active version is complete before a
+/// greater number is removed. Smaller numbers of exposed versions stay, because a server may still
+/// have them open. No effect if the view is current. kNotFound: no version is active, or it has no
+/// numbers.
 Result<NumberedVersions> show_numbered(os::FileSystem& fs, const ModelTree& tree, std::string_view key,
                                        const NumberedOptions& options);
 
-/// Takes the view away. Fine if missing.
+/// Removes the view. Success if missing.
 Status remove_numbered(os::FileSystem& fs, const ModelTree& tree, std::string_view key);
 
 }  // namespace varda::artifact

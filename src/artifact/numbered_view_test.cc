@@ -125,7 +125,7 @@ TEST_F(NumberedViewTest, FilesBesideTheNumbersAreThoseOfTheActiveVersion) {
   expose("4", "4");
   ASSERT_TRUE(show({"config.pbtxt"}).ok());
   EXPECT_EQ(text(kView / "config.pbtxt"), "4");
-  expose("four", "four");  // has none
+  expose("four", "four");  // has no numbers
   ASSERT_TRUE(show({"config.pbtxt"}).ok());
   EXPECT_EQ(list(), (Names{"3", "4", "900"}));
 }
@@ -143,7 +143,7 @@ TEST_F(NumberedViewTest, ViewSurvivesARestartAndGoesWithTheModel) {
   ASSERT_TRUE(show().ok());
   tree_ = open();
   EXPECT_EQ(list(), Names{"3"});
-  EXPECT_EQ(*tree_.versions(kKey), Names{"3"});  // it is no version
+  EXPECT_EQ(*tree_.versions(kKey), Names{"3"});  // the view is not a version
   ASSERT_TRUE(tree_.remove(kKey).ok());
   EXPECT_EQ(*fs.stat(kView), std::nullopt);
 }

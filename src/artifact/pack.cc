@@ -88,7 +88,7 @@ Result<Packed> write_archive(const Context& ctx, os::FileSystem& fs, const os::P
   return packed;
 }
 
-/// A model of one file.
+/// Packs a model that is a single file.
 Result<Packed> pack_file(const Context& ctx, os::FileSystem& fs, const os::Path& file, const os::FileInfo& info,
                          const PackOptions& options, const std::function<Status(std::string_view)>& sink) {
   if (file.extension() != ".onnx") return Error(Code::kInvalid, file.string() + ": neither a directory nor an .onnx file");
@@ -141,7 +141,7 @@ Result<Packed> pack_to_file(const Context& ctx, os::FileSystem& fs, const os::Pa
   Status status = packed.ok() ? out->sync() : Status(packed.error());
   if (status.ok()) status = fs.rename(part, file);
   if (!status.ok()) {
-    (void)fs.remove(part);  // the error to tell is the first one
+    (void)fs.remove(part);  // the first error is the one to report
     return status.error();
   }
   TRY_VOID(fs.sync_directory(file.has_parent_path() ? file.parent_path() : os::Path(".")));

@@ -236,7 +236,7 @@ TEST_F(FetchTest, RefusalOfThePeerIsToldAtOnceAndTroubleIsTriedAgain) {
     int asked = 0;
     peer.put(kUrl, testing::Origin::File{.bytes = "no", .status = status});
     peer.on_request([&] {
-      // The second request proves what there is to prove; nobody waits out the back-off after it.
+      // The second request is proof enough, so the test does not wait for more.
       if (++asked == 2) stop.request_stop();
     });
     options.attempts_max = 5;
@@ -254,7 +254,7 @@ TEST_F(FetchTest, WithoutASpoolNothingIsKeptAndABrokenConnectionGoesOnAllTheSame
   origin.put(kUrl, testing::Origin::File{.bytes = archive, .etag = "\"a\"", .break_after = archive.size() / 2, .piece = 100});
   std::size_t kept = 0;
   origin.on_request([&] {
-    // At the second request half of it has been read.
+    // Half of the archive has been read at the second request.
     for (const std::string& name : *fs.list("/models/digits/.3.fetch")) kept += name.find(".part") != std::string::npos ? 1 : 0;
   });
   const auto installed = fetch(kForever, fs, origin, options);

@@ -1,4 +1,4 @@
-// What to make present, and how its progress is told.
+// A request for an artifact, and the reports of its progress.
 #pragma once
 
 #include <cstdint>
@@ -11,36 +11,40 @@
 
 namespace varda::artifact {
 
-/// Somebody beside this machine who has the archive, or is about to have it. Asked with ranges; what it is not ready to give it
-/// answers with 503 and, in kBytesDoneHeader, how far it is: then it is waited for as long as it gets on.
+/// A peer node that has the archive or will have it. It is asked with ranges. If it is not ready,
+/// it answers 503, with its progress in kBytesDoneHeader. The caller waits as long as it
+/// progresses.
 struct Neighbour {
-  net::HttpClient* http = nullptr;  // knows that neighbour; outlives the request
+  net::HttpClient* http = nullptr;  // client for that peer node; outlives the request
   std::string url;
 };
 inline constexpr std::string_view kBytesDoneHeader = "Varda-Bytes-Done";
 
 struct Request {
-  std::string url;                         // http, https, s3 or file; "user:password@" and the query never appear in messages
-  std::vector<std::string> mirrors = {};   // further URLs of the same bytes, after `url`
-  std::vector<Neighbour> neighbours = {};  // asked before all of them, with no credentials
-  std::string credentials = {};            // what all of them ask for, by a name that the CredentialReader knows; "" nothing
+  std::string url;                         // http, https, s3 or file; messages never show
+                                           // "user:password@" and the query
+  std::vector<std::string> mirrors = {};   // further URLs of the same bytes, tried after `url`
+  std::vector<Neighbour> neighbours = {};  // tried before all URLs, without credentials
+  std::string credentials = {};            // name for the CredentialReader, for all URLs; "": none
   codec::Sha256 digest;                    // of the archive as downloaded
-  std::string framework = {};              // "onnx": its layout is checked; others and "": any tree with a file in it
-  std::uint64_t max_bytes = 0;             // extracted; 0 takes the limits' own
+  std::string framework = {};              // "onnx": its layout is checked; others and "": any tree
+                                           // with a file
+  std::uint64_t max_bytes = 0;             // limit of extracted bytes; 0: as in Limits
 };
 
 enum class Phase : std::uint8_t { kDownload, kExtract };
 
 struct Progress {
   Phase phase = Phase::kDownload;
-  std::uint64_t done = 0;   // bytes: of the archive, or extracted
-  std::uint64_t total = 0;  // 0: not known
+  std::uint64_t done = 0;   // bytes of the archive, or extracted bytes
+  std::uint64_t total = 0;  // 0: unknown
 };
-/// Called on a working thread, every 256 KiB or so and at the end of each phase. Download and extraction run at once, so their
-/// reports alternate, and the two may come from two threads at the same time. Cheap; must not call back.
+/// Called on a working thread, about every 256 KiB and at the end of each phase. Download and
+/// extraction overlap, so reports alternate and may come from two threads at once. Must be cheap
+/// and must not call back.
 using ProgressSink = std::function<void(const Progress&)>;
 
-/// The URL as it may be shown: without user, password and query.
+/// The URL without user, password and query, for messages.
 std::string shown_url(std::string_view url);
 
 }  // namespace varda::artifact

@@ -1,4 +1,4 @@
-// What a break costs: a kill loses nothing that was written, a power cut what was not synced.
+// The cost of a break: a kill loses no written bytes, a power cut loses unsynced ones.
 #include <gtest/gtest.h>
 
 #include "artifact/internal/source.h"
@@ -25,7 +25,7 @@ class ResumeTest : public ::testing::Test {
  protected:
   struct Break {
     std::unique_ptr<CrashingFileSystem> disk;
-    std::uint64_t received = 0;  // of the archive, till then
+    std::uint64_t received = 0;  // bytes of the archive until then
   };
 
   ResumeTest() {
@@ -39,13 +39,13 @@ class ResumeTest : public ::testing::Test {
   os::Path spool() const { return "/data/artifacts/.scratch/" + request().digest.hex() + ".part"; }
   Origin::File file() const { return {.bytes = archive, .etag = "\"e\"", .piece = kPiece}; }
 
-  /// Downloads, `pause` a piece, and takes the disk as `broken` leaves it at each of these writes of the spool.
+  /// Downloads with `pause` per piece, and takes `broken` disks at these writes of the spool.
   std::vector<Break> download(Duration pause, const std::set<int>& at,
                               const std::function<std::unique_ptr<CrashingFileSystem>()>& broken) {
     std::vector<Break> breaks;
     int writes = 0;
     fs.on_call([&](std::string_view call, const os::Path& path) {
-      const MutexLock one(mutex);  // the spool is written by a thread of its own
+      const MutexLock one(mutex);  // a separate thread writes the spool
       if (call != "write" || path != spool()) return Status();
       clock.advance(pause);
       if (at.contains(++writes)) breaks.push_back({broken(), origin.bytes_served()});
@@ -82,7 +82,7 @@ TEST_F(ResumeTest, AKillAtAnyByteCostsAtMost256KiB) {
   }
 }
 
-// On a thin link a power cut costs little more; on a fast one what came within the last five seconds, which come again in as many.
+// A power cut loses at most 256 KiB on a thin link, and the bytes of five seconds on a fast one.
 TEST_F(ResumeTest, APowerCutCostsAtMost256KiBOrFiveSecondsOfTheLink) {
   for (const auto pause : {std::chrono::milliseconds(1000), std::chrono::milliseconds(100)}) {
     SCOPED_TRACE(pause.count());
@@ -100,7 +100,7 @@ TEST_F(ResumeTest, APowerCutCostsAtMost256KiBOrFiveSecondsOfTheLink) {
       ASSERT_GE(bytes, sure) << "of " << one.received;
       const std::string kept = sure > 0 ? *os::read_file(*one.disk, spool()) : "";
       EXPECT_EQ(kept.substr(0, sure), archive.substr(0, sure));
-      // Whatever else the disk made of it, what is installed in the end is right.
+      // Whatever else the disk lost, the installed tree is correct.
       Origin again;
       again.put(kUrl, file());
       auto store = Store::open({.root = "/data/artifacts"}, *one.disk, again).value();

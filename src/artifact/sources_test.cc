@@ -1,4 +1,5 @@
-// Several sources of one archive: their order, how one goes on where another broke off, and what is told when none gives it.
+// Several sources of one archive: the order, resuming at another source, and the message when all
+// fail.
 #include <gtest/gtest.h>
 
 #include "artifact/internal/source_book.h"
@@ -40,7 +41,7 @@ class SourcesTest : public ::testing::Test {
     for (const auto& seen : origin.seen()) urls.push_back(seen.url);
     return urls;
   }
-  /// The first connection to `url` breaks after so many bytes, and nobody answers there again.
+  /// The first connection to `url` breaks after `bytes`; later ones get no answer.
   void break_for_good(const std::string& url, std::size_t bytes, const std::string& etag) {
     origin.put(url, Origin::File{.bytes = archive, .etag = etag, .break_after = bytes});
     origin.on_request([this, url] {
@@ -72,7 +73,7 @@ TEST_F(SourcesTest, ASourceThatDoesNotAnswerStandsBehindTheOneThatWorkedForFiveM
   const auto store = open();
   origin.put(kB, archive);
   ASSERT_TRUE(store->ensure(kForever, request()).ok());
-  // Another archive of the same servers.
+  // Another archive on the same servers.
   const std::string other = testing::model_archive("other");
   Request second{.url = "http://a/2.tar", .mirrors = {"http://b/2.tar"}, .digest = codec::Sha256::of(other), .framework = "onnx"};
   origin.put("http://a/2.tar", other);
@@ -130,7 +131,7 @@ TEST_F(SourcesTest, WrongBytesFromTheBeginningPutASourceLastForAnHour) {
     EXPECT_EQ(asked().back(), last);
     ASSERT_TRUE(store->remove(codec::Sha256::of(archive)).ok());
     clock.advance(std::chrono::minutes(40));
-    if (asked().size() > 2) origin.put(kA, archive);  // mended
+    if (asked().size() > 2) origin.put(kA, archive);  // repaired
   }
   EXPECT_EQ(asked(), (std::vector<std::string>{kA, kB, kB, kA}));
 }
@@ -191,7 +192,7 @@ TEST_F(SourcesTest, ABusyServerIsLeftAloneAsLongAsItAskedFor) {
   clock.advance(std::chrono::seconds(50));
   EXPECT_EQ(store->ensure(kForever, alone).failure().retry_after, std::chrono::seconds(70));
   EXPECT_EQ(asked().size(), 1u);
-  // A mirror need not wait with it.
+  // A mirror is not affected by the wait.
   origin.put(kB, archive);
   EXPECT_TRUE(store->ensure(kForever, request()).ok());
   EXPECT_EQ(asked().back(), kB);

@@ -30,12 +30,12 @@ class DiskStore final : public Store {
   Status start() {
     TRY_VOID(fs_.make_directories(scratch_, 0700));
     TRY_VOID(fs_.make_directories(options_.root / kRecordsName, 0700));
-    TRY_VOID(make_room_for_marks(fs_, options_.root));  // by us: what root leaves in a directory of ours, we can read and remove
+    TRY_VOID(make_room_for_marks(fs_, options_.root));  // created by us, so that we can remove marks that root creates
     TRY(const auto leftovers, fs_.list(scratch_));
     for (const std::string& name : leftovers)
       if (!resumable(name, leftovers)) TRY_VOID(fs_.remove_all(scratch_ / name));
-    // What a process that was killed renamed into place may not be on the disk yet, and is about to be shown. And an artifact must
-    // not outlast a crash that takes the name of the directory its record is in.
+    // A killed process may have renamed without a sync, and the names are about to be used. An
+    // artifact must not survive a crash that loses the directory of its record.
     TRY_VOID(fs_.sync_directory(options_.root));
     TRY_VOID(fs_.sync_directory(options_.root.parent_path()));
     TRY_VOID(os::remove_leftovers(fs_, options_.root));
@@ -54,7 +54,7 @@ class DiskStore final : public Store {
       artifacts_.emplace(*digest, Artifact{use.bytes, 0});
       by_age.emplace(info->modified, *digest);
     }
-    // What nobody has used since is as old as it was made. A clock that jumped makes a worse order, no more.
+    // Unused artifacts are ordered by creation time. A clock jump only worsens the order.
     for (const auto& [made, digest] : by_age) artifacts_[digest].last_use = ++uses_;
     for (const codec::Sha256& digest : damaged)
       if (artifacts_.contains(digest)) damaged_.insert(digest);
@@ -97,7 +97,8 @@ class DiskStore final : public Store {
       }
       if (Status status = wait(ctx, *flight); !status.ok()) return Failure{Reason::kCancelled, status.error()};
       const MutexLock lock(mutex_);
-      // Who downloaded was stopped, we are not; or asked elsewhere, which says nothing of our source: our turn.
+      // The downloading caller was stopped or used other sources. Its failure does not apply here,
+      // so this caller tries.
       if (flight->failure && flight->failure->reason != Reason::kCancelled && flight->sources == sources_of(request))
         return *flight->failure;
     }
@@ -125,7 +126,7 @@ class DiskStore final : public Store {
     for (const auto& [digest, size] : archives_) sum += size;
     return sum;
   }
-  /// Without a damaged one that is about to be replaced.
+  /// Excludes a damaged artifact that is about to be replaced.
   std::uint64_t bytes_besides(const codec::Sha256& replaced) const {
     const std::uint64_t all = bytes();
     const MutexLock lock(mutex_);
@@ -168,7 +169,7 @@ class DiskStore final : public Store {
     }
     for (const codec::Sha256& digest : surplus)
       if (const auto dropped = drop_archive(digest); !dropped.ok())
-        log::warn("an archive that nobody asks for cannot be removed", {{"error", dropped.error()}});
+        log::warn("cannot remove unwanted archive", {{"error", dropped.error()}});
   }
 
   bool has_archive(const codec::Sha256& digest) const override {
@@ -191,7 +192,7 @@ class DiskStore final : public Store {
     }
     if (!total) return std::nullopt;
     Archive out{.file = nullptr, .bytes = 0, .total = *total};
-    // It may have moved, or not be there yet: then it is for the next to ask.
+    // The file may have moved or not exist yet; a later call finds it.
     if (auto file = fs_.open(path, os::Open::kRead); file.ok()) {
       const auto size = (*file)->size();
       if (size.ok()) out = {.file = std::move(*file), .bytes = *total == 0 ? *size : std::min(*size, *total), .total = *total};
@@ -214,7 +215,7 @@ class DiskStore final : public Store {
           if (kept) again.push_back(digest);
         }
       }
-      // Of no use to anybody; what a model still shows of it goes with the model.
+      // A damaged artifact is useless. Exposed files stay until the model drops them.
       const auto dropped = there && !kept ? drop(digest) : Result<std::uint64_t>(std::uint64_t{0});
       if (!there || (dropped.ok() && *dropped > 0)) (void)clear_mark(fs_, options_.root, digest, Mark::kDamaged);
     }
@@ -234,7 +235,7 @@ class DiskStore final : public Store {
     }
     for (const codec::Sha256& digest : by_last_use()) {
       if (freed >= wanted) break;
-      // Looked at for each anew: removing the one before may have taken a while.
+      // Checked for each artifact, because removing the previous one may take long.
       TRY(const bool pinned, is_marked(fs_, options_.root, digest, Mark::kPinned));
       if (pinned) continue;
       TRY(const std::uint64_t bytes, drop(digest));
@@ -253,16 +254,17 @@ class DiskStore final : public Store {
  private:
   struct Artifact {
     std::uint64_t bytes = 0;
-    std::uint64_t last_use = 0;  // by uses_; 0: not since the store was opened
+    std::uint64_t last_use = 0;  // value of uses_ at the last use; 0: unused since the store was
+                                 // opened
   };
   struct Flight {
     std::vector<std::string> sources;
-    std::atomic<std::uint64_t> total{0};  // of the archive, once known
+    std::atomic<std::uint64_t> total{0};  // size of the archive, once known
     bool done = false;
     std::optional<Failure> failure;
   };
 
-  /// All that may make one download fail where another does not.
+  /// Everything that can make one download fail and another succeed.
   static std::vector<std::string> sources_of(const Request& request) {
     std::vector<std::string> out{request.credentials, request.url};
     out.insert(out.end(), request.mirrors.begin(), request.mirrors.end());
@@ -302,7 +304,7 @@ class DiskStore final : public Store {
     return bytes;
   }
 
-  /// Once it has become one: of what was installed, and nobody wants to be kept any more, it goes at once.
+  /// Registers a new archive. One that is no longer wanted is removed at once.
   void note_archive(const codec::Sha256& digest) {
     const auto info = fs_.stat(archive_path(digest));
     if (!info.ok() || !*info) return;
@@ -315,7 +317,7 @@ class DiskStore final : public Store {
     if (!wanted) (void)drop_archive(digest);
   }
 
-  /// A part, or the notes of a part that is there.
+  /// True for a partial download, or the notes of one that exists.
   static bool resumable(const std::string& name, const std::vector<std::string>& names) {
     if (name.ends_with(kPart)) return true;
     const auto stem = name.size() - std::min(name.size(), kNotes.size());
@@ -358,7 +360,7 @@ class DiskStore final : public Store {
     source.tree_bytes_max = *room;
     Outcome<Tree> tree = install(ctx, fs_, http_, source, into);
     if (!tree.ok() && tree.failure().reason == Reason::kDiskFull && !tree.failure().error.terminal()) {
-      // Whatever nobody uses has had its time.
+      // Unused artifacts make room.
       const auto freed = evict(UINT64_MAX);
       if (freed.ok() && *freed > 0) tree = install(ctx, fs_, http_, source, into);
     }
@@ -377,7 +379,7 @@ class DiskStore final : public Store {
     if (options_.capacity_bytes != 0) {
       const std::uint64_t used = bytes_besides(digest);
       if (used + tree.bytes > options_.capacity_bytes) {
-        // Another download may have taken the room since it was counted. Nothing goes in vain.
+        // Another download may have taken the room meanwhile. Evicts only if the tree then fits.
         const auto room = room_for(digest);
         if (!room.ok()) return disk_failure(room.error());
         const auto freed =
@@ -397,7 +399,7 @@ class DiskStore final : public Store {
     return std::nullopt;
   }
 
-  /// For a tree of that digest, by the limit of all artifacts together, if everything went that may go.
+  /// The room for a tree of that digest under capacity_bytes, after all possible evictions.
   Result<std::uint64_t> room_for(const codec::Sha256& digest) {
     if (options_.capacity_bytes == 0) return UINT64_MAX;
     std::uint64_t staying = bytes_besides(digest);
@@ -414,18 +416,19 @@ class DiskStore final : public Store {
     return options_.capacity_bytes - std::min(options_.capacity_bytes, staying);
   }
 
-  // The record first: a tree without one could never be looked over. A record without its tree goes at the next start. The mark
-  // goes while nothing stands there: a crash must not leave the new tree with the bad name of the one before.
+  // The record is renamed first, because a tree without one cannot be verified. A record without a
+  // tree is removed at the next start. The mark is removed while no tree is in place, so that a
+  // crash cannot mark the new tree as damaged.
   Status put_in_place(const codec::Sha256& digest, const os::Path& root, const os::Path& record) {
     TRY_VOID(fs_.rename(record, options_.root / kRecordsName / digest.hex()));
     TRY_VOID(fs_.sync_directory(options_.root / kRecordsName));
-    TRY_VOID(move_away(digest));  // a damaged one
+    TRY_VOID(move_away(digest));  // the damaged tree
     TRY_VOID(clear_mark(fs_, options_.root, digest, Mark::kDamaged));
     TRY_VOID(fs_.rename(root, path_of(digest)));
     return fs_.sync_directory(options_.root);
   }
 
-  /// Records without a tree, as a crash leaves them.
+  /// Removes records without a tree, which a crash may leave.
   Status drop_records() REQUIRES(mutex_) {
     TRY(const auto names, fs_.list(options_.root / kRecordsName));
     for (const std::string& name : names) {
@@ -444,7 +447,7 @@ class DiskStore final : public Store {
       told_ = true;
     }
     if (Status status = write_kept(fs_, options_.root, kept); !status.ok()) {
-      log::warn("cannot write down which artifacts are wanted", {{"error", status.error()}});
+      log::warn("wanted artifacts not persisted", {{"error", status.error()}});
       const MutexLock lock(mutex_);
       told_ = false;
     }
@@ -466,7 +469,7 @@ class DiskStore final : public Store {
     return tree_use(fs_, path_of(digest));
   }
 
-  // 0: it is exposed and stays.
+  // 0: the artifact is exposed and stays.
   Result<std::uint64_t> drop(const codec::Sha256& digest) {
     TRY(const TreeUse use, tree_use_or_none(digest));
     if (use.linked) return std::uint64_t{0};
@@ -475,7 +478,7 @@ class DiskStore final : public Store {
     return use.bytes;
   }
 
-  // Renamed first: it must not be seen, nor found after a crash, with half of its files.
+  // Renamed first, so that a half-removed artifact is never visible, even after a crash.
   Status take_away(const codec::Sha256& digest) {
     {
       const MutexLock lock(mutex_);
@@ -506,10 +509,10 @@ class DiskStore final : public Store {
   std::map<codec::Sha256, Artifact> artifacts_ GUARDED_BY(mutex_);
   std::map<codec::Sha256, std::shared_ptr<Flight>> flights_ GUARDED_BY(mutex_);
   std::set<codec::Sha256> kept_ GUARDED_BY(mutex_);
-  std::map<codec::Sha256, std::uint64_t> archives_ GUARDED_BY(mutex_);  // that are kept, with their sizes
+  std::map<codec::Sha256, std::uint64_t> archives_ GUARDED_BY(mutex_);  // kept archives, with sizes
   std::set<codec::Sha256> archives_wanted_ GUARDED_BY(mutex_);
-  std::set<codec::Sha256> damaged_ GUARDED_BY(mutex_);  // there, and not fit for use
-  bool told_ GUARDED_BY(mutex_) = false;                // kept_ stands in the file
+  std::set<codec::Sha256> damaged_ GUARDED_BY(mutex_);  // present, but unusable
+  bool told_ GUARDED_BY(mutex_) = false;                // kept_ is written to the file
   std::uint64_t uses_ GUARDED_BY(mutex_) = 0;
 };
 

@@ -135,7 +135,8 @@ TEST_F(StoreTest, DownloadGoesOnAfterAKill) {
   origin.on_request([&] {
     if (++requests == 2) origin.remove(kUrl);
   });
-  // The second connection is still answered (the file is looked up first) and breaks; the third finds nobody.
+  // The second connection is answered (the file is looked up first) and breaks. The third finds no
+  // file.
   EXPECT_EQ(open()->ensure(kForever, request(archive)).failure().reason, Reason::kDownloadFailed);
   ASSERT_EQ(scratch().size(), 1u);
   origin.on_request({});
@@ -363,7 +364,7 @@ TEST_F(StoreTest, EvictionTakesTheLeastRecentlyUsedButNothingExposedOrKept) {
   const auto [used, used_at] = install(4);
   ASSERT_TRUE(models->expose("default/m", "1", exposed_at->directory).ok());
   store->keep({kept});
-  const auto [fifth, fifth_at] = install(5);  // 250'020 bytes: one must go
+  const auto [fifth, fifth_at] = install(5);  // 250,020 bytes: one must go
   ASSERT_TRUE(fifth_at.ok()) << fifth_at.failure().error;
   EXPECT_FALSE(store->find(idle));
   ASSERT_TRUE(store->find(used));
@@ -442,7 +443,7 @@ TEST_F(StoreTest, AModelThatDoesNotFitLeavesRoomForOthers) {
   EXPECT_GE(fs.space("/data")->available_bytes, 200'000u);
 }
 
-// Every call of the disk fails once, and is also where the process is killed: what is named by a digest is always whole.
+// Every disk call fails once and is also a kill point: a path named by a digest is always whole.
 TEST_F(StoreTest, FailureOrKillAtAnyCallLeavesTheArtifactWholeOrAbsent) {
   origin.put(kUrl, archive);
   std::uint64_t calls = 0;

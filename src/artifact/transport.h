@@ -1,4 +1,4 @@
-// What downloads are made with, besides an HTTP client: all of it optional.
+// Optional helpers for downloads, besides an HTTP client.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,8 @@ namespace varda::artifact {
 
 struct Transport {
   CredentialReader* credentials = nullptr;  // null: a request that names credentials fails with kCredentialsMissing
-  /// A client like the one given, that trusts these certificates too: for Secrets with a `ca.crt`. Empty: they are refused.
+  /// Makes a client that also trusts these certificates, for Secrets with a `ca.crt`. Empty: such
+  /// Secrets are refused.
   std::function<std::unique_ptr<net::HttpClient>(const std::string& ca_pem)> trusting;
   Rng* rng = nullptr;            // null: no pause between sources
   const Clock* clock = nullptr;  // null: the machine's

@@ -18,12 +18,12 @@ constexpr std::uint64_t kProgressSteps = 1000;
 
 using internal::State;
 
-/// Bytes of one file, in order, as big pieces.
+/// Reads a file in order, in large pieces.
 class Reader {
  public:
   Reader(const Context& ctx, os::ReadableFile& file) : ctx_(ctx), file_(file), buffer_(kReadBytes, '\0') {}
 
-  /// Gives [from, to) to `take`. False if the file ends before.
+  /// Passes [from, to) to `take`. False if the file ends before.
   template <typename Take>
   Result<bool> pieces(std::uint64_t from, std::uint64_t to, const Take& take) {
     while (from < to) {
@@ -37,14 +37,14 @@ class Reader {
     return true;
   }
 
-  /// Whether there is a byte at `from`.
+  /// True if a byte exists at `from`.
   Result<bool> goes_on(std::uint64_t from) {
     char byte = 0;
     TRY(const std::size_t count, file_.read(from, std::span(&byte, 1)));
     return count > 0;
   }
 
-  /// The hash of [from, to), or nothing if the file ends before.
+  /// The hash of [from, to); absent if the file ends before.
   Result<std::optional<Hash>> hash(std::uint64_t from, std::uint64_t to) {
     std::string bytes;
     TRY(const bool whole, pieces(from, to, [&](std::string_view piece) { bytes += piece; }));
@@ -61,7 +61,7 @@ class Reader {
 std::uint64_t head_end(std::uint64_t offset) { return std::min(offset, State::kCheckedBytes); }
 std::uint64_t tail_begin(std::uint64_t offset) { return offset - head_end(offset); }
 
-/// Whether what was counted is still there, as far as that is looked at; "" or why not.
+/// Checks that the counted part is unchanged, by samples; "" or the reason.
 Result<std::string> changed(Reader& reader, const State& state, const os::FileFacts& facts) {
   if (state.device != facts.device || state.inode != facts.inode) return std::string("another file has taken its place");
   if (facts.size_bytes < state.offset) return std::string("the file is shorter than it was");
@@ -107,7 +107,7 @@ class FileCount {
   }
 
  private:
-  /// Leaves everything where the state was, or at the beginning.
+  /// Restores the state, or starts at the beginning.
   Status resume(const os::FileFacts& facts) {
     if (request_.state.empty()) return {};
     auto state = State::parse(request_.state, *request_.format, request_.options);
@@ -122,13 +122,13 @@ class FileCount {
       out_.whole_because = "the state is damaged: " + restored.error().message();
       return {};
     }
-    // The block of the fingerprint that was not full is hashed again.
+    // The fingerprint's last partial block is hashed again.
     const std::uint64_t block = state->offset / ContentHash::kBlockBytes * ContentHash::kBlockBytes;
     content_ = ContentHash(state->chain, block);
     TRY(const bool whole, reader_.pieces(block, state->offset, [&](std::string_view piece) { content_.update(piece); }));
     if (whole) {
       out_.from_byte = state->offset;
-    } else {  // it shrinks at this very moment
+    } else {  // the file shrinks at this moment
       content_ = ContentHash();
       scanner_ = request_.format->stream(request_.options);
       out_.whole_because = "the file is shorter than it was";
@@ -139,7 +139,7 @@ class FileCount {
   Status keep(std::uint64_t offset, const os::FileFacts& facts) {
     TRY(const auto head, reader_.hash(0, head_end(offset)));
     TRY(const auto tail, reader_.hash(tail_begin(offset), offset));
-    if (!head || !tail) return {};  // judge() finds out
+    if (!head || !tail) return {};  // judge() reports the reason
     State state;
     state.device = facts.device;
     state.inode = facts.inode;
@@ -154,8 +154,8 @@ class FileCount {
 
   struct End {
     std::uint64_t at = 0;
-    bool whole = true;  // all that was to be read was there
-    bool more = false;  // and there was more
+    bool whole = true;  // everything up to the planned end was read
+    bool more = false;  // the file had even more
   };
   void judge(const End& end, const os::FileFacts& before, const os::FileFacts& after) {
     std::string why;
@@ -167,9 +167,9 @@ class FileCount {
       why = "the file shrank" + sizes + "while it was read";
       out_.state.clear();
     } else if (after.size_bytes > before.size_bytes) {
-      // What was counted is kept if the next count finds its end as it is now.
+      // The state stays valid if the next count finds the counted part unchanged.
       why = "the file grew" + sizes + "while it was read; the first " + std::to_string(before.size_bytes) + " are counted";
-    } else if (end.more) {  // as files of /proc do
+    } else if (end.more) {  // as in /proc
       why = "the file goes on behind the " + std::to_string(before.size_bytes) + " bytes that the system says it has";
       out_.state.clear();
     } else if (!(after == before)) {

@@ -1,12 +1,14 @@
-// Counts the samples of a dataset: exactly, or it says why not; again after growth from where it stopped.
+// Counts the samples of a dataset, exactly or with the reason why not. After growth, counting
+// resumes where it stopped.
 //
 //   TRY(auto tree, os::open_readable_tree({"/data"}));
 //   TRY(const Counted first, count(ctx, *tree, {.path = "/data/train.csv", .format = csv}));
 //   ... rows are appended ...
-//   TRY(const Counted again, count(ctx, *tree, {.path = "/data/train.csv", .format = csv, .state = first.state}));   // reads the
-//   new rows
+//   // The second count reads only the new rows.
+//   TRY(const Counted again, count(ctx, *tree, {.path = "/data/train.csv", .format = csv,
+//                                               .state = first.state}));
 //
-// A count is a function of the bytes: whether it was made at once or in ten steps cannot be seen in it.
+// A count depends only on the bytes, not on the number of steps that made it.
 #pragma once
 
 #include <cstdint>
@@ -23,59 +25,67 @@
 
 namespace varda::dataset {
 
-/// How far a count is.
+/// The progress of a count.
 struct Progress {
-  std::uint64_t bytes = 0, bytes_total = 0;  // of a file
-  std::uint64_t entries = 0;                 // of a folder: looked at; how many there are is known at the end
+  std::uint64_t bytes = 0, bytes_total = 0;  // for a file
+  std::uint64_t entries = 0;                 // for a folder: entries visited; the total is known
+                                             // only at the end
 };
 
 struct Request {
   os::Path path;
   const Format* format = nullptr;  // of find_format()
   FormatOptions options;
-  std::string state;  // of an earlier count, as it gave it; "" for none. Whatever is wrong with it, the count is right.
-  /// Of a file, no more than so many bytes are counted now, and the rest by whoever goes on from the state; 0: all. Of a folder
-  /// all is counted; FolderCount has portions.
+  std::string state;  // state of an earlier count; "": none. A bad state never makes the count
+                      // wrong
+  /// For a file: the limit of bytes counted now; a later count continues from the state. 0: no
+  /// limit. Folders are always counted whole; FolderCount counts in portions.
   std::uint64_t bytes_max = 0;
-  std::function<void(const Progress&)> progress;  // is told now and then
+  std::function<void(const Progress&)> progress;  // called from time to time
 };
 
 struct Counted {
   Tally tally;
-  std::uint64_t bytes = 0;      // that were counted: of the file, or of the samples' files
-  std::string fingerprint;      // "xxh3:" and 32 hex digits; of the bytes, or where images are not read of their names and sizes
-  std::uint64_t from_byte = 0;  // where reading began; more than 0 after growth
-  std::string whole_because;    // a state was given and could not be used: why
-  bool complete = true;         // false: Request::bytes_max ended it; the tally is that of the bytes so far
-  os::FileFacts facts;          // of the path, before anything was read
-  std::string state;  // for the next time; "" where that must read all again (folders, a file that changed while it was read)
+  std::uint64_t bytes = 0;      // counted bytes: of the file, or of the samples' files
+  std::string fingerprint;      // "xxh3:" and 32 hex digits, of the bytes; for unread images, of
+                                // names and sizes
+  std::uint64_t from_byte = 0;  // start of reading; above 0 after growth
+  std::string whole_because;    // the reason why the given state was unusable
+  bool complete = true;         // false: stopped at Request::bytes_max; the tally covers the bytes
+                                // so far
+  os::FileFacts facts;          // facts of the path, from before reading
+  std::string state;            // for the next count; "" if that must read everything (folders, a file
+                                // changed while it was read)
 };
 
-/// Blocks; reads in the calling thread, with memory that does not grow with the dataset (kClassesMax bounds what it remembers).
+/// Blocks and reads in the calling thread. Memory does not grow with the dataset (kClassesMax
+/// bounds it).
 ///
-/// The state is gone on from if it is of the same format and options and of the same file, that has not shrunk, and if the first
-/// and the last 64 KiB of what was counted are as they were. A change in the middle of a file whose inode stays is thus not seen:
-/// count without a state now and then. What is behind the size the file has at the beginning is left for the next time, and the
-/// count says so.
+/// The state is used if it has the same format, options and file, and the file has not shrunk. The
+/// first and the last 64 KiB of the counted part must be unchanged. A change in the middle of a
+/// file with the same inode is therefore missed. Count without a state from time to time. Bytes
+/// beyond the initial size are left for the next count, and the result mentions them.
 ///
-/// kNotFound, kForbidden: from the tree. kInvalid: a file where the format wants a folder, or the other way round; a pipe or
-/// device. kInternal: it could not be read to its end. kCancelled, kTimeout: from the context.
+/// kNotFound, kForbidden: from the tree. kInvalid: a file where the format needs a folder, or vice
+/// versa; a pipe or device. kInternal: reading failed before the end. kCancelled, kTimeout: from
+/// the context.
 Result<Counted> count(const Context& ctx, os::ReadableTree& tree, const Request& request);
 
-/// A count of a folder in portions, for whoever has other things to do in between. It lives in memory alone, and has some folders
-/// open all the while. One thread at a time.
+/// Counts a folder in portions, for callers with other work in between. Keeps its state in memory
+/// only, and keeps some folders open. One thread at a time.
 class FolderCount {
  public:
-  /// `tree` outlives it. Errors as count().
+  /// `tree` outlives it. Errors are those of count().
   static Result<std::unique_ptr<FolderCount>> begin(os::ReadableTree& tree, const os::Path& path, const Format& format,
                                                     const FormatOptions& options);
   virtual ~FolderCount() = default;
-  /// Goes on for about so many steps: an entry looked at, or 4 KiB read. Nothing: there is more.
+  /// Continues for about this many steps; a step is one entry or 4 KiB read. Absent: unfinished.
   virtual Result<std::optional<Counted>> go_on(const Context& ctx, std::uint64_t steps) = 0;
   virtual Progress progress() const = 0;
 };
 
-/// For machines: samples, bytes, exact, inexactBecause, malformed, firstMalformed, classes, furtherClasses, header, fingerprint,
+/// JSON with samples, bytes, exact, inexactBecause, malformed, firstMalformed, classes,
+/// furtherClasses, header, fingerprint, fromByte.
 /// fromByte.
 codec::Json to_json(const Counted& counted);
 

@@ -1,4 +1,4 @@
-// Counting again after growth, and what happens to files while they are read.
+// Counting again after growth, and files that change while they are read.
 #include "dataset/count.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST(Count, WhatWasAppendedIsAllThatIsReadAndTheResultIsThatOfTheWhole) {
   setup.tree.put("/data", "");
   Counted last = setup.ask().value();
   std::size_t before = 0;
-  // Cut anywhere in a record; at and around the edges of what is checked and hashed.
+  // Cuts inside records, and at the edges of the checked and hashed parts.
   for (const std::size_t size : {std::size_t{10}, std::size_t{65'526}, std::size_t{1}, kMiB - 65'538, std::size_t{2}, 2 * kMiB,
                                  std::size_t{0}, std::size_t{300'000}}) {
     const std::string more = text.substr(before, size);
@@ -51,7 +51,7 @@ TEST(Count, WhatWasAppendedIsAllThatIsReadAndTheResultIsThatOfTheWhole) {
     EXPECT_EQ(next.whole_because, "");
     EXPECT_EQ(next.from_byte, before);
     EXPECT_TRUE(next.tally.inexact.empty());
-    // The checks at both ends, twice, and a block of the fingerprint.
+    // Both ends are checked twice, and one block of the fingerprint is read.
     EXPECT_LE(setup.tree.bytes_read, size + 4 * 65'536 + kMiB);
     const Counted whole = setup.ask().value();
     expect_same(next, whole);
@@ -194,7 +194,7 @@ TEST(Count, AFileThatChangesWhileItIsReadIsNotCountedExactly) {
   }
 }
 
-/// A file of which the system says another size than it has, as of many below /proc and /sys.
+/// A file with a wrong size in its facts, like many below /proc and /sys.
 class OddTree final : public os::ReadableTree {
  public:
   OddTree(std::string bytes, std::uint64_t size) : bytes_(std::move(bytes)), size_(size) {}

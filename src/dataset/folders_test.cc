@@ -1,4 +1,4 @@
-// Folders on the real disk: voc and imagefolder, and everything hostile that can lie in them.
+// Folders on a real disk: voc and imagefolder, and hostile contents.
 #include <cstdlib>
 #include <fstream>
 #include <gtest/gtest.h>

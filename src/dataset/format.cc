@@ -7,7 +7,7 @@
 
 namespace varda::dataset {
 
-// A new format: its file in formats/, its name here.
+// A new format needs its file in formats/ and its name here.
 extern const Format kCsv, kTsv, kTxt, kJsonl, kJson, kCoco, kVoc, kImageFolder;
 
 const std::vector<const Format*>& formats() {

@@ -1,16 +1,19 @@
-// The formats a dataset can have, and what one sample is in each.
+// The dataset formats, with the definition of one sample in each.
 //
-//   csv          a record of RFC 4180, without the header: a quoted field may hold line breaks, "" is a quote; CRLF or LF ends it, of
-//                the last one it may lack; empty lines are none. As many fields as the first record, or it is malformed.
-//   tsv          the same with tabs, where a quote is a character like any other (IANA text/tab-separated-values)
-//   txt          a line that holds more than blanks
-//   jsonl        a line that holds more than blanks and is one JSON text
-//   json         an element of the array that the file is
-//   coco         an object in the array "images" of the file; classes: annotations by the name of their category
+//   csv          a record of RFC 4180, without the header: a quoted field may contain line breaks,
+//                "" is a quote; CRLF or LF ends it, optional after the last; empty lines are
+//                ignored. A record with another number of fields than the first is malformed.
+//   tsv          the same with tabs; a quote is an ordinary character
+//                (IANA text/tab-separated-values)
+//   txt          a line with more than blanks
+//   jsonl        a line with more than blanks that is one JSON text
+//   json         an element of the file's top-level array
+//   coco         an object in the file's array "images"; classes: annotations by category name
 //   voc          a file Annotations/*.xml; classes: its annotation/object elements by name
 //   imagefolder  an image, by its extension, at any depth below a folder that names its class
 //
-// What stands where a sample would and is none is malformed: counted apart, and the first one is told with its place.
+// An item in place of a sample that is not a sample is malformed. Malformed items are counted
+// separately, and the first is reported with its place.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +28,10 @@
 
 namespace varda::dataset {
 
-/// Whether the first record of csv and tsv names the columns. kAuto: it does if every field of it looks like a name: not empty, at
-/// most 64 bytes, all different, no number, none of true, false, null and nan, and without '/', '\' and control characters. A guess
-/// by the first record alone, so that growth never changes it.
+/// Decides whether the first record of csv and tsv names the columns. kAuto: it does if every field
+/// looks like a name: not empty, at most 64 bytes, unique, not a number, none of true, false, null
+/// and nan, and without '/', '\' and control characters. Only the first record counts, so growth
+/// never changes the guess.
 enum class Header { kAuto, kYes, kNo };
 Result<Header> parse_header(std::string_view text);  // auto, yes, no
 std::string_view to_string(Header header);
@@ -36,33 +40,35 @@ struct FormatOptions {
   Header header = Header::kAuto;
 };
 
-/// Bounds on what a file can make us remember.
+/// Limits on memory that a file can make this process use.
 inline constexpr std::uint64_t kRecordBytesMax = std::uint64_t{64} << 20;  // a longer record or line is malformed
 inline constexpr std::uint64_t kXmlBytesMax = std::uint64_t{16} << 20;     // a longer annotation file is malformed
-inline constexpr std::size_t kClassesMax = 10'000;                         // the first by name (coco: by id); the rest is a sum
+inline constexpr std::size_t kClassesMax = 10'000;                         // the first by name (coco: by id) are kept; the rest
+                                                                           // is one sum
 inline constexpr std::size_t kClassNameBytesMax = 256;                     // a longer one is malformed
-inline constexpr std::size_t kJsonDepthMax = 512;                          // deeper is malformed
-inline constexpr std::size_t kFolderDepthMax = 64;                         // deeper folders are not entered, and that is told
+inline constexpr std::size_t kJsonDepthMax = 512;                          // deeper texts are malformed
+inline constexpr std::size_t kFolderDepthMax = 64;                         // deeper folders are not entered, and the result
+                                                                           // mentions that
 
-/// Something that is no sample, and where.
+/// A malformed item and its place.
 struct Malformed {
-  std::string file;        // below the path that was counted; "" where that is the file
-  std::uint64_t line = 0;  // from 1; 0 where lines mean nothing
-  std::uint64_t byte = 0;  // offset of its record
+  std::string file;        // below the counted path; "" if the path is the file
+  std::uint64_t line = 0;  // from 1; 0 if the format has no lines
+  std::uint64_t byte = 0;  // offset of the record
   std::string why;
   friend bool operator==(const Malformed&, const Malformed&) = default;
 };
 
-/// What a format has found.
+/// The result of a format's scanner.
 struct Tally {
   std::uint64_t samples = 0;
   std::uint64_t malformed = 0;
-  std::optional<Malformed> first_malformed;      // by position; in folders by file name
-  bool has_classes = false;                      // the format knows classes
-  std::map<std::string, std::uint64_t> classes;  // how many of each
-  std::uint64_t further_classes = 0;             // how many of the classes beyond kClassesMax together
-  std::string header;                            // "yes" or "no" where the format has one and a record has been seen
-  std::string inexact;                           // why `samples` may not be all there is; "" if it is
+  std::optional<Malformed> first_malformed;      // first by position; in folders by file name
+  bool has_classes = false;                      // the format defines classes
+  std::map<std::string, std::uint64_t> classes;  // number per class
+  std::uint64_t further_classes = 0;             // sum of the classes beyond kClassesMax
+  std::string header;                            // "yes" or "no", if the format has a header and a record was seen
+  std::string inexact;                           // the reason why `samples` may be incomplete; "" if exact
   friend bool operator==(const Tally&, const Tally&) = default;
 };
 
@@ -72,13 +78,13 @@ class TreeScan;
 /// One format. Either `stream` or `tree` is set.
 struct Format {
   std::string_view name;
-  std::string_view sample;  // what one is, for people
+  std::string_view sample;  // description of one sample, for people
   std::unique_ptr<StreamScanner> (*stream)(const FormatOptions& options) = nullptr;
   std::unique_ptr<TreeScan> (*tree)(const FormatOptions& options) = nullptr;
 };
 
 const std::vector<const Format*>& formats();
-/// kInvalid names those there are. Upper and lower case are the same.
+/// kInvalid lists the known formats. Case does not matter.
 Result<const Format*> find_format(std::string_view name);
 
 }  // namespace varda::dataset

@@ -1,4 +1,4 @@
-// Every format, case by case: what is one sample, what is malformed, where and why.
+// Every format, case by case: samples, malformed records, places and reasons.
 #include <gtest/gtest.h>
 
 #include "dataset/count.h"
@@ -15,8 +15,8 @@ struct Case {
   std::uint64_t malformed = 0;
   std::uint64_t line = 0, byte = 0;  // of the first malformed record
   std::string why;                   // a part of it
-  std::string header = {};           // asked for; "" is auto
-  std::string inexact = {};          // a part of why
+  std::string header = {};           // requested header option; "": auto
+  std::string inexact = {};          // a part of the reason
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
@@ -172,7 +172,7 @@ TEST(Coco, AMillionCategoriesDoNotMakeItRememberMoreThanItsBound) {
 }
 
 TEST(Formats, AnEndlessLineIsOneMalformedRecordAndTakesNoMemory) {
-  // Fed in pieces, as a file is.
+  // Fed in pieces, like a file.
   for (const std::string format : {"csv", "txt", "jsonl"}) {
     testing::MemoryTree tree;
     tree.put("/data", "1\n" + std::string(kRecordBytesMax + 1, format == "jsonl" ? ' ' : 'x') + "1\n2\n");

@@ -1,5 +1,5 @@
-// However the bytes come, and however often counting stops and goes on, the result is the same; and it is what the obvious way
-// finds.
+// The result depends neither on the pieces nor on stops and resumes, and equals that of a simple
+// reference.
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
@@ -14,7 +14,7 @@
 namespace varda::dataset {
 namespace pieces_test {
 
-/// Texts that lead into every corner of a format: made of its own pieces, in any order.
+/// Texts made of a format's own pieces in random order, to reach every state.
 std::string make_text(Rng& rng, const std::vector<std::string>& pieces, std::size_t pieces_max) {
   std::string out = rng.below(8) == 0 ? "\xEF\xBB\xBF" : "";
   const std::uint64_t count = rng.below(pieces_max);
@@ -85,7 +85,7 @@ TEST(Pieces, AnyCutOfTheBytesGivesTheSameResultAlsoThroughASavedState) {
         scanner->feed(std::string_view(text).substr(at, size));
         at += size;
         if (rng->below(6) == 0) {
-          // As a state on disk does it: through text.
+          // Goes through text, like a state on disk.
           const Json saved = codec::parse_json(codec::write_json(scanner->save())).value();
           scanner = format.stream({});
           ASSERT_TRUE(scanner->restore(saved).ok()) << name << " round " << round;
@@ -133,7 +133,7 @@ void expect_same(const Tally& tally, const testing::ReferenceCount& wanted, cons
 
 constexpr Dialect kCsv{.delimiter = ',', .quote = '"'}, kTsv{.delimiter = '\t', .quote = '\0'};
 
-/// With every kind of instructions this machine has, in one piece and cut into portions.
+/// Uses every kind of instructions of this machine, in one piece and in random pieces.
 void expect_obvious(const Dialect& dialect, const std::string& text, Rng& rng) {
   const testing::ReferenceCount wanted = testing::reference_csv(text, dialect.delimiter, dialect.quote);
   for (const Instructions& instructions : Instructions::all()) {
@@ -171,8 +171,8 @@ std::string in_quotes(const std::string& value) {
   return out + '"';
 }
 
-/// Records as they should be, with one to a hundred fields, and now and then a byte that spoils them: what goes through whole
-/// blocks, and what comes behind a block that does not.
+/// Well-formed records of one to a hundred fields, with an occasional bad byte. They exercise whole
+/// blocks, and text after an irregular block.
 TEST(Pieces, RegularRecordsWithAFewSpoiltOnesAreCountedAsTheObviousWayDoes) {
   const auto rng = seeded_rng(4181);
   const std::string spoils("\n\"\r,\0x\t", 7);
@@ -198,7 +198,7 @@ TEST(Pieces, RegularRecordsWithAFewSpoiltOnesAreCountedAsTheObviousWayDoes) {
   }
 }
 
-/// Well-formed for long stretches: what goes through whole blocks.
+/// Long well-formed texts, which exercise whole blocks.
 TEST(Pieces, WellFormedCsvIsCountedAsItWasWritten) {
   const auto rng = seeded_rng(64);
   const Format& csv = *find_format("csv").value();

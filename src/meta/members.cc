@@ -6,7 +6,7 @@ namespace varda::meta {
 
 namespace {
 
-// Up to here looking one by one is as fast.
+// Up to this size a linear search is as fast.
 constexpr std::size_t kLinear = 16;
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Members of one object, found fast however many there are. Json looks through its members one by one, which is best for the
-// objects people write; what walks two large ones side by side (patches, comparisons) would take the square of their size.
+// Finds members of one object quickly, whatever their number. Json searches members linearly, which
+// is best for objects that people write. Code that walks two large objects side by side (patches,
+// comparisons) would take quadratic time.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +15,21 @@ namespace varda::meta {
 
 using codec::Json;
 
-/// Reads. The object outlives it and does not change meanwhile.
+/// Reads members. The object outlives it and must not change meanwhile.
 class MemberIndex {
  public:
   explicit MemberIndex(const Json& object) : members_(object.as_object()) {}
-  /// Null: there is none.
+  /// Null: no such member.
   const Json* find(std::string_view name);
   bool contains(std::string_view name) { return find(name) != nullptr; }
 
  private:
   const Json::Object& members_;
-  std::unordered_map<std::string_view, std::size_t> places_;  // empty until it is worth it
+  std::unordered_map<std::string_view, std::size_t> places_;  // empty until the index pays off
 };
 
-/// Changes. The object outlives it, and nothing else changes it meanwhile; what is removed is gone when this ends.
+/// Changes members. The object outlives it, and no other code may change it meanwhile. Removed
+/// members disappear when the editor ends.
 class MemberEditor {
  public:
   explicit MemberEditor(Json& object) : members_(object.object_members()) {}
@@ -35,7 +37,7 @@ class MemberEditor {
   MemberEditor(const MemberEditor&) = delete;
   MemberEditor& operator=(const MemberEditor&) = delete;
 
-  /// Null: there is none. Valid until the next set().
+  /// Null: no such member. Valid until the next set().
   Json* find(std::string_view name);
   void set(std::string_view name, Json value);
   void remove(std::string_view name);
@@ -47,7 +49,7 @@ class MemberEditor {
   Json::Object& members_;
   std::unordered_map<std::string, std::size_t> places_;
   bool indexed_ = false;
-  std::vector<bool> removed_;  // by place; shorter: not removed
+  std::vector<bool> removed_;  // by place; places beyond the end: not removed
 };
 
 }  // namespace varda::meta

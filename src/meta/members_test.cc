@@ -7,7 +7,7 @@
 namespace varda::meta {
 namespace {
 
-// Few members are looked through, many are indexed: what comes out is the same as with Json's own functions.
+// Few members are searched linearly, many are indexed; both equal Json's own functions.
 TEST(MemberEditor, DoesWhatJsonDoesHoweverManyMembersThereAre) {
   const auto rng = seeded_rng(7);
   for (const std::size_t names : {3u, 16u, 17u, 200u}) {

@@ -26,7 +26,7 @@ std::string_view parent_of(std::string_view path) {
   return dot == std::string_view::npos ? std::string_view() : path.substr(0, dot);
 }
 
-/// The identity of a list item as text; nothing for an item without one.
+/// The identity of a list item as text; absent for an item without one.
 std::optional<std::string> identity(const Json& item, const Keys& keys) {
   if (!item.is_object()) return std::nullopt;
   std::string out;
@@ -35,7 +35,7 @@ std::optional<std::string> identity(const Json& item, const Keys& keys) {
     const Json* value = item.find(key);
     const bool has = value && !value->is_null();
     any |= has;
-    // The API server fills in TCP, so that a port written without a protocol is that port.
+    // The API server defaults to TCP, so a port without protocol is the TCP port.
     out += has ? codec::write_json(*value) : key == "protocol" ? "\"TCP\"" : "null";
     out += '\0';
   }
@@ -43,14 +43,14 @@ std::optional<std::string> identity(const Json& item, const Keys& keys) {
   return out;
 }
 
-/// All identities of a list, or nothing if one item has none: such a list cannot be merged.
+/// All identities of a list; absent if an item has none, because such a list cannot be merged.
 std::optional<std::vector<std::string>> identities(const Json& list, const Keys& keys) {
   std::vector<std::string> out;
   std::map<std::string, int> seen;
   for (const Json& item : list.as_array()) {
     auto id = identity(item, keys);
     if (!id) return std::nullopt;
-    // Twins (two env entries of one name) pair up by their order.
+    // Duplicates (two env entries of one name) are paired by order.
     const int nth = seen[*id]++;
     if (nth > 0) *id += "#" + std::to_string(nth);
     out.push_back(std::move(*id));
@@ -58,10 +58,10 @@ std::optional<std::vector<std::string>> identities(const Json& list, const Keys&
   return out;
 }
 
-/// What an item and its twins have in common.
+/// The identity shared by duplicates.
 std::string_view family(std::string_view identity) { return identity.substr(0, identity.rfind('\0') + 1); }
 
-/// Everything in `wanted` stands in `live`, which may have more members (the server's defaults).
+/// True if `live` has everything in `wanted`; `live` may have more members (the server's defaults).
 bool contains(const Json& live, const Json& wanted) {
   if (wanted.is_object()) {
     if (!live.is_object()) return false;
@@ -75,8 +75,9 @@ bool contains(const Json& live, const Json& wanted) {
                                        wanted.as_array().end(), [](const Json& a, const Json& b) { return contains(a, b); });
 }
 
-/// Maps whose entries have many writers, so that dropping the map means dropping our entries: labels, annotations, data of a
-/// ConfigMap. Elsewhere an object (a probe, a volume's source) is one thing: it goes away with what the server put into it.
+/// Maps with many writers: labels, annotations, data of a ConfigMap. Dropping such a map means
+/// dropping our entries. Any other object (a probe, a volume's source) is a unit and is removed
+/// with the server's additions.
 bool shared_map(std::string_view path) {
   return path.find('.') == std::string_view::npos || last_of(path) == "metadata" || last_of(parent_of(path)) == "metadata";
 }
@@ -99,14 +100,14 @@ class Merger {
       drop(out, name, value, join(path, name));
     }
     for (const auto& [name, value] : wanted.as_object()) {
-      if (value.is_null()) continue;  // as if it were not there
+      if (value.is_null()) continue;  // null counts as absent
       Json merged = merge(last[name], value, out.contains(name) ? std::as_const(out)[name] : kNothing, join(path, name));
       out.set(name, std::move(merged));
     }
     return out;
   }
 
-  /// Takes away the member that was ours.
+  /// Removes a member that was ours.
   void drop(Json& out, const std::string& name, const Json& last, const std::string& path) const {
     const Json& live = std::as_const(out)[name];
     Json rest;
@@ -127,11 +128,11 @@ class Merger {
     if (const auto ours = keys ? identities(wanted, *keys) : std::nullopt) {
       const auto there = identities(live, *keys), before = identities(last, *keys);
       if (there && before) return merge_items(last, *before, wanted, *ours, live, *there, path);
-      // Ours replaces it, item by item: null in them is as if absent now, as it will be at the next merge.
+      // Our list replaces the live one item by item: a null counts as absent, as in the next merge.
       return merge_items(kNothing, {}, wanted, *ours, kNothing, {}, path);
     }
     if (!live.is_array()) return wanted;
-    // As long as our wish stands in the list, what the server added to its items is no difference.
+    // While the live list contains our unchanged list, the server's additions are not a difference.
     if (wanted == last && contains(live, wanted)) return live;
     return wanted;
   }
@@ -150,7 +151,8 @@ class Merger {
       const auto found = at.find(id);
       return found == at.end() ? kNothing : list.as_array()[found->second];
     };
-    std::set<std::string_view> families;  // whose items are ours alone: a twin somebody added would hide or undo what we want
+    std::set<std::string_view> families;  // all items of these identities are ours: a foreign
+                                          // duplicate could hide or undo ours
     for (const Ids* ids : {&before, &ours}) {
       for (const std::string& id : *ids) families.insert(family(id));
     }
@@ -160,7 +162,8 @@ class Merger {
       out.push_back(merge(item(last, last_at, ours[next]), wanted.as_array()[next], item(live, live_at, ours[next]), path));
       ++next;
     };
-    // Items of others keep their places; in the places of ours stand ours in the order we want (env entries refer to earlier ones).
+    // Foreign items keep their places. Our places are filled with our items in the wanted order
+    // (env entries refer to earlier ones).
     for (std::size_t i = 0; i < there.size(); ++i) {
       if (wanted_at.contains(there[i])) {
         push_ours();

@@ -1,5 +1,5 @@
-// The rules for names and the sentences in which Kubernetes reports them (apimachinery util/validation): clients show and match
-// them.
+// Kubernetes' rules for names, with Kubernetes' error texts (apimachinery util/validation), which
+// clients show and match.
 #include <algorithm>
 
 #include "meta/object.h"
@@ -51,7 +51,7 @@ bool is_qualified(std::string_view text) {
 
 std::string too_long(std::size_t limit) { return "must be no more than " + std::to_string(limit) + " characters"; }
 
-// Several complaints about one name, as one sentence.
+// Joins several errors about one name.
 void add(std::string& all, std::string_view one) {
   if (one.empty()) return;
   if (!all.empty()) all += "; ";

@@ -1,5 +1,6 @@
-// Addresses that nodes report of themselves and of their pods. Clients, the control plane and other nodes connect to them, so an
-// address that leads the reader to its own machine, or nowhere, is no report.
+// Checks addresses that nodes report for themselves and their pods. Clients, the control plane and
+// other nodes connect to them. So an address that leads to the client's own machine or nowhere is
+// invalid.
 #pragma once
 
 #include <optional>
@@ -16,25 +17,27 @@ enum class AddressScope {
   kLoopback,
   kNowhere,  // unspecified, link-local, multicast, broadcast
 };
-/// Nothing: `text` is no IP address. An IPv4 address inside IPv6 counts as the IPv4 address.
+/// Absent: `text` is not an IP address. An IPv4 address inside IPv6 counts as that IPv4 address.
 std::optional<AddressScope> address_scope(std::string_view text);
-/// In 127.0.0.0/8 beyond 127.0.0.0/16: nodes and pods without an address of the network draw theirs there, and services do not lie
-/// there.
+/// True in 127.0.0.0/8 beyond 127.0.0.0/16. Nodes and pods without a network address draw addresses
+/// there; services never use it.
 bool is_drawn_loopback(std::string_view text);
 
-/// Where the node's report came from.
+/// The origin of a node's report.
 enum class Reporter {
-  kThisMachine,     // loopback addresses mean what the node means
-  kAnotherMachine,  // no loopback address, but drawn ones of pods: the node's own agent asks the pods there
+  kThisMachine,     // loopback addresses mean this machine, as for the node
+  kAnotherMachine,  // loopback is invalid, except drawn pod addresses: the node's own agent uses
+                    // those
 };
 
 struct AddressProblem {
   std::string field, value, message;  // "status.podIP", "169.254.169.254", "may not be in ..."
 };
-/// Problems with the addresses in the status of a Pod, Node or EdgeNode. Absent, empty and null addresses are fine. Pure.
+/// Problems with the addresses in the status of a Pod, Node or EdgeNode. Absent, empty and null
+/// addresses are fine. Pure.
 std::vector<AddressProblem> address_problems(std::string_view kind, const codec::Json& status, Reporter reporter);
-/// Those of `status` that `old` has not, for a server of which this machine's nodes are clients too: what stood there before an
-/// upgrade blocks no other change.
+/// Problems in `status` that `old` does not have, for a server on the machine of its nodes. Values
+/// from before an upgrade block no other change.
 std::vector<AddressProblem> added_address_problems(std::string_view kind, const codec::Json& old, const codec::Json& status);
 
 }  // namespace varda::meta

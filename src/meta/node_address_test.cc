@@ -43,7 +43,7 @@ TEST(NodeAddress, ScopesOfAddresses) {
 TEST(NodeAddress, ProblemsOfReports) {
   const struct {
     const char *kind, *status;
-    std::string here, elsewhere;  // fields with a problem, by who reports
+    std::string here, elsewhere;  // fields with a problem, per reporter
   } cases[] = {
       {"Pod", "{podIP: 10.0.0.5, podIPs: [{ip: 10.0.0.5}], hostIP: 10.0.0.1, hostIPs: [{ip: '2001:db8::1'}]}", "", ""},
       {"Pod", "{podIP: '', hostIP: null, podIPs: []}", "", ""},

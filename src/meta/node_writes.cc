@@ -12,13 +12,14 @@ using codec::Json;
 
 constexpr std::array<std::string_view, 4> kEventMembers{"count", "lastTimestamp", "message", "series"};
 
-/// Labels that a node gives itself say what kind of machine it is, as agents send them. All others are the cluster's to give, which
-/// is more than Kubernetes' NodeRestriction keeps back: by any label a selector may choose who gets files, models and pods.
+/// A node may set labels that describe its machine, as agents send them. All other labels belong to
+/// the cluster. This is stricter than Kubernetes' NodeRestriction, because selectors choose by any
+/// label which nodes get files, models and pods.
 bool may_label(const std::string& node, std::string_view key, const Json& value) {
   static constexpr std::array<std::string_view, 5> kAllowed{
       "kubernetes.io/os", "kubernetes.io/arch", "node-role.kubernetes.io/edge", "edgeai.io/layer", "edgeai.io/runner",
   };
-  // Selectors name a node by it.
+  // Selectors identify a node by this label.
   if (key == "kubernetes.io/hostname") return value.is_string() && value.as_string() == node;
   return std::find(kAllowed.begin(), kAllowed.end(), key) != kAllowed.end();
 }
@@ -32,7 +33,7 @@ Status check_object(const Json& body) {
   return {};
 }
 
-/// "" or the value expected.
+/// Checks that the value is absent or as expected.
 Status check_said(const Json& value, std::string_view expected, const char* field) {
   if (value.is_null() || (value.is_string() && value.as_string() == expected)) return {};
   return Error(Code::kInvalid, std::string(field) + ": must be \"" + std::string(expected) + "\", as the path says");
@@ -57,7 +58,7 @@ Result<Json> own_object(const std::string& node, const Resource& resource, const
   }
   for (const auto& [member, value] : body.as_object()) {
     if (member == "kind" || member == "apiVersion" || member == "metadata") continue;
-    if (member == "status") continue;  // a creation has none, as everywhere
+    if (member == "status") continue;  // ignored: a creation never sets the status
     if (member != "spec" || !value.empty()) return forbidden(member + ": not a node's to set");
   }
   return Json::object(
@@ -101,7 +102,7 @@ Result<Json> own_event(const std::string& ns, const Json& body) {
   }
   if (!body["involvedObject"].is_object()) return Error(Code::kInvalid, "involvedObject: must be an object");
   if (body.contains("related")) return forbidden("related: a node tells of its own objects only");
-  // Events about what has no namespace lie in this one.
+  // Events about cluster-scoped objects are in "default".
   const std::string& about = body["involvedObject"]["namespace"].as_string();
   if (about.empty() ? ns != "default" : ns != about) {
     return Error(Code::kInvalid, "involvedObject.namespace: must be that of the event");
@@ -131,7 +132,7 @@ Status only_status_changed(const Json& old, const Json& object) {
 
 namespace {
 
-// A member that is absent and one that defaulting has filled with nothing are the same.
+// Absent members and members that defaulting filled with empty values are equal.
 bool is_blank(const Json& value) {
   return value.is_null() ||
          (value.is_string() ? value.as_string().empty() : (value.is_object() || value.is_array()) && value.empty());

@@ -7,7 +7,7 @@ namespace {
 
 Error bad(std::string_view field, std::string_view what) { return {Code::kInvalid, std::string(field) + ": " + std::string(what)}; }
 
-// A null reads as absent everywhere, as in the Kubernetes API.
+// A null counts as absent everywhere, as in the Kubernetes API.
 Status read(const Json& value, std::string_view field, std::string& out) {
   if (value.is_null()) return {};
   if (!value.is_string()) return bad(field, "must be a string");
@@ -183,7 +183,7 @@ Json Condition::to_json() const {
   Json out = Json::object({{"type", type}, {"status", status}});
   if (observed_generation != 0) out.set("observedGeneration", observed_generation);
   put(out, "lastTransitionTime", last_transition_time);
-  // Reason and message are required members of a Condition, also when empty.
+  // Reason and message are required members of a Condition, even if empty.
   out.set("reason", reason);
   out.set("message", message);
   return out;

@@ -1,5 +1,6 @@
-// The object model every kind shares: names of kinds, metadata, owner references, conditions.
-// Source of names and meanings: Kubernetes API conventions (sig-architecture/api-conventions.md), apimachinery meta/v1.
+// The object model of all kinds: names of kinds, metadata, owner references, conditions.
+// Source of names and meanings: Kubernetes API conventions (sig-architecture/api-conventions.md),
+// apimachinery meta/v1.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ namespace varda::meta {
 
 using codec::Json;
 
-/// A resource type: how it is called in objects and in paths.
+/// A resource type: its names in objects and in paths.
 struct Resource {
   std::string group;    // "" for core
   std::string version;  // "v1"
@@ -26,14 +27,15 @@ struct Resource {
   bool namespaced = true;
 
   std::string api_version() const { return group.empty() ? version : group + "/" + version; }
-  /// "pods", "deployments.apps": as in messages and CRD names.
+  /// "pods", "deployments.apps", as in messages and CRD names.
   std::string group_resource() const { return group.empty() ? plural : plural + "." + group; }
   /// "/api/v1/namespaces/NS/pods/NAME", "/apis/apps/v1/deployments"; ns and name may be empty.
   std::string path(std::string_view ns = "", std::string_view name = "") const;
   friend bool operator==(const Resource&, const Resource&) = default;
 };
 
-/// Which object: namespace (empty for cluster-scoped) and name. Prints as "ns/name" or "name".
+/// Identifies an object: namespace (empty if cluster-scoped) and name. Prints as "ns/name" or
+/// "name".
 struct ObjectKey {
   std::string ns;
   std::string name;
@@ -57,7 +59,7 @@ struct ObjectMeta {
   std::map<std::string, std::string> labels, annotations;
   std::vector<OwnerReference> owner_references;
   std::vector<std::string> finalizers;
-  Json unknown;  // members this struct does not name, kept when written (null: none)
+  Json unknown;  // other members, preserved when written (null: none)
 
   ObjectKey key() const { return {ns, name}; }
   const OwnerReference* controller() const;  // the one with controller: true
@@ -72,7 +74,7 @@ struct Condition {
   std::string type;
   std::string status = "Unknown";  // True, False, Unknown
   std::string reason;              // CamelCase
-  std::string message;             // for people; says what to do
+  std::string message;             // for people; recommends an action
   std::int64_t observed_generation = 0;
   std::string last_transition_time;
   friend bool operator==(const Condition&, const Condition&) = default;
@@ -80,7 +82,8 @@ struct Condition {
   Json to_json() const;
 };
 
-/// Sets or replaces the condition of that type; last_transition_time becomes `now` only when the status differs.
+/// Sets or replaces the condition of that type. last_transition_time becomes `now` only if the
+/// status differs.
 void set_condition(std::vector<Condition>& conditions, Condition wanted, std::string_view now);
 const Condition* find_condition(const std::vector<Condition>& conditions, std::string_view type);
 
@@ -88,14 +91,14 @@ const Condition* find_condition(const std::vector<Condition>& conditions, std::s
 std::string format_time(WallTime time);
 std::string format_micro_time(WallTime time);
 Result<WallTime> parse_time(std::string_view text);
-/// As kubectl prints ages: 5s, 3m20s, 4h, 2d.
+/// Formats ages like kubectl: 5s, 3m20s, 4h, 2d.
 std::string format_age(std::chrono::seconds age);
 
 // Names (apimachinery validation): empty result = valid, else the sentence Kubernetes uses.
 std::string check_dns_subdomain(std::string_view name);  // RFC 1123 subdomain, 253
 std::string check_dns_label(std::string_view name);      // RFC 1123 label, 63
 std::string check_dns1035_label(std::string_view name);  // RFC 1035 label, 63: names of Services
-std::string check_label_key(std::string_view key);       // qualified name; several complaints are joined by "; "
+std::string check_label_key(std::string_view key);       // qualified name; several errors are joined by "; "
 std::string check_label_value(std::string_view value);
 
 /// kind, apiVersion, namespace and name of an object, for messages: "Pod default/web".

@@ -90,7 +90,7 @@ TEST(Time, FormatsAndParsesRfc3339) {
   EXPECT_EQ(format_time(parse_time("2023-12-31T22:00:00-02:00").value()), "2024-01-01T00:00:00Z");
   EXPECT_EQ(format_time(WallTime(std::chrono::microseconds(-1))), "1969-12-31T23:59:59Z");
   EXPECT_EQ(format_micro_time(parse_time("2024-01-01T00:00:00.1234567Z").value()), "2024-01-01T00:00:00.123456Z");
-  // Beyond what 64 bits of nanoseconds hold: the nearest that they do, not some other century.
+  // Times beyond 64 bits of nanoseconds become the nearest valid time, without wrapping.
   EXPECT_EQ(format_time(parse_time("9999-12-31T23:59:59Z").value()).substr(0, 4), "2262");
   EXPECT_EQ(format_time(parse_time("0001-01-01T00:00:00Z").value()).substr(0, 4), "1677");
   for (const char* bad : {"", "2024", "2024-02-30T00:00:00Z", "2024-01-01T24:00:00Z", "2024-01-01 00:00:00Z", "2024-01-01T00:00:00",

@@ -9,7 +9,7 @@ namespace varda::meta {
 namespace {
 
 constexpr std::size_t kDepthMax = 400;
-constexpr std::size_t kCopyBytesMax = 16u << 20;  // what all `copy` operations of one patch may add
+constexpr std::size_t kCopyBytesMax = 16u << 20;  // total growth by the `copy` operations of one patch
 
 Error bad_patch(std::string what) { return {Code::kInvalid, std::move(what)}; }
 
@@ -33,7 +33,7 @@ Measure measure(const Json& value) {
   return out;
 }
 
-// RFC 6902 compares numbers by value; our trees tell 1 from 1.0.
+// RFC 6902 compares numbers by value; our trees distinguish 1 from 1.0.
 bool same(const Json& a, const Json& b) {
   if (a.is_number() && b.is_number()) return a == b || a.as_double() == b.as_double();
   return a == b;
@@ -84,7 +84,7 @@ Json* child(Json& parent, const std::string& token) {
   return index ? &parent.array_items()[*index] : nullptr;
 }
 
-/// One JSON Patch over one document.
+/// Applies one JSON Patch to one document.
 class Patcher {
  public:
   Patcher(Json document, std::size_t work_max) : document_(std::move(document)), work_max_(work_max) {}
@@ -167,7 +167,7 @@ class Patcher {
     const Measure size = measure(value);
     if (path.empty()) return add(path, value, size);
     TRY(Json * holder, parent(path));
-    if (holder->is_object()) return add(path, value, size);  // also where the member is missing, as Kubernetes has it
+    if (holder->is_object()) return add(path, value, size);  // also if the member is missing, as in Kubernetes
     Json* old = child(*holder, path.back());
     if (!old) return bad_patch("index \"" + path.back() + "\" is out of range");
     if (path.size() + size.depth > kDepthMax) return bad_patch("the result would be nested too deeply");
@@ -223,7 +223,7 @@ void merge_members(Json& document, const Json& patch) {
     if (value.is_null()) {
       members.remove(name);
     } else if (value.is_object()) {
-      // Also where the member is missing: nulls inside the patch must not become members.
+      // Also if the member is missing: nulls inside the patch must not become members.
       Json* old = members.find(name);
       Json merged = apply_merge_patch(old ? std::move(*old) : Json(), value);
       members.set(name, std::move(merged));

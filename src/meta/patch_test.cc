@@ -104,7 +104,7 @@ TEST(ThreeWayMerge, CasesOfTheFile) {
     const std::string& name = c["name"].as_string();
     const Json result = three_way_merge(c["last"], c["wanted"], c["live"], core_list_keys);
     EXPECT_EQ(result, c["result"]) << name << ": " << codec::write_json(result);
-    // Whether the wish is remembered or not yet, a second time changes nothing.
+    // A repeated merge changes nothing, with the old or the new `last`.
     EXPECT_EQ(three_way_merge(c["last"], c["wanted"], result, core_list_keys), result) << name;
     EXPECT_EQ(three_way_merge(c["wanted"], c["wanted"], result, core_list_keys), result) << name;
   }

@@ -1,5 +1,5 @@
-// Which Secrets and ConfigMaps a Pod and an EdgeNode name: what entitles a node to read them, whoever asks it, an API server or a
-// gateway before it.
+// Finds the Secrets and ConfigMaps that a Pod or an EdgeNode names. These references entitle a node
+// to read them, through an API server or a gateway.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 
 namespace varda::meta {
 
-/// The label of a namespace that lets its Secrets go to nodes as credentials of archives, and its value.
+/// Namespace label, and its value, that allows nodes to read Secrets there as archive credentials.
 inline constexpr const char* kEdgeSecretsLabel = "edgeai.io/edge-secrets";
 inline constexpr const char* kEdgeSecretsAllow = "allow";
 
-/// `resource` is secrets or configmaps; `name` is of one in the namespace of the Pod.
+/// `resource` is secrets or configmaps; `name` is in the Pod's namespace.
 bool pod_uses(const codec::Json& pod, std::string_view resource, std::string_view name);
 
-/// As the credentials of an archive.
+/// True if the EdgeNode names the Secret as credentials of an archive.
 bool edge_node_uses(const codec::Json& edge_node, const ObjectKey& secret);
 
 }  // namespace varda::meta

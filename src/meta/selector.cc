@@ -1,4 +1,5 @@
-// Grammar and wording follow apimachinery's labels and fields packages: clients print these messages.
+// Grammar and messages follow apimachinery's labels and fields packages, because clients print the
+// messages.
 #include "meta/selector.h"
 
 #include <algorithm>
@@ -37,7 +38,7 @@ std::optional<std::int64_t> to_integer(std::string_view text) {
   return out;
 }
 
-/// Values are a set, in the text of a query and in objects: one order, nothing twice.
+/// Makes the values a set: sorted, without duplicates.
 void as_set(std::vector<std::string>& values) {
   std::sort(values.begin(), values.end());
   values.erase(std::unique(values.begin(), values.end()), values.end());
@@ -47,7 +48,7 @@ class Lexer {
  public:
   explicit Lexer(std::string_view text) : text_(text) { advance(); }
 
-  /// Where names and values stand, `in` and `notin` are plain words.
+  /// In places for names and values, `in` and `notin` are ordinary identifiers.
   Lexed peek_word() const {
     Lexed out = next_;
     if (out.token == Token::kIn || out.token == Token::kNotIn) out.token = Token::kIdentifier;
@@ -127,7 +128,7 @@ Result<std::vector<std::string>> parse_values(Lexer& lexer) {
   } else if (first.token != Token::kIdentifier && first.token != Token::kComma) {
     return expected(first, "',', ')' or identifier");
   }
-  // An empty place between commas is the empty value: "(a,)" is {"a", ""}.
+  // A missing value between commas is the empty value: "(a,)" is {"a", ""}.
   bool wants_value = true;
   while (true) {
     const Lexed word = lexer.take_word();
@@ -367,7 +368,7 @@ std::string LabelSelector::str() const {
 
 namespace {
 
-// Splits at commas that no backslash guards; the escapes stay for unescape().
+// Splits at commas that are not escaped; the escapes stay for unescape().
 std::vector<std::string_view> split_terms(std::string_view text) {
   std::vector<std::string_view> out;
   std::size_t begin = 0;

@@ -32,7 +32,7 @@ class LabelSelector {
   static LabelSelector equals(const std::map<std::string, std::string>& labels);
 
   bool matches(const std::map<std::string, std::string>& labels) const;
-  /// The same over metadata.labels of an object as JSON.
+  /// Like matches(), for metadata.labels of a JSON object.
   bool matches_labels(const Json& labels) const;
   bool empty() const { return requirements_.empty(); }
   const std::vector<Requirement>& requirements() const { return requirements_; }
@@ -54,7 +54,7 @@ class FieldSelector {
   bool matches(const std::function<std::string(std::string_view field)>& read) const;
   bool empty() const { return terms_.empty(); }
   const std::vector<Term>& terms() const { return terms_; }
-  /// The value a field must equal, if one term says so.
+  /// The value that a term requires for the field; absent: no such term.
   std::optional<std::string> exact(std::string_view field) const;
   std::string str() const;
 

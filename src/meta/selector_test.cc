@@ -16,7 +16,7 @@ const Labels kLabels[] = {
 };
 
 TEST(LabelSelector, GrammarSelectsWhatItSays) {
-  // The string has one digit for each of kLabels that matches.
+  // The string has one digit for each matching entry of kLabels.
   const std::pair<const char*, const char*> cases[] = {
       {"", "0123"},
       {"app=web", "01"},
@@ -57,7 +57,7 @@ TEST(LabelSelector, GrammarSelectsWhatItSays) {
       EXPECT_EQ(selector->matches(kLabels[i]), selector->matches_labels(json)) << text;
     }
     EXPECT_EQ(found, matching) << text;
-    // What it prints selects the same.
+    // The printed selector selects the same.
     const auto again = LabelSelector::parse(selector->str());
     ASSERT_TRUE(again.ok()) << selector->str();
     EXPECT_EQ(again->str(), selector->str());

@@ -11,7 +11,8 @@ struct Row {
   std::string_view reason;
 };
 
-// The one table. The first row of a code is what from_error() sends; to_error() looks for the reason first, then for the number.
+// The only table. from_error() uses the first row of a code. to_error() searches by reason first,
+// then by number.
 constexpr std::array kTable{
     Row{Code::kInvalid, 400, "BadRequest"},
     Row{Code::kInvalid, 422, "Invalid"},
@@ -120,7 +121,7 @@ ApiStatus ApiStatus::from_error(const Error& error) {
   out.details = false;
   Code code = error.code();
   switch (code) {
-    // What a client cannot tell apart, or need not.
+    // Codes that clients cannot or need not distinguish.
     case Code::kCorrupt:
       code = Code::kInternal;
       break;

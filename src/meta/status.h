@@ -1,4 +1,5 @@
-// Kubernetes' Status object <-> our Error. The one table of codes, reasons and HTTP numbers.
+// Converts Kubernetes' Status objects to our Error and back. Holds the table of codes, reasons and
+// HTTP numbers.
 #pragma once
 
 #include <optional>
@@ -27,14 +28,15 @@ struct ApiStatus {
   std::string group, kind, name, uid;  // details
   std::vector<StatusCause> causes;
   std::optional<int> retry_after_seconds;
-  bool details = true;     // false: no `details` member at all
-  std::string list_token;  // metadata.continue: from where an expired list can be read on
+  bool details = true;     // false: without a `details` member
+  std::string list_token;  // metadata.continue: resumes an expired list
 
   Json to_json() const;
   /// Any `kind: Status` object; unknown members are dropped.
   static ApiStatus from_json(const Json& status);
-  /// What a client makes of it: 404 kNotFound, 409 AlreadyExists kAlreadyExists, else kConflict, 410 kGone, 422/400 kInvalid, 429
-  /// and 503 kUnavailable, 504 kTimeout ...; the message names the object.
+  /// The Error for a client: 404 kNotFound, 409 AlreadyExists kAlreadyExists, other 409 kConflict,
+  /// 410 kGone, 422/400 kInvalid, 429 and 503 kUnavailable, 504 kTimeout ... The message names the
+  /// object.
   Error to_error() const;
   /// The reverse, for handlers.
   static ApiStatus from_error(const Error& error);

@@ -39,7 +39,7 @@ std::string print(const char* format, Args... args) {
   return {text.data(), static_cast<std::size_t>(n)};
 }
 
-// Reads exactly `digits` digits at `text`, or fails.
+// Reads exactly `digits` digits from `text`, or fails.
 bool number(std::string_view& text, int digits, int& out) {
   if (text.size() < static_cast<std::size_t>(digits)) return false;
   out = 0;
@@ -103,7 +103,8 @@ Result<WallTime> parse_time(std::string_view text) {
   if (!rest.empty() || !date.ok() || hour > 23 || minute > 59 || second > 60) return bad;
   const std::int64_t since_midnight = (hour * 60 + minute) * 60 + second - offset_seconds;
   const auto since_epoch = std::chrono::duration_cast<seconds>(sys_days(date).time_since_epoch()) + seconds(since_midnight);
-  // The clock counts nanoseconds in 64 bits: what lies beyond the years 1677 to 2262 becomes the nearest it can hold.
+  // The clock counts nanoseconds in 64 bits. Times before 1677 or after 2262 become the nearest
+  // valid time.
   constexpr auto kFirst = std::chrono::ceil<seconds>(WallTime::duration::min()) + seconds(1);
   constexpr auto kLast = std::chrono::floor<seconds>(WallTime::duration::max()) - seconds(1);
   if (since_epoch < kFirst || since_epoch > kLast) return WallTime(std::clamp<seconds>(since_epoch, kFirst, kLast));

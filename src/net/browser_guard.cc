@@ -49,7 +49,7 @@ class Guard {
     }
   }
 
-  /// Null: it may pass.
+  /// Null: the request may pass.
   const char* why_not(const Request& request) const {
     const std::string host = lower_text(request.headers.find("Host").value_or(""));
     if (loopback_ && !host.empty() && !names_loopback(host))
@@ -76,7 +76,7 @@ class Guard {
       return url.ok() && url->host == name;
     });
   }
-  /// With https where something in front of the server ends TLS.
+  /// https also counts, because a TLS terminator may stand in front of the server.
   static bool is_own(const std::string& origin, const std::string& host) {
     return !host.empty() && (origin == "http://" + host || origin == "https://" + host);
   }
@@ -86,7 +86,8 @@ class Guard {
   std::vector<std::string> origins_;
 };
 
-/// Adds the headers without which the browser keeps the answer from the page (https://fetch.spec.whatwg.org/#http-cors-protocol).
+/// Adds the headers that let the page read the answer
+/// (https://fetch.spec.whatwg.org/#http-cors-protocol).
 void allow(Response& response, const std::string& origin) {
   response.headers.set("Access-Control-Allow-Origin", origin);
   response.headers.add("Vary", "Origin");

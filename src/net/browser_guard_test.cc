@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char* kLoopback = "127.0.0.1:0";
 
-/// The status, and what CORS allows.
+/// The status and the origin that CORS allows.
 struct Seen {
   int status = 0;
   std::string allowed_origin;

@@ -62,7 +62,7 @@ Status add_hosts(X509* certificate, const std::vector<std::string>& hosts) {
 }
 
 struct Dates {
-  std::time_t not_before, not_after;  // beyond the years of WallTime too
+  std::time_t not_before, not_after;  // may exceed the range of WallTime
 };
 
 Dates dates_of(const Validity& validity) {
@@ -71,11 +71,11 @@ Dates dates_of(const Validity& validity) {
 
 Dates dates_from(std::optional<WallTime> issued, std::chrono::hours valid) {
   const std::time_t now = std::chrono::system_clock::to_time_t(issued.value_or(std::chrono::system_clock::now()));
-  // Five minutes of the past: a peer's clock may lag.
+  // Begins five minutes in the past, because a peer's clock may lag.
   return {now - 300, now + static_cast<std::time_t>(std::chrono::seconds(valid).count())};
 }
 
-/// A random serial number, and the dates.
+/// Sets a random serial number and the dates.
 Status stamp(X509* certificate, const Dates& dates) {
   unsigned char serial[16];
   if (RAND_bytes(serial, sizeof(serial)) != 1) return failed("random numbers");
@@ -89,7 +89,7 @@ Status stamp(X509* certificate, const Dates& dates) {
   return {};
 }
 
-/// Version, serial number, dates and key of a fresh certificate.
+/// Sets version, serial number, dates and key of a new certificate.
 Status fill(X509* certificate, EVP_PKEY* key, const Dates& dates) {
   X509_set_version(certificate, 2);
   TRY_VOID(stamp(certificate, dates));
@@ -124,7 +124,7 @@ Result<Signer> signer_of(const KeyPair& ca) {
   return out;
 }
 
-/// The signed certificate for `key`, as `request` says.
+/// Signs a certificate for `key` as `request` asks.
 Result<std::string> certify(const KeyPair& ca, EVP_PKEY* key, const CertificateRequest& request, const Dates& dates) {
   TRY(const Signer authority, signer_of(ca));
   const Owned<X509>& issuer = authority.certificate;
@@ -142,7 +142,7 @@ Result<std::string> certify(const KeyPair& ca, EVP_PKEY* key, const CertificateR
                          request.peer     ? "serverAuth,clientAuth"
                          : request.server ? "serverAuth"
                                           : "clientAuth"));
-  if (X509_get0_subject_key_id(issuer.get()) != nullptr) {  // a CA that was made elsewhere may have none
+  if (X509_get0_subject_key_id(issuer.get()) != nullptr) {  // a CA made elsewhere may have no key identifier
     TRY_VOID(add_extension(certificate.get(), issuer.get(), NID_authority_key_identifier, "keyid"));
   }
   TRY_VOID(add_hosts(certificate.get(), request.hosts));
@@ -150,7 +150,7 @@ Result<std::string> certify(const KeyPair& ca, EVP_PKEY* key, const CertificateR
   return pem_of(certificate.get());
 }
 
-/// Keys that are weak, or so large that checking a signature takes long, are none.
+/// Rejects weak keys, and keys so large that checking a signature takes long.
 bool acceptable(const EVP_PKEY* key) {
   const int bits = EVP_PKEY_get_bits(key);
   switch (EVP_PKEY_get_base_id(key)) {
@@ -170,7 +170,7 @@ bool acceptable(const EVP_PKEY* key) {
   }
 }
 
-/// The public key of a request that its own signature covers.
+/// The public key of a request; the request's own signature must match.
 Result<Owned<EVP_PKEY>> key_of(std::string_view csr_pem) {
   const auto invalid = [](const std::string& what) { return Error(Code::kInvalid, "the certificate request " + what); };
   if (csr_pem.size() > kCsrBytesMax) return invalid("is longer than " + std::to_string(kCsrBytesMax) + " bytes");

@@ -1,5 +1,5 @@
-// Certificates and keys (X.509, RFC 5280), requests for them (PKCS#10, RFC 2986), and what they say. All as PEM text, never as a
-// path: who reads files decides where they are. Keys made here are ECDSA P-256.
+// X.509 certificates (RFC 5280), keys, and certificate requests (PKCS#10, RFC 2986). Everything is
+// PEM text, never a path: the caller reads the files. Keys made here are ECDSA P-256.
 #pragma once
 
 #include <chrono>
@@ -30,18 +30,19 @@ struct CertificateRequest {
   bool peer = false;                    // both
   std::optional<WallTime> issued = {};  // valid from five minutes before; absent: by the machine's clock
 };
-/// With a key of its own, signed by `ca`.
+/// Makes a new key and a certificate for it, signed by `ca`.
 Result<KeyPair> make_certificate(const KeyPair& ca, const CertificateRequest& request);
 
 /// A new private key (PKCS#8).
 Result<std::string> make_key();
-/// A request for a certificate of that key. Signers here take the key of it and nothing else.
+/// Makes a certificate request for that key. The signers here take only the key from a request.
 Result<std::string> make_csr(const std::string& key_pem, const std::string& common_name);
-/// SHA-256 (hex) of the public key a request is for. kInvalid: no PKCS#10 in PEM, over 16 KiB, its signature by its own key is
-/// wrong, or the key is none we sign (ECDSA P-256, P-384, P-521, Ed25519, or RSA of 2048 to 4096 bits).
+/// SHA-256 (hex) of the public key in a request. kInvalid: not PKCS#10 in PEM, over 16 KiB, wrong
+/// self-signature, or a key type we do not sign. Signed types: ECDSA P-256, P-384, P-521, Ed25519,
+/// RSA of 2048 to 4096 bits.
 Result<std::string> csr_key_sha256(std::string_view csr_pem);
-/// A certificate (PEM) for the key of the request, with the subject, hosts and time that `request` says: what the CSR asks for
-/// besides is ignored. kInvalid: as csr_key_sha256().
+/// Signs a certificate (PEM) for the key in the CSR. Subject, hosts and validity come from
+/// `request`. Everything else in the CSR is ignored. kInvalid: as csr_key_sha256().
 Result<std::string> sign_csr(const KeyPair& ca, std::string_view csr_pem, const CertificateRequest& request);
 
 struct CertificateFacts {
@@ -51,7 +52,8 @@ struct CertificateFacts {
   std::string sha256;      // of the certificate in DER, hex
   std::string key_sha256;  // of its public key (SubjectPublicKeyInfo in DER), hex
 };
-/// Of the first certificate in the text. Says nothing about who signed it. kInvalid: there is none.
+/// Reads the first certificate in the text. Does not verify its signature. kInvalid: the text holds
+/// no certificate.
 Result<CertificateFacts> certificate_facts(std::string_view certificate_pem);
 /// SHA-256 (hex) of the public half of a private key. kInvalid: no key, or one under a password.
 Result<std::string> key_sha256(std::string_view key_pem);

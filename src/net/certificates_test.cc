@@ -45,7 +45,7 @@ TEST(Certificates, RequestOfAKeyBecomesACertificateOfThatKey) {
 
 TEST(Certificates, ValidityIsCountedFromTheTimeGiven) {
   auto request = for_node("line7");
-  const WallTime issued = std::chrono::system_clock::from_time_t(4'000'000'000);  // 2096: beyond what UTCTime can say
+  const WallTime issued = std::chrono::system_clock::from_time_t(4'000'000'000);  // 2096: beyond the range of UTCTime
   request.issued = issued;
   request.valid = 24h * 90;
   const auto facts = certificate_facts(make_certificate(ca(), request)->certificate_pem);
@@ -111,7 +111,7 @@ TEST(Certificates, ACertificateMustBeRenewedBeforeItsEndAndWhereItHasNotBegun) {
   EXPECT_TRUE(must_be_renewed(facts, 30h, WallTime(300h)));
 }
 
-// The year 9999 says that there is no end (RFC 5280, 4.1.2.5); the clock ends in 2262.
+// The year 9999 means "no end" (RFC 5280, 4.1.2.5); the clock ends in 2262.
 TEST(Certificates, ValidityBeyondTheClockEndsWithIt) {
   auto request = for_node("line7");
   request.valid = 24h * 365 * 7900;
@@ -122,7 +122,7 @@ TEST(Certificates, ValidityBeyondTheClockEndsWithIt) {
 }
 
 TEST(Certificates, WhatARequestAsksForBesidesItsKeyIsIgnored) {
-  // It asks for the administrators' group, to be a CA, and for the gateway's name.
+  // The request asks for the administrators' group, for CA rights, and for the gateway's name.
   const auto signed_pem = sign_csr(ca(), csr_file("asks-for-everything"), for_node("line7"));
   ASSERT_TRUE(signed_pem.ok()) << signed_pem.error();
   const auto facts = certificate_facts(*signed_pem);
@@ -130,7 +130,8 @@ TEST(Certificates, WhatARequestAsksForBesidesItsKeyIsIgnored) {
   EXPECT_EQ(facts->organizations, std::vector<std::string>{"system:nodes"});
   const auto plain = certificate_facts(make_certificate(ca(), for_node("line7"))->certificate_pem);
   EXPECT_EQ(plain->organizations, facts->organizations);
-  // No longer than one for a request that asks for nothing, give or take the integers of a signature and the serial number.
+  // As long as a certificate for a plain request, up to the variable sizes of signature and serial
+  // number.
   const auto modest = sign_csr(ca(), *make_csr(*make_key(), "line7"), for_node("line7"));
   EXPECT_NEAR(static_cast<double>(signed_pem->size()), static_cast<double>(modest->size()), 24.0);
 }
@@ -153,7 +154,7 @@ TEST(Certificates, OnlySoundRequestsAreSigned) {
       {"signature-altered", "not signed by its own key"},
       {"subject-altered", "not signed by its own key"},
       {"truncated", "no PKCS#10"},
-      {"encrypted", "no PKCS#10"},  // and nobody is asked for a password
+      {"encrypted", "no PKCS#10"},  // and no password prompt appears
       {"no-key", "no PKCS#10"},
       {"a-certificate", "no PKCS#10"},
   };
@@ -188,7 +189,7 @@ TEST(Certificates, GarbageIsNamedForWhatItShouldBe) {
   }
   EXPECT_FALSE(make_certificate({.certificate_pem = "x", .key_pem = "y"}, {}).ok());
   EXPECT_FALSE(make_certificate({.certificate_pem = ca().certificate_pem, .key_pem = *make_key()}, {}).ok());
-  EXPECT_FALSE(sign_csr(ca(), csr_file("ec-prime256v1"), for_node(std::string(65, 'n'))).ok());  // X.520: a CN has 64 at most
+  EXPECT_FALSE(sign_csr(ca(), csr_file("ec-prime256v1"), for_node(std::string(65, 'n'))).ok());  // X.520: a CN is at most 64 long
 }
 
 }  // namespace

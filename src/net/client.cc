@@ -26,16 +26,16 @@ constexpr std::size_t kHeaderBytesMax = 256 << 10;
 /// One connection to an origin. One request at a time.
 struct Connection {
   std::string origin;  // for messages
-  std::string route;   // what it can serve: its key in the pool
+  std::string route;   // key in the pool: what the connection can serve
   internal::Fd fd;
   std::unique_ptr<internal::Stream> stream;  // works on fd: destroyed before it
   Waiter waiter;
   std::unique_ptr<Parser> parser = Parser::create(Parser::Kind::kResponse, {.header_bytes = kHeaderBytesMax});
-  std::string unread;  // bytes of the peer that the parser has not taken
+  std::string unread;  // bytes from the peer that the parser has not used
   bool used = false;   // it has served a request before
   SteadyTime idle_since;
 
-  /// Nothing came while it lay idle: neither the end nor an answer nobody asked for.
+  /// Nothing arrived while the connection was idle: neither the end nor an unexpected answer.
   bool fresh() {
     char byte = 0;
     return unread.empty() && stream->read({&byte, 1}).kind == IoResult::Kind::kWantRead;
@@ -89,18 +89,18 @@ Error broken(const Connection& connection, const std::string& what) {
 
 Error handshake_failed(const Connection& connection) {
   const Error error = broken(connection, "TLS handshake failed");
-  // OpenSSL reads an answer in plain HTTP so.
+  // OpenSSL reports an answer in plain HTTP this way.
   const bool plain = error.message().find("wrong version number") != std::string::npos;
   return plain ? Error(error.code(), error.message() + "; the server seems to speak http, not https") : error;
 }
 
-/// Waits for what `io` asks for.
+/// Waits for the readiness that `io` asked for.
 Status wait_for(const Context& ctx, Connection& connection, IoResult::Kind kind) {
   return connection.waiter.wait(ctx, connection.fd.get(),
                                 kind == IoResult::Kind::kWantRead ? Waiter::For::kRead : Waiter::For::kWrite);
 }
 
-/// More bytes of the peer behind `unread`. False: it closed.
+/// Appends bytes from the peer to `unread`. False: the peer closed.
 Result<bool> receive(const Context& ctx, Connection& connection) {
   const std::size_t before = connection.unread.size();
   connection.unread.resize(before + kReadBytes);
@@ -126,7 +126,7 @@ class SocketReader final : public BodyReader {
     recycle_if_done();
   }
   ~SocketReader() override {
-    // What is here already may be the rest: then the connection can serve again.
+    // The rest of the body may have arrived already. Then the connection can be reused.
     if (connection_ && !failure_) {
       parse();
       recycle_if_done();
@@ -185,7 +185,7 @@ class SocketReader final : public BodyReader {
 
   const Context ctx_;
   const std::shared_ptr<Pool> pool_;
-  std::unique_ptr<Connection> connection_;  // null: all of the body is in text_
+  std::unique_ptr<Connection> connection_;  // null: text_ holds the whole rest of the body
   std::string text_;
   std::optional<Error> failure_;
 };
@@ -201,11 +201,11 @@ Status check_field(const std::string& name, std::string_view text) {
   return {};
 }
 
-/// How an origin is reached.
+/// The way to reach an origin.
 struct Route {
-  std::string key;           // connections of the same key are interchangeable
-  std::optional<Url> proxy;  // nothing: straight
-  bool tunnel = false;       // through the proxy, by CONNECT; else the proxy reads the requests
+  std::string key;           // connections with the same key are interchangeable
+  std::optional<Url> proxy;  // absent: direct
+  bool tunnel = false;       // CONNECT through the proxy; else the proxy reads the requests
 
   bool proxy_reads() const { return proxy && !tunnel; }
 };
@@ -262,7 +262,7 @@ class SocketClient final : public HttpClient {
       if (url.scheme == "https" && next.scheme != "https") {
         return Error(Code::kForbidden, shown(url) + " redirects to " + shown(next) + ", which is not https").as_terminal();
       }
-      // Credentials belong to the origin they were given for.
+      // Credentials belong to the origin that they were given for.
       if (next.origin() != url.origin()) {
         other_origin = true;
         request.headers.remove("Authorization");
@@ -276,7 +276,7 @@ class SocketClient final : public HttpClient {
   }
 
  private:
-  /// What AWS signatures are made of, a session's token among it.
+  /// Headers of AWS signatures, including session tokens.
   static bool is_signature(std::string_view name) {
     constexpr std::string_view kPrefix = "x-amz-";
     return name.size() > kPrefix.size() && std::equal(kPrefix.begin(), kPrefix.end(), name.begin(), [](char a, char b) {
@@ -295,7 +295,7 @@ class SocketClient final : public HttpClient {
     return route;
   }
 
-  /// For messages: a query may be a signature that opens the door.
+  /// For messages: omits the query, which may hold a secret signature.
   static std::string shown(const Url& url) { return url.origin() + url.target.substr(0, url.target.find('?')); }
 
   static Result<Url> follow(const Url& from, std::string_view location) {
@@ -320,7 +320,7 @@ class SocketClient final : public HttpClient {
     return ip;
   }
 
-  /// Leaves the addresses that may be connected to. kForbidden: none is left.
+  /// Keeps the addresses that may be connected to. kForbidden: none is left.
   Status keep_allowed(const Url& url, std::vector<internal::Address>& addresses) const {
     if (!options_.destinations || addresses.empty()) return {};
     std::string refused, source;
@@ -339,7 +339,7 @@ class SocketClient final : public HttpClient {
         .as_terminal();
   }
 
-  /// A name is the proxy's to resolve.
+  /// The proxy resolves names, so only numeric hosts are checked.
   Status check_proxied(const Url& url) const {
     if (!options_.destinations) return {};
     std::vector<internal::Address> numeric = internal::numeric_addresses(url.host, url.port);
@@ -357,13 +357,13 @@ class SocketClient final : public HttpClient {
       auto response = exchange(ctx, std::move(pooled), header, request, attempt);
       const bool lost = !response.ok() && response.error().code() == Code::kUnavailable && !attempt.answered;
       if (!lost || !(idempotent(request.method) || !attempt.written)) return response;
-      // The server closed it while it lay in the pool.
+      // The server closed the connection while it was in the pool.
     }
     auto connected = connect(ctx, url, route);
     if (!connected.ok()) {
       const Code code = connected.error().code();
       if (code != Code::kTimeout && code != Code::kCancelled) return connected.error();
-      // Of a request that was given up it must be told whether it was sent.
+      // The context shows that an abandoned request was never sent.
       return Error(connected.error()).context("connecting to " + url.origin());
     }
     std::unique_ptr<Connection> connection = std::move(connected).value();
@@ -414,14 +414,14 @@ class SocketClient final : public HttpClient {
     }
   }
 
-  /// The contexts of TLS hold the machine's roots, a megabyte of them: made when the first https request needs them.
+  /// A TLS context holds the machine's roots (about 1 MB), so the first https request makes it.
   Result<internal::TlsContext> tls_context() {
     const MutexLock lock(mutex_);
     if (!tls_) tls_ = internal::client_context(options_.tls, options_.extra_ca_pem);
     return *tls_;
   }
 
-  /// CONNECT (RFC 9110, 9.3.6): what follows its answer is between the origin and us.
+  /// CONNECT (RFC 9110, 9.3.6): after the answer, bytes flow between the origin and this client.
   Status open_tunnel(const Context& ctx, Connection& c, const Url& url, const Url& proxy) {
     const std::string host = url.host.find(':') == std::string::npos ? url.host : "[" + url.host + "]";
     const std::string authority = host + ":" + std::to_string(url.port);
@@ -454,7 +454,8 @@ class SocketClient final : public HttpClient {
     return Error(out.error()).context("proxy " + route.proxy->origin());
   }
 
-  /// The connect timeout is a peer that does not answer; the caller's own deadline stays kTimeout.
+  /// A connect timeout means an unresponsive peer (kUnavailable). The caller's own deadline stays
+  /// kTimeout.
   template <typename T>
   static Result<T> connect_error(const Context& ctx, Result<T> result) {
     if (result.ok() || result.error().code() == Code::kCancelled) return result;
@@ -463,8 +464,8 @@ class SocketClient final : public HttpClient {
   }
 
   struct Attempt {
-    bool written = false;   // some byte of the request
-    bool answered = false;  // some byte of the response
+    bool written = false;   // some byte of the request was written
+    bool answered = false;  // some byte of the response arrived
   };
 
   Result<ClientResponse> exchange(const Context& ctx, std::unique_ptr<Connection> connection, const std::string& header,
@@ -474,7 +475,8 @@ class SocketClient final : public HttpClient {
     c.parser->reset();
     if (request.method == "HEAD") c.parser->no_body();
     TRY(const bool whole, write_request(ctx, c, header, request.body, attempt));
-    // No answer is here yet: to look would be a system call for nothing. What TLS has read already no socket announces.
+    // No answer can have arrived yet, so wait first and save a system call. TLS may hold bytes that
+    // no socket announces.
     if (whole && c.stream->short_read_means_empty()) TRY_VOID(wait_for(ctx, c, IoResult::Kind::kWantRead));
     while (true) {
       while (!c.parser->header_done()) {
@@ -498,13 +500,15 @@ class SocketClient final : public HttpClient {
     ClientResponse response;
     response.status = c.parser->message().status;
     response.headers = std::move(c.parser->message().headers);
-    // An answer that came ahead of the request's end leaves the rest unsent: nothing can follow on this connection.
+    // An answer before the end of the request leaves the rest unsent. The connection cannot be
+    // reused.
     response.body = std::make_unique<SocketReader>(
         ctx, whole ? pool_ : std::make_shared<Pool>(ClientOptions{.idle_connections_max = 0}), std::move(connection));
     return response;
   }
 
-  /// False: the server answered, or went, before all was written; what it said is worth reading.
+  /// False: the server answered or closed before everything was written. The answer may still be
+  /// read.
   static Result<bool> write_request(const Context& ctx, Connection& c, const std::string& header, const std::string& body,
                                     Attempt& attempt) {
     const std::size_t total = header.size() + body.size();
@@ -546,7 +550,7 @@ class SocketClient final : public HttpClient {
   const ClientOptions options_;
   const std::shared_ptr<Pool> pool_;
   Mutex mutex_;
-  std::optional<Result<internal::TlsContext>> tls_ GUARDED_BY(mutex_);  // an error shows with the first https request
+  std::optional<Result<internal::TlsContext>> tls_ GUARDED_BY(mutex_);  // an error surfaces with the first https request
 };
 
 }  // namespace

@@ -22,16 +22,19 @@ struct ClientOptions {
   std::chrono::milliseconds connect_timeout{10000};
   std::chrono::milliseconds idle_timeout{60000};  // pooled connections older than this are not used again
   std::size_t idle_connections_max = 16;          // per origin
-  int redirects_max = 0;                          // GET and HEAD only; https never goes on to http
-  /// Checked at each hop, with the address that is connected to: kForbidden, terminal. Nothing: every address is reached. A proxy
-  /// itself always is; it resolves names, so behind a proxy only numeric hosts are checked.
+  int redirects_max = 0;                          // GET and HEAD only; https never redirects to http
+  /// Checked at each hop with the address to connect to. A refused address ends as kForbidden,
+  /// terminal. Absent: every address is allowed. A proxy itself is never refused. Proxies resolve
+  /// names, so behind a proxy only numeric hosts are checked.
   std::optional<Destinations> destinations;
   bool tcp_keepalive = true;           // finds dead peers of long watches within ~30 s
-  std::chrono::seconds dead_after{0};  // of TCP's silence, sooner than that; at least 2 s; 0: as tcp_keepalive has it
+  std::chrono::seconds dead_after{0};  // closes a connection after this long without a TCP
+                                       // acknowledgement; at least 2 s; 0: tcp_keepalive decides
 };
 
-/// A request whose pooled connection turns out closed before any response byte is sent once more on a new one, if it is
-/// idempotent (GET, HEAD, PUT, DELETE, OPTIONS) or nothing of it was written.
+/// If a pooled connection closes before the first response byte, the request is retried once on a
+/// new connection. The retry requires an idempotent method (GET, HEAD, PUT, DELETE, OPTIONS) or
+/// that no byte was written.
 std::unique_ptr<HttpClient> make_client(ClientOptions options);
 
 }  // namespace varda::net

@@ -89,8 +89,8 @@ TEST(Client, ReusesConnections) {
   EXPECT_EQ(std::set<std::string>(counting.peers.begin(), counting.peers.end()).size(), 1u);
 }
 
-// Each answer lets the connection live, and each connection is closed behind it: sometimes before the next request, sometimes while
-// it is on its way. What may be repeated is.
+// The server closes each connection after its keep-alive answer. The close may come before or
+// during the next request. Repeatable requests are retried.
 TEST(Client, PooledConnectionsThatTheServerClosedAreReplaced) {
   const CannedServer server("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
   auto client = make_client({});
@@ -226,7 +226,7 @@ TEST(Client, StopAndDeadlineEndABlockedRead) {
   }
   EXPECT_TRUE(feed->wait_released(60s));
   {
-    auto response = client->send(Context().with_timeout(1s), {.url = url});  // enough for the header on a busy machine
+    auto response = client->send(Context().with_timeout(1s), {.url = url});  // enough for the header, even on a busy machine
     ASSERT_TRUE(response.ok());
     EXPECT_EQ(response->body->read().error().code(), Code::kTimeout);
   }

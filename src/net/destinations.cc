@@ -10,7 +10,7 @@ struct RefusedBlock {
   std::string_view kind;
 };
 
-// The first that fits names the kind.
+// The first match names the kind.
 const std::vector<RefusedBlock>& refused_blocks() {
   static constexpr std::string_view kMetadata = "a metadata service of clouds";
   static const auto& blocks = *new std::vector<RefusedBlock>{

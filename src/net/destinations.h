@@ -1,4 +1,4 @@
-// Which addresses a client may connect to when others choose the URL.
+// Limits the addresses a client may connect to when users choose the URL.
 #pragma once
 
 #include <string>
@@ -10,11 +10,13 @@
 
 namespace varda::net {
 
-/// Refuses addresses that reach this machine, its link or its cloud's metadata service: loopback, link-local, unspecified,
-/// multicast, reserved. An IPv6 address that wraps an IPv4 address counts as that address. Private networks are allowed.
+/// Refuses addresses that reach this machine, its link or its cloud's metadata service: loopback,
+/// link-local, unspecified, multicast, reserved. An IPv6 address that wraps an IPv4 address counts
+/// as that address. Private networks are allowed.
 class Destinations {
  public:
-  /// `allowed` holds blocks such as "127.0.0.0/8" that are not refused. kInvalid quotes the first one that is no block.
+  /// `allowed` holds blocks such as "127.0.0.0/8" that are not refused. kInvalid quotes the first
+  /// malformed block.
   static Result<Destinations> create(const std::vector<std::string>& allowed);
 
   /// "127.0.0.1 is a loopback address"; "" if a client may connect there.

@@ -1,4 +1,4 @@
-// What handlers are told of clients that hang up: Responder::on_gone().
+// Reports of disconnected clients to handlers: Responder::on_gone().
 #include <atomic>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,8 @@ using ::testing::StartsWith;
 constexpr auto kRequest = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 constexpr auto kInterim = "HTTP/1.1 100 Continue\r\n\r\n";
 
-// A handler that keeps its requests until a test answers them, and hears of clients that are gone. Thread-safe.
+// A handler that keeps its requests until a test answers them, and records disconnected clients.
+// Thread-safe.
 class Keeper {
  public:
   Handler handler() {
@@ -51,16 +52,16 @@ class Keeper {
   [[nodiscard]] bool wait_for_requests(std::size_t count) {
     return wait([&]() REQUIRES(mutex_) { return waiting_.size() >= count; });
   }
-  /// Targets of the requests whose clients are gone, once there are so many.
+  /// Targets of the requests with disconnected clients; waits for `count` of them.
   std::vector<std::string> gone(std::size_t count) {
     EXPECT_TRUE(wait([&]() REQUIRES(mutex_) { return gone_.size() >= count; }));
     MutexLock lock(mutex_);
     return gone_;
   }
-  /// Callbacks that are kept somewhere.
+  /// The number of callbacks still held.
   long callbacks() const { return alive_.use_count() - 1; }
 
-  std::atomic<bool> deaf{false};  // does not ask
+  std::atomic<bool> deaf{false};  // handlers do not register on_gone()
 
  private:
   template <typename Condition>
@@ -85,7 +86,7 @@ class Gone : public ::testing::Test {
   void serve(Server::Options options = {}) { server_ = Server::create(std::move(options), keeper_.handler()).value(); }
 
   Keeper keeper_;
-  std::unique_ptr<Server> server_;  // ends before the keeper
+  std::unique_ptr<Server> server_;  // destroyed before the keeper
 };
 
 TEST_F(Gone, ClientThatResetsIsGone) {
@@ -195,7 +196,7 @@ TEST_F(Gone, ClientWhoseFurtherRequestsAreNotReadIsGoneOnceItResets) {
     socket.write(kRequest + ahead);
     ASSERT_TRUE(keeper_.wait_for_requests(1));
     if (urgent) {
-      socket.write_urgent('!');  // it still waits
+      socket.write_urgent('!');  // the client still waits
       keeper_.answer_all();
       EXPECT_THAT(socket.read_until("\r\n\r\nok"), StartsWith("HTTP/1.1 200 OK\r\n"));
       EXPECT_THAT(keeper_.gone(1), ElementsAre("/a")) << "the one before";
@@ -212,7 +213,7 @@ TEST_F(Gone, ClientWhoseUrgentDataWasPassedOverIsGoneOnceItResets) {
   const auto request = [](const std::string& target) {
     return "GET " + target + " HTTP/1.1\r\nHost: a\r\nPad: " + std::string(4000, 'x') + "\r\n\r\n";
   };
-  constexpr int kAhead = 20;  // more than is read ahead
+  constexpr int kAhead = 20;  // exceeds the read-ahead limit
   std::string ahead;
   for (int i = 0; i < kAhead; ++i) ahead += request("/b");
   RawSocket socket(server_->port());
@@ -302,8 +303,8 @@ TEST_F(Gone, CallerOfLoopbackThatGivesUpIsGone) {
   keeper_.answer_all();
 }
 
-// Clients that hang up in every way and at every moment, while other threads answer: each request is answered, or its client is
-// gone, or, where both meet, both; nothing is told twice and nothing is kept.
+// Clients hang up in every way and at every moment while other threads answer. Each request is
+// answered, reported gone, or both if they coincide. No report comes twice and no callback is kept.
 TEST(GoneFaults, WhateverClientsDoEachIsToldOfOnceAndNothingIsKept) {
   constexpr int kClients = 4, kRounds = 60;
   const auto alive = std::make_shared<int>();
@@ -311,7 +312,7 @@ TEST(GoneFaults, WhateverClientsDoEachIsToldOfOnceAndNothingIsKept) {
   {
     HandlerPool pool({.threads = 2, .queue_max = 1024});
     Mutex mutex;
-    std::vector<Responder> late;  // never answered, but by the end
+    std::vector<Responder> late;  // not answered until the end
     const Handler answering = pool.wrap([&](const Request& request) {
       if (request.target == "/slow") std::this_thread::yield();
       ++answered;
@@ -351,7 +352,7 @@ TEST(GoneFaults, WhateverClientsDoEachIsToldOfOnceAndNothingIsKept) {
               if (kind != 2) (void)socket.read_until("ok");
               break;
             default:
-              break;  // closes
+              break;  // the destructor closes
           }
         }
       });

@@ -52,7 +52,7 @@ struct GrpcConnection {
   std::unique_ptr<Http2Call> http;
 };
 
-/// What can be read now. False: the peer closed.
+/// Reads and feeds the available bytes. False: the peer closed.
 Result<bool> receive(GrpcConnection& connection) {
   std::array<char, 16384> piece{};
   const ssize_t count = ::recv(connection.fd.get(), piece.data(), piece.size(), MSG_DONTWAIT);
@@ -75,7 +75,7 @@ class Client final : public GrpcClient {
       bool untouched = false;
       Result<std::string> answer = exchange(ctx, std::move(pooled), method, message, untouched);
       if (!untouched) return answer;
-      // The server closed it while it lay in the pool.
+      // The server closed the connection while it was in the pool.
     }
     for (int attempt = 0;; ++attempt) {
       bool untouched = false;
@@ -101,7 +101,7 @@ class Client final : public GrpcClient {
     return connection;
   }
 
-  // What came while it lay there (a PING, a GOAWAY, the end) is looked at first.
+  // First handles bytes that arrived while the connection was idle (a PING, a GOAWAY, the end).
   std::unique_ptr<GrpcConnection> take() {
     while (true) {
       std::unique_ptr<GrpcConnection> connection;
@@ -125,7 +125,7 @@ class Client final : public GrpcClient {
 
   Error broken(const std::string& what) const { return Error(Code::kUnavailable, options_.unix_socket + ": " + what); }
 
-  /// `untouched`: the server has not looked at the call, it may be made again.
+  /// `untouched`: the server has not processed the call, so it may be retried.
   Result<std::string> exchange(const Context& ctx, std::unique_ptr<GrpcConnection> connection, std::string_view method,
                                std::string_view message, bool& untouched) {
     Http2Call& http = *connection->http;
@@ -133,7 +133,7 @@ class Client final : public GrpcClient {
     std::string timeout;
     if (ctx.deadline()) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*ctx.deadline() - system_clock().now());
-      // At most eight digits are allowed; the server needs not know that it has longer than a day.
+      // gRPC allows at most eight digits. Longer deadlines are sent as one day.
       timeout = std::to_string(std::clamp<std::int64_t>(left.count(), 1, 86'400'000)) + "m";
     }
     const Status begun = http.begin({.method = method, .timeout = timeout, .message = message});
@@ -142,7 +142,7 @@ class Client final : public GrpcClient {
       return broken(begun.error().message());
     }
     std::string unsent;
-    bool written = false;  // all of it, so that the server may have begun
+    bool written = false;  // the whole request is written, so the server may have begun
     while (!http.done()) {
       if (const Status more = refill(http, unsent); !more.ok()) return broken(more.error().message());
       const ssize_t sent =
@@ -153,18 +153,18 @@ class Client final : public GrpcClient {
       }
       if (sent > 0) {
         unsent.erase(0, static_cast<std::size_t>(sent));
-        if (unsent.empty()) continue;  // there may be more
+        if (unsent.empty()) continue;  // output() may have more
       }
       written = written || unsent.empty();
       const Status ready =
           connection->waiter.wait(ctx, connection->fd.get(), unsent.empty() ? Waiter::For::kRead : Waiter::For::kEither);
-      // The connection goes with the call: so the server learns that nobody waits any more.
+      // Giving up closes the connection, so the server learns that the client stopped waiting.
       if (!ready.ok()) return ready.error().context(std::string(method));
       const Result<bool> open = receive(*connection);
       if (!open.ok()) return broken(open.error().message());
       if (!*open) return broken("the connection ended before the answer");
     }
-    // The peer may wait for an acknowledgement, or for the end of our own half.
+    // The peer may wait for an acknowledgement or for the end of our stream.
     if (const Status rest = refill(http, unsent); rest.ok() && !unsent.empty()) {
       const ssize_t sent = ::send(connection->fd.get(), unsent.data(), unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent == static_cast<ssize_t>(unsent.size())) unsent.clear();

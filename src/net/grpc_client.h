@@ -3,8 +3,8 @@
 //   auto grpc = net::make_grpc_client({.unix_socket = "/run/containerd/containerd.sock"});
 //   TRY(const std::string answer, grpc->call(ctx, "/runtime.v1.RuntimeService/Version", request));
 //
-// What the messages mean is the caller's: bytes go in, bytes come out. A connection carries one call at a time; calls at the same
-// time have connections of their own, so that a slow one holds up nobody. Wire:
+// Messages are opaque bytes to the client. A connection carries one call at a time. Concurrent
+// calls use separate connections, so a slow call does not delay the others. Wire format:
 // github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
 #pragma once
 
@@ -30,13 +30,16 @@ struct GrpcClientOptions {
 class GrpcClient {
  public:
   virtual ~GrpcClient() = default;
-  /// One call, answered or failed when it returns. `method` is "/package.Service/Method". The deadline of the context is told to
-  /// the server; a call that is given up takes its connection along.
+  /// Makes one call and returns when it was answered or failed. `method` is
+  /// "/package.Service/Method". The server receives the context's deadline. Giving up a call closes
+  /// its connection.
   ///
-  /// An answer with a status other than OK is an Error with the server's words and the Code next to its status (NOT_FOUND is
-  /// kNotFound, UNKNOWN and INTERNAL are kInternal, UNIMPLEMENTED is kUnsupported ...). kUnavailable is also: nobody listens, or
-  /// the connection broke; the message names the socket, and the call may have been carried out. A call that finds its pooled
-  /// connection closed, or that the server says it did not look at, is made once more on a new one.
+  /// A status other than OK becomes an Error with the server's message and the matching Code.
+  /// NOT_FOUND is kNotFound, UNKNOWN and INTERNAL are kInternal, UNIMPLEMENTED is kUnsupported, and
+  /// so on. kUnavailable also means that no server listens or that the connection broke. The
+  /// message then names the socket, and the server may have executed the call. The call is retried
+  /// once on a new connection if the pooled connection was closed or the server refused it
+  /// unprocessed.
   virtual Result<std::string> call(const Context& ctx, std::string_view method, std::string_view message) = 0;
 };
 

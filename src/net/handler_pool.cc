@@ -59,7 +59,7 @@ struct HandlerPool::Impl {
       try {
         job.respond((*job.handler)(job.request));
       } catch (const std::exception& e) {
-        // The responder answers 500 as it goes.
+        // The responder answers 500 on destruction.
         log::error("a request handler threw", {{"method", job.request.method}, {"target", job.request.target}, {"what", e.what()}});
       }
     }

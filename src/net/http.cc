@@ -17,13 +17,13 @@ bool same_name(std::string_view a, std::string_view b) {
   return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) { return lower(x) == lower(y); });
 }
 
-/// Where the handler's thread and the waiting caller of loopback() meet. Outlives both.
+/// Shared by the handler's thread and the waiting caller of loopback(). Outlives both.
 struct Exchange {
   std::mutex mutex;
   std::condition_variable_any changed;
   bool answered = false;
-  bool abandoned = false;  // the caller went away: a late answer is dropped
-  bool woken = false;      // the stream said that it may have something
+  bool abandoned = false;  // the caller gave up; a late answer is dropped
+  bool woken = false;      // the stream reported that it may have bytes
   Response response;
 
   void wake() {
@@ -124,7 +124,7 @@ class Loopback final : public HttpClient {
                                    exchange->changed.notify_all();
                                  },
                                  [gone](Responder::Gone asked) { *gone = std::move(asked); }));
-    const Responder::Gone told = std::exchange(*gone, nullptr);  // whoever keeps the responder does not keep this
+    const Responder::Gone told = std::exchange(*gone, nullptr);  // other holders of the responder do not keep this callback
     std::unique_lock lock(exchange->mutex);
     if (Status status = exchange->wait(lock, ctx, [&] { return exchange->answered; }); !status.ok()) {
       exchange->abandoned = true;
@@ -190,7 +190,7 @@ Handler inline_handler(SyncHandler handler) {
     try {
       respond(handler(request));
     } catch (const std::exception& e) {
-      // The responder answers 500 as it goes.
+      // The responder answers 500 on destruction.
       log::error("a request handler threw", {{"method", request.method}, {"target", request.target}, {"what", e.what()}});
     }
   };

@@ -1,7 +1,9 @@
-// HTTP as every other room sees it: plain values in, plain values out. No third-party type crosses this header.
+// HTTP as all other rooms see it: plain values in, plain values out. No third-party type crosses
+// this header.
 //
-// A Handler serves requests, whoever brings them: a socket server (net/server.h), or a client in the same process through
-// loopback() below, which is how the control plane talks to its own API server and how tests run without sockets.
+// A Handler serves requests from any source. A source is a socket server (net/server.h) or a client
+// in the same process through loopback() below. The control plane uses loopback() to reach its own
+// API server, and tests use it to run without sockets.
 #pragma once
 
 #include <cstdint>
@@ -35,13 +37,15 @@ class Headers {
   std::vector<std::pair<std::string, std::string>> fields_;
 };
 
-/// Who is asking, as the transport knows it. Authentication adds to it.
+/// The sender of a request, as the transport knows it. Authentication adds to it.
 struct Peer {
   std::string address;                  // "127.0.0.1:40822"; "loopback" in process
   std::string certificate_common_name;  // of a verified client certificate; "" without one
   std::vector<std::string> certificate_organizations = {};
-  WallTime certificate_not_after = {};  // connections live on after it: whoever asks for the certificate compares with his clock
-  bool certificate_expired = false;     // it had ended at the handshake already; only with TlsServer::Expired::kAccept
+  WallTime certificate_not_after = {};  // a connection may outlive this time: users of the
+                                        // certificate compare it with their clock
+  bool certificate_expired = false;     // was expired at the handshake; only with
+                                        // TlsServer::Expired::kAccept
 };
 
 struct Request {
@@ -53,18 +57,19 @@ struct Request {
 
   /// The target up to '?', still percent-encoded.
   std::string_view path() const;
-  /// What follows '?', without it.
+  /// The part after '?'.
   std::string_view query() const;
 };
 
-/// A body made over time. One reader; the writer's side lives behind it.
+/// A body produced over time. It has one reader; the writer is behind the interface.
 class BodyStream {
  public:
   virtual ~BodyStream() = default;
-  /// Never blocks. Bytes; an empty string: nothing now, `wake` is called when there is; nullopt: the end.
+  /// Never blocks. An empty string means no bytes now: `wake` is called when there are some.
+  /// nullopt: the end.
   virtual std::optional<std::string> read() = 0;
-  /// Called once, before the first read. `wake` may be called from any thread, at any time until the stream is destroyed,
-  /// also when nothing is there; it is cheap and never calls back into the stream.
+  /// Called once, before the first read. `wake` may be called from any thread until the stream is
+  /// destroyed, also without new bytes. It is cheap and never calls back into the stream.
   virtual void on_ready(std::function<void()> wake) = 0;
 };
 
@@ -75,11 +80,12 @@ struct Response {
   std::unique_ptr<BodyStream> stream;  // if set, the body comes from here (chunked), and `body` is not used
 };
 
-/// Completes one request, from any thread, at once or later. Destroyed without a call it answers 500. Move-only.
+/// Completes one request, from any thread, at once or later. Answers 500 if destroyed without a
+/// call. Move-only.
 class Responder {
  public:
   using Gone = std::function<void()>;
-  /// `watch` is what on_gone() calls; without it nobody is ever told that a client is gone.
+  /// on_gone() passes its callback to `watch`; without `watch`, disconnects are not reported.
   explicit Responder(std::function<void(Response)> complete, std::function<void(Gone)> watch = nullptr)
       : complete_(std::move(complete)), watch_(std::move(watch)) {}
   Responder(Responder&& other) noexcept
@@ -90,17 +96,20 @@ class Responder {
     if (auto complete = std::exchange(complete_, nullptr)) complete(std::move(response));
   }
 
-  /// Asks to be told once if the client is gone before the answer: nobody will read one. Only within the handler's call, on its
-  /// thread; of several calls the last one counts. Who does not ask pays nothing.
+  /// Registers `gone`, called once if the client disconnects before the answer. Call it only within
+  /// the handler's call, on the handler's thread. The last registration counts. Unused, it costs
+  /// nothing.
   ///
-  /// `gone` runs on the connection's I/O thread (of loopback(): on the thread of the caller that gave up): it must not block. It is
-  /// destroyed there too, after the answer or after its call. It may run while another thread answers; that answer goes nowhere.
+  /// `gone` runs on the connection's I/O thread and must not block. With loopback() it runs on the
+  /// thread of the caller that gave up. It is destroyed there too, after the answer or after its
+  /// call. It may run while another thread answers; that answer is dropped.
   ///
-  /// Gone is whose connection broke or was closed, and whoever is left when the server stops. A client that has only closed its own
-  /// side (a half-close) still waits for its answer: since both look the same from here, it is sent an interim response (100),
-  /// which every client has to skip (RFC 9110, 15.2) and a machine where nobody listens any more resets. HTTP/1.0 has none: there
-  /// the end of the client's bytes is taken for the end of the client. An end of bytes is not noticed while more than 64 KiB of
-  /// further requests lie unread before it; a reset is, unless urgent data lie among them.
+  /// A client is gone if its connection broke or closed, or if the server stops. A half-close is
+  /// different: the client may still wait for its answer. Both look the same here, so the server
+  /// sends an interim response (100). Clients skip it (RFC 9110, 15.2); a machine without a
+  /// listener resets the connection. HTTP/1.0 has no interim response, so there the end of input
+  /// counts as gone. The end of input is not noticed behind more than 64 KiB of unread further
+  /// requests. A reset is noticed, except behind urgent data.
   void on_gone(Gone gone) {
     if (watch_) watch_(std::move(gone));
   }
@@ -110,20 +119,22 @@ class Responder {
   std::function<void(Gone)> watch_;
 };
 
-/// Serves requests. Called on an I/O thread: it must not block; blocking work goes through on_pool(). Thread-safe.
+/// Serves requests. Called on an I/O thread, so it must not block; blocking work goes through
+/// HandlerPool (net/server.h). Thread-safe.
 using Handler = std::function<void(Request, Responder)>;
-/// The simple kind.
+/// A handler that returns its response.
 using SyncHandler = std::function<Response(const Request&)>;
 
 /// A handler that answers on the caller's thread (for work that takes microseconds).
 Handler inline_handler(SyncHandler handler);
 
-/// Reads one response's body, blocking. Not thread-safe, except that the context passed to send() may be stopped from anywhere.
+/// Reads one response's body, blocking. Not thread-safe, except that the context passed to send()
+/// may be stopped from anywhere.
 class BodyReader {
  public:
   virtual ~BodyReader() = default;
-  /// The next bytes, at least one; nullopt at the end. Waits until the context given to send() is done.
-  /// kUnavailable: the connection broke before the end. kTimeout, kCancelled: the context.
+  /// The next bytes, at least one; nullopt at the end. Waits until the context given to send() is
+  /// done. kUnavailable: the connection broke before the end. kTimeout, kCancelled: the context.
   virtual Result<std::optional<std::string>> read() = 0;
 };
 
@@ -146,8 +157,9 @@ struct ClientResponse {
 class HttpClient {
  public:
   virtual ~HttpClient() = default;
-  /// Blocks until the response's header is there; the body is read as the caller goes.
-  /// An HTTP error status is a response, not an Error. kUnavailable: could not connect, or the peer went away.
+  /// Blocks until the response's header has arrived; the caller reads the body from `body`. An HTTP
+  /// error status is a response, not an Error. kUnavailable: could not connect, or the peer went
+  /// away.
   virtual Result<ClientResponse> send(const Context& ctx, ClientRequest request) = 0;
 
   struct Answer {
@@ -155,11 +167,12 @@ class HttpClient {
     Headers headers;
     std::string body;
   };
-  /// send() and the whole body.
+  /// Calls send() and reads the whole body.
   Result<Answer> call(const Context& ctx, ClientRequest request);
 };
 
-/// A client whose requests go straight to a handler, with no socket: bodies and streams behave the same.
+/// A client that passes requests straight to a handler, with no socket: bodies and streams behave
+/// the same.
 std::unique_ptr<HttpClient> loopback(Handler handler, Peer peer = {.address = "loopback", .certificate_common_name = ""});
 
 }  // namespace varda::net

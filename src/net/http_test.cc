@@ -102,7 +102,7 @@ TEST(Loopback, EndOfStreamIsTheEnd) {
 TEST(Loopback, StopAndDeadlineEndWaitsForHeaderAndBody) {
   auto feed = std::make_shared<Feed>();
   auto silent = loopback([](Request, Responder respond) {
-    // Never answered while the test waits; kept by a thread that outlives nothing.
+    // Not answered while the test waits; static, so that it is kept.
     static std::vector<std::shared_ptr<Responder>> kept;
     kept.push_back(std::make_shared<Responder>(std::move(respond)));
   });

@@ -30,7 +30,7 @@ Ip without_ipv6_wrapping(const Ip& ip) {
   if (ip.bits != 128) return ip;
   const bool wrapped =
       std::any_of(std::begin(kWrapped), std::end(kWrapped), [&](const IpBlock& block) { return block.contains(ip); });
-  // "::" and "::1" lie in ::/96 too, with a meaning of their own.
+  // "::" and "::1" are in ::/96 too, but have other meanings.
   const bool special = std::all_of(ip.bytes.begin(), ip.bytes.begin() + 15, [](unsigned char byte) { return byte == 0; });
   if (!wrapped || special) return ip;
   Ip out{.bytes = {}, .bits = 32};

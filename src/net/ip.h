@@ -16,8 +16,8 @@ struct Ip {
 
 /// Numeric addresses only, IPv6 with or without brackets. `bits` is 0 for any other text.
 Ip parse_ip(std::string_view text);
-/// The IPv4 address that an IPv6 address stands for: mapped, compatible, or behind NAT64 (64:ff9b::/96). Others come back
-/// unchanged.
+/// The IPv4 address that an IPv6 address stands for: mapped, compatible, or behind NAT64
+/// (64:ff9b::/96). Others come back unchanged.
 Ip without_ipv6_wrapping(const Ip& ip);
 
 struct IpBlock {
@@ -26,7 +26,7 @@ struct IpBlock {
   bool contains(const Ip& ip) const;
 };
 
-/// "10.0.0.0/8", "fd00::/8", or one address. Nothing: `text` is no block.
+/// Parses "10.0.0.0/8", "fd00::/8" or one address. Absent: `text` is not a block.
 std::optional<IpBlock> parse_ip_block(std::string_view text);
 
 }  // namespace varda::net

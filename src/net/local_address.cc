@@ -11,13 +11,13 @@
 namespace varda::net {
 namespace {
 
-/// "" without a route.
+/// "" if there is no route.
 std::string source_of_route(const addrinfo& target) {
   const int fd = ::socket(target.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return "";
   sockaddr_storage source{};
   socklen_t size = sizeof(source);
-  // A UDP socket that is connected has a route, and has sent nothing.
+  // A connected UDP socket has a route and has sent nothing.
   const bool found =
       ::connect(fd, target.ai_addr, target.ai_addrlen) == 0 && ::getsockname(fd, reinterpret_cast<sockaddr*>(&source), &size) == 0;
   ::close(fd);
@@ -42,7 +42,7 @@ Result<std::string> local_address_to(const std::string& host, int port) {
     return Error(Code::kUnavailable, host + ": " + gai_strerror(failed));
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(list, ::freeaddrinfo);
-  for (const int family : {AF_INET, AF_INET6}) {  // pods of the process runner have IPv4 addresses
+  for (const int family : {AF_INET, AF_INET6}) {  // IPv4 first: pods of the process runner have IPv4 addresses
     for (const addrinfo* one = list; one != nullptr; one = one->ai_next) {
       if (one->ai_family != family) continue;
       if (std::string source = source_of_route(*one); !source.empty()) return source;

@@ -1,4 +1,4 @@
-// The address of this machine on the way to another one.
+// Finds this machine's address on the route to another machine.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace varda::net {
 
-/// The source address that the kernel would take for connections to that host. Sends nothing, but may ask for the host's name.
-/// kUnavailable: the name is unknown, or there is no route.
+/// The source address that the kernel would use for connections to that host. Sends nothing, but
+/// may resolve the name. kUnavailable: the name is unknown, or there is no route.
 Result<std::string> local_address_to(const std::string& host, int port);
 
 }  // namespace varda::net

@@ -29,7 +29,7 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-/// Takes ":PORT" off; -1: there is none.
+/// Removes ":PORT" from the entry; -1: the entry has none.
 int take_port(std::string_view& entry) {
   const auto colon = entry.rfind(':');
   if (colon == std::string_view::npos) return -1;
@@ -58,7 +58,7 @@ Result<std::string> parse_proxy(std::string_view text) {
   if (text.empty()) return std::string();
   const bool bare = text.find("://") == std::string_view::npos;
   const std::string whole = (bare ? "http://" : "") + std::string(text);
-  // What is wrong is told without the text: it may hold a password.
+  // The error omits the text, which may hold a password.
   const auto url = Url::parse(whole);
   if (!url.ok()) return Error(Code::kInvalid, "a proxy is http://HOST:PORT");
   if (url->scheme != "http")
@@ -82,7 +82,7 @@ Result<Proxies> proxies_from_environment(const std::function<const char*(const c
       const std::string_view text(value);
       const bool for_others =
           (name == fallback || name == last) && text.find("://") != std::string_view::npos && !text.starts_with("http://");
-      if (!for_others) return value;  // all_proxy is often of SOCKS, which is not meant for us
+      if (!for_others) return value;  // all_proxy often names a SOCKS proxy
     }
     return "";
   };

@@ -1,4 +1,4 @@
-// Through which HTTP proxy a client reaches an origin.
+// Chooses the HTTP proxy for an origin.
 #pragma once
 
 #include <functional>
@@ -11,29 +11,32 @@
 namespace varda::net {
 
 struct Proxies {
-  std::string http;         // for http URLs: "http://proxy:3128"; "" none
-  std::string https;        // for https URLs, through CONNECT
-  std::string none;         // hosts that are reached directly: bypasses_proxy()
-  std::string credentials;  // "user:password" for the proxies that ask
+  std::string http;         // proxy for http URLs: "http://proxy:3128"; "": no proxy
+  std::string https;        // proxy for https URLs, through CONNECT
+  std::string none;         // hosts without proxy, see bypasses_proxy()
+  std::string credentials;  // "user:password" for proxies that require it
 };
 
-/// "http://HOST:PORT" or "HOST:PORT" (port 1080 where none is given, as curl has it) as an origin. kInvalid: another scheme, a
-/// path, or a user: credentials of a proxy come from a file.
+/// Parses "http://HOST:PORT" or "HOST:PORT" into an origin. The default port is 1080, as in curl.
+/// kInvalid: another scheme, a path, or a user. Proxy credentials come from a file.
 Result<std::string> parse_proxy(std::string_view text);
 
-/// http_proxy, https_proxy and no_proxy, each else in upper case, else all_proxy (for the first two), as curl reads them; but
-/// HTTP_PROXY counts too, because this is no CGI program. A user in a URL is left out, and named in `left_out`.
+/// Reads http_proxy, https_proxy and no_proxy as curl does, then the upper-case names. The first
+/// two fall back to all_proxy. HTTP_PROXY counts too, because this is not a CGI program. A user in
+/// a URL is removed; the rest of the URL goes into `left_out`.
 Result<Proxies> proxies_from_environment(const std::function<const char*(const char*)>& getenv, std::string* left_out = nullptr);
 
-/// As curl reads NO_PROXY: names separated by commas or blanks. "*" is every host; "example.com" and ".example.com" that host and
-/// those below it; an address means itself, "10.0.0.0/8" a block of them. An entry may end with ":PORT".
+/// Reads `none` like curl's NO_PROXY: names separated by commas or blanks. "*" matches every host.
+/// "example.com" and ".example.com" match that host and its subdomains. An address matches itself,
+/// "10.0.0.0/8" a block. An entry may end with ":PORT".
 bool bypasses_proxy(std::string_view none, std::string_view host, int port);
 
-/// The proxy's origin for a URL; nothing: straight. This machine itself (localhost, 127.0.0.0/8, ::1) is always reached straight,
-/// unlike with curl: a proxy elsewhere would look for the server on its own machine.
+/// The proxy's origin for a URL; absent: direct. Loopback hosts (localhost, 127.0.0.0/8, ::1) are
+/// always direct. curl differs here, but a remote proxy would look for the server on the proxy's
+/// machine.
 std::optional<std::string> proxy_for(const Proxies& proxies, std::string_view scheme, std::string_view host, int port);
 
-/// The header line with which a proxy is asked, its line break included; "" without credentials.
+/// The Proxy-Authorization header line with its line break; "" without credentials.
 std::string proxy_authorization(const Proxies& proxies);
 
 }  // namespace varda::net

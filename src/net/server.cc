@@ -18,7 +18,7 @@ using internal::Fd;
 using internal::Loop;
 using internal::Reactor;
 
-/// Takes connections on the first loop's thread and deals them out.
+/// Accepts connections on the first loop's thread and distributes them.
 class Acceptor final : public Reactor::Listener {
  public:
   Acceptor(internal::ServerState& state, std::vector<std::unique_ptr<Loop>>& loops, Fd listener)
@@ -30,16 +30,16 @@ class Acceptor final : public Reactor::Listener {
   void close() { watch_.reset(); }
 
   void on_readable() override {
-    // A few at a time: connections already here have their turn in between.
+    // A few at a time, so that existing connections get turns in between.
     for (int i = 0; i < 64; ++i) {
       if (state_.connections.load() >= state_.options.connections_max) {
-        if (i > 0) break;  // nobody is known to wait
+        if (i > 0) break;  // no further client is known to wait
         state_.full.store(true);
         for (auto& loop : loops_) loop->close_longest_idle();
-        return;  // a connection that closes or becomes idle resumes
+        return;  // a connection that closes or becomes idle resumes accepting
       }
       state_.full.store(false);
-      if (state_.handshakes.load() >= state_.options.handshakes_max) return;  // the end of a handshake does
+      if (state_.handshakes.load() >= state_.options.handshakes_max) return;  // the end of a handshake resumes accepting
       Address peer;
       Fd fd = internal::accept_one(watch_->fd(), peer);
       if (!fd) {
@@ -48,7 +48,7 @@ class Acceptor final : public Reactor::Listener {
       }
       if (!peer.is_unix()) {
         internal::set_no_delay(fd.get());
-        // A peer that lost its power closes nothing, and an open stream with no news has nothing to write.
+        // A peer that lost power closes nothing, and a quiet open stream has nothing to write.
         internal::set_keepalive(fd.get());
       }
       const std::string name = peer.str();
@@ -64,7 +64,7 @@ class Acceptor final : public Reactor::Listener {
 
  private:
   void wait_for_descriptors() {
-    log::warn("cannot accept a connection; trying again", {{"error", std::strerror(errno)}});
+    log::warn("cannot accept connection, retrying", {{"error", std::strerror(errno)}});
     loops_.front()->reactor().tick(std::chrono::milliseconds(100), [this] {
       resume();
       return false;
@@ -146,7 +146,7 @@ class SocketServer final : public Server {
   internal::ServerState state_;
   const Address bound_;
   std::vector<std::unique_ptr<Loop>> loops_;
-  std::optional<Acceptor> acceptor_;  // after the loops it works on, destroyed before them
+  std::optional<Acceptor> acceptor_;  // after the loops that it uses, so destroyed before them
   std::once_flag stopped_;
   Mutex mutex_;
   CondVar closed_;

@@ -13,8 +13,8 @@
 
 namespace varda::net {
 
-/// Runs blocking handlers on a fixed number of threads behind a bounded queue; a full queue answers 429 with Retry-After: 1.
-/// Destroying it waits for running handlers.
+/// Runs blocking handlers on a fixed number of threads behind a bounded queue; a full queue answers
+/// 429 with Retry-After: 1. Destroying it waits for running handlers.
 class HandlerPool {
  public:
   struct Options {
@@ -37,48 +37,57 @@ class Server {
     std::string listen = "127.0.0.1:0";  // port 0: any free one. "unix:/path" is a Unix socket
     std::optional<TlsServer> tls;        // absent: plain HTTP
     std::size_t io_threads = 1;
-    // A further one takes the place of one that is idle, the one that is so longest on its thread; while none is, it waits in the
-    // kernel's backlog.
+    // At the limit, a new connection replaces the one that has been idle longest on its thread. If
+    // none is idle, the new connection waits in the kernel's backlog.
     std::size_t connections_max = 4096;
-    // Of one address (of IPv6 the first 64 bits); further ones are closed at once. 0: any number.
+    // Limit for one address (IPv6: the first 64 bits). Further connections are closed at once. 0:
+    // no limit.
     std::size_t connections_per_address_max = 0;
-    std::size_t handshakes_max = 512;                // TLS handshakes at once: of too many none would be done in time
-    std::chrono::milliseconds handshake_turn{2000};  // one that gets no further for so long counts no more among them
+    std::size_t handshakes_max = 512;                // limit of concurrent TLS handshakes, so that they finish in time
+    std::chrono::milliseconds handshake_turn{2000};  // a handshake without progress for this long no longer counts against
+                                                     // handshakes_max
     std::size_t header_bytes_max = 64 << 10;         // 431 beyond
     std::size_t body_bytes_max = 16 << 20;           // 413 beyond
-    // A smaller limit for some requests; unset: the same for all. Runs on I/O threads, so it is quick.
+    // A smaller limit for some requests; unset: one limit for all. Runs on I/O threads, so it must
+    // be quick.
     std::function<std::size_t(std::string_view method, std::string_view path)> body_bytes_max_of;
-    // Of all requests together until they are answered, bodies up to kSmallBodyBytes left out: 503 beyond. 0: none.
+    // Limit for the bodies of all unanswered requests together; 503 beyond. Bodies up to
+    // kSmallBodyBytes do not count. 0: no limit.
     std::size_t bodies_bytes_max = 0;
-    bool json_refusals = false;                       // what the server refuses itself: {"error": …}, else plain text
-    std::size_t stream_buffer_bytes_max = 1 << 20;    // unsent bytes of one stream before reading of it pauses
+    bool json_refusals = false;                       // the server's own refusals: {"error": …}, else plain text
+    std::size_t stream_buffer_bytes_max = 1 << 20;    // unsent bytes of one stream before reading from it pauses
     std::chrono::milliseconds header_timeout{10000};  // from the first byte to the end of the header
     std::chrono::milliseconds idle_timeout{120000};   // between requests of one connection; header_timeout before the first
-    std::chrono::milliseconds write_timeout{30000};   // without progress: the connection is closed
-    std::size_t body_bytes_per_second_min = 1024;     // of a request body, beyond its first write_timeout: 408. 0: none
+    std::chrono::milliseconds write_timeout{30000};   // without progress; then the connection is closed
+    std::size_t body_bytes_per_second_min = 1024;     // request bodies slower than this after their first write_timeout get
+                                                      // 408. 0: no minimum
     static constexpr std::size_t kSmallBodyBytes = 64 << 10;
-    // Where client certificates are asked for. A client is known by the name in its certificate; without one it is nameless. Of
-    // too many connections the oldest is closed for the newest. 0: no limit.
+    // These apply where the server asks for client certificates. The certificate's name identifies
+    // the client; clients without one are nameless. Beyond a limit, the oldest connection is closed
+    // for the newest. 0: no limit.
     std::size_t connections_per_name_max = 0;
-    std::size_t nameless_connections_max = 0;  // of all of them; if set, each may lie idle for header_timeout only
+    std::size_t nameless_connections_max = 0;  // for all nameless clients; if set, each may stay idle for header_timeout
+                                               // only
     std::size_t nameless_body_bytes_max = 0;   // 413 beyond
   };
-  /// kUnavailable: the address is in use or not ours. kInvalid: bad options. `handler` outlives stop().
+  /// kUnavailable: the address is in use or not on this machine. kInvalid: bad options. `handler`
+  /// outlives stop().
   static Result<std::unique_ptr<Server>> create(Options options, Handler handler);
   virtual ~Server() = default;
 
-  /// "127.0.0.1:41873": what was really bound.
+  /// The bound address, such as "127.0.0.1:41873".
   virtual std::string address() const = 0;
   virtual int port() const = 0;
 
-  /// New connections are shown this certificate; open connections keep the one they began with. The client CA stays as
-  /// create() was given it. kInvalid: as create(), or a server without TLS. Then nothing has changed.
+  /// New connections get this certificate; open connections keep the old one. The client CA is
+  /// unchanged. kInvalid: as create(), or a server without TLS; then nothing changes.
   virtual Status use_certificate(const std::string& certificate_pem, const std::string& key_pem) = 0;
 
-  /// From now on every response says `Connection: close`, while new connections and requests are still served: what a draining
-  /// server does so that clients move on by themselves.
+  /// From now on every response carries `Connection: close`, so that clients reconnect elsewhere.
+  /// New connections and requests are still served.
   virtual void drain() = 0;
-  /// Stops accepting, waits up to `grace` for requests in flight, then closes every connection. Idempotent.
+  /// Stops accepting, waits up to `grace` for requests in flight, then closes every connection.
+  /// Idempotent.
   virtual void stop(std::chrono::milliseconds grace) = 0;
 };
 

@@ -58,7 +58,7 @@ std::string unescape(std::string_view text) {
   return out;
 }
 
-/// Status lines, bodies and what follows, without header fields.
+/// Status lines, bodies and the rest, without header fields.
 std::string outline(const std::string& wire) {
   std::string out;
   std::size_t at = 0;
@@ -101,7 +101,7 @@ TEST(Server, WireCasesOfTheFile) {
     } else if (line.starts_with("< ")) {
       SCOPED_TRACE(name);
       ++cases;
-      if (const auto mark = request.find("{x*"); mark != std::string::npos) {  // {x*3000}: that many
+      if (const auto mark = request.find("{x*"); mark != std::string::npos) {  // {x*3000}: 3000 times x
         const auto end = request.find('}', mark);
         request.replace(mark, end + 1 - mark, std::string(std::stoul(request.substr(mark + 3)), 'x'));
       }
@@ -169,7 +169,7 @@ TEST(Server, HeadHasTheLengthButNoBody) {
 }
 
 TEST(Server, SlowHeaderIs408AndIdleConnectionsAreClosed) {
-  // A server each: a test that is slow to write its first byte must not meet the other timeout.
+  // Two servers, so that a slow first byte does not hit the other timeout.
   Server::Options impatient;
   impatient.header_timeout = 40ms;
   const auto with_header_timeout = serve(impatient);
@@ -200,7 +200,7 @@ TEST(Server, DrippedBodyIs408) {
   auto server = serve(options);
   RawSocket socket(server->port());
   socket.write("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
-  // Far from whole whenever the server looks, however late that is.
+  // The body is far from complete at every check, however late.
   std::string answer;
   for (int i = 0; i < 100'000 && answer.empty(); ++i) {
     socket.write("a");
@@ -271,7 +271,7 @@ TEST(Server, StreamOfAClientThatDoesNotReadIsPausedAndThenClosed) {
   RawSocket socket(server->port());
   socket.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
   EXPECT_TRUE(feed->wait_released(60s));
-  // Socket buffers take some; the server itself holds little.
+  // Socket buffers hold some bytes; the server itself holds few.
   EXPECT_LT(feed->taken_bytes(), 32u << 20);
 }
 
@@ -365,7 +365,7 @@ TEST(Server, StopWaitsForRequestsInFlightWithinItsGrace) {
   state.notify_all();
   EXPECT_NE(busy.read_all().find("finished"), std::string::npos);
   stopper.join();
-  server->stop(60s);  // again: nothing to do
+  server->stop(60s);  // a second stop has no effect
 }
 
 TEST(Server, StopClosesWhatOutlastsTheGrace) {
@@ -580,7 +580,7 @@ TEST(HandlerPool, FullQueueAnswers429) {
   EXPECT_EQ(statuses[2], 429);
   std::thread ender([&] { pool.reset(); });
   EXPECT_TRUE(eventually("the second request is answered", [&] { return statuses[1] != 0; }));
-  EXPECT_EQ(statuses[1], 503);  // it had not started
+  EXPECT_EQ(statuses[1], 503);  // the request had not started
   go = true;
   go.notify_all();
   ender.join();

@@ -28,7 +28,7 @@ class ProxyThread {
     thread_.join();
   }
   Reactor& reactor() { return *reactor_; }
-  /// Runs `work` on the thread and waits for its end.
+  /// Runs `work` on the thread and waits until it has finished.
   void run(std::function<void()> work) {
     std::promise<void> done;
     reactor_->post([&] {
@@ -55,16 +55,16 @@ class Balancer;
 struct End final : Reactor::Listener {
   std::function<void()> readable, writable;
   std::unique_ptr<Reactor::Watch> watch;
-  std::string pending;  // read here, not written to the other end yet
+  std::string pending;  // read here, not yet written to the other end
   std::size_t sent = 0;
   bool read_ended = false;   // the peer sends no more
-  bool write_ended = false;  // we told it that we send no more
+  bool write_ended = false;  // the peer knows that we send no more
 
   void on_readable() override { readable(); }
   void on_writable() override { writable(); }
 };
 
-/// A client's connection and its backend's. On the proxy's thread only.
+/// A client's connection and its backend's connection. Used on the proxy's thread only.
 class Session {
  public:
   Session(Balancer& balancer, std::uint64_t id, Fd client, std::vector<Address> backends);
@@ -77,12 +77,12 @@ class Session {
  private:
   void connect_next();
   void connected();
-  /// Moves what can be moved from one end to the other.
+  /// Moves as many bytes as possible from one end to the other.
   void pump(End& from, End& to);
 
   Balancer& balancer_;
   const std::uint64_t id_;
-  std::vector<Address> backends_;  // still to be tried
+  std::vector<Address> backends_;  // backends not tried yet
   std::size_t next_ = 0;
   bool connecting_ = false;
   bool closed_ = false;
@@ -126,7 +126,7 @@ class Balancer final : public TcpProxy, private Reactor::Listener {
     if (stopped_) return;
     thread_->run([this] {
       if (!listener_) return;
-      for (std::uint64_t before = 0; before != next_id_;) {  // the kernel has let them in already
+      for (std::uint64_t before = 0; before != next_id_;) {  // takes the connections that the kernel has accepted already
         before = next_id_;
         on_readable();
       }
@@ -144,8 +144,8 @@ class Balancer final : public TcpProxy, private Reactor::Listener {
       for (auto& [id, session] : sessions_) all.push_back(session.get());
       for (Session* session : all) session->close();
     });
-    // Once more round the loop: callbacks that were under way have seen that their session is gone. What the loop still holds of
-    // this object finds it expired, on the same thread, and so never while it is being destroyed.
+    // One more round of the loop lets running callbacks see that their session is gone. Work still
+    // queued for this object finds it expired, on the same thread, and so never during destruction.
     thread_->run([this] {
       dead_.clear();
       alive_.reset();
@@ -170,7 +170,7 @@ class Balancer final : public TcpProxy, private Reactor::Listener {
     if (listener_) listener_->want_read();
   }
 
-  /// While some session connects, somebody must look at the clock.
+  /// Checks deadlines while some session is connecting.
   void watch_clock() {
     if (std::exchange(ticking_, true)) return;
     const auto period = std::clamp(options_.connect_timeout / 4, std::chrono::milliseconds(5), std::chrono::milliseconds(500));
@@ -235,14 +235,14 @@ class Balancer final : public TcpProxy, private Reactor::Listener {
   bool stopped_ GUARDED_BY(stop_mutex_) = false;
   std::atomic<std::size_t> open_{0};
 
-  // On the thread only.
+  // These belong to the thread.
   std::unique_ptr<Reactor::Watch> listener_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Session>> sessions_;
   std::vector<std::unique_ptr<Session>> dead_;
   std::uint64_t next_id_ = 1;
   bool ticking_ = false;
   bool closing_ = false;
-  std::shared_ptr<int> alive_ = std::make_shared<int>();  // what is posted checks that this object is still there
+  std::shared_ptr<int> alive_ = std::make_shared<int>();  // posted work checks that this object still exists
 };
 
 Session::Session(Balancer& balancer, std::uint64_t id, Fd client, std::vector<Address> backends)
@@ -311,7 +311,8 @@ void Session::pump(End& from, End& to) {
     if (count < 0) return close();
     if (count == 0) from.read_ended = true;
   }
-  // Others have their turn now. What is in hand goes out before more is asked for: it may be the last there is.
+  // Other sessions get a turn now. Pending bytes are written before more are read, because they may
+  // be the last.
   if (from.pending.empty() && !from.read_ended) return from.watch->want_read();
   to.watch->want_write();
 }

@@ -1,4 +1,4 @@
-// An L4 balancer: forwards each connection it takes to the next of a list of backends.
+// An L4 balancer: forwards each accepted connection to the next backend of a list.
 #pragma once
 
 #include <chrono>
@@ -11,34 +11,36 @@
 
 namespace varda::net {
 
-/// A thread several proxies may share. Ends when the last of them and the last holder are gone.
+/// A thread that several proxies may share. Ends with its last proxy and holder.
 class ProxyThread;
 std::shared_ptr<ProxyThread> make_proxy_thread();
 
-/// Listens from create() on, until finish() or stop(). Thread-safe. Connections go round robin; a backend that refuses or does not
-/// answer in time is passed over for the next one, each tried once; with none left (or no backend at all) the client's connection
-/// is closed.
+/// Listens from create() on, until finish() or stop(). Thread-safe. Connections are distributed
+/// round robin. A backend that refuses or does not answer in time is skipped; each backend is tried
+/// once. If no backend is left, the client's connection is closed.
 class TcpProxy {
  public:
   struct Options {
     std::string listen = "127.0.0.1:0";               // numeric HOST:PORT; port 0: any free one
     std::size_t connections_max = 1024;               // further ones wait in the kernel's backlog
     std::chrono::milliseconds connect_timeout{2000};  // of one backend
-    std::shared_ptr<ProxyThread> thread;              // absent: one of its own
+    std::shared_ptr<ProxyThread> thread;              // absent: a private thread
   };
-  /// Backends are numeric "HOST:PORT". kUnavailable: the address is in use or not ours. kInvalid: a bad address.
+  /// Backends are numeric "HOST:PORT". kUnavailable: the address is in use or not on this machine.
+  /// kInvalid: a bad address.
   static Result<std::unique_ptr<TcpProxy>> create(Options options, std::vector<std::string> backends = {});
   virtual ~TcpProxy() = default;
 
   virtual std::string address() const = 0;
   virtual int port() const = 0;
-  /// From its return on new connections go to these only; connections there are stay until they end. kInvalid: a bad address,
-  /// and the list stays as it was.
+  /// After the return, new connections use only these backends. Open connections stay until they
+  /// end. kInvalid: a bad address; the list is unchanged.
   virtual Status set_backends(std::vector<std::string> backends) = 0;
   virtual std::vector<std::string> backends() const = 0;
-  /// Stops listening, for good; the port is free when this returns. Connections there are stay until they end. Idempotent.
+  /// Stops listening permanently; the port is free on return. Open connections stay until they end.
+  /// Idempotent.
   virtual void finish() = 0;
-  /// Open right now.
+  /// The number of open connections.
   virtual std::size_t connections() const = 0;
   /// Stops listening and closes every connection. Idempotent.
   virtual void stop() = 0;

@@ -22,7 +22,7 @@ std::unique_ptr<Server> backend(std::string name) {
                          }));
 }
 
-/// One request on a connection of its own.
+/// One request on a separate connection.
 std::string ask(const TcpProxy& proxy, std::string body = "") {
   auto answer = make_client({.idle_connections_max = 0})
                     ->call(Context().with_timeout(60s),
@@ -72,8 +72,9 @@ TEST(TcpProxy, ReplacedBackendsGetNoNewConnectionsAndKeepTheirOld) {
 }
 
 TEST(TcpProxy, WhatCameLastGoesOutEvenIfNothingFollows) {
-  // The proxy moves eight pieces and then lets others have a turn: a request that ends right there has no more bytes to wake it.
-  // Where the pieces end is the kernel's choice, hence many requests of many sizes; without the fix a few of them hang.
+  // The proxy moves eight pieces, then lets other connections run. A request that ends right there
+  // has no more bytes to wake the proxy. The kernel chooses the pieces, hence many requests of many
+  // sizes. Without the fix a few of them hang.
   auto a = backend("a");
   auto proxy = *TcpProxy::create({}, {a->address()});
   RawSocket socket(proxy->port());

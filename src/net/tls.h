@@ -1,5 +1,5 @@
-// TLS: what both sides show and trust (certificates themselves: net/certificates.h). All PEM text is given as text, never as a
-// path: who reads files decides where they are. Always TLS 1.2 or newer.
+// TLS options of both sides (for making certificates see net/certificates.h). All PEM is text,
+// never a path: the caller reads the files. Always TLS 1.2 or newer.
 #pragma once
 
 #include <optional>
@@ -14,11 +14,13 @@ namespace varda::net {
 struct TlsServer {
   enum class Expired {
     kRefuse,  // the handshake fails
-    kAccept,  // one that is right in all but its dates comes through, and Peer::certificate_expired says whether it has ended
+    kAccept,  // accepted if only the dates are wrong; Peer::certificate_expired holds whether it
+              // has expired
   };
   std::string certificate_pem;  // the server's, then its chain
   std::string key_pem;
-  std::string client_ca_pem;  // if set, client certificates are asked for (not required) and verified against it
+  std::string client_ca_pem;  // if set, client certificates are requested (not required) and
+                              // verified against it
   Expired expired_clients = Expired::kRefuse;
 };
 
@@ -26,14 +28,16 @@ struct TlsClient {
   std::string ca_pem;           // empty: the system's roots
   std::string certificate_pem;  // client certificate, optional
   std::string key_pem;
-  bool verify = true;       // false only on a user's explicit word
+  bool verify = true;       // false only on a user's explicit request
   std::string server_name;  // overrides the URL's host for SNI and verification
 
-  // For a server of an authority of our own.
-  std::string ca_sha256 = {};      // instead of ca_pem: trusts the CA, sent in the server's chain, whose DER has this SHA-256 (hex)
-  std::string verified_name = {};  // the name that the server's certificate must have, whatever host it is reached at
-  /// For machines whose clock may have fallen back (no battery): it is surely this late. If set, nothing is refused as not valid
-  /// yet, and what counts for an end of validity is the later one of this and the clock.
+  // For a server with a certificate from our own authority.
+  std::string ca_sha256 = {};      // replaces ca_pem: trusts the CA in the server's chain if its DER
+                                   // has this SHA-256 (hex)
+  std::string verified_name = {};  // the name required in the server's certificate, independent of
+                                   // the host
+  /// For machines without a clock battery: a time that has surely passed. If set, "not yet valid" is
+  /// accepted, and expiry is checked against the later of this and the clock.
   std::optional<WallTime> not_earlier_than = {};
 };
 

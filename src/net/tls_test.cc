@@ -72,7 +72,7 @@ TEST(Tls, HandshakesBeyondTheLimitWaitForAPlaceAndWhoNeverFinishesHisLosesIt) {
     for (int i = 0; i < 20; ++i) {
       clients.emplace_back([&] { answered += get(*server, {.ca_pem = authority().ca.certificate_pem}).ok() ? 1 : 0; });
     }
-    first.reset();  // its place is enough for all of them, one after the other
+    first.reset();  // one free place serves all of them in turn
   }
   EXPECT_EQ(answered, 20);
   EXPECT_FALSE(second.closed());
@@ -84,7 +84,7 @@ TEST(Tls, WhoSaysItsHandshakeByteByByteKeepsNobodyOut) {
       TlsServer{.certificate_pem = authority().server.certificate_pem, .key_pem = authority().server.key_pem, .client_ca_pem = ""};
   options.handshakes_max = 3;
   options.handshake_turn = 20ms;
-  options.header_timeout = 1h;  // their end does not come before that
+  options.header_timeout = 1h;  // the handshakes do not time out before that
   auto server = *Server::create(options, inline_handler([](const Request&) { return Response{.body = "here"}; }));
   const std::jthread dripping([&](const std::stop_token& stop) {
     std::vector<std::unique_ptr<varda::net::testing::RawSocket>> sockets;
@@ -106,7 +106,7 @@ TEST(Tls, WhoSaysNothingInItsHandshakeKeepsNobodyOut) {
       TlsServer{.certificate_pem = authority().server.certificate_pem, .key_pem = authority().server.key_pem, .client_ca_pem = ""};
   options.handshakes_max = 3;
   options.handshake_turn = 20ms;
-  options.header_timeout = 1h;  // their end does not come before that
+  options.header_timeout = 1h;  // the handshakes do not time out before that
   auto server = *Server::create(options, inline_handler([](const Request&) { return Response{.body = "here"}; }));
   std::vector<std::unique_ptr<varda::net::testing::RawSocket>> silent;
   for (int i = 0; i < 12; ++i) {
@@ -120,7 +120,7 @@ TEST(Tls, WhoSaysNothingInItsHandshakeKeepsNobodyOut) {
   }
 }
 
-/// Answers every request with a stream of its own that stays open.
+/// Answers every request with a separate stream that stays open.
 class OpenStreams {
  public:
   explicit OpenStreams(Server::Options options) {
@@ -172,7 +172,7 @@ TEST(Tls, OfTooManyConnectionsOfOneClientTheOldestGivesWay) {
   for (int i = 0; i < 2; ++i) {
     auto& body = *greedy_ones[static_cast<std::size_t>(i)].body;
     auto more = body.read();
-    if (more.ok()) more = body.read();  // what was under way
+    if (more.ok()) more = body.read();  // bytes already in flight
     ASSERT_FALSE(more.ok());
     EXPECT_EQ(more.error().code(), Code::kUnavailable);
   }
@@ -194,7 +194,7 @@ TEST(Tls, NamelessConnectionsLieIdleForAMomentOnly) {
   auto server = *Server::create(
       options, inline_handler([](const Request& request) { return Response{.body = request.peer.certificate_common_name}; }));
   const std::string url = "https://" + server->address() + "/";
-  // A busy machine may not get through a handshake in that time: then again.
+  // On a busy machine a handshake may exceed that time, so retry.
   const auto served = [&](HttpClient& client) {
     const Context until = Context().with_timeout(60s);
     auto answer = client.call(until, {.url = url});
@@ -204,7 +204,7 @@ TEST(Tls, NamelessConnectionsLieIdleForAMomentOnly) {
   const auto nobody = make_client({.tls = {.ca_pem = authority().ca.certificate_pem}});
   const auto somebody = make_client({.tls = named("line7"), .connect_timeout = 60s});
   EXPECT_EQ(served(*nobody), "");
-  EXPECT_EQ(served(*somebody), "line7");  // the one place there is was given back
+  EXPECT_EQ(served(*somebody), "line7");  // the only place was given back
 }
 
 TEST(Tls, NamelessClientsHaveALimitOfTheirOwnForBodies) {
@@ -272,7 +272,7 @@ TEST(Tls, WhatARenewedAuthorityHasSignedIsTrustedByWhoKnowsTheFormerOne) {
   const KeyPair pair = *make_certificate(renewed, {.common_name = "server", .hosts = {"127.0.0.1"}, .server = true});
   auto server = serve();
   EXPECT_TRUE(get(*server, {.ca_pem = renewed.certificate_pem}).ok());
-  // A gateway sends its authority along.
+  // A gateway sends its authority too.
   ASSERT_TRUE(server->use_certificate(pair.certificate_pem + renewed.certificate_pem, pair.key_pem).ok());
   EXPECT_TRUE(get(*server, {.ca_pem = authority().ca.certificate_pem}).ok());
   EXPECT_TRUE(get(*server, {.ca_pem = renewed.certificate_pem}).ok());
@@ -357,7 +357,7 @@ TEST(Tls, ExpiredClientCertificateComesThroughWhereItMayAndIsMarked) {
       get(*lenient, client_of(node_certificate(authority().ca, now, 1h)))->body.starts_with("edge0|system:nodes,second,||"));
 }
 
-// A gateway whose clock was ahead when it signed, or is behind now, must know its own nodes.
+// A gateway must accept its own nodes even if its clock was ahead when it signed, or is behind now.
 TEST(Tls, ClientCertificateThatIsNotValidYetComesThroughWhereAnExpiredOneDoes) {
   const KeyPair early = node_certificate(authority().ca, std::chrono::system_clock::now() + 48h, 24h);
   auto strict = serve_facts(TlsServer::Expired::kRefuse);
@@ -378,7 +378,7 @@ TEST(Tls, AcceptingOtherDatesAcceptsNothingElse) {
   EXPECT_FALSE(get(*server, client_of(self)).ok());
   EXPECT_FALSE(get(*server, client_of(node_certificate(authority().ca, now, 24h, true))).ok());        // a server's
   EXPECT_FALSE(get(*server, client_of(node_certificate(authority().ca, now - 48h, 24h, true))).ok());  // ... and expired
-  // A node's certificate is no CA.
+  // A node's certificate is not a CA.
   const KeyPair node = node_certificate(authority().ca, now, 24h);
   KeyPair below = node_certificate(node, now, 24h);
   below.certificate_pem += node.certificate_pem;
@@ -395,12 +395,12 @@ TEST(Tls, AuthorityIsTrustedByTheDigestOfItsCertificate) {
   const auto wrong = get(*server, {.ca_pem = "", .server_name = "", .ca_sha256 = other});
   ASSERT_FALSE(wrong.ok());
   EXPECT_NE(wrong.error().message().find("certificate"), std::string::npos) << wrong.error();
-  // One in the middle cannot send the true CA along with a certificate of its own.
+  // An attacker in the middle cannot send the true CA with a forged certificate.
   const KeyPair false_ca = *make_ca("test-ca", 24h);
   const KeyPair middle = *make_certificate(false_ca, {.common_name = "server", .hosts = {"127.0.0.1"}, .server = true});
   auto between = serve_facts(TlsServer::Expired::kRefuse, middle.certificate_pem + authority().ca.certificate_pem, middle.key_pem);
   EXPECT_FALSE(get(*between, {.ca_pem = "", .server_name = "", .ca_sha256 = pin}).ok());
-  auto without = serve();  // it knows no CA, and sends none
+  auto without = serve();  // this server has no CA to send
   EXPECT_FALSE(get(*without, {.ca_pem = "", .server_name = "", .ca_sha256 = pin}).ok());
 }
 
@@ -443,12 +443,12 @@ TEST(Tls, ClockThatFellBackReachesItsOwnServers) {
   // The client's clock is a year behind.
   EXPECT_FALSE(reach(now + year, 24h, std::nullopt));
   EXPECT_TRUE(reach(now + year, 24h, WallTime()));
-  // What had ended when this node last knew the time is over, however early its clock believes it is.
+  // A certificate that had expired at the last known time is expired, even if the clock is earlier.
   EXPECT_FALSE(reach(now, 24h, now + year));
   EXPECT_TRUE(reach(now, 24h, now + 23h));
-  // A true clock is believed.
+  // A correct clock decides.
   EXPECT_FALSE(reach(now - year, 24h, WallTime()));
-  // Of another authority it is refused at any time.
+  // Another authority's certificate is refused at any time.
   const KeyPair other = *make_ca("test-ca", 24h);
   const KeyPair stranger = *make_certificate(
       other, {.common_name = "server", .organizations = {}, .hosts = {"127.0.0.1"}, .server = true, .issued = now + year});

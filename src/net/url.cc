@@ -18,7 +18,7 @@ bool digit(char c) { return c >= '0' && c <= '9'; }
 
 enum class Bad { kRefuse, kKeep };
 
-/// nullopt: a bad escape, with Bad::kRefuse only.
+/// nullopt: a bad escape; only with Bad::kRefuse.
 std::optional<std::string> decode(std::string_view text, Bad bad, bool plus_is_space) {
   std::string out;
   out.reserve(text.size());
@@ -79,7 +79,7 @@ Result<Url> Url::parse(std::string_view text) {
     if (close == std::string_view::npos) return fail("no ] after the IPv6 address");
     url.host = authority.substr(1, close - 1);
     in6_addr address;
-    // What the system's function reads ends at a zero byte.
+    // inet_pton() stops at a zero byte.
     if (url.host.find('\0') != std::string::npos || inet_pton(AF_INET6, url.host.c_str(), &address) != 1)
       return fail("bad IPv6 address");
     port = authority.substr(close + 1);

@@ -13,7 +13,7 @@ namespace varda::net {
 
 struct Url {
   std::string scheme;  // lower case
-  std::string user;    // "user:password", rarely there
+  std::string user;    // "user:password", usually empty
   std::string host;    // without brackets for IPv6
   int port = 0;        // the scheme's default where none is given (http 80, https 443)
   std::string target;  // path and query, at least "/"
@@ -30,7 +30,7 @@ Result<std::string> percent_decode(std::string_view text);  // kInvalid: a bad e
 /// Query parameters in order, decoded ('+' is a space).
 class Query {
  public:
-  /// Bad escapes are kept as they stand: servers answer such requests, they do not refuse them.
+  /// Bad escapes are kept as they are: servers answer such requests instead of refusing them.
   static Query parse(std::string_view text);
   std::optional<std::string_view> find(std::string_view name) const;
   std::string_view get(std::string_view name, std::string_view otherwise = "") const;

@@ -8,7 +8,7 @@
 namespace varda::replica {
 namespace {
 
-/// Ends early, which the other side sees by the length, if the file does.
+/// Ends early if the file is shorter; the peer notices by the length.
 class ArchiveStream final : public net::BodyStream {
  public:
   ArchiveStream(std::unique_ptr<os::File> file, std::uint64_t bytes) : file_(std::move(file)), left_(bytes) {}
@@ -76,7 +76,7 @@ net::Response Archives::answer(const net::Request& request) {
   if (!found) return coming ? not_yet(0) : refuse(410, "this node has no archive to give");
   Content& content = *found;
   if (content.total != 0 && range->first >= content.total) return beyond(content.total);
-  // Of an archive whose size is not known, nobody could tell whether he has it all.
+  // If the size is unknown, no requester could detect the end.
   if (content.file == nullptr || content.total == 0 || range->first >= content.bytes) return not_yet(content.bytes);
   const std::uint64_t last = std::min(range->last.value_or(content.total - 1), content.bytes - 1);
   if (const Status there = content.file->seek(range->first); !there.ok()) return not_yet(content.bytes);

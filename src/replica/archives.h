@@ -1,14 +1,15 @@
-// Archives that this node gives to others, by the SHA-256 of their bytes.
+// Serves archives to peers, by the SHA-256 of their bytes.
 //
 //   GET /replica/v1/archive?sha256=HEX   with Range: bytes=FIRST-[LAST]
-//     206  the bytes that are there of what was asked for, which may be less of it than there will be; Content-Range says the size
-//          of the whole
-//     503  none of those bytes are there yet; Varda-Bytes-Done says how far it is, Retry-After when to ask again
-//     404  nothing is shared with who asks under that digest; perhaps not yet, since work lists reach nodes in any order
-//     410  it is shared, and this node has no archive to give
+//     206  the available bytes of the range, possibly fewer than requested; Content-Range has the
+//          total size
+//     503  none of those bytes are available yet; Varda-Bytes-Done has the progress, Retry-After
+//          the time of the next request
+//     404  not shared with the requester; perhaps not yet: work lists reach nodes in any order
+//     410  shared, but this node has no archive to give
 //
-// Who asks is the common name of its certificate. What is given of an archive that is still on its way is not verified: who asks
-// verifies the whole, as he does with every source.
+// The requester is identified by the common name of its certificate. Bytes of an incomplete archive
+// are not verified here; the requester verifies the whole, as with every source.
 #pragma once
 
 #include <cstdint>
@@ -30,27 +31,28 @@ namespace varda::replica {
 inline constexpr std::string_view kArchivePath = "/replica/v1/archive";
 inline constexpr std::string_view kBytesDoneHeader = "Varda-Bytes-Done";
 
-/// Where to ask a peer for an archive.
+/// The URL of an archive on a peer.
 std::string archive_url(const std::string& peer_url, const codec::Sha256& digest);
 
 /// Thread-safe.
 class Archives {
  public:
   struct Share {
-    std::set<std::string> nodes;  // who may have it; names as in certificates
-    bool coming = false;          // where there is nothing of it yet: there will be
+    std::set<std::string> nodes;  // nodes that may read it, by certificate name
+    bool coming = false;          // the archive will arrive, even if no bytes exist yet
   };
   struct Content {
-    std::unique_ptr<os::File> file;  // null: it cannot be read now
-    std::uint64_t bytes = 0;         // that are there
-    std::uint64_t total = 0;         // of the whole; 0: not known yet
+    std::unique_ptr<os::File> file;  // null: unreadable now
+    std::uint64_t bytes = 0;         // available bytes
+    std::uint64_t total = 0;         // size of the whole; 0: unknown yet
   };
-  /// What there is of one; called for each request on the server's thread: quick.
+  /// Opens an archive. Called for each request on the server's thread, so it must be quick.
   using Open = std::function<std::optional<Content>(const codec::Sha256&)>;
   explicit Archives(Open open) : open_(std::move(open)) {}
 
   void set(std::map<codec::Sha256, Share> shares);
-  /// Answers what begins with kArchivePath. Reads files on the caller's thread, 64 KiB at a time.
+  /// Handles paths that begin with kArchivePath. Reads files on the caller's thread, 64 KiB at a
+  /// time.
   net::Handler handler();
 
  private:

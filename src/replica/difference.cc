@@ -7,7 +7,8 @@ namespace varda::replica {
 
 std::vector<FilePlan> difference(const Snapshot& have, const Snapshot& wanted, std::uint64_t run_blocks_max) {
   using Place = std::pair<std::size_t, std::uint64_t>;  // file, block
-  // A short block at the end of a file has the digest of its own length, so equal digests are equal lengths.
+  // A short block at the end of a file has a digest of its shorter content, so equal digests mean
+  // equal lengths.
   std::map<codec::Sha256, Place> known;
   std::map<std::pair<std::uint64_t, std::vector<codec::Sha256>>, std::size_t> whole;
   for (std::size_t i = 0; i < have.files.size() && have.block_bytes == wanted.block_bytes; ++i) {

@@ -10,10 +10,10 @@ namespace varda::replica {
 namespace {
 
 constexpr std::string_view kRoot = "/replica/v1/";
-constexpr std::uint64_t kSlowestBytesPerSecond = 4u << 10;  // a peer slower than that is given up
+constexpr std::uint64_t kSlowestBytesPerSecond = 4u << 10;  // slower peers are abandoned
 constexpr auto kPatience = std::chrono::seconds(30);
 
-/// A piece of a file. It ends early, which the other side sees by the length, if the file does.
+/// A range of a file. Ends early if the file is shorter; the peer notices by the length.
 class FileStream final : public net::BodyStream {
  public:
   FileStream(std::unique_ptr<os::ReadableFile> file, std::uint64_t first, std::uint64_t last)
@@ -35,7 +35,7 @@ class FileStream final : public net::BodyStream {
   std::string buffer_;
 };
 
-/// A file of a share. Component by component, so that a link inside of it leads nowhere: the tree may hold more than is shared.
+/// Opens a file of a share, component by component, so that links inside cannot leave the share.
 Result<std::unique_ptr<os::ReadableFile>> open_below(os::ReadableTree& tree, const os::Path& root, std::string_view path) {
   if (path.empty()) return tree.open(root);
   TRY(auto folder, tree.list(root));
@@ -127,7 +127,7 @@ Result<Snapshot> ask_snapshot(const Context& ctx, const Peer& peer, const std::s
   net::ClientRequest request;
   request.url = peer.url + std::string(kRoot) + "snapshot?key=" + net::percent_encode(key);
   if (!id.empty()) request.url += "&id=" + net::percent_encode(id);
-  // As long as a snapshot at its limits would be.
+  // The size of a snapshot at its limits.
   request.max_response_bytes = std::min<std::uint64_t>(
       limits.files_max * (limits.path_bytes_max + 12) + limits.blocks_max * 32 + 64, std::uint64_t{256} << 20);
   const auto answer = peer.http->call(ctx.with_timeout(kPatience + std::chrono::seconds(60)), std::move(request));

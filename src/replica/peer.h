@@ -1,11 +1,13 @@
-// The way between two nodes: one shares files, the other asks for a snapshot and for the bytes it lacks.
+// The protocol between two nodes: one shares files, the other requests a snapshot and the missing
+// bytes.
 //
-//   GET /replica/v1/snapshot?key=KEY&id=ID       200 the encoded snapshot of that name; without id the newest
+//   GET /replica/v1/snapshot?key=KEY&id=ID       200 that encoded snapshot; without id the newest
 //   GET /replica/v1/file?key=KEY&path=PATH       206 the bytes of Range: bytes=FIRST-LAST, at most kRangeBytesMax
 //
-// Who asks is the common name of its certificate, which both sides have from the edge's CA. What is not shared with it is 404, as
-// is what is not there. Nothing of what comes over the wire is trusted: every block has its digest in the snapshot, and the
-// snapshot its name in the order that the control plane gave.
+// The requester is identified by the common name of its certificate; both sides have certificates
+// from the edge's CA. Files that are not shared with it give 404, like missing ones. No received
+// byte is trusted. Every block has its digest in the snapshot, and the control plane names the
+// snapshot.
 #pragma once
 
 #include <map>
@@ -24,22 +26,23 @@ namespace varda::replica {
 
 inline constexpr std::uint64_t kRangeBytesMax = 64u << 20;
 
-/// What this node gives to others. Thread-safe.
+/// The files that this node shares. Thread-safe.
 class Shares {
  public:
   struct Share {
-    os::Path path;                // a file or a folder that may be read
-    std::set<std::string> nodes;  // who may have it; names as in certificates
-    /// Encoded, with their names, the newest first; empty: none is taken yet (503). A few, since who was told of one asks for it a
-    /// moment later, when there may be a newer one.
+    os::Path path;                // a readable file or folder
+    std::set<std::string> nodes;  // nodes that may read it, by certificate name
+    /// Encoded snapshots with names, newest first; empty: none taken yet (503). A few are kept,
+    /// because a peer requests one a moment after it was announced, when a newer one may exist.
     std::vector<std::pair<std::string, std::shared_ptr<const std::string>>> snapshots;
   };
-  /// What may be read, asked for each request: a disk may be mounted later.
+  /// Opens the readable tree. Called for each request, because a disk may be mounted later.
   using OpenTree = std::function<Result<std::unique_ptr<os::ReadableTree>>()>;
   explicit Shares(OpenTree tree) : tree_(std::move(tree)) {}
 
   void set(std::map<std::string, Share> shares);
-  /// Opens and reads files on the caller's thread, 64 KiB at a time: a server of its own, with a thread of its own.
+  /// Opens and reads files on the caller's thread, 64 KiB at a time. Needs a separate server with a
+  /// separate thread.
   net::Handler handler();
 
  private:
@@ -52,19 +55,21 @@ class Shares {
   std::map<std::string, Share> shares_ GUARDED_BY(mutex_);
 };
 
-/// A node that may have the files. `http` knows that node by its certificate, and outlives whoever is given the peer.
+/// A node that may have the files. `http` checks that node's certificate and outlives all users of
+/// the peer.
 struct Peer {
   net::HttpClient* http = nullptr;
   std::string url;  // "https://192.168.1.7:10445"
 };
 
-/// The snapshot named `id` that the peer shares under the key; "" the newest. Its name is checked. kNotFound: it shares nothing of
-/// the kind with us, or not that one. kUnavailable: it cannot be reached, has no snapshot yet, or is no peer of ours. kInvalid,
-/// kExhausted: from Snapshot::decode().
+/// Requests the snapshot named `id` that the peer shares under the key; "": the newest. Checks its
+/// name. kNotFound: the peer does not share it with this node. kUnavailable: the peer is
+/// unreachable, has no snapshot yet, or is not an accepted peer. kInvalid, kExhausted: from
+/// Snapshot::decode().
 Result<Snapshot> ask_snapshot(const Context& ctx, const Peer& peer, const std::string& key, const std::string& id,
                               const Limits& limits = {});
 
-/// Reads from the first peer that answers; goes on at the next where one breaks off.
+/// Reads from the first peer that answers; continues at the next peer after a break.
 class PeerSource final : public BlockSource {
  public:
   PeerSource(std::vector<Peer> peers, std::string key) : peers_(std::move(peers)), key_(std::move(key)) {}
@@ -76,7 +81,7 @@ class PeerSource final : public BlockSource {
                    const std::function<Status(std::string_view)>& sink, bool& sink_failed);
   const std::vector<Peer> peers_;
   const std::string key_;
-  std::size_t first_ = 0;  // who answered last
+  std::size_t first_ = 0;  // index of the peer that answered last
 };
 
 }  // namespace varda::replica

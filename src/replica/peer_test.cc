@@ -105,11 +105,11 @@ TEST_F(ReplicaPeer, APeerThatIsGoneIsPassedOver) {
   PeerSource source({{&hosts_, "http://gone"}, {&hosts_, "http://a"}}, kKey);
   ASSERT_TRUE(store_->bring(kForever, kKey, wanted, source).ok());
   EXPECT_EQ(copied(), files_);
-  EXPECT_EQ(hosts_.requests["gone"], 1);  // who answered last is asked first
+  EXPECT_EQ(hosts_.requests["gone"], 1);  // the peer that answered last is tried first
 }
 
 TEST_F(ReplicaPeer, WhereOneBreaksOffTheNextGoesOn) {
-  // "b" sends the head of a range, says how long it would be, and ends.
+  // "b" sends the beginning of a range, announces the full length, and ends.
   std::uint64_t from_b = 0;
   hosts_.hosts["b"] = net::loopback(net::inline_handler([&](const net::Request& request) {
     net::Response out;

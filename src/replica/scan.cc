@@ -72,7 +72,7 @@ class Scan {
   Taken finish() && { return std::move(taken_); }
 
  private:
-  /// A snapshot of half of it would be taken for the whole.
+  /// Fails the snapshot, because a partial one would pass as complete.
   static Status gone(const Error& error, const std::string& path) {
     if (error.code() == Code::kNotFound) return Error(Code::kUnavailable, path + " went away while it was read");
     return error;
@@ -92,7 +92,7 @@ class Scan {
     return codec::Sha256::of(std::string_view(buffer_).substr(0, static_cast<std::size_t>(want)));
   }
 
-  /// Blocks of the snapshot before that need not be read again.
+  /// Blocks of the previous snapshot that need not be read again.
   Result<std::vector<codec::Sha256>> taken_over(os::ReadableFile& opened, const std::string& path, const os::FileFacts& facts) {
     std::vector<codec::Sha256> none;
     const auto known = known_.find(path);
@@ -124,7 +124,7 @@ class Scan {
   Taken taken_;
 };
 
-// Of one file, in the order of the snapshot's files.
+// Size of one file's facts; the facts follow the order of the snapshot's files.
 constexpr std::size_t kFactsBytes = 5 * sizeof(std::uint64_t);
 
 void put(std::string& out, std::uint64_t number) {

@@ -1,4 +1,4 @@
-// Taking snapshots of files that somebody else writes.
+// Takes snapshots of files that other programs write.
 #pragma once
 
 #include <map>
@@ -11,28 +11,30 @@
 
 namespace varda::replica {
 
-/// A snapshot and what the next one of the same place can go on from.
+/// A snapshot, with data to speed up the next one of the same path.
 struct Taken {
   Snapshot snapshot;
-  std::map<std::string, os::FileFacts> facts;  // by path in the snapshot, as they were before the file was read
-  std::uint64_t bytes_read = 0;                // for this snapshot
+  std::map<std::string, os::FileFacts> facts;  // by path in the snapshot, read before the file
+  std::uint64_t bytes_read = 0;                // bytes read for this snapshot
 };
 
-/// As it is kept between two lives of a process: the encoded snapshot, its length before it, then the facts. What does not decode
-/// is nothing: all is read again.
+/// Encodes `taken` for the next process: the snapshot's length, the encoded snapshot, the facts. If
+/// decoding fails, everything is read again.
 std::string encode(const Taken& taken);
 std::optional<Taken> decode_taken(std::string_view text, const Limits& limits = {});
 
-/// Reads the regular files below `path`, or `path` itself where it is a file. Links are not followed inside of it and are left out,
-/// as is what is no file. Blocks; memory does not grow with the files, only with their number and blocks.
+/// Reads the regular files below `path`, or `path` itself if it is a file. Links inside are not
+/// followed. Links and other kinds are left out. Blocks. Memory grows with the number of files and
+/// blocks, not with their size.
 ///
-/// With `before` (of the same block length), a file whose facts have not changed is not read again, and of one that only grew the
-/// blocks that were whole are taken over if the first and the last of them still are what they were. A change in the middle of a
-/// file that grows too is thus not seen: take one without `before` now and then. Whoever fetches checks every block, so what
-/// changes after the snapshot was taken is never taken for it.
+/// With `before` (of the same block length), files with unchanged facts are not read again. For a
+/// file that only grew, the whole old blocks are reused if the first and the last of them are
+/// unchanged. A change in the middle of a growing file is therefore missed. Take a snapshot without
+/// `before` from time to time. A fetching peer checks every block, so later changes are never
+/// mistaken for the snapshot.
 ///
-/// kNotFound, kForbidden: from the tree. kExhausted: beyond the limits. kUnavailable: a file shrank or went away while it was read;
-/// try again. kCancelled, kTimeout: from the context.
+/// kNotFound, kForbidden: from the tree. kExhausted: beyond the limits. kUnavailable: a file shrank
+/// or vanished while it was read; retry. kCancelled, kTimeout: from the context.
 Result<Taken> take_snapshot(const Context& ctx, os::ReadableTree& tree, const os::Path& path, const Taken* before = nullptr,
                             const Limits& limits = {}, std::uint32_t block_bytes = kBlockBytes);
 

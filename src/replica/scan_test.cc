@@ -35,7 +35,7 @@ class Scan : public ::testing::Test {
     std::filesystem::create_directories((root_ / "data" / path).parent_path());
     std::ofstream(root_ / "data" / path, std::ios::binary | how) << bytes;
   }
-  /// Facts tell states apart by time too: without a wait between two writes of one length they need not.
+  /// Sets the file's time, because two quick writes of equal length may have equal facts.
   void touch(const std::string& path, int seconds) {
     const timespec times[2] = {{.tv_sec = 1'000'000'000 + seconds, .tv_nsec = 0},
                                {.tv_sec = 1'000'000'000 + seconds, .tv_nsec = 0}};
@@ -116,7 +116,7 @@ TEST_F(Scan, WhatWasReplacedIsReadAnewThoughItIsLonger) {
   write("b", std::string(4 * kBlock, 'y'));
   std::filesystem::rename(root_ / "data/b", root_ / "data/a");
   EXPECT_EQ(take(&*first)->snapshot, snapshot_of({{"a", std::string(4 * kBlock, 'y')}}, kBlock));
-  write("a", std::string(5 * kBlock, 'z'));  // the same inode, other bytes from the first on
+  write("a", std::string(5 * kBlock, 'z'));  // the same inode, with other bytes from the start
   const auto second = take();
   EXPECT_EQ(take(&*first)->snapshot, second->snapshot);
 }
@@ -128,7 +128,7 @@ TEST_F(Scan, OneByteOfTheSameLengthIsSeenByItsTime) {
   std::string bytes(3000, 'x');
   bytes[1500] = 'y';
   write("a", bytes);
-  touch("a", 1);  // the inode's own time still tells
+  touch("a", 1);  // the inode's change time still differs
   EXPECT_EQ(take(&*first)->snapshot, snapshot_of({{"a", bytes}}, kBlock));
 }
 

@@ -80,7 +80,7 @@ TEST(Snapshot, EveryPrefixOfATextIsRefusedOrAShorterSnapshot) {
 TEST(Snapshot, ASizeThatItsBytesCannotHoldCostsNoMemory) {
   Snapshot snapshot = snapshot_of({{"a", ""}}, kBlock);
   std::string text = snapshot.encode();
-  text[text.size() - 5] = 1;  // the size says 2^24 or so: no block follows
+  text[text.size() - 5] = 1;  // the size becomes about 2^24, but no block follows
   EXPECT_EQ(Snapshot::decode(text).error().code(), Code::kInvalid);
   text[text.size() - 1] = 0x7f;
   EXPECT_EQ(Snapshot::decode(text).error().code(), Code::kExhausted);
@@ -135,7 +135,7 @@ TEST(Difference, BlocksOfAnotherLengthAreOfNoUse) {
   EXPECT_FALSE(difference(snapshot_of({{"a", bytes}}, 2048), snapshot_of({{"a", bytes}}, kBlock))[0].link);
 }
 
-// Whatever there is: the runs cover the file in order, and what they copy holds the right digests.
+// For any input, the runs cover the file in order, and copied blocks have the right digests.
 TEST(Difference, RunsCoverEveryBlockOnce) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     const auto rng = seeded_rng(seed);

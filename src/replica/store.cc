@@ -57,8 +57,8 @@ class DiskStore final : public Store {
 
   Status remove(const std::string& key) override {
     TRY(const os::Path folder, folder_of(key));
-    // Without `current` nobody finds the rest, so a crash leaves no half of a copy.
-    // It must be gone before they are.
+    // Without `current`, no reader finds the rest, so a crash leaves no partial version. Its
+    // removal must be durable first.
     TRY(const auto shown, current(folder));
     TRY_VOID(fs_.remove(folder / kCurrent));
     if (shown) TRY_VOID(fs_.sync_directory(folder));
@@ -82,7 +82,7 @@ class DiskStore final : public Store {
     return options_.root / key;
   }
 
-  /// With every folder above up to the root, so that a crash does not take them away with the copy.
+  /// Creates the folder and syncs all parents up to the root, so that a crash cannot remove them.
   Status make_folder(const os::Path& folder) {
     TRY_VOID(fs_.make_directories(folder));
     for (os::Path above = folder; above != options_.root;) {
@@ -92,7 +92,7 @@ class DiskStore final : public Store {
     return {};
   }
 
-  /// What `current` names, if its folder is there.
+  /// The target of `current`, if its folder exists.
   Result<std::optional<codec::Sha256>> current(const os::Path& folder) {
     const std::optional<codec::Sha256> none;
     TRY(const auto link, fs_.stat(folder / kCurrent));
@@ -105,7 +105,7 @@ class DiskStore final : public Store {
     return std::optional(*id);
   }
 
-  /// Of a copy that is whole.
+  /// Reads the snapshot of a complete version.
   Result<Snapshot> snapshot_of(const os::Path& folder, const codec::Sha256& id) {
     TRY(const auto there, fs_.stat(folder / id.hex()));
     if (!there || there->kind != os::FileKind::kDirectory) return Error(Code::kNotFound, "there is no copy " + id.hex());
@@ -125,7 +125,7 @@ class DiskStore final : public Store {
       for (const SnapshotFile& file : there.block_bytes == wanted.block_bytes ? there.files : std::vector<SnapshotFile>())
         local.push_back({folder / before->hex() / (file.path.empty() ? options_.file_name : file.path), file});
     }
-    // Of a copy that was under way when the files changed again, what is whole is not fetched twice.
+    // Complete parts of an interrupted version are not fetched again.
     TRY(const std::vector<std::string> names, fs_.list(folder));
     for (const std::string& name : names) {
       if (!name.starts_with(kNew) || folder / name == staging) continue;
@@ -136,7 +136,8 @@ class DiskStore final : public Store {
     const std::string text = wanted.encode();
     TRY_VOID(os::write_file_atomically(fs_, staging / "snapshot", text));
     TRY_VOID(Bring(ctx, fs_, staging, wanted, std::move(local), source, progress).run(options_.file_name));
-    // One without its snapshot, or with a damaged one. Beside the right one what is left of it would count as whole.
+    // Removes a version with a missing or damaged snapshot. Next to the correct snapshot, its
+    // remains would count as complete.
     TRY_VOID(discard_one(folder, id.hex()));
     TRY_VOID(os::write_file_atomically(fs_, folder / (id.hex() + std::string(kSuffix)), text));
     TRY_VOID(fs_.rename(staging / "tree", folder / id.hex()));
@@ -150,8 +151,9 @@ class DiskStore final : public Store {
     return fs_.sync_directory(folder);
   }
 
-  /// A tree counts as a copy by its name and its snapshot, and goes entry by entry: what a crash leaves of it beside the snapshot
-  /// would be half a copy that passes for a whole one. So it first takes a name, for good, that no copy has.
+  /// A tree with a name and a snapshot counts as a version, and removal deletes it entry by entry.
+  /// After a crash, the remains next to the snapshot would pass as complete. So the tree is first
+  /// renamed durably to a name that no version has.
   Status discard_one(const os::Path& folder, const std::string& id) {
     TRY_VOID(clear_discarded(folder));
     TRY(const auto there, fs_.stat(folder / id));
@@ -160,7 +162,7 @@ class DiskStore final : public Store {
     return clear_discarded(folder);
   }
 
-  /// The trees of all copies but those to `keep`.
+  /// Removes all trees except those in `keep`.
   Status discard(const os::Path& folder, const std::set<std::string>& keep) {
     TRY_VOID(clear_discarded(folder));
     TRY(const std::vector<std::string> names, fs_.list(folder));
@@ -180,7 +182,7 @@ class DiskStore final : public Store {
     return {};
   }
 
-  /// Removes all but what readers see, `before` and, while nothing is seen or without `before`, copies under way.
+  /// Removes everything except the current version and `before`, also unfinished versions.
   Status sweep(const std::string& key, const std::optional<codec::Sha256>& before) {
     TRY(const os::Path folder, folder_of(key));
     TRY(const auto now, current(folder));
@@ -197,8 +199,8 @@ class DiskStore final : public Store {
     return {};
   }
 
-  /// After a crash: names of copies that are not whole. Which of the others was the one before nobody knows; it stays until the
-  /// next.
+  /// After a crash: removes snapshots without a tree. The previous version is unknown, so all
+  /// complete versions stay until the next sweep.
   Status sweep(const std::string& key) {
     TRY(const os::Path folder, folder_of(key));
     TRY_VOID(os::remove_leftovers(fs_, folder));

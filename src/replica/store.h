@@ -1,13 +1,13 @@
-// The replicas on a node's disk. What readers see changes as a whole or not at all.
+// The replicas on a node's disk. Readers see a new version completely or not at all.
 //
-//   root/KEY/current            -> ID          a link, replaced by rename: the copy that is whole
-//   root/KEY/ID/…                              the files of the snapshot named ID (for one file: the file, in that folder)
-//   root/KEY/ID.snapshot                       what it is (snapshot.h)
-//   root/KEY/.new-ID/{snapshot,tree/…,part}    a copy being made; goes on after a kill
-//   root/KEY/.old-ID/…                         what was a copy and is being removed
+//   root/KEY/current            -> ID          a link, replaced by rename: the complete version
+//   root/KEY/ID/…                              the files of snapshot ID, or its single file
+//   root/KEY/ID.snapshot                       the snapshot (snapshot.h)
+//   root/KEY/.new-ID/{snapshot,tree/…,part}    a version being built; resumed after a kill
+//   root/KEY/.old-ID/…                         an old version being removed
 //
-// A file that did not change is a hard link of the one before, so files below are never written in place: whoever wants to change
-// one copies it first.
+// An unchanged file is a hard link to the previous version, so files below are never written in
+// place. A program that wants to change a file copies it first.
 #pragma once
 
 #include <cstdint>
@@ -23,49 +23,53 @@
 
 namespace varda::replica {
 
-/// Where blocks come from. Called by one thread at a time.
+/// Supplies blocks. Called by one thread at a time.
 class BlockSource {
  public:
   virtual ~BlockSource() = default;
-  /// `length` bytes of the file from `offset` on, both within its size; to `sink`, in order, in pieces of any length. An error of
-  /// the sink ends it. kNotFound, kConflict: the files are others by now: ask for the snapshot again. kUnavailable: try again.
+  /// Passes `length` bytes of the file from `offset` to `sink`, in order, in pieces of any length.
+  /// Both values are within the file's size. An error of the sink ends the read. kNotFound,
+  /// kConflict: the files have changed, so request the snapshot again. kUnavailable: retry.
   virtual Status read(const Context& ctx, const SnapshotFile& file, std::uint64_t offset, std::uint64_t length,
                       const std::function<Status(std::string_view)>& sink) = 0;
 };
 
 struct Progress {
-  std::uint64_t done_bytes = 0;  // of those that had to be fetched
+  std::uint64_t done_bytes = 0;  // bytes fetched of those to fetch
   std::uint64_t total_bytes = 0;
 };
 
-/// Owns all below its root, alone. Thread-safe for different keys; calls for one key come one at a time.
+/// Exclusively owns all below its root. Thread-safe for different keys; calls for one key must not
+/// overlap.
 class Store {
  public:
-  /// Keys are like "default/faces"; checked as paths of snapshots are.
+  /// Keys are like "default/faces" and follow the rules of snapshot paths.
   struct Options {
     os::Path root;
     Limits limits;
-    std::string file_name = "data";  // of the only file of a snapshot that is one
+    std::string file_name = "data";  // name of the file if a snapshot is a single file
   };
-  /// Makes the root, and sweeps what belongs to no copy. `fs` outlives the store.
+  /// Creates the root and removes files that belong to no version. `fs` outlives the store.
   static Result<std::unique_ptr<Store>> open(Options options, os::FileSystem& fs);
   virtual ~Store() = default;
 
   struct Copy {
     codec::Sha256 id;
-    os::Path path;  // of the folder, or of the file; goes through `current`, so it stays right
+    os::Path path;  // the folder or the file; goes through `current`, so it stays valid
     Snapshot snapshot;
   };
-  /// The copy that readers see. Nothing: there is none. kCorrupt: its snapshot cannot be read; bring() mends that.
+  /// The version that readers see. Absent: none. kCorrupt: its snapshot is unreadable; bring()
+  /// repairs that.
   virtual Result<std::optional<Copy>> find(const std::string& key) = 0;
   virtual std::vector<std::string> list() = 0;
 
-  /// Makes `wanted` what readers see. Blocks; whatever breaks it, the next call with the same snapshot goes on: of what was fetched
-  /// at most a block is lost. Every block is checked. The copy before the one before goes.
-  /// kCorrupt: a block came with other bytes twice. kExhausted: the disk is full. Else as the source says.
+  /// Makes `wanted` the version that readers see. Blocks. After any interruption, the next call
+  /// with the same snapshot resumes; at most one fetched block is lost. Every block is checked.
+  /// Only the previous version is kept besides the new one. kCorrupt: a block came with wrong bytes
+  /// twice. kExhausted: the disk is full. Other errors come from the source.
   virtual Status bring(const Context& ctx, const std::string& key, const Snapshot& wanted, BlockSource& source,
                        const std::function<void(const Progress&)>& progress = {}) = 0;
-  /// Fine if there is none.
+  /// Success if missing.
   virtual Status remove(const std::string& key) = 0;
 };
 

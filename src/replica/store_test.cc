@@ -32,7 +32,7 @@ std::string noise(std::size_t size, std::uint64_t seed) {
 
 std::unique_ptr<Store> open_store(os::FileSystem& fs) { return Store::open({.root = "/data/replicas", .limits = {}}, fs).value(); }
 
-/// What readers see.
+/// The files that readers see.
 Files read_copy(os::FileSystem& fs, Store& store) {
   Files out;
   const auto copy = store.find(kKey);
@@ -255,7 +255,7 @@ TEST_F(ReplicaStore, ACopyLeavesTheReserveOfTheDisk) {
   EXPECT_GE(fs_.space("/data").value().available_bytes, kReserve);
 }
 
-/// "" if the store knows of every tree below its key: what it does not list nobody ever removes.
+/// "" if the store lists every tree below its key; unlisted trees would never be removed.
 std::string forgotten(os::FileSystem& fs, Store& store) {
   const os::Path folder = os::Path("/data/replicas") / kKey;
   const auto names = fs.list(folder);
@@ -267,7 +267,7 @@ std::string forgotten(os::FileSystem& fs, Store& store) {
   return "";
 }
 
-/// Some next state of the files: grown, changed, renamed, gone, new.
+/// Makes a next state of the files: grown, changed, renamed, removed, added.
 void change(Files& files, Rng& rng) {
   const std::string name = std::string(rng.below(3) == 0 ? "d/" : "") + static_cast<char>('a' + rng.below(4));
   switch (rng.below(5)) {
@@ -290,11 +290,12 @@ void change(Files& files, Rng& rng) {
     default:
       if (std::string& bytes = files[name]; !bytes.empty()) bytes[rng.below(bytes.size())] ^= 1;
   }
-  // A name is a file or a folder.
+  // A name is either a file or a folder.
   if (files.contains("d")) files.erase("d");
 }
 
-// At any moment the power may go: then readers see a whole copy, the one before or the new one, and the next bring() ends well.
+// After a power cut at any moment, readers see the whole previous or new version, and the next
+// bring() succeeds.
 TEST(ReplicaStoreCrash, EveryState) {
   CrashCampaign campaign("replica_test --gtest_filter=ReplicaStoreCrash.EveryState", 1500);
   while (campaign.next_seed()) {
@@ -316,7 +317,7 @@ TEST(ReplicaStoreCrash, EveryState) {
       Files last = next;
       if (const auto what = more.below(3); what == 0) {
         change(last, more);
-      } else if (what == 1 && !wanted_once.empty()) {  // what was, and may be on its way out
+      } else if (what == 1 && !wanted_once.empty()) {  // an earlier state, which may be in removal
         last = wanted_once[more.below(wanted_once.size())];
       }
       FileSource source(last);
@@ -336,7 +337,7 @@ TEST(ReplicaStoreCrash, EveryState) {
       wanted_once.push_back(files);
       change(files, *rng);
     }
-    // A copy that is wanted no more is there as a whole or not at all, too, also when it is wanted again.
+    // An unwanted version also vanishes as a whole, even if it becomes wanted again.
     removing = true;
     next = {};
     ASSERT_TRUE(store->remove(kKey).ok());
@@ -350,7 +351,8 @@ TEST(ReplicaStoreCrash, EveryState) {
   EXPECT_EQ(campaign.failure(), "");
 }
 
-// Whatever the disk refuses, once or for good: readers go on seeing a whole copy, and when it is well again so is the store.
+// After any disk error, transient or permanent, readers see a whole version. Once the disk works
+// again, so does the store.
 TEST(ReplicaStoreFaults, EveryCall) {
   const Files first{{"a", noise(2500, 1)}, {"d/b", noise(900, 2)}}, second{{"a", noise(2500, 1) + "x"}, {"c", noise(1100, 3)}};
   const auto work = [&](CrashingFileSystem& fs) {

@@ -1,4 +1,5 @@
-// Controllers: a reconciler says what it watches and how one object becomes right; the runtime does the rest.
+// Controllers: a reconciler declares what it watches and how it fixes one object; the runtime does
+// the rest.
 //
 //   class ModelReconciler {
 //    public:
@@ -7,13 +8,15 @@
 //       w.maps<Node>(models_wanting_node);        // both orders of arrival converge
 //     }
 //     Result<runtime::Action> reconcile(const Context& ctx, const Model& model, runtime::Writer& writer);
-//     // Optional: the object is gone. Called at least once after that, and for keys a map function returns that are no object.
+//     // Optional: the object is gone. Called at least once after the deletion, and for keys from
+//     // map functions that have no object.
 //     Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer& writer);
 //   };
 //
-// reconcile() is level-triggered and idempotent, is never called twice at once for one object, and only after all caches are
-// complete. An error becomes an Event and a retry with back-off (kConflict: a retry only); a terminal error waits for the next
-// change. What it throws is caught and treated as an error.
+// reconcile() is level-triggered and idempotent. It runs only after all caches are complete, and
+// never twice at once for one object. An error becomes an Event and a retry with back-off
+// (kConflict: only a retry). A terminal error waits for the next change. Exceptions are caught and
+// treated as errors.
 #pragma once
 
 #include <chrono>
@@ -33,12 +36,12 @@
 
 namespace varda::runtime {
 
-/// What reconcile() asks for next.
+/// The follow-up that reconcile() asks for.
 class Action {
  public:
-  /// Nothing until something watched changes.
+  /// Waits until a watched object changes.
   static Action await_change() { return Action(std::nullopt); }
-  /// The same, and in any case after this long.
+  /// Like await_change(), but also runs again after this delay.
   static Action after(Duration delay) { return Action(delay); }
   std::optional<Duration> delay() const { return delay_; }
 
@@ -51,33 +54,39 @@ class Action {
 struct ControllerSpec {
   struct Source {
     Informer::Options informer;
-    /// Keys of primary objects a change concerns: called with the new version, and with the old one where it differs.
+    /// Maps a change to keys of primary objects. Called with the new version, and with the old
+    /// version if it differs.
     std::function<std::vector<ObjectKey>(const Stored&, const Caches&)> keys;
-    std::optional<Update> owned;  // set: a kind whose objects converge() creates, updates and deletes
-    /// Set and true: from the first version to the second nothing changed that concerns anybody; keys() is not asked.
+    std::optional<Update> owned;  // set: converge() creates, updates and deletes objects of this
+                                  // kind
+    /// Set and true: the difference between the two versions is irrelevant, and keys() is not
+    /// called.
     std::function<bool(const Stored&, const Stored&)> same = nullptr;
-    std::string index{};  // set: the informer keeps an index of that name, of what this says of each object
+    std::string index{};  // set: the informer keeps an index of that name with the values of
+                          // index_of
     Informer::IndexOf index_of = nullptr;
   };
   std::string name;  // in logs, metrics and events: "inferencemodel"
   Resource primary;
-  std::vector<Source> sources;  // the primary kind too
+  std::vector<Source> sources;  // including the primary kind
   std::size_t workers = 1;
   Backoff backoff;
   std::function<Result<Action>(const Context&, const Stored&, Writer&)> reconcile;
   std::function<Result<Action>(const Context&, const ObjectKey&, Writer&)> gone;  // may be absent
 };
 
-/// Keys by the owner reference with controller: true, if it names `primary` (any version of its group).
+/// The key in the owner reference with controller: true, if it names `primary` (any version of its
+/// group).
 std::vector<ObjectKey> keys_of_controller(const Stored& child, const Resource& primary);
 
-/// What a reconciler of T listens to.
+/// The kinds that a reconciler of T watches.
 template <Object T>
 class Watches {
  public:
   explicit Watches(ControllerSpec& spec) : spec_(spec) {}
 
-  /// Children: changes of a C reconcile the T that controls it, and converge() manages kind C for this controller.
+  /// Child kinds: a change of a C reconciles the T that controls it. converge() manages kind C for
+  /// this controller.
   template <Object C>
   Watches& owns(Update update = Update::kInPlace) {
     spec_.sources.push_back(
@@ -85,7 +94,8 @@ class Watches {
     return *this;
   }
 
-  /// As owns(), of a kind that a server may lack (Informer::served()). converge() must then not be asked for one.
+  /// Like owns(), for a kind that a server may lack (Informer::served()). If it is missing,
+  /// converge() must not get objects of it.
   template <Object C>
   Watches& owns_if_served(Update update = Update::kInPlace) {
     owns<C>(update);
@@ -93,8 +103,9 @@ class Watches {
     return *this;
   }
 
-  /// Any other kind: `map(const W&)` or `map(const W&, const Caches&)` returns the keys of the Ts that a change of it concerns, as
-  /// std::vector<ObjectKey>. Called on informer threads: quick, no waiting.
+  /// Any other kind: `map(const W&)` or `map(const W&, const Caches&)` returns the keys of the
+  /// affected Ts as std::vector<ObjectKey>. Called on informer threads: must be quick and must not
+  /// wait.
   template <Object W, typename Map>
   Watches& maps(Map map) {
     spec_.sources.push_back({Informer::typed<W>(),
@@ -112,7 +123,7 @@ class Watches {
     return *this;
   }
 
-  /// The same, but for changes between two versions of which `same(const W& before, const W& now)` is true: they concern nobody.
+  /// Like maps(map), but ignores a change if `same(const W& before, const W& now)` is true.
   template <Object W, typename Map, typename Same>
   Watches& maps(Map map, Same same) {
     maps<W>(std::move(map));
@@ -123,8 +134,9 @@ class Watches {
     return *this;
   }
 
-  /// Kept by what `of(const W&)` says of each, as std::vector<std::string>, for Cache<W>::by_index(name, value). Pure, quick. A
-  /// name is the kind's: controllers that declare one twice mean the same.
+  /// Adds an index for Cache<W>::by_index(name, value). `of(const W&)` returns the index values of
+  /// an object as std::vector<std::string>. `of` must be pure and quick. Index names are per kind:
+  /// two controllers that declare a name must mean the same index.
   template <Object W, typename Of>
   Watches& indexes(std::string name, Of of) {
     reads<W>();
@@ -136,14 +148,14 @@ class Watches {
     return *this;
   }
 
-  /// Kept in the caches for reconcile() to read; its changes reconcile nothing.
+  /// Keeps W in the caches for reconcile() to read; its changes reconcile nothing.
   template <Object W>
   Watches& reads() {
     spec_.sources.push_back({Informer::typed<W>(), nullptr, std::nullopt});
     return *this;
   }
 
-  /// The default is one worker, named after T's plural.
+  /// Default: one worker. The name defaults to T's plural.
   Watches& workers(std::size_t count) {
     spec_.workers = count;
     return *this;
@@ -161,8 +173,8 @@ class Watches {
   ControllerSpec& spec_;
 };
 
-/// The spec of a reconciler of T. `reconciler` outlives whatever runs it, and is called from several threads if it has several
-/// workers.
+/// Builds the spec of a reconciler of T. `reconciler` outlives the controller. With several workers
+/// it is called from several threads.
 template <Object T, typename Reconciler>
 ControllerSpec make_controller(Reconciler& reconciler) {
   ControllerSpec spec;

@@ -50,7 +50,7 @@ const Resource& nodes_resource() {
   return resource;
 }
 
-/// spec.mode is what the test wants to happen; must be a string.
+/// spec.mode selects what the test wants; it must be a string.
 struct Widget {
   meta::ObjectMeta metadata;
   Json json;
@@ -75,8 +75,8 @@ Json widget(const char* name, const char* spec) {
   return out;
 }
 
-/// For every entry of spec.maps a ConfigMap with that data, for spec.image a Pod; status tells how often it was reconciled with
-/// what.
+/// Makes a ConfigMap with that data for every entry of spec.maps, and a Pod for spec.image. The
+/// status counts reconciles and echoes the spec.
 class WidgetReconciler {
  public:
   void watches(Watches<Widget>& w) const {
@@ -142,7 +142,7 @@ class ControllerTest : public ::testing::Test {
     thread_.join();
   }
 
-  /// Waits until nothing is queued or worked on and the revision of the store stands still over a whole such moment.
+  /// Waits until the queue is idle and the store's revision is stable for 20 checks.
   void settle() {
     api_.settle();
     int calm = 0;
@@ -155,7 +155,8 @@ class ControllerTest : public ::testing::Test {
     }));
   }
   std::string revision() { return api_.get("/api/v1/namespaces").body["metadata"]["resourceVersion"].as_string(); }
-  /// The copies agree with the server: compared by content, because a quiet kind's version lags behind.
+  /// The copies agree with the server. Compares contents, because the version of a quiet kind lags
+  /// behind.
   bool seen_up_to(const std::string&) {
     const auto same = [&](const char* path, const Resource& resource) {
       const auto list = api_.get(path).body;
@@ -198,7 +199,7 @@ class ControllerTest : public ::testing::Test {
   std::jthread thread_;
 };
 
-// However the copies are kept, objects come about alike.
+// The result must not depend on how the copies are kept.
 class KeptTest : public ControllerTest, public ::testing::WithParamInterface<Informer::Keep> {
  protected:
   KeptTest() { keep_ = GetParam(); }
@@ -217,7 +218,7 @@ TEST_P(KeptTest, ChildrenAreMadeChangedAndTakenAwayAsWanted) {
   EXPECT_TRUE(owner["controller"].as_bool());
   EXPECT_EQ(get_widget("w")["status"]["seen"].as_string(), "one");
 
-  // Somebody else adds what is his; we change what is ours.
+  // Another client adds its own fields; the controller changes its fields.
   patch(map_path("a"), R"({"data": {"theirs": "x"}, "metadata": {"labels": {"theirs": "y"}}})");
   patch(path("w"), R"({"spec": {"maps": {"a": {"k2": "3", "k": null}, "b": null}}})");
   settle();
@@ -226,7 +227,7 @@ TEST_P(KeptTest, ChildrenAreMadeChangedAndTakenAwayAsWanted) {
   EXPECT_EQ(a["metadata"]["labels"]["theirs"].as_string(), "y");
   EXPECT_EQ(api_.get(map_path("b")).status, 404);
 
-  // What drifts comes back, what is deleted too.
+  // Drift is reverted, and a deleted object is created again.
   patch(map_path("a"), R"({"data": {"k2": "drift"}})");
   settle();
   EXPECT_EQ(api_.get(map_path("a")).body["data"]["k2"].as_string(), "3");
@@ -248,7 +249,7 @@ TEST_P(KeptTest, AtRestNothingIsWritten) {
   ASSERT_TRUE(eventually("it was reconciled again", [&] { return reconciler_.runs > runs; }));
   settle();
   EXPECT_EQ(revision(), before);
-  // A new manager adopts what is there without a write.
+  // A new manager adopts existing objects without a write.
   stop();
   manager_.reset();
   start();
@@ -283,7 +284,7 @@ TEST_P(KeptTest, APodIsMadeAnewWhenOurWishForItChanges) {
   EXPECT_EQ(api_.get("/api/v1/namespaces/default/pods/p").body["metadata"]["uid"], first["metadata"]["uid"]);
   patch(path("w"), R"({"spec": {"image": "i:2"}})");
   const auto pod = [&] { return api_.get("/api/v1/namespaces/default/pods/p").body; };
-  // A pod that no node runs goes at once or when somebody confirms its end; here the test plays the node.
+  // A pod without a node goes at once or after a confirmed end. Here the test plays the node.
   ASSERT_TRUE(eventually("the old pod goes and the new one comes", [&] {
     if (!pod()["metadata"]["deletionTimestamp"].is_null()) {
       api_.call("DELETE", "/api/v1/namespaces/default/pods/p", parse_json(R"({"gracePeriodSeconds": 0})").value());
@@ -369,7 +370,7 @@ TEST_F(ControllerTest, OtherKindsReconcileWhatTheyConcern) {
   ASSERT_TRUE(
       eventually("the pod is found by what the controller's index says", [&] { return pods.by_index("node", "n").size() == 1; }));
   EXPECT_TRUE(pods.by_index("node", "").empty());
-  // A map function that throws harms nobody.
+  // A map function that throws does not harm the controller.
   const Json odd = parse_json(R"({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "odd"}})").value();
   ASSERT_EQ(api_.post("/api/v1/nodes", odd).status, 201);
   post(widget("v", R"({"say": "still here"})"));
@@ -432,7 +433,7 @@ TEST_F(ControllerTest, WriterEditsAppliesAndKeepsFinalizers) {
       << "nobody watches Secrets";
 }
 
-// A leader that has just taken over reads from a copy that may be behind what the one before it has written.
+// A new leader's copy may be behind the writes of the previous leader.
 TEST_F(ControllerTest, AStatusOfALaterGenerationIsNotTakenBack) {
   start();
   post(widget("w", R"({"mode": "hopeless"})"));
@@ -455,7 +456,7 @@ TEST_F(ControllerTest, AManagerStopsPromptlyWhateverItDoes) {
   for (int i = 0; i < 20; ++i) post(widget(("w" + std::to_string(i)).c_str(), R"({"mode": "again", "maps": {}})"));
   const auto begin = system_clock().now();
   stop();
-  EXPECT_LT(system_clock().now() - begin, seconds(60));  // not the time-out of a watch, which takes minutes
+  EXPECT_LT(system_clock().now() - begin, seconds(60));  // below the timeout of a watch, which takes minutes
 }
 
 TEST_F(ControllerTest, EventsOfOneKindAreCountedNotRepeated) {

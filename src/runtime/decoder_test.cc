@@ -11,7 +11,7 @@ namespace {
 
 using codec::Json;
 
-/// Numbers; "throw" is thrown, and another text is an error.
+/// Decodes numbers; throws at "throw" and fails on other texts.
 class DecoderTest : public ::testing::Test {
  protected:
   Decoder make(std::size_t kept_max) {
@@ -35,7 +35,7 @@ TEST_F(DecoderTest, TheLastOnesAskedForAreRemembered) {
   Decoder decoder = make(2);
   const auto one = decoder.add(object(1)), two = decoder.add(object(2));
   EXPECT_EQ(number(decoder.object(one, "1")), 1);
-  const auto three = decoder.add(object(3));  // instead of two, which nobody asked for
+  const auto three = decoder.add(object(3));  // evicts two, the least recently used
   EXPECT_EQ(decoded_, 0);
   EXPECT_EQ(number(decoder.object(one, "1")), 1);
   EXPECT_EQ(number(decoder.object(three, "3")), 3);

@@ -26,7 +26,7 @@ const Resource& events_resource() {
   return resource;
 }
 
-/// A map that forgets what was not used for longest.
+/// A map that evicts the least recently used entry.
 template <typename V>
 class Recent {
  public:
@@ -61,21 +61,22 @@ class Recent {
 };
 
 struct Pending {
-  std::string identity;  // what makes two events the same
+  std::string identity;  // equal events have equal identities
   Resource resource;
   ObjectKey object;
   std::string uid, resource_version;
   EventType type = EventType::kNormal;
   std::string reason, message;
   WallTime first, last;
-  bool combined = false;  // stands for several messages, this being the last
+  bool combined = false;  // stands for several messages; `message` is the last
   int count = 1;
   int attempts = 0;
 };
 
-/// Messages of events that differ in nothing else.
+/// Messages of events that are otherwise equal.
 struct Similar {
-  std::set<std::size_t> messages;  // their hashes: there may be thousands of groups
+  std::set<std::size_t> messages;  // hashes of the messages, because there may be thousands of
+                                   // groups
   SteadyTime last;
 };
 
@@ -89,7 +90,7 @@ struct Bucket {
   SteadyTime at;
 };
 
-/// At most kMessageBytesMax bytes, and no half character at the end.
+/// At most kMessageBytesMax bytes, and no partial character at the end.
 std::string cut(std::string_view text) {
   if (text.size() <= kMessageBytesMax) return std::string(text);
   std::size_t end = kMessageBytesMax - 3;
@@ -114,11 +115,11 @@ struct ApiEventRecorder::Impl {
       dropped = &options.metrics->counter("varda_events_dropped_total", "Events dropped: full queue, rate, or refused.");
   }
 
-  /// Writes one; false: worth another attempt later.
+  /// Writes one event; false: retry later.
   bool write(const Context& ctx, const Pending& event);
   Json object_of(const Pending& event, const std::string& name) const;
   bool write_queued(const Context& ctx);
-  /// Too many like it came lately: then it and those to come are one event.
+  /// Merges the event with similar events if there were too many lately.
   void combine(Pending& event, const std::string& kind_of, SteadyTime now) REQUIRES(mutex);
 
   const kube::Client& client;
@@ -127,7 +128,7 @@ struct ApiEventRecorder::Impl {
   Rng& rng;
   metrics::Counter* dropped = nullptr;
 
-  Mutex writing;  // one writer at a time: run(), or flush()
+  Mutex writing;  // one writer at a time: run() or flush()
   Recent<Known> known GUARDED_BY(writing);
 
   Mutex mutex;
@@ -135,7 +136,7 @@ struct ApiEventRecorder::Impl {
   Recent<Bucket> buckets GUARDED_BY(mutex);
   Recent<Similar> similar GUARDED_BY(mutex);
   std::deque<Pending> queue GUARDED_BY(mutex);
-  SteadyTime again GUARDED_BY(mutex) = SteadyTime::min();  // not before: the server could not be reached
+  SteadyTime again GUARDED_BY(mutex) = SteadyTime::min();  // no attempt before this: the server was unreachable
 };
 
 ApiEventRecorder::ApiEventRecorder(const kube::Client& client, Options options)
@@ -196,7 +197,7 @@ void ApiEventRecorder::Impl::combine(Pending& event, const std::string& kind_of,
   group->last = now;
   group->messages.insert(std::hash<std::string>()(event.message));
   if (group->messages.size() < options.similar_max) return;
-  // The set need not grow any more to go on telling that there are many.
+  // The set need not grow further, because its size already marks the group as large.
   group->messages.erase(group->messages.begin());
   event.combined = true;
   event.identity = kind_of;
@@ -242,7 +243,7 @@ bool ApiEventRecorder::Impl::write(const Context& ctx, const Pending& event) {
       before->count += event.count;
       return true;
     }
-    // Events are deleted after a while: then a new one begins.
+    // The server deletes events after a while; then a new one is created.
     if (status.error().code() == Code::kNotFound) {
       known.erase(event.identity);
       before = nullptr;
@@ -250,8 +251,8 @@ bool ApiEventRecorder::Impl::write(const Context& ctx, const Pending& event) {
   }
   if (!before) {
     std::string about = event.object.name.substr(0, 200);
-    while (about.ends_with('-') || about.ends_with('.')) about.pop_back();  // no name may have "-." or ".." in it
-    // Names sort by time: kubectl shows events of one second in the order of their names.
+    while (about.ends_with('-') || about.ends_with('.')) about.pop_back();  // a name must not contain "-." or ".."
+    // Names sort by time: kubectl sorts events of one second by name.
     char time[17];
     std::snprintf(time, sizeof time, "%016llx",
                   static_cast<unsigned long long>(
@@ -266,13 +267,13 @@ bool ApiEventRecorder::Impl::write(const Context& ctx, const Pending& event) {
   }
   const Code code = status.error().code();
   if (code == Code::kUnavailable || code == Code::kTimeout || code == Code::kCancelled) return false;
-  // A namespace that is going away, a user without the right: nothing a later attempt would change.
-  log::debug("an event was refused", {{"object", event.object.str()}, {"reason", event.reason}, {"error", status.error()}});
+  // A terminating namespace, a missing permission: a retry would not help.
+  log::debug("event refused", {{"object", event.object.str()}, {"reason", event.reason}, {"error", status.error()}});
   if (dropped) dropped->add();
   return true;
 }
 
-/// False: the server is not to be reached now.
+/// False: the server is unreachable now.
 bool ApiEventRecorder::Impl::write_queued(const Context& ctx) {
   while (true) {
     Pending event;
@@ -295,7 +296,7 @@ bool ApiEventRecorder::Impl::write_queued(const Context& ctx) {
 
 void ApiEventRecorder::run(const Context& ctx) {
   const std::stop_callback wake(ctx.stop_token(), [this] {
-    // Under the mutex, so that a waiter that has just looked does not miss it.
+    // Under the mutex, so that a waiter between its check and its wait does not miss the wake-up.
     { MutexLock lock(impl_->mutex); }
     impl_->changed.notify_all();
   });

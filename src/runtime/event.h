@@ -1,4 +1,5 @@
-// Events: what people see at the end of `kubectl describe`. core/v1 Event objects, aggregated and bounded.
+// Events: the lines at the end of `kubectl describe`. core/v1 Event objects, aggregated and
+// bounded.
 #pragma once
 
 #include <chrono>
@@ -22,23 +23,26 @@ enum class EventType { kNormal, kWarning };
 class EventRecorder {
  public:
   virtual ~EventRecorder() = default;
-  /// Never blocks and never fails: events are best effort. `reason` is CamelCase, `message` for people (cut at 1 KiB).
+  /// Never blocks and never fails: events are best effort. `reason` is CamelCase; `message` is for
+  /// people (cut at 1 KiB).
   virtual void record(const ObjectRef& object, EventType type, std::string_view reason, std::string_view message) = 0;
 };
 
-/// Writes events on a thread of its own. The same event (object, type, reason, message) again raises `count` and
-/// `lastTimestamp` of the one there is. Of events that differ in their messages only (object, type, reason) the tenth within ten
-/// minutes of one another, and every later one, become one event whose message begins with "(combined from similar events): ". An
-/// object gets a burst of 25 writes, then one every 5 minutes, the rest is dropped. All of this as client-go does it. The queue
-/// holds 1024; more are dropped and counted (varda_events_dropped_total).
+/// Writes events on a separate thread, with the limits of client-go:
+/// - A repeated event (same object, type, reason, message) raises `count` and `lastTimestamp`.
+/// - If ten events differ only in the message, each within ten minutes of the last, the tenth and
+///   all later events become one. The message begins with "(combined from similar events): ".
+/// - An object gets a burst of 25 writes, then one every 5 minutes; the rest is dropped.
+/// The queue holds 1024 events; more are dropped and counted (varda_events_dropped_total).
 class ApiEventRecorder final : public EventRecorder {
  public:
   struct Options {
     std::string component = "varda";  // source.component, reportingComponent
     std::string host;                 // source.host
     std::size_t queue_max = 1024;
-    std::size_t remembered_max = 4096;  // events and objects of which counts are known; the longest unused is forgotten
-    std::size_t similar_max = 10;       // messages told one by one
+    std::size_t remembered_max = 4096;  // counts are kept for this many events and objects; the
+                                        // least recently used are forgotten
+    std::size_t similar_max = 10;       // messages reported one by one
     std::chrono::seconds similar_within{600};
     int burst = 25;
     std::chrono::seconds refill{300};
@@ -50,14 +54,14 @@ class ApiEventRecorder final : public EventRecorder {
   ApiEventRecorder(const kube::Client& client, Options options);
   ~ApiEventRecorder() override;
   void record(const ObjectRef& object, EventType type, std::string_view reason, std::string_view message) override;
-  /// Writes what is queued until `ctx` stops.
+  /// Writes queued events until `ctx` stops.
   void run(const Context& ctx);
-  /// Writes what is queued; where the server is not to be reached, what is left is due a second later. What run() does, for a
-  /// driver of its own.
+  /// Writes queued events once, for callers that schedule the work themselves instead of run(). If
+  /// the server is unreachable, the rest is due a second later.
   void step(const Context& ctx);
-  /// When step() has something to write; nothing: the queue is empty.
+  /// The time at which step() has work; absent: the queue is empty.
   std::optional<SteadyTime> due() const;
-  /// Writes what is queued now; for the end of a process and for tests.
+  /// Writes queued events now, at the end of a process or in tests.
   void flush(const Context& ctx);
 
  private:

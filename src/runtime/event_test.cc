@@ -27,7 +27,7 @@ class EventTest : public ::testing::Test {
     recorder_.record({&config_maps_resource(), {"default", "w"}, "uid-1", "7"}, type, reason, message);
     recorder_.flush(Context().with_timeout(seconds(60)));
   }
-  /// Count by message, of all there are.
+  /// Counts of all events by message.
   std::map<std::string, std::int64_t> told() {
     const Json list = api_.get("/api/v1/namespaces/default/events").body;
     std::map<std::string, std::int64_t> out;
@@ -49,7 +49,7 @@ TEST_F(EventTest, ManyThatAreAlikeBecomeOneThatSaysSo) {
   for (int i = 0; i < 9; ++i) expected["attempt " + std::to_string(i)] = 1;
   expected["(combined from similar events): attempt 29"] = 21;
   EXPECT_EQ(told(), expected);
-  // Another reason, or another type, is something else.
+  // Another reason or another type makes another event.
   record("other", EventType::kWarning, "Other");
   record("good", EventType::kNormal);
   EXPECT_EQ(told().size(), expected.size() + 2);

@@ -15,8 +15,8 @@
 namespace varda::runtime {
 namespace {
 
-/// Versions are opaque in principle and grow in practice, at every server we know; where one is no number nothing is concluded from
-/// it.
+/// Versions are opaque in principle, but grow at all known servers. A version that is not a number
+/// leads to no conclusion.
 std::optional<std::uint64_t> number(std::string_view version) {
   std::uint64_t out = 0;
   const auto [end, error] = std::from_chars(version.data(), version.data() + version.size(), out);
@@ -24,12 +24,12 @@ std::optional<std::uint64_t> number(std::string_view version) {
   return out;
 }
 
-constexpr const char* kOwners = "\nowners";  // no name that anybody else would take
+constexpr const char* kOwners = "\nowners";  // no caller would choose this name
 
-/// How long a resource that the server lacks is not asked for again.
+/// Pause before a resource that the server lacks is listed again.
 constexpr Duration kNotServedAgain = std::chrono::minutes(5);
 
-/// After so many refusals the version is taken to be the reason.
+/// After this many refusals the version is assumed to be the reason.
 constexpr int kRefusedMax = 3;
 
 bool surely_older(std::string_view a, std::string_view b) {
@@ -42,7 +42,7 @@ ObjectKey key_of(const Json& object) {
   return {metadata["namespace"].as_string(), metadata["name"].as_string()};
 }
 
-/// What is kept of an object that is of no interest.
+/// The reduced form of an object that Options::whole rejects.
 Json name_of(const Json& object) {
   Json metadata = Json::object();
   for (const char* member : {"name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
@@ -64,17 +64,17 @@ std::shared_ptr<const void> Stored::object() const { return decoder ? decoder->o
 
 std::vector<std::string> Informer::values_of(const Index& index, const Stored& object) const {
   if (!object.problem.empty()) return {};
-  // Of an object that is not kept whole there is nothing but what its owners are found by.
+  // A reduced object is indexed by its owners only.
   const bool whole = !decoder_ || object.typed || object.decoder;
   if (!whole && index.name != kOwners) return {};
   std::vector<std::string> values;
   try {
     values = index.of(object);
   } catch (const std::exception& e) {
-    log::error("what an object is found by cannot be said", {{"resource", options_.resource.group_resource()},
-                                                             {"object", object.metadata.key().str()},
-                                                             {"index", index.name},
-                                                             {"exception", e.what()}});
+    log::error("index function threw, object not indexed", {{"resource", options_.resource.group_resource()},
+                                                            {"object", object.metadata.key().str()},
+                                                            {"index", index.name},
+                                                            {"exception", e.what()}});
     return {};
   }
   std::sort(values.begin(), values.end());
@@ -159,12 +159,13 @@ Duration Informer::step(const Context& ctx, std::size_t index) {
     }
     if (status.ok()) status = watch_once(ctx, index, watched);
   } catch (const std::exception& e) {
-    // Something of the change may be lost on the way to a handler: the next list brings all there is.
+    // A handler may have missed part of the change, and the next list delivers everything.
     scope.listed = false;
     status = Error(Code::kInternal, std::string("exception: ") + e.what());
   }
   if (ctx.stopped()) return Duration::zero();
-  // A watch that lived for a while, or got on, was a success, however it ended. One that ends at once must not become a busy loop.
+  // A watch that lasted or delivered events was a success, even if it ended with an error. One that
+  // ends at once must not cause a busy loop.
   const bool lived = watched.since && clock.now() - *watched.since > std::chrono::seconds(5);
   if (lived || watched.events > 0) {
     scope.backoff = options_.backoff_min;
@@ -174,16 +175,16 @@ Duration Informer::step(const Context& ctx, std::size_t index) {
     const Code code = status.error().code();
     const bool unreachable = code == Code::kUnavailable || code == Code::kCancelled;
     if (scope.listed && !unreachable) ++scope.refused;
-    // Gone is gone, and what cannot be read cannot be read the next time either. Any other refusal may be about the version: that
-    // of a server restored from a backup is "too large".
+    // An expired version stays expired, and unreadable data stays unreadable. Any other refusal may
+    // be due to the version: a server restored from a backup calls it "too large".
     if (code == Code::kGone || code == Code::kCorrupt || code == Code::kExhausted || scope.refused >= kRefusedMax) {
       scope.listed = false;
       scope.refused = 0;
     }
     if (code == Code::kGone) {
-      log::info("the past is gone, listing again", {{"resource", options_.resource.plural}});
+      log::info("watch expired (410 Gone), relisting", {{"resource", options_.resource.plural}});
     } else {
-      log::warn("cannot follow a resource, trying again",
+      log::warn("cannot follow a resource, retrying",
                 {{"resource", options_.resource.plural}, {"error", status.error()}, {"delay_ms", scope.backoff.count()}});
     }
   }
@@ -212,7 +213,7 @@ Status Informer::list_once(const Context& ctx, std::size_t scope) {
     fresh.reserve(fresh.size() + page.items.size());
     for (Json& item : page.items) {
       if (key_of(std::as_const(item)).name.empty()) {
-        log::warn("a list has an item that is no object, it is left out", {{"resource", options_.resource.group_resource()}});
+        log::warn("list item has no name, skipped", {{"resource", options_.resource.group_resource()}});
         continue;
       }
       fresh.push_back(store_of(std::move(item)));
@@ -267,24 +268,25 @@ void Informer::replace(std::vector<StoredPtr> fresh, const std::string& resource
   for (const StoredPtr& object : fresh) listed.insert(object->metadata.key());
   MutexLock order(order_);
   std::vector<ObjectKey> gone;
-  bool went_back = false;  // a backup was restored: versions say nothing about what is newer, and name other contents than before
+  bool went_back = false;  // a backup was restored: versions no longer order changes, and their
+                           // contents may differ
   {
     MutexLock lock(mutex_);
     went_back = surely_older(resource_version, versions_[scope]);
     for (const StoredPtr& object : objects_) {
       const ObjectKey key = object->metadata.key();
       if (scope_of(key.ns) != scope) continue;
-      // What this process wrote after the list was made stays.
+      // Objects that this process wrote after the list was made stay.
       const bool newer = !went_back && surely_older(resource_version, object->metadata.resource_version);
       if (!listed.contains(key) && !newer) gone.push_back(key);
     }
   }
   if (went_back)
-    log::warn("the server has gone back, its list replaces all that was known",
+    log::warn("server version went back, list replaces the copy",
               {{"resource", options_.resource.group_resource()}, {"version", resource_version}});
   for (const ObjectKey& key : gone) drop(key);
   for (StoredPtr& object : fresh) put(std::move(object), went_back);
-  // A version only ever goes on, except where the server has started anew with lower numbers: a list is the truth.
+  // A version only grows, unless the server restarted with lower numbers. A list is authoritative.
   {
     MutexLock lock(mutex_);
     versions_[scope] = resource_version;
@@ -301,10 +303,10 @@ void Informer::apply(kube::WatchEvent event, std::size_t scope) {
   }
   const ObjectKey key = key_of(event.object);
   if (key.name.empty()) {
-    log::warn("a watch told of something that is no object, it is left out", {{"resource", options_.resource.group_resource()}});
+    log::warn("watch event has no object name, skipped", {{"resource", options_.resource.group_resource()}});
     return;
   }
-  // The echo of a write that wrote() told is not read a second time.
+  // An event that repeats a write known from wrote() is not decoded again.
   const StoredPtr before = get(key);
   const bool known = event.type != Type::kDeleted && before && !event.resource_version.empty() &&
                      before->metadata.resource_version == event.resource_version &&
@@ -316,7 +318,7 @@ void Informer::apply(kube::WatchEvent event, std::size_t scope) {
     return;
   }
   const StoredPtr old = get(key);
-  // News of what was before the copy is none, whatever made the server, or what stands before it, tell it again.
+  // Events older than the copy are ignored, even if the server or a proxy repeats them.
   const bool stale = old && surely_older(event.resource_version, old->metadata.resource_version);
   if (object && !stale) {
     put(std::move(object));
@@ -334,8 +336,8 @@ void Informer::wrote(const Json& object) {
   if (!scope || key.name.empty() || object["kind"].as_string() != options_.resource.kind) return;
   StoredPtr stored = store_of(object);
   MutexLock order(order_);
-  // The watch has told everything up to its version; only what lies beyond it is news (and its end, if it had one, is still to
-  // come).
+  // The watch has delivered everything up to its version. Only later versions are new, and a
+  // deletion after them is still to come.
   if (!surely_older(resource_version(*scope), version)) return;
   put(std::move(stored));
 }
@@ -349,10 +351,11 @@ StoredPtr Informer::store_of(Json object) const {
   auto metadata = meta::ObjectMeta::from_json(std::as_const(object)["metadata"]);
   if (metadata.ok()) {
     out->metadata = std::move(*metadata);
-    // The C++ object has them, and where there is none nobody would: a gateway reads there who is shut out.
+    // The C++ object holds the annotations. Without a decoder they stay: a gateway reads
+    // revocations there.
     if (decoder_) out->metadata.annotations.clear();
   } else {
-    // Unreadable, but still an object: it has a name and a version.
+    // Unreadable, but still an object with a name and a version.
     const Json& raw = std::as_const(object)["metadata"];
     out->problem = metadata.error().message();
     out->metadata.name = raw["name"].as_string();
@@ -383,14 +386,14 @@ void Informer::put(StoredPtr object, bool whatever_version) {
   if (old) {
     const std::string& before = old->metadata.resource_version;
     const std::string& after = object->metadata.resource_version;
-    // The echo of a write told by wrote(), or an object that a list brings again.
+    // A repeat of a write known from wrote(), or of an object in a list.
     const bool same = !after.empty() && before == after && old->metadata.uid == object->metadata.uid;
     if (same && (!whatever_version || old->text == object->text)) return;
     if (!whatever_version && surely_older(after, before) && old->metadata.uid == object->metadata.uid) return;
   }
   swap(key, object);
   if (!object->problem.empty()) {
-    log::warn("an object cannot be read, it is treated as missing",
+    log::warn("cannot decode object, treated as missing",
               {{"resource", options_.resource.group_resource()}, {"object", key.str()}, {"problem", object->problem}});
     if (options_.on_problem) options_.on_problem(*object);
   }
@@ -405,7 +408,7 @@ void Informer::passed(const std::string& resource_version, std::size_t scope) {
   if (resource_version.empty()) return;
   {
     MutexLock lock(mutex_);
-    // A server that tells old news again does not take back what it told since.
+    // Repeated old events must not move the version back.
     if (surely_older(resource_version, versions_[scope])) return;
     versions_[scope] = resource_version;
   }
@@ -413,7 +416,7 @@ void Informer::passed(const std::string& resource_version, std::size_t scope) {
 }
 
 StoredPtr Informer::swap(const ObjectKey& key, StoredPtr now) {
-  // Nobody else changes the copy meanwhile (order_), so what indexes say can be asked without holding up readers.
+  // order_ prevents other changes to the copy, so index functions can run without blocking readers.
   const StoredPtr old = get(key);
   std::vector<std::vector<std::string>> values;
   for (const Index& index : indexes_) values.push_back(now ? values_of(index, *now) : std::vector<std::string>());

@@ -1,13 +1,14 @@
-// Informer: keeps a copy of one resource's objects by one list and one watch, and tells handlers what changes.
+// Informer: keeps a copy of one resource's objects by a list and a watch, and notifies handlers of
+// changes.
 //
 //   Informer pods(client, Informer::typed<Pod>({.field_selector = "spec.nodeName=edge0"}));
 //   pods.on_change([&](const Change& change) { queue.add(change.key); });
 //   std::jthread thread([&](std::stop_token stop) { pods.run(Context(stop)); });
 //
-// It lists in pages, watches from the list's version, resumes from the last version after a disconnect, lists again when that is
-// gone (410) or cannot be watched from, and backs off with jitter between failures. It never ends by itself. What nobody reads of
-// an object (metadata.managedFields, half of many an object) is not kept; a server takes a write without them as no word about
-// them.
+// It lists in pages, watches from the list's version, and resumes after a disconnect. It relists
+// when the version has expired (410) or cannot be watched. Failures back off with jitter. It never
+// ends by itself. It drops metadata.managedFields, which no reader uses and which are half of many
+// objects. A write without them leaves the server's managedFields unchanged.
 #pragma once
 
 #include <atomic>
@@ -39,20 +40,20 @@ namespace varda::runtime {
 
 class Decoder;
 
-/// One object as read. Never changes: a new version is a new Stored.
+/// One object as read. Immutable: a new version is a new Stored.
 struct Stored {
-  std::string text;                             // JSON: a fifth of what the tree would take, and few ask for that
-  meta::ObjectMeta metadata;                    // an informer's that decodes: without annotations, which the C++ object has
-  std::shared_ptr<const void> typed = nullptr;  // the C++ object, where it is kept
-  std::string problem{};                        // why it could not be read
-  // Where it is not kept: who makes it, and of what.
+  std::string text;                             // JSON text: a fifth of the tree's size, and the tree is rarely needed
+  meta::ObjectMeta metadata;                    // without annotations if the informer decodes: the C++ object holds them
+  std::shared_ptr<const void> typed = nullptr;  // the C++ object, if it is kept
+  std::string problem{};                        // the reason why it is unreadable
+  // Set if the C++ object is not kept: makes it from the text.
   std::shared_ptr<Decoder> decoder = nullptr;
   std::uint64_t id = 0;
 
-  /// The whole object as a tree, made by each call.
+  /// Parses the whole object; each call makes a new tree.
   Json json() const;
-  /// The C++ object; null if it could not be read. Where only texts are kept, two calls may give two objects, and take the time
-  /// that reading the text does.
+  /// The C++ object; null if unreadable. If only texts are kept, a call may parse the text, and two
+  /// calls may give two objects.
   std::shared_ptr<const void> object() const;
 };
 using StoredPtr = std::shared_ptr<const Stored>;
@@ -66,11 +67,11 @@ struct Change {
 class Informer {
  public:
   using Decode = std::function<Result<std::shared_ptr<const void>>(const Json&)>;
-  /// Beside the text. A C++ object is two to five times as large as that, and worth its memory where all of a kind are looked
-  /// through, or each is read again and again.
+  /// The form kept besides the text. A C++ object is two to five times as large as the text. It
+  /// pays off for kinds that are scanned, or of which each object is read often.
   enum class Keep { kObject, kText };
 
-  /// Which objects. All empty: every object of the resource.
+  /// Selects objects. All empty: every object of the resource.
   struct Filter {
     std::string ns;
     std::string label_selector;
@@ -80,16 +81,18 @@ class Informer {
   struct Options {
     Resource resource;
     Filter filter;
-    Decode decode;  // absent: objects stay trees
-    /// Of a namespaced resource without filter.ns: only what is in these, by a list and a watch of each. None: all there are.
+    Decode decode;  // absent: no C++ objects are made
+    /// Restricts a namespaced resource without filter.ns to these namespaces, each with a list and
+    /// a watch. Empty: all.
     std::vector<std::string> namespaces;
     Keep keep = Keep::kObject;
-    /// A server may lack the resource: then the copy is complete and empty, served() is false, and the list is tried again every
-    /// few minutes.
+    /// A server may lack the resource. Then the copy is complete and empty, served() is false, and
+    /// the list is retried every few minutes.
     bool optional = false;
-    std::size_t decoded_max = 128;  // of Keep::kText: how many C++ objects are kept all the same, those that were read last
+    std::size_t decoded_max = 128;  // for Keep::kText: limit of C++ objects kept anyway, the most
+                                    // recently read
     std::type_index type = typeid(void);
-    meta::ListKeys list_keys = meta::core_list_keys;  // of three-way merges of this kind
+    meta::ListKeys list_keys = meta::core_list_keys;  // list keys for three-way merges of this kind
     int page_items = 500;
     std::chrono::milliseconds backoff_min{200};
     std::chrono::milliseconds backoff_max{30000};
@@ -97,12 +100,13 @@ class Informer {
     Rng* rng = nullptr;                       // null: the machine's; jitter only
     const Clock* clock = nullptr;             // null: the machine's
     metrics::Registry* metrics = nullptr;
-    /// An object that decode refuses: called once per version, on the informer's thread.
+    /// Called once per version that decode refuses, on the informer's thread.
     std::function<void(const Stored&)> on_problem;
-    /// Takes out of an object, before it is kept, what nobody here reads. Its name and version stay.
+    /// Removes unread fields from an object before it is stored. Must keep name and version.
     std::function<void(Json&)> trim;
-    /// An object of which this is false is kept as little more than its name: name, namespace, uid, version, labels, owners and
-    /// the time of its deletion. It is not decoded: for readers of C++ objects it is not there. Absent: all are kept whole.
+    /// Objects for which this is false are stored reduced: name, namespace, uid, version, labels,
+    /// owners and deletion time. They are not decoded, so readers of C++ objects do not see them.
+    /// Absent: all objects are stored whole.
     std::function<bool(const Json&)> whole;
   };
   template <Object T>
@@ -125,55 +129,60 @@ class Informer {
   Informer(const Informer&) = delete;
   Informer& operator=(const Informer&) = delete;
 
-  /// Before run() only. Called for every change, one at a time and in order for each object, after the copy has changed; with no
-  /// lock held, on the informer's thread or on that of a writer (see wrote()). Must be quick and must not throw.
+  /// Call before run(). A handler is called for every change, one at a time and in order for each
+  /// object. The copy has changed by then. No lock is held. Calls come on the informer's thread or
+  /// a writer's thread (see wrote()). A handler must be quick and must not throw.
   using Handler = std::function<void(const Change&)>;
   void on_change(Handler handler);
 
-  /// Before run() only. Keeps the objects by what `of` says of each, for by_index(). Pure. Of two of one name the first is kept:
-  /// they say the same. Called once for each version, on the threads that call handlers; with readable objects only and, where
-  /// there are C++ objects, with those alone that are kept whole (Options::whole). An object for which it throws is in no place of
-  /// this index.
+  /// Call before run(). Adds an index for by_index(). `of` is pure. If a name is added twice, the
+  /// first index is kept; both must mean the same. `of` is called once for each version, on the
+  /// threads that call handlers. It sees readable objects only and, with decoding, only those kept
+  /// whole (Options::whole). If `of` throws, the object is left out of this index.
   using IndexOf = std::function<std::vector<std::string>(const Stored&)>;
   void add_index(std::string name, IndexOf of);
 
-  /// How the copy became complete up to a version.
+  /// The way in which the copy became complete up to a version.
   enum class Progress {
-    kListed,   // by a list: of what came and went before that version nothing is known, and its changes came in no order
+    kListed,   // by a list: changes up to that version may be missing or out of order
     kWatched,  // by an event or a bookmark
   };
-  /// Before run() only. Called after the handlers of what made the copy complete up to `resource_version`, in order with them.
+  /// Call before run(). Called after the handlers of the changes up to `resource_version`, in order
+  /// with them.
   using ProgressHandler = std::function<void(const std::string& resource_version, Progress how)>;
-  /// For informers with one scope.
+  /// Only for informers with one scope.
   void on_progress(ProgressHandler handler);
 
-  /// Blocks until `ctx` stops: step() of every scope again and again, on a thread for each. Once.
+  /// Blocks until `ctx` stops. Runs step() of every scope in a loop, on a thread for each scope.
+  /// Call it once.
   void run(const Context& ctx);
-  /// How many lists and watches there are: one for each of Options::namespaces, else one.
+  /// The number of lists and watches: one for each of Options::namespaces, else one.
   std::size_t scopes() const { return scopes_.size(); }
-  /// A list where one is needed, then a watch until it ends. Returns how long to wait before the next step. One thread at a time
-  /// for each scope. What throws in it (a handler, a decoder) ends the step, not the process.
+  /// Lists if needed, then watches until the watch ends. Returns the wait before the next step. One
+  /// thread at a time for each scope. An exception (from a handler, a decoder) ends the step, not
+  /// the process.
   Duration step(const Context& ctx, std::size_t scope = 0);
 
-  /// Every object that existed when run() began has been seen and handled. Stays true.
+  /// True once every object that existed when run() began has been handled. Stays true.
   bool has_synced() const { return unsynced_.load(std::memory_order_acquire) == 0; }
 
-  /// False: the server has no such resource, as far as it is known (Options::optional).
+  /// False: the server is known to lack the resource (Options::optional).
   bool served() const { return served_.load(std::memory_order_relaxed); }
 
-  // Reading the copy: any thread, any time. What is returned stays valid.
+  // Reading the copy: any thread, any time. Returned objects stay valid.
   StoredPtr get(const ObjectKey& key) const;
-  std::vector<StoredPtr> list(std::string_view ns = "") const;  // by key; "" all namespaces
+  std::vector<StoredPtr> list(std::string_view ns = "") const;  // sorted by key; "": all namespaces
   /// Objects with an owner reference to `uid`.
   std::vector<StoredPtr> owned_by(const std::string& uid) const;
-  /// Those of which the index of that name says so, by key. CHECKs that there is such an index.
+  /// Objects that the named index has under `value`, sorted by key. CHECKs that the index exists.
   std::vector<StoredPtr> by_index(std::string_view name, std::string_view value) const;
   std::size_t size() const;
-  /// The version up to which the copy of a scope is known to be complete; "" before the first list.
+  /// The version up to which a scope's copy is complete; "" before the first list.
   std::string resource_version(std::size_t scope = 0) const;
 
-  /// Tells the informer what a write of this process returned, so that reads after a write see it before the watch brings it.
-  /// Ignored where the order cannot be known (filters, versions that are no numbers, versions already passed). Thread-safe.
+  /// Adds the result of a write by this process, so that reads see it before the watch delivers it.
+  /// Ignored where the order is unknown: with filters, non-numeric versions, or versions already
+  /// passed. Thread-safe.
   void wrote(const Json& object);
 
   const Resource& resource() const { return options_.resource; }
@@ -182,17 +191,17 @@ class Informer {
   std::type_index type() const { return options_.type; }
 
  private:
-  /// One list and watch, and how they fare. Of the thread that steps it.
+  /// State of one list and watch. Used by the thread that steps the scope.
   struct Scope {
     std::string ns;
     bool listed = false;
-    int refused = 0;  // watches in a row that the server would not begin or go on with
+    int refused = 0;  // consecutive watches that the server refused to start or continue
     std::chrono::milliseconds backoff;
   };
   Status list_once(const Context& ctx, std::size_t scope);
-  /// How far a watch got, also where it ended with an error.
+  /// The progress of a watch, also of one that ended with an error.
   struct Watched {
-    std::optional<SteadyTime> since;  // set: the server began it
+    std::optional<SteadyTime> since;  // set: the server began the watch
     std::size_t events = 0;
   };
   Status watch_once(const Context& ctx, std::size_t scope, Watched& watched);
@@ -206,32 +215,32 @@ class Informer {
   StoredPtr swap(const ObjectKey& key, StoredPtr now) REQUIRES(order_) EXCLUDES(mutex_);
   void dispatch(const Change& change) REQUIRES(order_);
 
-  /// Objects by key, without a second copy of the key.
+  /// Orders objects by key, without a second copy of the key.
   struct ByKey {
     using is_transparent = void;
     static auto key(const StoredPtr& object) { return std::tie(object->metadata.ns, object->metadata.name); }
     static auto key(const ObjectKey& name) { return std::tie(name.ns, name.name); }
     bool operator()(const auto& a, const auto& b) const { return key(a) < key(b); }
   };
-  /// Objects by what is said of them; each list by key.
+  /// Objects by index value; each list is sorted by key.
   struct Index {
     using Objects = std::map<std::string, std::vector<StoredPtr>, std::less<>>;
     std::string name;
     IndexOf of;
     Objects objects;
-    std::unordered_multimap<const Stored*, Objects::iterator> places;  // what was said once need not be asked again
+    std::unordered_multimap<const Stored*, Objects::iterator> places;  // the places of each object, so that `of` is called once
     void remove(const StoredPtr& object);
     void insert(const std::vector<std::string>& values, const StoredPtr& object);
   };
-  /// Sorted, each once. Does not throw.
+  /// Sorted, without duplicates. Does not throw.
   std::vector<std::string> values_of(const Index& index, const Stored& object) const;
 
   const kube::Client& client_;
   Options options_;
-  std::shared_ptr<Decoder> decoder_;  // null: objects stay trees
+  std::shared_ptr<Decoder> decoder_;  // null: no C++ objects are made
   std::vector<Handler> handlers_;
   ProgressHandler progress_;
-  std::vector<Scope> scopes_;  // never empty; their number stays
+  std::vector<Scope> scopes_;  // never empty; fixed number
   std::vector<std::atomic<bool>> synced_;
   std::atomic<std::size_t> unsynced_;
   std::atomic<bool> served_{true};
@@ -239,20 +248,21 @@ class Informer {
   Mutex order_;  // held over one change and its handlers, so that every handler sees the same order
   mutable Mutex mutex_;
   std::set<StoredPtr, ByKey> objects_ GUARDED_BY(mutex_);
-  std::vector<Index> indexes_;                            // the first: by the uids of owners; their entries are guarded by mutex_
-  std::vector<std::string> versions_ GUARDED_BY(mutex_);  // of scopes_
+  std::vector<Index> indexes_;                            // the first index holds owner uids; the entries are guarded by mutex_
+  std::vector<std::string> versions_ GUARDED_BY(mutex_);  // one for each of scopes_
 };
 
-/// For a driver of its own, one for each scope. The informer and the clock outlive it.
+/// For callers that schedule the work themselves; one strand for each scope. The informer and the
+/// clock outlive it.
 Strand informer_strand(Informer& informer, const Clock& clock = system_clock(), std::size_t scope = 0);
 
-/// Typed reading of an informer's copy. A cheap value; valid as long as the informer. Thread-safe.
+/// Typed access to an informer's copy. A cheap value; valid as long as the informer. Thread-safe.
 template <Object T>
 class Cache {
  public:
   explicit Cache(const Informer& informer) : informer_(&informer) { CHECK(informer.type() == std::type_index(typeid(T))); }
 
-  /// Null: not there, or unreadable.
+  /// Null: missing or unreadable.
   std::shared_ptr<const T> get(const ObjectKey& key) const {
     const StoredPtr stored = informer_->get(key);
     return stored ? std::static_pointer_cast<const T>(stored->object()) : nullptr;
@@ -264,7 +274,7 @@ class Cache {
     return typed(some);
   }
   std::vector<std::shared_ptr<const T>> owned_by(const std::string& uid) const { return typed(informer_->owned_by(uid)); }
-  /// Of an index that somebody declared (Watches::indexes).
+  /// Objects by an index declared with Watches::indexes.
   std::vector<std::shared_ptr<const T>> by_index(std::string_view name, std::string_view value) const {
     return typed(informer_->by_index(name, value));
   }
@@ -282,23 +292,24 @@ class Cache {
   const Informer* informer_;
 };
 
-/// The copies a process keeps, one informer a resource. Owned by a Manager; reading is thread-safe once it runs.
+/// The copies that a process keeps, one informer per resource. Owned by a Manager; reading is
+/// thread-safe once it runs.
 class Caches {
  public:
-  /// CHECKs that somebody watches T: Manager::watch<T>(), or a controller's watches().
+  /// CHECKs that T is watched, by Manager::watch<T>() or a controller's watches().
   template <Object T>
   Cache<T> of() const {
     const Informer* informer = find(T::resource());
     CHECK(informer != nullptr);
     return Cache<T>(*informer);
   }
-  /// By resource; null: nobody watches it.
+  /// Finds by resource; null: not watched.
   Informer* find(const Resource& resource) const;
-  /// By apiVersion and kind of an object; null: nobody watches it.
+  /// Finds by an object's apiVersion and kind; null: not watched.
   Informer* find(std::string_view api_version, std::string_view kind) const;
   const std::vector<std::unique_ptr<Informer>>& all() const { return informers_; }
-  /// The informer that now serves the resource: an earlier one, if there is one, which keeps what it keeps. CHECKs that it has the
-  /// same type, and the same filter unless none is asked for.
+  /// Returns the resource's informer, and adds it if missing. An existing informer keeps its
+  /// options. CHECKs that it has the same type, and the same filter unless `options` has none.
   Informer& add(const kube::Client& client, Informer::Options options);
   bool synced() const;
 

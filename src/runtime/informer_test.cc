@@ -35,7 +35,7 @@ struct StrictPod {
   Json to_json() const { return json; }
 };
 
-/// A pod whose decoder is broken for some.
+/// A pod type with a decoder that throws for some pods.
 struct ThrowingPod {
   meta::ObjectMeta metadata;
   Json json;
@@ -48,7 +48,7 @@ struct ThrowingPod {
   Json to_json() const { return json; }
 };
 
-/// A pod that can be read until the test says otherwise.
+/// A pod type that decodes until `faded` is set.
 struct FadingPod {
   static inline std::atomic<bool> faded{false};
   meta::ObjectMeta metadata;
@@ -103,7 +103,7 @@ class InformerTest : public ::testing::Test {
     changed_.notify_all();
   }
 
-  /// Waits until that many changes were told, and gives them as "+a1 ~a2 -a".
+  /// Waits for `count` changes and returns all as "+a1 ~a2 -a".
   std::string seen(std::size_t count) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::seconds(60), [&] { return seen_.size() >= count; });
@@ -128,7 +128,7 @@ class InformerTest : public ::testing::Test {
   Informer::Keep keep_ = Informer::Keep::kObject;
   std::function<bool(const Json&)> whole_;
   std::function<void(Informer&)> prepare_;
-  std::atomic<int> read_{0};  // objects, of lists, watches and writes
+  std::atomic<int> read_{0};  // objects decoded from lists, watches and writes
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::string> seen_;
@@ -211,7 +211,7 @@ TEST_F(InformerTest, AGonePastIsListedAgainAndDifferencesAreTold) {
   api_.send(watch_event("ERROR", gone));
   EXPECT_NE(api_.wait_watches(2).find("resourceVersion=50"), std::string::npos);
   EXPECT_EQ(seen(6), "+a3 +b4 +c5 -b ~c45 +d46");
-  // The same where the request itself is refused.
+  // The same if the request itself is refused.
   api_.answer(200, pod_list(60, {}));
   api_.refuse_watch(410, gone);
   api_.end_watch();
@@ -267,7 +267,7 @@ TEST_F(InformerTest, AnUnreadableObjectIsAProblemAndNothingMore) {
 TEST_F(InformerTest, WhatThrowsConcernsItsObjectAndNoOther) {
   api_.answer(200, pod_list(10, {pod_object("a", 3), pod_object("poison", 4), pod_object("trap", 5), pod_object("z", 6)}));
   start<ThrowingPod>();
-  api_.wait_watches(1);  // the list that the handler threw in is read once more
+  api_.wait_watches(1);  // the list in which the handler threw is read again
   EXPECT_TRUE(informer_->has_synced());
   EXPECT_EQ(seen(4), "+a3 problem poison: exception: thrown by the test +poison4 +z6");
   api_.send(watch_event("MODIFIED", pod_object("trap", 11)));
@@ -286,14 +286,15 @@ TEST_F(InformerTest, WhatThisProcessWroteIsSeenAtOnceAndItsEchoIsNot) {
   informer_->wrote(pod_object("n", 21));
   EXPECT_EQ(seen(3), "+a3 ~a20 +n21");
   EXPECT_EQ(read_, 3);
-  api_.send(watch_event("MODIFIED", pod_object("a", 15)));  // older: on its way when we wrote
+  api_.send(watch_event("MODIFIED", pod_object("a", 15)));  // older: sent before our write
   api_.send(watch_event("MODIFIED", pod_object("a", 20)));
   api_.send(watch_event("ADDED", pod_object("n", 21)));
   api_.send(watch_event("DELETED", pod_object("n", 22)));
   EXPECT_EQ(seen(4), "+a3 ~a20 +n21 -n");
   wait_version("22");
   EXPECT_EQ(read_, 4) << "of what the watch told, only the older one";
-  informer_->wrote(pod_object("n", 21));  // the answer came late: the watch has told of its end already
+  informer_->wrote(pod_object("n", 21));  // a late answer: the watch has delivered the deletion
+                                          // already
   EXPECT_EQ(informer_->get({"default", "n"}), nullptr);
   stop();
 }
@@ -331,7 +332,7 @@ Json labelled(const char* name, int version, const std::string& label) {
   return pod;
 }
 
-// However an informer keeps its objects, readers see the same.
+// Readers see the same, however an informer keeps its objects.
 class KeepingTest : public InformerTest, public ::testing::WithParamInterface<Informer::Keep> {};
 INSTANTIATE_TEST_SUITE_P(Informer, KeepingTest, ::testing::Values(Informer::Keep::kObject, Informer::Keep::kText),
                          [](const auto& keep) { return keep.param == Informer::Keep::kText ? "Text" : "Object"; });
@@ -458,7 +459,7 @@ TEST_P(KeepingTest, AnObjectIsWholeAndAnUnreadableOneIsNotThere) {
   EXPECT_EQ(before->metadata.annotations.at("long"), "a long text");
   EXPECT_EQ(cache.get({"default", "bad"}), nullptr);
   EXPECT_EQ(cache.list().size(), 1u);
-  // What was read stays as it was, whatever comes.
+  // Returned objects never change.
   api_.send(watch_event("MODIFIED", labelled("a", 11, "y")));
   api_.send(watch_event("MODIFIED", pod_object("bad", 12)));
   wait_version("12");

@@ -19,7 +19,8 @@ const meta::Resource& leases_resource() {
   return resource;
 }
 
-/// Of every process another: a lease whose holder is "" belongs to nobody.
+/// The default identity differs for every process. It is not empty, because an empty holder means a
+/// free lease.
 LeaderElector::Options with_identity(LeaderElector::Options options) {
   if (!options.lease.identity.empty()) return options;
   char host[256] = "";
@@ -100,11 +101,12 @@ LeaderElector::LeaderElector(const kube::Client& client, Options options)
       core_(options_.lease) {}
 
 Status LeaderElector::attempt(const Context& caller) {
-  // One that hangs leaves time for another, over another connection.
+  // A hanging attempt leaves time for another attempt over a new connection.
   const Context ctx = caller.with_timeout(options_.lease.renew_deadline / 2);
   const SteadyTime begin = clock_.now();  // our own lease counts from before the request
   TRY(const std::optional<Json> lease, client_->find(ctx, leases_resource(), key_));
-  const SteadyTime seen = clock_.now();  // and that of another from after the answer: it may have been renewed as late as that
+  const SteadyTime seen = clock_.now();  // another holder's lease counts from after the answer,
+                                         // because it may have been renewed that late
   if (lease) {
     core_.observe(*lease, seen);
     uid_ = (*lease)["metadata"]["uid"].as_string();
@@ -146,7 +148,7 @@ Status LeaderElector::run(const Context& ctx, const std::function<void(const Con
                               : nullptr;
   while (!leading()) {
     if (const Status tried = attempt(ctx); !tried.ok() && !ctx.stopped() && tried.error().code() != Code::kConflict) {
-      log::warn("cannot look at the leader lease", {{"lease", key_.str()}, {"error", tried.error()}});
+      log::warn("cannot read or take the leader lease", {{"lease", key_.str()}, {"error", tried.error()}});
     }
     if (leading()) break;
     if (!ctx.sleep_for(pause()).ok()) return {};
@@ -154,9 +156,9 @@ Status LeaderElector::run(const Context& ctx, const std::function<void(const Con
   log::info("leading", {{"lease", key_.str()}, {"identity", options_.lease.identity}});
   if (gauge) gauge->set(1);
 
-  std::stop_source stop;   // of the work that the leader does
-  std::stop_source done;   // it has ended
-  std::stop_source ended;  // it has ended, or shall
+  std::stop_source stop;   // stops the leader's work
+  std::stop_source done;   // the work has ended
+  std::stop_source ended;  // the work has ended or must end
   std::jthread work([&] {
     lead(ctx.with_stop(stop.get_token()));
     done.request_stop();
@@ -171,10 +173,11 @@ Status LeaderElector::run(const Context& ctx, const std::function<void(const Con
     const SteadyTime now = clock_.now();
     return core_.leads_until().value_or(now) - now;
   };
-  SteadyTime begun = clock_.now();  // of the last attempt: one that took long is not paused after as well
+  SteadyTime begun = clock_.now();  // start of the last attempt, so that a slow attempt shortens
+                                    // the pause
   while (ctx.with_stop(ended.get_token()).sleep_for(std::min(pause() - (clock_.now() - begun), until_deadline())).ok()) {
     begun = clock_.now();
-    // An answer that comes after the deadline is no use: by then another may lead.
+    // An answer after the deadline is useless, because another process may lead by then.
     const Status tried = attempt(ctx.with_timeout(until_deadline()));
     if (!tried.ok() && !ctx.stopped())
       log::warn("cannot renew the leader lease", {{"lease", key_.str()}, {"error", tried.error()}});
@@ -184,10 +187,10 @@ Status LeaderElector::run(const Context& ctx, const std::function<void(const Con
     }
   }
   stop.request_stop();
-  // Nobody renews any more. Work that does not end before another may lead ends with the process.
+  // Renewals have stopped. Work that outlasts the lease ends with the process.
   const Duration left = until_deadline() + options_.lease.lease_duration - options_.lease.renew_deadline;
   if (Context(done.get_token()).sleep_for(left).ok()) {
-    log::error("the work of a former leader does not end, the process does", {{"lease", key_.str()}});
+    log::error("work still runs after leadership was lost, ending the process", {{"lease", key_.str()}});
     options_.last_resort();
   }
   work.join();

@@ -1,4 +1,4 @@
-// Leader election by a Lease (coordination.k8s.io/v1): of several operators one works.
+// Leader election by a Lease (coordination.k8s.io/v1): one of several operators works.
 #pragma once
 
 #include <chrono>
@@ -17,8 +17,8 @@
 
 namespace varda::runtime {
 
-/// Decides, without I/O, from leases as read. Times are of the observer's steady clock: clocks of machines need not agree, a lease
-/// is expired when it has not changed for its duration since *we* saw it change.
+/// Decides without I/O, from leases as read. Times are on the observer's steady clock, so the
+/// machines' clocks need not agree. A lease is expired if we saw no change for its duration.
 class LeaseCore {
  public:
   struct Options {
@@ -29,24 +29,24 @@ class LeaseCore {
   };
   explicit LeaseCore(Options options) : options_(std::move(options)) {}
 
-  /// Takes note of the lease as read (null: there is none).
+  /// Records the lease as read (null: no lease exists).
   void observe(const codec::Json& lease, SteadyTime now);
-  /// The Lease to write to take or keep it; nothing: somebody else holds it.
+  /// The Lease to write to take or keep leadership; absent: another process holds it.
   std::optional<codec::Json> attempt(const codec::Json& lease, SteadyTime now, WallTime wall, std::string_view ns,
                                      std::string_view name) const;
-  /// Our write came through.
+  /// Records that our write succeeded.
   void wrote(SteadyTime now);
   bool leading(SteadyTime now) const;
-  /// Until when a leader leads without another renewal.
+  /// The time until which a leader leads without another renewal.
   std::optional<SteadyTime> leads_until() const;
   const std::string& holder() const { return holder_; }
-  /// The Lease that gives it up, for a leader that ends.
+  /// The Lease that gives up leadership, for a leader that ends.
   codec::Json release(const codec::Json& lease, WallTime wall) const;
 
  private:
   Options options_;
   std::string holder_;
-  std::string seen_;  // holder and renewTime of the lease as last read
+  std::string seen_;  // holder and renewTime as last read
   std::optional<SteadyTime> changed_;
   std::optional<SteadyTime> renewed_;
   int duration_seconds_ = 0;
@@ -61,29 +61,34 @@ class LeaderElector {
     const Clock* clock = nullptr;
     Rng* rng = nullptr;
     metrics::Registry* metrics = nullptr;  // leader_election_master_status
-    /// What ends the process where the work of a former leader goes on although another may lead. Tests have one that returns.
+    /// Ends the process if a former leader's work still runs when another may lead. Tests pass a
+    /// function that returns.
     std::function<void()> last_resort = [] { std::_Exit(EXIT_FAILURE); };
   };
-  /// What owns the transport of `client` outlives it. It does not wait as a busy server asks: a lease does not wait either.
+  /// The owner of `client`'s transport outlives the elector. The elector does not honour
+  /// Retry-After of a busy server, because a lease expires meanwhile.
   LeaderElector(const kube::Client& client, Options options);
 
-  /// The Lease, as events name it; one that was not read yet has no uid.
+  /// The Lease, for events; it has no uid before the first read.
   ObjectRef lease() const;
   const std::string& identity() const { return options_.lease.identity; }
 
-  /// Waits for leadership, calls `lead` with a context that stops when it is lost or `ctx` stops, and gives the lease up after
-  /// that. kUnavailable: leadership was lost (the process should end). Success: `ctx` stopped, or `lead` returned. A `lead` that
-  /// has not returned when others may take over (lease_duration - renew_deadline after the loss) meets Options::last_resort.
+  /// Waits for leadership, then calls `lead` with a context. The context stops when leadership is
+  /// lost or `ctx` stops; then the lease is released. kUnavailable: leadership was lost (the
+  /// process should end). Success: `ctx` stopped, or `lead` returned. If `lead` still runs when
+  /// others may take over (lease_duration - renew_deadline after the loss), Options::last_resort is
+  /// called.
   Status run(const Context& ctx, const std::function<void(const Context&)>& lead);
 
-  // The parts of run(), for a driver of its own. One thread.
+  // The parts of run(), for callers that schedule the work themselves. One thread.
 
-  /// Looks, and takes or renews the lease if it may, within half the renew_deadline. An error only costs this attempt.
+  /// Reads the lease, and takes or renews it if allowed, within half the renew_deadline. An error
+  /// costs only this attempt.
   Status attempt(const Context& ctx);
   bool leading() const { return core_.leading(clock_.now()); }
-  /// Until the next attempt.
+  /// The time until the next attempt.
   Duration pause();
-  /// Gives the lease up, so that others need not wait for it to run out. Best effort.
+  /// Releases the lease, so that others need not wait for its expiry. Best effort.
   void release(const Context& ctx);
 
  private:
@@ -93,8 +98,8 @@ class LeaderElector {
   Rng& rng_;
   const meta::ObjectKey key_;
   LeaseCore core_;
-  std::string uid_;       // of the Lease as last read
-  std::string followed_;  // the holder that was logged
+  std::string uid_;       // uid of the Lease as last read
+  std::string followed_;  // the holder logged last
 };
 
 }  // namespace varda::runtime

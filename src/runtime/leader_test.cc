@@ -39,7 +39,7 @@ TEST(LeaseCore, TakesAFreeLeaseAndRenewsIt) {
 TEST(LeaseCore, WaitsForTheLeaseOfAnotherAsLongAsItChanges) {
   LeaseCore a({.identity = "a"}), b({.identity = "b"});
   Json lease = *a.attempt(nullptr, kStart, kWall, "ns", "l");
-  // Whatever the clocks on the wall say: what counts is when b saw a change.
+  // Wall clocks do not matter; the time at which b saw a change counts.
   b.observe(lease, kStart + seconds(100));
   EXPECT_FALSE(b.attempt(lease, kStart + seconds(114), kWall, "ns", "l"));
   lease = *a.attempt(lease, kStart, kWall + seconds(1), "ns", "l");
@@ -90,7 +90,7 @@ TEST(LeaderElector, OneLeadsAndTheOtherFollowsWhenItEnds) {
   EXPECT_EQ(most, 1);
 }
 
-/// A clock that goes on only where a test says so: nothing depends on how fast the machine is.
+/// A clock that only the test advances, so that the machine's speed does not matter.
 class HandClock final : public Clock {
  public:
   SteadyTime now() const override { return kStart + Duration(passed_); }
@@ -101,7 +101,7 @@ class HandClock final : public Clock {
   std::atomic<Duration::rep> passed_{0};
 };
 
-/// A way to the server on which the next request meets what `next` says, before it goes on its way or instead of that.
+/// A transport on which `next` handles the next request, before or instead of the server.
 class Link final : public net::HttpClient {
  public:
   using Next = std::function<Result<net::ClientResponse>(const Context& ctx, net::ClientRequest request)>;
@@ -159,7 +159,7 @@ TEST(LeaderElector, ARenewalThatHangsLeavesTimeForAnother) {
   std::atomic<int> hung{0};
   int requests = 0;
   link.next = [&](const Context& ctx, net::ClientRequest request) -> Result<net::ClientResponse> {
-    // After the two by which it took the lease every other look takes all the time it is given.
+    // The first two requests take the lease. After that, every other read takes all its time.
     if (++requests < 3 || hung % 2 == 1 || request.method != "GET") {
       if (request.method == "PUT") ++hung;
       return link.inner().send(ctx, std::move(request));
@@ -243,7 +243,7 @@ TEST(LeaderElector, WorkThatGoesOnWhenAnotherMayLeadEndsWithTheProcess) {
     return Error(Code::kTimeout, "never");
   };
   const Status end = one.run(Context().with_timeout(seconds(120)), [&](const Context&) {
-    EXPECT_TRUE(eventually("the process ends", [&] { return process_ended.load(); }));  // deaf to its context
+    EXPECT_TRUE(eventually("the process ends", [&] { return process_ended.load(); }));  // ignores its context
   });
   EXPECT_EQ(end.error().code(), Code::kUnavailable);
 }

@@ -12,7 +12,8 @@
 namespace varda::runtime {
 namespace {
 
-// Between two looks whether every copy is complete: soon at a start that goes well, seldom where a server cannot be reached.
+// Pause between checks that every copy is complete: short at a normal start, long if the server is
+// unreachable.
 constexpr std::chrono::milliseconds kLookMin{2}, kLookMax{250};
 
 }  // namespace
@@ -35,8 +36,8 @@ struct Manager::Impl {
   ApiWriter writer;
   std::vector<std::unique_ptr<ControllerLoop>> controllers;
   std::atomic<bool> started{false};
-  std::atomic<bool> leads{false};  // of an election, as was last seen
-  // Of strands().
+  std::atomic<bool> leads{false};  // with an election: leading, as last seen
+  // For strands().
   std::unique_ptr<LeaderElector> elector;
   SteadyTime next_attempt = SteadyTime::min();
   bool led = false;
@@ -107,7 +108,8 @@ bool Manager::idle() const {
 
 Status Manager::run(const Context& ctx) {
   CHECK(!impl_->started.exchange(true));
-  // Informers and events outlive the controllers: what these do last is still seen and told.
+  // Informers and events outlive the controllers, so that their last changes are still seen and
+  // reported.
   std::stop_source stop;
   const Context inner = Context(stop.get_token());
   std::vector<std::jthread> threads;
@@ -122,14 +124,14 @@ Status Manager::run(const Context& ctx) {
       status = elector->run(ctx, [this, &elector](const Context& leading) {
         impl_->events.record(elector->lease(), EventType::kNormal, "LeaderElection", elector->identity() + " became leader");
         impl_->leads = true;
-        // What the controllers still have under way is the work of a former leader.
+        // From now on the controllers' remaining work is that of a former leader.
         const std::stop_callback lost(leading.stop_token(), [this] { impl_->leads = false; });
         impl_->run_controllers(leading);
         impl_->leads = false;
       });
     } else {
       impl_->run_controllers(ctx);
-      // Without controllers there are still copies to keep.
+      // Without controllers, the copies are still kept.
       while (ctx.sleep_for(std::chrono::hours(1)).ok()) {
       }
     }
@@ -156,7 +158,7 @@ std::vector<Strand> Manager::strands() {
                      return impl_->next_attempt;
                    },
                    [this, &clock](const Context& ctx) {
-                     (void)impl_->elector->attempt(ctx);  // seen by whether it leads
+                     (void)impl_->elector->attempt(ctx);  // leading() shows the result
                      impl_->leads = impl_->elector->leading();
                      impl_->led = impl_->led || impl_->leads;
                      impl_->next_attempt = clock.now() + impl_->elector->pause();

@@ -1,4 +1,4 @@
-// Manager: puts informers, controllers, events and leader election together and runs them.
+// Manager: combines informers, controllers, events and leader election, and runs them.
 //
 //   runtime::Manager manager(client, {.component = "varda"});
 //   ModelReconciler models(manager.caches());
@@ -32,8 +32,9 @@ class Manager {
     std::string component = "varda";  // in events
     std::string host;
     std::optional<LeaderElector::Options> election;  // set: controllers run only while leading
-    std::vector<std::string> namespaces;             // only what is in these, of namespaced kinds; none: all there are
-    /// May change how a resource's copy is kept (trim, whole), before there is one. None: as those who use it ask.
+    std::vector<std::string> namespaces;             // limits namespaced kinds to these namespaces; empty: all
+    /// May change how a resource's copy is kept (trim, whole), before the copy exists. Absent: no
+    /// change.
     std::function<void(Informer::Options&)> informers;
     std::chrono::milliseconds informer_backoff_min{200};
     const Clock* clock = nullptr;  // null: the machine's
@@ -48,12 +49,13 @@ class Manager {
 
   // Before run(), on one thread.
 
-  /// Keeps a copy of T. Where only some objects matter, call it before the controllers that use T are added.
+  /// Keeps a copy of T. With a filter, call it before adding controllers that use T.
   template <Object T>
   Cache<T> watch(Informer::Filter filter = {}) {
     return Cache<T>(add_informer(Informer::typed<T>(std::move(filter))));
   }
-  /// `reconciler` outlives run(). Returns what may be called to have one object reconciled (thread-safe, while the manager lives).
+  /// `reconciler` outlives run(). Returns a function that queues one object for reconciliation
+  /// (thread-safe, while the manager lives).
   template <Object T, typename Reconciler>
   std::function<void(const ObjectKey&)> add(Reconciler& reconciler) {
     return add(make_controller<T>(reconciler));
@@ -66,22 +68,24 @@ class Manager {
   EventRecorder& events();
   /// A writer that owns no kinds, for code outside controllers.
   Writer& writer();
-  /// Informers have all synced, and controllers run (or wait for leadership).
+  /// All informers have synced, and controllers run or wait for leadership.
   bool ready() const;
-  /// It is this process that works: every copy is complete, and with an election it leads.
+  /// This process does the work: every copy is complete, and with an election it leads.
   bool leading() const;
-  /// No controller has anything to do right now. For tests.
+  /// No controller has work right now. For tests.
   bool idle() const;
 
-  /// Starts informers, waits for all of them to sync, runs the controllers (while leading) until `ctx` stops; then stops
-  /// controllers, informers and events, in this order, and joins every thread. Once. kUnavailable: leadership was lost.
+  /// Starts informers, waits until all have synced, and runs the controllers (while leading) until
+  /// `ctx` stops. Then stops controllers, informers and events, in this order, and joins every
+  /// thread. Call it once. kUnavailable: leadership was lost.
   Status run(const Context& ctx);
 
-  /// The same work for a driver of its own, instead of run(): informers, events, the lease, and one strand for each worker of each
-  /// controller, which is due only while every cache is complete and (with an election) while leading. Valid as long as the
-  /// manager. Without an end: who drives them drops them.
+  /// The work of run() as strands, for callers that schedule it themselves: informers, events, the
+  /// lease, and one strand for each worker. A worker's strand is due only while every cache is
+  /// complete and, with an election, while leading. Valid as long as the manager. Strands never
+  /// end; the caller drops them.
   std::vector<Strand> strands();
-  /// Of strands(): it has led, and leads no more. The process should end.
+  /// With strands(): this process led and no longer leads. It should end.
   bool leadership_lost() const;
 
  private:

@@ -18,7 +18,7 @@ const Resource& nodes_resource() {
 }
 using Node = Raw<nodes_resource>;
 
-/// Is in the midst of something until it may go on.
+/// Stays busy until go_on is set.
 struct Slow {
   void watches(Watches<Node>&) const {}
   Result<Action> reconcile(const Context&, const Node&, Writer&) {
@@ -34,7 +34,7 @@ TEST(Manager, LeadsNoMoreFromTheMomentItIsToldToStop) {
   const kube::Client client(api.transport(), {});
   ASSERT_EQ(api.post("/api/v1/nodes", Json::object({{"metadata", Json::object({{"name", "one"}})}})).status, 201);
   LeaderElector::Options election;
-  election.lease.lease_duration = seconds(1000);  // nobody else takes over while its work ends
+  election.lease.lease_duration = seconds(1000);  // no other process takes over while the work ends
   Manager manager(client, {.election = election});
   Slow slow;
   manager.add<Node>(slow);

@@ -1,4 +1,5 @@
-// An informer before a server that misbehaves: whatever happens on the way, its copy is right in the end.
+// An informer against a server that misbehaves: whatever the faults, the copy is correct in the
+// end.
 #include <gtest/gtest.h>
 #include <map>
 #include <thread>
@@ -30,7 +31,7 @@ constexpr const char* kTooLarge =
     R"({"kind": "Status", "code": 504, "reason": "Timeout", "message": "Too large resource version: 99, current: 3"})";
 constexpr const char* kBusy = R"({"kind": "Status", "code": 429, "reason": "TooManyRequests", "message": "too many requests"})";
 
-/// A line of a watch, framed as a chunk.
+/// A line of a watch as an HTTP chunk.
 std::string framed(const std::string& line) {
   char size[32];
   std::snprintf(size, sizeof(size), "%zx\r\n", line.size() + 1);
@@ -92,7 +93,7 @@ TEST_P(Misbehaving, TheCopyIsRightInTheEnd) {
   options.backoff_max = milliseconds(5);
   options.page_items = 2;
   Informer informer(client, std::move(options));
-  Versions told;  // what handlers were told, put together
+  Versions told;  // the state according to the handlers' changes
   informer.on_change([&](const Change& change) {
     if (change.key.ns != "default") return;
     if (change.now) {
@@ -103,7 +104,7 @@ TEST_P(Misbehaving, TheCopyIsRightInTheEnd) {
   });
   std::jthread thread([&](std::stop_token stop) { informer.run(Context(stop)); });
 
-  // The world goes on until every fault has happened, and a little after that.
+  // Objects keep changing until every fault has happened, and a little longer.
   const auto deadline = system_clock().now() + seconds(120);
   for (int after = 0; after < 3; after += server.done()) {
     ASSERT_LT(system_clock().now(), deadline) << "the faults did not come to pass";

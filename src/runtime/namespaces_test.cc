@@ -1,4 +1,4 @@
-// Informers and managers that see some namespaces only.
+// Informers and managers that are limited to some namespaces.
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <mutex>
@@ -24,7 +24,7 @@ const Resource& nodes_resource() {
 using ConfigMap = Raw<config_maps_resource>;
 using Node = Raw<nodes_resource>;
 
-/// Remembers what was asked, as a role for some namespaces would judge it.
+/// Records the request paths, which a role for some namespaces would have to allow.
 class Recording final : public net::HttpClient {
  public:
   explicit Recording(net::HttpClient& inner) : inner_(inner) {}
@@ -49,7 +49,7 @@ class Recording final : public net::HttpClient {
   std::vector<std::string> paths_;
 };
 
-/// Counts what it is given.
+/// Records the objects it gets.
 struct Reconciler {
   void watches(Watches<ConfigMap>& w) const { w.reads<Node>(); }
   Result<Action> reconcile(const Context&, const ConfigMap& map, Writer&) {
@@ -118,7 +118,7 @@ TEST_F(NamespacesTest, AListOfOneNamespaceTakesNothingOfAnother) {
   options.namespaces = {"a", "b"};
   options.watch_timeout = seconds(1);
   Informer informer(client_, std::move(options));
-  // A list each, and then what happens until a second has passed.
+  // Each step makes a list, then watches for one second.
   (void)informer.step(Context(), 0);
   EXPECT_FALSE(informer.has_synced());
   EXPECT_TRUE(informer.get({"a", "first"}));
@@ -127,7 +127,7 @@ TEST_F(NamespacesTest, AListOfOneNamespaceTakesNothingOfAnother) {
   EXPECT_TRUE(informer.has_synced());
   EXPECT_TRUE(informer.get({"a", "first"}));
   EXPECT_TRUE(informer.get({"b", "first"}));
-  // A write is told to the one it concerns.
+  // wrote() adds an object to the scope of its namespace.
   const Json made =
       api_.post("/api/v1/namespaces/b/configmaps", Json::object({{"metadata", Json::object({{"name", "mine"}})}})).body;
   informer.wrote(made);

@@ -1,4 +1,4 @@
-// What the runtime needs of a kind's C++ type.
+// The requirements of the runtime for a kind's C++ type.
 #pragma once
 
 #include <concepts>
@@ -15,9 +15,10 @@ using codec::Json;
 using meta::ObjectKey;
 using meta::Resource;
 
-/// resource() lives for ever; from_json() names the wrong field; to_json() has apiVersion and kind and every member that was read.
-/// Optional: `static std::optional<std::vector<std::string>> list_keys(std::string_view path)`, the list maps of the kind as
-/// meta::ListKeys has them; without it those of the core kinds.
+/// resource() lives for ever. from_json() names the wrong field. to_json() has apiVersion, kind and
+/// every member that was read. Optional: `static std::optional<std::vector<std::string>>
+/// list_keys(std::string_view path)`, the kind's list maps as in meta::ListKeys. Without it, those
+/// of the core kinds apply.
 template <typename T>
 concept Object = requires(const T& object, const Json& json) {
   { T::resource() } -> std::same_as<const Resource&>;
@@ -26,14 +27,14 @@ concept Object = requires(const T& object, const Json& json) {
   { object.metadata } -> std::convertible_to<const meta::ObjectMeta&>;
 };
 
-/// A kind as a tree, for those who need no struct of it:
+/// A kind as a JSON tree, for code that needs no struct:
 ///
 ///   const meta::Resource& endpoints_resource();
 ///   using Endpoints = runtime::Raw<endpoints_resource>;
 template <const Resource& (*kResource)()>
 struct Raw {
   meta::ObjectMeta metadata;
-  Json json;  // the whole object, metadata too
+  Json json;  // the whole object, including metadata
 
   static const Resource& resource() { return kResource(); }
   static Result<Raw> from_json(const Json& value) {
@@ -43,7 +44,7 @@ struct Raw {
   Json to_json() const { return json; }
 };
 
-/// Which object, of which kind: what writers and events need.
+/// Identifies an object and its kind, for writers and events.
 struct ObjectRef {
   const Resource* resource = nullptr;
   ObjectKey key;

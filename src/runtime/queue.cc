@@ -21,7 +21,7 @@ bool QueueCore::add(const ObjectKey& key, SteadyTime now) {
 
 bool QueueCore::enter(const ObjectKey& key, SteadyTime now) {
   if (ready_.size() >= keys_max_) return false;
-  // What was to come later comes now.
+  // A delayed key becomes ready now.
   if (const auto due = due_.find(key); due != due_.end()) {
     times_.erase({due->second, key});
     due_.erase(due);
@@ -51,7 +51,7 @@ Duration QueueCore::retry(const ObjectKey& key, SteadyTime now, double random) {
   const int failures = failures_[key]++;
   const double first = std::chrono::duration<double>(backoff_.first).count();
   const double max = std::chrono::duration<double>(backoff_.max).count();
-  // 2^60 first delays are beyond every maximum.
+  // 2^60 first delays exceed every maximum.
   const double delay = std::min(max, first * std::pow(2.0, std::min(failures, 60)));
   const auto jittered = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(delay * (1 + backoff_.jitter * random)));
   add_at(key, now + jittered);
@@ -124,7 +124,7 @@ struct WorkQueue::Impl {
     if (!item) return std::nullopt;
     if (waited) waited->observe(std::chrono::duration<double>(now - item->since).count());
     begun[item->key] = now;
-    // Only one worker sleeps until the next delayed key: there may be more to do.
+    // One wake-up may find several due keys, so the next worker is woken here.
     if (core.ready() > 0) changed.notify_one();
     return std::move(item->key);
   }
@@ -141,14 +141,14 @@ struct WorkQueue::Impl {
   mutable Mutex mutex;
   CondVar changed;
   QueueCore core GUARDED_BY(mutex);
-  std::uint64_t counted GUARDED_BY(mutex) = 0;  // of core.added(), in the metric
+  std::uint64_t counted GUARDED_BY(mutex) = 0;  // part of core.added() already in the metric
   std::map<ObjectKey, SteadyTime> begun GUARDED_BY(mutex);
   bool shut GUARDED_BY(mutex) = false;
 };
 
 WorkQueue::WorkQueue(Options options) : impl_(std::make_shared<Impl>(std::move(options))) {
   if (!impl_->options.metrics) return;
-  // A registry may outlive the queue: what it reads then finds nothing.
+  // A registry may outlive the queue; then it reads zero.
   const auto read = [weak = std::weak_ptr<Impl>(impl_)](bool sum) {
     double seconds = 0;
     if (const auto impl = weak.lock()) {
@@ -176,7 +176,7 @@ void WorkQueue::add(const ObjectKey& key) {
     impl_->added();
   }
   impl_->changed.notify_one();
-  if (!kept) log::error("work queue is full, a key is dropped", {{"queue", impl_->options.name}, {"object", key.str()}});
+  if (!kept) log::error("work queue full, key dropped", {{"queue", impl_->options.name}, {"object", key.str()}});
 }
 
 void WorkQueue::add_after(const ObjectKey& key, Duration delay) {
@@ -187,7 +187,7 @@ void WorkQueue::add_after(const ObjectKey& key, Duration delay) {
     kept = impl_->core.add_at(key, impl_->clock.now() + delay);
   }
   impl_->changed.notify_one();
-  if (!kept) log::error("work queue is full, a key is dropped", {{"queue", impl_->options.name}, {"object", key.str()}});
+  if (!kept) log::error("work queue full, key dropped", {{"queue", impl_->options.name}, {"object", key.str()}});
 }
 
 void WorkQueue::retry(const ObjectKey& key) {

@@ -15,7 +15,7 @@ using std::chrono::hours, std::chrono::milliseconds, std::chrono::seconds;
 const ObjectKey kA{"n", "a"}, kB{"n", "b"}, kC{"n", "c"};
 const SteadyTime kStart = SteadyTime(hours(1000));
 
-/// What take() gives, as text: "-" for nothing.
+/// The result of take() as text: "-" if empty.
 std::string taken(QueueCore& queue, SteadyTime now) {
   const auto item = queue.take(now);
   return item ? item->key.name : "-";

@@ -1,5 +1,5 @@
-// Strand: one line of work as whoever drives it sees it. In the product threads drive the lines of work, each its own, and wait
-// between steps; a simulator steps all of them in one thread, in any order it likes. Both run the same step().
+// Strand: one sequence of steps. In the product each strand has a thread that waits between steps.
+// A simulator steps all strands in one thread, in any order. Both run the same step().
 #pragma once
 
 #include <functional>
@@ -13,9 +13,10 @@ namespace varda::runtime {
 
 struct Strand {
   std::string name;
-  /// When step() has something to do: in the past, it has now. Nothing: not before something happens elsewhere.
+  /// The time at which step() has work; in the past: now. Absent: only after an event elsewhere.
   std::function<std::optional<SteadyTime>()> due;
-  /// Does one thing. It waits for answers of those it asks, and for nothing else. Never called twice at once.
+  /// Does one piece of work. Waits only for answers to its own requests. Never called twice at
+  /// once.
   std::function<void(const Context&)> step;
 };
 

@@ -1,4 +1,5 @@
-// Writer: the only way a controller changes the cluster. Every operation is idempotent and writes nothing when nothing differs.
+// Writer: the only way for a controller to change the cluster. Every operation is idempotent and
+// writes only differences.
 #pragma once
 
 #include <functional>
@@ -13,39 +14,44 @@
 
 namespace varda::runtime {
 
-/// What our last wish for an object was, as JSON: the `last` of the next three-way merge.
+/// Annotation with the object as last applied, in JSON: the `last` of the next three-way merge.
 inline constexpr std::string_view kLastApplied = "edgeai.io/last-applied";
 
-/// How a child comes to differ from what is there.
+/// The way in which a changed child is updated.
 enum class Update {
   kInPlace,   // PUT
-  kRecreate,  // where our wish for anything but metadata changed: deleted, and created again once it is gone (Pods)
+  kRecreate,  // if the applied object changed outside metadata: deleted, and created once it is
+              // gone (Pods)
 };
 
 enum class Part { kWhole, kStatus };
 
-/// Each controller has one. Thread-safe: one object is only reconciled by one worker at a time, several objects by several workers.
-/// Errors: kConflict (the next reconcile will see why), kInvalid (the API refused the object), kUnavailable, kForbidden ...
+/// Each controller has one. Thread-safe: one object is reconciled by one worker at a time, several
+/// objects by several workers. Errors: kConflict (the next reconcile sees the reason), kInvalid
+/// (the API refused the object), kUnavailable, kForbidden ...
 class Writer {
  public:
   virtual ~Writer() = default;
 
-  /// Makes the objects that `owner` controls be exactly `wanted`: creates and updates these, deletes (in the background) what it
-  /// controls of the kinds declared with owns<>() and does not want any more.
+  /// Makes the objects that `owner` controls equal to `wanted`. Creates and updates the wanted
+  /// objects. Deletes (in the background) other objects it controls, of the kinds declared with
+  /// owns<>().
   ///
-  /// Each of `wanted` has apiVersion, kind and metadata.name, and may leave out the namespace (the owner's then); owner reference
-  /// and annotation are added. With metadata.uid it means that very object, which stays: it is not created where it has gone. A
-  /// child that is being deleted, or is left from an owner of the same name, is waited for: it is left alone, and its end brings
-  /// the next reconcile. All objects are tried; the first error is returned. kAlreadyExists: an object of that name belongs to
-  /// somebody else; it is not touched.
+  /// Each of `wanted` has apiVersion, kind and metadata.name. A missing namespace means the owner's
+  /// namespace. The owner reference and the annotation are added. With metadata.uid, only the
+  /// object with that uid is meant: if it is gone, it is not created. A child that is being
+  /// deleted, or that has an earlier owner of the same name, is left alone. Its end triggers the
+  /// next reconcile. All objects are tried; the first error is returned. kAlreadyExists: an object
+  /// of that name belongs to another owner and is not touched.
   template <Object T>
   Status converge(const Context& ctx, const T& owner, std::vector<Json> wanted) {
     return converge(ctx, ObjectRef::of(owner), std::move(wanted));
   }
 
-  /// Makes object.status be `wanted`. `object` is as reconcile() got it. After a conflict the object is read again.
-  /// An object that is gone, or is another one by now, is no error: there is nothing left to report to. Nor is one whose
-  /// status.observedGeneration is later than that of `wanted`: who led before saw what is still on its way to this process's copy.
+  /// Sets object.status to `wanted`. `object` is the object that reconcile() received. After a
+  /// conflict the object is read again. Success if the object is gone or was replaced. Success
+  /// without a write if the live status.observedGeneration is later than in `wanted`: a previous
+  /// leader saw changes that this process's copy lacks.
   template <Object T>
   Status status(const Context& ctx, const T& object, Json wanted) {
     return edit(ctx, ObjectRef::of(object), Part::kStatus, [&wanted](Json& live) {
@@ -54,24 +60,28 @@ class Writer {
     });
   }
 
-  /// Creates or updates one object that nobody owns, by the same merge (EdgeNode.spec, a Namespace). Its kind must be watched.
+  /// Creates or updates one object without an owner, by the same merge (EdgeNode.spec, a
+  /// Namespace). Its kind must be watched.
   virtual Status apply(const Context& ctx, Json wanted) = 0;
 
-  /// Reads (the copy first, after a conflict the server), lets `change` change it, and writes if it did. For fields that others
-  /// write as well, such as one condition of a Node. Gone is no error. `change` may be called several times.
+  /// Reads the object (from the copy; after a conflict from the server), calls `change`, and writes
+  /// any difference. For fields that others also write, such as one condition of a Node. Success if
+  /// the object is gone. `change` may be called several times.
   virtual Status edit(const Context& ctx, const ObjectRef& object, Part part, const std::function<void(Json&)>& change) = 0;
 
-  /// Creates; what the server made of it. For objects with generateName. `owner` (optional) becomes its controller.
+  /// Creates an object and returns the server's version. For objects with generateName. `owner`
+  /// (optional) becomes its controller.
   virtual Result<Json> create(const Context& ctx, Json object, const ObjectRef* owner) = 0;
 
-  /// Deletes this very object (by uid), in the background. Gone is no error.
+  /// Deletes the object with this uid, in the background. Success if it is gone.
   virtual Status remove(const Context& ctx, const ObjectRef& object) = 0;
 
-  /// Finalizers: the object stays until its last one is removed. Adding to an object that is being deleted does nothing.
+  /// Finalizers: the object stays until its last finalizer is removed. Adding one to an object that
+  /// is being deleted has no effect.
   virtual Status add_finalizer(const Context& ctx, const ObjectRef& object, std::string_view finalizer) = 0;
   virtual Status remove_finalizer(const Context& ctx, const ObjectRef& object, std::string_view finalizer) = 0;
 
-  /// Best effort; repeated ones are counted, not repeated.
+  /// Best effort; repeated events raise a count.
   virtual void event(const ObjectRef& object, EventType type, std::string_view reason, std::string_view message) = 0;
   template <Object T>
   void event(const T& object, EventType type, std::string_view reason, std::string_view message) {

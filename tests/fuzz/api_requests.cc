@@ -1,8 +1,9 @@
-// Requests to the API server: the first line of the input is "METHOD TARGET CONTENT-TYPE" or "METHOD TARGET CONTENT-TYPE|ACCEPT",
-// the rest the body.
+// Requests to the API server. The first line of the input is "METHOD TARGET CONTENT-TYPE" or
+// "METHOD TARGET CONTENT-TYPE|ACCEPT", the rest is the body.
 //
-// The server lives on through all inputs, so what one has stored the next one meets. It must answer every request, with JSON, YAML
-// or protobuf that parses where it says so; what it created it must give back; a token to continue a list must be one it takes.
+// The server lives through many inputs, so stored objects meet later inputs. It must answer every
+// request, with valid JSON, YAML or protobuf as labelled. It must return created objects and accept
+// its own continue tokens.
 #include <string_view>
 
 #include "apiserver/server.h"
@@ -43,7 +44,7 @@ net::Response ask(Fixture& fixture, net::Request request) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  // Begun anew now and then, so that the store does not outgrow the memory a run may have.
+  // Restarted from time to time, so that the store stays within the memory limit of a run.
   static std::unique_ptr<Fixture> current;
   static int served = 0;
   if (served++ % 5000 == 0) {
@@ -81,7 +82,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (next.headers.find("Content-Type") == type)
       CHECK(codec::parse_json(next.body).value()["kind"].as_string() == (*body)["kind"].as_string());
   }
-  // Created, and not just for show: it is there, as it was told.
+  // A real creation: the object must exist under the reported name.
   const std::string& version = body->at("metadata/resourceVersion").as_string();
   const std::string last = path.substr(path.rfind('/') + 1);
   const bool for_show = query.find("dryRun").has_value() || last == "binding" || last == "eviction" || last == "token";

@@ -1,7 +1,8 @@
-// Archives as a node installs them: any bytes become a tree below the scratch directory or a failure, within the limits.
+// Installs archives like a node. Any bytes become a tree below the scratch directory or a failure,
+// within the limits.
 //
-// Bytes that are not a tar's seldom get past its checksums and its compression, so the mutator works on the tar inside and mends
-// both.
+// Mutated bytes of a compressed tar rarely pass the checksums. So the mutator works on the tar
+// inside and repairs checksums and compression.
 #include <cstring>
 #include <optional>
 #include <set>
@@ -30,7 +31,7 @@ constexpr artifact::Limits kLimits{.archive_bytes_max = 1 << 20,
                                    .depth_max = 8};
 const std::string kInto = "/data/scratch/tree";
 
-/// The bytes in pieces, as a network brings them.
+/// The bytes in pieces, as from a network.
 class Pieces final : public artifact::Source {
  public:
   explicit Pieces(std::string_view bytes) : left_(bytes) {}
@@ -49,7 +50,8 @@ class Pieces final : public artifact::Source {
   std::uint64_t count_ = 0;
 };
 
-/// Where a path leads when every link on the way is followed; nothing: out of the tree. What is not there leads where it says.
+/// The target of a path after following every link; absent: outside of the tree. Missing files
+/// resolve to their path.
 std::optional<std::string> resolved(os::FileSystem& fs, const std::string& path) {
   std::vector<std::string> todo, done;
   const auto push = [&](std::string_view text) {
@@ -103,7 +105,7 @@ void look(os::testing::MemoryFileSystem& fs, const std::string& below, Seen& see
   }
 }
 
-// The tar inside.
+// The tar inside the compression.
 
 constexpr std::size_t kBlock = 512;
 
@@ -158,7 +160,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
   if (!is_tar || seed % 8 == 0) return LLVMFuzzerMutate(data, size, max_size);
   std::string tar = inner ? *inner : std::string(text);
   if (seed % 4 == 1 && tar.size() >= 2 * kBlock) {
-    // An entry once more: names that stand twice, links to what comes later.
+    // Repeats an entry: duplicate names, links to later entries.
     const std::size_t from = seed / 8 % (tar.size() / kBlock) * kBlock;
     tar.insert(0, tar.substr(from, kBlock));
   }
@@ -178,7 +180,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   CHECK(os::write_file_atomically(fs, "/data/secret", "ours").ok());
   Pieces source(fuzz::Input(data, size).rest());
   const auto tree = artifact::extract(fs, source, kInto, kLimits, {});
-  // What is not below the scratch directory is as it was, whatever came of it.
+  // Everything outside of the scratch directory is unchanged, whatever the result.
   CHECK(fs.list("/").value() == std::vector<std::string>{"data"});
   CHECK((fs.list("/data").value() == std::vector<std::string>{"scratch", "secret"}));
   CHECK(fs.list("/data/scratch").value() == std::vector<std::string>{"tree"});

@@ -1,12 +1,13 @@
-// Downloads over HTTP and S3, and the file server for them: headers of strangers on both sides.
+// Downloads over HTTP and S3, and the file server: untrusted headers on both sides.
 //
 // Input, by its first byte:
-//   d      Retry-After, Date, a line each
+//   d      Retry-After and Date, one per line
 //   f      a request to the file server: target, then "Name: value" lines
-//   h, s   a download from an http or s3 URL: answers, a line each, as Script says
+//   h, s   a download from an http or s3 URL: answers, one per line, in Script's format
 //
-// Times stay in their bounds; the file server gives files below its root and no others, exactly the bytes that it says; what a
-// download gives out is what it hashes and keeps, and it goes on where it stopped.
+// Times stay within bounds. The file server gives only files below its root, with exactly the
+// announced bytes. A download returns the bytes that it hashes and keeps, and resumes where it
+// stopped.
 #include <cstdlib>
 #include <map>
 #include <optional>
@@ -98,7 +99,7 @@ void serve(fuzz::Input& input) {
     CHECK(std::sscanf(header("Content-Range").c_str(), "bytes %zu-%zu/%zu", &first, &last, &total) == 3);
     CHECK(last - first + 1 == body.size() && last < total);
   }
-  // The sizes tell the files apart.
+  // The size identifies the file.
   std::size_t found = 0;
   for (const auto& [path, bytes] : files()) {
     if (bytes.size() != total) continue;
@@ -125,9 +126,10 @@ class Pieces final : public net::BodyReader {
   const bool breaks_;
 };
 
-/// A file server that answers as the input says, a line an answer: "STATUS BYTES HEADERS|BODY". HEADERS are NAME=VALUE, with ';'
-/// between them; "{first}" in a value is the first byte that was asked for. The body is BODY, or BYTES bytes of the file from
-/// there on. Negative BYTES: the connection breaks behind them.
+/// A file server that answers from the input, one line per answer: "STATUS BYTES HEADERS|BODY".
+/// HEADERS are NAME=VALUE separated by ';'; "{first}" in a value is the first requested byte. The
+/// body is BODY, or BYTES bytes of the file from there on. Negative BYTES: the connection breaks
+/// after them.
 class Script final : public net::HttpClient {
  public:
   Script(fuzz::Input& input, std::string host) : input_(input), host_(std::move(host)) {}

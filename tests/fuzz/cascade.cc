@@ -1,6 +1,7 @@
-// Joint inference. By the first letter: c, a cascade.json; p, a policy and its parameters, a key and a value a line; otherwise an
-// answer that a policy judges: its name, one parameter (key=value), then the tensors, each a line "name TYPE dim dim …", an empty
-// line, and the bytes that all of them are filled from, again and again.
+// Joint inference, by the first letter. c: a cascade.json. p: a policy and its parameters, one key
+// and value per line. Otherwise: an answer for a policy to judge. It has the policy's name, one
+// parameter (key=value), and the tensors, one per line as "name TYPE dim dim …". After an empty
+// line come the bytes that fill all tensors repeatedly.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -40,7 +41,7 @@ void policy(fuzz::Input& input) {
   for (const auto& fault : faults) CHECK(codec::is_utf8(fault.what) && (!fault.index || *fault.index < parameters.size()));
 }
 
-/// Of a line; nothing if it says none, or a large one.
+/// The tensor that a line describes; absent if malformed or large.
 std::optional<tensor::Named> tensor_of(std::string_view line, std::string_view bytes) {
   fuzz::Input words(reinterpret_cast<const std::uint8_t*>(line.data()), line.size());
   const std::string name(words.until(' '));

@@ -1,5 +1,5 @@
-// What model servers say of their tiers, an answer a line, added up by the agent; a line may also be a record as the disk has it,
-// or what the cluster has of it.
+// Model servers' tier counters, one answer per line, summed by the agent. A line may also be a
+// record from the disk or from the cluster.
 #include <string>
 
 #include "agent/cascade_record.h"
@@ -28,8 +28,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const bool begins = !record.to_json()["skip"].is_null();
     record.take(std::move(*answer));
     const agent::Counts after = record.sums();
-    for (const auto& [place, count] : before) CHECK(begins || after.at(place) >= count);  // sums do not go back
-    // It reads back and says the same, and is not behind itself.
+    for (const auto& [place, count] : before) CHECK(begins || after.at(place) >= count);  // sums never shrink
+    // The record reads back equal, and is not behind itself.
     const auto again = agent::CascadeRecord::from_json(codec::parse_json(codec::write_json(record.to_json())).value());
     CHECK(again.has_value() && again->sums() == after && again->report(after) == record.report(after));
     Json report = record.report(after);

@@ -1,5 +1,6 @@
-// Datasets: the first byte chooses the format and how the rest is cut into pieces. Any cut, with states saved and restored between,
-// counts what the whole counts; csv, tsv and jsonl count what the obvious way counts; a damaged state that restores can be fed.
+// Datasets. The first byte selects the format and the cuts. Any cut, with saved and restored states
+// between pieces, gives the count of the whole. csv, tsv and jsonl equal the reference count. A
+// damaged state that restores must accept bytes.
 #include <string_view>
 
 #include "base/check.h"
@@ -25,7 +26,7 @@ void check_same(const Tally& tally, const testing::ReferenceCount& wanted) {
     CHECK(tally.first_malformed->line == wanted.first_line && tally.first_malformed->byte == wanted.first_byte);
 }
 
-/// Whether one may be in it: many digits, or an exponent.
+/// True if the text may contain a large number: many digits, or an exponent.
 bool has_great_number(std::string_view text) {
   std::size_t digits = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -50,7 +51,7 @@ void check_reference(const Format& format, std::string_view text) {
         text, [](std::string_view line) { return line.find_first_not_of(" \t\r") == line.npos; },
         [](std::string_view line) { return varda::codec::parse_json(line, {.depth_max = 600}).ok(); });
     const Tally tally = at_once(format, text);
-    // Numbers that our trees cannot hold are JSON all the same.
+    // Numbers that our trees cannot hold are still valid JSON.
     CHECK(tally.samples >= wanted.samples && tally.samples + tally.malformed == wanted.samples + wanted.malformed);
     if (!has_great_number(text)) check_same(tally, wanted);
   }
@@ -87,7 +88,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   CHECK(scanner->end() == whole);
   if (text.size() < 10'000) check_reference(format, text);
 
-  // The text as a state.
+  // The text is also tried as a state.
   if (const auto state = varda::codec::parse_json(text); state.ok()) {
     const auto other = format.stream({});
     if (other->restore(*state).ok()) {

@@ -1,7 +1,8 @@
-// What reaches a gateway before it knows who asks: join tokens, certificate requests, the bodies of enrolment and renewal; and the
-// Secrets behind them.
+// Unauthenticated input of a gateway: join tokens, certificate requests, and bodies of enrolment
+// and renewal. Also the Secrets behind the tokens.
 //
-// A token up to the first line break, then either the body of a request (first byte even) or the Secret that the API server has.
+// A token up to the first line break. Then the body of a request (first byte even), or the Secret
+// on the API server.
 #include "gateway/enrolment.h"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ namespace {
 
 using namespace varda;  // NOLINT: a program of one file
 
-/// Answers every read with the same text, but that no key of a node is remembered, and takes every write.
+/// Answers every read with the same text, except for remembered node keys, and accepts every write.
 class Upstream final : public net::HttpClient {
  public:
   Upstream(int status, std::string_view text) : status_(status), text_(text) {}
@@ -81,7 +82,7 @@ void check_secret(std::string_view text) {
   CHECK(record->node.size() <= gateway::kNodeNameBytesMax);
 }
 
-/// 200 names a node; anything else is a Status.
+/// 200: the answer names a node; otherwise it must be a Status.
 int ask(gateway::Enrolment& enrolment, std::string path, std::string body, net::Peer peer) {
   net::Request request;
   request.method = "POST";
@@ -130,14 +131,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (has_secret) {
     (void)ask(enrolment, "/gateway/v1/enroll", codec::write_json(codec::Json::object({{"token", token}, {"csr", csr()}})),
               {.address = "10.0.0.7:1"});
-    // What is but one Secret does not say that there is a node, and an agent on it.
+    // A Secret alone does not prove that the node and its agent exist.
     const int status =
         ask(of_agents, "/gateway/v1/enroll",
             codec::write_json(codec::Json::object({{"token", token}, {"csr", csr()}, {"node", token}})), {.address = "10.0.0.7:1"});
     const auto shared = gateway::find_shared_join_token(Context(), client, {"edge", "join"});
     if (shared.ok() && *shared) CHECK(status != 200);
   } else {
-    // Nobody comes in without a Secret.
+    // Without a Secret every enrolment is refused.
     CHECK(ask(enrolment, "/gateway/v1/enroll", rest, {.address = "10.0.0.7:1"}) != 200);
     CHECK(ask(of_agents, "/gateway/v1/enroll", rest, {.address = "10.0.0.7:1"}) != 200);
     CHECK(ask(enrolment, "/gateway/v1/renew", rest, {.address = "10.0.0.7:1", .certificate_common_name = token}) != 200);

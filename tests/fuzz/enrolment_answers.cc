@@ -1,10 +1,12 @@
-// The inputs from which an agent reads its identity: answers of gateways, and what it finds on its disk.
+// The inputs of an agent's identity: answers of gateways, and files on the agent's disk.
 //
-// Input: first byte even: a gateway's answers, each a line "STATUS RETRY-AFTER BODY". Odd: the files key.pem, cert.pem, ca.pem,
-// with a 0 byte between them. In both, @key, @cert, @ca and others of kWords stand for texts that fit this node, or another.
+// Input: first byte even: a gateway's answers, one line "STATUS RETRY-AFTER BODY" each. Odd: the
+// files key.pem, cert.pem, ca.pem, separated by a 0 byte. In both, @key, @cert, @ca and the other
+// names of kWords stand for texts of this node or another node.
 //
-// Only a certificate of this node, of its key and of the authority that the join token names becomes its identity; it is on the
-// disk then and is read back, and whatever is wrong with an answer leaves the disk without one. The next attempt has a time.
+// A certificate becomes the identity only if it belongs to this node, its key, and the authority in
+// the join token. It is then on the disk and reads back. A bad answer leaves the disk without a
+// certificate. The next attempt has a time.
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -49,7 +51,7 @@ struct Words {
           {"@key2", net::make_key().value()},
           {"@thief", sign(ca, net::make_key().value(), kNode, "system:nodes")}};
   }
-  // Longer words first, so that @ca2 is no @ca.
+  // Longer names first, so that @ca2 is not read as @ca.
   std::string filled(std::string text) const {
     for (auto word = of.rbegin(); word != of.rend(); ++word) {
       for (std::size_t at = 0; (at = text.find(word->first, at)) != std::string::npos; at += word->second.size())
@@ -179,7 +181,7 @@ void read_disk(fuzz::Input& input) {
   }
   Gateway nobody(input);
   const auto identity = agent::Identity::open(options(nobody), fs);
-  for (const auto& [name, text] : put) CHECK(file(fs, name.c_str()) == text);  // a person has to look at what does not fit
+  for (const auto& [name, text] : put) CHECK(file(fs, name.c_str()) == text);  // an operator must inspect files that do not fit
   if (!identity.ok()) {
     CHECK(identity.error().code() == Code::kCorrupt || identity.error().code() == Code::kInvalid);
     CHECK(identity.error().message().find("PRIVATE") == std::string::npos);

@@ -1,6 +1,6 @@
-// What a node asks of the gateway: the first line of the input is "METHOD TARGET", the rest a body. Whatever it is, what comes
-// through is the node's own: its name in the path and in the body, its selector and no other, and of a write nothing but what nodes
-// write.
+// A node's requests to the gateway: the first line of the input is "METHOD TARGET", the rest is the
+// body. Only the node's own requests pass: its name in path and body, its own selector, and in a
+// write only the fields that nodes write.
 #include <string>
 #include <string_view>
 
@@ -31,7 +31,7 @@ bool only(const Json& object, std::initializer_list<std::string_view> names) {
 }
 
 void check_asked(const varda::net::Request& request, const Asked& asked) {
-  // The path is read in one way only: put together again, it is what was sent.
+  // The path has one reading: reassembled, it equals the path that was sent.
   std::string path = asked.group.empty() ? "/api/" + asked.version : "/apis/" + asked.group + "/" + asked.version;
   if (!asked.ns.empty()) path += "/namespaces/" + asked.ns;
   path += "/" + asked.resource;

@@ -1,7 +1,7 @@
-// HTTP/1.1 messages and what is in their first lines: requests as a server reads them, responses as a client does.
+// HTTP/1.1 messages and first lines: requests as read by a server, responses as read by a client.
 //
-// The first byte says how the rest is cut into pieces. However it is cut, the same messages come out, within the limits; what ended
-// in an error stays ended.
+// The first byte selects the cuts. Every cut gives the same messages, within the limits. A parser
+// that failed stays failed.
 #include <string>
 #include <vector>
 
@@ -21,7 +21,7 @@ constexpr internal::ParserLimits kLimits{.header_bytes = 2048, .body_bytes = 512
 struct Outcome {
   std::vector<std::string> messages;
   int error = 0;
-  bool cut = false;  // it ended inside a message
+  bool cut = false;  // the input ended inside a message
 };
 
 std::string text_of(const Message& message) {
@@ -30,7 +30,7 @@ std::string text_of(const Message& message) {
   return out + "\n" + message.body;
 }
 
-/// Feeds as a connection does: what was not used comes again, in one piece with what follows.
+/// Feeds like a connection: unused bytes come again, joined with the next ones.
 Outcome run(Parser::Kind kind, std::string_view bytes, std::size_t step) {
   Outcome out;
   const auto parser = Parser::create(kind, kLimits);
@@ -55,7 +55,7 @@ Outcome run(Parser::Kind kind, std::string_view bytes, std::size_t step) {
     const std::size_t count = std::min(step, bytes.size());
     buffer += bytes.substr(0, count);
     bytes.remove_prefix(count);
-    // A peer cannot make us hold more than a header and what came with it.
+    // A peer can only make us hold a header and the bytes that came with it.
     CHECK(buffer.size() <= kLimits.header_bytes + 64 + step);
   }
   if (!parser->started()) return out;
@@ -66,13 +66,13 @@ Outcome run(Parser::Kind kind, std::string_view bytes, std::size_t step) {
 
 void check(Parser::Kind kind, std::string_view bytes, std::size_t step) {
   const Outcome whole = run(kind, bytes, bytes.size() + 1), pieces = run(kind, bytes, step);
-  // Where the text ends early, its fault may have been seen or not.
+  // If the text ends early, its fault may or may not have been noticed.
   const std::size_t same = std::min(whole.messages.size(), pieces.messages.size());
   for (std::size_t i = 0; i < same; ++i) CHECK(whole.messages[i] == pieces.messages[i]);
   if (whole.cut || pieces.cut) return;
   CHECK(whole.messages.size() == pieces.messages.size());
   CHECK((whole.error == 0) == (pieces.error == 0));
-  // A header that is too long and wrong as well: in one piece its fault is seen first, in several how long it is.
+  // For a header that is both too long and malformed, the cuts decide which fault is found first.
   constexpr int kTooLong = 431;
   if (whole.error != kTooLong && pieces.error != kTooLong) CHECK(whole.error == pieces.error);
 }

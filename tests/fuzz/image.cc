@@ -1,4 +1,4 @@
-// JPEG and PNG files as a request brings them.
+// JPEG and PNG files from requests.
 #include "codec/image.h"
 
 #include "base/check.h"

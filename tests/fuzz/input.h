@@ -1,4 +1,4 @@
-// Takes an input of a fuzzer apart.
+// Splits the input of a fuzzer.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size) : left_(reinterpret_cast<const char*>(data), size) {}
 
-  /// The bytes up to `end`, which is taken too.
+  /// The bytes up to `end`; consumes `end` too.
   std::string_view until(char end) {
     const std::size_t at = std::min(left_.find(end), left_.size());
     const std::string_view out = left_.substr(0, at);

@@ -1,4 +1,5 @@
-// JSON: what parses is written and read back the same, compact and indented; the reader without a tree reads the same values.
+// JSON: parsed values are written and read back equal, compact and indented. The reader without a
+// tree reads the same values.
 #include "codec/json.h"
 
 #include <string_view>
@@ -12,7 +13,7 @@ namespace {
 using varda::codec::Json;
 using varda::codec::JsonReader;
 
-/// The value as JsonReader gives it when every array and object is entered.
+/// The value that JsonReader gives when every array and object is entered.
 Json walk(JsonReader& reader, int depth) {
   switch (depth > 100 ? JsonReader::Kind::kOther : reader.peek()) {
     case JsonReader::Kind::kObject: {

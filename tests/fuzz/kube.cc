@@ -1,6 +1,6 @@
-// What an API client reads: the frames of a watch, lists and errors of a server, and kubeconfig files.
+// The inputs of an API client: watch frames, lists and errors of a server, and kubeconfig files.
 //
-// The first byte says in which pieces the answer comes; the frames must be the same however it is cut.
+// The first byte selects the cuts of the answer; every cut gives the same frames.
 #include <string>
 #include <vector>
 
@@ -29,7 +29,7 @@ class Body final : public net::BodyReader {
   const std::size_t step_;
 };
 
-/// Answers everything with the same bytes.
+/// Answers every request with the same bytes.
 class Server final : public net::HttpClient {
  public:
   Server(std::string_view bytes, std::size_t step, int status) : bytes_(bytes), step_(step), status_(status) {}
@@ -90,7 +90,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (status >= 400) CHECK(!pod.ok() && !pod.error().message().empty());
     (void)client.list(Context(), kPods);
   }
-  // Credentials are text in the file here: what names a file of this machine is for another test.
+  // This test covers inline credentials; paths to files of this machine are skipped.
   if (text.find("/dev") == std::string_view::npos) kubeconfig(text);
   return 0;
 }

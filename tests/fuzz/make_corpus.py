@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes tests/fuzz/corpus/: small inputs from which the fuzz targets start, one folder a target. Run it again after a change here.
+"""Makes tests/fuzz/corpus/: small seeds for the fuzz targets, one folder per target. Run it again after a change here.
 
-Each seed is valid or nearly so and leads into one corner of a parser; the fuzzer finds the broken neighbours itself. Files whose
-names are SHA-1 digests are what it found: `scripts/fuzz.sh --keep` writes them, and they stay.
+Each seed is valid or nearly valid and reaches one part of a parser; the fuzzer finds the broken variants itself. Files with
+SHA-1 digests as names were found by the fuzzer: `scripts/fuzz.sh --keep` writes them, and this script keeps them.
 """
 import base64, gzip, hashlib, io, json, pathlib, re, shutil, struct, subprocess, tarfile, zlib
 
@@ -248,7 +248,7 @@ def archives():
     put('archive', 'small.zip', out.getvalue())
 
 
-# --- what nodes and model servers read
+# --- inputs of nodes and model servers
 
 def nodes():
     node = {'metadata': {'name': 'edge0'}, 'spec': {'models': [{'key': 'default/m', 'modelName': 'm', 'framework': 'onnx', 'target': '2', 'serving': {
@@ -334,7 +334,7 @@ def store_file():
 
 
 def datasets():
-    # Format by the first byte: csv, tsv, txt, jsonl, json, coco; by the rest of it how they are cut.
+    # The first byte selects the format (csv, tsv, txt, jsonl, json, coco) and the cuts.
     put('dataset', 'csv', b'\x0c' + b'\xef\xbb\xbfname,text\r\n1,"a ""b"",\r\nc"\r\n\r\n2,\n3,"d"')
     put('dataset', 'csv_odd', b'\x30' + b'1,2\n3,a"b\n"4"c,5\n"6"\rd,7\n8\n9,\0\n10,"11\n12,13\n')
     put('dataset', 'csv_blocks', b'\xf6' + b'"abcdefgh, ijklmnop","q\nr",12345\r\n' * 12)
@@ -386,7 +386,7 @@ def gateway_requests():
 
 
 def cascade_answers():
-    """What a server says of its tiers, and what the agent keeps of that."""
+    """A server's report of its tiers, and the agent's record of it."""
     def said(instance, inferences, **more):
         return compact({'instance': instance, 'counters': {'inferences': inferences, 'answered': {'edge': inferences}, 'errors': {'cloud': {'Timeout': 1, 'Failed': 0}}},
                         'tiers': [{'name': 'edge', 'state': 'Ready', 'p50Us': 83}, {'name': 'cloud', 'state': 'HalfOpen', 'lastError': 'Timeout'}], **more})
@@ -463,10 +463,10 @@ def pictures():
     one('letterbox', {'preprocess': {'image': {'resize': {'fit': 'letterbox'}}}, 'postprocess': {'anchors': {}}}, b'')
 
 
-# --- what nodes, peers, file servers and gateways say
+# --- answers of nodes, peers, file servers and gateways
 
 def node_reports():
-    """Reports of edge0 and edge1 in turn, about the cluster in node_reports.cc."""
+    """Alternating reports of edge0 and edge1, about the cluster in node_reports.cc."""
     def status(node, served, **more):
         ready = lambda key, version, **rest: {'key': 'default/' + key, 'exposed': version, 'versions': [{'version': version, 'state': 'Ready', 'bytes': 9, 'shared': True}],
                                               'serving': {'version': version, 'state': 'Ready'}, **rest}

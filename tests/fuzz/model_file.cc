@@ -1,6 +1,7 @@
-// ONNX files as the plug-in looks through them before the engine does.
+// ONNX files, as the plug-in scans them before the engine loads them.
 //
-// Input: the file. Each location found is a part of it, and a file that cannot be looked through has a reason.
+// Input: the file. Each location found is a part of it. A file that cannot be scanned gives a
+// reason.
 #include "model_file.h"
 
 #include <cstdint>
@@ -12,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const varda_onnxruntime::Locations found = varda_onnxruntime::locations_in(bytes);
   for (const std::string& location : found.all)
     if (bytes.find(location) == std::string_view::npos) std::abort();
-  // What protobuf would merge from two copies names the same files.
+  // A concatenation of two copies, which protobuf merges, names the same files.
   if (!found.problem.empty()) return 0;
   std::string twice(bytes);
   twice.append(bytes);

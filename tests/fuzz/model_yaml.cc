@@ -1,10 +1,11 @@
-// Model directories as a model server finds them: model.yaml, labels, and what says which version is meant.
+// Model directories as a model server reads them: model.yaml, labels, and the files that select the
+// version.
 //
-// Input: parts, with a 0 byte between them: model.yaml, labels.txt, `target`, `.last-good`, cascade.json, then names of further
-// files of the version; a part that is empty is a file that is not there.
+// Input: parts separated by a 0 byte: model.yaml, labels.txt, `target`, `.last-good`, cascade.json,
+// then names of further files of the version. An empty part means no such file.
 //
-// A configuration that is taken is within its limits, names files that are there, and comes out of its own settings written down
-// again. The version to serve is one that is there.
+// An accepted configuration is within its limits, names existing files, and is equal after writing
+// and reading its settings. The version to serve exists.
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,7 +33,7 @@ bool same(const serving::ModelConfig& a, const serving::ModelConfig& b) {
          a.warmup_shapes == b.warmup_shapes && a.labels == b.labels && a.transform == b.transform;
 }
 
-// All settings of `config` but those of the room transform and labels, which stay as `yaml` has them.
+// All settings of `config`, except transform and labels, which stay as in `yaml`.
 Json written(const serving::ModelConfig& config, const Json& yaml) {
   Json out = Json::object({{"engine", config.engine},
                            {"file", config.file},
@@ -88,7 +89,7 @@ void check_layout(os::FileSystem& fs) {
   if (wanted.last_good_unchanged) CHECK(!wanted.last_good.empty());
   CHECK(serving::scan(fs, "/models").value() == *models);
   if (wanted.last_good.empty()) return;
-  // The next server reads the note that a server leaves.
+  // The next server reads the note of the previous server.
   CHECK(os::write_file_atomically(fs, kModel / ".last-good",
                                   wanted.last_good + " " + serving::files_name(wanted.last_good_fingerprint))
             .ok());
@@ -115,7 +116,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   };
   for (int i = 0; i < 8 && !input.rest().empty(); ++i) {
     const std::string name(input.until('\0'));
-    // YAML holds UTF-8 only: a file with another name could not be written into it below.
+    // YAML holds UTF-8 only, so other file names could not be written into it below.
     if (codec::is_utf8(name) && name.size() <= 200 && name.find('/') == std::string::npos && name != "." && name != "..")
       put(kVersion / name, name);
   }

@@ -1,11 +1,12 @@
-// Reports of nodes: EdgeNode.status as a hostile node may write it, before the controllers of every kind.
+// Reports of nodes: EdgeNode.status from a hostile node, as input of the controllers of every kind.
 //
-// Input: one status a line, in turn for the nodes edge0 and edge1. An empty line, and a status that the API server would refuse,
-// leave the node's last report. After each report the controllers look at a small cluster until they have nothing to write.
+// Input: one status per line, alternately for the nodes edge0 and edge1. An empty line, or a status
+// that the API server would refuse, leaves the node's last report. After each report the
+// controllers run on a small cluster until they have nothing to write.
 //
-// Every status and work list they write must be valid by its kind's schema, complete and without negative numbers; a second look
-// must find nothing to write; sums of counters must never shrink; and others may be sent to a URL of a peer (https, no path, no
-// user) alone.
+// Every status and work list that they write must be valid by its schema, complete, and without
+// negative numbers. A second run must find nothing to write. Sums of counters must never shrink.
+// Peers may be referred only to a peer's URL (https, no path, no user).
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -36,10 +37,11 @@ using namespace varda::controllers;  // NOLINT
 using codec::Json;
 
 constexpr std::size_t kReportsMax = 6;
-constexpr int kRoundsMax = 6;  // in which the work lists of two nodes must have settled
+constexpr int kRoundsMax = 6;  // by then the work lists of two nodes must be stable
 
-// Two edge nodes with a model each, of one archive; two services of joint inference on both, one with our server and one with the
-// user's workers; a Model and a Dataset that each node but the first shall have a copy of.
+// Two edge nodes with a model each, of one archive. Two joint inference services on both nodes, one
+// with our server and one with the user's workers. A Model and a Dataset with a replica on each
+// node but the first.
 constexpr const char* kCluster = R"(
 apiVersion: v1
 kind: Node
@@ -181,7 +183,7 @@ status: {observedGeneration: 1, modelRoot: /data/models, workerRoot: /data/worke
     {key: default/helmet.edge, exposed: "111111111111", versions: [{version: "111111111111", state: Ready}]}]}
 )";
 
-// The checks of an API server for a kind's status or spec.
+// An API server's checks of a kind's status or spec.
 class Part {
  public:
   Part(const api::Kind& kind, std::string name) : name_(std::move(name)) {
@@ -189,7 +191,7 @@ class Part {
     part_ = whole_->properties.at(name_);
   }
 
-  /// As the server stores it; nothing: the server refuses it.
+  /// The value as the server stores it; absent: the server refuses it.
   std::optional<Json> stored(Json value) const {
     Json object = Json::object({{name_, std::move(value)}});
     std::vector<std::string> unknown;
@@ -200,7 +202,7 @@ class Part {
   }
   void check(const Json& value) const {
     const std::string causes = wrong(value);
-    if (!causes.empty()) log::error("a controller writes what the server refuses", {{"part", name_}, {"causes", causes}});
+    if (!causes.empty()) log::error("controller wrote an invalid object", {{"part", name_}, {"causes", causes}});
     CHECK(causes.empty());
     Json object = Json::object({{name_, value}});
     std::vector<std::string> unknown;
@@ -261,7 +263,7 @@ struct Cluster {
   std::vector<std::shared_ptr<const api::SednaModel>> sedna_models;
   std::vector<std::shared_ptr<const api::Model>> edgeai_models;
   std::vector<std::shared_ptr<const api::Dataset>> datasets;
-  std::shared_ptr<const api::Service> cloud_service;  // of helmet's cloud worker
+  std::shared_ptr<const api::Service> cloud_service;  // for helmet's cloud worker
   std::vector<std::shared_ptr<const api::EndpointSlice>> cloud_slices;
   std::vector<PodPtr> pods;
   ArchiveGivers givers;
@@ -365,7 +367,8 @@ void look_at_service(std::shared_ptr<const api::JointInferenceService>& service,
   const JointWorld world = world_of(*service, cluster);
   auto after = std::make_shared<api::JointInferenceService>(*service);
   after->status = service->status;
-  // A plan may need what an earlier status assigned: the second or third look changes nothing more.
+  // A plan may need values that an earlier status assigned. The second or third run changes nothing
+  // more.
   for (int i = 0; i < 3; ++i) {
     after->status = observe(*after, plan(*after, world, options()), world, options(), cluster.now).status;
     check_status<api::JointInferenceService>(after->status.to_json());
@@ -416,7 +419,7 @@ Json work_list(const std::string& name, Cluster& cluster) {
   return spec.to_json();
 }
 
-// The work lists of the nodes, computed until they stay the same.
+// Computes the nodes' work lists until they are stable.
 void settle(Cluster& cluster) {
   for (int round = 0; round < kRoundsMax; ++round) {
     bool changed = false;
@@ -442,7 +445,7 @@ void look(Cluster& cluster) {
   for (auto& model : cluster.sedna_models) look_at_model(model, cluster);
   for (auto& model : cluster.edgeai_models) look_at_model(model, cluster);
   for (auto& dataset : cluster.datasets) look_at_dataset(dataset, cluster);
-  settle(cluster);  // addresses of statuses are in work lists
+  settle(cluster);  // work lists contain addresses from statuses
   for (const auto& [name, agent] : cluster.agents) {
     (void)sharing_facts(*agent);
     CHECK(reported_models(*agent, api::Model::resource()).size() <= 1024);
@@ -452,7 +455,7 @@ void look(Cluster& cluster) {
 constexpr const char* kNodeOfPod =
     "spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
 
-// The pods of a plan, running, and a pod of its Deployment.
+// Starts the pods of a plan, and one pod of its Deployment.
 void start(const std::vector<Json>& objects, const api::Kind& kind, const meta::ObjectMeta& owner, Cluster& cluster) {
   for (Json object : objects) {
     const bool deployment = object["kind"].as_string() == "Deployment";
@@ -500,7 +503,7 @@ Cluster running_cluster() {
   }
   look(cluster);
   std::size_t pods = 0;
-  do {  // workers of users come one after the other
+  do {  // the pods of users' workers appear one after the other
     pods = cluster.pods.size();
     Cluster before = cluster;
     for (const auto& model : before.models)
@@ -516,7 +519,8 @@ Cluster running_cluster() {
     }
     look(cluster);
   } while (cluster.pods.size() > pods);
-  // All that an input can lead to must be there: a pod a model, and one a service and node; what works, works.
+  // Everything that inputs can reach must exist: a pod per model, and one per service and node.
+  // Working services are Ready.
   CHECK(cluster.pods.size() == 7);
   for (const auto& model : cluster.models)
     if (model->spec.on_edge()) CHECK(meta::find_condition(model->status.conditions, "Ready")->status == "True");
@@ -544,7 +548,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     Json object = agent->to_json();
     object.set("status", std::move(*status));
     auto read = api::EdgeNode::from_json(object);
-    if (!read.ok()) continue;  // the caches leave it out
+    if (!read.ok()) continue;  // the caches skip it
     agent = std::make_shared<const api::EdgeNode>(std::move(read).value());
     cluster.now += std::chrono::hours(1);
     look(cluster);

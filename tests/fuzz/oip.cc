@@ -1,6 +1,6 @@
-// Inference requests and responses, and metadata: bytes from outside that become tensors.
+// Inference requests, responses and metadata: untrusted bytes that become tensors.
 //
-// What parses must survive being written and parsed again, with the same tensors.
+// Parsed messages are written and parsed again with the same tensors.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -50,7 +50,7 @@ void response(const std::shared_ptr<const std::string>& body, std::optional<std:
   check_same(parsed->outputs, again->outputs);
 }
 
-// What can be opened can be opened again under other words, with the same tensors.
+// An opened message can be resealed with another name and opened again, with the same tensors.
 void envelope(const std::shared_ptr<const std::string>& body, std::optional<std::string_view> length) {
   const auto opened = oip::open_infer_response(body, length);
   if (!opened.ok()) return;
@@ -70,7 +70,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   request(body, std::nullopt);
   response(body, std::nullopt);
   envelope(body, std::nullopt);
-  // The JSON ends where the first line does, for inputs that carry binary tensors.
+  // For inputs with binary tensors, the JSON ends with the first line.
   const std::string length = std::to_string(std::min(body->find('\n'), body->size()));
   request(body, length);
   response(body, length);

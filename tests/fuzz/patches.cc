@@ -1,4 +1,5 @@
-// Patches and what must hold of them. Input: a document, a patch, a third document, each JSON on a line of its own.
+// Patches and their invariants. Input: a document, a patch, a third document, each as JSON on one
+// line.
 #include <string>
 #include <vector>
 
@@ -39,7 +40,7 @@ void json_patch(const Json& document, const Json& patch) {
   const auto patched = meta::apply_json_patch(document, patch, 100);
   if (!patched.ok()) return;
   CHECK(depth_of(*patched) <= kDepthMax);
-  // What it made is what a test of the whole finds.
+  // A `test` operation on the whole document finds the patched value.
   Json tested = patch;
   tested.push_back(operation("test", *patched));
   CHECK(meta::apply_json_patch(document, tested, 101).ok());
@@ -49,7 +50,7 @@ void merge_patch(const Json& document, const Json& patch) {
   const Json merged = meta::apply_merge_patch(document, patch);
   CHECK(meta::apply_merge_patch(merged, patch) == merged);
   if (patch.is_object()) CHECK(!has_null_member(meta::apply_merge_patch(Json::object(), patch)));
-  // A merge patch cannot say that a member is null (RFC 7386, 1).
+  // A merge patch cannot set a member to null (RFC 7386, 1).
   if (!has_null_member(patch) && document.is_object() && patch.is_object())
     CHECK(meta::apply_merge_patch(document, meta::make_merge_patch(document, patch)) == patch);
 }

@@ -1,12 +1,14 @@
-// Nodes that copy files from each other: what a node answers to requests of others, and what it takes from the answers of others.
+// Nodes that replicate files: a node's answers to peers' requests, and its handling of peers'
+// answers.
 //
 // Input, by its first byte:
-//   f, a   a request for files or for an archive: its target, the header Range, the name in the certificate, a line each
-//   s      a peer that is asked for a file: answers, a line each, as next_answer() says
-//   i      a peer that is asked for a snapshot: its body
+//   f, a   a request for files or for an archive: its target, the header Range, the name in the
+//          certificate, one per line
+//   s      a peer's answers to requests for a file, one per line, in the format of next_answer()
+//   i      a peer's answer to a request for a snapshot: its body
 //
-// Only shared files are given, and of them exactly the bytes that Content-Range says. Of a peer's answers no more is taken than
-// was asked for.
+// Only shared files are given, with exactly the bytes that Content-Range announces. Of a peer's
+// answers, only requested bytes are used.
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
@@ -30,9 +32,9 @@ using namespace varda;  // NOLINT: a program of one file
 constexpr const char* kKey = "datasets.edgeai.io/default/faces";
 constexpr std::string_view kSecret = "not shared with this node";
 constexpr const char* kSecretKey = "models.edgeai.io/default/hidden";
-const std::string kNode = "edge1", kOther = "edge2";  // the secret is shared with the other one
+const std::string kNode = "edge1", kOther = "edge2";  // the secret is shared with the other node
 
-// Bytes that tell where they stand.
+// Bytes that show their own position.
 std::string content(std::size_t size) {
   std::string out;
   while (out.size() < size) out += std::to_string(out.size()) + " ";
@@ -66,7 +68,7 @@ Answer ask(const net::Handler& handler, fuzz::Input& input) {
   if (got->stream) {
     answer.body.clear();
     while (const auto piece = got->stream->read()) {
-      CHECK(!piece->empty());  // it is a file: there is always something now, or the end
+      CHECK(!piece->empty());  // a file always has bytes or its end
       answer.body += *piece;
     }
   }
@@ -97,7 +99,7 @@ ContentRange content_range(const Answer& answer) {
   return out;
 }
 
-// The directory of one process.
+// The temporary directory of this process.
 struct Disk {
   Disk() {
     std::string name = (std::filesystem::temp_directory_path() / "varda-fuzz-peers-XXXXXX").string();
@@ -154,7 +156,7 @@ void ask_for_files(fuzz::Input& input) {
   CHECK(answer.body == std::string_view(bytes).substr(range.first, range.last - range.first + 1));
 }
 
-// One archive that is whole, one that is on its way, one of which only the size is missing.
+// One complete archive, one incomplete, and one that lacks only the size.
 void ask_for_archive(fuzz::Input& input) {
   static os::testing::MemoryFileSystem fs;
   static const std::string bytes = content(200'000);
@@ -213,7 +215,7 @@ class Pieces final : public net::BodyReader {
   const bool breaks_;
 };
 
-/// A peer that answers as the input says.
+/// A peer that answers from the input.
 class Script final : public net::HttpClient {
  public:
   explicit Script(fuzz::Input& input) : input_(input) {}
@@ -226,8 +228,8 @@ class Script final : public net::HttpClient {
   int requests = 0;
 
  private:
-  // "STATUS KIND N TEXT": KIND is r (the range that was asked for), or anything else: TEXT is its Content-Range. The body is N
-  // bytes for each of the range's, in eighths, in pieces of as many bytes as STATUS is.
+  // "STATUS KIND N TEXT". KIND r: Content-Range is the requested range; otherwise TEXT is the
+  // Content-Range. The body has N/8 of the requested bytes, in pieces of STATUS bytes.
   net::ClientResponse next_answer(std::string_view asked) {
     net::ClientResponse out;
     out.status = std::atoi(std::string(input_.until(' ')).c_str());
@@ -264,7 +266,7 @@ void read_from_peers(fuzz::Input& input) {
       });
   CHECK(script.requests <= 3);
   CHECK(status.ok() == (got.size() == length));
-  // This peer sends the right bytes wherever it sends some within the range.
+  // This peer sends correct bytes wherever it sends bytes of the range.
   CHECK(got == std::string_view(files().at("a")).substr(offset, got.size()));
 }
 

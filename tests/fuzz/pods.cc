@@ -1,6 +1,7 @@
-// What an agent reads: EdgeNodes, pods, their records on the node's disk, and words of its command line.
+// The inputs of an agent: EdgeNodes, pods, pod records on the node's disk, and command line values.
 //
-// Input: the name of an image flag or log query on the first line, a JSON object behind it, which is tried as each of these.
+// Input: an image flag or log query on the first line, then a JSON object that is tried as each of
+// these.
 #include <string>
 
 #include "agent/plan.h"
@@ -56,7 +57,7 @@ void pod(const Json& json) {
   CHECK(os::write_file_atomically(fs, "/pods/other", "ours").ok());
   const bool host_path = codec::write_json(record.pod).find("hostPath") != std::string::npos;
   (void)node::internal::make_volumes(fs, "/pods/a", record, "127.0.0.1", config);
-  // A pod's volumes stay in its directory unless it asks for one of the machine's.
+  // A pod's volumes stay in its directory, unless it requests a path of the machine.
   if (!host_path) {
     CHECK(fs.list("/").value() == std::vector<std::string>{"pods"});
     CHECK((fs.list("/pods").value() == std::vector<std::string>{"a", "other"}));

@@ -1,7 +1,7 @@
-// Bodies in Kubernetes' protobuf form: what parses is an object that JSON can say, the same however often it is read.
+// Bodies in Kubernetes' protobuf format: a parsed body is valid as JSON, and equal on every read.
 //
-// A message inside a message is longer than plain mutations keep right, so the mutator takes the bytes apart into a tree of fields,
-// changes a field, and puts the lengths together again.
+// Plain mutations break the lengths of nested messages. So the mutator parses the bytes into a tree
+// of fields, changes a field, and writes correct lengths.
 #include "apiserver/internal/protobuf.h"
 
 #include <cstring>
@@ -24,8 +24,8 @@ constexpr std::string_view kMagic("k8s\0", 4);
 struct Field {
   std::uint64_t tag = 0;
   std::uint64_t number = 0;   // wire type 0
-  std::string bytes;          // wire type 2, where it is no message
-  std::vector<Field> fields;  // ... where it may be one
+  std::string bytes;          // wire type 2, if not a message
+  std::vector<Field> fields;  // ... if possibly a message
 };
 
 std::optional<std::uint64_t> varint(std::string_view& text) {
@@ -86,7 +86,7 @@ std::string write(const std::vector<Field>& fields) {
   return out;
 }
 
-/// Every list of fields of the tree, so that one can be drawn.
+/// Collects every list of fields in the tree, for a random choice.
 void collect(std::vector<Field>& fields, std::vector<std::vector<Field>*>& out) {
   out.push_back(&fields);
   for (Field& field : fields) {
@@ -151,7 +151,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   CHECK(bytes.starts_with(kMagic) && object->is_object() && (*object)["kind"].is_string());
   CHECK(*apiserver::parse_kubernetes_protobuf(bytes) == *object);
-  // Stored as JSON it is the same object again.
+  // Stored as JSON, it is the same object.
   const std::string text = codec::write_json(*object);
   const auto stored = codec::parse_json(text);
   CHECK(stored.ok() && *stored == *object && codec::write_json(*stored) == text);

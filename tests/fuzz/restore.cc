@@ -1,10 +1,11 @@
-// Backups that a user gives to `varda restore`.
+// Backups that an operator passes to `varda restore`.
 //
-// Input: first byte even: what follows is the archive. Odd: entries, each a line with the path, two bytes with the length, and so
-// many bytes; they become an archive with the right sums at its end, unless the first byte has bit 1.
+// Input: first byte even: the rest is the archive. Odd: entries, each a line with the path, two
+// bytes with the length, and that many bytes. They become an archive with correct checksums at its
+// end, unless the first byte has bit 1.
 //
-// A backup that is refused leaves no directory behind. One that is taken is a store with its objects, from which the same backup
-// can be made again.
+// A refused backup leaves no directory. An accepted backup gives a store with its objects, which
+// can make an equal backup.
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -22,7 +23,7 @@ namespace {
 
 using namespace varda;  // NOLINT: a program of one file
 
-// On memory where there is some: every restore syncs.
+// In memory if possible, because every restore syncs.
 const std::filesystem::path& directory() {
   struct Directory {
     Directory() {
@@ -62,7 +63,7 @@ std::string archive_of(const std::vector<Entry>& entries) {
     codec::ArchiveEntry header;
     header.path = entry.path;
     header.size_bytes = entry.bytes.size();
-    if (!writer->add(header).ok() || !writer->write(entry.bytes).ok()) return "";  // a path that no archive can hold
+    if (!writer->add(header).ok() || !writer->write(entry.bytes).ok()) return "";  // no archive can hold such a path
   }
   return writer->finish().ok() ? out : "";
 }
@@ -90,7 +91,7 @@ void read_back(const app::BackupInfo& info, const std::filesystem::path& data) {
   CHECK(page.revision > info.revision);
   for (const store::Entry& entry : page.entries) CHECK(!entry.key.empty() && entry.value != nullptr);
   const auto credentials = std::filesystem::exists(data / "tokens.json") || std::filesystem::exists(data / "pki");
-  if (info.revision > store::Revision{1} << 52) return;  // the next backup of it may be beyond what a backup holds
+  if (info.revision > store::Revision{1} << 52) return;  // the next backup may exceed the largest revision of a backup
   auto maker =
       app::BackupMaker::create({data, credentials ? app::Credentials::kInclude : app::Credentials::kLeaveOut}, page).value();
   std::string again;

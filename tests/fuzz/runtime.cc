@@ -1,4 +1,5 @@
-// What a container runtime answers: a letter (h the bytes of its HTTP/2 connection, l its log file, m any message), then that.
+// Answers of a container runtime: a letter (h: bytes of its HTTP/2 connection, l: its log file, m:
+// any message), then the bytes.
 #include <string>
 
 #include "base/check.h"
@@ -27,7 +28,7 @@ void read_message(std::string_view bytes) {
   const Context ctx = Context::background();
   codec::ProtoReader reader(bytes);
   while (reader.next()) (void)reader.entry();
-  // A message that cannot be walked to its end is no answer to anything.
+  // A message with broken encoding is never a valid answer.
   const bool broken = !reader.status().ok();
   CHECK(runtime.containers(ctx, {}).ok() == !broken);
   CHECK(runtime.sandboxes(ctx, {}).ok() == !broken);
@@ -39,7 +40,7 @@ void read_message(std::string_view bytes) {
   (void)runtime.exec(ctx, "c", {"true"});
 }
 
-// Pieces of any size say the same as the whole.
+// Any pieces give the same result as the whole.
 void read_log(std::string_view bytes, std::size_t piece) {
   node::internal::CriLog whole, pieces;
   const std::string once = whole.take(bytes) + whole.finish();

@@ -1,4 +1,4 @@
-// Values that are one word: times, quantities, digests, base64, names.
+// Single values: times, quantities, digests, base64, names.
 #include <string>
 
 #include "apiserver/kinds/types.h"
@@ -21,14 +21,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const auto quantity = apiserver::canonical_quantity(text); quantity.ok()) {
     const auto again = apiserver::canonical_quantity(*quantity);
     CHECK(again.ok());
-    // Once more because of "15.625Ki": as in Kubernetes that is "16000", and "16000" is "16k".
+    // Canonical only after two steps because of "15.625Ki": as in Kubernetes it becomes "16000",
+    // which becomes "16k".
     CHECK(*apiserver::canonical_quantity(*again) == *again);
   }
   if (const auto digest = codec::Sha256::parse(text); digest.ok()) CHECK(digest->hex() == text);
   CHECK(codec::unbase64(codec::base64(text)).value() == text);
   if (const auto bytes = codec::unbase64(text); bytes.ok()) CHECK(codec::unbase64(codec::base64(*bytes)).value() == *bytes);
   CHECK(codec::hex(text).size() == 2 * text.size());
-  // What may be a label may be part of a longer name; what may be a subdomain has no other characters.
+  // Every label is a valid subdomain, and subdomains have no other characters.
   const bool label = meta::check_dns_label(text).empty(), subdomain = meta::check_dns_subdomain(text).empty();
   CHECK(!label || subdomain);
   CHECK(!meta::check_dns1035_label(text).empty() || label);

@@ -1,6 +1,7 @@
-// Schemas of CRDs and the objects under them, JSON paths of columns, and regular expressions: all come from users.
+// Schemas of CRDs with objects, JSON paths of columns, and regular expressions: all from users.
 //
-// Input: a schema, a newline, an object; the first line is also tried as a path and as an expression.
+// Input: a schema, a newline, an object; the first line is also tried as a path and as an
+// expression.
 #include <string_view>
 
 #include "apiserver/kinds/json_path.h"
@@ -37,11 +38,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (void)schema::validate_lists(**compiled, *object, "");
   (void)schema::validate_embedded(**compiled, *object, "");
   schema::apply_defaults(**compiled, *object);
-  // Once defaulted and pruned, it stays as it is.
+  // A defaulted and pruned object stays unchanged.
   varda::codec::Json again = *object;
   schema::apply_defaults(**compiled, again);
   CHECK(again == *object);
-  // An unchanged object cannot be wrong.
+  // An unchanged object is always valid.
   CHECK(schema::validate(**compiled, *object, {.old = &*object, .field = ""}).empty());
   return 0;
 }

@@ -1,6 +1,8 @@
-// Selectors, as they come in queries and in objects: their own text means the same, and so do both ways to match.
+// Selectors in queries and in objects: the printed selector selects the same, and both ways to
+// match agree.
 //
-// Input: a label selector, a line of labels as a JSON object, a field selector, a LabelSelector object.
+// Input: a label selector, a line of labels as a JSON object, a field selector, a LabelSelector
+// object.
 #include <map>
 #include <string>
 

@@ -1,7 +1,7 @@
-// What a peer says a folder holds.
+// Snapshots of folders from a peer.
 //
-// The text is cut in two by its first byte: what there is and what is wanted. What decodes is safe and encodes to the same bytes; a
-// difference covers every block once.
+// The first byte cuts the text into the existing and the wanted snapshot. A decoded snapshot is
+// safe and encodes to the same bytes. A difference covers every block once.
 #include "base/check.h"
 #include "input.h"
 #include "replica/difference.h"

@@ -1,6 +1,8 @@
-// The store's file on a disk that lies: a damaged file is refused or serves what it still has, and never ends the process.
+// The store's file after disk damage: it is refused or serves the remaining data, and never ends
+// the process.
 //
-// The first byte says which file is damaged, the database or its log; then come changes of four bytes each: place, kind, value.
+// The first byte selects the damaged file, the database or its log. Then come changes of four bytes
+// each: place, kind, value.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -26,7 +28,8 @@ void write(const fs::path& path, const std::string& bytes) { std::ofstream(path,
 
 constexpr store::Options kOptions{.history_events_max = 16};
 
-/// A directory in memory where there is one, and the bytes of a store that is closed and of one that was killed (with its log).
+/// A directory, in memory if possible, with the files of a closed store and of a killed store (with
+/// its log).
 struct Fixture {
   Fixture() {
     const fs::path shm = "/dev/shm";
@@ -54,7 +57,7 @@ void damage(std::string& bytes, fuzz::Input& input) {
     const unsigned kind = input.byte(), value = input.byte();
     switch (kind % 8) {
       case 0:
-        bytes.resize(place);  // cut short
+        bytes.resize(place);  // truncated
         break;
       case 1:
         for (std::size_t i = place; i < std::min(place + value, bytes.size()); ++i) bytes[i] = 0;  // a lost sector
@@ -66,7 +69,7 @@ void damage(std::string& bytes, fuzz::Input& input) {
         bytes[place % 100] = static_cast<char>(value);  // the header
         break;
       case 4:
-        // One page where another belongs.
+        // A page overwrites another page.
         if (const std::size_t page = 4096, pages = bytes.size() / page; pages > 1)
           bytes.replace(place % pages * page, page, std::string(bytes, value % pages * page, page));
         break;
@@ -79,7 +82,7 @@ void damage(std::string& bytes, fuzz::Input& input) {
 void use(const fs::path& file) {
   auto opened = store::open_sqlite(file, kOptions);
   if (!opened.ok()) {
-    // An agent begins anew after damage; it would give up for good after what it takes for a fault of ours.
+    // An agent starts over after damage, but stops for good at an internal error.
     if (opened.error().code() == Code::kInternal) std::fputs((opened.error().message() + "\n").c_str(), stderr);
     CHECK(opened.error().code() != Code::kInternal && !opened.error().message().empty());
     return;
@@ -103,7 +106,7 @@ void use(const fs::path& file) {
   if (const auto put = store.put("/registry/new", "value"); put.ok()) {
     CHECK(*put == before + 1 && *store.get("/registry/new").value()->value == "value");
     opened->reset();
-    // What was acknowledged is there again, unless the damage is such that the file is refused now.
+    // Acknowledged data is there again, unless the damaged file is refused now.
     if (const auto again = store::open_sqlite(file, kOptions); again.ok()) {
       CHECK((*again)->revision() >= *put);
       CHECK((*again)->get("/registry/new").value().has_value());

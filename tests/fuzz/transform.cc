@@ -1,5 +1,5 @@
-// What a model's model.yaml declares, compiled against some models, with a request through it where it fits. The input: the YAML, a
-// NUL, and bytes that become the request's picture and the model's numbers.
+// A model.yaml compiled against some models, with a request through the result if it fits. The
+// input: the YAML, a NUL, and bytes for the request's picture and the model's numbers.
 #include <array>
 #include <cstring>
 #include <vector>
@@ -21,7 +21,7 @@ using varda::tensor::Tensor;
 struct Model {
   std::vector<Spec> inputs;
   std::vector<Spec> outputs;
-  std::vector<Shape> given;  // what the outputs are in a run
+  std::vector<Shape> given;  // shapes of the outputs in a run
 };
 
 const std::array<Model, 3> kModels = {{
@@ -34,7 +34,7 @@ const std::array<Model, 3> kModels = {{
      {{5, 4}, {5}}},
 }};
 
-// Numbers of any kind, repeated as needed.
+// Arbitrary numbers, repeated as needed.
 Tensor numbers(const Shape& shape, std::string_view bytes) {
   Tensor out = Tensor::allocate(DType::kFp32, shape).value();
   const auto to = out.mutable_bytes();
@@ -45,7 +45,7 @@ Tensor numbers(const Shape& shape, std::string_view bytes) {
 void run(const varda::transform::Pipeline& pipeline, const Model& model, std::string_view bytes) {
   varda::transform::Prepared prepared;
   if (pipeline.takes_images()) {
-    // The picture as it is, or one that is sound, so that what follows is reached.
+    // Uses the picture as it is, or a valid sample, so that the later steps run.
     std::vector<Named> inputs = {{"image", Tensor::of_strings({1}, std::vector{std::string(bytes)}).value()}};
     auto own = pipeline.before(inputs);
     auto sound = own.ok() ? std::move(own) : pipeline.before(pipeline.sample().value());
@@ -75,7 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   if (const auto* post = yaml->find("postprocess"); post != nullptr && !varda::transform::read_postprocess(*post, declaration).ok())
     return 0;
-  // Sizes that would make each run slow are none of the parser's business.
+  // Sizes that would slow every run are not the subject of this test.
   const varda::transform::Limits limits{.images_max = 2, .pixels_max = 1 << 14, .tensor_bytes_max = 1 << 16};
   for (const Model& model : kModels) {
     const auto pipeline = varda::transform::Pipeline::compile(declaration, model.inputs, model.outputs, {}, limits);

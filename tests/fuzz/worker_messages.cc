@@ -1,5 +1,6 @@
-// What a worker sends to its agent, line by line: a letter for which message (r registration, p progress, m metrics, else a result
-// of that name), then its body. And a record of a worker as the disk has it.
+// A worker's messages to its agent, one per line: a letter for the kind (r registration, p
+// progress, m metrics, else a result of that name), then the body. Also a worker's record on the
+// disk.
 #include <algorithm>
 #include <string>
 
@@ -30,7 +31,7 @@ Result<bool> take(agent::WorkerState& state, char kind, const Json& said) {
   return state.set_result(std::string(1, kind), said, "now");
 }
 
-/// It fits, reads back, and says the same.
+/// The state fits its limits and reads back equal.
 void check(const agent::WorkerState& state, std::size_t room) {
   const Json report = state.report(room);
   CHECK(codec::write_json(report).size() <= std::max<std::size_t>(room, 256));
@@ -58,7 +59,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       CHECK(codec::is_utf8(said.error().message()) || !codec::is_utf8(body));
       continue;
     }
-    // A member that says nothing may have been left out; what is left says the same again.
+    // Members without information may be left out; the result reads back equal.
     if (kind != 'm') CHECK(read(kind, codec::write_json(*said)).value() == *said);
     const Json before = state.to_json();
     const auto news = take(state, kind, *said);

@@ -1,4 +1,5 @@
-// YAML: what parses, and whatever JSON can say, is written and read back the same; aliases and depth stay bounded.
+// YAML: parsed documents and any JSON value are written and read back equal. Aliases and depth stay
+// bounded.
 #include "codec/yaml.h"
 
 #include <string_view>
@@ -19,7 +20,7 @@ std::size_t nodes_of(const Json& value) {
 }
 
 void check_round_trip(const Json& value) {
-  if (value.is_null()) return;  // an empty document is none
+  if (value.is_null()) return;  // an empty document counts as no document
   const auto again = varda::codec::parse_yaml(varda::codec::write_yaml(value));
   CHECK(again.ok() && *again == value);
 }
@@ -35,7 +36,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::size_t nodes = 0;
   for (const Json& document : *documents) {
     nodes += nodes_of(document);
-    // Numbers that YAML writes and JSON lacks are no part of our trees.
+    // Numbers that only YAML can express never enter our trees.
     CHECK(varda::codec::parse_json(varda::codec::write_json(document)).ok());
     check_round_trip(document);
   }

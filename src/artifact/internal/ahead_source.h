@@ -1,4 +1,5 @@
-// A source read ahead on a thread of its own, so that downloading and hashing go on while the other thread unpacks and writes.
+// Reads a source ahead on a separate thread, so that downloading and hashing overlap with unpacking
+// and writing.
 #pragma once
 
 #include <condition_variable>
@@ -12,21 +13,22 @@
 
 namespace varda::artifact {
 
-/// Small archives are over before a thread would pay, so the first bytes are read on the caller's thread. For one thread, but for
-/// what happens inside.
+/// Small archives end before a thread would pay, so the first bytes are read on the caller's
+/// thread. Used by one thread; the inner thread is hidden.
 class AheadSource final : public Source {
  public:
   struct Options {
     std::uint64_t begin_after_bytes = 4 << 20;
-    std::size_t queue_bytes_max = 1 << 20;  // what the other thread is ahead; one piece may always wait, however large
+    std::size_t queue_bytes_max = 1 << 20;  // limit of the bytes read ahead; one piece of any size
+                                            // may always wait
   };
-  /// `stop` ends what `source` is waiting for; its context must listen to it.
+  /// `stop` ends the waits of `source`; the context of `source` must listen to it.
   AheadSource(std::unique_ptr<Source> source, std::stop_source stop, Options options)
       : source_(std::move(source)), stop_(std::move(stop)), options_(options) {}
   ~AheadSource() override { end(); }
 
   Outcome<std::string> next() override;
-  /// Ends the reading ahead, where it has not come to an end by itself. The members below speak of what was read till then.
+  /// Stops reading ahead if it still runs. The members below describe the bytes read until then.
   void end();
 
   bool stale() const override { return source_->stale(); }
@@ -34,14 +36,14 @@ class AheadSource final : public Source {
   bool other_origin() const override { return source_->other_origin(); }
   std::string remark() const override { return source_->remark(); }
   bool looks_like_page() const override { return source_->looks_like_page(); }
-  /// Of what next() gave.
+  /// Bytes returned by next().
   std::uint64_t bytes() const override { return given_; }
   codec::Sha256 digest() override { return source_->digest(); }
 
  private:
   void read_ahead();
 
-  const std::unique_ptr<Source> source_;  // the other thread's while it runs
+  const std::unique_ptr<Source> source_;  // used by the other thread while it runs
   std::stop_source stop_;
   const Options options_;
   std::uint64_t given_ = 0;
@@ -50,7 +52,7 @@ class AheadSource final : public Source {
   std::deque<Outcome<std::string>> queue_ GUARDED_BY(mutex_);  // ends with an empty piece or a failure
   std::size_t queue_bytes_ GUARDED_BY(mutex_) = 0;
   bool ending_ GUARDED_BY(mutex_) = false;
-  std::optional<Outcome<std::string>> last_;  // the end, once given
+  std::optional<Outcome<std::string>> last_;  // the final result, once returned
   std::thread thread_;
 };
 

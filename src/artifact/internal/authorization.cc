@@ -38,7 +38,7 @@ class S3 final : public Authorization {
     aws_sign(request, host_, path_, key_, clock_.wall() + ahead_);
   }
 
-  // RequestTimeTooSkewed: fifteen minutes apart are too many.
+  // RequestTimeTooSkewed: S3 refuses clocks that differ by more than fifteen minutes.
   bool refused(const net::Headers& headers) override {
     const auto theirs = parse_http_date(headers.find("Date").value_or(""));
     if (!theirs || asked_again_) return false;
@@ -52,14 +52,14 @@ class S3 final : public Authorization {
   const std::string path_;
   const AwsKey key_;
   const Clock& clock_;
-  WallTime::duration ahead_{0};  // of the peer's clock
+  WallTime::duration ahead_{0};  // by this much the server's clock is ahead
   bool asked_again_ = false;
 };
 
-/// "files.example" is every port of that host, "*.example" every host below it.
+/// Matches "files.example" at every port, and "*.example" as every host below it.
 bool covers(std::string_view entry, const net::Url& url) {
   std::string host = url.origin();
-  host.erase(0, host.find("://") + 3);  // the default port is left out
+  host.erase(0, host.find("://") + 3);  // without the default port
   const std::string whole =
       (url.host.find(':') == std::string::npos ? url.host : "[" + url.host + "]") + ":" + std::to_string(url.port);
   if (entry == url.host || entry == host || entry == whole) return true;
@@ -83,7 +83,8 @@ Sending sending_of(const Credentials& credentials, const net::Url& url, const st
   net::Url to = url;
   if (s3) {
     const auto address = s3_address(url, credentials);
-    // The Secret itself names the endpoint; without one and without hosts, signed requests go to AWS.
+    // The Secret itself names the endpoint. Without an endpoint and without hosts, signed requests
+    // go to AWS.
     if (!address.ok() || !credentials.endpoint.empty() || !credentials.hosts) return {Kind::kSent};
     to = *address;
   }
@@ -113,7 +114,7 @@ Result<net::Url> s3_address(const net::Url& url, const Credentials& credentials)
   const std::string region = credentials.region.empty() ? std::string(kDefaultRegion) : credentials.region;
   const bool own_host = credentials.endpoint.empty() && url.host.find('.') == std::string::npos;
   std::string endpoint = credentials.endpoint;
-  // A bucket with dots has no certificate of its own.
+  // AWS's wildcard certificate does not cover bucket names with dots.
   if (endpoint.empty()) endpoint = "https://" + (own_host ? url.host + "." : std::string()) + "s3." + region + ".amazonaws.com";
   TRY(net::Url address, net::Url::parse(endpoint).context("AWS_ENDPOINT_URL"));
   if (address.scheme != "http" && address.scheme != "https")

@@ -1,4 +1,4 @@
-// How a request proves that it may read an archive.
+// Adds proof to a request that it may read an archive.
 #pragma once
 
 #include <memory>
@@ -10,31 +10,33 @@
 
 namespace varda::artifact {
 
-/// One source's. Not thread-safe.
+/// For one source. Not thread-safe.
 class Authorization {
  public:
   virtual ~Authorization() = default;
-  /// The last thing that is done to a request.
+  /// The last step in building a request.
   virtual void add(net::ClientRequest& request) = 0;
-  /// The peer said 403. True: what it said makes a second try worth it.
+  /// Called after a 403. True: its headers justify a second attempt.
   virtual bool refused(const net::Headers&) { return false; }
 };
 
-/// Whether `credentials` are sent to the source `url` of a request whose first URL is `first`.
+/// Decides whether `credentials` are sent to the source `url` of a request with the first URL
+/// `first`.
 struct Sending {
   enum class Kind { kNothing, kSent, kWithheld };
-  Kind kind = Kind::kNothing;  // kNothing: they hold nothing for this scheme
-  std::string why = {};        // kWithheld: what would have to change
+  Kind kind = Kind::kNothing;  // kNothing: no credentials for this scheme
+  std::string why = {};        // kWithheld: the required change
 };
 Sending sending_of(const Credentials& credentials, const net::Url& url, const std::string& first);
 
-/// Bearer token (RFC 6750) or user and password (RFC 7617); null: the credentials have neither.
+/// Bearer token (RFC 6750) or user and password (RFC 7617); null: neither is set.
 std::unique_ptr<Authorization> http_authorization(const Credentials& credentials);
 
-/// Where an s3 URL is read over HTTP. kInvalid: no bucket, no key, or an endpoint that is no http or https URL.
+/// The HTTP address of an s3 URL. kInvalid: no bucket, no key, or an endpoint that is not an http
+/// or https URL.
 Result<net::Url> s3_address(const net::Url& url, const Credentials& credentials);
-/// Signs requests to `address`; null: the credentials have no key, as for public buckets. A machine whose clock is wrong takes the
-/// time from the peer that refuses it. `clock` outlives it.
+/// Signs requests to `address`; null: the credentials have no key, as for public buckets. If the
+/// server refuses the time of a wrong clock, the server's time is used. `clock` outlives it.
 std::unique_ptr<Authorization> s3_authorization(const net::Url& address, const Credentials& credentials, const Clock& clock);
 
 }  // namespace varda::artifact

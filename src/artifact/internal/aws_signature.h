@@ -1,5 +1,6 @@
-// AWS Signature Version 4 for S3 requests without a body, from its published description ("Signature Calculations for the
-// Authorization Header: Transferring Payload in a Single Chunk", Amazon S3 API Reference). No I/O, no clock.
+// AWS Signature Version 4 for S3 requests without a body, from its published description
+// ("Signature Calculations for the Authorization Header: Transferring Payload in a Single Chunk",
+// Amazon S3 API Reference). No I/O, no clock.
 #pragma once
 
 #include <string>
@@ -17,14 +18,15 @@ struct AwsKey {
   std::string region;
 };
 
-/// Every byte but unreserved characters as %XX; '/' stays.
+/// Encodes all but unreserved characters as %XX; '/' stays.
 std::string aws_encode_path(std::string_view path);
 
-/// HMAC-SHA-256 (FIPS 198-1), the 32 bytes.
+/// HMAC-SHA-256 (FIPS 198-1), as 32 bytes.
 std::string hmac_sha256(std::string_view key, std::string_view text);
 
-/// Adds X-Amz-Date, X-Amz-Content-Sha256, X-Amz-Security-Token and Authorization to a request whose Host, Range and If-Range, as
-/// far as it has them, are signed too. `path` is encoded, without a query; `host` as the request will say it.
+/// Adds X-Amz-Date, X-Amz-Content-Sha256, X-Amz-Security-Token and Authorization. Host and, if
+/// present, Range and If-Range are signed too. `path` is encoded and has no query; `host` equals
+/// the Host header to be sent.
 void aws_sign(net::ClientRequest& request, std::string_view host, std::string_view path, const AwsKey& key, WallTime now);
 
 }  // namespace varda::artifact

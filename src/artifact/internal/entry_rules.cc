@@ -8,7 +8,7 @@ namespace {
 using codec::EntryKind;
 
 Error refuse(std::string_view path, std::string_view why) {
-  // The name comes from outside: what a terminal would act on is not shown.
+  // The name is untrusted, so control characters, which a terminal would execute, are replaced.
   std::string shown(path.substr(0, 200));
   for (char& c : shown)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
@@ -69,7 +69,8 @@ Status EntryRules::check_symlink(std::string_view path, std::string_view target)
     if (part != "..") {
       descended = true;
     } else if (descended) {
-      // "a/.." leaves through wherever a link named a leads, so only leading ".." can be judged by its text.
+      // "a/.." depends on the target of a link named a, so only leading ".." can be checked as
+      // text.
       return refuse(path, "link target with \"..\" after a name");
     } else if (++up > depth) {
       return refuse(path, "link out of the tree");

@@ -1,7 +1,8 @@
-// Which entries of an archive are safe, and where they go. Pure: no files are touched here.
+// Decides which entries of an archive are safe, and their paths. Pure: touches no files.
 //
-// What holds after an archive was admitted whole: every name stands once and below the root; what is above a name is a directory
-// made by this archive, never a link; a symbolic link resolves inside the tree whatever other links it meets on its way.
+// After a whole archive was admitted, every name is unique and below the root. The parents of a
+// name are directories made by this archive, never links. A symbolic link resolves inside the tree,
+// also through other links.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@
 
 namespace varda::artifact {
 
-/// "a/b/" and "./a//b" become "a/b"; "" is the root itself. kInvalid: absolute, "..", control characters, too long, too deep.
+/// "a/b/" and "./a//b" become "a/b"; "" is the root itself. kInvalid: absolute, "..", control
+/// characters, too long, too deep.
 Result<std::string> normalise_entry_path(std::string_view path, const Limits& limits);
 
 class EntryRules {
@@ -24,17 +26,17 @@ class EntryRules {
   explicit EntryRules(const Limits& limits) : limits_(limits) {}
 
   struct Admitted {
-    std::string path;         // "" for the root: nothing to do
-    std::string link_source;  // of a hard link: the earlier file it repeats
+    std::string path;         // "" for the root: no work
+    std::string link_source;  // for a hard link: the earlier file that it repeats
   };
   /// kInvalid: the archive is refused; the message names the entry.
   Result<Admitted> admit(const codec::ArchiveEntry& entry);
-  /// `bytes` more were extracted when `archive_bytes` of the archive had been read.
+  /// Records `bytes` more extracted bytes, after `archive_bytes` of the archive were read.
   Status count(std::uint64_t bytes, std::uint64_t archive_bytes);
-  /// After the last entry: what only the whole tree can tell.
+  /// After the last entry: checks that need the whole tree.
   Status finish() const;
 
-  /// The only directory at the root, if that is all there is: it is stripped. Else "".
+  /// The single directory at the root, which is stripped; "" if the root has more entries.
   const std::string& single_top() const { return only_top_ ? top_ : none_; }
   /// Every directory, parents first.
   const std::vector<std::string>& directories() const { return directories_; }
@@ -50,7 +52,8 @@ class EntryRules {
   std::vector<std::string> directories_;
   std::string top_, none_;
   bool only_top_ = false;
-  std::string link_to_root_;  // a link that climbs to the archive's root: outside once the top is stripped
+  std::string link_to_root_;  // a link that climbs to the archive's root, which is outside once the
+                              // top is stripped
   std::uint64_t bytes_ = 0;
   std::size_t files_ = 0;
 };

@@ -11,13 +11,14 @@
 
 namespace varda::artifact {
 
-/// "Sun, 06 Nov 1994 08:49:37 GMT"; the two obsolete forms are not read. Years before 1970 and after 2262 become the nearest time.
+/// Parses "Sun, 06 Nov 1994 08:49:37 GMT", not the two obsolete forms. Years before 1970 and after
+/// 2262 become the nearest time.
 std::optional<WallTime> parse_http_date(std::string_view text);
-/// Of whole seconds, the rest cut off; of years 0 to 9999.
+/// Whole seconds, rounded down; years 0 to 9999.
 std::string write_http_date(WallTime time);
 
-/// Retry-After in seconds, or as a date, which is taken relative to the peer's own Date: our clock may be anywhere. At most an
-/// hour.
+/// Retry-After in seconds or as a date. A date is relative to the server's own Date header, because
+/// our clock may be wrong. At most one hour.
 std::optional<std::chrono::seconds> retry_after_of(const net::Headers& headers);
 
 }  // namespace varda::artifact

@@ -15,18 +15,19 @@ std::optional<std::uint64_t> byte_number(std::string_view text) {
   return value;
 }
 
-// A peer that ends each connection after a few bytes is continued so many times at once.
+// Limit of immediate resumes in a row after connections with few bytes.
 constexpr int kShortConnectionsMax = 64;
 
-// The validator of one source means nothing to another, and a URL may hold a signature: so its digest stands before it.
+// The URL's digest precedes the validator: a validator belongs to one source, and a URL may hold a
+// signature.
 std::string notes_text(const std::string& url, std::string_view validator) {
   return codec::Sha256::of(url).hex() + " " + std::string(validator);
 }
 
-// No validator: what neighbours gave goes with none.
+// Notes without validator: bytes from peer nodes have none.
 constexpr std::string_view kNeighboursNotes = "neighbours";
 
-// <Code>NoSuchKey</Code>: what S3 says, as far as it is a word.
+// Extracts an S3 error code, such as <Code>NoSuchKey</Code>, if it consists of letters only.
 std::string s3_code(std::string_view body) {
   const auto from = body.find("<Code>");
   if (from == std::string_view::npos) return "";
@@ -82,7 +83,7 @@ StallGuard::StallGuard(const Context& ctx, Duration stall)
           stalled_ = true;
           last_moved_ = system_clock().now();
           std::stop_source connection = connection_;
-          lock.unlock();  // stopping runs callbacks of others
+          lock.unlock();  // stopping runs other objects' callbacks
           connection.request_stop();
           lock.lock();
         }
@@ -97,7 +98,8 @@ Context StallGuard::context() {
     bytes_ = 0;
     stalled_ = false;
   }
-  // The caller may have been stopped between its last check and the line above; on_stop_ then stopped the old connection.
+  // If the caller was stopped between its last check and the swap above, on_stop_ stopped the old
+  // connection.
   if (ctx_.stopped()) fresh.request_stop();
   return ctx_.with_stop(fresh.get_token());
 }
@@ -156,7 +158,7 @@ Result<net::ClientResponse> HttpSource::ask(std::uint64_t offset) {
   net::ClientRequest request;
   request.url = address_;
   request.headers.add("Accept", "*/*");
-  // The digest is over the bytes as they lie there.
+  // The digest is over the stored bytes, so no content coding is wanted.
   request.headers.add("Accept-Encoding", "identity");
   const bool neighbour = options_.kind == SourceKind::kNeighbour;
   if (offset > 0 || neighbour) request.headers.add("Range", "bytes=" + std::to_string(offset) + "-");
@@ -168,7 +170,8 @@ Result<net::ClientResponse> HttpSource::ask(std::uint64_t offset) {
   return http_.send(guard_.context(), std::move(request));
 }
 
-// The peer understood and refuses; only three of its words say themselves that later may be better (RFC 9110, 6585, 8470).
+// A refusal is final, except for the three statuses that invite a later attempt (RFC 9110, 6585,
+// 8470).
 Failure HttpSource::refused(net::ClientResponse& response) {
   const int status = response.status;
   const bool final = status >= 400 && status < 500 && status != 408 && status != 425 && status != 429;
@@ -204,7 +207,7 @@ std::optional<Failure> HttpSource::await_neighbour(net::ClientResponse& response
     return failed(Error(Code::kUnavailable, unaware ? "it knows nothing of the archive" : "it gets on no further with the archive")
                       .as_terminal(unaware));
   }
-  for (int i = 0; i < 4 && response.body != nullptr; ++i) {  // a sentence: read, so that the connection serves again
+  for (int i = 0; i < 4 && response.body != nullptr; ++i) {  // reads the short error text, so that the connection can be reused
     const auto said = response.body->read();
     if (!said.ok() || !*said) break;
   }
@@ -218,7 +221,7 @@ std::optional<Failure> HttpSource::await_neighbour(net::ClientResponse& response
 bool HttpSource::drips(Duration took, std::uint64_t bytes) {
   if (options_.kind != SourceKind::kNeighbour) return false;
   if (neighbour_waited_) {
-    // A byte now and then must not buy another hour.
+    // A byte now and then must not extend the wait by another hour.
     neighbour_since_ += bytes;
     const auto minutes = std::chrono::floor<std::chrono::minutes>(clock_.now() - *neighbour_waited_).count() + 1;
     if (neighbour_since_ >= kNeighbourFloorBytes * static_cast<std::uint64_t>(minutes)) neighbour_waited_.reset();
@@ -256,10 +259,11 @@ std::optional<Failure> HttpSource::connect() {
     complete_ = true;
     return std::nullopt;
   } else if (offset > 0 && response.status == 200 && (page || is_page(response))) {
-    // A login page that answers everything says nothing of the archive: what there is of it stays.
+    // A login page in place of every answer proves nothing about the archive, so the spool stays.
     return failed(Error(Code::kUnavailable, "an HTML page where the rest of an archive should be"));
   } else if (offset > 0 && (response.status == 200 || response.status == 206 || response.status == 416)) {
-    // The peer knows no ranges, or what it has now is something else. The bytes given out cannot be taken back: start over.
+    // The server does not support ranges, or its content changed. Bytes already returned cannot be
+    // withdrawn, so start over.
     stale_ = true;
     return failed(
         Error(Code::kConflict, (broke_ ? broke_->message() + "; it" : std::string("the download")) + " cannot be continued" +
@@ -273,7 +277,7 @@ std::optional<Failure> HttpSource::connect() {
   return std::nullopt;
 }
 
-// Not every portal says what it sends.
+// Some portals send HTML pages without the Content-Type.
 bool HttpSource::is_page(net::ClientResponse& response) {
   if (response.body == nullptr) return false;
   const auto first = response.body->read();
@@ -292,7 +296,7 @@ std::optional<Failure> HttpSource::begin_whole(const net::ClientResponse& respon
                                                  " bytes, the disk " + std::to_string(space->available_bytes) + " free")};
   }
   if (options_.kind == SourceKind::kNeighbour) return std::nullopt;
-  // A weak ETag does not promise equal bytes, so it is no use for If-Range (RFC 9110, 13.1.5).
+  // A weak ETag does not promise equal bytes, so If-Range must not use it (RFC 9110, 13.1.5).
   std::string_view validator = response.headers.find("ETag").value_or("");
   if (validator.empty() || validator.starts_with("W/")) validator = response.headers.find("Last-Modified").value_or("");
   validator_ = validator;
@@ -315,7 +319,8 @@ Status HttpSource::keep(std::string_view bytes) {
   if (spool_ == nullptr) return {};
   TRY_VOID(room_.take(bytes.size()));
   if (options_.kind == SourceKind::kNeighbour && !noted_) {
-    // Before the first of them: they must not outlast a crash as if the file server had given them.
+    // Written before the first such byte: after a crash these bytes must not pass as the file
+    // server's bytes.
     TRY_VOID(os::write_file_atomically(fs_, notes_of(options_.spool), kNeighboursNotes, 0600));
     noted_ = true;
   }
@@ -343,13 +348,14 @@ Outcome<std::string> HttpSource::next() {
     if (!body_) {
       if (auto failure = connect()) return *failure;
       if (complete_) break;
-      if (!body_) continue;  // a neighbour that was waited for
+      if (!body_) continue;  // waited for a peer node
     }
     Result<std::optional<std::string>> piece = body_->read();
-    // Not what the disk and the unpacking take: only what it does.
+    // Counts only the time of the peer node, not of the disk and the unpacking.
     const bool drip = drips(clock_.now() - began, piece.ok() && *piece ? (*piece)->size() : 0);
     const auto drip_failure = [this] { return failed(Error(Code::kUnavailable, "it gives next to nothing of the archive")); };
-    // A peer may give less of a range than there is (RFC 9110, 14.2 and 15.3.7): the rest is asked for, as after a break.
+    // A server may send less of a range than exists (RFC 9110, 14.2 and 15.3.7). The rest is
+    // requested as after a break.
     const bool neighbour = options_.kind == SourceKind::kNeighbour;
     if (piece.ok() && !*piece && hashed_.count() < total_ && !neighbour)
       piece = Error(Code::kUnavailable, other_origin_ ? std::string("the answer ended early")
@@ -365,7 +371,7 @@ Outcome<std::string> HttpSource::next() {
       continue;
     }
     if (!*piece && hashed_.count() < total_) {
-      // That is how far the neighbour was when it was asked.
+      // The peer node had no more bytes when it was asked.
       body_.reset();
       if (connection_bytes_ == 0) return failed(Error(Code::kUnavailable, "it promised bytes and gave none"));
       if (drip) return drip_failure();

@@ -1,4 +1,4 @@
-// An archive over HTTP, spooled on the way so that a broken download goes on where it stopped.
+// Downloads an archive over HTTP and spools it, so that a broken download resumes where it stopped.
 #pragma once
 
 #include <condition_variable>
@@ -12,11 +12,11 @@
 
 namespace varda::artifact {
 
-/// What a browser would show: by the beginning of a body, or by its Content-Type.
+/// Detects HTML pages, by the beginning of a body or by its Content-Type.
 bool begins_like_page(std::string_view body);
 bool is_page_type(std::string_view content_type);
 
-/// Digest, count and first bytes of what went by.
+/// Digest, count and first bytes of the data passed so far.
 class HashedBytes {
  public:
   void add(std::string_view bytes);
@@ -33,7 +33,7 @@ class HashedBytes {
 class Meter {
  public:
   explicit Meter(ProgressSink sink, std::uint64_t total = 0) : sink_(std::move(sink)), total_(total) {}
-  /// Told at once: others may wait to hear how much it is.
+  /// Reports at once, because others may wait for the size.
   void set_total(std::uint64_t total, std::uint64_t done);
   void report(std::uint64_t done, bool last);
 
@@ -46,12 +46,12 @@ class Meter {
 Failure too_large(std::uint64_t max);
 os::Path notes_of(const os::Path& spool);
 
-/// Ends a connection on which (nearly) nothing moved for a while, or whose caller was stopped. One thread, one connection at a
-/// time.
+/// Ends a connection that is nearly silent for a while, or that belongs to a stopped caller. One
+/// thread, one connection at a time.
 class StallGuard {
  public:
   StallGuard(const Context& ctx, Duration stall);
-  /// For a new connection: ends with the caller's context or by stalling.
+  /// A context for a new connection; ends with the caller's context or on a stall.
   Context context();
   void moved(std::size_t bytes);
   bool stalled() const;
@@ -63,18 +63,20 @@ class StallGuard {
   std::condition_variable_any changed_;
   std::stop_source connection_;  // guarded by mutex_
   SteadyTime last_moved_;        // guarded by mutex_
-  std::size_t bytes_ = 0;        // since then; guarded by mutex_
+  std::size_t bytes_ = 0;        // since last_moved_; guarded by mutex_
   bool stalled_ = false;         // guarded by mutex_
   std::stop_callback<std::function<void()>> on_stop_;
-  std::jthread thread_;  // last: it uses the rest
+  std::jthread thread_;  // last, because it uses the other members
 };
 
-/// First what the spool holds from an earlier attempt, then the rest from the peer (Range, with If-Range where it gave a
-/// validator). A connection that breaks after progress is continued at once; without progress it is a failure, for the caller's
-/// back-off. The digest is what makes resuming safe: validators only save a useless download.
+/// Yields the spool of an earlier attempt first, then the rest from the server (Range, with
+/// If-Range if a validator is known). A connection that breaks after progress is resumed at once.
+/// Without progress it is a failure, and the caller backs off. The digest makes resuming safe;
+/// validators only avoid useless downloads.
 class HttpSource final : public Source {
  public:
-  /// `address` is what is asked: that of the URL, or of what it stands for. `authorization` null: nothing is proven.
+  /// `address` is the URL to request: the source's URL, or the address that it stands for.
+  /// `authorization` null: none is sent.
   static Outcome<std::unique_ptr<Source>> open(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, SourceOptions options,
                                                std::string address, std::unique_ptr<Authorization> authorization);
   HttpSource(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, SourceOptions options, std::string address,
@@ -101,9 +103,9 @@ class HttpSource final : public Source {
 
  private:
   std::optional<Failure> connect();
-  /// It has nothing for us now: waits a little. Fails when that was long enough.
+  /// The peer node has no bytes now: waits a little. Fails after the patience has run out.
   std::optional<Failure> await_neighbour(net::ClientResponse& response);
-  /// It took so long to give so much: whether too little came of it in a minute.
+  /// Records `bytes` received in `took`. True: too few arrived within a minute.
   bool drips(Duration took, std::uint64_t bytes);
   Result<net::ClientResponse> ask(std::uint64_t offset);
   Failure refused(net::ClientResponse& response);
@@ -122,31 +124,31 @@ class HttpSource final : public Source {
   const std::unique_ptr<Authorization> authorization_;
   const Clock& clock_;
   std::unique_ptr<os::File> spool_;  // null: not spooled
-  std::uint64_t unsynced_ = 0;       // bytes of the spool
+  std::uint64_t unsynced_ = 0;       // bytes of the spool not synced yet
   SteadyTime synced_;
-  bool named_ = false;         // the spool's name is on the disk
-  bool noted_ = false;         // that the spool has bytes of a neighbour
+  bool named_ = false;         // the spool's directory entry is synced
+  bool noted_ = false;         // the notes record that the spool has bytes from a peer node
   std::string encoding_;       // Content-Encoding of the last answer
   int short_connections_ = 0;  // in a row
-  std::string validator_;      // of what this object downloads
+  std::string validator_;      // validator of this download
   os::DiskRoom room_;
   HashedBytes hashed_;
   Meter meter_;
   StallGuard guard_;
   std::unique_ptr<net::BodyReader> body_;
   std::uint64_t connection_bytes_ = 0;
-  std::optional<Error> broke_;                  // how the connection before ended
-  std::uint64_t total_ = 0;                     // of the archive, where a range told; 0: not told
-  std::uint64_t neighbour_done_ = 0;            // how far it said it is
-  std::optional<SteadyTime> neighbour_moved_;   // when that changed, while it gives nothing
-  std::optional<SteadyTime> neighbour_waited_;  // since when it gives nothing, or too little
-  std::uint64_t neighbour_since_ = 0;           // bytes it gave since then
-  Duration giving_{0};                          // how long it has been giving ...
-  std::uint64_t given_ = 0;                     // ... these bytes: of the minute under way
+  std::optional<Error> broke_;                  // the error that ended the previous connection
+  std::uint64_t total_ = 0;                     // size of the archive, from a Content-Range; 0: unknown
+  std::uint64_t neighbour_done_ = 0;            // progress reported by the peer node
+  std::optional<SteadyTime> neighbour_moved_;   // time of the last reported progress, while it gives no bytes
+  std::optional<SteadyTime> neighbour_waited_;  // start of the time with no or too few bytes
+  std::uint64_t neighbour_since_ = 0;           // bytes given since then
+  Duration giving_{0};                          // time spent receiving in the current minute ...
+  std::uint64_t given_ = 0;                     // ... and the bytes received in it
   bool replaying_ = false;
   bool resumed_ = false;
-  bool replayed_ = false;      // some of the bytes are an earlier attempt's, from an origin that is not known any more
-  bool other_origin_ = false;  // a redirect led there
+  bool replayed_ = false;      // some bytes are from an earlier attempt, of unknown origin
+  bool other_origin_ = false;  // a redirect led to another origin
   bool stale_ = false;
   bool complete_ = false;
   bool page_type_ = false;

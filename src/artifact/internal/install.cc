@@ -15,15 +15,15 @@ namespace {
 
 Failure unsafe(Error error) { return {Reason::kUnsafeArchive, std::move(error)}; }
 
-// Found while unpacking, not after it: so the download stays, and the next try reads it from the disk.
+// Found while unpacking, so the download stays, and the next attempt reads it from the disk.
 Failure no_room_for_tree(std::uint64_t max) {
   return {Reason::kDiskFull, Error(Code::kExhausted, "it unpacks to more than the " + std::to_string(max) +
                                                          " bytes that artifacts may use besides those in use")
                                  .as_terminal()};
 }
 
-// One archive being extracted. Failures come from three sides, which the caller must be able to tell apart: the source, the
-// archive, and the disk.
+// Extracts one archive. The caller must distinguish failures of the source, of the archive and of
+// the disk.
 class Extraction {
  public:
   Extraction(os::FileSystem& fs, Source& source, const os::Path& into, const Limits& limits, const ProgressSink& progress,
@@ -96,7 +96,8 @@ class Extraction {
     return std::nullopt;
   }
 
-  // A hard link becomes a copy: the number of links of a stored file tells whether a model shows it, and must stay ours.
+  // A hard link becomes a copy, because the link count of a stored file shows whether a model
+  // exposes it.
   std::optional<Failure> repeat(os::File& file, const EntryRules::Admitted& admitted) {
     auto original = fs_.open(into_ / admitted.link_source, os::Open::kRead);
     if (!original.ok()) return disk_failure(original.error());
@@ -127,16 +128,17 @@ class Extraction {
   os::DiskRoom room_;
   EntryRules rules_;
   const ProgressSink& progress_;
-  TreeRecordWriter* const record_;           // null: none is kept
-  const std::uint64_t bytes_max_;            // that there is room for
-  std::optional<codec::Sha256Stream> hash_;  // of the file under way
+  TreeRecordWriter* const record_;           // null: no record is written
+  const std::uint64_t bytes_max_;            // room for the tree
+  std::optional<codec::Sha256Stream> hash_;  // of the current file
   std::optional<Failure> source_failure_;
   std::uint64_t reported_ = 0;
 };
 
 struct Attempt {
   Outcome<Tree> tree;
-  bool verified = false;  // every byte came and they are the right ones: what is wrong with them is wrong at every source
+  bool verified = false;  // all bytes came and the digest matches, so other sources cannot do
+                          // better
 };
 
 Attempt attempt(os::FileSystem& fs, Source& source, const SourceOptions& options, const os::Path& into) {
@@ -150,8 +152,8 @@ Attempt attempt(os::FileSystem& fs, Source& source, const SourceOptions& options
   }
   Outcome<Tree> tree = extract(fs, source, into, limits, options.progress, record.get(), options.tree_bytes_max);
   if (!tree.ok() && tree.failure().reason != Reason::kUnsafeArchive) return {std::move(tree)};
-  // The digest is over every byte, also what follows the archive's end. It goes before what the archive looked like: a refused
-  // archive with a wrong digest is not the one that was asked for.
+  // The digest covers every byte, including bytes after the archive's end. A wrong digest takes
+  // precedence over a refused archive, because the archive is then not the requested one.
   while (true) {
     Outcome<std::string> rest = source.next();
     if (!rest.ok()) return {rest.failure()};
@@ -166,7 +168,8 @@ Attempt attempt(os::FileSystem& fs, Source& source, const SourceOptions& options
                     Error(Code::kUnavailable, shown + ": an HTML page" +
                                                   (elsewhere ? std::string() : " of " + std::to_string(source.bytes()) + " bytes") +
                                                   " where an archive should be")}};
-  // A redirect may lead into a network that the author of the URL cannot reach: no answer is described to that author.
+  // A redirect may lead into a network that the URL's author cannot reach, so the answer is not
+  // described.
   if (elsewhere)
     return {Failure{Reason::kDigestMismatch,
                     Error(Code::kCorrupt, "expected sha256 " + options.request.digest.hex() + ", and the bytes from " + shown +
@@ -178,12 +181,12 @@ Attempt attempt(os::FileSystem& fs, Source& source, const SourceOptions& options
                                             (remark.empty() ? "" : "; " + remark) + ")")}};
 }
 
-/// One source's turn.
+/// The result of one source.
 struct Turn {
   Outcome<Tree> tree;
   bool final = false;            // no other source can do better
-  bool claimed = false;          // a neighbour, whom nobody believes, gave or promised more than there is room for
-  bool blame_the_spool = false;  // it may do without what is in the spool
+  bool claimed = false;          // an untrusted peer node gave or promised more than fits
+  bool blame_the_spool = false;  // an attempt without the spool may succeed
   SourceBook::Trouble trouble = SourceBook::Trouble::kRefused;
 };
 
@@ -199,7 +202,7 @@ Status cut_spool(os::FileSystem& fs, const os::Path& spool, std::uint64_t bytes)
   return file->truncate(bytes);
 }
 
-/// Where the spool has all of it: of a file on this disk nothing is spooled.
+/// Keeps the complete spool as archive. A local file has no spool.
 Status keep_archive(os::FileSystem& fs, const SourceOptions& options) {
   if (options.archive.empty() || !options.wants_archive || !options.wants_archive()) return {};
   TRY(const auto info, fs.stat(options.spool));
@@ -218,7 +221,8 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, co
   const auto kept = spooled_bytes(fs, options);
   if (!kept.ok()) return {disk_failure(kept.error()), true};
   const bool tainted = options.spooled && spool_has_neighbours_bytes(fs, options.spool);
-  // The thread that reads ahead must also stop when only we have had enough: on a full disk, or an entry that is refused.
+  // The reading thread must also stop when only this side ends: on a full disk, or at a refused
+  // entry.
   std::stop_source enough;
   const std::stop_callback linked(ctx.stop_token(), [&enough] { enough.request_stop(); });
   const Context reading = ctx.with_stop(enough.get_token());
@@ -230,7 +234,7 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, co
   const bool downloads = options.kind != SourceKind::kKept;
   if (tried.tree.ok()) {
     if (Status status = downloads ? keep_archive(fs, options) : Status(); !status.ok())
-      log::warn("an archive is not kept", {{"error", status.error()}});
+      log::warn("cannot keep archive for peers", {{"error", status.error()}});
     if (Status status = drop_spool(fs, options.spool); !status.ok()) return {disk_failure(status.error()), true};
     return {std::move(tried.tree), true};
   }
@@ -238,8 +242,9 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, co
   Turn turn{std::move(tried.tree)};
   const Failure& failure = turn.tree.failure();
   const bool page = bytes.looks_like_page();
-  // What fills the disk before it is known to be right may be no archive at all: a neighbour's bytes, and what it says of their
-  // number, end nothing but its turn, and what neighbours left in the spool is done without.
+  // Unverified bytes that fill the disk may not be an archive at all. A peer node's bytes and
+  // claimed size end only its own turn. Spooled bytes from peer nodes are dropped for another
+  // attempt.
   const bool full = failure.reason == Reason::kDiskFull;
   const bool suspect_spool = bytes.resumed() && tainted;
   turn.claimed = full && options.kind == SourceKind::kNeighbour && (*kept == 0 || bytes.bytes() > *kept);
@@ -250,23 +255,23 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, co
   } else if (!failure.error.terminal() && !bytes.stale()) {
     turn.trouble = bytes.bytes() > *kept ? SourceBook::Trouble::kBroke : SourceBook::Trouble::kSilent;
   }
-  // The bytes of a transient failure are worth keeping, as far as they are an archive's; what was there before this source came is
-  // not its to spoil.
+  // After a transient failure the spool is kept if it holds archive bytes. A failed source must not
+  // destroy the bytes that were there before.
   const bool keep =
       (failure.reason == Reason::kDownloadFailed || (full && !turn.claimed) || failure.reason == Reason::kCancelled) &&
       (bytes.stale() || !page);
   if (!keep && downloads) {
     if (Status status = cut_spool(fs, options.spool, tried.verified ? 0 : *kept); !status.ok())
       return {disk_failure(status.error()), true};
-    // None of it is a neighbour's again.
+    // The remaining bytes do not come from a peer node.
     if (options.kind == SourceKind::kNeighbour && !tainted && *kept > 0)
       if (Status status = forget_notes(fs, options.spool); !status.ok()) return {disk_failure(status.error()), true};
   }
   return turn;
 }
 
-/// From the archive that is kept for others, where a crash or damage took the tree beside it. Nothing: there is none, or it is no
-/// good; then what is downloaded takes its place.
+/// Installs from the kept archive, if a crash or damage lost the tree. Absent: no usable archive,
+/// and a download replaces it.
 std::optional<Outcome<Tree>> install_from_kept(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, SourceOptions options,
                                                const os::Path& into) {
   if (options.archive.empty()) return std::nullopt;
@@ -277,11 +282,11 @@ std::optional<Outcome<Tree>> install_from_kept(const Context& ctx, os::FileSyste
   options.url = options.archive.string();
   Turn turn = take_turn(ctx, fs, http, options, into);
   if (turn.tree.ok() || turn.final) return std::move(turn.tree);
-  log::warn("an archive that was kept is of no use", {{"error", turn.tree.failure().error}});
+  log::warn("kept archive unusable, downloading again", {{"error", turn.tree.failure().error}});
   return std::nullopt;
 }
 
-/// Reads what the request names. Nothing: it names nothing, or nothing that any of its sources would ask for.
+/// Reads the request's credentials. Absent: it names none, or only file URLs.
 Outcome<std::optional<Credentials>> read_credentials(const Context& ctx, const SourceOptions& options) {
   const Request& request = options.request;
   const auto is_file = [](const std::string& url) { return url.starts_with("file:"); };
@@ -294,7 +299,8 @@ Outcome<std::optional<Credentials>> read_credentials(const Context& ctx, const S
   return std::optional<Credentials>(std::move(found.value()));
 }
 
-/// Credentials that may go to none of the sources that would get them: the fault is in the Secret, not at the sources.
+/// Fails if the credentials may be sent to none of the sources that need them. The fault is in the
+/// Secret, not at the sources.
 std::optional<Failure> nowhere_to_send(const SourceOptions& options) {
   std::vector<std::string> urls{options.request.url};
   urls.insert(urls.end(), options.request.mirrors.begin(), options.request.mirrors.end());
@@ -309,7 +315,7 @@ std::optional<Failure> nowhere_to_send(const SourceOptions& options) {
   return Failure{Reason::kCredentialsInvalid, Error(Code::kInvalid, why)};
 }
 
-/// The most hopeful reason, and what each of them said.
+/// Combines failures: the reason most likely to heal, and each source's message.
 Failure sum_up(const std::vector<Failure>& failures) {
   if (failures.size() == 1) return failures.front();
   constexpr std::size_t kEachMax = 380;
@@ -326,15 +332,15 @@ Failure sum_up(const std::vector<Failure>& failures) {
   return {best->reason, Error(best->error.code(), std::move(text)).as_terminal(terminal), *wait};
 }
 
-/// From the file servers that the request names, in the order of the book.
+/// Installs from the request's file servers, in the order of the book.
 Outcome<Tree> install_from_origins(const Context& ctx, os::FileSystem& fs, net::HttpClient& client, SourceOptions options,
                                    SourceBook& book, const os::Path& into) {
-  constexpr std::chrono::milliseconds kPauseMax{250};  // so that a crowd of nodes does not fall upon the next source as one
+  constexpr std::chrono::milliseconds kPauseMax{250};  // spreads many nodes that move on to the next source
   std::vector<std::string> urls{options.request.url};
   urls.insert(urls.end(), options.request.mirrors.begin(), options.request.mirrors.end());
   urls = book.order(urls);
   std::map<std::string, Failure> failures;
-  // Twice at most: first with what the spool holds; then without, those that might do better so.
+  // At most two rounds: first with the spool, then without it for sources that may then succeed.
   for (int round = 0; round < 2; ++round) {
     std::vector<std::string> again;
     for (const std::string& url : urls) {
@@ -368,7 +374,7 @@ Outcome<Tree> install_from_origins(const Context& ctx, os::FileSystem& fs, net::
     if (Status status = drop_spool(fs, options.spool); !status.ok()) return disk_failure(status.error());
     urls = std::move(again);
   }
-  // In the order of the request, which is the one people know.
+  // In the order of the request, which users know.
   std::vector<Failure> all;
   const auto add = [&](const std::string& url) {
     if (const auto found = failures.find(url); found != failures.end()) all.push_back(found->second);
@@ -379,20 +385,20 @@ Outcome<Tree> install_from_origins(const Context& ctx, os::FileSystem& fs, net::
   return sum_up(all);
 }
 
-/// What neighbours said when none gave the archive.
+/// The results of peer nodes when none gave the archive.
 struct Heard {
-  std::string said;                   // by the last one
-  std::vector<std::string> too_much;  // who had more than there is room for
+  std::string said;                   // message of the last peer node
+  std::vector<std::string> too_much;  // peer nodes that claimed more than fits
 };
 
-/// From the first of them that gives it. Nothing: none does.
+/// Installs from the first peer node that gives the archive. Absent: none does.
 std::optional<Outcome<Tree>> install_from(const std::vector<Neighbour>& neighbours, const Context& ctx, os::FileSystem& fs,
                                           SourceOptions options, SourceBook& book, const os::Path& into, Heard& heard) {
   options.kind = SourceKind::kNeighbour;
   options.credentials = nullptr;
   for (const Neighbour& neighbour : neighbours) {
     options.url = neighbour.url;
-    // Once more without what the spool holds, where that may be what was wrong.
+    // A second round without the spool, if the spool may be at fault.
     for (int round = 0; round < 2; ++round) {
       Turn turn = take_turn(ctx, fs, *neighbour.http, options, into);
       if (turn.tree.ok()) {
@@ -400,7 +406,7 @@ std::optional<Outcome<Tree>> install_from(const std::vector<Neighbour>& neighbou
         return std::move(turn.tree);
       }
       if (turn.final) return std::move(turn.tree);
-      log::debug("a neighbour does not give an archive", {{"error", turn.tree.failure().error}});
+      log::debug("peer did not give archive", {{"error", turn.tree.failure().error}});
       heard.said = "; nor did a neighbour: " + turn.tree.failure().error.message().substr(0, 380);
       if (turn.blame_the_spool && round == 0) {
         if (Status status = drop_spool(fs, options.spool); !status.ok()) return Outcome<Tree>(disk_failure(status.error()));
@@ -447,7 +453,8 @@ Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& h
   std::vector<Neighbour> well, troubled;
   for (const Neighbour& one : options.request.neighbours) (book.well(one.url) ? well : troubled).push_back(one);
   Heard heard;
-  // Where the file server has as much as they do, they may be right, and are the first again once there is room.
+  // If the file server's archive is as large, the peer nodes may be right, and come first again
+  // once there is room.
   const auto blame_unless_right = [&](const Outcome<Tree>& tree) {
     if (!tree.ok() && (tree.failure().reason == Reason::kDiskFull || tree.failure().reason == Reason::kCancelled)) return;
     for (const std::string& url : heard.too_much) book.failed(url, SourceBook::Trouble::kWrong, std::chrono::seconds(0));

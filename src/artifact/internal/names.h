@@ -1,4 +1,4 @@
-// Names in a store's directory: store.h says what they are.
+// Names in a store's directory; store.h describes them.
 #pragma once
 
 #include <string_view>
@@ -6,8 +6,9 @@
 namespace varda::artifact {
 
 inline constexpr std::string_view kScratchName = ".scratch";
-inline constexpr std::string_view kRecordsName = ".trees";      // HEX: what the tree HEX held when it was unpacked (tree_record.h)
-inline constexpr std::string_view kArchivesName = ".archives";  // HEX: an archive kept as it came, for others
+inline constexpr std::string_view kRecordsName = ".trees";      // HEX: the content of tree HEX when it was unpacked
+                                                                // (tree_record.h)
+inline constexpr std::string_view kArchivesName = ".archives";  // HEX: an unchanged archive, kept for peer nodes
 inline constexpr std::string_view kPartSuffix = ".part", kNotesSuffix = ".notes", kTreeSuffix = ".tree", kRecordSuffix = ".list";
 
 }  // namespace varda::artifact

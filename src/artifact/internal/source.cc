@@ -96,8 +96,8 @@ Failure forbidden(std::string message) {
   return {Reason::kSourceForbidden, Error(Code::kForbidden, std::move(message)).as_terminal()};
 }
 
-// The file must be below a root by its text, and nothing on the way from the root to it may be a link, but one to a name beside it:
-// else a link below an allowed root would open the rest of the machine.
+// The path must be below a root, and no component may be a link, except to a name in the same
+// directory. Otherwise a link below an allowed root would expose the whole machine.
 Outcome<os::Path> allowed_file(os::FileSystem& fs, const std::vector<os::Path>& roots, const std::string& target,
                                const std::string& url) {
   const auto decoded = net::percent_decode(target);
@@ -115,7 +115,8 @@ Outcome<os::Path> allowed_file(os::FileSystem& fs, const std::vector<os::Path>& 
       if (!info.ok()) return Failure{Reason::kDownloadFailed, info.error()};
       if (!*info) return Failure{Reason::kDownloadFailed, Error(Code::kNotFound, url + ": no such file")};
       if ((*info)->kind != os::FileKind::kSymlink) continue;
-      // A name beside it is below the root as well: so "current" of a copy leads to the newest one.
+      // A name in the same directory is below the root too: "current" of a replica leads to the
+      // newest one.
       const auto leads_to = fs.read_link(at);
       const bool beside =
           leads_to.ok() && !leads_to->empty() && *leads_to != "." && *leads_to != ".." && leads_to->find('/') == std::string::npos;
@@ -162,7 +163,7 @@ Outcome<std::unique_ptr<Source>> open_source(const Context& ctx, os::FileSystem&
   const std::string shown = shown_url(options.url);
   const auto url = net::Url::parse(options.url);
   if (!url.ok()) {
-    // Without the URL, which it quotes whole.
+    // Without the URL, which the error quotes whole.
     const std::string& why = url.error().message();
     const auto at = why.rfind("\": ");
     return forbidden(shown + ": " + (at == std::string::npos ? "no URL" : why.substr(at + 3)));

@@ -1,4 +1,4 @@
-// Where the bytes of an archive come from: every byte once, in order, hashed on the way.
+// A source of an archive's bytes: every byte once, in order, hashed on the way.
 #pragma once
 
 #include <memory>
@@ -24,76 +24,86 @@ class Source {
   virtual ~Source() = default;
   /// The next bytes; empty at the end.
   virtual Outcome<std::string> next() = 0;
-  /// The kept part of an earlier download proved useless: drop the spool and begin with a new Source.
+  /// The spool of an earlier download is useless: drop it and start again with a new Source.
   virtual bool stale() const { return false; }
-  /// Some of the bytes came from an earlier attempt, so a wrong digest may be its fault.
+  /// Some bytes came from an earlier attempt, which may have caused a wrong digest.
   virtual bool resumed() const { return false; }
-  /// Some of the bytes may come from another origin than the URL's: messages say nothing of them.
+  /// Some bytes may come from another origin than the URL's origin, so messages must not describe
+  /// them.
   virtual bool other_origin() const { return false; }
-  /// What makes a wrong digest less of a riddle; "" nothing.
+  /// Explains a likely cause of a wrong digest; "" if unknown.
   virtual std::string remark() const { return ""; }
-  /// The peer said, or the bytes look as if, this is a page for a browser.
+  /// The server's Content-Type or the bytes suggest an HTML page.
   virtual bool looks_like_page() const = 0;
   virtual std::uint64_t bytes() const = 0;
-  /// Of all bytes; once, after the end.
+  /// SHA-256 of all bytes; call once, after the end.
   virtual codec::Sha256 digest() = 0;
 };
 
-/// What is expected of a source.
+/// The kind of source.
 enum class SourceKind {
-  kOrigin,     // a file server: it has the archive, or something is wrong
-  kNeighbour,  // request.h: it may have a part of it so far, or none yet
-  kKept,       // SourceOptions::archive: it was right when it was put there
+  kOrigin,     // a file server, which has the whole archive unless it is faulty
+  kNeighbour,  // a peer node (request.h), which may have only a part so far, or none
+  kKept,       // SourceOptions::archive, which was verified when it was stored
 };
 
 struct SourceOptions {
   Request request;
   SourceKind kind = SourceKind::kOrigin;
-  std::string url;   // the one of the request's sources that is meant; "" the first
-  os::Path spool;    // the part on disk; "<spool>.notes": its validator, or that neighbours gave some
-  os::Path archive;  // where the spool goes when it is whole and right; empty, or if wants_archive says no: nowhere. If there is
-                     // one from before, it is the first source.
-  std::function<bool()> wants_archive;  // asked then
-  bool spooled = true;                  // false: nothing is kept on disk, so a kill starts over; a connection that breaks goes on
-  os::Path record;                      // what the tree holds is written there (tree_record.h); empty: nowhere
+  std::string url;                      // the request's source to use; "" the first
+  os::Path spool;                       // the partial download; "<spool>.notes" holds its validator, or marks bytes
+                                        // from peer nodes
+  os::Path archive;                     // destination of a complete, verified spool; none if empty or wants_archive
+                                        // returns false. An existing archive there is the first source.
+  std::function<bool()> wants_archive;  // called when the spool is complete
+  bool spooled = true;                  // false: no bytes are kept on disk, so a kill restarts the
+                                        // download; a broken connection still resumes
+  os::Path record;                      // destination of the tree's record (tree_record.h); empty:
+                                        // none
   std::vector<os::Path> file_roots;     // file URLs are read below these only
   Limits limits;
-  std::uint64_t tree_bytes_max = UINT64_MAX;  // what the store has room for by its own limit, whatever may still be evicted gone
-  Duration stall = std::chrono::seconds(60);  // a connection that brings less than kStallBytes in so long is given up
+  std::uint64_t tree_bytes_max = UINT64_MAX;  // room under the store's own limit, after all possible evictions
+  Duration stall = std::chrono::seconds(60);  // a connection that brings less than kStallBytes in this time is closed
   ProgressSink progress;
   Transport transport;
-  SourceBook* book = nullptr;                // of the store; null: nothing is known of any source
-  const Credentials* credentials = nullptr;  // of request.credentials; install() sets it
-  std::string withheld;                      // why they are not sent to this source; open_source() sets it
+  SourceBook* book = nullptr;                // the store's book; null: no history
+  const Credentials* credentials = nullptr;  // values for request.credentials; install() sets it
+  std::string withheld;                      // the reason why they are not sent to this source;
+                                             // open_source() sets it
 };
 
-/// Less than this in a minute is no download but a connection held open.
+/// Fewer bytes per minute count as a stalled connection.
 inline constexpr std::size_t kStallBytes = 4 << 10;
-/// A spool goes to the disk when so much of it is only in the machine's memory, but not more often than every so long: a kill loses
-/// nothing that was written, a power cut this much, or what came in that time.
+/// The spool is synced after this many unsynced bytes, but at most once per period. A kill loses no
+/// written bytes. A power cut loses at most this much, or the bytes of one period.
 inline constexpr std::uint64_t kSpoolSyncBytes = 256 << 10;
 inline constexpr std::chrono::seconds kSpoolSyncPeriod{5};
 
-/// `options.archive` where that is meant; else by the scheme of `options.url`: anything but http, https, s3 and an allowed file is
-/// kSourceForbidden. `ctx`, `fs` and `http` outlive it.
+/// Opens `options.archive` for SourceKind::kKept, else by the scheme of `options.url`. Allowed are
+/// http, https, s3 and permitted files; the rest is kSourceForbidden. `ctx`, `fs` and `http`
+/// outlive the source.
 Outcome<std::unique_ptr<Source>> open_source(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, SourceOptions options);
 
-/// A neighbour that gets on no further is waited for so long; one that does not know of the archive may only know later than we.
+/// The wait for a peer node without progress, and for one that does not know the archive yet.
 inline constexpr std::chrono::seconds kNeighbourPatience{60}, kNeighbourUnawarePatience{30};
-/// However much it gets on, when it gives no bytes, or fewer than kNeighbourFloorBytes for each minute since.
+/// The longest wait for a peer node that progresses but gives fewer than kNeighbourFloorBytes per
+/// minute.
 inline constexpr std::chrono::hours kNeighbourPatienceMax{1};
-/// In a minute of giving, which is not that of waiting: what it has, it is to give at once, since others have the rest. Of no more
-/// than a link of 35 kbit/s carries, so that those behind the slowest ones still share.
+/// Minimum per minute of receiving; waiting does not count. A peer node must send what it has at
+/// once, because other sources have the rest. 256 KiB a minute is 35 kbit/s, so nodes behind the
+/// slowest links still share.
 inline constexpr std::uint64_t kNeighbourFloorBytes = 256 << 10;
 
-/// Some of the spool came from neighbours, who are not believed: it may be what is wrong, and be none of the file server's.
+/// Some spooled bytes came from untrusted peer nodes. They may be the fault, instead of the file
+/// server.
 bool spool_has_neighbours_bytes(os::FileSystem& fs, const os::Path& spool);
 
 Status forget_notes(os::FileSystem& fs, const os::Path& spool);
-/// The spool and its notes.
+/// Removes the spool and its notes.
 Status drop_spool(os::FileSystem& fs, const os::Path& spool);
 
-/// An error of the local disk as a failure: kExhausted is kDiskFull, a cancelled context kCancelled.
+/// Converts an error of the local disk: kExhausted becomes kDiskFull, a cancelled context
+/// kCancelled.
 Failure disk_failure(Error error);
 
 }  // namespace varda::artifact

@@ -73,7 +73,7 @@ void SourceBook::forget_old() {
   if (marks_.size() < kMarksMax) return;
   const SteadyTime now = clock_.now();
   std::erase_if(marks_, [now](const auto& mark) { return mark.second.until <= now; });
-  if (marks_.size() >= kMarksMax) marks_.clear();  // so many troubled sources that the order of none means much
+  if (marks_.size() >= kMarksMax) marks_.clear();  // with so many troubled sources the order means little
 }
 
 }  // namespace varda::artifact

@@ -1,4 +1,4 @@
-// Which sources of archives are worth asking first. No I/O.
+// Remembers which sources work, to choose their order. No I/O.
 #pragma once
 
 #include <map>
@@ -11,24 +11,25 @@
 
 namespace varda::artifact {
 
-/// A source that fails stands behind the others for five minutes, so that whichever worked is asked first meanwhile; one that gave
-/// other bytes than those asked for stands last for an hour. Servers that do not answer are known by their origin, so that the next
-/// archive does not wait for them again. Thread-safe; `clock` outlives it.
+/// A failed source comes after the others for five minutes, so that working sources are tried
+/// first. A source that gave wrong bytes comes last for an hour. Unresponsive servers are
+/// remembered by origin, so that the next archive does not wait for them. Thread-safe; `clock`
+/// outlives it.
 class SourceBook {
  public:
   explicit SourceBook(const Clock& clock) : clock_(clock) {}
 
-  /// In the order to ask them: as given, but for what is known of them. What is listed twice is asked once.
+  /// The order in which to try `urls`: as given, except for known trouble. Duplicates are removed.
   std::vector<std::string> order(const std::vector<std::string>& urls) const;
-  /// Nothing is known against it.
+  /// No trouble is known.
   bool well(const std::string& url) const;
-  /// How long it asked not to be asked; 0: it may be.
+  /// The remaining time for which the server asked not to be contacted; 0: none.
   std::chrono::seconds closed_for(const std::string& url) const;
 
   enum class Trouble {
     kBroke,    // it gave some of the bytes, then failed
-    kRefused,  // it answered, and gave none
-    kSilent,   // nobody answered, or the server is in trouble
+    kRefused,  // it answered without any bytes
+    kSilent,   // no answer, or a server error
     kWrong,    // it gave other bytes than those asked for
   };
   void failed(const std::string& url, Trouble trouble, std::chrono::seconds retry_after);
@@ -36,7 +37,7 @@ class SourceBook {
 
  private:
   struct Mark {
-    int weight = 0;  // the heavier, the later
+    int weight = 0;  // larger weights come later
     SteadyTime until;
     SteadyTime closed_until;
   };
@@ -45,7 +46,7 @@ class SourceBook {
 
   const Clock& clock_;
   mutable Mutex mutex_;
-  std::map<std::string, Mark> marks_ GUARDED_BY(mutex_);  // by URL or origin
+  std::map<std::string, Mark> marks_ GUARDED_BY(mutex_);  // key: URL or origin
 };
 
 }  // namespace varda::artifact

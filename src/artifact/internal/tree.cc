@@ -10,7 +10,7 @@ Status walk_below(os::FileSystem& fs, const os::Path& root, const os::Path& rela
   for (const std::string& name : names) {
     const os::Path path = relative.empty() ? os::Path(name) : relative / name;
     TRY(const auto info, fs.stat(root / path));
-    if (!info) continue;  // gone since the listing
+    if (!info) continue;  // removed since the listing
     TRY_VOID(visit(path, *info));
     if (info->kind == os::FileKind::kDirectory) TRY_VOID(walk_below(fs, root, path, visit));
   }

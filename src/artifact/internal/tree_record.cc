@@ -12,11 +12,11 @@ namespace {
 constexpr std::size_t kBufferBytes = 32 << 10;
 constexpr std::size_t kDifferencesMax = 20;
 
-// Reads a file line by line without holding it.
+// Reads a file line by line without loading it whole.
 class Lines {
  public:
   explicit Lines(os::File& file) : file_(file) {}
-  /// Nothing: the end. A last line without its break is no line.
+  /// Absent: the end. A last line without line break is ignored.
   Result<std::optional<std::string>> next() {
     while (true) {
       if (const auto end = text_.find('\n', at_); end != std::string::npos) {
@@ -70,7 +70,7 @@ Result<Entry> parse(const std::string& line) {
   return entry;
 }
 
-/// Every line, the end among them; kCorrupt where that is missing.
+/// Passes every line to `take`, including the end line; kCorrupt if that is missing.
 template <typename Take>
 Status each(os::FileSystem& fs, const os::Path& record, Take take) {
   TRY(const auto there, fs.stat(record));
@@ -105,7 +105,7 @@ Result<std::string> difference(const Context& ctx, os::FileSystem& fs, const os:
   while (true) {
     TRY_VOID(ctx.check());
     Result<std::string> bytes = file->read(256 << 10);
-    // A disk that cannot read its own blocks is what this looks for.
+    // A disk that cannot read its blocks is one of the faults to find.
     if (!bytes.ok()) return "cannot be read: " + bytes.error().message();
     if (bytes->empty()) break;
     hash.update(*bytes);
@@ -147,7 +147,7 @@ Result<std::vector<std::string>> compare_with_record(const Context& ctx, os::Fil
                                                      const os::Path& record) {
   std::string top;
   TRY_VOID(each(fs, record, [&](const Entry& entry) -> Status {
-    top = entry.path;  // the last one's stays
+    top = entry.path;  // the last entry's path remains
     return {};
   }));
   std::vector<std::string> differences;

@@ -1,4 +1,5 @@
-// What a tree held when it was unpacked, so that it can be looked over later: the archive itself is not kept.
+// Records the content of an unpacked tree, so that it can be verified later. The archive itself is
+// not kept.
 //
 // One line an entry, in the order of the archive, paths percent-encoded (RFC 3986):
 //   file SHA256 SIZE PATH
@@ -18,14 +19,14 @@
 
 namespace varda::artifact {
 
-/// Written as the entries come: an archive may have a hundred thousand of them. One thread.
+/// Written entry by entry, because an archive may have 100,000 entries. One thread.
 class TreeRecordWriter {
  public:
   static Result<std::unique_ptr<TreeRecordWriter>> create(os::FileSystem& fs, const os::Path& file);
   Status file(const std::string& path, const codec::Sha256& digest, std::uint64_t bytes);
   Status link(const std::string& path, const std::string& target);
   Status directory(const std::string& path);
-  /// Durable on return, as far as the file itself.
+  /// The file is durable on return; its directory entry is not.
   Status end(const std::string& top);
 
  private:
@@ -36,8 +37,9 @@ class TreeRecordWriter {
   std::string buffer_;
 };
 
-/// How a tree differs from its record; empty: not at all. Reads every byte. At most 20 differences are told. kNotFound: there is no
-/// record, as of trees of earlier versions; kCorrupt: it cannot be read.
+/// Lists the differences between a tree and its record; empty: equal. Reads every byte. Returns at
+/// most 20 differences. kNotFound: no record, as for trees of earlier versions. kCorrupt: the
+/// record is unreadable.
 Result<std::vector<std::string>> compare_with_record(const Context& ctx, os::FileSystem& fs, const os::Path& tree,
                                                      const os::Path& record);
 

@@ -1,4 +1,4 @@
-// Archives made at run time, also such as no honest tool writes.
+// Makes archives at run time, including ones that no honest tool writes.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@ class TarBuilder {
   TarBuilder& device(std::string_view path) { return entry('3', path, "", "", 0666); }
   TarBuilder& fifo(std::string_view path) { return entry('6', path, "", "", 0666); }
   TarBuilder& entry(char type, std::string_view path, std::string_view bytes, std::string_view link, std::uint32_t mode);
-  /// With the two zero blocks at the end.
+  /// Appends the two zero blocks at the end.
   std::string tar() const { return bytes_ + std::string(1024, '\0'); }
 
  private:
   std::string bytes_;
 };
 
-/// `bytes` in one entry of a gzip'ed tar: for bombs.
+/// A gzip'ed tar with one entry of `zeros` zero bytes, for bombs.
 std::string tar_gzip_of(std::string_view path, std::uint64_t zeros);
 
 /// A model's archive as a user packs it: model.onnx and labels.txt below "NAME/".

@@ -1,4 +1,4 @@
-// A clock that stands still until a test moves it.
+// A clock that only a test moves.
 #pragma once
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
-// A file server in this process, as a net::HttpClient: no sockets, and every fault a download can meet, on demand.
+// A file server in this process, as a net::HttpClient: no sockets, and every download fault on
+// demand.
 #pragma once
 
 #include <functional>
@@ -17,21 +18,21 @@ class Origin final : public net::HttpClient {
   struct File {
     std::string bytes;
     std::string content_type = "application/gzip";
-    std::string etag;  // "\"a\""; "" none
+    std::string etag;  // "\"a\""; "": no ETag
     bool ranges = true;
-    int status = 200;             // anything else is answered with `bytes` as its page
-    std::size_t break_after = 0;  // each connection breaks after so many bytes; 0: never
-    std::size_t piece = 1000;     // bytes a read
-    bool silent = false;          // the connection never says a byte, until its context ends
-    bool length = true;           // Content-Length is told
-    net::Headers headers = {};    // further ones
-    std::size_t range_shift = 0;  // a range begins so many bytes after the one asked for
-    std::size_t range_max = 0;    // no more of a range is given at once; 0: all of it
+    int status = 200;             // other than 200: `bytes` is the error page
+    std::size_t break_after = 0;  // each connection breaks after this many bytes; 0: never
+    std::size_t piece = 1000;     // bytes per read
+    bool silent = false;          // the connection sends no byte until its context ends
+    bool length = true;           // sends Content-Length
+    net::Headers headers = {};    // additional headers
+    std::size_t range_shift = 0;  // a range begins this many bytes late
+    std::size_t range_max = 0;    // limit of bytes per range; 0: no limit
   };
   void put(std::string url, File file);
   void put(std::string url, std::string bytes) { put(std::move(url), File{.bytes = std::move(bytes)}); }
   void remove(const std::string& url);
-  /// Called before each answer, without locks: where a test stops the world.
+  /// Called before each answer, without locks, so that a test can intervene.
   void on_request(std::function<void()> hook);
 
   struct Seen {

@@ -17,9 +17,9 @@ class CocoScanner final : public JsonFileScanner {
 
  private:
   using Kind = JsonStream::Kind;
-  static constexpr std::size_t kSectionDepth = 1;  // the file is an object, whose members are the sections,
-  static constexpr std::size_t kElementDepth = 2;  // arrays of objects,
-  static constexpr std::size_t kMemberDepth = 3;   // which have members
+  static constexpr std::size_t kSectionDepth = 1;  // the file is an object with sections as members,
+  static constexpr std::size_t kElementDepth = 2;  // the sections are arrays of objects,
+  static constexpr std::size_t kMemberDepth = 3;   // the objects have members
 
   enum class Section : std::uint8_t { kOther, kImages, kAnnotations, kCategories };
   enum class Member : std::uint8_t { kOther, kId, kName, kCategoryId };
@@ -173,7 +173,7 @@ class CocoScanner final : public JsonFileScanner {
   Section section_ = Section::kOther;
   Member member_ = Member::kOther;
   bool has_images_ = false;
-  // Of the element being read.
+  // For the element being read.
   bool is_object_ = false;
   bool category_given_ = false;
   std::optional<std::int64_t> id_;

@@ -1,4 +1,4 @@
-// imagefolder: a folder for each class, images below it.
+// imagefolder: one folder per class, with images below.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -35,7 +35,7 @@ class ImageFolderScan final : public TreeScan {
   const Found& found() const override { return found_; }
 
  private:
-  /// Nothing of it is read.
+  /// Counts an image by its name; its bytes are not read.
   std::uint64_t image(const FolderEntry& entry) {
     found_.bytes += entry.facts.size_bytes;
     names_.add(Hash::of(entry.path + '\0' + std::to_string(entry.facts.size_bytes)));

@@ -1,4 +1,4 @@
-// json: one array, whose elements are the samples.
+// json: one array with the samples as elements.
 #include "dataset/internal/json_file.h"
 
 namespace varda::dataset {

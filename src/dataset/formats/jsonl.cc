@@ -1,4 +1,4 @@
-// jsonl: a JSON text a line. https://jsonlines.org
+// jsonl: one JSON text per line. https://jsonlines.org
 #include "dataset/internal/json_stream.h"
 #include "dataset/internal/line_scanner.h"
 
@@ -33,7 +33,7 @@ class JsonlScanner final : public LineScanner {
   Status restore_line(const Json& saved) override { return text_.restore(saved); }
 
   JsonStream text_;
-  JsonStream::Listener listener_;  // nobody listens
+  JsonStream::Listener listener_;  // ignores everything
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// tsv: IANA text/tab-separated-values, where nothing quotes. https://www.iana.org/assignments/media-types/text/tab-separated-values
+// tsv: IANA text/tab-separated-values, without quoting.
+// https://www.iana.org/assignments/media-types/text/tab-separated-values
 #include "dataset/internal/delimited.h"
 
 namespace varda::dataset {

@@ -1,7 +1,7 @@
 // voc: Pascal VOC, a folder with Annotations/*.xml. http://host.robots.ox.ac.uk/pascal/VOC/
 //
-// The XML comes from anywhere. Expat parses it in pieces, fetches nothing, and is stopped at the first entity that the file
-// declares, so that none is ever expanded.
+// The XML is untrusted. Expat parses it in pieces and fetches nothing. The parser stops at the
+// first entity declaration, so no entity is ever expanded.
 #include <algorithm>
 #include <expat.h>
 #include <memory>
@@ -21,7 +21,7 @@ constexpr std::size_t kVocReadBytes = 64 << 10;
 
 bool is_xml(std::string_view name) { return has_extension(name, ".xml"); }
 
-/// One file: whether it is an annotation, and of which objects.
+/// Parses one file: whether it is an annotation, and its objects.
 class Annotation {
  public:
   Annotation() : parser_(XML_ParserCreate(nullptr), XML_ParserFree) {
@@ -39,7 +39,7 @@ class Annotation {
     });
   }
 
-  /// False once it is known not to be one.
+  /// False once the file is known not to be an annotation.
   bool feed(std::string_view bytes, bool last) {
     if (!parser_) {
       fail("no memory to parse it");
@@ -65,7 +65,7 @@ class Annotation {
 
  private:
   void begin(std::string_view name) {
-    // annotation/object/name alone names a class: annotation/object/part/name is that of a part.
+    // Only annotation/object/name names a class; annotation/object/part/name names a part.
     if (depth_ == 0 && name != "annotation") return fail("its root is no <annotation>");
     if (depth_ == 1) in_object_ = name == "object";
     in_name_ = in_object_ && depth_ == 2 && name == "name" && !named_;
@@ -128,7 +128,7 @@ class VocScan final : public TreeScan {
     const std::uint64_t before = found_.bytes;
     if (auto hash = one(around, entry); hash.ok()) {
       files_.add(Hash::of(entry.path + '\0' + hash->hex()));
-    } else if (hash.error().code() != Code::kNotFound) {  // it has gone meanwhile
+    } else if (hash.error().code() != Code::kNotFound) {  // removed meanwhile
       folder_.inexact(entry.path, hash.error().message());
     }
     return found_.bytes - before;

@@ -31,7 +31,7 @@ bool is_name(std::string_view field) {
   return lower != "true" && lower != "false" && lower != "null" && lower != "nan";
 }
 
-/// Of a record without defects.
+/// Splits a record without defects into fields.
 std::vector<std::string> fields_of(std::string_view record, const Dialect& dialect) {
   if (record.ends_with('\n')) record.remove_suffix(1);
   if (record.ends_with('\r')) record.remove_suffix(1);
@@ -40,7 +40,7 @@ std::vector<std::string> fields_of(std::string_view record, const Dialect& diale
   for (std::size_t i = 0; i < record.size(); ++i) {
     const char c = record[i];
     if (dialect.quote != '\0' && c == dialect.quote) {
-      // The second half of a doubled quote stands for one.
+      // The second half of a doubled quote gives one quote.
       if (!inside && i > 0 && record[i - 1] == dialect.quote) fields.back() += c;
       inside = !inside;
     } else if (c == dialect.delimiter && !inside) {
@@ -81,7 +81,7 @@ void DelimitedScanner::end_odd_record(std::uint64_t length) {
   if (defect_ == Defect::kNone && length <= kRecordBytesMax && delimiters_ == expected_) {
     if (!first || !*has_header_) ++tally_.samples;
   } else if (tally_.malformed > 0) {
-    ++tally_.malformed;  // there may be as many as records: only of the first is anything said
+    ++tally_.malformed;  // there may be as many as records, so only the first gets a description
   } else {
     add_malformed(tally_, {"", record_line_ + 1, record_at_, why_malformed(length)});
   }
@@ -147,7 +147,7 @@ void DelimitedScanner::scan(std::string_view bytes) {
     started_ = true;
     record_at_ = at;
   }
-  // The first record is kept, to see whether it names the columns.
+  // The first record is kept until the header decision.
   while (!has_header_ && first_.size() <= kFirstRecordBytesMax && !bytes.empty()) {
     step(bytes.front(), at++);
     bytes.remove_prefix(1);

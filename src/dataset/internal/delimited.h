@@ -1,9 +1,10 @@
 // Records of fields between delimiters: csv with quotes, tsv without.
 //
-// Where quotes stand as RFC 4180 has them, every quote toggles between inside and outside of a field, and 64 bytes are judged with
-// a few instructions on bit masks (delimited_blocks.cc). A block in which one stands elsewhere (or a NUL) is gone through byte by
-// byte, by rules that agree with the toggling wherever that is right: a quote inside of a field that began without one is a
-// character; so is what follows a closing quote. Both make the record malformed, and it ends with its line.
+// If quotes follow RFC 4180, every quote toggles between inside and outside of a field. Then 64
+// bytes are judged with a few instructions on bit masks (delimited_blocks.cc). A block with a
+// misplaced quote or a NUL is processed byte by byte, with rules that give equal results for
+// well-formed text. A quote inside an unquoted field is an ordinary character, and so is text after
+// a closing quote. Both make the record malformed, and it ends with its line.
 #pragma once
 
 #include <optional>
@@ -20,12 +21,12 @@ struct Dialect {
   char quote = '"';  // '\0': none
 };
 
-/// What a machine has for blocks of bytes. Which one is taken cannot be seen in a result.
+/// The machine's instructions for blocks of bytes. The choice never changes a result.
 struct Instructions {
   FindMasks find_masks = nullptr;
-  bool bit_manipulation = false;  // counts, finds and gathers bits in one instruction each
+  bool bit_manipulation = false;  // has single instructions to count, find and gather bits
 
-  /// The plain ones first, the quickest last.
+  /// The plain ones first, the fastest last.
   static const std::vector<Instructions>& all();
 };
 
@@ -37,13 +38,13 @@ class DelimitedScanner final : public StreamScanner {
   DelimitedScanner(const DelimitedScanner&) = default;
 
  private:
-  // Where the next byte falls.
+  // The context of the next byte.
   enum class State : std::uint8_t {
     kFieldStart,
     kPlain,        // in a field without quotes
-    kQuoted,       // in a field with them
-    kQuoteSeen,    // behind a quote in such a field: its end, or half of a quote
-    kQuoteSeenCr,  // behind that and a carriage return
+    kQuoted,       // in a quoted field
+    kQuoteSeen,    // after a quote in such a field: its end, or the first half of a quote
+    kQuoteSeenCr,  // after that and a carriage return
   };
   enum class Defect : std::uint8_t { kNone, kStrayQuote, kTextBehindQuote, kNul };
 
@@ -61,7 +62,7 @@ class DelimitedScanner final : public StreamScanner {
   template <typename Bits>
   std::size_t regular(const Masks* masks, std::size_t count, std::uint64_t at);
   bool block(const Masks& masks, std::uint64_t at);
-  void end_record(std::uint64_t at, bool after_cr);  // `at`: of the line feed, or where the bytes end
+  void end_record(std::uint64_t at, bool after_cr);  // `at`: position of the line feed, or of the end
   void end_odd_record(std::uint64_t length);
   std::string why_malformed(std::uint64_t length) const;
   bool names_columns() const;
@@ -71,15 +72,15 @@ class DelimitedScanner final : public StreamScanner {
   const Header header_;
   State state_ = State::kFieldStart;
   Defect defect_ = Defect::kNone;   // of this record
-  bool last_cr_ = false;            // the byte before is a carriage return
+  bool last_cr_ = false;            // the previous byte is a carriage return
   bool started_ = false;            // a first byte has been seen
-  std::uint64_t record_at_ = 0;     // where this record begins
+  std::uint64_t record_at_ = 0;     // offset of this record
   std::uint64_t record_line_ = 0;   // line breaks before it
   std::uint64_t lines_ = 0;         // line breaks so far
   std::uint64_t delimiters_ = 0;    // of this record so far
-  std::uint64_t expected_ = 0;      // of every record; known once the first one has ended
-  std::optional<bool> has_header_;  // likewise
-  std::string first_;               // the first record, while it is read; of a long one its beginning
+  std::uint64_t expected_ = 0;      // delimiters per record; known after the first record
+  std::optional<bool> has_header_;  // known after the first record
+  std::string first_;               // the first record while it is read, possibly cut
   Tally tally_;
 };
 

@@ -1,8 +1,9 @@
-// 64 bytes at a time, on bit masks.
+// Judges 64 bytes at a time, on bit masks.
 //
-// Nearly every block is regular: quotes stand where they may, and of the delimiters and line ends outside of quotes every
-// so-manieth is an end, as in the first record. That is judged without a branch that depends on the text. What is left is judged
-// end by end, and what is left of that byte by byte.
+// Nearly every block is regular. Quotes are where they may be, and outside of quotes every n-th
+// delimiter or line end is a line end, as in the first record. Regular blocks are judged without
+// branches that depend on the text. Irregular blocks are judged end by end, and blocks with
+// misplaced quotes byte by byte.
 #include <algorithm>
 #include <array>
 
@@ -20,7 +21,7 @@ std::uint64_t below(unsigned bit) { return (std::uint64_t{1} << bit) - 1; }
 
 VARDA_INLINE std::uint64_t count(std::uint64_t bits) { return static_cast<std::uint64_t>(__builtin_popcountll(bits)); }
 
-/// gather(): those bits of `bits` that stand where `where` has some, side by side.
+/// gather(): the bits of `bits` at the set positions of `where`, packed together.
 struct PlainBits {
   static VARDA_INLINE std::uint64_t gather(std::uint64_t bits, std::uint64_t where) {
     std::uint64_t out = 0;
@@ -34,14 +35,14 @@ struct PlainBits {
 struct FastBits {
   static VARDA_INLINE std::uint64_t gather(std::uint64_t bits, std::uint64_t where) {
     std::uint64_t out;
-    // As an intrinsic it could not be a part of functions that are compiled for every machine.
+    // An intrinsic would not compile inside functions for all machines.
     __asm__("pextq %2, %1, %0" : "=r"(out) : "r"(bits), "r"(where));
     return out;
   }
 };
 
 bool has_bit_manipulation() {
-  // The first two of AMD's processors that have it take hundreds of cycles for one pext.
+  // AMD's first two processors with pext (Zen 1 and 2) need hundreds of cycles for one.
   return __builtin_cpu_supports("popcnt") != 0 && __builtin_cpu_supports("bmi") != 0 && __builtin_cpu_supports("bmi2") != 0 &&
          __builtin_cpu_is("znver1") == 0 && __builtin_cpu_is("znver2") == 0;
 }
@@ -62,18 +63,18 @@ const std::vector<Instructions>& Instructions::all() {
   return all;
 }
 
-/// Takes blocks as long as they are regular, and returns how many.
+/// Processes blocks while they are regular; returns the number processed.
 template <typename Bits>
 VARDA_INLINE std::size_t DelimitedScanner::regular(const Masks* masks, std::size_t blocks, std::uint64_t at) {
   if (!has_header_ || defect_ != Defect::kNone || delimiters_ > expected_) return 0;
   const std::uint64_t fields = expected_ + 1;
-  // Where among delimiters and ends the ends are, if the first of them is one.
+  // Positions of line ends among delimiters and ends, if the first one is a line end.
   std::uint64_t cycle = 1;
   for (std::uint64_t bit = fields; bit < 64; bit += fields) cycle |= std::uint64_t{1} << bit;
-  const std::uint64_t one_field = fields == 1 ? kAll : 0;  // there an empty line looks like a record
+  const std::uint64_t one_field = fields == 1 ? kAll : 0;  // with one field, an empty line looks like a record
   const std::uint64_t too_long = at + blocks * kBlockBytes - record_at_ > kRecordBytesMax ? kAll : 0;
 
-  // Bit 0 tells of the byte before the block; all bits of `inside`.
+  // Bit 0 describes the byte before the block; in `inside`, all bits do.
   std::uint64_t inside = state_ == State::kQuoted ? kAll : 0;
   std::uint64_t opens = state_ == State::kFieldStart ? 1 : 0;
   std::uint64_t closed = state_ == State::kQuoteSeen ? 1 : 0;
@@ -122,7 +123,7 @@ VARDA_INLINE std::size_t DelimitedScanner::regular(const Masks* masks, std::size
            : opens != 0     ? State::kFieldStart
            : closed_cr != 0 ? State::kQuoteSeenCr
                             : State::kPlain;
-  std::uint64_t behind = 0;  // line breaks behind the last end
+  std::uint64_t behind = 0;  // line breaks after the last end
   for (std::size_t i = taken; samples > 0;) {
     --i;
     if (all_ends[i] == 0) {
@@ -138,7 +139,7 @@ VARDA_INLINE std::size_t DelimitedScanner::regular(const Masks* masks, std::size
   return taken;
 }
 
-/// False if quotes do not stand as they should in the block: then nothing has changed.
+/// False, without changes, if the block has misplaced quotes.
 VARDA_INLINE bool DelimitedScanner::block(const Masks& masks, std::uint64_t at) {
   const std::uint64_t inside = masks.quoted ^ (state_ == State::kQuoted ? kAll : 0);
   const std::uint64_t opening = masks.quote & inside, closing = masks.quote & ~inside;
@@ -180,7 +181,7 @@ VARDA_INLINE bool DelimitedScanner::block(const Masks& masks, std::uint64_t at) 
   return true;
 }
 
-/// Whole blocks.
+/// Processes whole blocks.
 template <typename Bits>
 VARDA_INLINE void DelimitedScanner::blocks_with(std::string_view bytes, std::uint64_t at) {
   std::array<Masks, kBatchBlocks> masks;  // NOLINT: filled as far as it is read

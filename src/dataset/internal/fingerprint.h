@@ -1,4 +1,5 @@
-// What tells the content of one dataset from another: XXH3 (128 bits) of it. Against accidents, not against forgers.
+// Identifies the content of a dataset by XXH3 (128 bits). Protects against accidents, not against
+// forgery.
 // https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md
 #pragma once
 
@@ -20,21 +21,22 @@ struct Hash {
   friend bool operator==(const Hash&, const Hash&) = default;
 };
 
-/// Of bytes that come in pieces. It can be gone on from where a block of it began: the hash of every whole block is folded into
-/// that of those before. Not thread-safe.
+/// Hashes bytes in pieces. Can resume at the start of a block, because the hash of every whole
+/// block is folded into the hash of its predecessors. Not thread-safe.
 class ContentHash {
  public:
   static constexpr std::uint64_t kBlockBytes = 1 << 20;
 
   ContentHash();
-  /// At the beginning of block `offset` / kBlockBytes, whose predecessors have `chain`.
+  /// Resumes at the start of block `offset` / kBlockBytes; `chain` is the hash of the blocks
+  /// before.
   ContentHash(const Hash& chain, std::uint64_t offset);
   ~ContentHash();
   ContentHash(ContentHash&&) noexcept;
   ContentHash& operator=(ContentHash&&) noexcept;
   void update(std::string_view bytes);
   const Hash& chain() const { return chain_; }  // of the whole blocks
-  /// Of all bytes so far, their number included.
+  /// The hash of all bytes so far, including their number.
   Hash result() const;
 
  private:
@@ -44,7 +46,7 @@ class ContentHash {
   std::unique_ptr<State> block_;
 };
 
-/// Of a folder: what was added, in whatever order.
+/// The hash of a folder: independent of the order of its members.
 class SetHash {
  public:
   void add(const Hash& member);

@@ -60,13 +60,13 @@ void Walk::push(std::unique_ptr<os::ReadableDirectory> directory, std::string pa
 
 void Walk::pop() {
   const Level& level = levels_.back();
-  // What is added or removed meanwhile may have been counted or not.
+  // Entries added or removed meanwhile may or may not be counted.
   if (const auto now = around_.tree.facts(around_.root / level.path); !now.ok() || !(*now == level.facts))
     tally_.inexact(level.path.empty() ? "." : level.path, "the folder changed while it was counted");
   levels_.pop_back();
 }
 
-/// How many bytes of it were read.
+/// Returns the number of bytes read.
 std::uint64_t Walk::look_at(const os::ReadableDirectory::Entry& entry) {
   const Level& level = levels_.back();
   FolderEntry found{.path = level.path.empty() ? entry.name : level.path + "/" + entry.name,
@@ -98,7 +98,7 @@ void Walk::enter(const FolderEntry& found) {
   }
 }
 
-/// Whether the link leads to something that can be judged.
+/// True if the link leads to a file.
 bool Walk::follow(FolderEntry& found) {
   found.directory = nullptr;
   found.absolute = around_.root / found.path;

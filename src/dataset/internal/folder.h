@@ -1,5 +1,5 @@
-// Walking through a folder whose entries somebody else made: links do not lead out, names and depth have bounds, and what could not
-// be looked at is told.
+// Walks through an untrusted folder. Links do not lead out, names and depth are bounded, and
+// unreadable entries are reported.
 #pragma once
 
 #include <functional>
@@ -12,15 +12,15 @@
 
 namespace varda::dataset {
 
-/// Upper and lower case are the same. A name that is nothing but the extension has none.
+/// Ignores case. False for a name that is only the extension.
 bool has_extension(std::string_view name, std::string_view extension);
 
-/// Keeps what is first by file name, in whatever order the folder gives its entries.
+/// Keeps the first problem by file name, in whatever order entries come.
 class FolderTally {
  public:
   explicit FolderTally(Tally& tally) : tally_(tally) {}
   void malformed(const std::string& file, std::string why, std::uint64_t line = 0, std::uint64_t byte = 0);
-  /// Something could not be looked at, so samples may be missing.
+  /// Records an unreadable entry, so samples may be missing.
   void inexact(const std::string& file, std::string_view why);
 
  private:
@@ -31,36 +31,37 @@ class FolderTally {
 struct FolderEntry {
   std::string path;  // below the root
   os::FileFacts facts;
-  os::ReadableDirectory* directory = nullptr;  // it lies in it under `name`; nullptr: open `absolute`, behind a link
+  os::ReadableDirectory* directory = nullptr;  // the folder with `name`; nullptr: open `absolute`, behind a link
   std::string name;
   os::Path absolute;
 };
 
 struct WalkOptions {
-  std::string below;          // the folder to walk through, below the root; "" for the root
+  std::string below;          // the folder to walk, below the root; "": the root
   std::size_t depth_max = 0;  // 0: the folder itself only
   bool (*wanted)(std::string_view name) = nullptr;
 };
 
-/// Calls `visit` with every regular file whose name is wanted, in no order; a link to one counts as one. Names that begin with '.'
-/// are left out with all below them. Links to folders are not entered; they, folders that cannot be listed, those too deep and
-/// those that change while they are listed make the tally inexact. Not thread-safe.
+/// Calls `visit` with every regular file that has a wanted name, in no particular order. A link to
+/// a file counts as a file. Names that begin with '.' are skipped with everything below. Links to
+/// folders are not entered. Such links, unlistable folders, too deep folders and folders that
+/// change during listing make the tally inexact. Not thread-safe.
 class Walk {
  public:
-  using Visit = std::function<std::uint64_t(const FolderEntry&)>;  // how many bytes that read
+  using Visit = std::function<std::uint64_t(const FolderEntry&)>;  // returns the number of bytes read
   Walk(const TreeScan::Surroundings& around, WalkOptions options, FolderTally& tally, Visit visit);
   ~Walk();
   Status begin();
-  /// As TreeScan::go_on().
+  /// Like TreeScan::go_on().
   Result<bool> go_on(const Context& ctx, std::uint64_t steps);
   std::uint64_t entries() const { return entries_; }
 
  private:
-  /// A folder being listed: one a level, so no more of them are open than folders may be deep.
+  /// A folder being listed: one per level, so depth bounds the number of open folders.
   struct Level {
     std::unique_ptr<os::ReadableDirectory> directory;
     std::string path;
-    os::FileFacts facts;  // when its listing began
+    os::FileFacts facts;  // facts at the start of the listing
   };
   std::uint64_t look_at(const os::ReadableDirectory::Entry& entry);
   void push(std::unique_ptr<os::ReadableDirectory> directory, std::string path);

@@ -1,4 +1,4 @@
-// What formats have in common whose file is one JSON text.
+// Base of formats with one JSON text per file.
 #pragma once
 
 #include "dataset/internal/json_stream.h"
@@ -6,21 +6,21 @@
 
 namespace varda::dataset {
 
-/// Behind an error there is no telling where the next value begins: what was counted before it stays, and the count says that it is
-/// not all. So does that of a file whose end is still missing.
+/// After an error, the start of the next value is unknown. Earlier samples stay counted, and the
+/// tally is marked inexact. The same holds for a file without its end.
 class JsonFileScanner : public StreamScanner, protected JsonStream::Listener {
  protected:
   explicit JsonFileScanner(std::size_t text_depth) : text_(text_depth) {}
   JsonFileScanner(const JsonFileScanner&) = default;
 
-  /// The file is JSON, and not what the format asks for.
+  /// The file is JSON, but not as the format requires.
   void wrong_file(std::string why, std::uint64_t at, std::uint64_t line) {
     if (!wrong_.empty()) return;
     wrong_ = why;
     add_malformed(tally_, {"", line + 1, at, std::move(why)});
   }
   bool is_wrong_file() const { return !wrong_.empty(); }
-  /// The text is whole: last words.
+  /// Called when the text is complete.
   virtual void complete() {}
 
   Json save_own() const override;

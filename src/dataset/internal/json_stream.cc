@@ -47,10 +47,10 @@ void JsonStream::keep(std::string_view bytes) {
   text_.append(bytes.substr(0, room));
 }
 
-/// How many bytes a string goes on with nothing special among them.
+/// The number of leading string bytes without special characters.
 std::size_t JsonStream::plain_run(std::string_view bytes) const {
   std::size_t size = 0;
-  // Eight at a time: none below 0x20 or from 0x80 on, no quote, no backslash.
+  // Eight at a time: none below 0x20 or above 0x7F, no quote, no backslash.
   constexpr std::uint64_t kOnes = 0x0101010101010101, kHighs = 0x8080808080808080;
   const auto has_zero = [&](std::uint64_t word) { return (word - kOnes) & ~word & kHighs; };
   while (bytes.size() - size >= 8) {
@@ -154,7 +154,7 @@ void JsonStream::take(char c, std::uint64_t at, Listener& listener) {
     case State::kExponentSign:
     case State::kExponentDigits:
       if (number_byte(c, at, listener)) return;
-      break;  // the number has ended, and the byte behind it is another matter
+      break;  // the number has ended; the byte after it is handled below
     case State::kLiteral: {
       const std::string_view word = kLiterals[literal_];
       if (c != word[literal_at_]) return fail(shown(c) + " does not belong in " + std::string(word), at);

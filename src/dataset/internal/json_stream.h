@@ -1,7 +1,7 @@
-// JSON (RFC 8259) in pieces: says whether the bytes are one JSON text and tells its parts as they pass, in memory that does not
-// grow with them and that can be saved at any byte.
+// Validates JSON (RFC 8259) in pieces and reports its parts as they pass. Memory does not grow with
+// the text, and the state can be saved at any byte.
 //
-// Why not a library: those of the Debian archive that take pieces (Boost.JSON, yajl) cannot save where they are.
+// Debian's libraries that accept pieces (Boost.JSON, yajl) cannot save their state.
 #pragma once
 
 #include <cstdint>
@@ -18,28 +18,29 @@ class JsonStream {
  public:
   enum class Kind : std::uint8_t { kObject, kArray, kString, kNumber, kOther };
 
-  /// Depth: how many arrays and objects are open around a value or name; 0 for the text itself.
+  /// Depth: the number of open arrays and objects around a value or name; 0 for the text itself.
   class Listener {
    public:
     virtual ~Listener() = default;
     virtual void name(std::size_t /*depth*/, std::string_view /*raw*/, bool /*cut*/) {}
     virtual void begin(std::size_t /*depth*/, Kind /*kind*/, std::uint64_t /*at*/, std::uint64_t /*line*/) {}
-    /// `raw`: a string between its quotes or a number, as written; of a longer one than kTextBytesMax the beginning, and `cut`.
+    /// `raw`: a string between its quotes, or a number, as written. Beyond kTextBytesMax it is
+    /// truncated, and `cut` is set.
     virtual void end(std::size_t /*depth*/, Kind /*kind*/, std::string_view /*raw*/, bool /*cut*/) {}
   };
   static constexpr std::size_t kTextBytesMax = 1024;
 
-  /// Texts that lie deeper than `text_depth` are not kept for the listener.
+  /// Texts deeper than `text_depth` are not kept for the listener.
   explicit JsonStream(std::size_t text_depth = 0) : text_depth_(text_depth) {}
 
-  /// From byte `at` of the file on, whose bytes follow those of before. Does nothing after an error.
+  /// Takes the next bytes; `at` is the offset of the first in the file. No effect after an error.
   void feed(std::string_view bytes, std::uint64_t at, Listener& listener);
-  /// No more bytes: a number may end here. True if the text is whole.
+  /// Ends the input: a number may end here. True if the text is complete.
   bool end(Listener& listener);
-  /// Forgets all but the count of lines: the next byte begins another text.
+  /// Resets everything except the line count: the next byte begins another text.
   void restart();
 
-  /// What is wrong; "" while nothing is.
+  /// The error; "" if none.
   const std::string& error() const { return error_; }
   std::uint64_t error_at() const { return error_at_; }
   std::uint64_t lines() const { return lines_; }  // line breaks so far
@@ -91,7 +92,7 @@ class JsonStream {
   std::string open_;                                 // '{' and '[', outermost first
   bool is_name_ = false;                             // the string being read
   std::uint8_t utf8_left_ = 0;                       // continuation bytes that must follow
-  std::uint8_t utf8_low_ = 0x80, utf8_high_ = 0xBF;  // bounds of the next one
+  std::uint8_t utf8_low_ = 0x80, utf8_high_ = 0xBF;  // bounds of the next continuation byte
   std::uint8_t hex_left_ = 0;
   std::uint16_t hex_ = 0;
   bool low_half_ = false;  // a low surrogate is being read

@@ -1,4 +1,4 @@
-// Formats whose records are lines.
+// Base of formats with one record per line.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,26 @@
 
 namespace varda::dataset {
 
-/// Cuts bytes into lines and keeps the tally; a format says what it makes of one. The last line needs no line break.
+/// Splits bytes into lines and keeps the tally; the format judges each line. The last line needs no
+/// line break.
 class LineScanner : public StreamScanner {
  protected:
   LineScanner() = default;
   LineScanner(const LineScanner&) = default;
 
-  /// A piece of the line under way, without its line break; `at`: the offset of its first byte.
+  /// A piece of the current line, without its line break; `at`: the offset of its first byte.
   virtual void piece(std::string_view bytes, std::uint64_t at) = 0;
   enum class Verdict { kSample, kNone, kMalformed };
   struct Judged {
     Verdict verdict = Verdict::kNone;
-    std::string why;  // of kMalformed
+    std::string why;  // for kMalformed
   };
-  /// The line has ended; the next piece is of another one. A record longer than kRecordBytesMax is malformed without its doing.
+  /// The line has ended; the next piece belongs to another line. Records longer than
+  /// kRecordBytesMax are malformed whatever this returns.
   virtual Judged end_line() = 0;
   virtual Json save_line() const = 0;
   virtual Status restore_line(const Json& saved) = 0;
-  /// Offset of the line under way.
+  /// Offset of the current line.
   std::uint64_t line_at() const { return line_at_; }
 
  private:

@@ -43,7 +43,7 @@ void find_masks_sse2(const char* bytes, std::size_t blocks, char delimiter, char
   }
 }
 
-// The product with all ones, of polynomials over GF(2), is the XOR of all bits up to each.
+// The carry-less product with all ones (over GF(2)) is the XOR of all bits up to each position.
 __attribute__((target("pclmul"))) inline std::uint64_t prefix_xor_by_product(std::uint64_t bits) {
   const __m128i product = _mm_clmulepi64_si128(_mm_cvtsi64_si128(static_cast<long long>(bits)), _mm_set1_epi8(-1), 0);
   return static_cast<std::uint64_t>(_mm_cvtsi128_si64(product));

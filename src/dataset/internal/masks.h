@@ -1,4 +1,5 @@
-// Where the bytes are that matter to delimited text: 64 bytes at a time, a bit each. The widest instructions of the machine do it.
+// Finds the significant bytes of delimited text, 64 bytes at a time, one bit each. Uses the
+// machine's widest instructions.
 #pragma once
 
 #include <cstddef>
@@ -10,27 +11,27 @@ namespace varda::dataset {
 
 inline constexpr std::size_t kBlockBytes = 64;
 
-/// Bit i tells about byte i of a block.
+/// Bit i describes byte i of a block.
 struct Masks {
   std::uint64_t quote, delimiter, line_feed, carriage_return, nul;
-  std::uint64_t quoted;  // whether an odd number of quotes stand at it and before it in the block
+  std::uint64_t quoted;  // bit i: an odd number of quotes among bytes 0 to i of the block
   friend bool operator==(const Masks&, const Masks&) = default;
 };
 
-/// Of `blocks` blocks from `bytes` on. A quote of '\0' is never found.
+/// Fills `out` for `blocks` blocks from `bytes` on. A quote of '\0' is never found.
 using FindMasks = void (*)(const char* bytes, std::size_t blocks, char delimiter, char quote, Masks* out);
 
-/// The plain way, on any machine: what the others are checked against.
+/// The plain version for any machine; the reference for the others.
 void find_masks_plain(const char* bytes, std::size_t blocks, char delimiter, char quote, Masks* out);
 
 struct NamedFindMasks {
   std::string_view name;
   FindMasks find;
 };
-/// What this machine can run, the plain one first and the quickest last.
+/// All versions that this machine can run, the plain one first, the fastest last.
 const std::vector<NamedFindMasks>& all_find_masks();
 
-/// Bit i: whether an odd number of the bits 0 to i are set.
+/// Bit i: an odd number of the bits 0 to i are set.
 inline std::uint64_t prefix_xor(std::uint64_t bits) {
   for (int shift = 1; shift < 64; shift *= 2) bits ^= bits << shift;
   return bits;

@@ -1,4 +1,4 @@
-// What a format is made of: a scanner that is fed one file, or a walk through a folder.
+// The interfaces of a format: a scanner that is fed one file, or a walk through a folder.
 #pragma once
 
 #include <map>
@@ -15,26 +15,28 @@ namespace varda::dataset {
 
 using codec::Json;
 
-/// Counts the samples of bytes that come in pieces, in memory that does not grow with them. However the bytes are cut, the result
-/// is the same; and it can be asked for at any byte, saved, and gone on from. Not thread-safe.
+/// Counts samples in bytes that come in pieces; memory does not grow with them. The cuts between
+/// pieces never change the result. The state can be read, saved and resumed at any byte. Not
+/// thread-safe.
 class StreamScanner {
  public:
   virtual ~StreamScanner() = default;
-  /// A UTF-8 byte order mark at the very beginning is left out.
+  /// Skips a UTF-8 byte order mark at the very beginning.
   void feed(std::string_view bytes);
-  /// As if the bytes ended here: an unfinished record is judged as it stands. The scanner itself can go on.
+  /// The result as if the bytes ended here: an unfinished record is judged as it is. The scanner
+  /// can continue.
   Tally end() const;
   Json save() const;
-  /// Of a new scanner with the options of the one that was saved. kCorrupt.
+  /// Restores into a new scanner with the same options. kCorrupt: a bad state.
   Status restore(const Json& saved);
 
  protected:
   StreamScanner() = default;
   StreamScanner(const StreamScanner&) = default;
-  std::uint64_t offset() const { return offset_; }  // of the first byte that scan() gets next
+  std::uint64_t offset() const { return offset_; }  // of the first byte of the next scan()
 
   virtual void scan(std::string_view bytes) = 0;
-  /// The bytes have ended. Called on a copy.
+  /// Called at the end of the bytes, on a copy.
   virtual Tally finish() = 0;
   virtual std::unique_ptr<StreamScanner> clone() const = 0;
   virtual Json save_own() const = 0;
@@ -43,8 +45,8 @@ class StreamScanner {
  private:
   void pass(std::string_view bytes);
   std::uint64_t offset_ = 0;
-  bool begun_ = false;  // past the byte order mark, or past where one could be
-  std::string held_;    // the beginning of what may become one
+  bool begun_ = false;  // past the byte order mark or its possible position
+  std::string held_;    // a possible beginning of a byte order mark
 };
 
 /// A walk through a folder, a few steps at a time. Not thread-safe.
@@ -56,21 +58,21 @@ class TreeScan {
   };
   struct Found {
     Tally tally;
-    std::uint64_t entries = 0;  // looked at
-    std::uint64_t bytes = 0;    // of the files that are samples or malformed
+    std::uint64_t entries = 0;  // entries visited
+    std::uint64_t bytes = 0;    // bytes of files that are samples or malformed
     std::string fingerprint;    // 32 hex digits
   };
   virtual ~TreeScan() = default;
-  /// Once, before anything else. `around` outlives the scan.
+  /// Call it once, first. `around` outlives the scan.
   virtual Status begin(const Surroundings& around) = 0;
-  /// Goes on for about so many steps: an entry that is looked at is one, and so are kStepBytes that are read. True: that was all.
+  /// Continues for about this many steps; a step is an entry, or kStepBytes read. True: finished.
   virtual Result<bool> go_on(const Context& ctx, std::uint64_t steps) = 0;
-  /// What there was so far, without its fingerprint; with it once that was all.
+  /// The result so far; the fingerprint is set only when finished.
   virtual const Found& found() const = 0;
   static constexpr std::uint64_t kStepBytes = 4096;
 };
 
-/// Numbers and texts of saved states, where anything may stand.
+/// Reads numbers and texts of saved states, which are untrusted.
 class Saved {
  public:
   explicit Saved(const Json& json) : json_(json) {}
@@ -78,7 +80,7 @@ class Saved {
   bool flag(std::string_view name) { return number(name, 1) == 1; }
   std::string bytes(std::string_view name, std::size_t max);  // base64
   std::string text(std::string_view name, std::size_t max = 4096);
-  /// kCorrupt if any of them was not there or not right.
+  /// kCorrupt if any member was missing or wrong.
   Status status() const;
 
  private:
@@ -89,10 +91,11 @@ class Saved {
 Json save_tally(const Tally& tally);
 Result<Tally> restore_tally(const Json& saved);
 
-/// Remembers the first malformed record only.
+/// Counts a malformed record; keeps only the first.
 void add_malformed(Tally& tally, Malformed what);
 
-/// Counts by key, never more keys than kClassesMax: those that sort first, in whatever order they come.
+/// Counts by key. Keeps at most kClassesMax keys, the first in sort order, whatever the order of
+/// arrival.
 template <typename Key>
 void add_bounded(std::map<Key, std::uint64_t>& counts, std::uint64_t& further, const Key& key, std::uint64_t count = 1) {
   if (const auto at = counts.find(key); at != counts.end()) {

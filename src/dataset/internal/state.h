@@ -1,4 +1,4 @@
-// Where a count of a file stopped, as text that can be kept: one line of JSON with a hash of itself.
+// The position of a count in a file, as storable text: one line of JSON with its own hash.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@
 namespace varda::dataset::internal {
 
 struct State {
-  static constexpr std::uint64_t kCheckedBytes = 64 << 10;  // at the beginning and before `offset`
-  static constexpr int kVersion = 1;                        // another one is counted as a whole
+  static constexpr std::uint64_t kCheckedBytes = 64 << 10;  // checked at the beginning and before `offset`
+  static constexpr int kVersion = 1;                        // a state of another version is ignored
 
   std::uint64_t device = 0, inode = 0;
-  std::uint64_t offset = 0;  // what was counted ends here
-  Hash head, tail;           // of its first and last kCheckedBytes
-  Hash chain;                // of the fingerprint's whole blocks
+  std::uint64_t offset = 0;  // end of the counted part
+  Hash head, tail;           // hashes of the first and last kCheckedBytes of the counted part
+  Hash chain;                // hash of the fingerprint's whole blocks
   codec::Json scanner;
 
   std::string text(const Format& format, const FormatOptions& options) const;
-  /// kCorrupt: damaged, or of another version, format or options; the message says which.
+  /// kCorrupt: damaged, or another version, format or options; the message says which.
   static Result<State> parse(std::string_view text, const Format& format, const FormatOptions& options);
 };
 

@@ -1,4 +1,4 @@
-// Files in memory behind os::ReadableTree, that change or break while they are read.
+// Files in memory behind os::ReadableTree, which can change or fail while they are read.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class MemoryTree final : public os::ReadableTree {
     files_[path].bytes.resize(size);
     files_[path].facts.modified_ns = ++now_;
   }
-  /// Nothing happens if it is not there.
+  /// No effect if `from` is missing.
   void rename(const std::string& from, const std::string& to) {
     if (auto node = files_.extract(from)) {
       files_.erase(to);
@@ -43,7 +43,8 @@ class MemoryTree final : public os::ReadableTree {
     }
   }
   void remove(const std::string& path) { files_.erase(path); }
-  /// Asked before each read of `path` from `offset`; may change the file; an error is that of the read.
+  /// Called before each read from `offset`. It may change the file. Its error becomes the read's
+  /// error.
   std::function<Status(std::uint64_t offset)> on_read;
   std::uint64_t bytes_read = 0;
 

@@ -1,4 +1,5 @@
-// Samples counted the obvious way, with the whole text in memory: what the scanners are checked against.
+// Counts samples in the simplest way, with the whole text in memory. The reference for the
+// scanners.
 #pragma once
 
 #include <string>
@@ -19,7 +20,7 @@ inline ReferenceCount reference_csv(std::string_view text, char delimiter, char 
   std::uint64_t line = 1;
   std::size_t expected = 0;
   while (begin < text.size()) {
-    // One record: its end, its fields, whether quotes and bytes are right.
+    // One record: its end, its number of fields, and whether quotes and bytes are valid.
     std::size_t at = begin, fields = 1;
     bool good = true, closed = true;
     for (bool field_begins = true; at < text.size() && text[at] != '\n';) {
@@ -68,7 +69,7 @@ inline ReferenceCount reference_csv(std::string_view text, char delimiter, char 
   return out;
 }
 
-/// Lines for which `is_sample` holds are samples, other ones that are not blank are malformed.
+/// Lines that satisfy `is_sample` are samples; other non-blank lines are malformed.
 template <typename IsBlank, typename IsSample>
 ReferenceCount reference_lines(std::string_view text, const IsBlank& is_blank, const IsSample& is_sample) {
   std::size_t begin = text.starts_with("\xEF\xBB\xBF") ? 3 : 0;

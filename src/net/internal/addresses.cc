@@ -17,7 +17,7 @@ std::string host_of_peer(std::string_view peer) {
   host = host.substr(1, host.find_first_of("%]") - 1);
   in6_addr v6{};
   if (::inet_pton(AF_INET6, host.c_str(), &v6) != 1) return "";
-  // An IPv4 address in the clothes of IPv6 is itself.
+  // An IPv4-mapped address counts whole, as its IPv4 address.
   if (IN6_IS_ADDR_V4MAPPED(&v6)) return {reinterpret_cast<const char*>(&v6), sizeof(v6)};
   return {reinterpret_cast<const char*>(&v6), sizeof(v6) / 2};
 }

@@ -1,4 +1,4 @@
-// How many connections each address has to a server.
+// Counts the connections of each client address.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@
 
 namespace varda::net::internal {
 
-/// Who "192.0.2.7:4711" and "[2001:db8::1]:4711" are: the host, of IPv6 its first 64 bits, since a host has all addresses below
-/// them. Anything else, as a Unix socket's, is nobody: "".
+/// The host of "192.0.2.7:4711" or "[2001:db8::1]:4711". For IPv6 it is the first 64 bits, since
+/// one host owns all addresses below that prefix. "" for anything else, such as a Unix socket.
 std::string host_of_peer(std::string_view peer);
 
 /// Thread-safe.
 class Addresses {
  public:
-  /// Before the first add(). 0: any number.
+  /// Call before the first add(). 0: no limit.
   void limit(std::size_t per_address) { limit_ = per_address; }
-  /// False: it would be one too many, and is not counted.
+  /// False: the limit is reached, and the connection is not counted.
   bool add(const std::string& peer) EXCLUDES(mutex_);
   void remove(const std::string& peer) EXCLUDES(mutex_);
 

@@ -1,4 +1,4 @@
-// Whose the connections of a server are, so that nobody has more of them than he may.
+// Limits how many connections of a server each client name may have.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,14 @@ class Loop;
 class Clients {
  public:
   struct Limits {
-    std::size_t per_name = 0, nameless = 0;  // 0: any number
+    std::size_t per_name = 0, nameless = 0;  // 0: no limit
   };
-  /// Before the first add().
+  /// Call before the first add().
   void limit(Limits limits) { limits_ = limits; }
 
-  /// One more connection of that name ("": of nobody known). If it is one too many, the oldest of them is told to close: whoever
-  /// lost his link does not know of his old connections, and has use for the newest alone.
+  /// Adds a connection of that name ("" if unknown). Beyond the limit, the oldest connection of the
+  /// name is closed. A client that lost its link does not know its old connections and uses only
+  /// the newest.
   void add(const std::string& name, Loop& loop, std::uint64_t id) EXCLUDES(mutex_);
   void remove(const std::string& name, Loop& loop, std::uint64_t id) EXCLUDES(mutex_);
 

@@ -11,10 +11,10 @@
 namespace varda::net::internal {
 namespace {
 
-constexpr std::size_t kReadAheadMax = 64 << 10;      // of requests behind the one in progress
-constexpr std::size_t kStreamRoundBytes = 64 << 10;  // read from a stream between two writes
-constexpr std::size_t kKeepBufferBytes = 4 << 10;    // what an idle connection may keep
-constexpr std::size_t kReadsInARow = 8;              // then other connections have their turn
+constexpr std::size_t kReadAheadMax = 64 << 10;      // limit for requests behind the current one
+constexpr std::size_t kStreamRoundBytes = 64 << 10;  // bytes read from a stream between two writes
+constexpr std::size_t kKeepBufferBytes = 4 << 10;    // limit for the buffer of an idle connection
+constexpr std::size_t kReadsInARow = 8;              // then other connections get a turn
 constexpr int kStreamRounds = 16;
 constexpr std::size_t kLingerBytesMax = 256 << 10;
 constexpr std::chrono::milliseconds kLingerTime{2000};
@@ -61,7 +61,7 @@ Connection::~Connection() = default;
 
 void Connection::expire_in(std::chrono::milliseconds timeout) { deadline_ = system_clock().now() + timeout; }
 
-// A peer that sends a byte now and then makes progress, and would hold its place for ever.
+// Without a minimum rate, a peer that sends a byte now and then would hold its place for ever.
 void Connection::expect_body_bytes() {
   const auto& options = loop_.state().options;
   expire_in(options.write_timeout);
@@ -95,11 +95,11 @@ std::string Connection::refusal() const {
 
 bool Connection::nameless() const { return loop_.state().asks_names && peer_.certificate_common_name.empty(); }
 
-// Anybody can have such a connection, and what it is good for takes a moment.
+// Nameless connections need no credentials and serve short exchanges, so they time out sooner.
 void Connection::expire_idle() {
   const auto& options = loop_.state().options;
   idle_since_ = system_clock().now();
-  // Who connects has something to ask.
+  // A new client has a request to send.
   const bool hurry = request_ == 0 || (options.nameless_connections_max > 0 && nameless());
   expire_in(hurry ? std::min(options.header_timeout, options.idle_timeout) : options.idle_timeout);
 }
@@ -121,7 +121,7 @@ void Connection::handshake_over() {
 }
 
 void Connection::yield_handshake(SteadyTime quiet_since) {
-  // What it said and this thread has not read yet is this thread's delay, not the peer's.
+  // Bytes that this thread has not read yet are this thread's delay, not the peer's.
   if (phase_ == Phase::kHandshake && shaken_at_ <= quiet_since && bytes_waiting(watch_->fd()) == 0) handshake_over();
 }
 
@@ -138,7 +138,7 @@ void Connection::handshake_done() {
 
 void Connection::handshake() {
   const IoResult shaken = stream_->handshake();
-  if (shaken.count > 0) shaken_at_ = system_clock().now();  // a byte now and then is no step, and keeps no place
+  if (shaken.count > 0) shaken_at_ = system_clock().now();  // single bytes are not progress and keep no place
   switch (shaken.kind) {
     case IoResult::Kind::kBytes:
       handshake_done();
@@ -192,7 +192,7 @@ void Connection::on_readable() {
       lingered_bytes_ += bytes.size();
       if (lingered_bytes_ > kLingerBytesMax) return close();
     } else if (in_.empty()) {
-      // The common case: whole requests, parsed where they were read.
+      // The common case: whole requests, parsed in the read buffer.
       const std::size_t used = consume(bytes);
       if (phase_ == Phase::kClosed) return;
       if (phase_ != Phase::kLingering) in_.assign(bytes.substr(used));
@@ -219,7 +219,7 @@ void Connection::on_writable() {
     pump_stream();
   } else if (flush()) {
     if (phase_ == Phase::kWriting) response_done();
-    if (phase_ == Phase::kHandling) deadline_ = SteadyTime::max();  // it was an interim response
+    if (phase_ == Phase::kHandling) deadline_ = SteadyTime::max();  // the written bytes were an interim response
   }
   serve_rest();
   if (phase_ != Phase::kClosed && std::exchange(read_wants_write_, false)) on_readable();
@@ -272,7 +272,7 @@ void Connection::header_arrived() {
   for (const auto& [name, value] : message.headers.all()) {
     if (equals_ignoring_case(name, "host")) ++hosts;
     if (equals_ignoring_case(name, "expect")) expect = value;
-    // The parser would take such a body for none, and its bytes for the next request.
+    // The parser would read such a request as one without body, and the body as the next request.
     if (equals_ignoring_case(name, "transfer-encoding") && !equals_ignoring_case(value, "chunked")) {
       return refuse(501, "the only transfer coding known here is chunked");
     }
@@ -329,7 +329,7 @@ void Connection::dispatch() {
                 mailbox->put({.connection = id, .request = number, .response = std::move(response)});
               }
             },
-            // Small enough to cost no allocation.
+            // Small enough for std::function to avoid an allocation.
             [loop = &loop_, serial = loop_.current.serial](Responder::Gone gone) {
               Loop* here = Loop::here();
               CHECK(here && here == loop && here->current.serial == serial);
@@ -349,11 +349,11 @@ void Connection::dispatch() {
   }
 }
 
-// The client has closed its side: whether it still waits matters to the handler.
+// The client has closed its side. Finds out whether it still waits, if the handler asked.
 void Connection::look_for_end() {
   if (!peer_closed_ || !gone_) return;
   if (http10_) return close();
-  // Whoever has closed both sides has a kernel that resets what is sent to him.
+  // If the client closed both sides, its kernel answers these bytes with a reset.
   out_ += "HTTP/1.1 100 Continue\r\n\r\n";
   flush();
   if (phase_ != Phase::kClosed) watch_->want_broken();
@@ -419,7 +419,7 @@ void Connection::begin_response(Response response) {
   chunked_ = false;
   stream_left_ = UINT64_MAX;
   if (!bodiless) {
-    // Only where no body follows may the length be another than what follows.
+    // The declared length may differ from the body only if no body follows.
     std::optional<std::uint64_t> length = declared;
     if (!streams && !(head_ && declared)) length = response.body.size();
     if (length) {
@@ -442,7 +442,7 @@ void Connection::begin_response(Response response) {
   out_ += "\r\n";
 
   if (streams && !bodiless && !head_) {
-    // Without a way to see it leave, a client that has closed would hold its stream for ever.
+    // No write is pending that could fail, so a client that is gone would hold its stream for ever.
     if (peer_closed_) return close();
     phase_ = Phase::kStreaming;
     stream_ended_ = false;
@@ -504,7 +504,7 @@ void Connection::pump_stream() {
       return;
     }
     if (round == kStreamRounds) {
-      (*stream_wake_)();  // the rest after other connections had their turn
+      (*stream_wake_)();  // continue after other connections had a turn
       return;
     }
   }
@@ -534,7 +534,7 @@ bool Connection::flush() {
     } else {
       watch_->want_write();
     }
-    // A stream's buffer must not grow at its end for ever while its start was long sent.
+    // Drops sent bytes, so that a long stream does not grow its buffer for ever.
     if (out_sent_ > kStreamRoundBytes) {
       out_.erase(0, out_sent_);
       out_sent_ = 0;
@@ -551,7 +551,7 @@ bool Connection::flush() {
 void Connection::response_done() {
   body_stream_.reset();
   stream_wake_.reset();
-  // A stream that ended before its declared length: only a broken connection can tell the client.
+  // The stream ended before its declared length. Only a broken connection shows that to the client.
   if (phase_ == Phase::kStreaming && stream_left_ != UINT64_MAX && stream_left_ > 0) return close();
   if (close_after_) return linger();
   phase_ = Phase::kIdle;
@@ -578,7 +578,7 @@ void Connection::peer_closed() {
   switch (phase_) {
     case Phase::kHandling:
     case Phase::kWriting:
-      // Some clients close their side once the request is out, and still read the response.
+      // Some clients close their side after the request and still read the response.
       peer_closed_ = true;
       look_for_end();
       return;
@@ -631,7 +631,7 @@ void Connection::close() {
     try {
       gone();
     } catch (const std::exception& e) {
-      log::error("a handler threw when told that its client is gone", {{"peer", peer_.address}, {"what", e.what()}});
+      log::error("client-gone callback threw", {{"peer", peer_.address}, {"what", e.what()}});
     }
   }
 }

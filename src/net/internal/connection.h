@@ -30,13 +30,13 @@ class Connection final : public Reactor::Listener {
   void answer(std::uint64_t request, Response response);
   void wake(std::uint64_t request);
   void close_if_idle();
-  /// While the peer says nothing, others may shake hands.
+  /// While the peer sends nothing, its handshake place goes to other peers.
   void yield_handshake(SteadyTime quiet_since);
   bool shaking() const { return shaking_; }
   void close();
 
   SteadyTime deadline() const { return deadline_; }
-  /// Since when it waits for a request; nothing: it serves one.
+  /// The start of the wait for a request; absent while it serves one.
   std::optional<SteadyTime> idle_since() const { return phase_ == Phase::kIdle ? std::optional(idle_since_) : std::nullopt; }
   void on_deadline();
 
@@ -50,10 +50,10 @@ class Connection final : public Reactor::Listener {
     kIdle,    // between requests: no byte of the next one is here
     kHeader,  // some bytes are
     kBody,
-    kHandling,   // the handler has it
-    kWriting,    // the response goes out, all of it known
-    kStreaming,  // ... or made over time
-    kLingering,  // done; what the client still sends is thrown away, so that it can read our last response
+    kHandling,   // the handler runs or will answer later
+    kWriting,    // a response with a known body is being written
+    kStreaming,  // a streamed response is being written
+    kLingering,  // done: input is discarded so that the client can read our last response
     kClosed,
   };
 
@@ -62,7 +62,7 @@ class Connection final : public Reactor::Listener {
   void handshake_over();
   bool nameless() const;
   void expire_idle();
-  /// Parses and serves what is there as far as that goes; returns how much was used.
+  /// Parses and serves as much as has arrived; returns the number of bytes used.
   std::size_t consume(std::string_view bytes);
   void header_arrived();
   void dispatch();
@@ -80,7 +80,7 @@ class Connection final : public Reactor::Listener {
   bool paused() const;
   void expire_in(std::chrono::milliseconds timeout);
   void expect_body_bytes();
-  /// False: there is no room for what is here of the body.
+  /// False: the memory limit for bodies is reached.
   bool hold_body();
   void release_body();
   std::string refusal() const;
@@ -94,19 +94,19 @@ class Connection final : public Reactor::Listener {
   Phase phase_ = Phase::kHandshake;
   SteadyTime deadline_ = SteadyTime::max();
   SteadyTime idle_since_;           // when the last request was answered
-  std::size_t held_ = 0;            // of its body, in the sum of all
-  std::size_t body_bytes_max_ = 0;  // of the request that is being read
-  SteadyTime shaken_at_;            // when the handshake last got further
-  bool shaking_ = true;             // counts among the handshakes
-  bool has_place_ = false;          // among those of its name
+  std::size_t held_ = 0;            // bytes of this body, counted in the server's sum
+  std::size_t body_bytes_max_ = 0;  // limit for the request being read
+  SteadyTime shaken_at_;            // time of the last handshake progress
+  bool shaking_ = true;             // counts as a running handshake
+  bool has_place_ = false;          // counts among the connections of its name
 
   std::string in_;             // bytes read and not used yet
   std::uint64_t request_ = 0;  // number of the current request
-  bool head_ = false;          // it is a HEAD
+  bool head_ = false;          // the current request is a HEAD
   bool http10_ = false;
   bool close_after_ = false;
   bool peer_closed_ = false;
-  Responder::Gone gone_;  // of the request being handled, if its handler wants to know
+  Responder::Gone gone_;  // disconnect callback of the request being handled
   bool write_blocked_ = false;
   bool write_wants_read_ = false;  // TLS: the write needs bytes from the peer first
   bool read_wants_write_ = false;

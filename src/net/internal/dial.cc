@@ -53,7 +53,7 @@ void Waiter::detach() {
   if (!callback_) return;
   callback_.reset();
   const std::stop_token stop = std::exchange(stop_, {});
-  if (!stop.stop_requested()) return;  // then nobody has written
+  if (!stop.stop_requested()) return;  // then the event was not written
   std::uint64_t count = 0;
   [[maybe_unused]] const ssize_t taken = ::read(event_.get(), &count, sizeof(count));
 }
@@ -76,7 +76,7 @@ Status Waiter::wait(const Context& ctx, int fd, For what) {
     const int count = ::ppoll(polled, 2, timeout, nullptr);
     if (count < 0 && errno != EINTR) return Error(Code::kInternal, std::string("poll: ") + std::strerror(errno));
     if (count > 0 && polled[0].revents != 0) return {};
-    // Woken without a stop: a leftover of the request before.
+    // Woken without a stop: a leftover wake-up of the previous request.
     if (count > 0 && !ctx.stopped()) {
       std::uint64_t taken = 0;
       [[maybe_unused]] const ssize_t size = ::read(event_.get(), &taken, sizeof(taken));
@@ -99,7 +99,7 @@ Result<std::vector<Address>> resolve(const Context& ctx, const std::string& host
     look_up("::1", port, AI_NUMERICHOST | AI_NUMERICSERV, addresses);
     return addresses;
   }
-  // Never destroyed: threads may be left when the process ends.
+  // Never destroyed, because threads may remain when the process ends.
   static Lookups& lookups = *new Lookups([](const std::string& name, int at) {
     Lookups::Found out;
     out.error = look_up(name, at, AI_NUMERICSERV | AI_ADDRCONFIG, out.addresses);
@@ -119,7 +119,7 @@ Result<Fd> connect_any(const Context& ctx, Waiter& waiter, const std::vector<Add
       last = std::move(fd).error();
       continue;
     }
-    // A silent address must leave time for the ones after it.
+    // A silent address must leave time for the remaining addresses.
     Context attempt = ctx;
     if (ctx.deadline() && i + 1 < addresses.size()) attempt = ctx.with_timeout((*ctx.deadline() - system_clock().now()) / 2);
     if (Status ready = waiter.wait(attempt, fd->get(), Waiter::For::kWrite); !ready.ok()) {

@@ -1,4 +1,5 @@
-// Blocking waits of the client: for a socket, a name, a connection; each ends with its context.
+// Blocking waits of the client for a socket, a name or a connection. Each wait ends with its
+// context.
 #pragma once
 
 #include <optional>
@@ -10,16 +11,17 @@
 
 namespace varda::net::internal {
 
-/// Waits for one socket at a time and is woken by a stop request. One thread at a time; attach() and the wake are separate.
+/// Waits for one socket at a time; a stop request wakes it. One thread at a time; attach() and the
+/// wake are separate.
 class Waiter {
  public:
   Waiter();
-  /// From now on a stop of this token ends wait(). Replaces the one before.
+  /// From now on a stop of this token ends wait(). Replaces the previous token.
   void attach(const std::stop_token& stop);
   void detach();
 
   enum class For { kRead, kWrite, kEither };
-  /// Until the socket is ready (or broken). kTimeout, kCancelled: the context.
+  /// Waits until the socket is ready or broken. kTimeout, kCancelled: the context.
   Status wait(const Context& ctx, int fd, For what);
 
  private:
@@ -32,11 +34,13 @@ class Waiter {
   std::optional<std::stop_callback<Wake>> callback_;
 };
 
-/// Every address of a host, the order the system gives. kUnavailable: no such name. A slow resolver does not outlast the context.
+/// All addresses of a host, in the system's order. kUnavailable: no such name. Returns when the
+/// context ends, even if the resolver is slow.
 Result<std::vector<Address>> resolve(const Context& ctx, const std::string& host, int port);
-/// The addresses of a host that is numeric in any form the system reads ("127.1", "0x7f000001"). Empty: `host` is a name.
+/// The addresses of a host that is numeric in any form the system reads ("127.1", "0x7f000001").
+/// Empty: `host` is a name.
 std::vector<Address> numeric_addresses(const std::string& host, int port);
-/// The first address that takes the connection.
+/// Connects to the first address that accepts.
 Result<Fd> connect_any(const Context& ctx, Waiter& waiter, const std::vector<Address>& addresses);
 
 }  // namespace varda::net::internal

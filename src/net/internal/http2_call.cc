@@ -18,14 +18,14 @@ constexpr std::size_t kHeaderBytesMax = 64u << 10;
 std::string_view text(const std::uint8_t* bytes, std::size_t size) { return {reinterpret_cast<const char*>(bytes), size}; }
 
 nghttp2_nv header(std::string_view name, std::string_view value) {
-  // nghttp2 copies both; its pointers are just not const.
+  // nghttp2 copies both; its parameters merely lack const.
   const auto bytes = [](std::string_view from) {
     return const_cast<std::uint8_t*>(reinterpret_cast<const std::uint8_t*>(from.data()));
   };
   return {bytes(name), bytes(value), name.size(), value.size(), NGHTTP2_NV_FLAG_NONE};
 }
 
-// grpc-message is percent-encoded; what is no such escape stands for itself.
+// Decodes the percent-encoding of grpc-message. Malformed escapes are kept as they are.
 std::string decode_message(std::string_view encoded) {
   std::string out;
   const auto digit = [](char c) {
@@ -104,7 +104,8 @@ class Call final : public Http2Call {
     const std::uint8_t* bytes = nullptr;
     const ssize_t size = nghttp2_session_mem_send(session_, &bytes);
     if (size < 0) return Error(Code::kInternal, nghttp2_strerror(static_cast<int>(size)));
-    // So nghttp2 says that it has given the connection up, for instance since the first bytes were no SETTINGS frame.
+    // nghttp2 reports this way that it gave the connection up, for example if the first frame was
+    // not SETTINGS.
     if (size == 0 && nghttp2_session_want_read(session_) == 0) return Error(Code::kInternal, "the peer breaks the rules of HTTP/2");
     return text(bytes, static_cast<std::size_t>(size));
   }
@@ -183,7 +184,7 @@ class Call final : public Http2Call {
   }
 
   static int on_frame(nghttp2_session*, const nghttp2_frame* frame, void* user) {
-    // Streams above the last one it names are closed as REFUSED_STREAM by nghttp2 itself.
+    // nghttp2 itself closes streams above the last id in GOAWAY as REFUSED_STREAM.
     if (frame->hd.type == NGHTTP2_GOAWAY) of(user).went_away_ = true;
     return 0;
   }
@@ -191,9 +192,9 @@ class Call final : public Http2Call {
   const std::size_t body_bytes_max_;
   nghttp2_session* session_ = nullptr;
   std::int32_t stream_ = 0;
-  std::array<char, 5> prefix_{};  // compressed or not, and the size
+  std::array<char, 5> prefix_{};  // compression flag and size
   std::string_view message_;
-  std::size_t sent_ = 0;  // of prefix and message
+  std::size_t sent_ = 0;  // bytes sent of prefix and message
   std::size_t header_bytes_ = 0;
   GrpcAnswer answer_;
   bool done_ = true;

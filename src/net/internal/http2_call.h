@@ -1,4 +1,5 @@
-// One client connection of HTTP/2 as gRPC uses it, without I/O: bytes in, bytes out. nghttp2 behind a plain interface.
+// One client connection of HTTP/2 as gRPC uses it, without I/O: bytes in, bytes out. nghttp2 behind
+// a plain interface.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +12,15 @@
 
 namespace varda::net::internal {
 
-/// What became of a call.
+/// The result of a call.
 struct GrpcAnswer {
   int http_status = 0;
   std::string content_type;
-  int grpc_status = -1;  // -1: none was sent
+  int grpc_status = -1;  // -1: the server sent no status
   std::string grpc_message;
   std::string body;         // length-prefixed messages, as they came
-  std::uint32_t reset = 0;  // error code of a stream that was reset; 0: it ended
-  bool refused = false;     // the server says it did not look at it
+  std::uint32_t reset = 0;  // error code of a reset stream; 0: the stream ended
+  bool refused = false;     // the server did not process the call
   bool too_large = false;
 };
 
@@ -31,20 +32,22 @@ class Http2Call {
 
   struct Request {
     std::string_view method;   // "/package.Service/Method"
-    std::string_view timeout;  // "10000m"; "": none
+    std::string_view timeout;  // "10000m"; "": no timeout
     std::string_view message;  // without prefix; outlives the call
   };
-  /// Begins a call; the one before has ended. An error: no more calls on this connection.
+  /// Begins a call; the previous call has ended. An error: the connection takes no more calls.
   virtual Status begin(const Request& request) = 0;
-  /// The call under way, or the last one, has its answer.
+  /// The current or last call has its answer.
   virtual bool done() const = 0;
   virtual GrpcAnswer take() = 0;
 
-  /// Bytes of the peer. An error: it does not speak HTTP/2, and the connection is of no more use.
+  /// Takes bytes from the peer. An error: the peer does not speak HTTP/2, and the connection is
+  /// unusable.
   virtual Status feed(std::string_view bytes) = 0;
-  /// Bytes for the peer, up to some kilobytes; empty: none now. An error: the connection is of no more use.
+  /// Returns bytes for the peer, up to some kilobytes; empty: none now. An error: the connection is
+  /// unusable.
   virtual Result<std::string_view> output() = 0;
-  /// A further call may begin: no GOAWAY has come, and the streams are not used up.
+  /// Another call may begin: no GOAWAY has come, and stream ids are left.
   virtual bool reusable() const = 0;
 };
 

@@ -25,7 +25,7 @@ std::shared_ptr<Lookups::Lookup> Lookups::join(const std::string& host, int port
       }
       shared->changed.notify_all();
     }).detach();
-  } catch (const std::system_error&) {  // no more threads
+  } catch (const std::system_error&) {  // no threads left
     lookup->done = true;
     lookup->found.error = EAI_AGAIN;
     if (--name.under_way == 0) shared_->names.erase(key);

@@ -1,4 +1,4 @@
-// Lookups: who asks the resolver, which cannot be interrupted and may take half a minute where no name server answers.
+// Name lookups. The resolver cannot be interrupted and may take 30 s if no name server answers.
 #pragma once
 
 #include <condition_variable>
@@ -15,18 +15,19 @@
 
 namespace varda::net::internal {
 
-/// Thread-safe. Each lookup has a thread of its own, which is left behind when its callers may not wait; of one name there are at
-/// most kOneNameMax, whoever comes then waits with the last of them. So callers that give up soon, however many, leave few threads.
+/// Thread-safe. Each lookup runs on a separate thread, which is left behind when its callers give
+/// up. Each name has at most kOneNameMax lookups; further callers wait for the last one. So many
+/// impatient callers leave few threads.
 class Lookups {
  public:
   static constexpr unsigned kOneNameMax = 16;
   struct Found {
-    int error = 0;  // of getaddrinfo
+    int error = 0;  // the error of getaddrinfo
     std::vector<Address> addresses;
   };
   using Find = std::function<Found(const std::string& host, int port)>;
 
-  /// `find` blocks. Its threads may outlive this.
+  /// `find` blocks. Its threads may outlive this object.
   explicit Lookups(Find find) : shared_(std::make_shared<Shared>(std::move(find))) {}
 
   /// kTimeout, kCancelled: the context.

@@ -16,7 +16,7 @@ TEST(Lookups, CallersThatGiveUpLeaveFewBehindAndThoseThatWaitAreAnswered) {
     std::latch release{1};
     std::atomic<unsigned> asked{0};
   };
-  const auto resolver = std::make_shared<Resolver>();  // threads that are left behind outlive the test
+  const auto resolver = std::make_shared<Resolver>();  // threads left behind outlive the test
   Lookups lookups([resolver](const std::string& host, int port) {
     ++resolver->asked;
     if (host == "silent") resolver->release.wait();

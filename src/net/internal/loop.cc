@@ -8,7 +8,8 @@ namespace {
 
 thread_local Loop* this_thread_loop = nullptr;
 
-/// Timeouts are checked this often: a fraction of the shortest, so that they are late by little, and rarely enough to cost nothing.
+/// The period of timeout checks: a fraction of the shortest timeout. Timeouts are then a little
+/// late, and checks are cheap.
 std::chrono::milliseconds tick_period(const Server::Options& options) {
   const auto shortest = std::min({options.header_timeout, options.idle_timeout, options.write_timeout});
   return std::clamp(shortest / 4, std::chrono::milliseconds(5), std::chrono::milliseconds(1000));
@@ -29,7 +30,7 @@ void Loop::start() {
   thread_ = std::thread([this] {
     this_thread_loop = this;
     reactor_->run();
-    // On this thread, as everything of a connection is.
+    // On this thread, like all other calls to connections.
     closing_ = true;
     close_all();
     dead_.clear();
@@ -153,7 +154,7 @@ bool Loop::on_tick() {
     if (connection->deadline() <= now) late.push_back(connection.get());
   }
   for (Connection* connection : late) connection->on_deadline();
-  // Nothing to watch over: the thread sleeps until there is.
+  // Without connections there is nothing to check, and the thread sleeps.
   ticking_ = !connections_.empty();
   return ticking_;
 }

@@ -1,4 +1,4 @@
-// One I/O thread of a server: its connections, its mail, its tick.
+// One I/O thread of a server: its connections, mailbox and tick.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@
 
 namespace varda::net::internal {
 
-/// What the loops of one server share. Constant, atomic, or guarded.
+/// State that the loops of one server share. Constant, atomic, or guarded.
 struct ServerState {
   Server::Options options;  // without tls: plain
   Handler handler;
@@ -32,23 +32,25 @@ struct ServerState {
   std::atomic<bool> draining{false};
   std::atomic<bool> stopping{false};
   std::atomic<std::size_t> connections{0};
-  std::atomic<std::size_t> handshakes{0};        // of TLS, counted from accept() on
-  std::atomic<std::size_t> body_bytes{0};        // of large bodies of requests that are not answered
+  std::atomic<std::size_t> handshakes{0};        // TLS handshakes, counted from accept() on
+  std::atomic<std::size_t> body_bytes{0};        // large bodies of requests that are not answered yet
   std::function<void(bool was_full)> on_closed;  // after each connection, from its loop's thread
-  std::atomic<bool> full{false};                 // somebody waits for the place of another
-  std::function<void()> on_idle;                 // a connection became idle while that was so
-  std::function<void()> on_shaken;               // a handshake was one of too many, and is over
-  /// One that subtracts and one that looks are two steps: of two connections that close at once each would then see the other's.
+  std::atomic<bool> full{false};                 // a client waits for a free connection
+  std::function<void()> on_idle;                 // a connection became idle while `full`
+  std::function<void()> on_shaken;               // a handshake ended that was at the limit
+  /// Subtract and compare in one step. In two steps, two connections that close together could each
+  /// see the other's value.
   void connection_over() { on_closed(connections.fetch_sub(1) >= options.connections_max); }
   void handshake_over() {
     if (options.tls && handshakes.fetch_sub(1) >= options.handshakes_max) on_shaken();
   }
-  /// Connections that begin from now on take this context.
+  /// New connections use this context.
   void use(TlsContext tls) EXCLUDES(tls_mutex) {
     const MutexLock lock(tls_mutex);
-    tls_context.swap(tls);  // what was there goes with `tls`, after the lock, or with its last connection
+    tls_context.swap(tls);  // the old context is released with `tls`, after the lock, or with its
+                            // last connection
   }
-  /// Null: plain.
+  /// Null: plain HTTP.
   TlsContext tls() EXCLUDES(tls_mutex) {
     const MutexLock lock(tls_mutex);
     return tls_context;
@@ -57,22 +59,22 @@ struct ServerState {
   TlsContext tls_context GUARDED_BY(tls_mutex);
 };
 
-/// Everything but start(), stop() and adopt() belongs to its thread.
+/// Everything but start(), stop() and adopt() belongs to the loop's thread.
 class Loop {
  public:
   explicit Loop(ServerState& state);
   ~Loop();
 
   void start();
-  /// Ends the thread; connections still there are closed.
+  /// Ends the thread and closes the remaining connections.
   void stop();
   void adopt(Fd fd, std::string peer);
-  /// From any thread: that connection, if it is still there.
+  /// From any thread. Closes that connection; ignored if unknown.
   void close_later(std::uint64_t id);
-  /// Closes connections that serve no request now; the others close after theirs.
+  /// Closes connections that serve no request now; the others close after their request.
   void close_idle();
   void close_all();
-  /// From any thread: the one that serves nobody for the longest time, if there is one.
+  /// From any thread. Closes the connection that has been idle longest, if any.
   void close_longest_idle();
 
   Reactor& reactor() { return *reactor_; }
@@ -80,20 +82,21 @@ class Loop {
   std::vector<char>& scratch() { return scratch_; }
   const std::shared_ptr<Mailbox>& mailbox() { return mailbox_; }
   const std::string& date();
-  /// Called by a connection that is done: it lives until the current callback has returned.
+  /// Called by a connection that is done. The connection lives until the current callback has
+  /// returned.
   void bury(std::uint64_t id);
 
-  // The request whose handler runs right now on this thread: its answer needs no mail.
+  // The request that a handler on this thread serves right now. Its answer needs no mail.
   struct Inline {
     std::uint64_t connection = 0;
     std::uint64_t request = 0;  // of that connection
     std::uint64_t serial = 0;   // of all requests of this loop; 0: no handler runs
     std::optional<Response> response;
-    Responder::Gone gone;  // what it wants to be told by
+    Responder::Gone gone;  // disconnect callback of this request
   };
   Inline current;
-  std::uint64_t serials = 0;  // given so far
-  /// The loop whose thread this is, or null.
+  std::uint64_t serials = 0;  // serials used so far
+  /// The loop that runs on the calling thread, or null.
   static Loop* here();
 
  private:
@@ -109,7 +112,7 @@ class Loop {
   std::vector<char> scratch_;
   std::chrono::milliseconds tick_period_;
   std::uint64_t next_id_ = 1;
-  std::deque<std::pair<SteadyTime, std::uint64_t>> handshakes_;  // when to look whether the peer is quiet; the next one first
+  std::deque<std::pair<SteadyTime, std::uint64_t>> handshakes_;  // when to check for a silent peer; the earliest first
   bool ticking_ = false;
   bool closing_ = false;
   std::string date_;

@@ -1,4 +1,4 @@
-// Answers and wake-ups from other threads on their way to a loop. Outlives the loop: what comes late is dropped.
+// Answers and wake-ups from other threads to a loop. Outlives the loop and drops late mail.
 #pragma once
 
 #include <atomic>
@@ -17,13 +17,13 @@ namespace varda::net::internal {
 struct Mail {
   std::uint64_t connection = 0;
   std::uint64_t request = 0;         // of that connection
-  std::optional<Response> response;  // absent: the stream of that request may have something
+  std::optional<Response> response;  // absent: the stream of that request may have bytes
 };
 
 /// Thread-safe.
 class Mailbox {
  public:
-  /// `ring` is called when the box becomes non-empty, with the lock held: it only posts.
+  /// `ring` is called with the lock held when the box becomes non-empty, so it may only post.
   explicit Mailbox(std::function<void()> ring) : ring_(std::move(ring)) {}
 
   void put(Mail mail) EXCLUDES(mutex_) {
@@ -36,7 +36,7 @@ class Mailbox {
     MutexLock lock(mutex_);
     return std::exchange(mail_, {});
   }
-  /// Nothing rings after this.
+  /// No `ring` call follows this.
   void close() EXCLUDES(mutex_) {
     std::vector<Mail> dropped;
     MutexLock lock(mutex_);
@@ -51,7 +51,7 @@ class Mailbox {
   std::vector<Mail> mail_ GUARDED_BY(mutex_);
 };
 
-/// One stream's wake-ups: any number of them between two reads is one piece of mail.
+/// Wake-ups of one stream: any number between two reads make one piece of mail.
 struct StreamWake {
   std::shared_ptr<Mailbox> mailbox;
   std::uint64_t connection = 0;

@@ -41,12 +41,13 @@ class Sink final : public http::basic_parser<kIsRequest> {
     message_.minor_version = version % 10;
   }
   void on_field_impl(http::field, string_view name, string_view value, ErrorCode&) override {
-    // Trailers are dropped: merged into the header they could overrule what has been decided from it.
+    // Trailers are dropped. Merged into the header, they could override decisions already made from
+    // it.
     if (!header_done_) message_.headers.add(std::string(view(name)), std::string(view(value)));
   }
   void on_header_impl(ErrorCode&) override { header_done_ = true; }
   void on_body_init_impl(const boost::optional<std::uint64_t>& length, ErrorCode&) override {
-    // A promise of length is not yet a reason to hold that much memory.
+    // A declared length alone does not justify that much memory.
     if (length && kIsRequest) message_.body.reserve(static_cast<std::size_t>(std::min<std::uint64_t>(*length, 256 << 10)));
   }
   std::size_t on_body_impl(string_view body, ErrorCode&) override {
@@ -66,9 +67,9 @@ class Sink final : public http::basic_parser<kIsRequest> {
   std::uint64_t chunk_left_ = 0;  // 0: between chunks
 };
 
-/// What stands between two chunks: the end of the one, and the line of the next; after the last one the trailers, too. Beast keeps
-/// no limit here, counts the same chunk twice where it stops in a quoted extension, and ends the process when an empty body comes
-/// in pieces: it gets these bytes together.
+/// The bytes between two chunks: the end of one, the line of the next, and trailers after the last.
+/// Beast gets them in one piece for three reasons. It has no limit here, it counts a chunk twice
+/// after a stop in a quoted extension, and it aborts on an empty body in pieces.
 enum class Between { kPartial, kWhole, kTooLong };
 
 Between look_between(std::string_view bytes, std::size_t limit) {
@@ -92,7 +93,7 @@ class BeastParser final : public Parser {
     while (!error_ && !sink_->is_done()) {
       if (!header_was_done && sink_->is_header_done()) break;
       if (!used && !sink_->got_some()) {
-        // Empty lines ahead of a request are ignored (RFC 9112, 2.2).
+        // Empty lines before a request are ignored (RFC 9112, 2.2).
         while (kIsRequest && used < bytes.size() && (bytes[used] == '\r' || bytes[used] == '\n')) ++used;
       }
       if (used == bytes.size()) break;
@@ -107,7 +108,7 @@ class BeastParser final : public Parser {
       used += count;
       if (error == http::error::need_more) {
         if (!between) break;
-        error = http::error::bad_chunk_extension;  // a quote that does not end on its line
+        error = http::error::bad_chunk_extension;  // an unterminated quote
       }
       if (error) error_ = error;
     }

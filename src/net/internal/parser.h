@@ -1,4 +1,4 @@
-// HTTP/1.1 messages from bytes, without I/O. Wraps Beast's parser so that only parser.cc knows it.
+// Parses HTTP/1.1 messages without I/O. Wraps Beast's parser so that only parser.cc knows it.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace varda::net::internal {
 
-/// What a parser has found so far. Fields that do not belong to the kind stay empty.
+/// The message found so far. Fields that do not belong to the kind stay empty.
 struct Message {
   std::string method, target;  // requests
   int status = 0;              // responses
@@ -31,28 +31,29 @@ class Parser {
   static std::unique_ptr<Parser> create(Kind kind, ParserLimits limits);
   virtual ~Parser() = default;
 
-  /// Takes bytes and returns how many were used. It stops by itself after the header, after the message, at an error, and where
-  /// it needs more than is there; what was not used must be given again, in one piece with what follows.
+  /// Takes bytes and returns how many were used. Stops after the header, after the message, at an
+  /// error, and where it needs more bytes. Pass unused bytes again, joined with the bytes that
+  /// follow.
   virtual std::size_t feed(std::string_view bytes) = 0;
-  /// The peer has closed. False: the message is cut short.
+  /// The peer has closed. False: the message is truncated.
   virtual bool feed_end() = 0;
 
   virtual bool started() const = 0;  // a byte of this message was taken
   virtual bool header_done() const = 0;
   virtual bool done() const = 0;
-  /// 0, or what a server answers to what it was sent: 400, 413, 431, 505.
+  /// 0, or the status with which a server refuses the message: 400, 413, 431, 505.
   virtual int error_status() const = 0;
   virtual std::string error_text() const = 0;
 
-  // After the header.
+  // The following hold after the header.
   virtual bool keep_alive() const = 0;
   virtual bool ends_with_connection() const = 0;  // a response without length
   virtual bool expects_body() const = 0;          // of requests: a length > 0 or chunked
 
-  /// A response to HEAD has no body. Before its header is parsed.
+  /// Declares that the response has no body (HEAD). Call it before the header is parsed.
   virtual void no_body() = 0;
   virtual Message& message() = 0;
-  /// Ready for the next message of the connection.
+  /// Prepares for the next message of the connection.
   virtual void reset() = 0;
 };
 

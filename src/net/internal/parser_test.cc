@@ -20,7 +20,7 @@ const std::vector<std::string>& requests() {
   return all;
 }
 
-/// Feeds `bytes` in pieces as a connection would; returns what came of it.
+/// Feeds `bytes` in pieces, as a connection would; returns the outcome.
 std::string run(Parser& parser, const std::string& bytes, Rng& rng, bool whole) {
   std::string buffer, outcome;
   std::size_t at = 0;
@@ -62,7 +62,7 @@ TEST(Parser, PiecesMakeNoDifference) {
   }
 }
 
-// Damaged messages: whatever comes of them, it comes in bounds, and the pieces they arrive in make no difference.
+// Damaged messages stay within bounds, and the result does not depend on the pieces.
 TEST(Parser, DamagedMessagesEndTheSameWayInAnyPieces) {
   auto rng = seeded_rng(2);
   static constexpr std::string_view kBytes = "\r\n\0 :;,/0129afFxchunked\x7f\xff\t";
@@ -88,7 +88,7 @@ TEST(Parser, DamagedMessagesEndTheSameWayInAnyPieces) {
     auto pieces = make();
     const std::string outcome = run(*whole, text, *rng, true);
     const std::string other = run(*pieces, text, *rng, false);
-    // Where the text ends early, its fault may have been seen or not.
+    // If the text ends early, its fault may or may not have been noticed.
     const bool cut = outcome.ends_with('?') || other.ends_with('?');
     EXPECT_EQ(cut ? messages(other) : other, cut ? messages(outcome) : outcome);
     EXPECT_LE(whole->message().body.size(), 64u);
@@ -100,7 +100,7 @@ TEST(Parser, DamagedMessagesEndTheSameWayInAnyPieces) {
 TEST(Parser, WhatStandsBetweenChunksIsOneLineOfLimitedLength) {
   const std::string begin = "PUT /d HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n";
   const std::pair<std::string, std::string> cases[] = {
-      // The quote ends in another line; and the chunk, looked at twice, would be more than a body may have.
+      // The quote ends on another line. Counted twice, the chunk would exceed the body limit.
       {"28;x=\"y\r\n" + std::string(200, 'z') + "\"\r\n", "!400"},
       {"0;x=\"y\r\n\r\nGET / HTTP/1.1\r\n\r\n", "!400"},
       {"28;x=" + std::string(5000, 'y'), "!431"},

@@ -1,6 +1,7 @@
 #include "net/internal/reactor.h"
 
-// TSan knows no stand-alone fences and g++ refuses them; what crosses threads here goes through Asio's mutex anyway.
+// TSan does not support stand-alone fences, and g++ refuses them. Data that crosses threads here
+// passes through Asio's mutex.
 #if defined(__SANITIZE_THREAD__)
 #define BOOST_ASIO_DISABLE_FENCED_BLOCK 1
 #endif
@@ -21,14 +22,15 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-/// Shared by the watch and the operations in flight, which find the listener gone after the watch is.
+/// Shared by the watch and the operations in flight. Those find a null listener after the watch is
+/// gone.
 struct Socket {
   Socket(asio::io_context& io, int fd, Reactor::Listener& l) : descriptor(io, fd), listener(&l) {}
   asio::posix::stream_descriptor descriptor;
   Reactor::Listener* listener;
   bool reading = false;
   bool writing = false;
-  bool breaking = false;  // waited for
+  bool breaking = false;  // async_wait is pending
 };
 
 class AsioWatch final : public Reactor::Watch {
@@ -62,8 +64,8 @@ class AsioWatch final : public Reactor::Watch {
     socket_->descriptor.async_wait(asio::posix::stream_descriptor::wait_error, [socket = socket_](error_code) {
       if (!socket->listener) return;
       socket->breaking = false;
-      // Urgent data of the peer ends the wait too. It stays as long as nobody reads it: to wait again of ourselves would be to
-      // spin. The next one who wants it does.
+      // Urgent data of the peer also ends the wait, and stays until it is read. Waiting again here
+      // would spin, so the next want_broken() waits.
       pollfd state{.fd = socket->descriptor.native_handle(), .events = 0, .revents = 0};
       if (::poll(&state, 1, 0) <= 0) return;
       socket->listener->on_broken();
@@ -83,7 +85,7 @@ class AsioReactor final : public Reactor {
       try {
         io_.run();
       } catch (const std::exception& e) {
-        // A handler that throws must not end the loop for everybody else.
+        // A callback that throws must not end the loop for other connections.
         log::error("an I/O callback threw", {{"what", e.what()}});
       }
     }

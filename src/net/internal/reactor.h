@@ -1,5 +1,5 @@
-// One thread's event loop: readiness of sockets, calls from other threads, a coarse tick. Asio behind a plain interface, so that
-// only reactor.cc compiles it.
+// One thread's event loop: socket readiness, calls from other threads, a coarse tick. Hides Asio,
+// so that only reactor.cc compiles it.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@ namespace varda::net::internal {
 /// Everything but post() and stop() belongs to the thread inside run().
 class Reactor {
  public:
-  /// Told when a socket is ready, or broken: each want_…() gives one call at most.
+  /// Notified when a socket is ready or broken. Each want_…() gives at most one call.
   class Listener {
    public:
     virtual void on_readable() = 0;
@@ -22,24 +22,26 @@ class Reactor {
     ~Listener() = default;
   };
 
-  /// A socket being watched; owns it. Destroying it closes the socket and ends the calls, also from inside one of them.
+  /// A watched socket; owns it. Destruction closes the socket and stops all calls, also from inside
+  /// a call.
   class Watch {
    public:
     virtual ~Watch() = default;
     virtual int fd() const = 0;
     virtual void want_read() = 0;  // no effect while already wanted
     virtual void want_write() = 0;
-    /// Of an error or of the end of both directions: what a socket shows whose peer has reset it, also where nothing is read.
+    /// Notifies of an error or of the end of both directions. A reset by the peer shows this way
+    /// even without reads.
     virtual void want_broken() = 0;
   };
 
   static std::unique_ptr<Reactor> create();
   virtual ~Reactor() = default;
 
-  /// Serves until stop(). Once.
+  /// Serves until stop(). Call it once.
   virtual void run() = 0;
   virtual void stop() = 0;
-  /// Runs `work` on the loop's thread. Dropped, unrun, when the reactor is destroyed.
+  /// Runs `work` on the loop's thread. `work` is dropped if the reactor is destroyed first.
   virtual void post(std::function<void()> work) = 0;
   /// `listener` outlives the watch.
   virtual std::unique_ptr<Watch> watch(int fd, Listener& listener) = 0;

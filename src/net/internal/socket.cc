@@ -15,8 +15,8 @@
 namespace varda::net::internal {
 namespace {
 
-// Thousands of nodes come back at the same moment; whom the kernel turns away tries again a second later, then after three. The
-// kernel's own limit (net.core.somaxconn, 4096) is as high.
+// Thousands of nodes may reconnect at the same moment. A refused node retries after one second,
+// then after three. The kernel's own limit (net.core.somaxconn) is 4096 too.
 constexpr int kBacklog = 4096;
 
 void set_option(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof(value)); }
@@ -100,7 +100,7 @@ Result<Fd> listen_on(const Address& address) {
   Fd fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return failed(address, "cannot listen on", errno);
   if (address.is_unix()) {
-    // A left-over file refuses connections; a live server accepts them and keeps its place.
+    // A left-over file refuses connections. A live server accepts them and keeps its file.
     const char* path = reinterpret_cast<const sockaddr_un*>(&address.storage)->sun_path;
     Fd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (::connect(probe.get(), address.get(), address.size) != 0 && errno == ECONNREFUSED) ::unlink(path);
@@ -157,11 +157,11 @@ void set_keepalive(int fd) {
 
 void set_dead_after(int fd, std::chrono::seconds silence) {
   const int seconds = static_cast<int>(std::max<std::chrono::seconds::rep>(2, silence.count()));
-  // Of a connection that lies idle the first probe goes out at half the time, and two more before the end.
+  // On an idle connection the first probe is sent at half the time, then two more before the end.
   set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, std::max(1, seconds / 2));
   set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, std::max(1, seconds / 4));
   set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 2);
-  // Of bytes on their way, which are sent again for a quarter of an hour otherwise.
+  // Limits unacknowledged bytes, which the kernel otherwise resends for about 15 minutes.
   set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, seconds * 1000);
 }
 

@@ -1,4 +1,4 @@
-// Sockets and their addresses: numeric "host:port", "[v6]:port", "unix:/path".
+// Sockets and numeric addresses: "host:port", "[v6]:port", "unix:/path".
 #pragma once
 
 #include <chrono>
@@ -35,7 +35,7 @@ struct Address {
   sockaddr_storage storage{};
   socklen_t size = 0;
 
-  /// kInvalid with what was wrong. "localhost" and an empty host mean 127.0.0.1 and every address.
+  /// kInvalid explains the problem. "localhost" means 127.0.0.1, an empty host means every address.
   static Result<Address> parse(const std::string& text);
   static Result<Address> unix_path(const std::string& path);
   std::string str() const;
@@ -44,22 +44,25 @@ struct Address {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
 };
 
-/// Bound and listening, non-blocking. The file of a Unix socket nobody listens on any more is replaced.
-/// kUnavailable: in use, or not an address of this machine.
+/// Returns a bound, listening, non-blocking socket. Replaces the file of a Unix socket that has no
+/// listener. kUnavailable: in use, or not an address of this machine.
 Result<Fd> listen_on(const Address& address);
-/// A connection being made: done or failed when writable; see socket_error(). An error: it failed at once.
+/// Starts a connection. It is done or failed when the socket is writable; see socket_error(). An
+/// error: it failed at once.
 Result<Fd> start_connect(const Address& address);
-/// SO_ERROR, taken.
+/// Reads and clears SO_ERROR.
 int socket_error(int fd);
 Address local_address(int fd);
-/// One waiting connection, non-blocking, and where it comes from. Empty: none now, or no descriptor left (errno tells).
+/// Accepts one waiting connection, non-blocking, and sets `peer`. Empty: none waits, or no
+/// descriptor is left (see errno).
 Fd accept_one(int listener, Address& peer);
 void set_no_delay(int fd);
 /// Finds a dead peer within 30 s.
 void set_keepalive(int fd);
-/// After set_keepalive(): gives up a peer that has acknowledged nothing, neither bytes sent nor probes, for this long.
+/// Call after set_keepalive(). Closes the connection if the peer acknowledges neither bytes nor
+/// probes for this long.
 void set_dead_after(int fd, std::chrono::seconds silence);
-/// Received and not read yet.
+/// Bytes received and not read yet.
 int bytes_waiting(int fd);
 
 }  // namespace varda::net::internal

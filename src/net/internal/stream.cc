@@ -56,8 +56,8 @@ class PlainStream final : public Stream {
   int error_ = 0;
 };
 
-// A BIO over a socket as OpenSSL's own, except that it sends with MSG_NOSIGNAL: a library must not change what the process does
-// with SIGPIPE, which children would inherit.
+// OpenSSL's socket BIO, but with MSG_NOSIGNAL. A library must not change the process's SIGPIPE
+// handling, which children inherit.
 int bio_write(BIO* bio, const char* data, int size) {
   BIO_clear_retry_flags(bio);
   const ssize_t count = ::send(static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio))), data,
@@ -97,7 +97,7 @@ BIO* socket_bio(int fd) {
 
 class TlsStream final : public Stream {
  public:
-  // Small header and body go out as one record; a larger body is not copied.
+  // A small header and body are sent as one record; a larger body is not copied.
   static constexpr std::size_t kRecordBytes = 16 << 10;
 
   TlsStream(int fd, const TlsContext& ctx) : ctx_(ctx), ssl_(SSL_new(ctx.get())), fd_(fd) {
@@ -143,7 +143,8 @@ class TlsStream final : public Stream {
   IoResult write(std::string_view first, std::string_view second) override {
     std::string_view data = first.empty() ? second : first;
     if (!first.empty() && !second.empty() && first.size() < kRecordBytes) {
-      // A retry passes the same bytes again, so rebuilding the record is allowed (SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER).
+      // A retry passes the same bytes, so rebuilding the record is allowed
+      // (SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER).
       record_.assign(first);
       record_.append(second.substr(0, kRecordBytes - first.size()));
       data = record_;
@@ -234,7 +235,8 @@ Result<std::unique_ptr<Stream>> tls_connect(int fd, const TlsContext& ctx, const
   if (is_address(verified)) {
     ok = ok && X509_VERIFY_PARAM_set1_ip_asc(param, verified.c_str()) == 1;
   } else {
-    // A name that is a role stands where only the authority writes; a common name may be anybody's.
+    // A name that is a role must be in the SAN, which only the authority writes. The subject's
+    // common name may be anything.
     const unsigned subject = names.verified_name.empty() ? 0 : X509_CHECK_FLAG_NEVER_CHECK_SUBJECT;
     X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | subject);
     ok = ok && X509_VERIFY_PARAM_set1_host(param, verified.data(), verified.size()) == 1;

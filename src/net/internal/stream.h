@@ -1,5 +1,5 @@
-// Bytes over a non-blocking socket, plain or TLS, by readiness: a call does what it can now and says what to wait for. Server and
-// client share it; who waits, and how, is theirs.
+// Bytes over a non-blocking socket, plain or TLS. Each call does what it can now and returns the
+// readiness to wait for. The server and the client share this class and wait in different ways.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct IoResult {
     kBytes,      // `count` bytes were moved
     kWantRead,   // call again when the socket is readable
     kWantWrite,  // ... writable
-    kEnd,        // the peer closed in good order
+    kEnd,        // orderly close by the peer
     kError,      // broken; see error()
   };
   Kind kind = Kind::kBytes;
@@ -30,25 +30,26 @@ struct IoResult {
 class Stream {
  public:
   virtual ~Stream() = default;
-  /// kBytes when the stream is ready for read and write. Plain streams always are. `count` is above 0 if the handshake got further:
-  /// bytes of a message that is not whole yet are no step.
+  /// kBytes when the stream is ready for reads and writes; plain streams always are. `count` is
+  /// above 0 if the handshake advanced by a whole message.
   virtual IoResult handshake() = 0;
   virtual IoResult read(std::span<char> into) = 0;
-  /// Writes some of `first`, then of `second`, as if they were one.
+  /// Writes some of `first`, then of `second`, as one sequence.
   virtual IoResult write(std::string_view first, std::string_view second) = 0;
-  /// No more will be written; the peer sees the end. Best effort.
+  /// Ends the writing side; the peer sees the end. Best effort.
   virtual void finish() = 0;
-  /// True: after a short read() nothing is left that the socket would not announce.
+  /// True: after a short read() the socket announces all further bytes.
   virtual bool short_read_means_empty() const = 0;
-  /// Fills in what the verified certificate of the peer says; leaves `peer` as it is without one.
+  /// Fills in the facts of the peer's verified certificate; leaves `peer` unchanged without one.
   virtual void describe_certificate(Peer& peer) const = 0;
   virtual std::string error() const = 0;
 };
 
 std::unique_ptr<Stream> plain_stream(int fd);
 std::unique_ptr<Stream> tls_accept(int fd, const TlsContext& ctx);
-/// Verifies the server's certificate for `server_name` (a DNS name or an IP address) if the context verifies at all; or, while it
-/// still asks for `server_name`, for `verified_name` if that is not empty.
+/// Verifies the server's certificate if the context verifies at all. The certificate must match
+/// `verified_name` if that is set, else `server_name` (a DNS name or an IP address). SNI always
+/// sends `server_name`.
 struct ServerNames {
   std::string server_name;
   std::string verified_name;

@@ -39,7 +39,8 @@ Status trust(SSL_CTX* ctx, const std::string& ca_pem) {
   int count = 0;
   while (X509* raw = PEM_read_bio_X509(bio.get(), nullptr, no_password, nullptr)) {
     const Owned<X509> certificate(raw);
-    // What OpenSSL keeps of its extensions is made here, and not by whichever thread of the server is the first to need it.
+    // Makes OpenSSL cache the extensions now, instead of on the first server thread that needs
+    // them.
     (void)X509_check_purpose(raw, -1, 0);
     X509_STORE_add_cert(store, certificate.get());
     ++count;
@@ -53,19 +54,21 @@ Result<TlsContext> make_context(const SSL_METHOD* method) {
   TlsContext ctx(SSL_CTX_new(method), SSL_CTX_free);
   if (!ctx) return Error(Code::kInternal, "cannot make a TLS context: " + tls_error("out of memory"));
   SSL_CTX_set_min_proto_version(ctx.get(), TLS1_2_VERSION);
-  // Buffers of idle connections are given back, writes may continue from another place: 17 kB a connection instead of 72.
+  // Frees buffers of idle connections and lets writes continue from another address: 17 kB per
+  // connection instead of 72.
   SSL_CTX_set_mode(ctx.get(), SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   SSL_CTX_set_options(ctx.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
   return ctx;
 }
 
-/// How a client looks at a server of an authority of our own. Belongs to the context.
+/// The client's rules for a server of our own authority. Owned by the context.
 struct OwnAuthority {
   std::string ca_sha256;
   std::optional<WallTime> not_earlier_than;
 };
 
-// That a certificate is not valid yet says only that this clock is behind the authority's: nobody else could have made it.
+// "Not valid yet" only means that this clock is behind the authority's: no other party could have
+// signed it.
 int accept_not_yet_valid(int ok, X509_STORE_CTX* store) {
   if (ok == 0 && X509_STORE_CTX_get_error(store) == X509_V_ERR_CERT_NOT_YET_VALID) {
     X509_STORE_CTX_set_error(store, X509_V_OK);
@@ -74,7 +77,8 @@ int accept_not_yet_valid(int ok, X509_STORE_CTX* store) {
   return ok;
 }
 
-// The server sends its CA along; the one with the right digest is trusted as if it had been known, and all else is checked as ever.
+// The server sends its CA. The CA with the right digest becomes trusted, and everything else is
+// checked as usual.
 int verify_server(X509_STORE_CTX* store, void* argument) {
   const auto& own = *static_cast<const OwnAuthority*>(argument);
   STACK_OF(X509)* const trusted = sk_X509_new_null();
@@ -96,8 +100,8 @@ int verify_server(X509_STORE_CTX* store, void* argument) {
   return ok;
 }
 
-// All that makes a client certificate wrong still does, except its dates. One that is not valid yet was signed under a clock
-// that was ahead of this one.
+// Accepts a client certificate with wrong dates; all other errors still count. A certificate that
+// is not valid yet was signed under a clock ahead of this one.
 int accept_any_dates(int ok, X509_STORE_CTX* store) {
   const bool leaf = X509_STORE_CTX_get_error_depth(store) == 0;
   const int error = X509_STORE_CTX_get_error(store);
@@ -141,7 +145,8 @@ Result<TlsContext> server_context(const TlsServer& options) {
     SSL_CTX_set_verify(ctx.get(), SSL_VERIFY_PEER,
                        options.expired_clients == TlsServer::Expired::kAccept ? accept_any_dates : nullptr);
   }
-  // Sessions are not resumed: connections are kept alive, and tickets would cost memory and a write each.
+  // Sessions are not resumed: connections are kept alive, and each ticket would cost memory and a
+  // write.
   SSL_CTX_set_session_cache_mode(ctx.get(), SSL_SESS_CACHE_OFF);
   SSL_CTX_set_options(ctx.get(), SSL_OP_NO_TICKET);
   SSL_CTX_set_num_tickets(ctx.get(), 0);
@@ -166,7 +171,7 @@ Result<TlsContext> client_context(const TlsClient& options, const std::string& e
       auto own = std::make_shared<OwnAuthority>(OwnAuthority{options.ca_sha256, options.not_earlier_than});
       SSL_CTX_set_cert_verify_callback(ctx.get(), verify_server, own.get());
       SSL_CTX* const raw = ctx.get();
-      ctx = TlsContext(raw, [own, until_then = ctx](SSL_CTX*) {});  // the callback's argument lives as long
+      ctx = TlsContext(raw, [own, until_then = ctx](SSL_CTX*) {});  // keeps the callback's argument alive
     }
   }
   static constexpr unsigned char kProtocols[] = "\x08http/1.1";

@@ -13,12 +13,13 @@ namespace varda::net::internal {
 
 using TlsContext = std::shared_ptr<ssl_ctx_st>;
 
-/// kInvalid names what was wrong: certificate, key, that they do not belong together, or the CA.
+/// kInvalid names the bad part: the certificate, the key, their mismatch, or the CA.
 Result<TlsContext> server_context(const TlsServer& options);
-/// `extra_ca_pem` is trusted besides what the options trust; "" nothing more.
+/// `extra_ca_pem` is trusted in addition to the CA in the options; "" adds nothing.
 Result<TlsContext> client_context(const TlsClient& options, const std::string& extra_ca_pem = "");
 
-/// The oldest error of this thread's OpenSSL queue, which is cleared; `otherwise` when there is none.
+/// Returns the oldest error of this thread's OpenSSL queue and clears the queue; `otherwise` if the
+/// queue is empty.
 std::string tls_error(const std::string& otherwise);
 
 }  // namespace varda::net::internal

@@ -71,7 +71,7 @@ std::vector<std::string> subject_parts(const X509& certificate, int nid) {
 WallTime time_of(const ASN1_TIME* time) {
   std::tm parts{};
   if (time == nullptr || ASN1_TIME_to_tm(time, &parts) != 1) return {};
-  // The clock counts nanoseconds in 64 bits, and "has no end" is the year 9999 (RFC 5280, 4.1.2.5).
+  // The clock counts nanoseconds in 64 bits, but "no end" is the year 9999 (RFC 5280, 4.1.2.5).
   constexpr auto kLast = std::chrono::floor<std::chrono::seconds>(WallTime::duration::max());
   return WallTime(std::clamp(std::chrono::seconds(::timegm(&parts)), std::chrono::seconds(0), kLast));
 }

@@ -1,4 +1,4 @@
-// What the files on certificates share: OpenSSL's objects with an owner, and PEM text in and out.
+// Shared by the files on certificates: owners for OpenSSL's objects, PEM text in and out.
 #pragma once
 
 #include <memory>
@@ -28,27 +28,28 @@ struct Free {
 template <typename T>
 using Owned = std::unique_ptr<T, Free>;
 
-/// To every function that reads PEM: never asks on a terminal for the password of something encrypted.
+/// Password callback for every function that reads PEM: refuses, so that OpenSSL never prompts on a
+/// terminal.
 int no_password(char*, int, int, void*);
 
-/// A BIO that reads the text, which outlives it.
+/// A BIO that reads `pem`. `pem` must outlive it.
 Owned<BIO> text_bio(std::string_view pem);
-/// What was written into a memory BIO.
+/// The content of a memory BIO.
 Result<std::string> text_of(BIO* bio);
 
-/// The first of its kind in the text, or null.
+/// The first certificate or key in the text, or null.
 Owned<X509> read_certificate(std::string_view pem);
 Owned<EVP_PKEY> read_private_key(std::string_view pem);
 
 /// SHA-256 of bytes as 64 hex digits.
 std::string sha256_hex(const unsigned char* bytes, std::size_t size);
-/// Of the certificate in DER; of SubjectPublicKeyInfo in DER. "" if OpenSSL cannot encode it.
+/// SHA-256 of the certificate or of SubjectPublicKeyInfo, in DER. "" if OpenSSL cannot encode it.
 std::string sha256_of(const X509& certificate);
 std::string sha256_of_key(const EVP_PKEY& key);
 
 /// All values of one part of a subject (NID_commonName), as UTF-8.
 std::vector<std::string> subject_parts(const X509& certificate, int nid);
-/// The epoch if it cannot be read.
+/// The epoch if `time` is unreadable.
 WallTime time_of(const ASN1_TIME* time);
 
 /// kInternal, with the oldest error of OpenSSL's queue.

@@ -15,7 +15,7 @@ namespace varda::net::testing {
 /// Thread-safe. Made with make_shared.
 class Feed : public std::enable_shared_from_this<Feed> {
  public:
-  /// The reading side; its end is seen by released().
+  /// The reading side; released() shows its destruction.
   std::unique_ptr<BodyStream> stream();
   void write(std::string bytes) EXCLUDES(mutex_);
   void end() EXCLUDES(mutex_);

@@ -1,4 +1,4 @@
-// A gRPC server on a Unix socket that says exactly what a test wants said.
+// A gRPC server on a Unix socket that sends exactly the bytes a test asks for.
 #pragma once
 
 #include <atomic>
@@ -18,19 +18,19 @@ struct GrpcCall {
 struct GrpcReply {
   int http_status = 200;
   std::string content_type = "application/grpc";
-  std::optional<int> status = 0;       // nothing: no trailers
-  std::string message;                 // as it stands in grpc-message
+  std::optional<int> status = 0;       // absent: no trailers
+  std::string message;                 // as sent in grpc-message
   std::string body;                    // with its prefix
-  std::optional<std::uint32_t> reset;  // the stream, with that code, instead of an answer
+  std::optional<std::uint32_t> reset;  // resets the stream with that code instead of an answer
   bool silent = false;                 // no answer; the stream stays open
-  bool go_away = false;                // before the answer: this connection takes no further call
-  bool close = false;                  // the connection, instead of an answer
+  bool go_away = false;                // sends GOAWAY before the answer
+  bool close = false;                  // closes the connection instead of an answer
 
   static GrpcReply of(std::string_view message);
   static GrpcReply error(int status, std::string message);
 };
 
-/// One thread a connection; ends them all when it is destroyed.
+/// One thread per connection; the destructor ends them all.
 class GrpcServer {
  public:
   /// `answer` is called from the connections' threads.
@@ -39,11 +39,11 @@ class GrpcServer {
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;
 
-  /// How many were ever taken.
+  /// Connections accepted so far.
   int connections() const;
-  /// How many there are.
+  /// Connections open now.
   int open_connections() const;
-  /// Closes those there are; the socket goes on listening.
+  /// Closes all connections; the socket keeps listening.
   void drop_connections();
 
  private:

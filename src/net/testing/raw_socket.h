@@ -1,4 +1,4 @@
-// A socket that says exactly what a test wants said.
+// A socket that sends exactly the bytes a test asks for.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@ namespace varda::net::testing {
 /// One thread at a time.
 class RawSocket {
  public:
-  /// Connects to 127.0.0.1:port; aborts the test program where that fails.
+  /// Connects to 127.0.0.1:port; aborts the test program on failure.
   explicit RawSocket(int port);
   explicit RawSocket(const std::string& unix_path);
   ~RawSocket();
@@ -19,13 +19,14 @@ class RawSocket {
   RawSocket& operator=(const RawSocket&) = delete;
 
   void write(std::string_view bytes);
-  /// Until `text` has arrived, the peer closes, or `limit` has passed; returns all that was read and not returned before.
+  /// Reads until `text` has arrived, the peer closes, or `limit` has passed. Returns all bytes not
+  /// returned before.
   std::string read_until(std::string_view text, std::chrono::milliseconds limit = std::chrono::seconds(60));
-  /// Until the peer closes.
+  /// Reads until the peer closes.
   std::string read_all(std::chrono::milliseconds limit = std::chrono::seconds(60));
   bool closed() const { return closed_; }
   void finish_writing();
-  /// Ends the connection so that the peer is told at once; nothing can follow.
+  /// Resets the connection, so that the peer notices at once; nothing can follow.
   void reset();
   void write_urgent(char byte);
 
@@ -34,10 +35,11 @@ class RawSocket {
   bool closed_ = false;
 };
 
-/// Listens on a free port of 127.0.0.1 and answers each connection with fixed bytes once it has seen an empty line.
+/// Listens on a free port of 127.0.0.1 and answers each connection with fixed bytes once it has
+/// seen an empty line.
 class CannedServer {
  public:
-  /// After the answer the connection is closed.
+  /// Closes the connection after the answer.
   explicit CannedServer(std::string answer);
   ~CannedServer();
   int port() const { return port_; }

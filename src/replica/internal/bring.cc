@@ -6,7 +6,7 @@
 namespace varda::replica {
 namespace {
 
-/// Bytes as they stand in an open file; fewer where it ends.
+/// Reads bytes from an open file; fewer at its end.
 Result<std::string> read_at(os::File& file, std::uint64_t offset, std::uint64_t length) {
   TRY_VOID(file.seek(offset));
   std::string out;
@@ -18,7 +18,7 @@ Result<std::string> read_at(os::File& file, std::uint64_t offset, std::uint64_t 
   return out;
 }
 
-/// How many blocks from the first on are as they should be.
+/// The number of correct blocks at the start of the file.
 Result<std::uint64_t> good_blocks(os::File& file, const SnapshotFile& wanted, std::uint64_t block_bytes) {
   TRY(const std::uint64_t size, file.size());
   std::uint64_t good = 0;
@@ -40,14 +40,14 @@ std::vector<LocalFile> staged_files(os::FileSystem& fs, const os::Path& staging,
   const auto snapshot = Snapshot::decode(*text, limits);
   if (!snapshot.ok() || snapshot->block_bytes != block_bytes) return out;
   for (const SnapshotFile& file : snapshot->files) {
-    if (file.path.empty()) continue;  // its name is the store's to know; one file is resumed or begun anew
+    if (file.path.empty()) continue;  // only the store knows the name of a single file
     const os::Path path = staging / "tree" / file.path;
     const auto info = fs.stat(path);
     if (info.ok() && *info && (*info)->kind == os::FileKind::kFile && (*info)->size_bytes == file.size) {
       out.push_back({path, file});
       continue;
     }
-    // Files are made one after the other, so the part is of the first that is missing.
+    // Files are made one after the other, so the part belongs to the first missing file.
     const auto part = fs.open(staging / "part", os::Open::kRead);
     if (!part.ok()) break;
     const auto good = good_blocks(**part, file, block_bytes);
@@ -94,7 +94,7 @@ Status Bring::run(const std::string& file_name) {
     const SnapshotFile& wanted = wanted_.files[i];
     const os::Path final = tree / (wanted.path.empty() ? file_name : wanted.path);
     TRY(const auto there, fs_.stat(final));
-    // It has its name since it was whole and synced.
+    // A file gets its name only when it is whole and synced.
     if (there && there->kind == os::FileKind::kFile && there->size_bytes == wanted.size) {
       note(plans[i].fetch_bytes);
       continue;
@@ -111,7 +111,7 @@ Status Bring::file(const SnapshotFile& wanted, const FilePlan& plan, const os::P
   if (plan.link) {
     const os::Path& from = local_[plan.from].path;
     const auto info = fs_.stat(from);
-    // The number of links of a file has a limit on some file systems, and some have none: then it is copied.
+    // Hard links may be limited in number or unsupported; then the file is copied.
     if (info.ok() && *info && (*info)->size_bytes == wanted.size && fs_.link(from, final).ok()) return {};
     runs = {{.first = 0, .count = wanted.blocks.size(), .fetch = false, .file = plan.from, .from_block = 0}};
   }
@@ -153,7 +153,7 @@ Status Bring::copy(os::File& part, const SnapshotFile& wanted, const BlockRun& r
     const std::uint64_t block = run.first + i, length = length_of(block, wanted.size, wanted_.block_bytes);
     Result<std::string> bytes = std::string();
     if (from.ok()) bytes = read_at(**from, (run.from_block + i) * wanted_.block_bytes, length);
-    // Somebody wrote into a copy, or the disk did: the block is fetched like any other.
+    // The local block is damaged, by a program or the disk, so it is fetched.
     if (!from.ok() || !bytes.ok() || codec::Sha256::of(*bytes) != wanted.blocks[block]) {
       done_.total_bytes += length;
       TRY_VOID(fetch(part, wanted, block, 1));
@@ -170,7 +170,7 @@ Status Bring::fetch(os::File& part, const SnapshotFile& wanted, std::uint64_t fi
   if (once.ok() || once.error().code() != Code::kCorrupt) return once;
   const Status again = fetch_once(part, wanted, next, first + count);
   if (again.ok() || again.error().code() != Code::kCorrupt) return again;
-  // Twice the same: it is not the way here that broke them.
+  // Twice the same error, so the transport is not the cause.
   return Error(Code::kConflict, again.error().message());
 }
 

@@ -1,4 +1,4 @@
-// What both kinds of files that peers ask for have in common on the wire.
+// Shared wire format of snapshot files and archives.
 #pragma once
 
 #include <charconv>
@@ -23,7 +23,7 @@ inline net::Response refuse(int status, std::string message) {
 
 struct Range {
   std::uint64_t first = 0;
-  std::optional<std::uint64_t> last;  // nothing: to the end
+  std::optional<std::uint64_t> last;  // absent: to the end
 };
 
 /// "bytes=FIRST-LAST" and "bytes=FIRST-", the forms of RFC 9110, 14.1.2 that peers use.

@@ -1,4 +1,4 @@
-// Files in memory that stand on the far side of a copy.
+// Files in memory on the remote side of a replica.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace varda::replica::testing {
 
-using Files = std::map<std::string, std::string, PathOrder>;  // bytes by path; one with the path "" is a single file
+using Files = std::map<std::string, std::string, PathOrder>;  // path -> bytes; the path "" means a single file
 
 inline Snapshot snapshot_of(const Files& files, std::uint32_t block_bytes) {
   Snapshot out{.block_bytes = block_bytes, .files = {}};
@@ -21,12 +21,12 @@ inline Snapshot snapshot_of(const Files& files, std::uint32_t block_bytes) {
   return out;
 }
 
-/// Gives what the files hold, in pieces of odd lengths, and counts it. Not thread-safe.
+/// Serves the files in pieces of odd lengths and counts the bytes. Not thread-safe.
 class FileSource final : public BlockSource {
  public:
   explicit FileSource(const Files& files) : files_(files) {}
   std::uint64_t given_bytes = 0;
-  /// Asked before each piece; an error ends the read.
+  /// Called before each piece; an error ends the read.
   std::function<Status()> before_piece;
   std::size_t piece_bytes = 700;
 

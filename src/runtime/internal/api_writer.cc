@@ -41,7 +41,7 @@ Json owner_reference(const ObjectRef& owner) {
                        {"blockOwnerDeletion", true}});
 }
 
-/// What the annotation says our last wish was; null where it says nothing that can be read.
+/// The object as last applied, from the annotation; null if missing or unreadable.
 Json last_wish(const Json& live) {
   const Json* text = live["metadata"]["annotations"].find(kLastApplied);
   if (!text || !text->is_string()) return {};
@@ -49,7 +49,7 @@ Json last_wish(const Json& live) {
   return last.ok() && last->is_object() ? std::move(*last) : Json();
 }
 
-/// `wanted` with the members that are added to every object of ours.
+/// `wanted` with the annotation and the owner reference of our objects.
 Json dressed(Json wanted, const ObjectRef* owner, const std::string& wish) {
   wanted.make("metadata/annotations").set(kLastApplied, wish);
   if (owner) wanted.make("metadata/ownerReferences").push_back(owner_reference(*owner));
@@ -63,12 +63,12 @@ Json without_metadata(Json object) {
 
 enum class Claim { kOurs, kWait, kTheirs };
 
-/// Whose object of that name is there already?
+/// Decides to which owner the existing object of that name belongs.
 Claim claim(const Json& live, const ObjectRef& owner) {
   const Json& controller = controller_of(live);
   if (controller["uid"].as_string() == owner.uid) return deleting(live) ? Claim::kWait : Claim::kOurs;
   if (controller.is_null()) {
-    // Left over by an orphaning delete: it was ours.
+    // Left by an orphaning delete: it was ours.
     const bool made_by_us = live["metadata"]["annotations"].contains(kLastApplied);
     return made_by_us ? (deleting(live) ? Claim::kWait : Claim::kOurs) : Claim::kTheirs;
   }
@@ -108,7 +108,7 @@ Status ApiWriter::converge(const Context& ctx, const ObjectRef& owner, std::vect
       return Error(Code::kInternal, "two objects wanted are " + meta::describe(object)).as_terminal();
     }
   }
-  // What is not wanted goes first: it may hold a name or a port that the new objects need.
+  // Unwanted objects are deleted first: they may hold a name or a port that new objects need.
   Status first = remove_unwanted(ctx, owner, wanted);
   for (Json& object : wanted) {
     TRY_VOID(ctx.check());
@@ -150,7 +150,8 @@ Status ApiWriter::bring_about(const Context& ctx, const ObjectRef* owner, Json w
   const Resource& resource = informer->resource();
   const ObjectKey key = key_in(wanted);
   wanted.erase("status");
-  // With a uid this very object is meant: another one of its name is not it, and what is gone is not made again.
+  // With a uid only that object is meant: a successor of the same name is left alone, and a deleted
+  // object is not created again.
   const std::string uid = std::as_const(wanted)["metadata"]["uid"].as_string();
   if (!uid.empty()) wanted["metadata"].erase("uid");
   if (const StoredPtr live = informer->get(key)) {
@@ -186,12 +187,12 @@ Status ApiWriter::update(const Context& ctx, Informer& informer, const ObjectRef
       return {};
     }
     const Json last = last_wish(live);
-    // The text stays as long as the wish does, whatever order its members come in.
+    // The text stays if the content is equal, whatever the order of its members.
     const std::string wish =
         last == wanted ? std::as_const(live)["metadata"]["annotations"][kLastApplied].as_string() : codec::write_json(wanted);
     Json merged = meta::three_way_merge(last, dressed(wanted, owner, wish), live, informer.list_keys());
     if (how == Update::kRecreate) {
-      // Wishes are compared, not objects: what the server made of the last one is none of our business.
+      // Compares the applied objects, so that changes by the server do not count.
       const bool changed =
           last.is_null() ? without_metadata(merged) != without_metadata(live) : without_metadata(last) != without_metadata(wanted);
       if (changed) {
@@ -264,11 +265,11 @@ Status ApiWriter::remove(const Context& ctx, const ObjectRef& object) {
       ctx, *object.resource, object.key,
       {.propagation = kube::Propagation::kBackground, .uid = object.uid, .resource_version = "", .grace_seconds = {}});
   if (left.ok()) {
-    // Still there, with a deletionTimestamp: reads should see that.
+    // The object still exists, with a deletionTimestamp that reads should see.
     if (Informer* informer = caches_.find(*object.resource); informer && deleting(*left)) informer->wrote(*left);
     return {};
   }
-  // Another object of that name (by the uid) means that ours is gone.
+  // A uid conflict means that our object is gone.
   if (left.error().code() == Code::kNotFound || left.error().code() == Code::kConflict) return {};
   return std::move(left).error();
 }

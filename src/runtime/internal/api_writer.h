@@ -1,4 +1,4 @@
-// The Writer over an API client and the copies of informers.
+// The Writer over an API client and the informers' copies.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 
 namespace varda::runtime {
 
-/// Everything given outlives it. `owned`: the kinds whose objects converge() may delete.
+/// All references outlive it. `owned`: the kinds that converge() may delete.
 class ApiWriter final : public Writer {
  public:
   struct Owned {

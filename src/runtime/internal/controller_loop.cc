@@ -50,7 +50,8 @@ ControllerLoop::ControllerLoop(ControllerSpec spec, const kube::Client& client, 
   if (!metrics_) return;
   succeeded_ = result_counter("success");
   requeued_ = result_counter("requeue_after");
-  (void)result_counter("requeue");  // of the field's four results; ours always name a time
+  (void)result_counter("requeue");  // one of controller-runtime's four results; unused here,
+                                    // because requeues always have a delay
   failed_ = result_counter("error");
   const metrics::Labels labels{{"controller", spec_.name}};
   errors_ = &metrics_->counter("controller_runtime_reconcile_errors_total", "Total number of reconciliation errors per controller",
@@ -59,7 +60,7 @@ ControllerLoop::ControllerLoop(ControllerSpec spec, const kube::Client& client, 
                                  "Total number of terminal reconciliation errors per controller", labels);
   panics_ = &metrics_->counter("controller_runtime_reconcile_panics_total", "Total number of reconciliation panics per controller",
                                labels);
-  // The bounds of controller-runtime, so that its dashboards read the same.
+  // The bounds of controller-runtime, so that its dashboards show the same.
   seconds_ = &metrics_->histogram(
       "controller_runtime_reconcile_time_seconds", "Length of time per reconciliation per controller",
       {0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,
@@ -78,7 +79,7 @@ metrics::Counter* ControllerLoop::result_counter(const char* result) const {
 void ControllerLoop::changed(const ControllerSpec::Source& source, const Change& change) {
   try {
     if (change.old && change.now && source.same && source.same(*change.old, *change.now)) return;
-    // The old version too: an object that moves away concerns those it was with.
+    // The old version counts too: an object that moves affects its former relations.
     if (change.old) {
       for (const ObjectKey& key : source.keys(*change.old, caches_)) queue_.add(key);
     }
@@ -86,7 +87,7 @@ void ControllerLoop::changed(const ControllerSpec::Source& source, const Change&
       for (const ObjectKey& key : source.keys(*change.now, caches_)) queue_.add(key);
     }
   } catch (const std::exception& e) {
-    log::error("a map function failed", {{"controller", spec_.name}, {"object", change.key.str()}, {"what", e.what()}});
+    log::error("map function threw", {{"controller", spec_.name}, {"object", change.key.str()}, {"what", e.what()}});
   }
 }
 
@@ -113,7 +114,7 @@ void ControllerLoop::work_on(const Context& ctx, const ObjectKey& key) {
 
 void ControllerLoop::process(const Context& ctx, const ObjectKey& key) {
   const SteadyTime begin = system_clock().now();
-  // The machine's randomness: an identifier of a run is no part of what a simulation repeats.
+  // Uses the machine's randomness, because this id need not be equal in repeated simulations.
   const log::Scope scope(
       {{"controller", spec_.name}, {"namespace", key.ns}, {"name", key.name}, {"reconcileID", system_rng().uuid()}});
   const StoredPtr object = primary_->get(key);
@@ -125,7 +126,8 @@ void ControllerLoop::process(const Context& ctx, const ObjectKey& key) {
 Result<Action> ControllerLoop::reconcile(const Context& ctx, const ObjectKey& key, const StoredPtr& object) {
   try {
     if (!object) return spec_.gone ? spec_.gone(ctx, key, writer_) : Action::await_change();
-    // Unreadable: known to its user by an event. Nothing is done to it, and nothing of it is taken down.
+    // Unreadable: an event shows the problem to the user. The object and its children stay
+    // unchanged.
     if (!object->problem.empty()) return Action::await_change();
     return spec_.reconcile(ctx, *object, writer_);
   } catch (const std::exception& e) {
@@ -151,8 +153,8 @@ void ControllerLoop::settle(const Context& ctx, const ObjectKey& key, const Stor
   if (failed_) failed_->add();
   if (errors_) errors_->add();
   if (error.code() == Code::kConflict) {
-    // Nobody's fault: the copy was behind.
-    log::debug("conflict, trying again", {{"error", error}});
+    // An ordinary race: the copy was behind.
+    log::debug("conflict, retrying", {{"error", error}});
     queue_.retry(key);
     return;
   }

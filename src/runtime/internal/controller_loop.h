@@ -1,4 +1,4 @@
-// One controller at work: a queue, its workers, and the handlers that fill it.
+// Runs one controller: a queue, its workers, and the handlers that fill the queue.
 #pragma once
 
 #include <memory>
@@ -20,17 +20,19 @@ class ControllerLoop {
     Rng* rng = nullptr;
     metrics::Registry* metrics = nullptr;
   };
-  /// Registers its handlers with the informers of `caches`, which hold every source of `spec`. All outlive it.
+  /// Registers handlers with the informers of `caches`, which hold every source of `spec`. All
+  /// references outlive the loop.
   ControllerLoop(ControllerSpec spec, const kube::Client& client, const Caches& caches, EventRecorder& events,
                  const Options& options);
 
   void enqueue(const ObjectKey& key) { queue_.add(key); }
   bool idle() const { return queue_.idle(); }
-  /// Works until `ctx` stops and every worker has finished its object. Once.
+  /// Works until `ctx` stops and every worker has finished its object. Call it once.
   void run(const Context& ctx);
-  /// What a worker of run() does for one key, for a driver of its own; nothing if no key is ready.
+  /// Processes one key, for callers that schedule the work themselves; no effect if no key is
+  /// ready.
   void step(const Context& ctx);
-  /// When step() has a key.
+  /// The time at which step() has a key.
   std::optional<SteadyTime> due() const { return queue_.due(); }
   std::size_t workers() const { return spec_.workers; }
   const std::string& name() const { return spec_.name; }
@@ -39,7 +41,7 @@ class ControllerLoop {
   void changed(const ControllerSpec::Source& source, const Change& change);
   void work(const Context& ctx);
   void work_on(const Context& ctx, const ObjectKey& key);
-  /// One key, start to end.
+  /// Processes one key from start to end.
   void process(const Context& ctx, const ObjectKey& key);
   Result<Action> reconcile(const Context& ctx, const ObjectKey& key, const StoredPtr& object);
   void settle(const Context& ctx, const ObjectKey& key, const StoredPtr& object, const Result<Action>& result);

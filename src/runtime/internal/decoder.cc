@@ -17,7 +17,7 @@ Result<ObjectPtr> Decoder::decode(const codec::Json& tree) const {
 }
 
 std::uint64_t Decoder::add(ObjectPtr object) {
-  ObjectPtr last;  // ends without the lock
+  ObjectPtr last;  // destroyed after the lock is released
   MutexLock lock(mutex_);
   last = keep(++last_id_, std::move(object));
   return last_id_;
@@ -34,7 +34,7 @@ ObjectPtr Decoder::object(std::uint64_t id, const std::string& text) {
   const auto tree = codec::parse_json(text);
   auto object = tree.ok() ? decode(*tree) : tree.error();
   if (!object.ok()) {
-    log::error("an object that could be read can be read no more, it is treated as missing", {{"error", object.error()}});
+    log::error("cannot decode object a second time, treated as missing", {{"error", object.error()}});
     return nullptr;
   }
   ObjectPtr last;
@@ -49,7 +49,7 @@ std::size_t Decoder::kept() const {
   return kept_.size();
 }
 
-/// Returns what had to go for it, if anything had to.
+/// Returns the evicted object, if any.
 ObjectPtr Decoder::keep(std::uint64_t id, ObjectPtr object) {
   kept_.emplace_front(id, std::move(object));
   places_.emplace(id, kept_.begin());

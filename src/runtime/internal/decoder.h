@@ -1,4 +1,4 @@
-// Makes C++ objects of the texts of a cache that keeps no more than these, and remembers the last few.
+// Makes C++ objects from the texts of a cache that keeps only texts, and remembers the last few.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +16,17 @@
 
 namespace varda::runtime {
 
-/// One for each informer, shared with the objects it gave out. Thread-safe. Of two threads that ask for one text at once both may
-/// decode it; they get the same object.
+/// One per informer, shared with the objects that it returned. Thread-safe. Two threads that ask
+/// for one text may both decode it; they get the same object.
 class Decoder {
  public:
   using Decode = std::function<Result<std::shared_ptr<const void>>(const codec::Json&)>;
-  /// `decode` may throw. At most `kept_max` objects are remembered, those that were asked for last.
+  /// `decode` may throw. At most `kept_max` objects are kept, the most recently used.
   Decoder(Decode decode, std::size_t kept_max) : decode_(std::move(decode)), kept_max_(kept_max) {}
 
-  /// What identifies a text from now on. The text is that of `tree`, and `object` what was just made of it.
+  /// Returns an id for a new text. `object` is the result of decoding it.
   std::uint64_t add(std::shared_ptr<const void> object);
-  /// Null, with a word in the log: what could be decoded once can be no more.
+  /// Null, with a log message, if the text can no longer be decoded.
   std::shared_ptr<const void> object(std::uint64_t id, const std::string& text);
   /// kInternal: decode threw.
   Result<std::shared_ptr<const void>> decode(const codec::Json& tree) const;
@@ -40,7 +40,7 @@ class Decoder {
   const std::size_t kept_max_;
   mutable Mutex mutex_;
   std::uint64_t last_id_ GUARDED_BY(mutex_) = 0;
-  std::list<Entry> kept_ GUARDED_BY(mutex_);  // the last one asked for first
+  std::list<Entry> kept_ GUARDED_BY(mutex_);  // most recently used first
   std::unordered_map<std::uint64_t, std::list<Entry>::iterator> places_ GUARDED_BY(mutex_);
 };
 

@@ -1,4 +1,4 @@
-// When a manager under test has nothing left to do: seen, not waited for and hoped.
+// Detects that a manager under test has no work left, by observation instead of sleeps.
 #pragma once
 
 #include <chrono>
@@ -11,8 +11,8 @@
 
 namespace varda::runtime::testing {
 
-/// Whether every copy has each object as the server has it, and none besides. The last change may still be on its way from a copy
-/// to those who hear of it. For managers whose informers have no filter.
+/// Every copy holds exactly the server's objects and versions. The last change may still be on its
+/// way to handlers. For managers with unfiltered informers.
 inline bool copies_agree(const Manager& manager, const kube::Client& client) {
   for (const auto& informer : manager.caches().all()) {
     const auto list = client.list_all(Context().with_timeout(std::chrono::minutes(1)), informer->resource());
@@ -26,8 +26,8 @@ inline bool copies_agree(const Manager& manager, const kube::Client& client) {
   return true;
 }
 
-/// Waits until the manager is ready, knows all there is, and then over forty looks neither does anything nor lets `revision` (the
-/// server's) go on. False: not within a minute.
+/// Waits until the manager is ready and its copies are complete. Then neither work nor a change of
+/// `revision` (the server's) may appear in forty checks. False: one minute was not enough.
 inline bool at_rest(const Manager& manager, const kube::Client& client, const std::function<std::string()>& revision) {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   std::string before;

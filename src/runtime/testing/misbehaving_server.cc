@@ -13,7 +13,7 @@
 namespace varda::runtime {
 namespace {
 
-/// False: the peer went.
+/// False: the peer closed.
 bool send_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -69,7 +69,7 @@ MisbehavingServer::~MisbehavingServer() {
     const std::lock_guard lock(mutex_);
     for (const int fd : open_) ::shutdown(fd, SHUT_RDWR);
   }
-  threads_.clear();  // nobody adds to them any more
+  threads_.clear();  // no thread is added any more
 }
 
 std::string MisbehavingServer::url() const { return "http://127.0.0.1:" + std::to_string(port_); }

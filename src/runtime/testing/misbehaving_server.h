@@ -1,5 +1,5 @@
-// The API server behind a socket that does not always say what it should: drops, half frames, refusals, noise. For what happens
-// between a client and a server on real networks; answers that nobody spoils are the real server's.
+// The API server behind a socket that misbehaves: drops, partial frames, refusals, noise. It
+// simulates faults of real networks; all other answers are the real server's.
 #pragma once
 
 #include <atomic>
@@ -14,14 +14,14 @@
 
 namespace varda::runtime {
 
-/// What becomes of one request, in place of its answer.
+/// A fault that replaces or spoils one answer.
 struct Fault {
   enum class On { kList, kWatch };
   enum class What {
-    kSay,      // `bytes`, whatever they are, and the end of the connection
-    kCut,      // the true answer up to its `count`th byte, and the end of the connection
-    kDribble,  // the true answer, a byte at a time
-    kEvents,   // of a watch: `count` true events, then `bytes`, and the end of the connection
+    kSay,      // sends `bytes` and closes
+    kCut,      // sends the real answer up to `count` bytes and closes
+    kDribble,  // sends the real answer byte by byte
+    kEvents,   // for a watch: sends `count` real events, then `bytes`, and closes
   };
   On on = On::kList;
   What what = What::kSay;
@@ -29,7 +29,7 @@ struct Fault {
   std::size_t count = 0;
 };
 
-/// A whole answer of HTTP/1.1, with a body of that type.
+/// A complete HTTP/1.1 answer, with a body of that type.
 std::string http_answer(int status, const std::string& body, const std::string& type = "application/json",
                         const std::string& more_headers = "");
 
@@ -40,7 +40,7 @@ class MisbehavingServer {
   ~MisbehavingServer();
 
   std::string url() const;
-  /// Every fault has happened.
+  /// True once every fault has happened.
   bool done() const;
 
  private:

@@ -1,5 +1,5 @@
-// A handler that answers as a test says: lists, watches that the test feeds, errors, ends. For faults no real server makes on
-// demand; everything else is tested against the in-memory API server.
+// A handler with scripted answers: lists, watches that the test feeds, errors, ends. It makes
+// faults that no real server makes on demand. All else is tested against the in-memory API server.
 #pragma once
 
 #include <condition_variable>
@@ -20,16 +20,16 @@ class ScriptedApi {
  public:
   net::Handler handler();
 
-  /// Answers of requests that are no watches, in turn; the last one is repeated.
+  /// Queues an answer for requests that are not watches; the last answer is repeated.
   void answer(int status, const codec::Json& body);
-  /// What the next watch request gets instead of a stream, once.
+  /// Answers the next watch request with this instead of a stream, once.
   void refuse_watch(int status, const codec::Json& body);
 
-  /// Waits until `count` watches have been opened in all; the target of the last one.
+  /// Waits until `count` watches have been opened in total; returns the last target.
   std::string wait_watches(std::size_t count);
   /// Sends a line to the newest watch.
   void send(const codec::Json& event);
-  /// Ends the newest watch in peace.
+  /// Ends the newest watch without an error.
   void end_watch();
   /// Targets of all requests so far, in order ("GET /api/v1/pods?limit=500").
   std::vector<std::string> requests() const;
