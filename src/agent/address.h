@@ -1,5 +1,5 @@
-// The address of a node: one that was given, or a loopback address, drawn once and kept so that two nodes on one machine never
-// share ports.
+// The node's address: a configured one, or a loopback address that is drawn once and persisted. Two
+// nodes on one machine therefore never share ports.
 #pragma once
 
 #include <string>
@@ -11,17 +11,19 @@
 
 namespace varda::agent {
 
-/// A socket of this machine is bound to that IPv4 address. `table` is the text of /proc/net/tcp. Pure.
+/// Whether a socket of this machine is bound to the IPv4 address. `table` is the text of
+/// /proc/net/tcp. Pure.
 bool address_in_use(std::string_view table, std::string_view address);
 
-/// Where the pods of a node listen: on this machine, or as a kubelet says.
+/// Listeners of the node's pods: this machine, or addresses that a kubelet reports.
 enum class PodsListen { kHere, kElsewhere };
-/// kInvalid: no client can use the address as a destination (0.0.0.0), or, for pods that listen here, `address` is no IPv4
-/// address of this machine. The message says which addresses the machine has.
+/// kInvalid: clients cannot connect to the address (0.0.0.0), or pods listen here and `address` is
+/// not an IPv4 address of this machine. The message lists the machine's addresses.
 Status check_node_address(const std::string& address, PodsListen pods);
 
-/// `wanted` if given, which is not kept; else the kept one; else one drawn from 127.0.0.0/8 that no socket is bound to, and kept
-/// in the journal.
+/// Returns `wanted` unless empty, without persisting it. Otherwise returns the persisted address.
+/// If there is none yet, draws an address of 127.0.0.0/8 that no socket is bound to, and persists
+/// it in the journal.
 Result<std::string> node_address(const std::string& wanted, Journal& journal, Rng& rng, os::FileSystem& fs);
 
 }  // namespace varda::agent

@@ -19,7 +19,7 @@ TEST(NodeAddress, OneOfThisMachineIsTakenAndAllElseIsRefused) {
       {"::", "is no address that clients can connect to"},
       {"224.0.0.1", "is no address that clients can connect to"},
       {"255.255.255.255", "is no address that clients can connect to"},
-      {"192.0.2.77", "is not an address of this machine"},  // for documentation alone (RFC 5737)
+      {"192.0.2.77", "is not an address of this machine"},  // documentation range (RFC 5737)
       {"edge0", "is no IPv4 address"},
       {"", "is no IPv4 address"},
       {"::1", "is no IPv4 address"},
@@ -34,7 +34,7 @@ TEST(NodeAddress, OneOfThisMachineIsTakenAndAllElseIsRefused) {
   }
 }
 
-// A kubelet runs the pods there, perhaps behind an address that its machine does not know.
+// A kubelet runs the pods there, perhaps at an address that its machine does not have.
 TEST(NodeAddress, WherePodsListenElsewhereAnyThatClientsCanUseIsTaken) {
   for (const char* address : {"192.0.2.77", "2001:db8::7", "edge0.example"})
     EXPECT_TRUE(check_node_address(address, PodsListen::kElsewhere).ok()) << address;

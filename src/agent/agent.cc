@@ -38,7 +38,7 @@ class EdgeAgent final : public Agent {
     TRY_VOID(fs_.make_directories(options_.data_directory, 0700));
     TRY(journal_, Journal::open(options_.data_directory / "agent.db"));
     TRY(address_, agent::node_address(options_.node_address, *journal_, rng_, fs_));
-    // What this node was told to copy, archives among it, may be installed from here.
+    // Archives that this node copied as replicas may be installed, too.
     std::vector<os::Path> file_roots = options_.file_roots;
     if (options_.peer_credentials) file_roots.push_back(options_.data_directory / "replicas");
     TRY(store_,
@@ -74,7 +74,7 @@ class EdgeAgent final : public Agent {
   }
 
   Status run(const Context& given) override {
-    // A deadline ends the agent as a stop request does; inside, only the stop token counts.
+    // A deadline stops the agent like a stop request. Internally only the stop token matters.
     std::stop_source stop;
     const std::stop_callback linked(given.stop_token(), [&stop] { stop.request_stop(); });
     const Context ctx(stop.get_token());
@@ -108,13 +108,13 @@ class EdgeAgent final : public Agent {
           log::error("the pod runner ended", {{"error", status.error()}});
       });
     }
-    (void)given.sleep_until(SteadyTime::max());  // its end is what we wait for
+    (void)given.sleep_until(SteadyTime::max());  // blocks until the stop request or deadline
     stop.request_stop();
     threads.clear();
-    worker_ports_.reset();  // nobody waits there any more
+    worker_ports_.reset();  // all requests are answered by now
     if (runner_ && options_.on_stop == OnStop::kEndContainers) {
       const auto ended = node::end_containers(options_.data_directory, options_.stop_grace);
-      if (!ended.ok()) log::warn("containers go on", {{"node", options_.node_name}, {"error", ended.error()}});
+      if (!ended.ok()) log::warn("containers keep running", {{"node", options_.node_name}, {"error", ended.error()}});
     }
     log::info("agent stopped", {{"node", options_.node_name}});
     return {};
@@ -138,7 +138,8 @@ class EdgeAgent final : public Agent {
   Status start_peers() {
     const os::Path copies = options_.data_directory / "replicas";
     TRY_VOID(fs_.make_directories(copies, 0700));
-    // A copy may be given on, so both are read; what of it is shared, the work list says.
+    // The tree covers copies too, because a copy may be shared further. The work list decides which
+    // files are shared.
     const auto tree = [roots = options_.dataset_roots, copies] {
       std::vector<os::Path> there{copies};
       for (const os::Path& root : roots)
@@ -160,21 +161,21 @@ class EdgeAgent final : public Agent {
           const auto& answer = request.path() == replica::kArchivePath ? archives : files;
           answer(std::move(request), std::move(respond));
         }));
-    if (!peers_->url().empty()) log::info("files are shared with other nodes", {{"url", peers_->url()}});
+    if (!peers_->url().empty()) log::info("sharing files with other nodes", {{"url", peers_->url()}});
     return {};
   }
 
   Status start_workers() {
     workers_ = std::make_unique<WorkerKeeper>(WorkerKeeper::Options{.directory = worker_root(options_.data_directory)}, fs_,
                                               *journal_, rng_);
-    workers_->load();  // who asks at once is known
+    workers_->load();  // so that the first requests find their workers
     worker_api_ =
         std::make_unique<WorkerApi>(WorkerApi::Options{.node_name = options_.node_name, .metrics = options_.metrics}, *workers_);
     TRY(worker_ports_, WorkerPorts::open({.socket = options_.worker_socket,
                                           .listen = options_.worker_listen,
                                           .url_file = options_.data_directory / "worker/worker.url"},
                                          worker_api_->handler(), fs_));
-    if (!worker_ports_->url().empty()) log::info("workers may ask at a port too", {{"url", worker_ports_->url()}});
+    if (!worker_ports_->url().empty()) log::info("worker API listens on a TCP port", {{"url", worker_ports_->url()}});
     return {};
   }
 
@@ -195,13 +196,13 @@ class EdgeAgent final : public Agent {
   std::string address_;
   std::unique_ptr<artifact::Store> store_;
   std::unique_ptr<artifact::ModelTree> tree_;
-  std::unique_ptr<replica::Shares> shares_;  // outlives who serves it
+  std::unique_ptr<replica::Shares> shares_;  // outlives the handlers that use it
   std::unique_ptr<replica::Archives> archives_;
   std::unique_ptr<Peers> peers_;
   std::unique_ptr<ReplicaKeeper> replicas_;
   std::unique_ptr<WorkerKeeper> workers_;
   std::unique_ptr<WorkerApi> worker_api_;
-  std::unique_ptr<WorkerPorts> worker_ports_;  // goes before what it asks
+  std::unique_ptr<WorkerPorts> worker_ports_;  // destroyed before the API that it serves
   std::unique_ptr<Pods> pods_;
   std::unique_ptr<node::Driver> driver_;
   std::unique_ptr<node::PodRunner> runner_;

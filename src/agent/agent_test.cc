@@ -25,7 +25,7 @@ using codec::Sha256;
 
 constexpr const char* kNode = "/apis/edgeai.io/v1alpha1/edgenodes/edge0";
 
-/// Files by path, and a model server's repository index, over a real socket.
+/// Serves files by path, and a model server's repository index, over a real socket.
 class FileServer {
  public:
   FileServer() {
@@ -70,7 +70,7 @@ class AgentTest : public ::testing::Test {
     options.server.authorizer = authorizer.get();
     options.crds = api::crds();
     api = std::make_unique<apiserver::InMemoryApiServer>(std::move(options));
-    // A switch between agent and API server: down means refused.
+    // A switch between agent and API server; down: requests are refused.
     auto node = std::shared_ptr(api->transport_as({.name = "system:node:edge0", .groups = {"system:nodes"}}));
     transport = std::make_unique<Switch>(std::move(node), link_up);
     client = std::make_unique<kube::Client>(*transport, kube::Client::Options{});
@@ -95,7 +95,7 @@ class AgentTest : public ::testing::Test {
       }
       return next_->send(ctx, std::move(request));
     }
-    /// Every request of the agent that writes, except new figures of the disk: other programs fill it.
+    /// All writes of the agent, except disk figures, which other programs change.
     std::vector<std::string> writes() {
       const MutexLock lock(mutex_);
       return writes_;
@@ -107,7 +107,7 @@ class AgentTest : public ::testing::Test {
       const auto body = codec::parse_json(request.body);
       if (!body.ok()) return false;
       const Json& status = std::as_const(*body)["status"];
-      const Json& summary = status["summary"];  // has the figure as text
+      const Json& summary = status["summary"];  // contains the figure as text
       const bool summary_of_disk = summary.is_null() || (summary.size() == 1 && summary.contains("disk"));
       return status.contains("disk") && summary_of_disk && status.size() == (summary.is_null() ? 1u : 2u);
     }
@@ -147,7 +147,7 @@ class AgentTest : public ::testing::Test {
   static Json version(const std::string& name, const std::string& url, const std::string& archive) {
     return Json::object({{"version", name}, {"url", url}, {"sha256", Sha256::of(archive).hex()}});
   }
-  /// Writes the spec as the operator does, once the agent has made the object.
+  /// Writes the spec like the operator, once the agent has created the object.
   void set_model(const Json& versions, const std::string& target, const std::string& serving = "") {
     Json model = Json::object(
         {{"key", "default/digits"}, {"modelName", "digits"}, {"framework", "onnx"}, {"versions", versions}, {"target", target}});
@@ -181,7 +181,7 @@ class AgentTest : public ::testing::Test {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!condition()) {
       ASSERT_LT(std::chrono::steady_clock::now(), end) << codec::write_yaml(api->get(kNode).body);
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // polls an outside effect; bounded by `end`
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // polls an external effect; bounded by `end`
     }
   }
   std::string text(const os::Path& path) {
@@ -254,7 +254,7 @@ TEST_F(AgentTest, InstallsExposesAndSwitchesTheTarget) {
   EXPECT_EQ(text(data / "models/default/digits/target"), "3\n");
   EXPECT_EQ(text(data / "models/default/digits/3/model.onnx"), "three");
   EXPECT_EQ(version_report("3")["state"].as_string(), "Ready");
-  // Who looks after datasets or workers may have seen the list later than who looks after models.
+  // Datasets and workers may observe the list later than models.
   eventually([this] { return status()["observedGeneration"].as_integer() == generation; });
 
   set_model(Json::array({version("3", files.url("/3"), three), version("4", files.url("/4"), four)}), "4");
@@ -311,8 +311,8 @@ TEST_F(AgentTest, AtRestItWritesNothing) {
   set_model(Json::array({version("3", files.url("/3"), three)}), "3", files.url());
   eventually([this] { return serving_version() == "3"; });
   eventually([this] { return status()["observedGeneration"].as_integer() == generation; });
-  // The status is complete. From here on every write is one too many: while the agent polls the model server, while the agent
-  // opens its watch again, and after a restart.
+  // The status is complete, so any further write is an error: during polls of the model server, on
+  // a new watch, and after a restart.
   const std::vector<std::string> before = transport->writes();
   for (int lives = 0; lives < 2; ++lives) {
     const int polls = files.polls(), watches = transport->watches();
@@ -370,7 +370,7 @@ TEST_F(AgentTest, RestartedWithoutNetworkItWorksFromItsDiskAndReportsLater) {
   const std::string address = status()["address"].as_string();
 
   link_up = false;
-  files.put("/4", four);  // the file server is there, the API server is not
+  files.put("/4", four);  // the file server is up, the API server is down
   start_agent();
   eventually([this] { return text(data / "models/default/digits/target") == "4\n"; });
   EXPECT_EQ(exposed(), "") << "it cannot have been told";
@@ -391,7 +391,7 @@ TEST_F(AgentTest, RestartedWithoutNetworkItTellsWhatServesAndWhatFailedWhenTheLi
   const auto before = status();
   const int requests = files.requests();
 
-  // What the server says while nobody can be told, and after another restart.
+  // The server's state while the API server is down, and after another restart.
   link_up = false;
   files.put("/v2/repository/index", R"([{"name":"digits","version":"3","state":"UNAVAILABLE","reason":"out of memory"}])");
   stop_agent();
@@ -467,7 +467,7 @@ TEST_F(AgentTest, RunnerRegistersItsNodeRunsItsPodsAndDeletesThemWhenTheyEnded) 
   eventually([&] { return api->get(pod_path).body.at("status/phase").as_string() == "Running"; });
   EXPECT_EQ(api->get(pod_path).body.at("status/hostIP").as_string(), agent->node_address());
 
-  // Cut off, the agent is started again and keeps it running; the new status waits for the link.
+  // Without a link, a restarted agent keeps the pod running; the new status waits for the link.
   stop_agent();
   link_up = false;
   start_agent(Runner::kProcess, {{"sleeper", "/bin/sleep 1000"}});
@@ -478,7 +478,7 @@ TEST_F(AgentTest, RunnerRegistersItsNodeRunsItsPodsAndDeletesThemWhenTheyEnded) 
   };
   eventually([&] { return restarts() == 1 && api->get(pod_path).body.at("status/phase").as_string() == "Running"; });
 
-  // Deleted while its agent lives, the Node comes back.
+  // A Node that is deleted while its agent runs is created again.
   api->remove("/api/v1/nodes/edge0");
   eventually([this] { return !api->get("/api/v1/nodes/edge0").body.at("status/addresses").empty(); });
 

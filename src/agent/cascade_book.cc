@@ -24,19 +24,19 @@ CascadeBook::CascadeBook(Options options, Journal& journal, Rng& rng, std::funct
 void CascadeBook::load() {
   const auto kept = journal_.entries(kPrefix);
   if (!kept.ok()) {
-    log::error("the counts of tiers cannot be read; they begin anew", {{"error", kept.error()}});
+    log::error("tier counters cannot be read, starting from zero", {{"error", kept.error()}});
     return;
   }
   const MutexLock lock(mutex_);
   for (const auto& [name, json] : *kept) {
     auto record = CascadeRecord::from_json(json);
     if (!record) {
-      log::error("the counts of a model's tiers cannot be read; they begin anew", {{"model", name.substr(kPrefix.size())}});
+      log::error("tier counters of a model cannot be read, starting from zero", {{"model", name.substr(kPrefix.size())}});
       continue;
     }
     Entry entry{.record = std::move(*record), .former = json["former"].as_integer(), .dirty = false};
     entry.saved = entry.record.sums();
-    // What was told in a former life is told again, and is no news.
+    // The report of a previous run is restored, and needs no new report.
     if (entry.former == 0) {
       entry.told = entry.record.report(entry.saved);
       entry.told_rest = entry.record.rest();
@@ -105,9 +105,9 @@ void CascadeBook::meet(const std::string& key, Entry& entry) {
   const std::string before = entry.record.epoch();
   entry.record.meet(found == live_->end() ? Json() : found->second, draw_epoch());
   if (entry.record.epoch() == before) return;
-  log::warn("the counts of a model's tiers begin anew: the cluster knows of some that this disk does not", {{"model", key}});
+  log::warn("local tier counters are older than the cluster's (restored or lost disk), starting a new epoch", {{"model", key}});
   entry.dirty = true;
-  entry.saved.clear();  // they are of the former epoch, and so is what was told
+  entry.saved.clear();  // the saved sums and the last report belong to the old epoch
   entry.told = entry.record.report(entry.saved);
   entry.told_counts.clear();
 }
@@ -125,7 +125,7 @@ void CascadeBook::take(const std::string& key, const Result<Json>& said) {
   if (found == entries_.end() || found->second.former != 0) return;
   Entry& entry = found->second;
   if (entry.complaint.is_news(answer.ok() ? "" : answer.error().message(), clock_.now()))
-    log::warn("what a model server says of its tiers is not taken", {{"model", key}, {"error", answer.error()}});
+    log::warn("tier statistics of a model server rejected", {{"model", key}, {"error", answer.error()}});
   if (!answer.ok()) return;
   const auto before = next();
   const Json kept = entry.dirty ? Json() : entry.record.to_json();
@@ -157,7 +157,7 @@ SteadyTime CascadeBook::tell_at(const Entry& entry) const {
   return entry.told_at == SteadyTime::min() ? SteadyTime::min() : entry.told_at + options_.report_period;
 }
 
-// Before it is told, and else now and then.
+// Counters are saved before each report; other changes at most once per save_period.
 SteadyTime CascadeBook::save_at(const Entry& entry) const {
   if (!entry.dirty) return SteadyTime::max();
   const SteadyTime regular = saved_at_ == SteadyTime::min() ? SteadyTime::min() : saved_at_ + options_.save_period;
@@ -200,7 +200,7 @@ void CascadeBook::save(const std::vector<std::string>& keys) {
   }
   if (values.empty()) return;
   if (const Status done = journal_.put_all(values); !done.ok()) {
-    log::warn("the counts of tiers cannot be kept; what is on the disk is told", {{"error", done.error()}});
+    log::warn("tier counters not persisted, reporting the last persisted ones", {{"error", done.error()}});
     return;
   }
   const MutexLock lock(mutex_);
@@ -221,7 +221,7 @@ void CascadeBook::step() {
     bool due = !gone_.empty();
     for (const auto& [key, entry] : entries_) {
       due = due || save_at(entry) <= now;
-      if (entry.dirty) unsaved.push_back(key);  // one write for all, if there is one
+      if (entry.dirty) unsaved.push_back(key);  // one write for all, if any is due
     }
     if (!due) unsaved.clear();
   }

@@ -1,7 +1,8 @@
-// CascadeBook: the records of all models of the node (cascade_record.h), kept in the journal, and when what of them is told.
+// CascadeBook: persists the CascadeRecords of all models on this node, and schedules their reports.
 //
-// Nothing is told before it is on the disk, so a database that is behind what the other end has was lost or put back. A record that
-// is no longer wanted stays for a while: its model may come again while the same server runs.
+// The book reports only counts that are already on disk. If the cluster knows more than the disk,
+// the database was lost or restored. A record that is no longer wanted is kept for a while, because
+// its model may return while the same server still runs.
 #pragma once
 
 #include <chrono>
@@ -25,33 +26,35 @@ namespace varda::agent {
 /// Thread-safe.
 class CascadeBook {
  public:
-  static constexpr std::size_t kFormerMax = 128;  // records that nobody wants any more
+  static constexpr std::size_t kFormerMax = 128;  // limit for unwanted records
 
   struct Options {
-    std::chrono::milliseconds report_period{10000};  // between reports that only count
-    std::chrono::milliseconds save_period{5000};     // between writes of counts, and after one that failed
-    const Clock* clock = nullptr;                    // null: the machine's
+    std::chrono::milliseconds report_period{10000};  // between reports that change only counters
+    std::chrono::milliseconds save_period{5000};     // between writes of counters, and after a failed write
+    const Clock* clock = nullptr;                    // null: the system clock
   };
-  /// `told` is called from step() when a report is another one than before. The rest outlives the book.
+  /// step() calls `told` when a report has changed. All references outlive the book.
   CascadeBook(Options options, Journal& journal, Rng& rng, std::function<void()> told);
 
-  /// Takes up what is in the journal; once.
+  /// Loads the records from the journal. Call it once.
   void load();
-  /// The models with tiers, by key, and whose they are: another word is another service under the name.
+  /// Sets the models with tiers, as key -> uid of the service. A different uid means a different
+  /// service of the same name.
   void set_wanted(const std::map<std::string, std::string>& wanted);
-  /// What the other end has, by key: the first time counts.
+  /// The reports that the cluster holds, by key. Only the first call has an effect.
   void meet(std::map<std::string, codec::Json> live);
-  /// What a server answered. Of models that are not wanted it is left out; what is no answer, or makes no sense, is logged.
+  /// Ingests a server's answer. Answers for unwanted models are ignored; errors and invalid answers
+  /// are logged.
   void take(const std::string& key, const Result<codec::Json>& answer);
 
-  /// What to tell, by key.
+  /// The current reports, by key.
   std::map<std::string, codec::Json> reports() const;
 
   /// Works until the context is done.
   void run(const Context& ctx);
-  /// Saves what is not on the disk yet. Not while another thread is in run() or step().
+  /// Saves all unsaved records. Not while another thread is in run() or step().
   void save_all();
-  /// Saves and tells what is due; what run() does between two waits. One thread.
+  /// Saves and reports whatever is due: one iteration of run(). One thread.
   void step();
   std::optional<SteadyTime> due() const;
 
@@ -59,11 +62,11 @@ class CascadeBook {
   struct Entry {
     CascadeRecord record;
     bool met = false;
-    std::int64_t former = 0;  // seconds of the wall clock when it was last wanted; 0: it is
-    bool dirty = true;        // other than what the journal has
-    Counts saved;             // the sums that it has
-    codec::Json told;         // null: nothing yet
-    codec::Json told_rest;    // of the record, as it was told
+    std::int64_t former = 0;  // wall-clock seconds when it was last wanted; 0: wanted now
+    bool dirty = true;        // differs from the journal
+    Counts saved;             // sums in the journal
+    codec::Json told;         // last report; null: not reported yet
+    codec::Json told_rest;    // the record's rest at that report
     Counts told_counts;
     SteadyTime told_at = SteadyTime::min();
     Complaint complaint;
@@ -88,7 +91,7 @@ class CascadeBook {
   std::condition_variable_any woken_;
   bool poked_ GUARDED_BY(mutex_) = false;
   std::map<std::string, Entry> entries_ GUARDED_BY(mutex_);
-  std::vector<std::string> gone_ GUARDED_BY(mutex_);  // to be taken from the journal
+  std::vector<std::string> gone_ GUARDED_BY(mutex_);  // to delete from the journal
   std::optional<std::map<std::string, codec::Json>> live_ GUARDED_BY(mutex_);
   SteadyTime saved_at_ GUARDED_BY(mutex_) = SteadyTime::min();
 };

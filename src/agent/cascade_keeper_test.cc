@@ -1,4 +1,4 @@
-// What a node does about tiers of joint inference: the file beside a model, over a disk that may refuse it, in virtual time.
+// cascade.json and tier counters of a node, over a disk that may fail, in virtual time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 constexpr const char* kFile = "/models/default/digits.edge/cascade.json";
 
-/// Every archive is there already.
+/// Has every archive installed.
 class FullStore final : public artifact::Store {
  public:
   artifact::Outcome<artifact::Installed> ensure(const Context&, const artifact::Request&, const artifact::ProgressSink&) override {
@@ -33,11 +33,11 @@ class FullStore final : public artifact::Store {
   Status remove(const Sha256&) override { return {}; }
 };
 
-/// The model's server, as far as the agent asks it.
+/// The model's server, as far as the agent uses it.
 class Server final : public net::HttpClient {
  public:
   std::string cascade;             // the answer about tiers; "": 404
-  std::vector<std::string> asked;  // about them
+  std::vector<std::string> asked;  // requests about tiers
   int cascade_status = 200;
   static constexpr const char* kIndex = R"([{"name": "digits", "version": "3", "state": "READY"}])";
   std::string index = kIndex;
@@ -62,7 +62,7 @@ class Server final : public net::HttpClient {
   }));
 };
 
-/// A keeper that can be ended and started again over the same disk.
+/// A keeper that can be restarted over the same disk.
 class CascadeFile : public ::testing::Test {
  protected:
   CascadeFile() {
@@ -95,12 +95,12 @@ class CascadeFile : public ::testing::Test {
         {{"apiVersion", api::EdgeNode::resource().api_version()},
          {"kind", api::EdgeNode::resource().kind},
          {"metadata", Json::object({{"name", "edge0"}, {"uid", "n1"}, {"generation", ++generation}})},
-         {"spec", Json::object({{"models", std::move(models)}, {"later", true}})}}));  // a spec without models says something too
+         {"spec", Json::object({{"models", std::move(models)}, {"later", true}})}}));  // "no models" is an assignment as well
     CHECK(node.ok());
     keeper->set_desired(*node);
     run();
   }
-  /// What is due is done.
+  /// Runs everything that is due.
   void run() {
     for (int round = 0; round < 10; ++round)
       for (const runtime::Strand& strand : strands)
@@ -170,7 +170,7 @@ TEST_F(CascadeFile, StaysOverRestartsWithoutALinkAndIsNotWrittenWhenItIsTheSame)
   start();
   pass(seconds(300));
   EXPECT_EQ(inode(), before);
-  // A disk that lost it: it comes back from the journal, though nobody was asked.
+  // The file was lost: it is written again from the journal, without a network.
   ASSERT_TRUE(fs.remove(kFile).ok());
   start();
   EXPECT_EQ(file(), "{\"tiers\":[],\"version\":1}\n") << "as it was last wanted";
@@ -230,14 +230,14 @@ TEST_F(CascadeFile, WhatItsServerCountsIsReportedAndOutlivesTheAgent) {
   EXPECT_TRUE(told.models[0].cascade["instance"].is_null());
   const std::string epoch = told.models[0].cascade["epoch"].as_string();
   EXPECT_EQ(epoch.size(), 36u);
-  // Killed, and the server began anew meanwhile.
+  // The agent is killed while the server restarts.
   http.cascade =
       R"({"instance": "b", "counters": {"inferences": 2, "answered": {"edge": 2}}, "tiers": [{"name": "edge", "state": "Ready"}]})";
   start();
   for (int second = 0; second < 20; ++second) pass(seconds(1));
   EXPECT_EQ(counted(), 5);
   EXPECT_EQ(told.models[0].cascade["epoch"].as_string(), epoch);
-  // At rest it is asked, and nothing is told.
+  // An idle server is polled, but causes no report.
   const std::size_t asked = http.asked.size();
   int news = 0;
   on_told = [&news] { ++news; };
@@ -245,7 +245,8 @@ TEST_F(CascadeFile, WhatItsServerCountsIsReportedAndOutlivesTheAgent) {
   EXPECT_EQ(news, 0);
   EXPECT_GE(http.asked.size(), asked + 25);
   EXPECT_LE(http.asked.size(), asked + 35);
-  // A server that knows of no tiers, or is none, changes nothing; without tiers it is not asked.
+  // Answers without tiers, and invalid answers, change nothing. A model without tiers is not
+  // polled.
   for (const char* answer : {"", "[", R"({"instance": "b", "counters": {"inferences": -2}, "tiers": []})"}) {
     http.cascade = answer;
     for (int second = 0; second < 20; ++second) pass(seconds(1));
@@ -263,7 +264,7 @@ TEST_F(CascadeFile, WhatItsServerCountedLastIsKeptWhenTheAgentEnds) {
   http.cascade = R"({"instance": "a", "counters": {"inferences": 3}, "tiers": []})";
   want(R"({"version": 1})", "3", Server::kUrl);
   ASSERT_EQ(counted(), 3);
-  // Both end, the agent first.
+  // Both stop, the agent first.
   http.cascade = R"({"instance": "a", "counters": {"inferences": 8}, "tiers": []})";
   std::stop_source ended;
   ended.request_stop();
@@ -274,7 +275,7 @@ TEST_F(CascadeFile, WhatItsServerCountedLastIsKeptWhenTheAgentEnds) {
   EXPECT_EQ(counted(), 9);
 }
 
-// Whoever looks for why nothing is counted finds it in the log, and finds other things there too.
+// Persistent errors appear in the log, but do not flood it.
 TEST_F(CascadeFile, AnAnswerThatCannotBeTakenIsInTheLogOnceForEachReason) {
   const std::string good = R"({"instance": "a", "counters": {"inferences": 3}, "tiers": []})";
   const auto logged = [&](const std::string& answer, int status = 200) {
@@ -284,13 +285,13 @@ TEST_F(CascadeFile, AnAnswerThatCannotBeTakenIsInTheLogOnceForEachReason) {
       http.cascade = answer;
       http.cascade_status = status;
       pass(seconds(2));
-      http.cascade = good;  // and now and then it is well
+      http.cascade = good;  // valid answers in between
       http.cascade_status = 200;
       if (second % 7 == 3) pass(seconds(2));
     }
     pass(seconds(122));
     const std::string log = ::testing::internal::GetCapturedStderr();
-    const std::string line = "what a model server says of its tiers is not taken";
+    const std::string line = "tier statistics of a model server rejected";
     const std::size_t at = log.find(line);
     if (at == std::string::npos) return std::string();
     EXPECT_EQ(log.find(line, at + 1), std::string::npos) << log;
@@ -318,7 +319,7 @@ TEST_F(CascadeFile, WhatAServerSaysOfItsVersionsAndCannotBeReadIsToldAndInTheLog
     ::testing::internal::CaptureStderr();
     for (int i = 0; i < 30; ++i) pass(seconds(2));
     const std::string log = ::testing::internal::GetCapturedStderr();
-    const std::string line = "what a model server says of its versions cannot be read";
+    const std::string line = "version status of a model server unreadable";
     EXPECT_NE(log.find(line), std::string::npos) << log;
     EXPECT_EQ(log.find(line), log.rfind(line)) << log;
     EXPECT_EQ(told.models[0].serving->state, api::EdgeServingReport::kUnreachable);
@@ -362,7 +363,8 @@ TEST_F(CascadeFile, WhatAllServersSayIsBounded) {
   EXPECT_LT(codec::write_json(told.to_json()).size(), 512u << 10);
 }
 
-// Whatever fails, a server finds no version without its tiers, and all is as it should be once the disk works again.
+// Whatever call fails, a server never finds a version without its tiers, and a working disk repairs
+// everything.
 TEST_F(CascadeFile, AfterAFaultOfAnyCallAllIsAsItShouldBeOnceTheDiskWorks) {
   for (int nth = 1; nth < 200; ++nth) {
     want_models(Json::array());

@@ -8,7 +8,8 @@ namespace {
 using codec::Json;
 
 constexpr std::size_t kNameBytesMax = 128, kNamesMax = 4, kTiersMax = 16;
-constexpr std::int64_t kCountMax = std::int64_t{1} << 53;  // what all readers of JSON agree on
+constexpr std::int64_t kCountMax = std::int64_t{1} << 53;  // the largest integer that every JSON
+                                                           // reader represents exactly
 constexpr std::int64_t kSumMax = std::int64_t{1} << 61;
 
 Error wrong(const std::string& what) { return Error(Code::kInvalid, "the answer about tiers: " + what); }
@@ -46,14 +47,15 @@ Status read_counters(const Json& from, const std::string& at, std::size_t depth,
   return {};
 }
 
-/// Of two within the bounds of a sum; so is what comes out.
+/// Inputs and result lie within the bounds of a sum.
 std::int64_t add(std::int64_t a, std::int64_t b) { return std::clamp(a + b, -kSumMax, kSumMax); }
 
 void add_all(Counts& to, const Counts& more) {
   for (const auto& [place, count] : more) to[place] = add(to[place], count);
 }
 
-/// Counters as members of members. Where one server has a number and another had members, the members count.
+/// Counters as nested objects. If a path is a number for one server and an object for another, the
+/// object wins.
 Json tree_of(const Counts& counts) {
   Json out = Json::object();
   for (const auto& [place, count] : counts) {
@@ -75,7 +77,7 @@ Json tree_of(const Counts& counts) {
 
 Counts counts_of(const Json& tree) {
   Counts out;
-  // Without the bounds of an answer: sums may be greater, and what cannot be read is not there.
+  // Without the limits of an answer: sums may be greater. Unreadable members are skipped.
   const auto read = [&out](const auto& self, const Json& from, const std::string& at, int depth) -> void {
     for (const auto& [name, value] : from.as_object()) {
       if (value.is_integer()) out[at + "/" + escaped(name)] = value.as_integer();
@@ -151,7 +153,7 @@ Json noteworthy(const Json& rest) {
     for (const char* name : {"p50Us", "p99Us"}) tier.erase(name);
     if (std::as_const(tier)["state"].as_string() == "HalfOpen") tier.set("state", "Open");
   });
-  // A server may reckon it from how long ago it was, a second more or less.
+  // A server may compute it from an age, with an error of a second.
   if (Json* degraded = out.find("degraded"); degraded != nullptr && degraded->is_object()) degraded->erase("since");
   return out;
 }
@@ -204,7 +206,7 @@ void CascadeRecord::take(CascadeAnswer answer) {
   if (known == instances_.end()) {
     instances_.emplace(instances_.begin(), answer.instance, std::move(answer.counters));
   } else {
-    // An answer that was overtaken by a later one says less.
+    // An answer that arrives after a later one has smaller counters.
     for (const auto& [place, count] : answer.counters) known->second[place] = std::max(known->second[place], count);
     std::rotate(instances_.begin(), known, known + 1);
   }
@@ -243,7 +245,7 @@ void CascadeRecord::begin(std::string epoch, std::string of) {
   of_ = std::move(of);
   rest_ = Json();
   count_from(sums());
-  // No place is kept for counters that nobody has any more.
+  // Keep no entries for counters that no server reports any more.
   std::erase_if(base_, [](const auto& one) { return one.second == 0; });
   first_.reset();
   loaded_.clear();

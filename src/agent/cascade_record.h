@@ -1,10 +1,13 @@
-// CascadeRecord: what a model's server said of its tiers (docs/design/017), its counters summed up over all its starts. Pure.
+// CascadeRecord: a model's tier statistics (docs/design/017), summed over all starts of its server.
+// Pure.
 //
-// A server counts from its start, and says under which instance. The record remembers how far it saw the last few instances, so
-// that it adds each of their requests once, in whatever order they answer, and keeps what older ones came to as a sum. The sums
-// have an epoch: a new one begins at zero when sums might otherwise go back or be counted twice, as after a database that was lost
-// or put back. Within an epoch sums never shrink, and over all epochs together they never exceed what happened
-// (but for a server that is ended, and whose last answer comes when the disk that knew it has been lost).
+// A server counts from its own start and names its instance. The record remembers the counters of
+// the last few instances, so that it adds each request once, in any order of answers. Older
+// instances are merged into a base sum. The sums belong to an epoch. A new epoch starts at zero
+// whenever sums might shrink or count requests twice, for example after a lost or restored
+// database. Within an epoch sums never shrink. Over all epochs the sums never exceed the real
+// number of requests. Exception: the last answer of a stopping server arrives after the disk that
+// knew the server was lost.
 #pragma once
 
 #include <cstdint>
@@ -18,67 +21,71 @@
 
 namespace varda::agent {
 
-/// Counters by the members that lead to them, as an RFC 6901 pointer: "/asked/cloud".
+/// Counters by RFC 6901 pointer, such as "/asked/cloud".
 using Counts = std::map<std::string, std::int64_t>;
 
-/// What a server answered, looked through.
+/// A server's answer, validated.
 struct CascadeAnswer {
   static constexpr std::size_t kCountersMax = 512;
   static constexpr std::size_t kRestBytesMax = 16 << 10;
 
   std::string instance;
-  Counts counters;   // zeros of reasons, below the third name, left out
-  codec::Json rest;  // the other members as they came, with latencies rounded to two digits
+  Counts counters;   // zeros at the third level or deeper are left out
+  codec::Json rest;  // the other members; latencies are rounded to two digits
 };
-/// kInvalid: it is none, or has more of something than a server of ours says.
+/// kInvalid: not an answer about tiers, or above a limit that our server respects.
 Result<CascadeAnswer> read_cascade(const codec::Json& answer);
 
-/// `rest` without what is never told by itself: latencies, since when it is degraded, and that a breaker tries again (HalfOpen is
-/// Open).
+/// `rest` without details that never trigger a report: latencies, the start of a degradation, and
+/// HalfOpen (treated as Open).
 codec::Json noteworthy(const codec::Json& rest);
-/// Of that, what is told at once: not what errors and degradations say for people.
+/// The part of `rest` that triggers an immediate report. Human-readable messages of errors and
+/// degradations are excluded.
 codec::Json urgent(const codec::Json& rest);
 
-/// Of a report about to be written: where the other end has its epoch already, no counter less than there.
+/// If `live` has the same epoch, raises each counter of `report` to at least the value in `live`.
 void keep_ahead(codec::Json& report, const codec::Json& live);
 
 class CascadeRecord {
  public:
-  static constexpr std::size_t kInstancesMax = 4;  // that are told apart; older ones only stand in the sum
+  static constexpr std::size_t kInstancesMax = 4;  // older ones are merged into base_
 
-  /// Epochs are drawn by the caller. `of`: whose tiers these are; others' counts are not mixed.
+  /// The caller draws epochs. `of` is the uid of the service; counts of different services are
+  /// never mixed.
   CascadeRecord(std::string epoch, std::string of) : epoch_(std::move(epoch)), of_(std::move(of)) {}
-  /// As to_json() wrote it; nothing: that is none.
+  /// Reads the output of to_json(); nothing if it is malformed.
   static std::optional<CascadeRecord> from_json(const codec::Json& json);
   codec::Json to_json() const;
 
   const std::string& epoch() const { return epoch_; }
   const std::string& of() const { return of_; }
-  const codec::Json& rest() const { return rest_; }  // null: nothing was said yet
+  const codec::Json& rest() const { return rest_; }  // null: no answer yet
 
   void take(CascadeAnswer answer);
-  /// What the other end had of this when the process began, null for nothing. If it had an epoch unknown here, or more than this
-  /// record was loaded with, it has counts that this record does not know of: `epoch` begins with what the first answer of this
-  /// process said, or says, as zero.
+  /// Compares with `live`, the cluster's report at the start of this process (null: no report). If
+  /// `live` has an unknown epoch, or higher counts than were loaded, this record lacks some counts.
+  /// Then `epoch` starts, with the first answer of this process as its zero.
   void meet(const codec::Json& live, std::string epoch);
-  /// `epoch` begins here.
+  /// Starts `epoch` at zero.
   void begin(std::string epoch, std::string of);
 
   Counts sums() const;
-  /// The report upstream: the sums, and as `uid` the service that they belong to. Null before the first answer.
+  /// The report for the cluster: the sums, and the service's uid as `uid`. Null before the first
+  /// answer.
   codec::Json report(const Counts& sums) const;
 
  private:
   void count_from(const Counts& zero);
 
   std::string epoch_;
-  std::string before_;  // the epoch that this one followed: the other end may not have heard of the change
+  std::string before_;  // the previous epoch; the cluster may still hold it
   std::string of_;
-  std::vector<std::pair<std::string, Counts>> instances_;  // the one that answered last in front
-  Counts base_;                                            // what to add to theirs; below zero where an epoch began later
-  bool skip_ = false;                                      // the next answer is where the epoch begins
+  std::vector<std::pair<std::string, Counts>> instances_;  // most recently answered first
+  Counts base_;                                            // added to the sums of the instances;
+                                                           // negative if the epoch started later
+  bool skip_ = false;                                      // the next answer is the epoch's zero
   codec::Json rest_;
-  // Of this process.
+  // State of this process, not persisted.
   Counts loaded_;
   std::optional<Counts> first_;  // the sums after its first answer
 };

@@ -1,4 +1,4 @@
-// What servers count of their tiers, summed up over servers, agents and disks that come and go.
+// Tier counters of servers, summed over restarts of servers and agents, and lost disks.
 #include "agent/cascade_record.h"
 
 #include <gtest/gtest.h>
@@ -104,9 +104,9 @@ TEST(CascadeRecord, AddsUpOverStartsOfTheServerEachRequestOnce) {
   EXPECT_EQ(record.sums(), (Counts{{"/n", 9}, {"/asked/cloud", 2}}));
   record.take(answer("b", R"({"n": 1, "asked": {"far": 1}})"));
   EXPECT_EQ(record.sums(), (Counts{{"/n", 10}, {"/asked/cloud", 2}, {"/asked/far", 1}}));
-  record.take(answer("a", R"({"n": 11, "asked": {"cloud": 2}})"));  // both answer for a moment
+  record.take(answer("a", R"({"n": 11, "asked": {"cloud": 2}})"));  // both servers answer for a moment
   record.take(answer("b", R"({"n": 2})"));
-  record.take(answer("b", R"({"n": 1})"));  // overtaken
+  record.take(answer("b", R"({"n": 1})"));  // an outdated answer
   EXPECT_EQ(record.sums().at("/n"), 13);
   for (int i = 0; i < 20; ++i) record.take(answer("c" + std::to_string(i), R"({"n": 1})"));
   EXPECT_EQ(record.sums().at("/n"), 33);
@@ -130,7 +130,7 @@ TEST(CascadeRecord, AnotherServiceUnderTheNameInheritsNoCounts) {
   record.take(answer("a", R"({"n": 9})"));
   record.begin("e2", "s2");
   EXPECT_TRUE(record.report(record.sums()).is_null()) << "nothing was said of it yet";
-  record.take(answer("a", R"({"n": 10})"));  // the old server, not ended yet
+  record.take(answer("a", R"({"n": 10})"));  // the old server, still running
   record.take(answer("b", R"({"n": 3})"));
   EXPECT_EQ(record.sums().at("/n"), 4);
   EXPECT_EQ(record.report(record.sums())["uid"].as_string(), "s2");
@@ -139,21 +139,21 @@ TEST(CascadeRecord, AnotherServiceUnderTheNameInheritsNoCounts) {
 }
 
 TEST(CascadeRecord, ThatIsOtherThanTheOtherEndKnowsBeginsWithItsFirstAnswer) {
-  // e1 on the disk is behind what was told of it: the database was put back.
+  // e1 on the disk is older than its last report: the database was restored.
   auto record = *CascadeRecord::from_json(json(R"({"epoch": "e1", "base": {"/n": 5}, "instances": []})"));
   record.take(answer("a", R"({"n": 100})"));
   record.take(answer("a", R"({"n": 101})"));
   record.meet(json(R"({"epoch": "e1", "counters": {"n": 6}})"), "e2");
   EXPECT_EQ(record.epoch(), "e2");
   EXPECT_EQ(record.sums().at("/n"), 1);
-  // The database was lost, and the other end is asked before the server.
+  // The database was lost, and the cluster's report arrives before the server's answer.
   CascadeRecord lost("e7", "");
   lost.meet(json(R"({"epoch": "e1", "counters": {"n": 6}})"), "e8");
   lost.take(answer("a", R"({"n": 100})"));
   lost.take(answer("a", R"({"n": 104})"));
   EXPECT_EQ(lost.epoch(), "e8");
   EXPECT_EQ(lost.sums().at("/n"), 4);
-  // What the disk has is what was told, or more.
+  // The disk has the reported counters or more.
   auto same = *CascadeRecord::from_json(json(R"({"epoch": "e1", "base": {"/n": 6, "/m": 1}, "instances": []})"));
   same.meet(json(R"({"epoch": "e1", "counters": {"n": 6}})"), "e2");
   EXPECT_EQ(same.epoch(), "e1");
@@ -181,12 +181,12 @@ class Book : public ::testing::Test {
     book = std::make_unique<CascadeBook>(CascadeBook::Options{.clock = &clock}, *journal, *rng, [this] { ++told; });
     book->load();
   }
-  /// Does what is due now, and says how often there was news to tell.
+  /// Runs everything that is due, and returns the number of reports.
   int run() {
     const int before = told;
     while (book->due() && *book->due() <= clock.now()) {
       book->step();
-      CHECK(++steps < 10000);  // it comes to rest
+      CHECK(++steps < 10000);  // the book becomes idle
     }
     return told - before;
   }
@@ -298,7 +298,7 @@ TEST_F(Book, NonsenseIsNotTaken) {
   EXPECT_EQ(book->reports().size(), 1u);
 }
 
-/// Takes nothing while it is full.
+/// Rejects writes while it is full.
 class Disk final : public store::Store {
  public:
   explicit Disk(const bool& full) : full_(full) {}
@@ -339,9 +339,9 @@ TEST_F(Book, WithAFullDiskStateIsToldAndCountsAreThoseOnTheDisk) {
   EXPECT_EQ(n(), 10);
 }
 
-// ---- whatever happens, in any order
+// ---- random histories
 
-/// A node's agent, its disk and its server, and the other end, which adds up over epochs.
+/// A node's agent, disk and server, and a cluster that sums up over epochs.
 class Node {
  public:
   explicit Node(std::uint64_t seed) : rng_(seeded_rng(seed)) { boot(); }
@@ -349,7 +349,7 @@ class Node {
   void serve() { counted_ += static_cast<std::int64_t>(rng_->below(5)), truth_ += counted_ - before_, before_ = counted_; }
   void restart_server() {
     former_.reset();
-    if (rng_->below(3) == 0) former_ = {instance_, counted_};  // it answers for a while yet
+    if (rng_->below(3) == 0) former_ = {instance_, counted_};  // the old server still answers for a while
     instance_ = rng_->uuid();
     counted_ = before_ = 0;
   }
@@ -365,7 +365,7 @@ class Node {
     if (book_ && book_->due() && *book_->due() <= clock_.now()) book_->step();
     write();
   }
-  /// The link; what is written then is what the agent tells.
+  /// Toggles the link; the agent's current reports are written then.
   void toggle_link() {
     link_ = !link_;
     connect();
@@ -386,7 +386,7 @@ class Node {
   }
   std::uint64_t draw(std::uint64_t bound) { return rng_->below(bound); }
 
-  /// "" or what is wrong with what the other end makes of it.
+  /// Returns the problem with the cluster's sum, or "".
   std::string check() const {
     std::int64_t sum = 0;
     for (const auto& [epoch, count] : epochs_) sum += count;
@@ -424,7 +424,7 @@ class Node {
     connect();
   }
   void connect() {
-    if (lossy_) former_.reset();  // one that ended, and answers only now, cannot be told from a new one
+    if (lossy_) former_.reset();  // a stopped server that answers only now looks like a new one
     if (!link_) return;
     std::map<std::string, Json> live;
     if (!status_.is_null()) live.emplace("a/b.edge", status_);
@@ -471,7 +471,7 @@ TEST(CascadeCounts, NeverGoBackWithinAnEpochAndNeverExceedTheTruth) {
     for (int step = 0; step < 120; ++step) {
       switch (node.draw(disk_fails ? 16 : 13)) {
         case 0:
-          node.poll();  // of what it served nothing is lost
+          node.poll();  // so that none of its requests are lost
           node.restart_server();
           break;
         case 1:

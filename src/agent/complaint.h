@@ -1,4 +1,4 @@
-// Which of the complaints about one thing that is looked at again and again goes to the log.
+// Rate limit for log messages about one thing that is checked repeatedly.
 #pragma once
 
 #include <chrono>
@@ -14,8 +14,9 @@ class Complaint {
  public:
   static constexpr std::chrono::seconds kPause{60};
 
-  /// Whether `message` is to be logged: it is another one than was logged last. "": all is well. Between two that are logged lies
-  /// at least a kPause, so that what goes to and fro fills no log; what is still true after it is logged then.
+  /// Whether to log `message`: it differs from the message logged last. "": no problem. Logged
+  /// messages are at least kPause apart, so that a flapping state does not flood the log. A problem
+  /// that still exists after kPause is logged then.
   bool is_news(const std::string& message, SteadyTime now) {
     if (message == logged_ || (at_ && now - *at_ < kPause)) return false;
     logged_ = message;
@@ -25,7 +26,7 @@ class Complaint {
   }
 
  private:
-  std::string logged_;  // last; "": none, or all has been well since
+  std::string logged_;  // last message; "": nothing logged, or resolved since
   std::optional<SteadyTime> at_;
 };
 

@@ -11,7 +11,7 @@ using CountResult = DatasetSchedule::Done::Result;
 std::string state_for(const CountTask& task, const os::FileFacts& facts, const std::function<std::string()>& kept) {
   if (task.portion) return task.state;
   if (task.work == Work::kRecount) return "";
-  // What growth looks like is not what happened.
+  // Replaced bytes invalidate the resume state, even if the file looks like it only grew.
   if (task.facts && rewritten(*task.facts, facts)) return "";
   return task.state_on_disk ? kept() : task.state;
 }
@@ -37,7 +37,7 @@ CountOutcome DatasetCounter::count(const Context& ctx, const CountTask& task, co
                                    Progress progress) {
   if (auto begun = folders_.extract(task.id)) return go_on(ctx, task, std::move(begun.mapped()), progress);
   CountOutcome out;
-  out.done.watched = true;  // where nothing is read, only a change of the work list helps
+  out.done.watched = true;  // a refused path needs no polling: only a new work list helps
   out.failure = refusal_of(task.spec.path, options_.roots);
   if (!out.failure.reason.empty()) return out;
   const auto format = dataset::find_format(task.spec.format);
@@ -62,14 +62,14 @@ CountOutcome DatasetCounter::look(const Context& ctx, const CountTask& task, con
   auto facts = (*tree)->facts(path);
   const bool there = facts.ok(), folder = there && facts->kind == os::FileKind::kDirectory;
   const bool walked = folder && plan.format->tree != nullptr;
-  // Before it is counted, so that what changes from here on is told.
+  // Watch first, count second: changes during the count are noticed.
   const auto scope = walked             ? os::FileWatch::Scope::kFolder
                      : there && !folder ? os::FileWatch::Scope::kFile
                                         : os::FileWatch::Scope::kNames;
   const Status watched = watch_.watch(task.id, path, scope);
   out.done.watched = watched.ok();
   out.done.folder = walked;
-  if (!watched.ok()) log::debug("changes are looked for", {{"path", path.string()}, {"because", watched.error()}});
+  if (!watched.ok()) log::debug("dataset not watched, polling instead", {{"path", path.string()}, {"because", watched.error()}});
   if (!there) {
     fail(task, facts.error(), out);
     return out;

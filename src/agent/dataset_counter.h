@@ -1,4 +1,5 @@
-// DatasetCounter: one look at one dataset, and the count if there is something to count. It decides nothing about when.
+// DatasetCounter: one look at one dataset, and a count if the dataset changed. The caller decides
+// when.
 #pragma once
 
 #include <functional>
@@ -20,51 +21,51 @@
 namespace varda::agent {
 
 struct CountTask {
-  DatasetSchedule::Id id = 0;  // of its watch
+  DatasetSchedule::Id id = 0;  // id of its watch
   DatasetSchedule::Work work = DatasetSchedule::Work::kLook;
   api::EdgeDataset spec;
-  std::string state;                   // where the last count stopped, or the last portion
-  bool state_on_disk = false;          // it is kept(), being too big to be held
-  bool portion = false;                // `state` is of a portion: whatever happens, the count goes on from it
-  bool failed = false;                 // the last look did: this one is not over when nothing changed
+  std::string state;                   // resume state of the last count, or of the last portion
+  bool state_on_disk = false;          // the state is too big for memory; read it with kept()
+  bool portion = false;                // `state` is of a portion: always resume from it
+  bool failed = false;                 // the last look failed, so count even without a change
   std::optional<os::FileFacts> facts;  // of the file at the last count
-  std::stop_token stop;                // nobody wants it any more
+  std::stop_token stop;                // requested when the dataset is dropped
 };
 
 struct CountOutcome {
-  DatasetSchedule::Done done;  // without `whole` and `took`
+  DatasetSchedule::Done done;  // `whole` and `took` are not set
   std::optional<dataset::Counted> counted;
-  DatasetFailure failure;  // its reason is "" if there is none
+  DatasetFailure failure;  // reason "": no failure
   bool changed_meanwhile = false;
-  bool dropped = false;  // it was stopped
+  bool dropped = false;  // the task was stopped
 };
 
-/// A file that is as long as it was and was written to: bytes of it were replaced.
+/// Whether the file was written to but kept its size, so that existing bytes were replaced.
 bool rewritten(const os::FileFacts& before, const os::FileFacts& now);
 
 /// One thread at a time.
 class DatasetCounter {
  public:
   struct Options {
-    std::vector<os::Path> roots;  // what may be read: absolute
+    std::vector<os::Path> roots;  // absolute; only files below may be read
     std::uint64_t portion_bytes = 256u << 20;
-    std::uint64_t portion_steps = 10'000;  // of a folder: entries, or 4 KiB read
+    std::uint64_t portion_steps = 10'000;  // for a folder: entries, or units of 4 KiB read
   };
-  /// What may be read. Asked before each count: a disk may be mounted later.
+  /// Opens the readable tree. Called before each count, because a disk may be mounted later.
   using OpenTree = std::function<Result<std::unique_ptr<os::ReadableTree>>()>;
   using Progress = std::function<void(const dataset::Progress&)>;
 
   DatasetCounter(Options options, OpenTree tree, os::FileWatch& watch)
       : options_(std::move(options)), tree_(std::move(tree)), watch_(watch) {}
 
-  /// Blocks. Sets up the watch anew first, so that what changes from then on is told. `kept` gives the state that is on the disk.
-  /// A folder of which there is more goes on with the next task of that id.
+  /// Blocks. Renews the watch first, so that later changes are noticed. `kept` reads the state from
+  /// disk. A folder with more portions continues with the next task of the same id.
   CountOutcome count(const Context& ctx, const CountTask& task, const std::function<std::string()>& kept, Progress progress);
-  /// Nobody wants the rest of it.
+  /// Drops the unfinished count of this dataset.
   void forget(DatasetSchedule::Id id) { folders_.erase(id); }
 
  private:
-  /// A folder that is counted in portions.
+  /// A folder whose count is not finished yet.
   struct Folder {
     std::unique_ptr<os::ReadableTree> tree;
     std::unique_ptr<dataset::FolderCount> count;

@@ -1,5 +1,5 @@
-// Folders, which are counted in portions: others have their turns, nothing that happens meanwhile is lost, and it can end at any
-// time.
+// Folders are counted in portions: other datasets are counted in between, no change is lost, and a
+// stop works at any time.
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class DatasetFolder : public ::testing::Test {
     root_ = fs::canonical(pattern);
     for (const char* name : {"data/photos/cats", "data/photos/dogs", "agent"}) fs::create_directories(root_ / name);
     for (int i = 0; i < 60; ++i) put("photos/" + std::string(i % 3 == 0 ? "cats/" : "dogs/") + std::to_string(i) + ".jpg");
-    // A change within one tick of the last one would have the same time.
+    // A second change within one clock tick would leave the same mtime.
     for (const char* name : {"data/photos/cats", "data/photos/dogs"})
       fs::last_write_time(root_ / name, fs::file_time_type::clock::now() - 1h);
   }
@@ -70,7 +70,7 @@ TEST_F(DatasetFolderCounter, GoesOnWhereItWasUntilAllIsLookedAt) {
     ASSERT_TRUE(outcome.done.folder && outcome.done.watched && outcome.failure.reason.empty());
     outcome = count();
   }
-  EXPECT_EQ(told_.size(), 4U);  // and a fifth: of 60 images, 2 folders and the ends of 3
+  EXPECT_EQ(told_.size(), 4U);  // a fifth portion counts the rest: 60 images, 2 folders and the ends of 3
   ASSERT_TRUE(outcome.counted);
   EXPECT_EQ(outcome.counted->tally.samples, 60U);
   EXPECT_EQ(outcome.counted->tally.classes, (std::map<std::string, std::uint64_t>{{"cats", 20}, {"dogs", 40}}));
@@ -106,7 +106,7 @@ TEST_F(DatasetFolderCounter, AFolderThatGrowsUnderItsHandsSaysSo) {
   put("photos/dogs/new.jpg");
   CountOutcome outcome = count();
   while (outcome.done.result == Result::kPortion) outcome = count();
-  // Whichever of the two is being listed after the first portion.
+  // One of the two folders is still being listed after the first portion.
   EXPECT_NE(outcome.counted->tally.inexact.find("the folder changed while it was counted"), std::string::npos);
 }
 
@@ -128,7 +128,7 @@ class DatasetFolderKeeper : public DatasetFolder {
     node.spec.datasets = std::move(datasets);
     keeper_->set_desired(node);
   }
-  /// One step of whoever is due; counts last. False: nobody is.
+  /// Runs one due strand, counts last. False: no strand is due.
   bool step() {
     for (const char* name : {"datasets", "dataset changes", "dataset counts"}) {
       for (const runtime::Strand& strand : strands_) {
@@ -147,7 +147,7 @@ class DatasetFolderKeeper : public DatasetFolder {
       if (one.key.ends_with("/" + name)) return one;
     return kNone;
   }
-  /// Lets time pass until it is told; nothing that takes longer than a minute is waited for.
+  /// Advances time until `told` holds, for at most a minute.
   void run_until(const std::function<bool()>& told) {
     for (int i = 0; i < 60'000 && !told(); ++i)
       if (!step()) clock_.advance(1ms);
@@ -168,7 +168,7 @@ TEST_F(DatasetFolderKeeper, OthersAreCountedBetweenItsPortions) {
   want({dataset("photos", "imagefolder"), dataset("lines", "txt")});
   for (int i = 0; i < 100 && !report("lines").samples; ++i) {
     (void)step();
-    clock_.advance(50ms);  // nothing is told before all are counted, or that takes long
+    clock_.advance(50ms);  // reports wait until all are counted, or for long counts
   }
   EXPECT_EQ(report("lines").samples, 3);
   EXPECT_FALSE(report("photos").samples);

@@ -14,10 +14,10 @@ namespace {
 using Report = api::EdgeDatasetReport;
 using CountResult = DatasetSchedule::Done::Result;
 
-// Whoever writes to a file all the time costs so many looks at the list of changes, not more.
+// Limits how often changes are read when a writer never stops.
 constexpr std::chrono::milliseconds kNoticePause{20};
 constexpr std::chrono::seconds kSaveRetry{30};
-constexpr int kAgeNotes = 8;  // so often in a period is noted how much of it is over
+constexpr int kAgeNotes = 8;  // notes of a dataset's age per recount period
 
 std::string gigabytes(std::uint64_t bytes) {
   char text[32];
@@ -88,7 +88,7 @@ void DatasetKeeper::take_up() {
 
   const MutexLock lock(mutex_);
   const SteadyTime now = clock_.now();
-  if (!known_ || !unknown.empty()) sweep_ = true;  // of a former life, or of another dataset of that name
+  if (!known_ || !unknown.empty()) sweep_ = true;  // old records
   known_ = true;
   uid_ = desired->uid;
   generation_ = desired->generation;
@@ -116,7 +116,7 @@ void DatasetKeeper::take_up() {
     entry.report.key = spec.key;
     entry.report.uid = spec.uid;
     entry.report.state = state_of(entry.report);
-    if (entry.report.reason.empty()) entry.report.message.clear();  // how far a count was
+    if (entry.report.reason.empty()) entry.report.message.clear();  // outdated progress
     entry.fresh = entry.saved = entry.save_due = now;
     schedule_.add(id, std::chrono::seconds(spec.recount_seconds), age, now);
     entry.spec = std::move(spec);
@@ -135,7 +135,7 @@ void DatasetKeeper::take_up() {
   wake();
 }
 
-// ---- telling
+// ---- reporting
 
 std::optional<SteadyTime> DatasetKeeper::tell_due() const {
   if (desired_) return SteadyTime::min();
@@ -217,7 +217,7 @@ std::optional<CountTask> DatasetKeeper::take() {
     entry.running = now;
     entry.told_progress.reset();
     entry.progress = {};
-    wake();  // whoever tells of counts that take long
+    wake();  // the reporting strand, for long counts
   }
   counting_.emplace(job->id, std::stop_source());
   CountTask task;
@@ -236,19 +236,19 @@ std::optional<CountTask> DatasetKeeper::take() {
 void DatasetKeeper::settle_portion(Entry& entry, CountOutcome& outcome) {
   dataset::Counted& counted = *outcome.counted;
   if (counted.state.empty()) {
-    // It was changed under our hands: from the beginning, when it is quiet.
+    // The file changed during the count: start over once it is quiet.
     entry.portion_state.clear();
     outcome.done.result = CountResult::kCounted;
     outcome.changed_meanwhile = true;
     return;
   }
-  outcome.changed_meanwhile = false;  // the portions to come see it
+  outcome.changed_meanwhile = false;  // the next portions notice it
   if (entry.portion_state.empty() || counted.from_byte == 0) {
     entry.portion_facts = counted.facts;
     entry.portion_whole = counted.from_byte == 0;
   }
   entry.portion_state = std::move(counted.state);
-  entry.unsaved = entry.unsaved || !entry.report.samples;  // as long as there is nothing better to go on from
+  entry.unsaved = entry.unsaved || !entry.report.samples;  // while no complete count exists to resume from
 }
 
 void DatasetKeeper::settle_counted(Entry& entry, CountOutcome& outcome) {
@@ -304,12 +304,12 @@ void DatasetKeeper::settle(Id id, CountOutcome outcome) {
     if (!outcome.done.folder) settle_portion(entry, outcome);
   } else if (outcome.counted) {
     const bool first = !report.samples;
-    // A file says so itself.
+    // A file's count already reports this in `inexact`.
     if (outcome.done.folder && outcome.counted->tally.inexact.empty() && schedule_.changed_meanwhile(id))
       outcome.counted->tally.inexact = "the folder changed while it was counted";
     settle_counted(entry, outcome);
     if (first) log::info("dataset counted", {{"dataset", entry.spec.key}, {"samples", *report.samples}, {"bytes", report.bytes}});
-  } else if (report.state == Report::kCounting) {  // a look that took long
+  } else if (report.state == Report::kCounting) {  // a long look found no change
     report.state = state_of(report);
     report.message.clear();
     news_ = true;
@@ -350,7 +350,7 @@ void DatasetKeeper::clear_up() {
   }
   if (!keys) return;
   if (const Status cleared = records_.keep_only(*keys); !cleared.ok())
-    log::warn("what was kept of former datasets stays on the disk", {{"error", cleared.error()}});
+    log::warn("cannot remove records of former datasets", {{"error", cleared.error()}});
 }
 
 void DatasetKeeper::save(bool all) {
@@ -384,9 +384,9 @@ void DatasetKeeper::save(bool all) {
     const MutexLock lock(mutex_);
     const auto found = entries_.find(one.id);
     if (found == entries_.end()) {
-      sweep_ = true;  // it went meanwhile
+      sweep_ = true;  // removed meanwhile
     } else if (!written.ok()) {
-      log::warn("cannot keep what was counted; a restart would count anew",
+      log::warn("dataset count not persisted; a restart would count again",
                 {{"dataset", one.record.spec.key}, {"error", written.error()}});
       found->second.unsaved = true;
       found->second.save_due = clock_.now() + kSaveRetry;
@@ -414,7 +414,7 @@ void DatasetKeeper::work(const Context& ctx) {
     };
     CountOutcome outcome = counter_.count(ctx.with_stop(stop.get_token()), *task, kept, progress);
     outcome.done.took = clock_.now() - began;
-    if (outcome.done.folder && outcome.counted) notice();  // of changes meanwhile, before it is settled
+    if (outcome.done.folder && outcome.counted) notice();  // before settle()
     settle(task->id, std::move(outcome));
   }
   save(false);

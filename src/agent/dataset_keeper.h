@@ -1,7 +1,7 @@
-// DatasetKeeper: watches and counts the datasets of the work list, and tells what it finds.
+// DatasetKeeper: watches and counts the datasets of the work list, and reports the results.
 //
-// One thread of low priority counts, one waits for changes, one tells. What was found, and where counting stopped, is on disk
-// (dataset_record.h), so that a node without network that starts again knows it at once.
+// Three threads: one of low priority counts, one waits for changes, one reports. Results and resume
+// states are on disk (dataset_record.h), so that a restart without network keeps them.
 #pragma once
 
 #include <chrono>
@@ -29,36 +29,38 @@ namespace varda::agent {
 class DatasetKeeper {
  public:
   struct Options {
-    std::vector<os::Path> roots;  // what may be read: absolute
+    std::vector<os::Path> roots;  // absolute; only files below may be read
     os::Path directory;           // of the records
     DatasetTimes times;
-    std::chrono::milliseconds report_period{500};      // between reports, but for the first of a work list
-    std::chrono::milliseconds fresh{300};              // so long a report waits for the first count of a dataset
-    std::chrono::milliseconds long_count{1000};        // what takes longer is told as Counting
-    std::chrono::milliseconds progress_period{10000};  // between figures of one
+    std::chrono::milliseconds report_period{500};      // except the first for a work list
+    std::chrono::milliseconds fresh{300};              // reports wait so long for a first count
+    std::chrono::milliseconds long_count{1000};        // a longer count is reported as Counting
+    std::chrono::milliseconds progress_period{10000};  // between progress reports of one count
     std::chrono::milliseconds save_period{2000};       // between writes of one record
-    std::uint64_t portion_bytes = 256u << 20;          // counted of one file before others have their turn
-    std::uint64_t portion_steps = 10'000;              // the same of a folder: entries, or 4 KiB read
-    std::size_t state_bytes_max = 16 << 10;            // a greater state stays on the disk only
-    const Clock* clock = nullptr;                      // null: the machine's
+    std::uint64_t portion_bytes = 256u << 20;          // of a file, then others are counted
+    std::uint64_t portion_steps = 10'000;              // of a folder: entries, or 4 KiB read
+    std::size_t state_bytes_max = 16 << 10;            // larger resume states stay on disk only
+    const Clock* clock = nullptr;                      // null: the system clock
     metrics::Registry* metrics = nullptr;              // varda_agent_datasets, varda_agent_dataset_counts_total
   };
-  /// Called on a thread of run(), when something is other than before: what to say of the datasets, and which work list that
-  /// answers.
+  /// Called on a thread of run() after a change, with all reports and the work list that they
+  /// answer.
   using Tell = std::function<void(std::vector<api::EdgeDatasetReport>, const std::string& uid, std::int64_t generation)>;
   using OpenTree = DatasetCounter::OpenTree;
 
-  /// `fs` is for the records alone. Everything given outlives it.
+  /// Only the records use `fs`. All references outlive the keeper.
   DatasetKeeper(Options options, os::FileSystem& fs, OpenTree tree, os::FileWatch& watch, Journal& journal, Tell tell);
 
-  /// A version of the EdgeNode. One that says nothing (desired.h) is left out. Thread-safe.
+  /// Accepts a version of the EdgeNode. Objects without an assignment (says_nothing()) are ignored.
+  /// Thread-safe.
   void set_desired(const api::EdgeNode& node);
 
-  /// load(), then every strand on a thread of its own until the context is done. What is not kept yet is kept before it returns.
+  /// Calls load(), then runs each strand on a separate thread until the context is done. Saves all
+  /// unsaved records before it returns.
   void run(const Context& ctx);
-  /// Takes up what was desired last. Before the first step.
+  /// Applies the persisted work list. Call it before the first step.
   void load();
-  /// Telling, counting, and noticing changes.
+  /// Reporting, counting, and noticing changes.
   std::vector<runtime::Strand> strands();
 
  private:
@@ -66,28 +68,28 @@ class DatasetKeeper {
   struct Entry {
     api::EdgeDataset spec;
     api::EdgeDatasetReport report;
-    std::string state;           // where the last count that ended stopped
-    bool state_on_disk = false;  // it is too big to be held here
+    std::string state;           // resume state of the last finished count
+    bool state_on_disk = false;  // too big for memory
     std::optional<os::FileFacts> facts;
-    // Of a file that is counted in portions: how far that is, and how the file was when it began.
+    // A file that is counted in portions: the progress, and the file's facts at the start.
     std::string portion_state;
     std::optional<os::FileFacts> portion_facts;
     bool portion_whole = false;
-    // Of a count that runs.
+    // A running count.
     std::optional<SteadyTime> running;
     dataset::Progress progress;
     std::optional<SteadyTime> told_progress;
-    // Of reports and records.
-    std::optional<SteadyTime> fresh;  // since then, until its first count ends
+    // Reports and records.
+    std::optional<SteadyTime> fresh;  // start of the wait for the first count; unset once it ends
     bool unsaved = false;
     SteadyTime saved, save_due;
   };
-  // Of the telling strand.
+  // Reporting strand.
   void tell();
   void take_up();
   std::optional<SteadyTime> tell_due() const REQUIRES(mutex_);
   void tell_running(SteadyTime now) REQUIRES(mutex_);
-  // Of the counting strand.
+  // Counting strand.
   void work(const Context& ctx);
   std::optional<SteadyTime> work_due() const REQUIRES(mutex_);
   std::optional<CountTask> take();
@@ -97,11 +99,11 @@ class DatasetKeeper {
   void save(bool all);
   void clear_up();
   void note_metrics(const CountOutcome& outcome);
-  // Of the noticing strand.
+  // Noticing strand.
   void notice();
 
   void drop(Id id) REQUIRES(mutex_);
-  /// Waits for `due`, or until somebody wakes; then `step`.
+  /// Waits for `due` or wake(), then calls `step`.
   void loop(const Context& ctx, const std::function<std::optional<SteadyTime>()>& due, const std::function<void()>& step);
   void wake() REQUIRES(mutex_);
 
@@ -116,20 +118,19 @@ class DatasetKeeper {
   mutable Mutex mutex_;
   std::condition_variable_any woken_;
   std::uint64_t wakes_ GUARDED_BY(mutex_) = 0;
-  std::optional<Desired> desired_ GUARDED_BY(mutex_);  // to be taken up
-  bool known_ GUARDED_BY(mutex_) = false;              // a work list was
+  std::optional<Desired> desired_ GUARDED_BY(mutex_);  // not applied yet
+  bool known_ GUARDED_BY(mutex_) = false;              // a work list was applied
   std::string uid_ GUARDED_BY(mutex_);
   std::int64_t generation_ GUARDED_BY(mutex_) = 0;
-  std::vector<Id> order_ GUARDED_BY(mutex_);  // as in the work list
+  std::vector<Id> order_ GUARDED_BY(mutex_);  // order of the work list
   std::map<Id, Entry> entries_ GUARDED_BY(mutex_);
-  Id ids_ GUARDED_BY(mutex_) =
-      0;  // one for each path that ever was to be counted: what is said of another one is never taken for it
+  Id ids_ GUARDED_BY(mutex_) = 0;  // a path added again gets a new id
   DatasetSchedule schedule_ GUARDED_BY(mutex_);
   std::optional<std::pair<Id, std::stop_source>> counting_ GUARDED_BY(mutex_);
   std::vector<Id> unwatch_ GUARDED_BY(mutex_);
-  bool sweep_ GUARDED_BY(mutex_) = false;      // records of datasets that are gone
-  bool news_ GUARDED_BY(mutex_) = true;        // something is other than was told
-  bool other_list_ GUARDED_BY(mutex_) = true;  // and it is not only figures
+  bool sweep_ GUARDED_BY(mutex_) = false;      // delete records of removed datasets
+  bool news_ GUARDED_BY(mutex_) = true;        // unreported changes exist
+  bool other_list_ GUARDED_BY(mutex_) = true;  // unreported changes beyond progress figures
   SteadyTime tell_after_ GUARDED_BY(mutex_);
 };
 

@@ -18,7 +18,7 @@ using dataset::testing::MemoryTree;
 using ::testing::HasSubstr;
 using Report = api::EdgeDatasetReport;
 
-/// A tree that outlives who reads it.
+/// A tree that outlives its reader.
 class Borrowed final : public os::ReadableTree {
  public:
   explicit Borrowed(os::ReadableTree& tree) : tree_(tree) {}
@@ -40,7 +40,7 @@ api::EdgeDataset dataset_of(const std::string& name, const std::string& path, co
   return out;
 }
 
-/// A node: its disk and its data outlive its agent. Nothing moves but in pass().
+/// A node with a disk and data that outlive its agent. Time advances in pass() only.
 class Bench {
  public:
   struct Said {
@@ -85,7 +85,7 @@ class Bench {
     disk = disk->killed();
   }
 
-  /// As the link hands it on, and the keeper of models keeps it.
+  /// Delivers a work list like the link, and persists it like the keeper of models.
   void want(std::vector<api::EdgeDataset> datasets) {
     api::EdgeNode node;
     node.metadata.name = "edge0";
@@ -96,7 +96,7 @@ class Bench {
     if (keeper) keeper->set_desired(node);
   }
 
-  /// Does all there is to do until then.
+  /// Runs everything that becomes due within `time`.
   void pass(Duration time) {
     const SteadyTime end = clock.now() + time;
     for (int steps = 0;; ++steps) {
@@ -135,7 +135,7 @@ class Bench {
   std::unique_ptr<os::testing::CrashingFileSystem> disk;
   std::unique_ptr<Journal> journal;
   std::uint64_t portion_bytes = 256u << 20;
-  bool counts = true;  // false: nothing is counted while time passes
+  bool counts = true;  // false: time passes without counting
   std::int64_t generation = 1;
   std::vector<Said> said;
   std::unique_ptr<DatasetKeeper> keeper;
@@ -164,7 +164,7 @@ TEST(DatasetKeeper, AWorkListIsAnsweredWithWhatWasCounted) {
   EXPECT_EQ(bench.last("a").header, "yes");
   EXPECT_EQ(bench.last("a").inexact, "");
 
-  // Another list with the same datasets is answered at once, and counts nothing.
+  // A new list with the same datasets is answered at once, without counting.
   const std::uint64_t read = bench.tree.bytes_read;
   bench.want({dataset_of("b", "/data/b", "txt"), dataset_of("a", "/data/a", "csv")});
   bench.pass(0s);
@@ -186,7 +186,7 @@ TEST(DatasetKeeper, WhatIsAppendedIsToldWithinASecondAndAloneIsRead) {
   std::int64_t samples = *bench.last().samples;
   const std::size_t reports = bench.said.size();
   bench.tree.bytes_read = 0;
-  // A row every 50 ms, for ten seconds.
+  // One row every 50 ms, for ten seconds.
   for (int i = 0; i < 200; ++i) {
     bench.change("/data/a", [&] { bench.tree.append("/data/a", "1,2\n"); });
     ++samples;
@@ -245,7 +245,7 @@ TEST(DatasetKeeper, WhatNobodySawIsFoundByTheRecount) {
   bench.want({spec});
   bench.pass(10s);
   const std::int64_t samples = *bench.last().samples;
-  // Changed in the middle and grown at once: as growth it looks.
+  // Changed in the middle and grown at the same time, which looks like growth.
   rows[(500'000 / 9 * 9) + 4] = '\n';
   bench.change("/data/a", [&] { bench.tree.put("/data/a", rows + "1\n"); });
   bench.pass(1s);
@@ -373,7 +373,7 @@ TEST(DatasetKeeper, WhatIsNoLongerWantedLeavesNothing) {
   EXPECT_EQ(bench.said.back().reports.size(), 1U);
   EXPECT_EQ(bench.disk->list("/agent/datasets")->size(), 1U);
   EXPECT_EQ(bench.watch.watched().size(), 1U);
-  // While it was off.
+  // While the agent is off.
   bench.kill();
   bench.want({});
   bench.start();
@@ -412,7 +412,7 @@ TEST(DatasetKeeper, AFirstCountInPortionsIsGoneOnWithAfterAKill) {
   bench.tree.put("/data/b", "1\n");
   bench.portion_bytes = 1 << 20;
   bench.start();
-  // Each portion takes a minute, so that one is kept before the next begins.
+  // Each portion takes a minute, so that a record is saved before the next one.
   bench.tree.on_read = [&](std::uint64_t offset) {
     if (offset % (1 << 20) == 0) bench.clock.advance(20s);
     return Status();
@@ -492,7 +492,7 @@ TEST(DatasetKeeper, ADamagedRecordIsCountedAnew) {
   }
 }
 
-// ---- any history
+// ---- random histories
 
 class DatasetHistory : public ::testing::TestWithParam<std::string> {};
 
@@ -546,7 +546,7 @@ TEST_P(DatasetHistory, EndsWithTheTruthWhateverHappens) {
           if (there) bench.tree.append("/data/a", random_rows(*rng, format));
           touch();
           break;
-        case 3:  // rotated, and begun anew
+        case 3:  // rotated and recreated
           bench.tree.rename("/data/a", "/data/a.1");
           touch();
           if (rng->below(2) == 0) bench.pass(std::chrono::milliseconds(rng->below(700)));
@@ -557,7 +557,7 @@ TEST_P(DatasetHistory, EndsWithTheTruthWhateverHappens) {
           if (there) bench.tree.truncate("/data/a", rng->below(bench.tree.facts("/data/a")->size_bytes + 1));
           touch();
           break;
-        case 5:  // another file in its place
+        case 5:  // replaced by another file
           bench.tree.put("/data/new", random_rows(*rng, format), ++inode);
           bench.tree.rename("/data/new", "/data/a");
           touch();
@@ -579,7 +579,7 @@ TEST_P(DatasetHistory, EndsWithTheTruthWhateverHappens) {
           bench.power_cut(rng->next());
           bench.start();
           break;
-        case 10:  // changes are told no more, or again
+        case 10:  // the watch starts or stops failing
           bench.refused = rng->below(2) == 0 ? Status() : Error(Code::kExhausted, "too many");
           bench.watch.refuse(bench.refused);
           break;
@@ -587,7 +587,8 @@ TEST_P(DatasetHistory, EndsWithTheTruthWhateverHappens) {
           bench.pass(std::chrono::milliseconds(rng->below(3000)));
       }
       if (rng->below(3) > 0) continue;
-      // Quiet, for longer than the longest look: what is said is what is there, and nothing more is said.
+      // Quiet for longer than the longest look period: the report matches the data, and no further
+      // report follows.
       bench.pass(62s);
       const auto facts = bench.tree.facts("/data/a");
       if (!facts.ok()) {

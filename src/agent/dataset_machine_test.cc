@@ -1,4 +1,4 @@
-// The keeper of datasets with threads, on the machine's disk, with the machine's word of what changes.
+// The keeper of datasets with threads, on the real disk, with real change notifications.
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -59,13 +59,13 @@ class DatasetMachine : public ::testing::Test {
     ASSERT_TRUE(keep_desired(*journal_, {node.metadata.uid, node.metadata.generation, node.spec}).ok());
     keeper_->set_desired(node);
   }
-  /// Waits until it is told. Only what hangs takes as long as this would.
+  /// Waits for a report. Only a hang takes until the timeout.
   void expect(const std::string& path, std::optional<std::int64_t> samples, const std::string& state = "Counted") {
     const SteadyTime end = system_clock().now() + std::chrono::seconds(60);
     std::unique_lock<Mutex> lock(mutex_);
     const auto found = [&]() NO_THREAD_SAFETY_ANALYSIS {
       return std::any_of(reports_.begin(), reports_.end(), [&](const Report& one) {
-        // What fails keeps the figures of the last count, which a removal may have disturbed.
+        // Failed datasets keep the figures of the last count, which a removal may have disturbed.
         return one.key.ends_with("/" + path) && one.samples == samples && one.state == state &&
                (state != "Counted" || one.inexact.empty());
       });
@@ -100,7 +100,7 @@ TEST_F(DatasetMachine, FilesAndFoldersAreFollowedAcrossRestarts) {
   fs::create_directories(root_ / "data/photos/dogs/old");
   append("photos/dogs/old/1.png", "x");
   expect("photos", 2);
-  append("photos/dogs/old/2.png", "x");  // in a folder that came while it was watched
+  append("photos/dogs/old/2.png", "x");  // in a folder created while it was watched
   expect("photos", 3);
   fs::create_directory(root_ / "data/late");
   append("late/lines", "a\nb\n");
@@ -115,7 +115,7 @@ TEST_F(DatasetMachine, FilesAndFoldersAreFollowedAcrossRestarts) {
     const MutexLock lock(mutex_);
     reports_.clear();
   }
-  start();  // it knows its work list from its disk
+  start();  // reads its work list from disk
   expect("rows.csv", 2);
   expect("photos", 3);
   fs::remove_all(root_ / "data/late");
@@ -124,13 +124,13 @@ TEST_F(DatasetMachine, FilesAndFoldersAreFollowedAcrossRestarts) {
 
 TEST_F(DatasetMachine, EndsInTheMiddleOfACount) {
   std::ofstream big(root_ / "data/big", std::ios::binary);
-  big.seekp(std::int64_t{40} << 30);  // a hole takes no room, and minutes to read
+  big.seekp(std::int64_t{40} << 30);  // a hole uses no space, but takes minutes to read
   big << "end\n";
   big.close();
   start();
   want({{"big", "txt"}});
   expect("big", std::nullopt, "Counting");
-  want({});  // it is stopped, and the next is not kept waiting
+  want({});  // stops the count; the next one starts at once
   append("small", "1\n");
   want({{"small", "txt"}});
   expect("small", 1);

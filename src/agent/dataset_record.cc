@@ -17,7 +17,7 @@ constexpr int kVersion = 1;
 constexpr std::uint64_t kRecordBytesMax = 64u << 20;
 
 Json json_of(const os::FileFacts& facts) {
-  // Device and inode need all 64 bits.
+  // As strings, because device and inode need all 64 bits.
   return Json::object({{"kind", static_cast<int>(facts.kind)},
                        {"sizeBytes", std::to_string(facts.size_bytes)},
                        {"device", std::to_string(facts.device)},
@@ -72,12 +72,12 @@ std::optional<DatasetRecord> DatasetRecords::read(const api::EdgeDataset& spec) 
   const os::Path file = directory_ / name_of(spec.key);
   const auto text = os::read_file(fs_, file, kRecordBytesMax);
   if (!text.ok()) {
-    if (text.error().code() != Code::kNotFound) log::warn("what was kept of a dataset cannot be read", {{"error", text.error()}});
+    if (text.error().code() != Code::kNotFound) log::warn("dataset record cannot be read", {{"error", text.error()}});
     return std::nullopt;
   }
   auto record = parse(*text);
   if (!record.ok()) {
-    log::warn("what was kept of a dataset is damaged; it is counted anew", {{"file", file.string()}, {"error", record.error()}});
+    log::warn("dataset record damaged, counting again", {{"file", file.string()}, {"error", record.error()}});
     return std::nullopt;
   }
   if (!same_dataset(record->spec, spec)) return std::nullopt;

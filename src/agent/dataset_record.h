@@ -1,7 +1,8 @@
-// What the agent keeps of a dataset on its disk: where counting stopped, and what was said of it last.
+// The agent's record of a dataset on disk: the resume state of its count, and the last report.
 //
-// One small file a dataset in DATA/datasets, beside the database: a state may be megabytes (coco), and a dataset that grows would
-// write it into the database's log every few seconds. Replaced as a whole, so that a reader sees the old one or the new.
+// One small file per dataset in DATA/datasets, outside the database. A state may have megabytes
+// (coco), and a growing dataset would write it to the database's log every few seconds. Files are
+// replaced as a whole, so that a reader sees the old one or the new one.
 #pragma once
 
 #include <chrono>
@@ -16,27 +17,26 @@
 namespace varda::agent {
 
 struct DatasetRecord {
-  api::EdgeDataset spec;               // what it is of
-  api::EdgeDatasetReport report;       // as said last
-  std::string state;                   // of dataset::count()
-  std::optional<os::FileFacts> facts;  // of the file at that count
-  std::optional<std::chrono::seconds>
-      age;  // since every byte was read, as far as the agent knows: it does not see how long it was off
+  api::EdgeDataset spec;                    // the counted dataset
+  api::EdgeDatasetReport report;            // the last one
+  std::string state;                        // of dataset::count()
+  std::optional<os::FileFacts> facts;       // of the file at that count
+  std::optional<std::chrono::seconds> age;  // since every byte was read, while the agent ran
 };
 
-/// Two that are counted the same: what one holds is true of the other.
+/// Whether both are counted the same way, so that one's record is valid for the other.
 bool same_dataset(const api::EdgeDataset& a, const api::EdgeDataset& b);
 
-/// Not thread-safe, but for different keys.
+/// Not thread-safe, except for different keys.
 class DatasetRecords {
  public:
   DatasetRecords(os::FileSystem& fs, os::Path directory) : fs_(fs), directory_(std::move(directory)) {}
 
-  /// Of a former life; before anything else. Nothing: there is none, or it is of another dataset, or damaged (logged; it is counted
-  /// anew).
+  /// Reads the record of a previous run, before any other call. Nothing if it is missing, belongs
+  /// to another dataset, or is damaged (logged; the dataset is counted again).
   std::optional<DatasetRecord> read(const api::EdgeDataset& spec);
   Status write(const DatasetRecord& record);
-  /// Removes those of other datasets, and what a kill left.
+  /// Removes records of other datasets, and leftovers of a killed process.
   Status keep_only(const std::set<std::string>& keys);
 
  private:

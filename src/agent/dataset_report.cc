@@ -8,7 +8,8 @@
 namespace varda::agent {
 namespace {
 
-// As the schema of EdgeDatasetReport has them; a path in a message is cut, so that what is said of it stays.
+// Limits in the schema of EdgeDatasetReport. A path in a message is cut, so that the rest of the
+// message fits.
 constexpr std::size_t kNameMax = 256, kFileMax = 1024, kWhyMax = 1024, kPathMax = 512, kMessageMax = 2048;
 constexpr std::size_t kRootsTold = 8;
 
@@ -109,7 +110,8 @@ void put_figures(const dataset::Counted& counted, std::size_t classes_max, WallT
   for (const auto& [name, count] : classes) report.classes.push_back({.name = name, .count = count, .unknown = {}});
   report.header = tally.header;
   report.fingerprint = counted.fingerprint;
-  // How many classes are told depends on who else is there; of the data this says it all.
+  // Class lists are not compared: their length depends on the number of datasets. These members
+  // identify the data.
   const bool same = before.samples == report.samples && before.bytes == report.bytes && before.fingerprint == report.fingerprint &&
                     before.malformed == report.malformed;
   report.time = same ? before.time : meta::format_time(now);

@@ -62,7 +62,7 @@ TEST(DatasetReport, TimeIsWhenTheDataWasFoundChanged) {
   other.fingerprint = "xxh3:2";
   put_figures(other, 64, kNow + std::chrono::hours(1), report);
   EXPECT_EQ(report.time, "2024-12-18T01:00:00Z");
-  // The clock of a node may be set back: what is later is not told by it.
+  // The clock of a node may be set back: a changed report may have an earlier time.
   put_figures(counted(), 64, kNow - std::chrono::hours(1), report);
   EXPECT_EQ(report.time, "2024-12-17T23:00:00Z");
 }

@@ -6,7 +6,7 @@
 namespace varda::agent {
 
 Duration DatasetSchedule::recount_of(std::chrono::seconds recount) const {
-  // No more than the clock can add to any time: a century.
+  // At most a century, so that adding it to a time cannot overflow.
   return recount.count() > 0 ? Duration(std::min(recount, std::chrono::seconds(std::chrono::hours(24 * 36525)))) : times_.recount;
 }
 
@@ -14,8 +14,7 @@ void DatasetSchedule::add(Id id, std::chrono::seconds recount, std::optional<Dur
   Entry entry;
   entry.recount = recount_of(recount);
   if (age) entry.whole = now - std::min(*age, entry.recount);
-  entry.first_change = entry.last_change =
-      now - std::max<Duration>(times_.quiet, times_.busy_max);  // there is no quiet to wait for
+  entry.first_change = entry.last_change = now - std::max<Duration>(times_.quiet, times_.busy_max);  // so that it is due at once
   entry.look = entry.rest = now;
   entries_.insert_or_assign(id, entry);
 }
@@ -60,12 +59,12 @@ std::optional<DatasetSchedule::Job> DatasetSchedule::take(SteadyTime now) {
   }
   if (best == nullptr) return std::nullopt;
   job.work = first.work;
-  // A change that comes when it is time anyway needs no count of its own.
+  // If a recount is due anyway, it replaces the count of the change.
   if (!best->unfinished && (!best->whole || *best->whole + best->recount <= now)) job.work = Work::kRecount;
   best->working = job.work;
   best->busy = true;
   if (!best->unfinished || !best->keeps_changes) {
-    best->first_change.reset();  // what happens from here on is for the next time
+    best->first_change.reset();  // later changes need the next count
     best->last_change.reset();
   }
   return job;
@@ -97,8 +96,8 @@ void DatasetSchedule::done(Id id, const Done& done, SteadyTime now) {
     entry.whole.reset();
   }
   const Duration took = done.took + std::exchange(entry.took, Duration(0));
-  // A tenth of a second is nothing to rest from; what takes ten minutes at a time would otherwise go on for ever while its files
-  // change.
+  // Counts up to 100 ms need no pause. Without a pause, a folder that takes ten minutes and keeps
+  // changing would be counted forever.
   const bool long_one = took > std::chrono::milliseconds(100);
   entry.rest = long_one ? now + std::min<Duration>(took * 2, std::chrono::minutes(10)) : now;
   const Duration period =

@@ -1,4 +1,5 @@
-// Which dataset is counted next, and when. No threads, no clock, no files: times come in, decisions go out.
+// Decides which dataset is counted next, and when. No threads, clock or files: the caller passes
+// times in.
 #pragma once
 
 #include <chrono>
@@ -11,15 +12,14 @@
 namespace varda::agent {
 
 struct DatasetTimes {
-  std::chrono::milliseconds quiet{200};     // without a change, before it is counted
-  std::chrono::milliseconds busy_max{600};  // from the first change, though there is no quiet
-  std::chrono::milliseconds poll{1000};     // between looks at a file whose changes nobody tells of
+  std::chrono::milliseconds quiet{200};     // without a change, before a count
+  std::chrono::milliseconds busy_max{600};  // from the first change, even if changes continue
+  std::chrono::milliseconds poll{1000};     // between looks at a file without a watch
   std::chrono::milliseconds poll_folder{std::chrono::seconds(10)};
-  std::chrono::milliseconds look{
-      std::chrono::minutes(1)};  // where changes are told: what is missed all the same (writes by mmap, a mount)
+  std::chrono::milliseconds look{std::chrono::minutes(1)};  // of a watched file, for missed changes (mmap, a mount)
   std::chrono::milliseconds look_folder{std::chrono::hours(1)};
   std::chrono::milliseconds recount{std::chrono::hours(24)};  // between counts of every byte
-  std::chrono::milliseconds retry_first{1000};                // after a read that failed, doubling
+  std::chrono::milliseconds retry_first{1000};                // after a failed read, doubling
   std::chrono::milliseconds retry_max{std::chrono::minutes(5)};
 };
 
@@ -28,9 +28,9 @@ class DatasetSchedule {
  public:
   using Id = std::uint64_t;
   enum class Work {
-    kLook,     // whether it is as it was, and count it if not
-    kCount,    // something happened: count what is new
-    kRecount,  // read every byte: it is time, or that was never done, or failed
+    kLook,     // check for a change; count if there is one
+    kCount,    // a change was noticed: count the new part
+    kRecount,  // read every byte: the period is over, or the last whole count is missing or failed
   };
   struct Job {
     Id id = 0;
@@ -39,36 +39,37 @@ class DatasetSchedule {
 
   explicit DatasetSchedule(DatasetTimes times) : times_(times) {}
 
-  /// Counted as soon as possible. `recount`: its own period; 0: the usual one. `age`: how long ago every byte was read; nothing:
-  /// never.
+  /// Adds a dataset, to be counted as soon as possible. `recount`: its period; 0: the default.
+  /// `age`: time since every byte was read; nothing: never.
   void add(Id id, std::chrono::seconds recount, std::optional<Duration> age, SteadyTime now);
   void set_recount(Id id, std::chrono::seconds recount);
   void remove(Id id) { entries_.erase(id); }
-  /// Something happened to it. Nothing for who is not there.
+  /// The dataset changed. Unknown ids are ignored.
   void changed(Id id, SteadyTime now);
 
-  /// What to do now; the one that waits longest. It is then busy until done().
+  /// The job that has waited longest. The dataset is then busy until done().
   std::optional<Job> take(SteadyTime now);
-  /// When take() has something; nothing: not before something happens.
+  /// The time when take() returns a job. Nothing: not before add() or changed().
   std::optional<SteadyTime> next() const;
 
   struct Done {
     enum class Result {
-      kNothing,    // a look that found it as it was
-      kCounted,    // or is not there, or will not do: waits for a change
-      kPortion,    // there is more to count; others first
-      kUnreadable  // tried again later
+      kNothing,    // a look found no change
+      kCounted,    // counted, missing, or unusable: waits for a change
+      kPortion,    // more to count; other datasets first
+      kUnreadable  // retried later
     };
     Result result = Result::kCounted;
     bool whole = false;    // every byte was read
-    bool folder = false;   // looking is counting
-    bool watched = false;  // its changes are told
+    bool folder = false;   // a look at it is a full count
+    bool watched = false;  // a watch reports its changes
     Duration took{};
   };
   void done(Id id, const Done& done, SteadyTime now);
-  /// Whether something happened to it since take() gave it, or the first portion of it.
+  /// Whether the dataset changed since take() returned it, or since the first portion of that
+  /// count.
   bool changed_meanwhile(Id id) const;
-  /// How long ago every byte was read; nothing: never.
+  /// Time since every byte was read; nothing: never.
   std::optional<Duration> age(Id id, SteadyTime now) const;
 
  private:
@@ -77,11 +78,11 @@ class DatasetSchedule {
     std::optional<SteadyTime> whole;  // when every byte was read
     std::optional<SteadyTime> first_change, last_change;
     SteadyTime look;
-    SteadyTime rest;  // not before: who counts for long leaves room for others
+    SteadyTime rest;  // not before this time: long counts pause, so that others are counted
     Work working = Work::kLook;
-    bool unfinished = false;     // goes on with that
-    bool keeps_changes = false;  // between its portions: of a folder, what was looked at is not looked at again
-    Duration took{};             // its portions so far
+    bool unfinished = false;     // the next portion continues `working`
+    bool keeps_changes = false;  // of a folder, between portions: each entry is visited once
+    Duration took{};             // total of the portions so far
     int failures = 0;
     bool busy = false;
   };

@@ -14,13 +14,13 @@ const SteadyTime kStart = SteadyTime(1000h);
 
 class DatasetScheduleTest : public ::testing::Test {
  protected:
-  /// Counted once, completely, at kStart.
+  /// Counts dataset 1 completely at kStart.
   void counted(DatasetSchedule::Id id, bool watched = true, bool folder = false) {
     schedule.add(id, 0s, std::nullopt, kStart);
     ASSERT_TRUE(schedule.take(kStart));
     schedule.done(id, {.result = Result::kCounted, .whole = true, .folder = folder, .watched = watched}, kStart);
   }
-  /// When there is something to do, after kStart, and what.
+  /// Expects the next work at `at`, after kStart.
   void expect_next(SteadyTime at, Work work) {
     ASSERT_EQ(schedule.next(), at);
     EXPECT_FALSE(schedule.take(at - 1ns));
@@ -59,7 +59,7 @@ TEST_F(DatasetScheduleTest, AChangeWaitsForQuietButNotForEver) {
   EXPECT_EQ(schedule.next(), kStart + 5350ms);
   schedule.changed(1, kStart + 5500ms);
   expect_next(kStart + 5600ms, Work::kCount);
-  // What happens while it is counted is for the next time.
+  // Changes during a count are left to the next count.
   schedule.changed(1, kStart + 5650ms);
   EXPECT_FALSE(schedule.next());
   schedule.done(1, {.watched = true}, kStart + 5700ms);
@@ -95,10 +95,10 @@ TEST_F(DatasetScheduleTest, EveryByteIsReadAgainAfterThePeriod) {
   schedule.set_recount(1, 30s);
   expect_next(kStart + 30s, Work::kRecount);
   schedule.done(1, {.whole = true, .watched = true}, kStart + 40s);
-  // A change does not put it off, and one a moment before needs no count of its own.
+  // A change does not delay a recount, and one just before it needs no separate count.
   schedule.changed(1, kStart + 69900ms);
   EXPECT_EQ(schedule.take(kStart + 70s)->work, Work::kRecount);
-  // One that failed is not had: the next count is a whole one, after a while.
+  // After a failed recount, the next count is a whole one, after a backoff.
   schedule.done(1, {.result = Result::kUnreadable, .watched = true}, kStart + 70s);
   expect_next(kStart + 71s, Work::kRecount);
   schedule.done(1, {.result = Result::kUnreadable, .watched = true}, kStart + 71s);

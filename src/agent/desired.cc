@@ -22,7 +22,7 @@ Result<std::optional<Desired>> read(Journal& journal) {
 std::optional<Desired> read_desired(Journal& journal) {
   auto desired = read(journal);
   if (desired.ok()) return std::move(*desired);
-  log::error("the kept work list cannot be read", {{"error", desired.error()}});
+  log::error("persisted work list cannot be read", {{"error", desired.error()}});
   return std::nullopt;
 }
 

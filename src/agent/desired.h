@@ -1,4 +1,4 @@
-// The work list as the agent keeps it on its disk, for those who work it off.
+// The work list, as the agent persists it for its components.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,17 @@
 namespace varda::agent {
 
 struct Desired {
-  std::string uid;  // of the EdgeNode: one made anew has generations of its own
+  std::string uid;  // of the EdgeNode; generations of a recreated object start over
   std::int64_t generation = 0;
   api::EdgeNodeSpec spec;
 };
 
-/// As last kept; nothing if there is none, or if it cannot be read, which is logged.
+/// The persisted work list. Nothing if it is missing or unreadable; the latter is logged.
 std::optional<Desired> read_desired(Journal& journal);
 Status keep_desired(Journal& journal, const Desired& desired);
 
-/// Nobody has written a spec into it yet: it is the object this node just made, not the wish to hold nothing.
+/// Whether no operator has assigned anything yet: the node has just created the object. An
+/// assignment without work has a higher generation.
 bool says_nothing(const api::EdgeNode& node);
 
 }  // namespace varda::agent

@@ -35,7 +35,7 @@ void DownloadProgress::fill(std::map<JobKey, JobReport>& jobs) const {
   for (const auto& [key, download] : downloads_) {
     const auto job = jobs.find(key);
     if (!download.told || job == jobs.end()) continue;
-    // A job that failed before stays failed until its next attempt gets on.
+    // A failed job stays failed until its next attempt makes progress.
     if (job->second.state == JobReport::State::kFailed) job->second.state = JobReport::State::kDownloading;
     if (job->second.state != JobReport::State::kDownloading) continue;
     job->second.done = download.told->done;

@@ -1,4 +1,5 @@
-// How far the downloads under way are, told so rarely that a status may say it. No threads, no clock: times come in.
+// Progress of running downloads, published at a low rate because it goes into a status. No threads
+// or clock: the caller passes times in.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +11,24 @@
 
 namespace varda::agent {
 
-/// What is told changes once a period at most, for all downloads together, and never before a download has taken a period: short
-/// ones are told nothing of. Not thread-safe.
+/// Published figures change at most once per period, for all downloads together. Downloads shorter
+/// than a period are never published. Not thread-safe.
 class DownloadProgress {
  public:
   explicit DownloadProgress(Duration period) : period_(period) {}
 
   void started(const JobKey& job, SteadyTime now);
-  /// Bytes of the archive; `total` 0: not known. Nothing if it is not under way.
+  /// Bytes of the archive; `total` 0: unknown. Ignored if the download is not running.
   void note(const JobKey& job, std::uint64_t done, std::uint64_t total);
-  /// What was told of it is told no more.
+  /// Withdraws the published figures of the download.
   void ended(const JobKey& job);
 
-  /// When tell() has something to do; nothing while nothing is downloaded.
+  /// When tell() has something to publish. Nothing: no download is running.
   std::optional<SteadyTime> due() const;
-  /// From here on fill() says how far they are now, if it is due.
+  /// Publishes the current figures for fill(), if it is due.
   void tell(SteadyTime now);
-  /// Puts what is told into the reports of those that are downloading. A failed one that is downloaded once more becomes
-  /// downloading, and keeps the reason and message of its last failure.
+  /// Puts the published figures into the reports of running downloads. A failed job that is
+  /// downloaded again becomes downloading, but keeps reason and message of its last failure.
   void fill(std::map<JobKey, JobReport>& jobs) const;
 
  private:
@@ -36,7 +37,7 @@ class DownloadProgress {
   };
   struct Download {
     SteadyTime started;
-    std::optional<Figures> now, told;  // nothing: no byte has come
+    std::optional<Figures> now, told;  // nothing: no byte received
   };
   const Duration period_;
   std::map<JobKey, Download> downloads_;

@@ -11,7 +11,7 @@ JobKey job(std::string name) { return {codec::Sha256::of(name), "http://files/" 
 
 class DownloadProgressTest : public ::testing::Test {
  protected:
-  /// "DONE/TOTAL" as the report of a job that is downloading has it.
+  /// "DONE/TOTAL" in the report of a downloading job.
   std::string told(const std::string& name, JobReport::State state = JobReport::State::kDownloading) const {
     std::map<JobKey, JobReport> jobs{{job(name), {.state = state, .message = ""}}};
     progress.fill(jobs);

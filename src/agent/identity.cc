@@ -21,12 +21,13 @@ using std::chrono::milliseconds;
 constexpr std::string_view kGatewayName = "varda-gateway";  // in every gateway's certificate
 constexpr std::string_view kNodesOrganization = "system:nodes";
 constexpr std::uint64_t kAnswerBytesMax = 256 << 10;
-constexpr milliseconds kPokePeriod{300000};                               // a gateway that goes on to say 401 is asked so often
-constexpr milliseconds kWrongClockFirst{30000}, kWrongClockLast{300000};  // after the start
-constexpr std::chrono::hours kClockTolerance{24};                         // between this wall clock and the gateway's
+constexpr milliseconds kPokePeriod{300000};                               // between renewals on 401
+constexpr milliseconds kWrongClockFirst{30000}, kWrongClockLast{300000};  // delay after the start
+constexpr std::chrono::hours kClockTolerance{24};                         // of the wall clock
 constexpr milliseconds kLookAgain{600000};                                // the wall clock may be set meanwhile
 
-/// What a join token says of the gateway; the rest is for the gateway. Its last part is the SHA-256 of the CA's certificate.
+/// The gateway's pin in a join token: the last part, the SHA-256 of the CA certificate. The other
+/// parts are for the gateway.
 Result<std::string> pin_of(std::string_view token) {
   const std::string_view hash = token.substr(std::min(token.size(), token.rfind('.') + 1));
   const bool hex = std::all_of(hash.begin(), hash.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
@@ -47,14 +48,14 @@ Duration lifetime(const net::CertificateFacts& facts) {
   return std::chrono::duration_cast<Duration>(facts.not_after - facts.not_before);
 }
 
-/// Passes requests on with the credentials of the moment, and hears when the gateway no longer takes them.
+/// Forwards requests with the current credentials, and notices when the gateway answers 401.
 class Transport final : public net::HttpClient {
  public:
   explicit Transport(std::function<void()> unauthenticated) : unauthenticated_(std::move(unauthenticated)) {}
 
   void use(std::shared_ptr<net::HttpClient> client) EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    client_.swap(client);  // what was there goes with `client`, after the lock, or with its last request
+    client_.swap(client);  // the old client is destroyed after the lock, or with its last request
   }
   Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override EXCLUDES(mutex_) {
     std::shared_ptr<net::HttpClient> client;
@@ -113,7 +114,7 @@ class NodeIdentity final : public Identity {
     });
     while (!ctx.done()) {
       if (due() <= clock_.now()) {
-        (void)step(ctx);  // it told the log
+        (void)step(ctx);  // step() logs errors
         continue;
       }
       const MutexLock lock(mutex_);
@@ -159,7 +160,7 @@ class NodeIdentity final : public Identity {
     if (!certificate_ && no_token_yet_) {
       retry_ = clock_.now() + options_.token_retry;
       if (!std::exchange(said_it_waits_, true)) {
-        log::info("this node has not enrolled yet; waiting for a join token", {{"detail", status.error()}});
+        log::info("node not enrolled yet, waiting for a join token", {{"detail", status.error()}});
       }
       return status;
     }
@@ -168,17 +169,17 @@ class NodeIdentity final : public Identity {
       backoff_ = std::min(options_.backoff_max, backoff_ * 2);
     }
     retry_after_ = milliseconds(0);
-    // Never all nodes of a site at once.
+    // Jitter, so that the nodes of a site do not retry together.
     wait = milliseconds(static_cast<std::int64_t>(static_cast<double>(wait.count()) * (0.75 + 0.5 * rng_.unit())));
     retry_ = clock_.now() + wait;
-    if (!certificate_ && status.error().terminal()) return status;  // nobody tries on: whoever asked tells it
-    log::warn(certificate_ ? "cannot renew this node's certificate; trying on" : "cannot enrol; trying on",
+    if (!certificate_ && status.error().terminal()) return status;  // no retry: the caller reports it
+    log::warn(certificate_ ? "cannot renew this node's certificate, retrying" : "cannot enrol, retrying",
               {{"gateway", options_.gateway}, {"error", status.error()}, {"next_ms", wait.count()}});
     return status;
   }
 
  private:
-  /// The gateway said that nobody is there: perhaps the certificate ended while this clock stood still.
+  /// The gateway answered 401: the certificate may have expired while this clock was wrong.
   void poke() EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     if (poked_) return;
@@ -199,7 +200,7 @@ class NodeIdentity final : public Identity {
   }
 
   enum class Origin { kDisk, kIssuedNow };
-  /// From now on the node is who this says.
+  /// Uses this certificate from now on.
   void use(NodeCertificate certificate, Origin origin) EXCLUDES(mutex_) {
     net::TlsClient tls;
     tls.ca_pem = certificate.ca_pem;
@@ -213,7 +214,7 @@ class NodeIdentity final : public Identity {
     {
       const MutexLock lock(mutex_);
       tls_ = std::move(tls);
-      // After two thirds of its life, and a little later than others that began with it.
+      // Renews after two thirds of the lifetime, with jitter against certificates of the same age.
       const double share = 2.0 / 3 + rng_.unit() / 12;
       const Duration life = lifetime(certificate.facts);
       age_to_renew_ = Duration(static_cast<Duration::rep>(static_cast<double>(life.count()) * share));
@@ -222,7 +223,7 @@ class NodeIdentity final : public Identity {
       if (origin == Origin::kIssuedNow) {
         clock_holds_ = wall > issued - kClockTolerance && wall < issued + kClockTolerance;
       } else {
-        clock_holds_ = true;  // for all that is known; due() sees if it cannot be
+        clock_holds_ = true;  // assumed; due() checks plausibility
         if (wall < issued) {
           renew_at_ = now + kWrongClockFirst + milliseconds(rng_.below((kWrongClockLast - kWrongClockFirst).count()));
         }
@@ -236,7 +237,7 @@ class NodeIdentity final : public Identity {
     return options_.connect ? options_.connect(tls) : net::make_client({.tls = tls});
   }
 
-  /// The first certificate, for a token.
+  /// Gets the first certificate, with a token.
   Status join(const Context& ctx) {
     if (!options_.join_token) {
       return Error(Code::kInvalid,
@@ -258,7 +259,7 @@ class NodeIdentity final : public Identity {
     TRY(const net::CertificateFacts ca, net::certificate_facts(certificate.ca_pem));
     if (ca.sha256 != pin) return Error(Code::kCorrupt, "the gateway answers with another authority than the join token names");
     TRY_VOID(keep(std::move(certificate)));
-    log::info("enrolled; the join token is not needed any more", {{"gateway", options_.gateway}, {"ends", end()}});
+    log::info("node enrolled; join token no longer needed", {{"gateway", options_.gateway}, {"ends", end()}});
     return {};
   }
 
@@ -270,7 +271,7 @@ class NodeIdentity final : public Identity {
     }
     auto certificate = ask(ctx, tls, "/gateway/v1/renew", Json::object());
     if (!certificate.ok()) {
-      // Too late, or shut out for a while: a new token lets it in again.
+      // Expired or revoked: a new token admits the node again.
       if (certificate.error().code() != Code::kForbidden || !options_.join_token) return std::move(certificate).error();
       const Error refused = certificate.error();
       const Status joined = join(ctx);
@@ -299,7 +300,8 @@ class NodeIdentity final : public Identity {
     request.headers.add("Content-Type", "application/json");
     request.body = codec::write_json(body);
     request.max_response_bytes = kAnswerBytesMax;
-    // A connection of its own: a request that may not be repeated does not go where the other end may have hung up.
+    // Uses a fresh connection: a request that must not be repeated cannot use one that the gateway
+    // may have closed.
     const std::unique_ptr<net::HttpClient> client = connect(tls);
     TRY(const net::HttpClient::Answer answer, client->call(ctx.with_timeout(options_.request_timeout), std::move(request)));
     if (answer.status != 200) return refusal(answer);
@@ -352,7 +354,7 @@ class NodeIdentity final : public Identity {
   IdentityStore store_;  // of the thread that enrols and renews
   Transport transport_;
   std::string key_;                                    // constant after load()
-  milliseconds retry_after_{0};                        // of that thread: what the gateway asked for last
+  milliseconds retry_after_{0};                        // of that thread: the gateway's last Retry-After
   bool no_token_yet_ = false, said_it_waits_ = false;  // of that thread
 
   mutable Mutex mutex_;
@@ -360,8 +362,8 @@ class NodeIdentity final : public Identity {
   std::optional<NodeCertificate> certificate_ GUARDED_BY(mutex_);
   net::TlsClient tls_ GUARDED_BY(mutex_);
   Duration age_to_renew_ GUARDED_BY(mutex_){0};
-  SteadyTime renew_at_ GUARDED_BY(mutex_);       // where the wall clock does not say
-  bool clock_holds_ GUARDED_BY(mutex_) = false;  // the wall clock agrees with the gateway's, as far as is known
+  SteadyTime renew_at_ GUARDED_BY(mutex_);       // used if the wall clock is not trusted
+  bool clock_holds_ GUARDED_BY(mutex_) = false;  // the wall clock plausibly agrees with the gateway's
   std::optional<SteadyTime> retry_ GUARDED_BY(mutex_), attempted_ GUARDED_BY(mutex_);
   milliseconds backoff_ GUARDED_BY(mutex_);
   bool poked_ GUARDED_BY(mutex_) = false;

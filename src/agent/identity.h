@@ -1,16 +1,18 @@
-// Identity: who this node is at its gateway. It gets the node a certificate with a join token, keeps it on the disk, and renews it
-// in good time while the node works on.
+// Identity: this node's identity at its gateway. It gets a certificate with a join token, persists
+// it, and renews it in time.
 //
 //   TRY(auto identity, agent::Identity::open({.node_name = "line7", .gateway = url, .directory = data / "identity", ...}));
 //   TRY_VOID(identity->enrol(ctx));                         // returns at once if the node has enrolled before
 //   kube::Client api(identity->transport(), {.base_url = url});
 //   std::jthread renewal([&](std::stop_token stop) { identity->run(Context(stop)); });
 //
-// Clocks. A node that was without power may believe it is 1970. The gateway's certificate comes from an authority that is the
-// node's own, so that it is not valid *yet* never counts; and it is surely later than the node's own certificate was issued, so one
-// that ended before that is refused however early the clock believes it is. When to renew goes by the clock only where it is
-// possible; else soon after the start, and by how long the process has run. A gateway that answers 401 says the certificate
-// ended, whatever this clock says: then it is renewed at once.
+// Clocks. A node that was without power may believe it is 1970. The gateway's certificate comes
+// from the node's own authority, so "not yet valid" is never an error. The current time is
+// certainly later than the issue of the node's own certificate. A gateway certificate that ended
+// before then is refused, however early the clock is. The clock schedules the renewal only if it is
+// plausible. Otherwise the node renews soon after the start, and then by process uptime. A 401 from
+// the gateway means that the certificate expired, whatever the clock shows, so it is renewed at
+// once.
 #pragma once
 
 #include <chrono>
@@ -33,46 +35,48 @@ namespace varda::agent {
 
 struct IdentityOptions {
   std::string node_name;
-  std::string gateway;  // "https://cloud.example:10443", without a slash at its end
+  std::string gateway;  // "https://cloud.example:10443", without a trailing slash
   os::Path directory;   // DATA/identity
-  /// Asked only while a token is needed. An error of it is one of the enrolment; kNotFound: none has come yet, and it is asked
-  /// again every `token_retry`. Empty: there is none.
+  /// Called only while a token is needed. Its errors are errors of the enrolment. kNotFound: no
+  /// token yet; it is called again every `token_retry`. Empty: no token will come.
   std::function<Result<std::string>()> join_token;
-  /// Makes a client with those credentials. Empty: net::make_client().
+  /// Makes a client with these credentials. Empty: net::make_client().
   std::function<std::unique_ptr<net::HttpClient>(const net::TlsClient&)> connect;
   std::chrono::milliseconds request_timeout{30000};
-  std::chrono::milliseconds backoff_first{1000}, backoff_max{300000};  // while the gateway cannot be reached
-  std::chrono::milliseconds refused_retry{3600000};                    // of a renewal that was refused
-  std::chrono::milliseconds token_retry{3000};                         // of the first enrolment, while there is no token
+  std::chrono::milliseconds backoff_first{1000}, backoff_max{300000};  // while the gateway is unreachable
+  std::chrono::milliseconds refused_retry{3600000};                    // of a refused renewal
+  std::chrono::milliseconds token_retry{3000};                         // while there is no token
 };
 
 /// Thread-safe, except that one thread at a time calls enrol(), step() and run().
 class Identity {
  public:
-  /// Reads what the disk has, and asks nobody. The others outlive it. kInvalid: a bad URL, or the identity is another node's.
-  /// kCorrupt: what is on the disk does not fit together.
+  /// Reads the identity from disk, without network requests. `fs`, `clock` and `rng` outlive it.
+  /// kInvalid: a bad URL, or another node's identity. kCorrupt: the files on disk do not match.
   static Result<std::unique_ptr<Identity>> open(IdentityOptions options, os::FileSystem& fs = os::real_file_system(),
                                                 const Clock& clock = system_clock(), Rng& rng = system_rng());
   virtual ~Identity() = default;
 
-  /// Returns once there is a certificate: tries for as long as the gateway cannot be reached. kForbidden, terminal: the gateway
-  /// refused; the message says what to do. kInvalid: no token is to come, or it is for
-  /// another node.
+  /// Returns once there is a certificate; retries while the gateway is unreachable. kForbidden,
+  /// terminal: the gateway refused, and the message gives the remedy. kInvalid: no token will come,
+  /// or the token is for another node.
   virtual Status enrol(const Context& ctx) = 0;
   /// Renews until the context is done.
   virtual void run(const Context& ctx) = 0;
 
-  /// Requests as this node. New connections use the newest certificate; those that are open, such as watches, stay. Before
-  /// enrolment every request fails. Lives as long as this object.
+  /// Sends requests as this node. New connections use the newest certificate; open ones, such as
+  /// watches, stay. Every request before enrolment fails. Valid as long as this object.
   virtual net::HttpClient& transport() = 0;
-  /// What this node shows to other nodes now, and trusts of them; nothing before enrolment.
+  /// The certificate that this node shows to other nodes, and the authority it trusts. Nothing
+  /// before enrolment.
   virtual std::optional<PeerCredentials> credentials() const = 0;
-  /// Of the certificate in use; nothing before enrolment.
+  /// Facts of the certificate in use; nothing before enrolment.
   virtual std::optional<net::CertificateFacts> facts() const = 0;
 
-  /// When there is something to do, by `clock`: for run(), and for tests. Never "nothing": a certificate ends.
+  /// When run() has work to do, by `clock`. Always set, because every certificate expires.
   virtual SteadyTime due() const = 0;
-  /// One attempt to get what is needed: the first certificate or the next one. An error has been noted: due() is when to try again.
+  /// One attempt to get the first or the next certificate. After an error, due() is the time of the
+  /// retry.
   virtual Status step(const Context& ctx) = 0;
 };
 

@@ -20,13 +20,13 @@ Status IdentityStore::prepare() {
   return os::remove_leftovers(fs_, directory_);
 }
 
-// A key that is lost is a token that is lost: the names of the directories above it have to survive as well, also those that an
-// earlier process made and was killed before it could sync them.
+// A lost key wastes the join token. The parent directories must survive too, including those that a
+// killed process created without a sync.
 Status IdentityStore::make_durable() {
   TRY_VOID(fs_.sync_directory(directory_));
   TRY_VOID(fs_.sync_directory(directory_.parent_path()));
   for (os::Path path = directory_.parent_path(); path.has_relative_path(); path = path.parent_path()) {
-    if (!fs_.sync_directory(path.parent_path()).ok()) break;  // not ours to open, and so not ours to make
+    if (!fs_.sync_directory(path.parent_path()).ok()) break;  // not ours to open, so not created by us
   }
   return {};
 }
@@ -41,7 +41,7 @@ Result<std::optional<std::string>> IdentityStore::read(const char* name) {
 Result<std::string> IdentityStore::key() {
   TRY(std::optional<std::string> present, read("key.pem"));
   if (present && !net::key_sha256(*present).ok()) return corrupt("key.pem holds no key");
-  // Once there is a certificate, nothing about the key is pending: a start needs no write.
+  // With a certificate, the key is already durable, so a start needs no write.
   TRY(const auto certified, fs_.stat(directory_ / "cert.pem"));
   if (present && certified) return std::move(*present);
   TRY_VOID(prepare());

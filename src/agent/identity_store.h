@@ -1,7 +1,9 @@
-// Who a node is, on its disk: DATA/identity/{key.pem,ca.pem,cert.pem}, the directory 0700, the files 0600.
+// A node's identity on disk: DATA/identity/{key.pem,ca.pem,cert.pem}, directory mode 0700, files
+// 0600.
 //
-// The key is there, for good, before anybody is asked to certify it, and stays the same: whatever breaks afterwards, the same key
-// asks again. cert.pem comes last and is replaced as a whole: with it there is an identity, without it there is none.
+// The key is durable before any request to certify it, and never changes. After any failure the
+// same key asks again. cert.pem is written last and replaced as a whole: the identity exists if and
+// only if cert.pem does.
 #pragma once
 
 #include <optional>
@@ -13,7 +15,7 @@
 
 namespace varda::agent {
 
-/// What a gateway answered, with what the certificate says.
+/// A gateway's answer, with the facts in the certificate.
 struct NodeCertificate {
   std::string certificate_pem;
   std::string ca_pem;
@@ -25,11 +27,12 @@ class IdentityStore {
  public:
   IdentityStore(os::FileSystem& fs, os::Path directory) : fs_(fs), directory_(std::move(directory)) {}
 
-  /// The node's private key, PEM; made, and safe on the disk, if there was none. kCorrupt: the file holds no key.
+  /// The node's private key, PEM. A missing key is created and synced to disk. kCorrupt: the file
+  /// holds no key.
   Result<std::string> key();
-  /// Nothing: none was kept. kCorrupt: it cannot be read, or is of another key.
+  /// Nothing: not stored yet. kCorrupt: unreadable, or issued for another key.
   Result<std::optional<NodeCertificate>> certificate(const std::string& key_pem);
-  /// Replaces what was there, with one rename.
+  /// Replaces the stored certificate with one rename.
   Status keep(const NodeCertificate& certificate);
 
  private:

@@ -1,5 +1,5 @@
-// The agent's identity against the true enrolment over the API server in memory, through plain values. Over TLS sockets:
-// identity_tls_test.cc.
+// The agent's identity against the real enrolment over the in-memory API server, without sockets.
+// With TLS sockets: identity_tls_test.cc.
 #include "agent/identity.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ class IdentityTest : public ::testing::Test {
     options.connect = [this](const net::TlsClient& tls) { return cloud_.connect(tls); };
     return Identity::open(std::move(options), fs_, clock, *rng_);
   }
-  /// Who the gateway takes this node for.
+  /// The gateway's name for this node.
   std::string asked(Identity& identity) {
     auto answer = identity.transport().call(ctx_, {.url = std::string(kUrl) + "/whoami"});
     if (!answer.ok()) return answer.error().message();
@@ -54,7 +54,7 @@ class IdentityTest : public ::testing::Test {
   void pass_until_due(Identity& identity) { clock_.advance(std::max(Duration(0), identity.due() - clock_.now())); }
 
   const Context ctx_ = Context().with_timeout(300s);
-  ManualClock clock_;  // of both ends, unless a test says otherwise
+  ManualClock clock_;  // of both ends unless a test changes it
   MemoryFileSystem fs_;
   std::unique_ptr<Rng> rng_ = seeded_rng(3);
   Cloud cloud_{clock_};
@@ -79,7 +79,7 @@ TEST_F(IdentityTest, FirstStartEnrolsAndLaterOnesNeedNeitherTokenNorNetwork) {
 
   cloud_.link(Cloud::Link::kDown);
   const std::string certificate = file("cert.pem");
-  // Nor is anything written: the disk may be full.
+  // Nothing is written, either: the disk may be full.
   fs_.on_call([](std::string_view call, const os::Path& path) -> Status {
     if (call == "open" || call == "read" || call == "stat" || call == "size" || call == "list") return {};
     return Error(Code::kExhausted, std::string(call) + " " + path.string());
@@ -110,7 +110,7 @@ TEST_F(IdentityTest, EnrolsAtLastHoweverLongThereIsNoNetwork) {
   EXPECT_LE(*std::max_element(waits.begin(), waits.end()), 375s);
   EXPECT_GE(waits.back(), 225s);
   cloud_.link(Cloud::Link::kUp);
-  ASSERT_TRUE((*identity)->step(ctx_).ok());  // the token was used by this very key when the answers were lost
+  ASSERT_TRUE((*identity)->step(ctx_).ok());  // the lost requests used the token with this same key
   EXPECT_EQ(asked(**identity), "200 line7");
 }
 
@@ -118,7 +118,7 @@ TEST_F(IdentityTest, GatewayThatIsBusySaysWhenToAskAgain) {
   const auto identity = open(cloud_.token("line7"));
   cloud_.link(Cloud::Link::kServesNobody);
   ASSERT_FALSE((*identity)->step(ctx_).ok());
-  EXPECT_GE((*identity)->due() - clock_.now(), 5s);  // 7 s, give or take a quarter
+  EXPECT_GE((*identity)->due() - clock_.now(), 5s);  // 7 s ± 25 %
 }
 
 TEST_F(IdentityTest, ATokenThatIsStillToComeIsWaitedFor) {
@@ -134,7 +134,7 @@ TEST_F(IdentityTest, ATokenThatIsStillToComeIsWaitedFor) {
     const Status status = identity->step(ctx_);
     ASSERT_FALSE(status.ok());
     EXPECT_FALSE(status.error().terminal());
-    EXPECT_EQ(identity->due() - clock_.now(), 3s);  // a volume gets the Secret any moment: no back-off
+    EXPECT_EQ(identity->due() - clock_.now(), 3s);  // a volume gets the Secret at any moment: no backoff
     pass_until_due(*identity);
   }
   EXPECT_EQ(cloud_.requests(), 0);
@@ -232,7 +232,7 @@ TEST_F(IdentityTest, RenewsAfterTwoThirdsOfItsLifeAndNewRequestsUseIt) {
   EXPECT_EQ(second.key_sha256, first.key_sha256);
   EXPECT_EQ(file("key.pem"), key);
   EXPECT_EQ(net::certificate_facts(file("cert.pem"))->sha256, second.sha256);
-  clock_.advance(24h * 40);  // the first one has ended
+  clock_.advance(24h * 40);  // the first certificate has expired
   EXPECT_EQ(asked(**identity), "200 line7");
   EXPECT_EQ((*open())->facts()->sha256, second.sha256);
 }
@@ -299,12 +299,12 @@ TEST_F(IdentityTest, NodeThatBelievesItIs1970EnrolsAndRenews) {
   {
     const auto identity = open_with(wrong, cloud_.token("line7"));
     ASSERT_TRUE((*identity)->enrol(ctx_).ok());
-    // It has it from now on, and can count.
+    // The clock is proven now, so the renewal follows the lifetime.
     const Duration wait = (*identity)->due() - wrong.now();
     EXPECT_GE(wait, 24h * 59);
     EXPECT_LE(wait, 24h * 68);
   }
-  // After another start nobody knows how old the certificate is: it is renewed soon.
+  // After a restart the certificate's age is unknown, so it is renewed soon.
   ManualClock again;
   again.set_wall(WallTime());
   const auto identity = open_with(again);
@@ -314,7 +314,7 @@ TEST_F(IdentityTest, NodeThatBelievesItIs1970EnrolsAndRenews) {
   again.advance(wait);
   ASSERT_TRUE((*identity)->step(ctx_).ok());
   EXPECT_GE((*identity)->due() - again.now(), 24h * 59);
-  // When the clock is set, it counts again.
+  // Once the clock is set, it is used again.
   again.set_wall(clock_.wall() + 24h * 80);
   EXPECT_EQ(asked(*identity.value()), "200 line7");
 }
@@ -326,13 +326,13 @@ TEST_F(IdentityTest, ClockThatIsYearsAheadDoesNotRenewWithoutPause) {
   ASSERT_TRUE((*identity)->enrol(ctx_).ok());
   EXPECT_GE((*identity)->due() - wrong.now(), 24h * 59);
   const auto again = open_with(wrong);
-  EXPECT_LE((*again)->due(), wrong.now());  // it seems to have ended ...
+  EXPECT_LE((*again)->due(), wrong.now());  // it seems to have expired ...
   ASSERT_TRUE((*again)->step(ctx_).ok());
-  EXPECT_GE((*again)->due() - wrong.now(), 24h * 59);  // ... and the answer tells that the clock is wrong
+  EXPECT_GE((*again)->due() - wrong.now(), 24h * 59);  // ... and the answer proves that the clock is wrong
 }
 
 TEST_F(IdentityTest, CertificateThatTheGatewayNoLongerTakesIsRenewedAtOnceWhateverTheClockSays) {
-  ManualClock stopped;  // it stands still at the hour of the enrolment, as after every start of a machine without battery
+  ManualClock stopped;  // stands at the time of the enrolment, like a machine without a battery
   stopped.set_wall(clock_.wall());
   ASSERT_TRUE((*open_with(stopped, cloud_.token("line7")))->enrol(ctx_).ok());
   clock_.advance(24h * 100);
@@ -384,7 +384,7 @@ TEST_F(IdentityTest, AnswersThatAreNotWhatWasAskedForChangeNothing) {
       [&](const std::string&) {
         return answer(certificate("line7", *net::make_csr(key, "line7"), {"system:nodes"}), ca.certificate_pem);
       },
-      // All in order, but of another authority than the token names.
+      // A valid answer, but from another authority than in the token.
       [&](const std::string& csr) { return answer(certificate("line7", csr, {"system:nodes"}), ca.certificate_pem); },
   };
   for (std::size_t i = 0; i < makes.size(); ++i) {
@@ -427,7 +427,8 @@ TEST_F(IdentityTest, FullDiskDelaysTheIdentityAndLosesNoToken) {
   ASSERT_TRUE((*identity)->enrol(ctx_).ok());
 }
 
-/// A gateway as a value: which key used the one token it gave out. A crash makes two worlds, and each goes on with its own.
+/// A gateway as a value: the key that used its only token. Each world after a crash has a separate
+/// copy.
 struct TokenState {
   std::string used_by;
 };
@@ -447,7 +448,7 @@ net::Response issue(const gateway::Authority& authority, TokenState& state, Wall
   return response;
 }
 
-/// A life of a node: enrolment and renewals, while the power may go at any call.
+/// One life of a node: enrolment and renewals, with a power cut at any call.
 TEST(IdentityCrash, PowerCutLeavesNoIdentityOrAWholeOneAndTheTokenStaysGood) {
   using os::testing::CrashCampaign;
   using os::testing::CrashingFileSystem;
@@ -472,7 +473,7 @@ TEST(IdentityCrash, PowerCutLeavesNoIdentityOrAWholeOneAndTheTokenStaysGood) {
       return Identity::open(std::move(options), fs, clock, *rng);
     };
     std::uint64_t promises = 0;
-    WallTime kept{};  // the end of the certificate that step() returned for
+    WallTime kept{};  // expiry of the certificate that step() succeeded for
     CrashingFileSystem fs(campaign.seed());
     CHECK(fs.make_directories("/var", 0755).ok() && fs.sync_directory("/").ok());
     const auto check = [&](CrashingFileSystem& left, Rng&) -> std::string {

@@ -1,4 +1,4 @@
-// The agent's identity against the true enrolment over the API server in memory, through TLS sockets.
+// The agent's identity against the real enrolment over the in-memory API server, with TLS sockets.
 #include <gtest/gtest.h>
 #include <thread>
 
@@ -21,7 +21,7 @@ using testing::Cloud;
 
 constexpr const char* kDirectory = "/data/identity";
 
-/// What TLS makes of it.
+/// Behaviour that only TLS shows.
 class IdentityOverTls : public ::testing::Test {
  protected:
   IdentityOverTls() {
@@ -88,11 +88,11 @@ TEST_F(IdentityOverTls, OneInTheMiddleIsNotToldTheToken) {
   for (int i = 0; i < 3; ++i) {
     const Status status = identity->step(ctx_);
     ASSERT_FALSE(status.ok());
-    EXPECT_FALSE(status.error().terminal());  // it may be a portal that goes away
+    EXPECT_FALSE(status.error().terminal());  // it may be a captive portal
     EXPECT_NE(status.error().message().find("certificate"), std::string::npos) << status.error();
   }
   EXPECT_EQ(heard, 0);
-  // Nor is an enrolled node led astray.
+  // An enrolled node is not misled, either.
   ASSERT_TRUE(open(*server_, cloud_.token("line7"))->enrol(ctx_).ok());
   const auto enrolled = open(*middle, "");
   EXPECT_FALSE(enrolled->step(ctx_).ok());
@@ -106,7 +106,7 @@ TEST_F(IdentityOverTls, CertificatesOfOthersAndForOtherThingsAreNobodysNodes) {
         {.tls = {.ca_pem = ca, .certificate_pem = pair.certificate_pem, .key_pem = pair.key_pem, .server_name = ""}});
     return asked(*server_, *client);
   };
-  // By the same CA, which a cluster's administrator may use for more than the edge.
+  // Signed by the same CA, which an administrator may use for more than the edge.
   const net::KeyPair edge_ca = *net::make_ca("edge-ca", 24h);
   const auto authority = *gateway::Authority::of(edge_ca);
   net::Server::Options options;
@@ -128,7 +128,7 @@ TEST_F(IdentityOverTls, CertificatesOfOthersAndForOtherThingsAreNobodysNodes) {
   EXPECT_EQ(ask("line7", {"system:nodes", "system:masters"}), "403 ");
   EXPECT_EQ(ask("system:admin", {"system:nodes"}), "403 ");
   EXPECT_EQ(ask("line7", {}), "403 ");
-  // Another CA with the same name: no connection at all.
+  // Another CA with the same name: the connection fails.
   net::CertificateRequest request;
   request.common_name = "line7";
   request.organizations = {"system:nodes"};
@@ -136,7 +136,8 @@ TEST_F(IdentityOverTls, CertificatesOfOthersAndForOtherThingsAreNobodysNodes) {
 }
 
 TEST_F(IdentityOverTls, NodeWhoseClockFellBackReachesItsGateway) {
-  // The node's certificate begins in a year of this machine's clock: as if the node were a year behind.
+  // The node's certificate starts a year after this machine's clock, as if the node were a year
+  // behind.
   ManualClock cloud_clock;
   cloud_clock.set_wall(std::chrono::floor<std::chrono::seconds>(clock_.wall() + 24h * 365));
   Cloud cloud(cloud_clock);
@@ -151,7 +152,7 @@ TEST_F(IdentityOverTls, NodeWhoseClockFellBackReachesItsGateway) {
 }
 
 TEST_F(IdentityOverTls, RunRenewsWhileAStreamStaysOpen) {
-  // A watch that was opened with the first certificate goes on after the second has come.
+  // A watch that was opened with the first certificate stays open after the renewal.
   struct Pipe {
     Mutex mutex;
     std::string bytes GUARDED_BY(mutex);
@@ -193,7 +194,7 @@ TEST_F(IdentityOverTls, RunRenewsWhileAStreamStaysOpen) {
     }
     net::Response response;
     if (request.path() == "/watch") response.stream = std::make_unique<PipeStream>(pipe);
-    if (request.path() == "/whoami" && refuse) response.status = 401;  // as if the certificate had ended
+    if (request.path() == "/whoami" && refuse) response.status = 401;  // as if the certificate had expired
     return response;
   }));
   ASSERT_TRUE(open(*server, cloud_.token("line7"))->enrol(ctx_).ok());

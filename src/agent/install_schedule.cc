@@ -14,7 +14,7 @@ std::vector<JobKey> InstallSchedule::set_wanted(const std::vector<JobKey>& jobs,
     } else if (!running_.contains(jobs[i])) {
       job.due = now;
     } else {
-      job.report.state = JobReport::State::kDownloading;  // wanted again before its stop came through
+      job.report.state = JobReport::State::kDownloading;  // wanted again before its stop completed
     }
     job.urgency = i;
     next.emplace(jobs[i], std::move(job));
@@ -90,7 +90,7 @@ void InstallSchedule::finished(const JobKey& key, const artifact::Outcome<std::u
     case artifact::Retry::kBackoff: {
       const auto doubled = policy_.first * (std::int64_t{1} << std::min(job.failures - 1, 20));
       const auto delay = std::min<std::chrono::milliseconds>(doubled, policy_.max);
-      // What the sources asked for is a lower bound, so it is spread upwards.
+      // The sources' Retry-After is a lower bound, so jitter is added above it.
       const auto asked = std::min<std::chrono::milliseconds>(failure.retry_after, policy_.max);
       job.due = now + std::max(std::chrono::duration_cast<Duration>(delay * (0.75 + 0.25 * random)),
                                std::chrono::duration_cast<Duration>(asked * (1 + 0.25 * random)));

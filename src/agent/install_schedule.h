@@ -1,4 +1,5 @@
-// Which install runs next, and when a failed one is tried again. No threads, no clock: times come in, decisions go out.
+// Decides which install runs next, and when a failed one is retried. No threads or clock: the
+// caller passes times in.
 #pragma once
 
 #include <chrono>
@@ -23,28 +24,30 @@ class InstallSchedule {
  public:
   explicit InstallSchedule(RetryPolicy policy) : policy_(policy) {}
 
-  /// The jobs there are from now on, the most urgent first. Returns those running that are no longer wanted: stop them.
+  /// Replaces the job list, most urgent first. Returns the running jobs that are no longer wanted;
+  /// the caller stops them.
   std::vector<JobKey> set_wanted(const std::vector<JobKey>& jobs, SteadyTime now);
-  /// It is on disk already: nothing to run.
+  /// The job is on disk already; nothing to run.
   void set_ready(const JobKey& job, std::uint64_t bytes);
-  /// How it failed in a former life of the agent. What only a change can heal is not tried again, the rest is at once.
+  /// Restores a failure of a previous run. A job that only a change can fix waits; others are
+  /// retried at once.
   void set_failed(const JobKey& job, artifact::Reason reason, std::string message, SteadyTime now);
 
-  /// What was ready is not what it should be: it is installed once more.
+  /// An installed artifact is invalid; install it again.
   void again(const codec::Sha256& digest, SteadyTime now);
 
-  /// There are others to ask for it: what failed may work now.
+  /// New sources exist for the artifact, so failed jobs may now succeed.
   void sources_changed(const codec::Sha256& digest, SteadyTime now);
 
-  /// The next job to run now; it then counts as running until finished().
+  /// The next job to run; it counts as running until finished().
   std::optional<JobKey> take(SteadyTime now);
-  /// `random` in [0, 1) spreads the back-off.
+  /// `random` in [0, 1) is the jitter of the backoff.
   void finished(const JobKey& job, const artifact::Outcome<std::uint64_t>& bytes, SteadyTime now, double random);
-  /// When the next job becomes due; nothing: none is waiting.
+  /// When the next job becomes due; nothing: no job waits.
   std::optional<SteadyTime> next() const;
 
   bool known(const JobKey& job) const { return jobs_.contains(job); }
-  /// Of the jobs wanted. A failed one stays failed while it is tried again.
+  /// Reports of the wanted jobs. A failed job stays failed during its retry.
   std::map<JobKey, JobReport> reports() const;
 
  private:
@@ -56,7 +59,7 @@ class InstallSchedule {
   };
   RetryPolicy policy_;
   std::map<JobKey, Job> jobs_;
-  std::set<JobKey> running_;  // may hold jobs no longer wanted
+  std::set<JobKey> running_;  // may contain jobs no longer wanted
 };
 
 }  // namespace varda::agent

@@ -16,7 +16,7 @@ Outcome<std::uint64_t> failed(Reason reason) { return Failure{reason, Error(Code
 
 class InstallScheduleTest : public ::testing::Test {
  protected:
-  /// Runs the job when it becomes due, which must be so after `delay`, and lets it fail.
+  /// Checks that the job is due after `delay`, runs it then, and lets it fail.
   void fails_after(Duration delay, Reason reason) {
     ASSERT_TRUE(schedule.next());
     EXPECT_EQ(*schedule.next() - now, delay);

@@ -21,7 +21,7 @@ Result<std::unique_ptr<Journal>> Journal::open(const os::Path& file) {
   auto store = store::open_sqlite(file, small());
   if (!store.ok() && store.error().code() == Code::kCorrupt) {
     const os::Path aside = os::Path(file) += ".damaged";
-    log::error("the agent's database is damaged; it begins anew", {{"file", file.string()}, {"error", store.error()}});
+    log::error("agent database damaged, starting with an empty one", {{"file", file.string()}, {"error", store.error()}});
     TRY_VOID(os::real_file_system().rename(file, aside));
     for (const char* suffix : {"-wal", "-shm"}) TRY_VOID(os::real_file_system().remove(os::Path(file) += suffix));
     store = store::open_sqlite(file, small());

@@ -1,10 +1,10 @@
-// Journal: what the agent must know without its API server, in one small database.
+// Journal: the state that the agent needs without an API server, in one small database.
 //
 //   desired      {uid, generation, spec} of the EdgeNode as last read
-//   failures     jobs that failed, with reason and message, so that a restart does not forget why
+//   failures     failed jobs with reason and message, so that a restart still reports them
 //   address      the node's address, once drawn
-//   cascades/KEY what that model's server counted of its tiers (cascade_record.h)
-//   workers/KEY  what that worker said, and how far it was passed on (worker_state.h)
+//   cascades/KEY the tier counters of that model (cascade_record.h)
+//   workers/KEY  the last messages of that worker, and what was forwarded (worker_state.h)
 #pragma once
 
 #include <map>
@@ -19,23 +19,24 @@
 
 namespace varda::agent {
 
-/// Thread-safe. Durable on return.
+/// Thread-safe. Writes are durable on return.
 class Journal {
  public:
-  /// kUnavailable: another agent has it open. A file that is damaged is set aside as FILE.damaged and begun anew: everything in it
-  /// can be learned again, and a node that does nothing is worse.
+  /// kUnavailable: another agent has the file open. A damaged file is renamed to FILE.damaged and
+  /// replaced by an empty database. The agent can relearn all content, and an idle node would be
+  /// worse.
   static Result<std::unique_ptr<Journal>> open(const os::Path& file);
   static std::unique_ptr<Journal> in_memory();
   static std::unique_ptr<Journal> over(std::unique_ptr<store::Store> store);
 
-  /// Null: not there.
+  /// Null: not found.
   Result<codec::Json> get(std::string_view key);
-  /// Nothing is written if it is there already.
+  /// Skips the write if the value is unchanged.
   Status put(std::string_view key, const codec::Json& value);
 
-  /// All that begins with `prefix`, by key.
+  /// All entries with this prefix, by key.
   Result<std::map<std::string, codec::Json>> entries(const std::string& prefix);
-  /// All of these or none, in one write of the disk; null takes the key away.
+  /// Writes all values or none, with one disk write. Null deletes the key.
   Status put_all(const std::map<std::string, codec::Json>& values);
 
  private:

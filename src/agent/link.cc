@@ -50,7 +50,7 @@ Link::Link(const kube::Client& client, Options options, Desired desired)
     if (change.now && change.now->typed) {
       desired(*static_cast<const api::EdgeNode*>(change.now->typed.get()));
     } else if (change.now) {
-      log::error("the EdgeNode cannot be read; what was known before stays", {{"error", change.now->problem}});
+      log::error("EdgeNode cannot be decoded, keeping the previous version", {{"error", change.now->problem}});
     }
     wake();
   });
@@ -86,7 +86,7 @@ Status Link::sync(const Context& ctx, const Wanted& wanted) {
   }
   api::EdgeNodeStatus told = wanted.status;
   const codec::Json uid = std::as_const(live).at("metadata/uid");
-  // The list was read from an object that is no more: of this one nothing has been observed yet.
+  // The generation belongs to a deleted object; nothing of the new object was observed yet.
   const bool other = !wanted.observed_uid.empty() && wanted.observed_uid != uid.as_string();
   if (other || told.observed_generation > std::as_const(live).at("metadata/generation").as_integer()) told.observed_generation = 0;
   if (const auto object = api::EdgeNode::from_json(live); object.ok()) {
@@ -96,7 +96,7 @@ Status Link::sync(const Context& ctx, const Wanted& wanted) {
   }
   auto patch = status_patch(told, live);
   if (!patch) return {};
-  patch->set("metadata", codec::Json::object({{"uid", uid}}));  // a conflict if the object is another one by now
+  patch->set("metadata", codec::Json::object({{"uid", uid}}));  // conflict if recreated
   TRY(const auto written, client_.patch(ctx, api::EdgeNode::resource(), key, kube::PatchType::kMerge, *patch, "status"));
   informer_.wrote(written);
   return {};
@@ -133,7 +133,7 @@ void Link::step(const Context& ctx) {
     const MutexLock lock(mutex_);
     look_again_ = clock_.now() + options_.backoff_max;
   } else if (!ctx.done()) {
-    if (backoff_ == options_.backoff_first) log::warn("cannot write the EdgeNode's status; trying on", {{"error", status.error()}});
+    if (backoff_ == options_.backoff_first) log::warn("cannot write the EdgeNode's status, retrying", {{"error", status.error()}});
     const MutexLock lock(mutex_);
     retry_ = clock_.now() + backoff_;
     backoff_ = std::min(backoff_ * 2, options_.backoff_max);
@@ -143,7 +143,7 @@ void Link::step(const Context& ctx) {
 void Link::run(const Context& ctx) {
   const std::jthread watching([this, &ctx] { informer_.run(ctx); });
   while (!ctx.done()) {
-    // Nobody tells when the first list is done if the object is missing, so until then that is looked for.
+    // If the object is missing, no event marks the end of the first list, so poll until then.
     const bool synced = informer_.has_synced();
     const Duration patience = synced ? Duration(std::chrono::hours(1)) : Duration(std::chrono::milliseconds(100));
     {

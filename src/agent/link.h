@@ -1,4 +1,5 @@
-// Link: the agent's EdgeNode at the API server. Reads its spec, creates it where it is missing, writes the status.
+// Link: the agent's EdgeNode at the API server. Reads its spec, creates it if missing, writes its
+// status.
 #pragma once
 
 #include <chrono>
@@ -15,12 +16,13 @@
 
 namespace varda::agent {
 
-/// How long a watch of the agent stays open, jittered upwards by half, before it asks for the next one. That an agent has a watch
-/// open is how the cloud knows that it lives, and the connection of a process that hangs stays open: only not coming back tells.
+/// Lifetime of the agent's watches, plus up to half of it at random, before the agent opens the
+/// next one. The cloud considers an agent alive while a watch is open. A hung process keeps its
+/// connection open, so only a missing reconnect reveals it.
 inline constexpr std::chrono::seconds kWatchTimeout{10};
 
-/// The members of status that are the agent's, as a merge patch; nothing if `live` (a whole EdgeNode) says them already. Conditions
-/// and whatever else others write stay. Pure.
+/// A merge patch for the agent's members of status; nothing if `live` (a whole EdgeNode) has them
+/// already. Conditions and members of other writers stay. Pure.
 std::optional<codec::Json> status_patch(const api::EdgeNodeStatus& wanted, const codec::Json& live);
 
 /// Thread-safe.
@@ -31,26 +33,27 @@ class Link {
     std::chrono::seconds watch_timeout = kWatchTimeout;
     std::chrono::milliseconds backoff_first{200};
     std::chrono::milliseconds backoff_max{5000};
-    const Clock* clock = nullptr;  // null: the machine's
-    Rng* rng = nullptr;            // null: the machine's
+    const Clock* clock = nullptr;  // null: the system clock
+    Rng* rng = nullptr;            // null: the system's
     metrics::Registry* metrics = nullptr;
   };
-  /// `desired` gets every version of the EdgeNode, on a thread of run(); quick. `client` outlives the link.
+  /// `desired` gets every version of the EdgeNode, on a thread of run(), and must be quick.
+  /// `client` outlives the link.
   using Desired = std::function<void(const api::EdgeNode&)>;
   Link(const kube::Client& client, Options options, Desired desired);
 
-  /// What status should say from now on. Written when it differs from what the server has; kept and retried while there is no
-  /// link. Before the first call nothing is written. Its observedGeneration is that of the object with `observed_uid`: an object
-  /// made anew under the name has generations of its own.
+  /// Sets the status to write whenever the server's differs; retried while the link is down.
+  /// Nothing is written before the first call. `observed_uid` is the uid of the object that
+  /// observedGeneration refers to, because generations of a recreated object start over.
   void report(api::EdgeNodeStatus status, std::string observed_uid);
   /// Works until the context is done.
   void run(const Context& ctx);
-  /// Following the object, and writing its status.
+  /// Two strands: watching the object, and writing its status.
   std::vector<runtime::Strand> strands();
 
  private:
   void step(const Context& ctx);
-  /// When step() has something to write. Nothing: not before the first list, and not before something changes.
+  /// When step() has something to write. Nothing: before the first list, or until a change.
   std::optional<SteadyTime> due() const;
   struct Wanted {
     api::EdgeNodeStatus status;
@@ -67,11 +70,12 @@ class Link {
   std::condition_variable_any woken_;
   std::optional<Wanted> wanted_ GUARDED_BY(mutex_);
   bool dirty_ GUARDED_BY(mutex_) = false;
-  // Of step(), and for due().
+  // State of step() and due().
   std::chrono::milliseconds backoff_;
   std::optional<SteadyTime> retry_ GUARDED_BY(mutex_);
-  // The object was written and the copy does not hold it. The watch brings it, or a list shows that it went before it was ever
-  // seen, and then nobody tells: so it is looked for again.
+  // Set after a write if the local copy lacks the object. Usually the watch brings it. If the
+  // object was deleted before it was ever listed, no event comes, so step() checks again at this
+  // time.
   std::optional<SteadyTime> look_again_ GUARDED_BY(mutex_);
 };
 

@@ -107,7 +107,7 @@ void ModelKeeper::save_failures() {
                                         {"reason", to_string(report.reason)},
                                         {"message", report.message}}));
   }
-  if (Status status = journal_.put(kFailures, list); !status.ok()) log::warn("cannot keep failures", {{"error", status.error()}});
+  if (Status status = journal_.put(kFailures, list); !status.ok()) log::warn("cannot save failures", {{"error", status.error()}});
 }
 
 void ModelKeeper::run(const Context& ctx) {
@@ -168,7 +168,7 @@ void ModelKeeper::install_loop(const Context& ctx) {
     const SteadyTime until = install_due().value_or(clock_.now() + std::chrono::hours(1));
     {
       std::unique_lock<Mutex> lock(mutex_);
-      // Woken when the schedule changes; a wake-up for nothing costs one look.
+      // Woken when the schedule changes; a spurious wake-up costs one look.
       woken_.wait_until(lock, ctx.stop_token(), until, [this, until]() NO_THREAD_SAFETY_ANALYSIS {
         const auto next = schedule_.next();
         return next && *next < until;
@@ -190,9 +190,9 @@ void ModelKeeper::install(const Context& ctx) {
     if (const auto found = peers_.find(job->digest); found != peers_.end()) peers = found->second;
     progress_.started(*job, clock_.now());
   }
-  wake();  // the report says Downloading
+  wake();  // to report Downloading
   const std::stop_callback linked(ctx.stop_token(), [&stop] { stop.request_stop(); });
-  // Unpacking is the same pass, so the bytes of the archive tell of both.
+  // The archive is unpacked while it is downloaded, so the downloaded bytes cover both.
   const auto note = [this, &job](const artifact::Progress& progress) {
     if (progress.phase != artifact::Phase::kDownload) return;
     const MutexLock lock(mutex_);
@@ -231,7 +231,8 @@ void ModelKeeper::install(const Context& ctx) {
   woken_.notify_all();
 }
 
-// What is on disk needs no worker and is known at once, so that a restart reports what is true before it asks anybody.
+// Installed artifacts become Ready without a worker, so that a restart reports the right state
+// before any download.
 void ModelKeeper::note_ready_artifacts(const std::vector<JobKey>& jobs) {
   const SteadyTime now = clock_.now();
   for (const JobKey& job : jobs) {
@@ -244,11 +245,11 @@ void ModelKeeper::note_ready_artifacts(const std::vector<JobKey>& jobs) {
     const auto failed = remembered_.find(job);
     if (!ready && failed == remembered_.end()) continue;
     const MutexLock lock(mutex_);
-    // Known from here on, so that no worker can take it before its state is set.
+    // The job is added and marked under one lock, so that no worker can take it in between.
     std::vector<JobKey> known;
     for (const auto& [key, report] : schedule_.reports()) known.push_back(key);
     known.push_back(job);
-    (void)schedule_.set_wanted(known, now);  // nothing is dropped here, so nothing is to be stopped
+    (void)schedule_.set_wanted(known, now);  // drops no job, so there is nothing to stop
     if (ready) {
       schedule_.set_ready(job, installed->bytes);
     } else {
@@ -257,7 +258,8 @@ void ModelKeeper::note_ready_artifacts(const std::vector<JobKey>& jobs) {
   }
 }
 
-// Whom to ask, and who may ask, of all models together: archives are known by their digest here.
+// Sources and recipients of each archive, merged over all models, because archives are keyed by
+// digest.
 void ModelKeeper::note_peers() {
   std::map<codec::Sha256, std::vector<api::EdgeReplicaSource>> peers;
   shared_with_.clear();
@@ -312,7 +314,7 @@ void ModelKeeper::look_at_tree() {
     shown.versions = *versions;
     seen.emplace(key, std::move(shown));
   }
-  // A model whose directory could not even be made still has its problem to tell.
+  // Keep models without a directory if they have a problem to report.
   for (const auto& [key, shown] : shown_)
     if (!seen.contains(key) && !shown.problem.empty()) seen.emplace(key, Shown{{}, {}, {}, shown.problem, shown.problem_reason});
   shown_ = std::move(seen);
@@ -351,7 +353,8 @@ void ModelKeeper::act(const Plan& plan) {
   write_cascades();
   for (const Plan::Expose& expose : plan.expose) {
     Shown& shown = shown_[expose.key];
-    // Without the file a server would take itself for the only tier. One that serves goes on by the old file.
+    // Without cascade.json, a new server would act as the only tier. A running server continues
+    // with the old file.
     if (const auto unwritten = unwritten_.find(expose.key); unwritten != unwritten_.end() && !shown.target) {
       shown.problem_reason = unwritten->second.reason;
       shown.problem = unwritten->second.message;
@@ -361,7 +364,7 @@ void ModelKeeper::act(const Plan& plan) {
     const auto known = held.find(expose.version);
     if (shown.target == expose.version && known != held.end() && known->second.digest == expose.job.digest) continue;
     const auto installed = store_.find(expose.job.digest);
-    if (!installed) continue;  // cannot be: what is wanted is kept
+    if (!installed) continue;  // impossible: wanted artifacts are never evicted
     Status status = tree_.expose(expose.key, expose.version, installed->directory);
     const bool moved = shown.target != expose.version;
     if (status.ok()) status = tree_.set_target(expose.key, expose.version);
@@ -381,11 +384,11 @@ void ModelKeeper::act(const Plan& plan) {
       shown.versions.push_back(expose.version);
     if (moved) log::info("version exposed", {{"model", expose.key}, {"version", expose.version}});
   }
-  // What a server that starts again can serve while the target is tried, or does not work out.
+  // A restarted server falls back to this version while the target is loading, or after it failed.
   for (const auto& [key, line] : poller_.last_good()) {
     if (plan.keep.contains(key) && shown_.contains(key))
       if (const Status noted = tree_.note_last_good(key, line); !noted.ok())
-        log::warn("cannot note what serves", {{"model", key}, {"error", noted.error()}});
+        log::warn("cannot record the last good version", {{"model", key}, {"error", noted.error()}});
   }
   const auto complain = [](const std::string& key, const Status& status) {
     if (!status.ok()) log::warn("cannot clear a model directory", {{"model", key}, {"error", status.error()}});
@@ -418,7 +421,7 @@ void ModelKeeper::show_numbers() {
       shown.numbers.clear();
       numbered_.erase(model.key);
       if (const Status removed = artifact::remove_numbered(fs_, tree_, model.key); !removed.ok())
-        log::warn("cannot clear a model directory", {{"model", model.key}, {"error", removed.error()}});
+        log::warn("cannot remove the numbered view of a model", {{"model", model.key}, {"error", removed.error()}});
       continue;
     }
     NumberedState state{*shown.target, shown.versions, {}, model.beside};
@@ -427,7 +430,7 @@ void ModelKeeper::show_numbers() {
     artifact::NumberedOptions options;
     options.beside = model.beside;
     for (const std::string& version : shown.versions) {
-      // Of an archive that this process did not expose, the number is found by what is there.
+      // For an archive that another process exposed, the view finds the number on disk.
       const auto listed = std::find_if(model.versions.begin(), model.versions.end(),
                                        [&version](const api::EdgeModelVersion& one) { return one.version == version; });
       const std::string sha256 = listed == model.versions.end() ? "" : listed->sha256;
@@ -456,7 +459,7 @@ bool ModelKeeper::read_marks() {
   const MutexLock lock(mutex_);
   for (const codec::Sha256& digest : damaged) {
     schedule_.again(digest, clock_.now());
-    // What models show of it is shown anew once it is whole.
+    // Forget the exposed versions, so that they are exposed again after the install.
     for (auto& [key, versions] : exposed_)
       std::erase_if(versions, [&digest](const auto& version) { return version.second.digest == digest; });
   }
@@ -473,16 +476,16 @@ bool ModelKeeper::look_at_disk() {
 }
 
 void ModelKeeper::step() {
-  // At every step: a disk may fill up within seconds, and a look costs microseconds.
+  // Checked at every step: a disk may fill up within seconds, and a check costs microseconds.
   const bool other_disk = look_at_disk();
   if (clock_.now() >= marks_due_ && !read_marks() && !other_disk) {
     const MutexLock lock(mutex_);
-    if (!dirty_ && clock_.now() < next_look()) return;  // there was nothing else to look at
+    if (!dirty_ && clock_.now() < next_look()) return;  // nothing else is due
   }
   std::optional<Desired> fresh;
   {
     const MutexLock lock(mutex_);
-    dirty_ = false;  // what happens from here on is for the next step
+    dirty_ = false;  // later events need another step
     progress_.tell(clock_.now());
     fresh.swap(desired_);
     if (fresh) spec_ = fresh->spec;
@@ -491,7 +494,7 @@ void ModelKeeper::step() {
     uid_ = fresh->uid;
     generation_ = fresh->generation;
     const Status kept = keep_desired(journal_, *fresh);
-    if (!kept.ok()) log::error("cannot keep the work list; a restart without network would not know it", {{"error", kept.error()}});
+    if (!kept.ok()) log::error("work list not persisted; a restart without network would lose it", {{"error", kept.error()}});
   }
   if (clock_.now() >= disk_due_) disk_due_ = clock_.now() + options_.disk_period;
   if (!spec_) {
@@ -546,7 +549,7 @@ void ModelKeeper::publish() {
   status.observed_generation = generation_;
   status.disk = disk_;
   if (spec_) {
-    // Whether the servers answer is known in a moment; until then the last word stands.
+    // The servers' first answers arrive soon; until then the previous report stays.
     if (!poller_.complete()) return;
     World world;
     world.shown = shown_;

@@ -1,6 +1,7 @@
-// ModelKeeper: installs, exposes and hides what the work list says, and tells how far it is.
+// ModelKeeper: installs, exposes and hides models as the work list demands, and reports the
+// progress.
 //
-// One thread decides (plan.h) and touches the model tree; installs run on threads of their own.
+// One thread decides (plan.h) and changes the model tree. Installs run on separate threads.
 #pragma once
 
 #include <condition_variable>
@@ -32,7 +33,7 @@ namespace varda::agent {
 class ModelKeeper {
  public:
   static constexpr std::size_t kCascadeBytesMax = 64 << 10;  // of EdgeNode.spec.models[].cascade
-  // Of what is told of all tiers: a gateway takes a status of 1 MiB.
+  // Total size of the tier reports: the gateway rejects a status above 1 MiB.
   static constexpr std::size_t kCascadeReportBytesMax = 384 << 10;
 
   struct Options {
@@ -40,61 +41,64 @@ class ModelKeeper {
     RetryPolicy retry;
     ServingPoller::Options serving;
     std::chrono::seconds disk_period{60};
-    std::chrono::milliseconds marks_period{2000};      // between looks at what people ask of the store (artifact/marks.h)
-    std::chrono::milliseconds progress_period{10000};  // between figures of downloads, and before the first of one
-    CascadeBook::Options cascades;                     // its clock is this one
-    std::chrono::milliseconds cascade_retry{5000};     // of a cascade.json that the disk refused
-    std::chrono::milliseconds last_words{3000};        // for servers to say what they counted, before run() returns
-    const Clock* clock = nullptr;                      // null: the machine's; of `serving` too
-    /// The client that knows a node; empty, or null from it: archives are not had from other nodes.
+    std::chrono::milliseconds marks_period{2000};      // between reads of the marks (artifact/marks.h)
+    std::chrono::milliseconds progress_period{10000};  // between progress reports of downloads
+    CascadeBook::Options cascades;                     // `clock` below overrides its clock
+    std::chrono::milliseconds cascade_retry{5000};     // retry of a failed write of cascade.json
+    std::chrono::milliseconds last_words{3000};        // for a last poll when run() ends
+    const Clock* clock = nullptr;                      // null: the system clock; `serving` uses it too
+    /// The client that authenticates a node. Empty, or if it returns null: archives are not fetched
+    /// from other nodes.
     std::function<net::HttpClient*(const std::string& node)> client_of_node;
-    replica::Archives* archives = nullptr;  // null: none are shared from here
+    replica::Archives* archives = nullptr;  // null: this node serves no archives
     metrics::Registry* metrics = nullptr;
   };
-  /// Called on run()'s thread with the parts of the status that are about models and disk, when they change.
-  /// The second is the uid of the EdgeNode whose generation they observed.
+  /// Called on run()'s thread when the status of models or disk changes. The string is the uid of
+  /// the EdgeNode that observedGeneration refers to.
   using Report = std::function<void(const api::EdgeNodeStatus&, const std::string&)>;
 
-  /// Everything given outlives it.
+  /// All references outlive the keeper.
   ModelKeeper(Options options, artifact::Store& store, artifact::ModelTree& tree, os::FileSystem& fs, net::HttpClient& http,
               Journal& journal, Rng& rng, Report report);
   ~ModelKeeper();
 
-  /// A version of the EdgeNode; kept on disk before it is acted on. One that says nothing (desired.h) is left out. Thread-safe.
+  /// Accepts a version of the EdgeNode; persisted before it takes effect. Objects without an
+  /// assignment (says_nothing()) are ignored. Thread-safe.
   void set_desired(const api::EdgeNode& node);
 
-  /// load(), then every strand on a thread of its own until the context is done. What servers have counted by then is kept: they
-  /// may end next.
+  /// Calls load(), then runs each strand on a separate thread until the context is done. At the end
+  /// it saves the servers' latest counters, because the servers may stop next.
   void run(const Context& ctx);
 
-  /// Takes up what was desired last. Before the first step.
+  /// Applies the persisted work list. Call it before the first step.
   void load();
-  /// Deciding and acting, asking the model servers, keeping what they count, and one for each install that may run at once.
+  /// Deciding and acting, polling model servers, saving counters, and one strand per concurrent
+  /// install.
   std::vector<runtime::Strand> strands();
 
  private:
   std::optional<SteadyTime> due() const;
-  /// When there is something to look at though nothing happened.
+  /// The next time to look without an event.
   SteadyTime next_look() const REQUIRES(mutex_);
   std::map<JobKey, JobReport> jobs() const REQUIRES(mutex_);
   std::optional<SteadyTime> install_due() const;
   void install_loop(const Context& ctx);
-  /// One job, if one is due.
+  /// Runs one job, if one is due.
   void install(const Context& ctx);
   /// One round: look, plan, act, report.
   void step();
-  /// Whether something is to be installed anew.
+  /// Whether something must be installed again.
   bool read_marks();
-  /// Whether other figures are to be reported.
+  /// Whether the reported figures changed.
   bool look_at_disk();
   void note_ready_artifacts(const std::vector<JobKey>& jobs);
   void note_peers();
   void share_archives();
   void look_at_tree();
-  /// The files cascade.json, before any target.
+  /// Writes the cascade.json files, before any target.
   void write_cascades();
   void act(const Plan& plan);
-  /// The views of servers that know numbers only.
+  /// Updates the views of servers that know only version numbers.
   void show_numbers();
   void save_failures();
   void publish();
@@ -111,13 +115,13 @@ class ModelKeeper {
   CascadeBook book_;
   ServingPoller poller_;
 
-  // Of run()'s thread.
-  std::optional<api::EdgeNodeSpec> spec_;  // written under mutex_, for set_desired() to look
-  std::string uid_;                        // of the EdgeNode that spec_ and generation_ are of
+  // State of run()'s thread.
+  std::optional<api::EdgeNodeSpec> spec_;  // written under mutex_, because set_desired() reads it
+  std::string uid_;                        // of the EdgeNode that spec_ and generation_ belong to
   std::int64_t generation_ = 0;
   std::map<std::string, Shown> shown_;
-  std::map<std::string, std::map<std::string, JobKey>> exposed_;  // by this process: what a shown version holds
-  struct NumberedState {                                          // what a view was made of
+  std::map<std::string, std::map<std::string, JobKey>> exposed_;  // model -> shown version -> job
+  struct NumberedState {                                          // inputs of a view
     std::string target;
     std::vector<std::string> versions;
     std::map<std::string, std::string> digests;
@@ -125,14 +129,14 @@ class ModelKeeper {
     friend bool operator==(const NumberedState&, const NumberedState&) = default;
   };
   std::map<std::string, NumberedState> numbered_;  // by this process
-  struct Unwritten {                               // a cascade that did not get to the disk
+  struct Unwritten {                               // a cascade.json that could not be written
     artifact::Reason reason;
     std::string word, message;
     friend bool operator==(const Unwritten&, const Unwritten&) = default;
   };
   std::map<std::string, Unwritten> unwritten_;                      // by model key
-  std::map<codec::Sha256, std::set<std::string>> shared_with_;      // as the work list has it
-  std::map<JobKey, JobReport> remembered_;                          // failures of a former life, until taken up
+  std::map<codec::Sha256, std::set<std::string>> shared_with_;      // from the work list
+  std::map<JobKey, JobReport> remembered_;                          // of a previous run
   std::optional<std::pair<std::string, codec::Json>> last_report_;  // with uid_
   api::EdgeDisk disk_;
   SteadyTime disk_due_;
@@ -146,7 +150,7 @@ class ModelKeeper {
   InstallSchedule schedule_ GUARDED_BY(mutex_);
   DownloadProgress progress_ GUARDED_BY(mutex_);
   std::map<JobKey, std::stop_source> running_ GUARDED_BY(mutex_);
-  std::map<codec::Sha256, std::vector<api::EdgeReplicaSource>> peers_ GUARDED_BY(mutex_);  // as the work list has them
+  std::map<codec::Sha256, std::vector<api::EdgeReplicaSource>> peers_ GUARDED_BY(mutex_);  // from the work list
 };
 
 }  // namespace varda::agent

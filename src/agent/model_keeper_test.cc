@@ -1,4 +1,4 @@
-// How downloads are told of, over a store that does what the test says, in virtual time and one thread.
+// Reports about downloads, over a scripted store, in virtual time and one thread.
 #include "agent/model_keeper.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using codec::Json;
 using codec::Sha256;
 using std::chrono::seconds;
 
-/// A download is what the test does in its midst.
+/// Calls the test's function in the middle of a download.
 class ScriptedStore final : public artifact::Store {
  public:
   std::function<void(const ProgressSink&)> download;
@@ -60,7 +60,7 @@ class ModelKeeperTest : public ::testing::Test {
     keeper.set_desired(*node);
   }
 
-  /// Takes the step of a line of work if one is due.
+  /// Steps the named strand if it is due.
   void run(const std::string& name) {
     for (const runtime::Strand& strand : strands) {
       const auto due = strand.due();
@@ -69,7 +69,7 @@ class ModelKeeperTest : public ::testing::Test {
       return;
     }
   }
-  /// Lets the time pass in steps of a second, as run() would: looks when there is something to look at.
+  /// Advances time in steps of a second and runs due strands, like run().
   void pass(int count) {
     for (int i = 0; i < count; ++i) {
       clock.advance(seconds(1));
@@ -86,8 +86,8 @@ class ModelKeeperTest : public ::testing::Test {
   std::unique_ptr<Rng> rng = seeded_rng(1);
   std::unique_ptr<Journal> journal = Journal::in_memory();
   artifact::ModelTree tree = artifact::ModelTree::open(fs, "/models").value();
-  std::vector<std::string> reports;  // "STATE DONE/TOTAL" of the version, each time the keeper tells something
-  api::EdgeDisk disk;                // as reported last
+  std::vector<std::string> reports;  // "STATE DONE/TOTAL" of the version, per report
+  api::EdgeDisk disk;                // last report
   ModelKeeper keeper{
       {.clock = &clock}, store, tree, fs, http, *journal, *rng, [this](const api::EdgeNodeStatus& status, const std::string&) {
         disk = status.disk;
@@ -122,7 +122,7 @@ TEST_F(ModelKeeperTest, ADiskThatFillsUpIsReportedWithinSeconds) {
   EXPECT_EQ(disk.capacity_bytes, static_cast<std::int64_t>(400 * kMiB));
   EXPECT_GT(disk.available_bytes, static_cast<std::int64_t>(300 * kMiB));
   const auto used = 400 * kMiB - fs.space("/")->available_bytes;
-  fs.set_capacity(used);  // of the same disk, nothing is left
+  fs.set_capacity(used);  // the disk is now full
   pass(3);
   EXPECT_EQ(disk.available_bytes, 0);
 }

@@ -32,7 +32,7 @@ std::string kernel() {
   return uname(&name) == 0 ? name.release : "unknown";
 }
 
-// As API servers write quantities: "8388608Ki" would come back as "8Gi", and look different for ever.
+// Canonical form of API servers: "8388608Ki" would come back as "8Gi" and always seem to differ.
 std::string binary_quantity(std::uint64_t bytes) {
   static constexpr const char* kSuffixes[] = {"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"};
   std::size_t suffix = 0;
@@ -60,7 +60,8 @@ Status register_once(const Context& ctx, const kube::Client& client, const NodeF
   if (conditions) next.set("conditions", *conditions);
   if (next == now) return {};
   Json patch = Json::object({{"status", meta::make_merge_patch(now, next)}});
-  // The list goes as a whole: not over what another writes into it meanwhile.
+  // A merge patch replaces the whole list, so the resourceVersion protects concurrent writes of
+  // others.
   if (conditions) patch.set("metadata", Json::object({{"resourceVersion", (*found)["metadata"]["resourceVersion"]}}));
   TRY([[maybe_unused]] const Json written,
       client.patch(ctx, api::Node::resource(), key, kube::PatchType::kMerge, std::move(patch), "status"));
@@ -86,8 +87,8 @@ Json node_object(const NodeFacts& facts) {
                               {"kubernetes.io/arch", architecture()},
                               {"edgeai.io/layer", facts.layer},
                               {"edgeai.io/runner", "varda"}});
-  // By edgeai.io/runner the DaemonSet of agents keeps away: here is one.
-  // Devices too: what belongs into the cloud keeps away from nodes with that role.
+  // The DaemonSet of agents avoids nodes with edgeai.io/runner, because this node runs an agent
+  // already. Devices get the edge role, too: workloads for the cloud avoid nodes with that role.
   if (facts.layer != "cloud") labels.set("node-role.kubernetes.io/edge", "");
   return Json::object({{"apiVersion", "v1"},
                        {"kind", "Node"},
@@ -119,7 +120,7 @@ Json node_status(const NodeFacts& facts) {
 
 std::optional<Json> posted_conditions(const Json& status, WallTime now) {
   static constexpr std::string_view kPosted = "AgentRuns";
-  // The node controller's words for a node that never posted, and for one that stopped.
+  // Reasons that the node controller sets for a node that never posted, and for one that stopped.
   static constexpr std::string_view kWaitedFor[] = {"NodeStatusNeverUpdated", "NodeStatusUnknown", kPosted};
   if (!status["conditions"].is_array()) return {};
   Json conditions = status["conditions"];
@@ -144,7 +145,7 @@ void NodeRegistration::step(const Context& ctx) {
   if (status.ok()) {
     backoff_.reset();
   } else {
-    if (!backoff_ && !ctx.done()) log::warn("cannot register the node; trying on", {{"error", status.error()}});
+    if (!backoff_ && !ctx.done()) log::warn("cannot register the node, retrying", {{"error", status.error()}});
     backoff_ = backoff_ ? std::min(*backoff_ * 2, kMax) : kFirst;
   }
   due_ = clock_.now() + backoff_.value_or(period_);
@@ -153,7 +154,7 @@ void NodeRegistration::step(const Context& ctx) {
 void NodeRegistration::run(const Context& ctx) {
   while (!ctx.done()) {
     step(ctx);
-    (void)ctx.sleep_for(due_ - clock_.now());  // the loop's condition sees the end
+    (void)ctx.sleep_for(due_ - clock_.now());  // the loop checks the context
   }
 }
 

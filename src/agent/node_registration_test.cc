@@ -1,4 +1,5 @@
-// Who says that a node is Ready: a control plane of ours by itself, Kubernetes' node controller by what the agent posts.
+// Sources of a node's Ready: a varda control plane sets it; for the node controller of Kubernetes
+// the agent posts it.
 #include "agent/node_registration.h"
 
 #include <chrono>

@@ -10,17 +10,17 @@
 namespace varda::agent {
 namespace {
 
-// Anybody on the network reaches the port. Who shows no certificate has so few places that nodes find theirs; further connections
-// of theirs close the oldest ones.
+// Every host on the network can reach the port. Clients without a certificate share kNamelessMax
+// connections, so that peers find room. Beyond that, the oldest such connection is closed.
 constexpr std::size_t kConnectionsMax = 256;
 constexpr std::size_t kConnectionsPerNodeMax = 8;
 constexpr std::size_t kNamelessMax = 8;
-// Below kConnectionsMax: clients that connect and stay silent never take every place.
+// Below kConnectionsMax, so that silent clients cannot take every connection.
 constexpr std::size_t kHandshakesMax = 64;
 constexpr std::chrono::milliseconds kHeaderTimeout{3000};
 constexpr std::chrono::seconds kIdle{15};
 constexpr std::chrono::milliseconds kGrace{500};
-constexpr std::chrono::milliseconds kConnectTimeout{3000};  // nodes beside each other are near, or away
+constexpr std::chrono::milliseconds kConnectTimeout{3000};  // a reachable peer answers fast
 
 }  // namespace
 
@@ -37,13 +37,14 @@ net::Server::Options peer_server_options() {
   return options;
 }
 
-/// Sends with the credentials of the moment.
+/// Sends requests with the current credentials.
 class Peers::Client final : public net::HttpClient {
  public:
   Client(std::string node, const Peers& peers) : node_(std::move(node)), peers_(peers) {}
 
   Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
-    // The URL begins with what another node said of itself. As if nobody were there: the next source is asked.
+    // The URL comes from another node's report. A bad one counts as unreachable, so that the next
+    // source is tried.
     const auto url = net::Url::parse(request.url);
     if (!url.ok() || url->scheme != "https" || !url->user.empty())
       return Error(Code::kUnavailable, "node " + node_ + " has no URL of the form https://HOST:PORT for its peers");
@@ -54,7 +55,7 @@ class Peers::Client final : public net::HttpClient {
   }
 
  private:
-  /// The connection belongs to its client, which a renewal replaces.
+  /// Keeps the client alive while its connection is read, because a renewal replaces the client.
   class Body final : public net::BodyReader {
    public:
     Body(std::shared_ptr<net::HttpClient> client, std::unique_ptr<net::BodyReader> inner)
@@ -63,7 +64,7 @@ class Peers::Client final : public net::HttpClient {
 
    private:
     const std::shared_ptr<net::HttpClient> client_;
-    const std::unique_ptr<net::BodyReader> inner_;  // goes first
+    const std::unique_ptr<net::BodyReader> inner_;  // destroyed first
   };
 
   Result<std::shared_ptr<net::HttpClient>> current() {
@@ -126,7 +127,7 @@ void Peers::refresh() {
   if (server_) server_->stop(kGrace);
   server_.reset();
   if (const Status opened = open(*credentials); !opened.ok())
-    log::warn("the port for peers cannot be opened anew, trying again", {{"address", bound_}, {"error", opened.error()}});
+    log::warn("cannot reopen the port for peers, retrying", {{"address", bound_}, {"error", opened.error()}});
 }
 
 std::string Peers::url() const {

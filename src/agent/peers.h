@@ -1,7 +1,7 @@
-// Peers: this node's way to the nodes beside it: a port where it gives what it shares, and a client for each of them.
+// Peers: connects this node to its peers, with a port for the shared files and a client per peer.
 //
-// Both sides show the certificates of their nodes and verify the other's: a server is believed to be the node it is asked as, and
-// nothing else, whatever address it is reached at.
+// Both sides present their nodes' certificates and verify the peer's. A server is accepted only as
+// the node that the client asked for, at whatever address.
 #pragma once
 
 #include <functional>
@@ -19,34 +19,36 @@ namespace varda::agent {
 
 struct PeerCredentials {
   std::string certificate_pem, key_pem, ca_pem;
-  WallTime issued;  // it is surely later than that
+  WallTime issued;  // lower bound of the current time
   friend bool operator==(const PeerCredentials&, const PeerCredentials&) = default;
 };
 
-/// Limits of the port for other nodes; address and TLS are left to be set. Anybody on the network reaches the port.
+/// Limits of the port for other nodes, without address and TLS. Every host on the network can reach
+/// the port.
 net::Server::Options peer_server_options();
 
 /// Thread-safe.
 class Peers {
  public:
   struct Options {
-    std::string listen;  // "0.0.0.0:10445"; "": nothing is shared from here
-    std::string url;     // where others reach that; "": https:// and what was bound
-    /// Asked now and then: a certificate that was renewed is used from the next connection on. Nothing: this node has no identity.
+    std::string listen;  // "0.0.0.0:10445"; "": this node shares nothing
+    std::string url;     // URL for other nodes; "": https:// and the bound address
+    /// Called regularly, so that new connections use a renewed certificate. Nothing: this node has
+    /// no identity.
     std::function<std::optional<PeerCredentials>()> credentials;
   };
   explicit Peers(Options options);
   ~Peers();
 
-  /// Listens, if it is to. `handler` outlives the object. kUnavailable: the address is taken. kInvalid: there are no credentials,
-  /// or the URL is none that others take.
+  /// Starts listening, if configured. `handler` outlives the object. kUnavailable: the address is
+  /// taken. kInvalid: no credentials, or a URL that peers would reject.
   Status serve(net::Handler handler);
-  /// Takes up renewed credentials: the port is opened anew. For a thread that looks once a minute or so.
+  /// Reopens the port if the credentials were renewed. Call it about once a minute.
   void refresh();
-  /// Where others reach this node's shares; "": they do not.
+  /// URL of this node's shared files; "": not shared.
   std::string url() const;
-  /// The client that knows that node by its certificate; null: this node has no identity. Valid as long as the object.
-  /// It asks over TLS only: any other URL counts as a node that is away.
+  /// The client that authenticates `node` by its certificate; null: this node has no identity.
+  /// Valid as long as the object. Uses TLS only: for any other URL the peer counts as unreachable.
   net::HttpClient* client_of(const std::string& node);
 
  private:
@@ -58,7 +60,7 @@ class Peers {
   net::Handler handler_ GUARDED_BY(mutex_);
   std::optional<PeerCredentials> in_use_ GUARDED_BY(mutex_);
   std::unique_ptr<net::Server> server_ GUARDED_BY(mutex_);
-  std::string bound_ GUARDED_BY(mutex_);  // the port stays the same when it is opened anew
+  std::string bound_ GUARDED_BY(mutex_);  // kept when the port is reopened
   std::map<std::string, std::unique_ptr<Client>> clients_ GUARDED_BY(mutex_);
 };
 

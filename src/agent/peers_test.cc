@@ -82,7 +82,7 @@ TEST_F(PeersTest, WithoutAnIdentityNothingIsSharedAndNobodyAsked) {
   EXPECT_EQ(nobody.url(), "");
 }
 
-// As anybody can who reaches the port: so many that they took every place there is for nodes.
+// Any host that reaches the port can connect, here often enough to take all connections.
 TEST_F(PeersTest, ClientsWithoutACertificateLeaveRoomForNodes) {
   ASSERT_TRUE(a_->serve(whoami()).ok());
   std::vector<std::unique_ptr<net::HttpClient>> strangers;
@@ -110,7 +110,7 @@ TEST_F(PeersTest, ARenewedCertificateIsTakenUpOnTheSamePort) {
   const std::string url = a.url();
   const auto b = peers("edge1", "", ca_);
   ASSERT_TRUE(ask(*b, "edge0", url).ok());
-  now = credentials_of("edge7", ca_);  // another name, so that it can be told apart
+  now = credentials_of("edge7", ca_);  // a different name, to distinguish it
   a.refresh();
   EXPECT_EQ(a.url(), url);
   EXPECT_EQ(ask(*b, "edge7", url).value(), "edge1");

@@ -93,7 +93,7 @@ Plan plan(const api::EdgeNodeSpec& spec, const World& world) {
     const auto serving = world.serving.find(model.key);
     const bool settled = !model.serving || (serving != world.serving.end() && serving->second.state == EdgeServingReport::kReady &&
                                             serving->second.version == active);
-    // A server that has not moved on yet may open files of any version it was given before.
+    // Until the server has moved on, it may open files of any earlier version.
     if (!settled && shown != nullptr) keep.insert(shown->versions.begin(), shown->versions.end());
     const bool numbered = model.layout == api::EdgeModel::kNumbered;
     if (!model.serving || !active || (numbered && (shown == nullptr || shown->numbers.empty()))) continue;
@@ -115,7 +115,7 @@ std::vector<api::EdgeModelReport> report(const api::EdgeNodeSpec& spec, const Wo
     api::EdgeModelReport one;
     one.key = model.key;
     const Shown* shown = find_shown(world, model.key);
-    // Pods are made for what their server can see.
+    // Pods are created for what their server can see.
     const bool seen = shown != nullptr && (model.layout != api::EdgeModel::kNumbered || !shown->numbers.empty());
     if (seen) one.exposed = shown->target.value_or("");
     for (const api::EdgeModelVersion& version : model.versions) {
@@ -123,7 +123,7 @@ std::vector<api::EdgeModelReport> report(const api::EdgeNodeSpec& spec, const Wo
       EdgeVersionReport& last = one.versions.back();
       if (shown == nullptr || shown->problem.empty() || version.version != model.target || last.state != EdgeVersionReport::kReady)
         continue;
-      // Installed, but it cannot be shown.
+      // Installed, but not exposable.
       last.state = EdgeVersionReport::kFailed;
       last.reason = to_string(shown->problem_reason);
       last.message = shown->problem;
@@ -160,7 +160,7 @@ const codec::Json& at_pointer(const codec::Json& value, const std::string& point
   return at == nullptr ? none : *at;
 }
 
-// Versions are text in some protocols, numbers in others.
+// Versions are strings in some protocols, numbers in others.
 std::string text_at(const codec::Json& value, const std::string& pointer) {
   const codec::Json& at = at_pointer(value, pointer);
   return at.is_integer() ? std::to_string(at.as_integer()) : at.as_string();
@@ -170,7 +170,7 @@ bool has(const std::vector<std::string>& list, const std::string& text) {
   return std::find(list.begin(), list.end(), text) != list.end();
 }
 
-// What serves, where several versions do.
+// Selects the serving version if several serve.
 class Answering {
  public:
   explicit Answering(const Poll& poll) : poll_(poll) {}
@@ -203,7 +203,7 @@ api::EdgeServingReport read_index(const codec::Json& answer, const Poll& poll) {
     std::string version = told;
     if (!poll.numbers.empty()) {
       const auto named = poll.numbers.find(told);
-      if (named == poll.numbers.end()) continue;  // hidden since, and only remembered
+      if (named == poll.numbers.end()) continue;  // hidden meanwhile, but still known to the server
       version = named->second;
     }
     const std::string state = reading.state.empty() ? "" : text_at(entry, reading.state);
@@ -213,7 +213,8 @@ api::EdgeServingReport read_index(const codec::Json& answer, const Poll& poll) {
       loading = true;
     } else if (const std::string message = reading.message.empty() ? "" : text_at(entry, reading.message);
                version == poll.target && !message.empty() && !has(reading.quiet, message)) {
-      // Servers list what they never tried, or let go of, as unavailable too; only a failure has something to say.
+      // Servers also list untried and unloaded versions as unavailable; only real failures have a
+      // message.
       out.failed_version = version;
       const std::string code = reading.code.empty() ? "" : text_at(entry, reading.code);
       out.reason = code.empty() ? "LoadFailed" : code.substr(0, 128);
@@ -246,13 +247,13 @@ api::EdgeDisk round_disk(std::uint64_t capacity_bytes, std::uint64_t available_b
   constexpr std::int64_t kMiB = 1 << 20;
   const auto round = [](std::uint64_t now, std::int64_t old) {
     const auto value = static_cast<std::int64_t>(std::min<std::uint64_t>(now, INT64_MAX));
-    // The less there is, the more a MiB matters.
+    // Smaller disks get finer steps.
     const std::int64_t step = value >= 10240 * kMiB  ? 1024 * kMiB
                               : value >= 1024 * kMiB ? 100 * kMiB
                               : value >= 100 * kMiB  ? 10 * kMiB
                                                      : kMiB;
     const std::int64_t rounded = value / step * step;
-    // `old` stands for [old, old + step); half a step beyond either end is still the same to us.
+    // `old` stands for [old, old + step); values up to half a step outside count as unchanged.
     const bool same = old != 0 && value >= old - step / 2 && value < old + step + step / 2;
     return same ? old : rounded;
   };

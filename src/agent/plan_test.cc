@@ -19,8 +19,8 @@ using artifact::Reason;
 using codec::Json;
 using codec::Sha256;
 
-// A world in YAML, as testdata/plan/*.yaml has it: `spec` as in EdgeNode, `jobs` by version (the sha256 of "VERSION"), `shown`,
-// `serving`; and what is expected: `plan` and `report`.
+// A case in YAML, as in testdata/plan/*.yaml. Inputs: `spec` as in EdgeNode, `jobs` by version
+// (sha256 of "VERSION"), `shown`, `serving`. Expectations: `plan`, `report`.
 struct Case {
   api::EdgeNodeSpec spec;
   World world;
@@ -148,7 +148,8 @@ TEST(AgentPlan, CasesAsFiles) {
   EXPECT_GE(count, 12u);
 }
 
-// As TensorFlow Serving answers (tensorflow.org/tfx/serving/api_rest), asked the way the operator's table says.
+// Answers of TensorFlow Serving (tensorflow.org/tfx/serving/api_rest), read with the operator's
+// pointers.
 TEST(AgentServing, StatusOfAForeignServerIsReadByItsPointers) {
   Poll poll{"default/digits", "digits", "http://127.0.0.1", "v4"};
   poll.numbers = {{"3", "3"}, {"40", "v4"}};
@@ -178,9 +179,9 @@ TEST(AgentServing, StatusOfAForeignServerIsReadByItsPointers) {
        "Ready 3 v4 no graph"},
       {R"({"version": "40", "state": "END", "status": {"error_message": "no graph"}})", "Failed  v4 no graph"},
       {R"({"version": "40", "state": "UNLOADING", "status": {"error_message": "OK"}})", "Loading   "},
-      // Both are there while the server goes from one to the other: requests get the greater.
+      // Both serve while the server switches; requests get the greater one.
       {R"({"version": "3", "state": "AVAILABLE"}, {"version": "40", "state": "AVAILABLE"})", "Ready v4  "},
-      {R"({"version": "7", "state": "AVAILABLE"})", "Loading   "},  // hidden since
+      {R"({"version": "7", "state": "AVAILABLE"})", "Loading   "},  // hidden meanwhile
       {"", "Loading   "},
   };
   for (const Row& row : rows) {
@@ -216,7 +217,7 @@ TEST(AgentServing, IndexOfAServerIsRead) {
       {R"([{"name":"digits","version":"3","state":"READY"},{"name":"digits","version":"4","state":"UNAVAILABLE","reason":"bad"}])",
        "Ready", "3", "4"},
       {R"([{"name":"digits","version":"3","state":"READY"},{"name":"digits","version":"4","state":"READY"}])", "Ready", "4", ""},
-      // Other files under the name that serves, and they do not load.
+      // Different files under the serving version, and they fail to load.
       {R"([{"name":"digits","version":"4","state":"READY"},{"name":"digits","version":"4","state":"UNAVAILABLE","reason":"bad"}])",
        "Ready", "4", "4"},
       {R"([{"name":"digits","version":"4","state":"UNAVAILABLE","reason":"bad"}])", "Failed", "", "4"},

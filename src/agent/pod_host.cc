@@ -9,7 +9,7 @@
 namespace varda::agent {
 namespace {
 
-// Core kinds this room reads as trees.
+// Core kinds that this room reads as JSON.
 const meta::Resource& config_maps() {
   static const meta::Resource resource{"", "v1", "ConfigMap", "configmaps", true};
   return resource;
@@ -21,7 +21,8 @@ const meta::Resource& secrets() {
 
 const std::string& uid_of(const codec::Json& object) { return object.at("metadata/uid").as_string(); }
 
-// Never sent with success, however often: the object is gone, is another one, or the server will not have it.
+// Errors that a retry cannot fix: the object is gone or recreated, or the server rejects the
+// request.
 bool hopeless(const Error& error) {
   return error.code() == Code::kNotFound || error.code() == Code::kConflict || error.code() == Code::kInvalid ||
          error.code() == Code::kForbidden || error.code() == Code::kUnsupported;
@@ -32,7 +33,7 @@ bool hopeless(const Error& error) {
 std::optional<codec::Json> pod_status_patch(const codec::Json& live, const codec::Json& status) {
   const codec::Json now = live["status"].is_object() ? live["status"] : codec::Json::object();
   codec::Json next = status;
-  // Others' members stay: what the runner does not speak of is not its to take away.
+  // Keep members of other writers, which the runner never sets.
   for (const auto& [name, value] : now.as_object())
     if ((name == "qosClass" || name == "nominatedNodeName") && !next.contains(name)) next.set(name, value);
   const auto others = [](const codec::Json& condition) {
@@ -67,7 +68,7 @@ void PodHost::wake() {
 void PodHost::status_changed(const node::PodName& pod, const node::Json& status) {
   const MutexLock lock(mutex_);
   if (statuses_.size() >= options_.pods_max && !statuses_.contains(pod)) {
-    log::warn("too many pod statuses wait; one is dropped", {{"pod", pod.ns + "/" + pod.name}});
+    log::warn("too many pod statuses queued, dropping one", {{"pod", pod.ns + "/" + pod.name}});
     return;
   }
   statuses_[pod] = status;
@@ -98,21 +99,21 @@ Result<node::Json> PodHost::secret(const std::string& ns, const std::string& nam
 
 bool PodHost::send_status(const Context& ctx, const node::PodName& pod, const node::Json& status) {
   const auto live = pods_.get({pod.ns, pod.name});
-  if (!live || live->metadata.uid != pod.uid) return true;  // gone meanwhile: nobody to tell
+  if (!live || live->metadata.uid != pod.uid) return true;  // pod deleted meanwhile
   const auto patch = pod_status_patch(live->json(), status);
   if (!patch) return true;
   const auto sent = client_.patch(ctx, api::Pod::resource(), {pod.ns, pod.name}, kube::PatchType::kMerge, *patch, "status");
   if (sent.ok()) return true;
   if (!hopeless(sent.error())) return false;
   if (sent.error().code() != Code::kNotFound)
-    log::warn("a pod's status was refused", {{"pod", pod.ns + "/" + pod.name}, {"error", sent.error()}});
+    log::warn("pod status rejected", {{"pod", pod.ns + "/" + pod.name}, {"error", sent.error()}});
   return true;
 }
 
 bool PodHost::send_delete(const Context& ctx, const node::PodName& pod) {
   const auto live = pods_.get({pod.ns, pod.name});
   if (!live || live->metadata.uid != pod.uid) return true;
-  if (!live->metadata.deleting()) return true;  // no longer ours, but nobody asked for its end
+  if (!live->metadata.deleting()) return true;  // released here, but not deleted by a client
   const auto sent = client_.remove(ctx, api::Pod::resource(), {pod.ns, pod.name}, {.uid = pod.uid, .grace_seconds = 0});
   return sent.ok() || hopeless(sent.error());
 }
@@ -123,7 +124,7 @@ bool PodHost::idle() const {
 }
 
 std::optional<SteadyTime> PodHost::due() const {
-  // Without the first list it is not known which pods there are.
+  // Before the first list, the set of pods is unknown.
   if (!pods_.has_synced()) return std::nullopt;
   const MutexLock lock(mutex_);
   if (retry_) return retry_;

@@ -1,6 +1,7 @@
-// PodHost: what a pod runner needs from the API server: statuses and deletions go out, ConfigMaps and Secrets come in.
+// PodHost: connects the pod runner to the API server. Statuses and deletions go out; ConfigMaps and
+// Secrets come in.
 //
-// Statuses are state: of each pod the last one counts, kept while there is no link and sent when there is.
+// Statuses are state: only the last one of each pod is kept and sent, once the link is up.
 #pragma once
 
 #include <chrono>
@@ -17,7 +18,8 @@
 
 namespace varda::agent {
 
-/// Merge patch that makes `live`'s status say `status`, with the uid as precondition; nothing if it does already. Pure.
+/// Merge patch that sets the status of `live` to `status`, with the uid as precondition. Nothing if
+/// it is set already. Pure.
 std::optional<codec::Json> pod_status_patch(const codec::Json& live, const codec::Json& status);
 
 class PodHost final : public node::Host {
@@ -26,10 +28,10 @@ class PodHost final : public node::Host {
     std::chrono::milliseconds backoff_first{200};
     std::chrono::milliseconds backoff_max{5000};
     std::chrono::milliseconds config_timeout{5000};
-    std::size_t pods_max = 1000;   // statuses and deletions waiting; beyond, the new one is dropped (the runner holds far fewer)
-    const Clock* clock = nullptr;  // null: the machine's
+    std::size_t pods_max = 1000;   // limit of waiting statuses and deletions; excess ones are dropped
+    const Clock* clock = nullptr;  // null: the system clock
   };
-  /// `pods` is the informer of this node's pods. All outlive the host.
+  /// `pods` is the informer of this node's pods. All references outlive the host.
   PodHost(const kube::Client& client, const runtime::Informer& pods, runtime::EventRecorder& events, Options options);
 
   void status_changed(const node::PodName& pod, const node::Json& status) override;
@@ -38,19 +40,19 @@ class PodHost final : public node::Host {
   Result<node::Json> config_map(const std::string& ns, const std::string& name) override;
   Result<node::Json> secret(const std::string& ns, const std::string& name) override;
 
-  /// Something about the pods changed at the server: what waits may be possible now.
+  /// The server's pods changed: retry what waits.
   void wake();
   /// Sends until the context is done.
   void run(const Context& ctx);
-  /// Sends what waits; what run() does between two waits. One thread.
+  /// Sends everything that waits: one iteration of run(). One thread.
   void step(const Context& ctx);
-  /// When step() has something to send. Nothing: not before the first list of pods, and not before something changes.
+  /// When step() has something to send. Nothing: before the first list of pods, or until a change.
   std::optional<SteadyTime> due() const;
-  /// Nothing waits to be sent.
+  /// Whether nothing waits to be sent.
   bool idle() const;
 
  private:
-  /// False: not yet; keep it.
+  /// False: keep it and retry.
   bool send_status(const Context& ctx, const node::PodName& pod, const node::Json& status);
   bool send_delete(const Context& ctx, const node::PodName& pod);
 
@@ -59,13 +61,13 @@ class PodHost final : public node::Host {
   runtime::EventRecorder& events_;
   const Options options_;
   const Clock& clock_;
-  std::stop_source stop_;  // ends calls of the runner's thread when run() ends
+  std::stop_source stop_;  // cancels calls of the runner's thread when run() ends
   mutable Mutex mutex_;
   std::condition_variable_any woken_;
   bool dirty_ GUARDED_BY(mutex_) = false;
   std::map<node::PodName, node::Json> statuses_ GUARDED_BY(mutex_);
   std::set<node::PodName> finished_ GUARDED_BY(mutex_);
-  // Of step(), and for due().
+  // State of step() and due().
   std::chrono::milliseconds backoff_;
   std::optional<SteadyTime> retry_ GUARDED_BY(mutex_);
 };

@@ -13,7 +13,7 @@ namespace varda::agent {
 namespace {
 
 constexpr std::size_t kSnapshotsKept = 3;
-constexpr std::size_t kLookRest = 20;  // a look rests so many times as long as it takes
+constexpr std::size_t kLookRest = 20;  // pause after a scan, as a multiple of the scan's duration
 
 std::string reason_of_share(const Error& error) {
   switch (error.code()) {
@@ -33,11 +33,11 @@ std::string reason_of_share(const Error& error) {
 struct ReplicaKeeper::Share {
   api::EdgeShare spec;
   api::EdgeShareReport report;
-  os::Path path;                        // what is served
-  std::optional<replica::Taken> taken;  // of files that are not a copy of ours
+  os::Path path;                        // the served path
+  std::optional<replica::Taken> taken;  // of files that are not a local replica
   bool record_read = false;
   std::deque<std::pair<std::string, std::shared_ptr<const std::string>>> snapshots;  // newest first
-  std::optional<SteadyTime> due;                                                     // nothing: it is a copy, or busy
+  std::optional<SteadyTime> due;                                                     // nothing: a replica, or busy
   std::optional<SteadyTime> full;                                                    // when every byte was read
   int failures = 0;
 };
@@ -156,7 +156,7 @@ void ReplicaKeeper::share_copy(const std::string& key) {
   const auto at = shares_.find(key);
   if (at == shares_.end() || !at->second.spec.path.empty()) return;
   Share& share = at->second;
-  if (!copy.ok()) {  // it is being replaced, or damaged until it is
+  if (!copy.ok()) {  // being replaced, or damaged
     if (!share.due) share.due = clock_.now() + options_.look;
     return;
   }
@@ -232,7 +232,7 @@ void ReplicaKeeper::look_at(const Context& ctx, const std::string& key) {
   {
     const MutexLock lock(mutex_);
     const auto at = shares_.find(key);
-    if (at == shares_.end() || at->second.spec.path.empty()) return;  // another wish came meanwhile
+    if (at == shares_.end() || at->second.spec.path.empty()) return;  // the work list changed meanwhile
     Share& share = at->second;
     share.due.reset();
     path = share.path;
@@ -252,7 +252,7 @@ void ReplicaKeeper::look_at(const Context& ctx, const std::string& key) {
   {
     const MutexLock lock(mutex_);
     const auto at = shares_.find(key);
-    if (at == shares_.end() || at->second.path != path) return;  // it is another one by now
+    if (at == shares_.end() || at->second.path != path) return;  // the share changed meanwhile
     Share& share = at->second;
     const SteadyTime now = clock_.now();
     if (!taken.ok()) {
@@ -272,10 +272,10 @@ void ReplicaKeeper::look_at(const Context& ctx, const std::string& key) {
     if (!same) record = replica::encode(*taken);
     share.taken = std::move(taken).value();
   }
-  // It only saves reading: a record that cannot be written is none.
+  // The record only saves reading, so a failed write is harmless.
   if (!record.empty()) {
     if (const Status kept = os::write_file_atomically(fs_, record_of(key), record, 0600); !kept.ok())
-      log::warn("what is known of a share cannot be kept", {{"key", key}, {"error", kept.error()}});
+      log::warn("share record not persisted", {{"key", key}, {"error", kept.error()}});
   }
 }
 
@@ -311,10 +311,10 @@ void ReplicaKeeper::copy(const Context& ctx) {
   }
   for (const std::string& key : remove) {
     if (const Status removed = store_->remove(key); !removed.ok())
-      log::warn("a copy that nobody wants cannot be removed", {{"key", key}, {"error", removed.error()}});
+      log::warn("cannot remove an unwanted replica", {{"key", key}, {"error", removed.error()}});
   }
   if (spec) {
-    // Either ends it: the agent, or another wish.
+    // The agent's stop or a new work list cancels the copy.
     std::stop_source either;
     const std::stop_callback on_agent(ctx.stop_token(), [&either] { either.request_stop(); });
     const std::stop_callback on_wish(stop, [&either] { either.request_stop(); });
@@ -325,7 +325,7 @@ void ReplicaKeeper::copy(const Context& ctx) {
     copying_.reset();
     const auto at = replicas_.find(spec->key);
     if (at == replicas_.end()) {
-      remove_.insert(spec->key);  // it went from the list meanwhile
+      remove_.insert(spec->key);  // removed from the list meanwhile
     } else {
       Replica& replica = at->second;
       replica.report.bytes_done = replica.report.bytes_total = 0;
@@ -427,7 +427,7 @@ void ReplicaKeeper::tell() {
   {
     const MutexLock lock(mutex_);
     untold_ = false;
-    list = list_.value_or(std::pair<std::string, std::int64_t>());  // before there is one, that there is nothing
+    list = list_.value_or(std::pair<std::string, std::int64_t>());  // before the first list: empty reports
     for (const std::string& key : share_order_) shares.push_back(shares_.at(key).report);
     for (const std::string& key : replica_order_) replicas.push_back(replicas_.at(key).report);
   }

@@ -1,7 +1,8 @@
-// ReplicaKeeper: shares the files that others shall have, and keeps copies of others' files (docs/design/015).
+// ReplicaKeeper: shares files with other nodes, and keeps copies of their files (docs/design/015).
 //
-// One thread of low priority looks at what is shared and takes snapshots, one copies. Whether files changed is found by looking,
-// the rarer the longer a look takes: changes need not be known to the second where copying takes longer than that.
+// One thread of low priority scans shares and takes snapshots; another copies. Changes are found by
+// scanning, and slow scans run less often. Copying takes longer than a scan period, so faster
+// detection would not help.
 #pragma once
 
 #include <chrono>
@@ -29,42 +30,45 @@ namespace varda::agent {
 class ReplicaKeeper {
  public:
   struct Options {
-    std::vector<os::Path> roots;                             // what may be shared: absolute
-    os::Path copies;                                         // the store's root
-    os::Path records;                                        // what is known of shares; made if missing
-    std::chrono::milliseconds look{2000};                    // between looks at a share, or twenty times what one takes
-    std::chrono::milliseconds full{std::chrono::hours(24)};  // between snapshots for which every byte is read
-    std::chrono::milliseconds retry_first{1000};             // of what failed, doubling, spread by half
+    std::vector<os::Path> roots;                             // absolute; only files below may be shared
+    os::Path copies;                                         // root of the replica store
+    os::Path records;                                        // records of shares; created if missing
+    std::chrono::milliseconds look{2000};                    // between scans, or 20 times a scan
+    std::chrono::milliseconds full{std::chrono::hours(24)};  // between snapshots that read every byte
+    std::chrono::milliseconds retry_first{1000};             // doubles; up to 50 % jitter
     std::chrono::milliseconds retry_max{std::chrono::minutes(5)};
-    std::chrono::milliseconds progress_period{10000};  // between figures of a copy, and before the first
+    std::chrono::milliseconds progress_period{10000};  // between progress reports of a copy
     replica::Limits limits;
-    std::uint64_t copy_bytes_max = UINT64_MAX;  // of one share; larger ones are refused
-    const Clock* clock = nullptr;               // null: the machine's
+    std::uint64_t copy_bytes_max = UINT64_MAX;  // limit for one share; larger ones are refused
+    const Clock* clock = nullptr;               // null: the system clock
   };
-  /// Called on a thread of run(), when something is other than before, and which work list that answers.
+  /// Called on a thread of run() after a change, with all reports and the work list that they
+  /// answer.
   using Tell = std::function<void(std::vector<api::EdgeShareReport>, std::vector<api::EdgeReplicaReport>, const std::string& uid,
                                   std::int64_t generation)>;
   using OpenTree = std::function<Result<std::unique_ptr<os::ReadableTree>>()>;
-  /// The client that knows the node of that name by its certificate; null: none can be made, as where this node has no identity.
+  /// The client that authenticates the node by its certificate; null if impossible, for example
+  /// without an identity.
   using ClientOf = std::function<net::HttpClient*(const std::string& node)>;
 
-  /// `tree` is for taking snapshots, `shares` is what a server answers from. Everything given outlives it. kInvalid, and errors of
-  /// the disk: the store cannot be opened.
+  /// `tree` is for snapshots; `shares` is what the server answers from. All references outlive the
+  /// keeper. kInvalid, and errors of the disk: the store cannot be opened.
   static Result<std::unique_ptr<ReplicaKeeper>> open(Options options, os::FileSystem& fs, OpenTree tree, replica::Shares& shares,
                                                      ClientOf client_of, Journal& journal, Rng& rng);
   ~ReplicaKeeper();
 
-  /// Who is told. Before load() and run().
+  /// Sets the callback for reports. Before load() and run().
   void on_news(Tell tell) { tell_ = std::move(tell); }
 
-  /// A version of the EdgeNode. One that says nothing (desired.h) is left out. Thread-safe.
+  /// Accepts a version of the EdgeNode. Objects without an assignment (says_nothing()) are ignored.
+  /// Thread-safe.
   void set_desired(const api::EdgeNode& node);
 
-  /// load(), then every strand on a thread of its own until the context is done.
+  /// Calls load(), then runs each strand on a separate thread until the context is done.
   void run(const Context& ctx);
-  /// Takes up what was desired last. Before the first step.
+  /// Applies the persisted work list. Call it before the first step.
   void load();
-  /// Looking at shares, copying, and telling of a work list that asks for neither.
+  /// Scanning shares, copying, and reporting for work lists without shares and replicas.
   std::vector<runtime::Strand> strands();
 
  private:
@@ -78,7 +82,7 @@ class ReplicaKeeper {
   void take_up(Desired desired);
   void look(const Context& ctx);
   void look_at(const Context& ctx, const std::string& key);
-  /// What is shared is a copy of ours: it has a snapshot.
+  /// Shares a local replica, which has a snapshot already.
   void share_copy(const std::string& key);
   static void set_snapshot(Share& share, const replica::Snapshot& snapshot);
   void publish() REQUIRES(mutex_);
@@ -102,18 +106,18 @@ class ReplicaKeeper {
   Tell tell_;
   const std::unique_ptr<replica::Store> store_;
 
-  Mutex telling_;  // held over tell_(), so that what was said last is what is so
+  Mutex telling_;  // held over tell_(), so that reports arrive in order
   mutable Mutex mutex_;
   std::condition_variable_any woken_;
   std::uint64_t wakes_ GUARDED_BY(mutex_) = 0;
   std::optional<std::pair<std::string, std::int64_t>> list_ GUARDED_BY(mutex_);  // uid and generation of the work list
-  bool untold_ GUARDED_BY(mutex_) = true;                                        // nobody was told since it came
+  bool untold_ GUARDED_BY(mutex_) = true;                                        // not reported since the list came
   std::vector<std::string> share_order_ GUARDED_BY(mutex_), replica_order_ GUARDED_BY(mutex_);
   std::map<std::string, Share> shares_ GUARDED_BY(mutex_);
   std::map<std::string, Replica> replicas_ GUARDED_BY(mutex_);
-  std::set<std::string> remove_ GUARDED_BY(mutex_);       // copies that nobody wants here any more
-  std::unique_ptr<Copying> copying_ GUARDED_BY(mutex_);   // the one under way
-  std::optional<std::string> said_ GUARDED_BY(telling_);  // what tell_() was last given, as text
+  std::set<std::string> remove_ GUARDED_BY(mutex_);       // copies no longer in the work list
+  std::unique_ptr<Copying> copying_ GUARDED_BY(mutex_);   // the running copy
+  std::optional<std::string> said_ GUARDED_BY(telling_);  // last arguments of tell_(), as text
 };
 
 }  // namespace varda::agent

@@ -15,7 +15,7 @@ using artifact::testing::ManualClock;
 constexpr const char* kKey = "datasets.edgeai.io/default/faces";
 const Context kForever = Context::background();
 
-/// One node: its keeper, what it serves, and a link to each other node that can be cut.
+/// One node: its keeper, its shares, and a link to each other node that can be cut.
 class Node {
  public:
   Node(std::string name, os::Path root, ManualClock& clock) : name_(std::move(name)), root_(std::move(root)), clock_(clock) {
@@ -62,7 +62,7 @@ class Node {
         },
         {.address = "10.0.0.1:1", .certificate_common_name = name_});
   }
-  /// Every strand that is due, until none is.
+  /// Runs due strands until all are idle.
   void settle() {
     for (int i = 0; i < 100; ++i) {
       bool any = false;
@@ -92,7 +92,7 @@ class Node {
   std::int64_t generation_said = 0;
   int times_said = 0, requests = 0;
   bool cut = false;
-  std::uint64_t copy_bytes_max = UINT64_MAX;  // from the next restart() on
+  std::uint64_t copy_bytes_max = UINT64_MAX;  // effective from the next restart()
 
  private:
   net::HttpClient* client_of(const std::string& node) {
@@ -132,7 +132,7 @@ class ReplicaKeeperTest : public ::testing::Test {
     spec.replicas.push_back(std::move(replica));
     return spec;
   }
-  /// A shares what it has, B has a copy of it.
+  /// A shares files, and B copies them.
   void copy_to_b() {
     a_.want(sharing());
     a_.settle();
@@ -278,7 +278,7 @@ TEST_F(ReplicaKeeperTest, AtRestItSaysNothing) {
   EXPECT_EQ(b_.times_said, b);
 }
 
-// Nothing is reported of a node before each of its keepers has said something.
+// A node is reported only after each of its keepers has reported.
 TEST_F(ReplicaKeeperTest, ANodeWithNothingToShareAndNothingToCopySaysSo) {
   a_.settle();
   EXPECT_EQ(a_.times_said, 1);

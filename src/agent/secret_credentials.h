@@ -1,4 +1,4 @@
-// What sources of archives ask for, from Secrets at the API server.
+// Credentials for archive sources, from Secrets at the API server.
 #pragma once
 
 #include "artifact/credentials.h"
@@ -6,8 +6,8 @@
 
 namespace varda::agent {
 
-/// Names are NAMESPACE/NAME of a Secret, read when it is needed and never kept: what is on disk needs no download, so a node that
-/// starts without a network needs no Secret. Thread-safe.
+/// Names are NAMESPACE/NAME of a Secret. A Secret is read on each use and never persisted.
+/// Installed artifacts need no download, so a start without network needs no Secret. Thread-safe.
 class SecretCredentials final : public artifact::CredentialReader {
  public:
   /// `client` outlives it.

@@ -30,7 +30,7 @@ void ServingPoller::set(std::vector<Poll> polls) {
       state = std::move(known->second);
     } else if (known != states_.end() && known->second.poll.url == poll.url) {
       state.last_good = known->second.last_good;
-      state.report = known->second.report;  // the same server with another target: what it served last stays true until it is asked
+      state.report = known->second.report;  // same server, new target: the last answer holds until the next poll
     }
     next.emplace(poll.key, std::move(state));
   }
@@ -70,7 +70,7 @@ Result<ServingPoller::Answer> ServingPoller::ask(const Context& ctx, const Poll&
   }
   request.max_response_bytes = 1 << 20;
   TRY(const auto answer, http_.call(ctx.with_timeout(options_.timeout), std::move(request)));
-  // A server of one model says so while it has none yet.
+  // A single-model server answers 404 while it has no model.
   if (answer.status == 404 && request_is_of_a_model(poll)) return Answer{read_index(codec::Json(), poll), ""};
   if (answer.status != 200) return Error(Code::kUnavailable, "HTTP " + std::to_string(answer.status));
   const auto index = codec::parse_json(answer.body);
@@ -78,7 +78,7 @@ Result<ServingPoller::Answer> ServingPoller::ask(const Context& ctx, const Poll&
   return Answer{read_index(*index, poll), poll.numbers.empty() ? read_last_good(*index, poll) : ""};
 }
 
-// Only of a server that just answered. What it does not say now it says the next time.
+// Called only for a server that just answered. A lost answer is repeated by the next poll.
 void ServingPoller::ask_cascade(const Context& ctx, const Poll& poll) {
   net::ClientRequest request;
   request.url = poll.url + "/v2/models/" + net::percent_encode(poll.model_name) + "/cascade";
@@ -86,7 +86,7 @@ void ServingPoller::ask_cascade(const Context& ctx, const Poll& poll) {
   const auto answer = http_.call(ctx.with_timeout(options_.timeout), std::move(request));
   if (!answer.ok() && answer.error().code() == Code::kExhausted)
     return cascade_(poll.key, Error(Code::kExhausted, "it has more than " + std::to_string(kCascadeBytesMax >> 10) + " KiB"));
-  if (!answer.ok() || answer->status == 404) return;  // it has no version yet, or knows of no tiers
+  if (!answer.ok() || answer->status == 404) return;  // no version yet, or no tiers
   if (answer->status != 200) return cascade_(poll.key, Error(Code::kUnavailable, "HTTP " + std::to_string(answer->status)));
   cascade_(poll.key, codec::parse_json(answer->body, {.depth_max = kCascadeDepthMax}));
 }
@@ -95,7 +95,7 @@ void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {
   {
     const MutexLock lock(mutex_);
     const auto found = states_.find(poll.key);
-    if (found == states_.end() || !(found->second.poll == poll)) return;  // asked for something else by now
+    if (found == states_.end() || !(found->second.poll == poll)) return;  // the poll changed meanwhile
     State& state = found->second;
     api::EdgeServingReport report;
     bool news = false;
@@ -106,7 +106,7 @@ void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {
       news = !answer->last_good.empty() && answer->last_good != state.last_good;
       if (news) state.last_good = answer->last_good;
     } else {
-      // One lost answer is no outage; nor is it news that a server that never answered still does not.
+      // One lost answer is no outage. A server that never answered is not news, either.
       if (++state.failures == 1 && state.report && state.report->state != api::EdgeServingReport::kUnreachable) {
         state.due = clock_.now() + options_.busy;
         return;
@@ -119,7 +119,7 @@ void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {
       report.message = said ? "what the model server says at " + poll.url + " cannot be read"
                             : "the model server does not answer at " + poll.url;
       if (said && state.complaint.is_news(error.message(), clock_.now()))
-        log::warn("what a model server says of its versions cannot be read", {{"model", poll.key}, {"error", error}});
+        log::warn("version status of a model server unreadable", {{"model", poll.key}, {"error", error}});
     }
     const bool settled =
         report.state == api::EdgeServingReport::kReady && (report.version == poll.target || report.failed_version == poll.target);
@@ -150,7 +150,7 @@ void ServingPoller::step(const Context& ctx) {
   for (const Poll& poll : due) {
     if (ctx.done()) return;
     const auto answer = ask(ctx, poll);
-    if (!answer.ok() && ctx.done()) return;  // cut off by the end, which says nothing of the server
+    if (!answer.ok() && ctx.done()) return;  // cancelled: proves nothing about the server
     take(poll, answer);
     if (answer.ok() && poll.cascade && cascade_) ask_cascade(ctx, poll);
   }

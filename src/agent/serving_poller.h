@@ -1,4 +1,4 @@
-// Asks model servers which version they serve, whether one failed to load, and what they count of their tiers.
+// Polls model servers: the version that each serves, failed loads, and counters of tiers.
 #pragma once
 
 #include <chrono>
@@ -18,14 +18,15 @@ namespace varda::agent {
 class ServingPoller {
  public:
   struct Options {
-    std::chrono::milliseconds busy{300};     // between polls of a server that does not serve what it should yet
-    std::chrono::milliseconds steady{2000};  // of one that does
+    std::chrono::milliseconds busy{300};     // between polls until a server serves the target
+    std::chrono::milliseconds steady{2000};  // between polls once it does
     std::chrono::milliseconds timeout{1000};
-    const Clock* clock = nullptr;  // null: the machine's
+    const Clock* clock = nullptr;  // null: the system clock
   };
-  /// Gets each answer about the tiers of a model, as JSON, or why it is none. A server that knows of no tiers answers nothing.
+  /// Called with each answer about a model's tiers, as JSON, or with the error. Servers without
+  /// tiers cause no call.
   using OnCascade = std::function<void(const std::string& key, const Result<codec::Json>& answer)>;
-  /// `http` outlives the poller. `changed` is called from run()'s thread when a report is another one than before.
+  /// `http` outlives the poller. `changed` is called on run()'s thread when a report has changed.
   ServingPoller(net::HttpClient& http, Options options, std::function<void()> changed, OnCascade cascade = {})
       : http_(http),
         options_(options),
@@ -33,21 +34,23 @@ class ServingPoller {
         changed_(std::move(changed)),
         cascade_(std::move(cascade)) {}
 
-  /// Whom to ask from now on; a new or changed one is asked at once. Reports of others are forgotten.
+  /// Sets the servers to poll. New or changed ones are polled at once; reports of removed ones are
+  /// dropped.
   void set(std::vector<Poll> polls);
   std::map<std::string, api::EdgeServingReport> reports() const;
-  /// By model: the line of `.last-good` for what its server serves. Only of servers that tell.
+  /// The `.last-good` line by model, for servers that report it.
   std::map<std::string, std::string> last_good() const;
-  /// Everyone has been asked at least once.
+  /// Whether every server was polled at least once.
   bool complete() const;
 
   /// Polls until the context is done.
   void run(const Context& ctx);
-  /// Asks those whose time has come; what run() does between two waits. One thread.
+  /// Runs the polls that are due: one iteration of run(). One thread.
   void step(const Context& ctx);
-  /// Asks all servers what they count, but for those that did not answer lately, until the context is done. Any thread.
+  /// Polls the tier counters of all servers that answered lately, until the context is done. Any
+  /// thread.
   void ask_tiers(const Context& ctx);
-  /// When step() has somebody to ask.
+  /// When the next poll is due.
   std::optional<SteadyTime> due() const;
 
  private:
@@ -57,7 +60,7 @@ class ServingPoller {
     int failures = 0;
     std::optional<api::EdgeServingReport> report;
     std::string last_good;
-    Complaint complaint;  // of what it says of its versions
+    Complaint complaint;  // about unreadable answers
   };
   struct Answer {
     api::EdgeServingReport report;

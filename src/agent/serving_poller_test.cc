@@ -1,4 +1,4 @@
-// What is asked of model servers when the agent ends.
+// Polls of model servers when the agent stops.
 #include "agent/serving_poller.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,8 @@ namespace serving_poller_test {
 
 using std::chrono::seconds;
 
-/// A server that has a version and counts; `meet` is called before each answer, and may be one.
+/// A server with a version and counters. `meet` runs before each answer and may replace it by an
+/// error.
 class Server final : public net::HttpClient {
  public:
   std::function<Status()> meet;

@@ -29,7 +29,7 @@ Response json_response(int status, const Json& body) {
   return out;
 }
 
-/// `Failure` as Kubernetes says it.
+/// A Kubernetes Status of status `Failure`.
 Response problem(int code, const char* reason, std::string message) {
   meta::ApiStatus status;
   status.code = code;
@@ -60,7 +60,7 @@ Response problem(const Error& error) {
   }
 }
 
-/// What an acknowledgement says: which item, and whether a power cut can still take it.
+/// An acknowledgement: the item, and whether it is safe from a power cut.
 Response kept(std::string item, bool durable) {
   return json_response(durable ? 200 : 202, Json::object({{"item", std::move(item)}, {"durable", durable}}));
 }
@@ -75,7 +75,7 @@ std::optional<std::string_view> bearer(const Request& request) {
   return header->substr(kScheme.size());
 }
 
-/// "GET /v1/assignment" and the like for figures; what nobody knows has one name.
+/// Request name for metrics and logs, such as "assignment". Unknown paths are "other".
 std::string_view name_of(const Request& request) {
   for (const std::string_view path : {kAssignment, kRegister, kProgress, kMetrics})
     if (request.path() == path) return path.substr(4);
@@ -109,7 +109,7 @@ WorkerApi::WorkerApi(Options options, WorkerKeeper& keeper)
 
 net::Handler WorkerApi::handler() {
   return [this](Request request, net::Responder respond) {
-    // Shared, because what is answered later is kept in functions that can be copied.
+    // Shared, because later answers are stored in copyable functions.
     auto responder = std::make_shared<net::Responder>(std::move(respond));
     const std::string_view name = name_of(request);
     answer(request, [this, responder, name](Response response) {
@@ -128,7 +128,7 @@ void WorkerApi::count(std::string_view request, int status) {
 }
 
 void WorkerApi::log_refusal(const std::string& worker, std::string_view request, const Response& response) {
-  if (response.status >= 500) return;  // what fails here is told where it fails
+  if (response.status >= 500) return;  // server errors are logged at their source
   std::string message;
   if (response.status >= 400) {
     const auto said = codec::parse_json(response.body);
@@ -139,8 +139,7 @@ void WorkerApi::log_refusal(const std::string& worker, std::string_view request,
     const auto known = allowances_.find(worker);
     if (known == allowances_.end() || !known->second.complaints[request].is_news(message, clock_.now())) return;
   }
-  log::warn("what a worker asks or tells is refused",
-            {{"worker", worker}, {"request", request}, {"status", response.status}, {"error", message}});
+  log::warn("worker request rejected", {{"worker", worker}, {"request", request}, {"status", response.status}, {"error", message}});
 }
 
 std::optional<Error> WorkerApi::over_limit(const WorkerKeeper::Who& who, bool writes) {

@@ -1,9 +1,10 @@
-// WorkerApi: what workers on a node ask of their agent over HTTP. docs/reference/worker-api.yaml is its contract.
+// WorkerApi: the HTTP API of the agent for the workers on its node. docs/reference/worker-api.yaml
+// is the contract.
 //
 //   agent::WorkerApi api({.node_name = "edge0"}, keeper);
 //   auto server = net::Server::create({.listen = "unix:/var/lib/varda/worker/worker.sock"}, api.handler());
 //
-// Whoever shows the token of a worker speaks for that worker, and for no other. Everything that goes wrong is a Status in JSON.
+// A request acts for the worker of its token, and for no other. Every error is a Status in JSON.
 #pragma once
 
 #include <map>
@@ -20,7 +21,7 @@
 
 namespace varda::agent {
 
-/// So many of something at once, and so many a second from then on. Not thread-safe.
+/// Token bucket: `burst` at once, then `per_second`. Not thread-safe.
 class Allowance {
  public:
   struct Rate {
@@ -41,17 +42,17 @@ class WorkerApi {
 
   struct Options {
     std::string node_name;
-    // Of one worker. Beyond, 429.
+    // Limits of one worker; excess requests get 429.
     Allowance::Rate requests{400, 200};
-    Allowance::Rate writes{64, 20};        // of those, registrations and results: each may cost a sync of the disk
-    Allowance::Rate strangers{100, 20};    // of all who show no token of a worker
-    const Clock* clock = nullptr;          // null: the machine's
+    Allowance::Rate writes{64, 20};        // registrations and results: each may sync the disk
+    Allowance::Rate strangers{100, 20};    // all requests without a valid token together
+    const Clock* clock = nullptr;          // null: the system clock
     metrics::Registry* metrics = nullptr;  // varda_agent_worker_requests_total; outlives the API
   };
   /// `keeper` outlives it.
   WorkerApi(Options options, WorkerKeeper& keeper);
 
-  /// Never blocks. It uses this object.
+  /// Never blocks. The handler uses this object.
   net::Handler handler();
 
   struct Route {
@@ -64,7 +65,7 @@ class WorkerApi {
   struct Allowances {
     std::string uid;
     Allowance requests, writes;
-    std::map<std::string_view, Complaint> complaints;  // by what was asked
+    std::map<std::string_view, Complaint> complaints;  // by request
   };
   using Reply = std::function<void(net::Response)>;
 
@@ -74,7 +75,7 @@ class WorkerApi {
   std::optional<Error> over_limit(const WorkerKeeper::Who& who, bool writes);
   codec::Json body_of(const WorkerKeeper::Assignment& assignment) const;
   void count(std::string_view request, int status);
-  /// Logs what a worker did wrong: whoever wrote it may never look at the answers.
+  /// Logs a worker's error, because the worker's author may ignore the response.
   void log_refusal(const std::string& worker, std::string_view request, const net::Response& response);
 
   const Options options_;

@@ -13,8 +13,8 @@ namespace {
 using codec::Json;
 
 constexpr std::string_view kRecords = "workers/";
-// The greatest sequence in any report of a removed worker. The same worker may return to this node. The operator
-// accepts only greater sequences from it.
+// The greatest sequence in any report of a removed worker. The same worker may return to this node.
+// The operator accepts only greater sequences from it.
 constexpr std::string_view kNumbers = "worker-numbers";
 constexpr std::size_t kRevisionDigits = 16;
 
@@ -37,7 +37,7 @@ Json sorted(const Json& value) {
   return out;
 }
 
-/// The same for the same assignment, whatever order its members came in, also after a restart.
+/// Equal for equal assignments, whatever the order of their members, also after a restart.
 std::string revision_of(const api::EdgeWorker& spec) {
   return codec::Sha256::of(spec.uid + "\n" + spec.owner + "\n" + codec::write_json(sorted(spec.assignment)))
       .hex()
@@ -96,7 +96,7 @@ void WorkerKeeper::load() {
   if (const auto numbers = journal_.get(std::string(kNumbers)); numbers.ok()) {
     numbers_used_ = (*numbers)["used"].as_integer();
   } else {
-    log::error("the greatest sequence of removed workers cannot be read; sequences start at 1", {{"error", numbers.error()}});
+    log::error("greatest sequence of removed workers cannot be read, sequences start at 1", {{"error", numbers.error()}});
   }
   {
     const MutexLock lock(mutex_);
@@ -133,7 +133,7 @@ void WorkerKeeper::take_up() {
   }
   for (const std::string& key : unknown) {
     auto kept = journal_.get(std::string(kRecords) + key);
-    if (!kept.ok()) log::error("what a worker said cannot be read", {{"worker", key}, {"error", kept.error()}});
+    if (!kept.ok()) log::error("worker record cannot be read", {{"worker", key}, {"error", kept.error()}});
     if (!kept.ok()) continue;
     if (auto state = WorkerState::from_json(*kept)) records.emplace(key, std::move(*state));
   }
@@ -168,8 +168,8 @@ void WorkerKeeper::take_up() {
         const auto still = next.find(key);
         if (still == next.end()) swept_ = false;
       }
-      if (!list_) swept_ = false;  // of former lives
-      // Whoever waits until the list is observed does not wait for what workers say.
+      if (!list_) swept_ = false;  // from previous runs
+      // An observed work list is reported at once, not with the next report period.
       if (!list_ || list_->uid != desired->uid || list_->generation != desired->generation) tell_after_ = SteadyTime::min();
       workers_ = std::move(next);
       desired->spec.workers.clear();
@@ -222,12 +222,12 @@ void WorkerKeeper::make_tokens() {
     if (cleared.ok()) cleared = records.ok() ? journal_.put_all(gone) : Status(records.error());
     if (cleared.ok()) numbers_used_ = used;
     swept_ = cleared.ok();
-    if (!cleared.ok()) log::warn("what was kept of former workers stays for now", {{"error", cleared.error()}});
+    if (!cleared.ok()) log::warn("cannot remove data of former workers, retrying", {{"error", cleared.error()}});
   }
   bool failed = !cleared.ok();
   for (const Who& who : without) {
     auto token = tokens_.ensure(who.name, who.uid);
-    if (!token.ok()) log::warn("a worker has no token", {{"worker", who.name.key()}, {"error", token.error()}});
+    if (!token.ok()) log::warn("cannot create a worker's token, retrying", {{"worker", who.name.key()}, {"error", token.error()}});
     failed = failed || !token.ok();
     const MutexLock lock(mutex_);
     Worker* worker = find(who);
@@ -327,10 +327,10 @@ Status WorkerKeeper::keep(const std::map<std::string, WorkerState>& states) {
   std::map<std::string, Json> records;
   for (const auto& [key, state] : states) records.emplace(std::string(kRecords) + key, state.to_json());
   Status kept = journal_.put_all(records);
-  if (!records.empty() && kept.ok() == disk_refuses_) {  // once each: workers try again
+  if (!records.empty() && kept.ok() == disk_refuses_) {  // logged once per change, because workers retry
     disk_refuses_ = !kept.ok();
-    if (disk_refuses_) log::warn("what workers say cannot be kept", {{"error", kept.error()}});
-    if (!disk_refuses_) log::info("what workers say is kept again");
+    if (disk_refuses_) log::warn("worker reports not persisted", {{"error", kept.error()}});
+    if (!disk_refuses_) log::info("worker reports persisted again");
   }
   return kept;
 }
@@ -379,7 +379,7 @@ void WorkerKeeper::write() {
         answers[i] = kept;
         continue;
       }
-      // What else was said meanwhile is newer than what was written, and stays.
+      // Newer state stays: the written items are applied on top of it.
       Worker* worker = find(batch[i].who);
       bool news = false;
       answers[i] = apply(batch[i], time, worker->state, news);
@@ -435,14 +435,14 @@ void WorkerKeeper::tell() {
   std::vector<std::size_t> needs;
   for (One& one : all) {
     one.report.report = one.state.report(2 * WorkerState::kBytesMax);
-    needs.push_back(codec::write_json(one.report.report).size() + 256);  // the most that report() leaves free
+    needs.push_back(codec::write_json(one.report.report).size() + 256);  // the space that report() reserves
   }
   const std::vector<std::size_t> rooms = share_out(needs, kReportBytesMax);
   std::map<std::string, WorkerState> numbered;
   for (std::size_t i = 0; i < all.size(); ++i) {
     One& one = all[i];
     if (rooms[i] < needs[i]) one.report.report = one.state.report(rooms[i]);
-    // Of whom it is not known how far it was passed on, Models are not told.
+    // Without a known sequence number, Models are not forwarded.
     if (!one.state.sequence()) one.report.report.erase("models");
     if (one.state.pass_on(one.report.report)) numbered.emplace(one.report.key, one.state);
   }

@@ -1,11 +1,13 @@
-// WorkerKeeper: the workers that the work list expects on this node, and what they said last.
+// WorkerKeeper: the workers that the work list expects on this node, and their latest reports.
 //
-// A worker is expected by key and uid. It has a token (worker_tokens.h), reads its assignment, and reports. What it says is on
-// disk, latest per item, and goes upstream with the EdgeNode's status whenever there is a link: at most so often, whatever a worker
-// says how often. Registrations and results are acknowledged when they are safe on the disk, many with one write; progress and
-// metrics at once, and are on the disk a moment later.
+// Key and uid identify an expected worker. The worker has a token (worker_tokens.h), reads its
+// assignment, and reports. The latest report of each item is on disk, and goes upstream with the
+// EdgeNode's status when the link is up. The upstream rate is limited, whatever a worker's rate.
+// Registrations and results are acknowledged once they are on disk, many with one write. Progress
+// and metrics are acknowledged at once and written later.
 //
-// One thread does all that touches the disk. What the API calls only notes down, and is answered through callbacks.
+// One thread does all disk access. Calls from the API only enqueue, and are answered through
+// callbacks.
 #pragma once
 
 #include <chrono>
@@ -29,62 +31,66 @@ namespace varda::agent {
 class WorkerKeeper {
  public:
   static constexpr std::size_t kWorkersMax = 64;             // as in EdgeNode.spec
-  static constexpr std::size_t kReportBytesMax = 256 << 10;  // of all workers of the node, upstream
-  static constexpr std::size_t kWaitingMax = 4;              // that one worker may have for a change; one more ends the oldest wait
-  static constexpr std::size_t kUnwrittenMax = 256;          // of all workers, not acknowledged yet
+  static constexpr std::size_t kReportBytesMax = 256 << 10;  // upstream reports of all workers
+  static constexpr std::size_t kWaitingMax = 4;              // waits of one worker; more end the oldest
+  static constexpr std::size_t kUnwrittenMax = 256;          // unacknowledged writes of all workers
 
   struct Options {
     os::Path directory;                              // of the tokens
-    std::chrono::milliseconds report_period{1000};   // between reports, and longer the more there is to tell
-    std::size_t report_bytes_per_second = 16 << 10;  // what reports may cost a thin link
+    std::chrono::milliseconds report_period{1000};   // between reports; large reports wait longer
+    std::size_t report_bytes_per_second = 16 << 10;  // limits upstream traffic on thin links
     std::chrono::milliseconds save_period{5000};     // between writes of progress and metrics
     std::chrono::milliseconds sync_pause{50};        // between writes of registrations and results
-    std::chrono::milliseconds retry{5000};           // of what the disk refused
-    const Clock* clock = nullptr;                    // null: the machine's
+    std::chrono::milliseconds retry{5000};           // retry of failed disk writes
+    const Clock* clock = nullptr;                    // null: the system clock
   };
-  /// Called on a thread of run(), when something is other than before, and which work list that answers.
+  /// Called on a thread of run() after a change, with all reports and the work list that they
+  /// answer.
   using Tell = std::function<void(std::vector<api::EdgeWorkerReport>, const std::string& uid, std::int64_t generation)>;
 
-  /// Everything given outlives it. `rng` is fit for keys.
+  /// All references outlive the keeper. `rng` must be cryptographically secure.
   WorkerKeeper(Options options, os::FileSystem& fs, Journal& journal, Rng& rng);
 
-  /// Who is told. Before load() and run().
+  /// Sets the callback for reports. Before load() and run().
   void on_news(Tell tell) { tell_ = std::move(tell); }
-  /// A version of the EdgeNode, as the server has it. Thread-safe.
+  /// Accepts a version of the EdgeNode, as stored by the server. Thread-safe.
   void set_desired(const api::EdgeNode& node);
 
-  /// load(), then works until the context is done. Then what is not kept yet is kept, and nobody waits any more.
+  /// Calls load(), then works until the context is done. Finally saves all unsaved records and
+  /// answers all pending calls.
   void run(const Context& ctx);
-  /// Takes up what was desired last. Before the first step; once, again changes nothing.
+  /// Applies the persisted work list. Call it before the first step; repeated calls have no effect.
   void load();
   std::vector<runtime::Strand> strands();
 
-  // ---- for the API. Thread-safe; none blocks on the disk. Callbacks come at once or later, from a thread of run(), each once.
+  // ---- for the API. Thread-safe; no call blocks on the disk. Callbacks run immediately or on a
+  // thread of run(), exactly once.
 
-  /// A worker that was expected when it was looked for.
+  /// A worker that was expected at the time of the lookup.
   struct Who {
     WorkerName name;
     std::string uid;
   };
-  /// Whose token that is. Takes as long whoever's it is.
+  /// Finds the worker with this token, in constant time.
   std::optional<Who> who_has(std::string_view token) const;
 
   struct Assignment {
     std::string key, uid, owner;
-    std::string revision;  // of what follows, and of the uid
+    std::string revision;  // digest of the members below and the uid
     codec::Json assignment;
   };
   using OnAssignment = std::function<void(Result<Assignment>)>;
-  /// At once if its revision is not `after`; else when it is another one, or after `patience`, as it is then. kUnauthenticated: the
-  /// worker is not expected any more. kUnavailable: the agent stops.
+  /// Answers at once if the revision differs from `after`. Otherwise answers at the next change, or
+  /// with the current assignment after `patience`. kUnauthenticated: the worker is no longer
+  /// expected. kUnavailable: the agent stops.
   void assignment(const Who& who, const std::string& after, Duration patience, OnAssignment then);
 
-  /// kUnauthenticated, as above; kExhausted: WorkerState says so. The time is now.
+  /// kUnauthenticated: as above. kExhausted: as in WorkerState. The current time is recorded.
   Status put_progress(const Who& who, codec::Json said);
   Status put_metrics(const Who& who, codec::Json said);
   using OnKept = std::function<void(Status)>;
-  /// `then` comes when it is safe on the disk. Besides the errors above, kUnavailable: the disk takes nothing now, or too much
-  /// waits for it; try again.
+  /// `then` runs once the data is on disk. Additional error kUnavailable: the disk rejects writes,
+  /// or too many are queued; retry.
   void put_registration(const Who& who, codec::Json said, OnKept then);
   void put_result(const Who& who, const std::string& name, codec::Json said, OnKept then);
 
@@ -98,16 +104,16 @@ class WorkerKeeper {
     WorkerName name;
     api::EdgeWorker spec;
     std::string revision;
-    std::string token_sha256;  // "": it has none yet
-    std::string problem;       // of the token
+    std::string token_sha256;  // "": not created yet
+    std::string problem;       // error of the token
     WorkerState state;
-    std::uint64_t changes = 0, saved = 0;  // of the state, and how many of them the disk has
+    std::uint64_t changes = 0, saved = 0;  // state changes, and how many are on disk
     std::list<Waiter> waiters;
   };
-  /// Something to be kept before it is acknowledged.
+  /// Data to persist before the acknowledgement.
   struct Unwritten {
     Who who;
-    std::string result;  // its name; "": a registration
+    std::string result;  // result name; "": a registration
     codec::Json said;
     OnKept then;
   };
@@ -135,22 +141,22 @@ class WorkerKeeper {
   const Clock& clock_;
   Journal& journal_;
   Tell tell_;
-  // Of the one thread.
+  // State of the one thread.
   WorkerTokens tokens_;
-  std::optional<std::string> told_;  // what tell_() was last given, as text
+  std::optional<std::string> told_;  // last arguments of tell_(), as text
   std::int64_t numbers_used_ = 0;    // greatest sequence of removed workers: kNumbers
-  bool swept_ = false;               // no tokens and records of former workers are left
-  bool disk_refuses_ = false;        // what was to be kept last
+  bool swept_ = false;               // tokens and records of former workers are removed
+  bool disk_refuses_ = false;        // the last write failed
 
   mutable Mutex mutex_;
   std::condition_variable_any woken_;
   std::uint64_t wakes_ GUARDED_BY(mutex_) = 0;
   bool loaded_ GUARDED_BY(mutex_) = false, ended_ GUARDED_BY(mutex_) = false;
-  std::optional<Desired> desired_ GUARDED_BY(mutex_);                                    // to be taken up
-  std::optional<std::map<std::string, api::EdgeWorkerReport>> live_ GUARDED_BY(mutex_);  // as the server has them, to be looked at
+  std::optional<Desired> desired_ GUARDED_BY(mutex_);                                    // not applied yet
+  std::optional<std::map<std::string, api::EdgeWorkerReport>> live_ GUARDED_BY(mutex_);  // not processed yet
   bool seen_live_ GUARDED_BY(mutex_) = false;
-  std::optional<Desired> list_ GUARDED_BY(mutex_);            // its workers are below
-  std::map<std::string, Worker> workers_ GUARDED_BY(mutex_);  // by key; only the one thread adds and takes away
+  std::optional<Desired> list_ GUARDED_BY(mutex_);            // workers_ holds its workers
+  std::map<std::string, Worker> workers_ GUARDED_BY(mutex_);  // by key; only the one thread adds and removes
   std::deque<Unwritten> unwritten_ GUARDED_BY(mutex_);
   bool news_ GUARDED_BY(mutex_) = true;
   SteadyTime tell_after_ GUARDED_BY(mutex_), write_after_ GUARDED_BY(mutex_), save_after_ GUARDED_BY(mutex_);

@@ -1,4 +1,4 @@
-// Workers of a node through the API, over a disk that can refuse, with time that stands still.
+// Workers of a node through the API, over a disk that can fail, in virtual time.
 #include "agent/worker_keeper.h"
 
 #include <filesystem>
@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 Json json(std::string_view text) { return codec::parse_json(text).value(); }
 const Context kForever = Context::background();
 
-/// A store whose disk can be full, and that counts its writes.
+/// A store that can be full, and that counts its writes.
 class Disk final : public store::Store {
  public:
   Result<std::optional<store::Entry>> get(std::string_view key) override { return inner_->get(key); }
@@ -44,7 +44,7 @@ class Disk final : public store::Store {
 };
 
 struct Answer {
-  int status = 0;  // 0: none yet
+  int status = 0;  // 0: not answered yet
   net::Headers headers;
   Json body;
   std::string message() const { return body["message"].as_string(); }
@@ -54,7 +54,7 @@ class Workers : public ::testing::Test {
  protected:
   Workers() { anew(); }
 
-  /// The agent starts again: what was in memory alone is gone, as after kill -9.
+  /// Restarts the agent; memory is lost, as after kill -9.
   void restart() {
     api_.reset();
     keeper_ = std::make_unique<WorkerKeeper>(WorkerKeeper::Options{.directory = "/data/workers", .clock = &clock_}, fs_, *journal_,
@@ -67,7 +67,7 @@ class Workers : public ::testing::Test {
     keeper_->load();
     api_ = std::make_unique<WorkerApi>(WorkerApi::Options{.node_name = "edge0", .clock = &clock_}, *keeper_);
   }
-  /// And its disk is gone as well.
+  /// Restarts with an empty disk.
   void anew() {
     api_.reset();
     keeper_.reset();
@@ -78,7 +78,7 @@ class Workers : public ::testing::Test {
     CHECK(fs_.make_directories("/data", 0700).ok());
     restart();
   }
-  /// The operator's list, as the link brings it; the agent keeps it.
+  /// Delivers the operator's list like the link; the agent persists it.
   void want(const std::string& workers) {
     node_.metadata.uid = "n1";
     ++node_.metadata.generation;
@@ -89,7 +89,7 @@ class Workers : public ::testing::Test {
     CHECK(keep_desired(*journal_, {node_.metadata.uid, node_.metadata.generation, node_.spec}).ok());
     connect();
   }
-  /// There is a link, and the server has what was told it last.
+  /// Connects the link; the server has the last report.
   void connect() {
     if (times_told > 0) node_.status.workers = told;
     keeper_->set_desired(node_);
@@ -116,7 +116,7 @@ class Workers : public ::testing::Test {
   }
 
   std::string token_of(const std::string& key) { return os::read_file(fs_, "/data/workers/" + key + "/token", 4096).value_or(""); }
-  /// Sent, and answered when something is done about it.
+  /// Sends a request; the answer arrives after a step.
   std::shared_ptr<Answer> send(const std::string& token, const std::string& method, const std::string& target,
                                const std::string& body = "") {
     auto answer = std::make_shared<Answer>();
@@ -284,7 +284,8 @@ TEST_F(Workers, MadeAnewUnderTheirNameBeginWithANewTokenAndNothingSaid) {
   EXPECT_EQ(report()["sequence"].as_integer(), 1);
 }
 
-// A job that moves to another node and back is the same worker. The operator accepts only greater sequences from it.
+// A job that moves to another node and back is the same worker. The operator accepts only greater
+// sequences from it.
 TEST_F(Workers, ThatComeBackToTheNodeGoOnWithTheirNumbers) {
   want(kOne);
   ASSERT_EQ(ask(token_of("default/eval"), "PUT", "/v1/results/r", accuracy(0.9)).status, 200);
@@ -325,7 +326,7 @@ TEST_F(Workers, WhatTheySaidStandsInTheReport) {
   EXPECT_EQ(ask(token, "PUT", "/v1/metrics", R"({"metrics": {"loss": 0.5}})").status, 202);
   ASSERT_EQ(ask(token, "PUT", "/v1/results/final", accuracy(0.93)).status, 200);
   pass(milliseconds(1000));
-  const std::string at = "2026-01-01T00:00:0";  // the clock of the test
+  const std::string at = "2026-01-01T00:00:0";  // of the test's clock
   ASSERT_EQ(told.size(), 1U);
   EXPECT_EQ(told[0].key, "default/eval");
   EXPECT_EQ(told[0].uid, "j1");
@@ -393,14 +394,14 @@ TEST_F(Workers, WhatIsAcknowledgedIsDeliveredAfterKillsAndDays) {
   want(kOne);
   const std::string token = token_of("default/eval");
   ASSERT_EQ(ask(token, "PUT", "/v1/results/a", accuracy(0.9)).status, 200);
-  restart();  // before anybody was told
+  restart();  // before any report
   times_told = 0;
   settle();
   clock_.advance(std::chrono::hours(100));
   settle();
   ASSERT_EQ(times_told, 1);
   EXPECT_TRUE(report()["results"].contains("a"));
-  // How far it was passed on was known, or not, when the disk was written last; with a link it is.
+  // The last write may or may not have recorded the sequence; with a link it is known.
   connect();
   pass(milliseconds(1000));
   EXPECT_EQ(report()["sequence"].as_integer(), 1);
@@ -572,7 +573,7 @@ TEST_F(Workers, GetAStatusThatSaysWhatIsWrong) {
   EXPECT_EQ(report(), Json::object()) << "nothing of that was taken";
 }
 
-/// In what was captured of standard error, where the log goes.
+/// Counts the lines of captured standard error (the log) with `text`.
 std::size_t lines_with(const std::string& log, std::string_view text) {
   std::size_t count = 0;
   for (std::size_t at = log.find(text); at != std::string::npos; at = log.find(text, at + 1)) ++count;
@@ -591,7 +592,7 @@ TEST_F(Workers, ThatAreRefusedAgainAndAgainAreInTheLogOnceForEachReason) {
     pass(milliseconds(1000));
   }
   std::string log = ::testing::internal::GetCapturedStderr();
-  EXPECT_EQ(lines_with(log, "what a worker asks or tells is refused"), 2u) << log;
+  EXPECT_EQ(lines_with(log, "worker request rejected"), 2u) << log;
   EXPECT_NE(log.find("worker=default/eval request=metrics status=400"), std::string::npos) << log;
   EXPECT_NE(log.find("unknown member"), std::string::npos) << log;
   EXPECT_EQ(log.find("nobody"), std::string::npos) << log;
@@ -601,11 +602,12 @@ TEST_F(Workers, ThatAreRefusedAgainAndAgainAreInTheLogOnceForEachReason) {
   EXPECT_EQ(ask(token, "PUT", "/v1/metrics", R"({"metrics": {"a": "high"}})").status, 400);
   EXPECT_EQ(ask(token, "PUT", "/v1/metrics", "{\"metrics\": \"" + std::string(kWorkerBodyBytesMax, 'x') + "\"}").status, 413);
   log = ::testing::internal::GetCapturedStderr();
-  EXPECT_EQ(lines_with(log, "what a worker asks or tells is refused"), 1u) << log;
+  EXPECT_EQ(lines_with(log, "worker request rejected"), 1u) << log;
   EXPECT_NE(log.find("status=413"), std::string::npos) << log;
 }
 
-/// What a schema of the document does not allow in a value; "" it is as described. As much of JSON Schema as the document uses.
+/// Returns the violation of the document's schema, or "". Supports the subset of JSON Schema that
+/// the document uses.
 std::string unlike(const Json& document, const Json& schema, const Json& value, const std::string& at) {
   if (schema.contains("$ref")) {
     const std::string ref = schema["$ref"].as_string();
@@ -693,7 +695,7 @@ TEST_F(Document, GivesExamplesThatTheServerTakesAndAnswersAsDescribed) {
     }
   }
   EXPECT_GE(examples, 5);
-  // A member that the document does not have is one that the server does not take, and the other way round.
+  // The document and the server have the same members.
   const Json& schemas = document.at("components/schemas");
   for (const auto& [schema, target] : {std::pair("Registration", "POST /v1/register"),
                                        {"Progress", "PUT /v1/progress"},

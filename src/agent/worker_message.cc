@@ -14,7 +14,7 @@ namespace {
 using codec::Json;
 
 constexpr std::size_t kDepthMax = 32;
-constexpr std::size_t kMetricNameBytesMax = 253;  // of a metric: as a Model's status takes them
+constexpr std::size_t kMetricNameBytesMax = 253;  // the limit of a Model's status
 constexpr std::size_t kWordBytesMax = 63;
 constexpr std::size_t kMessageBytesMax = 1024;
 constexpr std::size_t kShownBytesMax = 64;  // of a wrong name, in a message
@@ -23,12 +23,13 @@ Error wrong(const std::string& where, const std::string& what) { return {Code::k
 
 std::string in_quotes(std::string_view name) {
   std::string shown(name.substr(0, kShownBytesMax));
-  while (!shown.empty() && (static_cast<unsigned char>(shown.back()) & 0xC0U) == 0x80U) shown.pop_back();  // no half of a character
+  // Drops a partial UTF-8 character at the end.
+  while (!shown.empty() && (static_cast<unsigned char>(shown.back()) & 0xC0U) == 0x80U) shown.pop_back();
   if (!shown.empty() && shown.size() < name.size() && (static_cast<unsigned char>(shown.back()) & 0x80U) != 0) shown.pop_back();
   return "\"" + shown + (shown.size() < name.size() ? "…" : "") + "\"";
 }
 
-/// How many characters must be put in, taken out, changed or swapped with their neighbour.
+/// Number of insertions, deletions, substitutions and swaps of adjacent characters.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
@@ -49,7 +50,7 @@ Status known_members(const Json& object, const std::string& where, Names names) 
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
     std::string message = "unknown member " + in_quotes(name);
     std::string_view best;
-    std::size_t least = 3;  // further away it is another word
+    std::size_t least = 3;  // a greater distance suggests nothing
     for (const std::string_view candidate : names) {
       const std::size_t far = name.size() > kWordBytesMax ? least : distance(name, candidate);
       if (far < least && far < candidate.size()) {
@@ -78,7 +79,7 @@ Result<Json> read_object(std::string_view text, Names names) {
   return std::move(*body);
 }
 
-/// A string that may be missing; it is put into `out` if it says something.
+/// Copies an optional string into `out` unless it is empty.
 Status take_text(const Json& body, const char* name, std::size_t bytes_max, Json& out) {
   const Json* value = body.find(name);
   if (value == nullptr) return {};

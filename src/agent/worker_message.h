@@ -1,7 +1,7 @@
-// What a worker sends to its agent, read and checked. Pure: what comes out is what is kept, and what is told upstream.
+// Parses and validates messages from a worker. Pure: the output is stored and forwarded.
 //
-// docs/reference/worker-api.yaml says each member. A member that nobody knows is refused, with the one that was meant: a worker
-// whose words are dropped in silence finds out after days.
+// docs/reference/worker-api.yaml describes each member. An unknown member is rejected with a
+// suggestion, because silently dropped data would be noticed only days later.
 #pragma once
 
 #include <cstddef>
@@ -14,31 +14,32 @@ namespace varda::agent {
 
 inline constexpr std::size_t kWorkerBodyBytesMax = 32 << 10;
 inline constexpr std::size_t kWorkerMetricsMax = 128;      // of PUT /v1/metrics
-inline constexpr std::size_t kWorkerModelsMax = 32;        // that one result may name
-inline constexpr std::size_t kWorkerModelMetricsMax = 64;  // of one Model: as many as its status has room for
+inline constexpr std::size_t kWorkerModelsMax = 32;        // models in one result
+inline constexpr std::size_t kWorkerModelMetricsMax = 64;  // metrics of one Model: the limit of its status
 inline constexpr std::size_t kWorkerCapabilitiesMax = 32;
 
-/// Who speaks: NAMESPACE/NAME, as in EdgeNode.spec.workers.
+/// A worker's NAMESPACE/NAME, as in EdgeNode.spec.workers.
 struct WorkerName {
   std::string ns, name;
-  /// kInvalid: that is not what a namespace and a name look like, so it is no part of a path either.
+  /// kInvalid: not a valid namespace and name. A valid key is therefore safe as a path.
   static Result<WorkerName> parse(std::string_view key);
   std::string key() const { return ns + "/" + name; }
 };
 
-/// Each takes the body of a request. kInvalid names the member, what is wrong with it and what was expected; kForbidden: it speaks
-/// of what is another worker's or another namespace's.
+/// Each function parses a request body. kInvalid names the member, the problem and the expectation.
+/// kForbidden: the body refers to another worker or namespace.
 
-/// {version, capabilities?}; a `worker` that it may hold is compared and left out.
+/// {version, capabilities?}; an optional `worker` must match and is left out.
 Result<codec::Json> read_registration(const WorkerName& who, std::string_view body);
-/// Some of {phase, fraction, step, steps, message}.
+/// A subset of {phase, fraction, step, steps, message}.
 Result<codec::Json> read_progress(std::string_view body);
-/// {metrics: {NAME: NUMBER}}; the map alone.
+/// {metrics: {NAME: NUMBER}}; returns the inner map.
 Result<codec::Json> read_metrics(std::string_view body);
 /// {models?: {KEY: {metrics: {NAME: NUMBER}}}, data?: anything}.
 Result<codec::Json> read_result(const WorkerName& who, std::string_view body);
 
-/// The name of a result: 1 to 63 of A-Z a-z 0-9 . _ -, the first a letter or a digit. Else why not; "" it is one.
+/// Checks the name of a result: 1 to 63 of A-Z a-z 0-9 . _ -, starting with a letter or digit.
+/// Returns the problem, or "".
 std::string check_result_name(std::string_view name);
 
 }  // namespace varda::agent

@@ -7,7 +7,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kPortGrace{500};
 
-/// Its mode is not the umask's, as little as the socket's is. One that is there keeps its own.
+/// Creates the directory with mode 0750, independent of the umask. An existing directory keeps its
+/// mode.
 Status make_directory(os::FileSystem& fs, const os::Path& path) {
   TRY(const auto there, fs.stat(path));
   if (there) return {};
@@ -21,9 +22,9 @@ net::Server::Options server_options(std::string listen, std::chrono::millisecond
   options.idle_timeout = options.header_timeout = silence_max;
   options.write_timeout = std::chrono::seconds(10);
   options.body_bytes_per_second_min = 16 << 10;
-  options.connections_max = 192;  // 64 workers, each with a wait and some requests
+  options.connections_max = 192;  // 64 workers, each with a waiting request and some others
   options.header_bytes_max = 8 << 10;
-  options.body_bytes_max = 64 << 10;  // more than any request may have, so that the refusal is ours
+  options.body_bytes_max = 64 << 10;  // above WorkerApi's limits, so that WorkerApi refuses
   return options;
 }
 
@@ -31,11 +32,12 @@ bool is_loopback(const std::string& address) {
   return address.starts_with("127.") || address.starts_with("localhost:") || address.starts_with("[::1]:");
 }
 
-/// A place is a request's, not a client's: one worker could keep all of them with a request now and then on each. A new
-/// connection costs little on one machine, and a wait for an assignment, of which a worker has four, is one request.
+/// Connections close after each answer. Otherwise one worker could hold all connections with rare
+/// requests. Reconnecting is cheap on one machine. A wait for an assignment is one request, and
+/// each worker may have four.
 Result<std::unique_ptr<net::Server>> serve(net::Server::Options options, const net::Handler& handler) {
   TRY(auto server, net::Server::create(std::move(options), handler));
-  server->drain();  // every answer ends its connection
+  server->drain();  // closes each connection after its answer
   return server;
 }
 
@@ -56,7 +58,7 @@ Result<std::unique_ptr<WorkerPorts>> WorkerPorts::open(const Options& options, c
     if (server.ok()) {
       out->socket_ = std::move(*server);
     } else {
-      log::error("workers find no socket here", {{"error", server.error()}});
+      log::error("cannot open the socket for workers", {{"error", server.error()}});
     }
   }
   if (options.listen.empty()) {
@@ -67,7 +69,7 @@ Result<std::unique_ptr<WorkerPorts>> WorkerPorts::open(const Options& options, c
     return Error(Code::kInvalid, "--worker-listen " + options.listen + ": expected ADDRESS:PORT");
   TRY(out->port_, serve(server_options(options.listen, options.silence_max), handler).context("--worker-listen"));
   if (!is_loopback(out->port_->address()))
-    log::warn("tokens and reports of workers go over this address in the clear", {{"address", out->port_->address()}});
+    log::warn("worker tokens and reports are not encrypted on this address", {{"address", out->port_->address()}});
   TRY_VOID(make_directory(fs, options.url_file.parent_path()));
   TRY_VOID(os::remove_leftovers(fs, options.url_file.parent_path()));
   TRY_VOID(os::write_file_atomically(fs, options.url_file, out->url()));

@@ -1,4 +1,5 @@
-// WorkerPorts: where workers reach their agent: a Unix socket, and a port of this machine if one is asked for.
+// WorkerPorts: the agent's endpoints for workers: a Unix socket, and optionally a TCP port of this
+// machine.
 #pragma once
 
 #include <chrono>
@@ -13,16 +14,18 @@ namespace varda::agent {
 class WorkerPorts {
  public:
   struct Options {
-    // 0660; "": none. A directory for it is made, 0750, if there is none: who is given the directory finds the socket of the next
-    // agent too, who is given the socket itself does not, for each start makes it anew.
+    // Mode 0660; "": no socket. Its directory is created with mode 0750 if missing. Mount the
+    // directory into workers: each start creates a new socket, so a mounted socket would become
+    // stale.
     os::Path socket;
-    std::string listen;                           // ADDRESS:PORT; "": none
-    os::Path url_file;                            // holds http://ADDRESS:PORT while there is such a port
-    std::chrono::milliseconds silence_max{5000};  // to the end of a request's header; then its connection is closed
+    std::string listen;                           // ADDRESS:PORT; "": no port
+    os::Path url_file;                            // holds http://ADDRESS:PORT while the port is open
+    std::chrono::milliseconds silence_max{5000};  // then closes connections without a header
   };
-  /// Serves from now on, one request a connection. `handler` outlives it. Errors are those of `listen`, kUnavailable: the address
-  /// is in use, kInvalid: it is none. A socket that cannot be had, because the path is too long or somebody lives there, is logged
-  /// and left out: models are served without it. One that a crash left behind is replaced.
+  /// Starts serving, one request per connection. `handler` outlives it. Errors concern `listen`.
+  /// kUnavailable: the address is in use. kInvalid: not an address. A socket that cannot be opened
+  /// (path too long, or in use) is logged and skipped, because model serving does not need it. A
+  /// stale socket of a crashed process is replaced.
   static Result<std::unique_ptr<WorkerPorts>> open(const Options& options, const net::Handler& handler, os::FileSystem& fs);
   ~WorkerPorts();
 

@@ -1,4 +1,4 @@
-// Where workers reach their agent, on the machine; and the files of their tokens, on disks that fail.
+// The endpoints for workers on this machine, and token files on failing disks.
 #include "agent/worker_ports.h"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 namespace varda::agent {
 namespace {
 
-/// A client that does as little as it likes.
+/// A raw client that sends as little as the test needs.
 class Raw {
  public:
   explicit Raw(const os::Path& path) : fd_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -125,7 +125,7 @@ TEST_F(Ports, WhoSaysNothingLosesItsPlaceAndWhoWaitsDoesNot) {
   waits.get("/wait");
   std::vector<Raw> silent;
   for (int i = 0; i < 192; ++i) silent.emplace_back(socket());
-  // Long before connections are closed that nobody said anything about.
+  // Long before the server closes silent connections.
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   const auto client = net::make_client({.unix_socket = socket()});
   const auto answer = client->call(ctx, {.url = "http://localhost/"});
@@ -157,13 +157,13 @@ TEST_F(Ports, ASocketThatACrashLeftIsReplacedAndALivingOneIsNot) {
   const auto other = net::Server::create({.listen = "unix:" + (directory / "a/s").string()},
                                          net::inline_handler([](const net::Request&) { return net::Response{.body = "other"}; }))
                          .value();
-  std::filesystem::rename(directory / "a/s", directory / "worker/worker.sock");  // it lives on under this name
+  std::filesystem::rename(directory / "a/s", directory / "worker/worker.sock");  // in use under this name
   {
     const auto ports = open();
     ASSERT_TRUE(ports.ok()) << "the node's models are served all the same";
     EXPECT_EQ(ask(""), "other");
   }
-  other->stop(std::chrono::milliseconds(0));  // and this name is left
+  other->stop(std::chrono::milliseconds(0));  // leaves a stale socket behind
   ASSERT_TRUE(std::filesystem::exists(directory / "worker/worker.sock"));
   const auto ports = open().value();
   EXPECT_EQ(ask(""), "here");
@@ -206,7 +206,7 @@ TEST(WorkerTokens, OnADiskThatFailsAtAnyCallAreWholeOrNotThere) {
     EXPECT_EQ(fs.list("/data/workers/default/eval").value(), std::vector<std::string>{"token"}) << "call " << call;
     ASSERT_TRUE(tokens.keep_only({"default/eval"}).ok());
     EXPECT_EQ(fs.list("/data/workers/default").value(), std::vector<std::string>{"eval"});
-    if (!reached) break;  // there are no more calls
+    if (!reached) break;  // no call left to fail
     ASSERT_LT(call, 200);
   }
 }

@@ -11,18 +11,18 @@ namespace {
 
 using codec::Json;
 
-constexpr std::size_t kFrameBytes = 256;  // of a report: braces, the number, and what was cut
+constexpr std::size_t kFrameBytes = 256;  // reserved in a report for braces, the sequence number and `cut`
 
 std::string digest(const Json& models) { return models.empty() ? "" : codec::Sha256::of(codec::write_json(models)).hex(); }
 
-/// Whether two items say the same, but for the time.
+/// Whether two items are equal except for the time.
 bool same(const Json& kept, const Json& said) {
   Json without = kept;
   if (without.is_object()) without.erase("time");
   return without == said;
 }
 
-/// Fills an object, and knows how much room is left.
+/// Fills an object within a byte limit.
 class Filler {
  public:
   explicit Filler(std::size_t bytes_max) : left_(bytes_max) {}
@@ -79,7 +79,7 @@ Status WorkerState::check_size() const {
 
 Result<bool> WorkerState::set_registered(Json said, const std::string& time) {
   if (same(registered_, said)) return false;
-  // Figures are of a run, and that one is over.
+  // Metrics belong to a run; a new instance starts a new run.
   if (std::as_const(registered_)["instance"] != std::as_const(said)["instance"]) metrics_ = Json();
   said.set("time", time);
   registered_ = std::move(said);
@@ -145,7 +145,7 @@ Json WorkerState::report(std::size_t bytes_max) const {
   std::vector<decltype(results_)::const_iterator> newest;
   for (auto at = results_.begin(); at != results_.end(); ++at) newest.push_back(at);
   std::sort(newest.begin(), newest.end(), [](const auto& a, const auto& b) { return a->second.order > b->second.order; });
-  std::map<std::string, Json> chosen;  // told in the order of names, which does not change
+  std::map<std::string, Json> chosen;  // reported by name, which is a stable order
   Json counted = Json::object();
   for (const auto& at : newest) {
     Json one = Json::object({{"time", at->second.time}});
@@ -166,7 +166,7 @@ Json WorkerState::report(std::size_t bytes_max) const {
 
 void WorkerState::adopt(const Json& report) {
   const std::int64_t there = std::max<std::int64_t>(report["sequence"].as_integer(), 0);
-  if (!sequence_) {  // nothing on the disk
+  if (!sequence_) {  // the disk was empty
     const auto take = [&](const char* name, Json& item) {
       if (item.is_null() && report[name].is_object()) item = report[name];
     };
@@ -181,14 +181,14 @@ void WorkerState::adopt(const Json& report) {
     }
     std::int64_t order = -static_cast<std::int64_t>(report["results"].size());
     for (const auto& [name, one] : report["results"].as_object()) {
-      ++order;  // older than whatever was said here
+      ++order;  // older than any local result
       Json said = Json::object();
       if (const Json* data = one.find("data")) said.set("data", *data);
       results_.emplace(name, Result_{order, one["time"].as_string(), std::move(said)});
     }
     if (report["models"].is_object()) told_ = digest(report["models"]);
   } else if (there > *sequence_) {
-    told_.clear();  // the disk is that of an earlier day: what has that number there is not what we know
+    told_.clear();  // the disk is outdated: the server's report with that number is unknown here
   }
   sequence_ = std::max(sequence_.value_or(after_), there);
 }

@@ -1,4 +1,4 @@
-// What workers send, and what is made of it.
+// Messages of workers, and the resulting state.
 #include "agent/worker_state.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ constexpr const char* kTime = "2026-01-01T00:00:00Z";
 
 struct Case {
   const char* body;
-  const char* message;  // "": taken
+  const char* message;  // "": accepted
 };
 
 std::string error_of(const Result<Json>& read) { return read.ok() ? "" : read.error().message(); }
@@ -185,7 +185,7 @@ TEST(WorkerState, GoesOnFromTheServerWhereTheDiskWasLost) {
   ASSERT_TRUE(before.pass_on(told));
   told.set("sequence", *before.sequence());
 
-  WorkerState state("u1");  // what comes before the server answers counts
+  WorkerState state("u1");  // data from before the server's answer counts
   ASSERT_TRUE(state.set_progress(json(R"({"step": 2})"), kTime).ok());
   state.adopt(told);
   EXPECT_EQ(state.sequence(), 1);
@@ -200,7 +200,7 @@ TEST(WorkerState, GoesOnFromTheServerWhereTheDiskWasLost) {
 }
 
 TEST(WorkerState, OfAnEarlierDayIsToldUnderANewNumber) {
-  WorkerState state("u1");  // a disk that was put back
+  WorkerState state("u1");  // a restored disk
   state.adopt(Json());
   ASSERT_TRUE(state.set_result("a", result(0.9), kTime).ok());
   ASSERT_TRUE(state.pass_on(state.report(1 << 20)));

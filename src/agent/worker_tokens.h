@@ -1,8 +1,9 @@
-// WorkerTokens: what workers prove themselves with, one file each.
+// WorkerTokens: the tokens that authenticate workers, one file each.
 //
-// ROOT/NAMESPACE/NAME/token holds `varda-worker.WHO.SECRET`: WHO are 12 digits of hex of the SHA-256 of key and uid, so that the
-// file says by itself whether it is of the worker that is expected now, or of one of former days under its name; SECRET are 64.
-// The directory is what a pod mounts: a token made anew is a new file there.
+// ROOT/NAMESPACE/NAME/token holds `varda-worker.WHO.SECRET`. WHO is 12 hex digits of the SHA-256 of
+// key and uid. A file therefore shows whether it belongs to the expected worker, or to a former one
+// of the same name. SECRET has 64 hex digits. Pods mount the directory, because a new token is a
+// new file.
 #pragma once
 
 #include <set>
@@ -17,15 +18,15 @@ namespace varda::agent {
 /// Owns all below its root. Not thread-safe.
 class WorkerTokens {
  public:
-  /// `rng` is fit for keys. Both outlive it.
+  /// `rng` must be cryptographically secure. Both references outlive it.
   WorkerTokens(os::FileSystem& fs, os::Path root, Rng& rng) : fs_(fs), root_(std::move(root)), rng_(rng) {}
 
-  /// The token of that worker: as it stands in its file, or a new one, safe on the disk. Errors of the disk.
+  /// The worker's token: read from its file, or created and synced to disk. Errors of the disk.
   Result<std::string> ensure(const WorkerName& who, const std::string& uid);
-  /// Removes the directories of all workers but these (NAMESPACE/NAME).
+  /// Removes the directories of all workers except these (NAMESPACE/NAME).
   Status keep_only(const std::set<std::string>& keys);
 
-  /// Whether that is a token of this worker, as far as can be seen without knowing it.
+  /// Whether the token has this worker's WHO; the secret is not checked.
   static bool is_of(std::string_view token, const WorkerName& who, const std::string& uid);
 
  private:

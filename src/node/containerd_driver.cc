@@ -19,7 +19,8 @@ namespace {
 using cri::ContainerState;
 using std::chrono::seconds;
 
-// The grace period is the runner's to keep: it asks for SIGKILL itself. The call just has to outlast it.
+// The runner enforces the grace period and requests SIGKILL itself. This limit only has to be
+// longer.
 constexpr seconds kTerminateGrace = std::chrono::hours(24);
 
 const std::set<std::string> kOwnImages = {"varda", "varda-serve", "varda-train", "varda-aggregate"};
@@ -54,7 +55,7 @@ class ContainerdDriver final : public Driver {
     int attempt = 0;
     for (const cri::Sandbox& sandbox : sandboxes) {
       attempt = std::max(attempt, sandbox.attempt + 1);
-      // What was made under another --pod-network is not the pod's any more.
+      // A sandbox of another --pod-network setting is not reused.
       const bool fits = sandbox.ready && label(sandbox.labels, internal::kNetworkLabel) == network_of(pod);
       if (fits && (ready == nullptr || sandbox.attempt > ready->attempt)) ready = &sandbox;
     }
@@ -93,7 +94,7 @@ class ContainerdDriver final : public Driver {
     TRY(const std::vector<cri::Container> before, runtime_.containers(ctx(), mine));
     std::string started_before;
     for (const cri::Container& container : before) {
-      // A start whose answer was lost; it may have run to its end meanwhile.
+      // An earlier start with a lost answer; the container may even have exited meanwhile.
       if (container.attempt == config.name.attempt && started_before.empty()) {
         TRY(const bool runs_or_ran, has_started(container.id));
         if (runs_or_ran) {
@@ -123,9 +124,9 @@ class ContainerdDriver final : public Driver {
     TRY(const std::string id, runtime_.create_container(ctx(), sandbox, spec, its_sandbox));
     const Status started = runtime_.start_container(ctx(), id);
     if (started.ok()) return note_running(id);
-    const Result<bool> all_the_same = has_started(id);  // an answer that was lost is no failure
+    const Result<bool> all_the_same = has_started(id);  // the start may have succeeded with a lost answer
     if (all_the_same.ok() && *all_the_same) return note_running(id);
-    // What cannot be removed now is removed before the next start, or with the pod.
+    // If removal fails now, the next start or the pod's removal repeats it.
     if (all_the_same.ok()) (void)runtime_.remove_container(ctx(), id);
     return started.error();
   }
@@ -139,13 +140,14 @@ class ContainerdDriver final : public Driver {
     const Result<cri::ContainerStatus> status = runtime_.container_status(ctx(), id);
     if (!status.ok()) {
       if (status.error().code() == Code::kNotFound) return ContainerExit{.code = 137, .signal = 0, .known = false, .reason = ""};
-      return std::nullopt;  // nobody can tell now; containers outlive containerd
+      return std::nullopt;  // unknown now; containers outlive containerd
     }
     if (status->state == ContainerState::kRunning) {
       (void)note_running(id);
       return std::nullopt;
     }
-    // "Unknown" is what containerd says of one that ended while it was away itself, as at a reboot.
+    // containerd reports "Unknown" for a container that exited while containerd was down, for
+    // example at a reboot.
     const bool known = status->state == ContainerState::kExited && status->reason != "Unknown";
     return ContainerExit{.code = known ? status->exit_code : 137,
                          .signal = 0,
@@ -231,7 +233,7 @@ class ContainerdDriver final : public Driver {
     std::jthread thread;
   };
 
-  // Every call has a limit of its own, and the runner's thread can wait for that.
+  // Every call has a time limit that the runner's thread can wait for.
   static Context ctx() { return Context::background(); }
 
   cri::Labels own_labels() const { return {{internal::kRunnerLabel, internal::runner_mark(options_.root)}}; }
@@ -251,19 +253,19 @@ class ContainerdDriver final : public Driver {
     if (pod.host_network || !in_node_network(pod)) return pod;
     pod.host_network = true;
     pod.hostname.clear();
-    pod.ports.clear();  // it listens there itself
-    // They would be the node's own.
+    pod.ports.clear();  // processes of the pod listen on the node themselves
+    // These sysctls would change the node's network.
     std::erase_if(pod.sysctls,
                   [](const auto& entry) { return entry.first.starts_with("net.") || entry.first.starts_with("net/"); });
     return pod;
   }
 
-  // Asked for each time: containerd may have been configured anew and restarted since.
+  // Checked each time, because containerd may have been reconfigured and restarted.
   Result<std::string> cgroup_parent() const {
     TRY(const cri::CgroupDriver driver, runtime_.cgroup_driver(ctx()));
     switch (driver) {
       case cri::CgroupDriver::kSystemd:
-        return std::string("varda.slice");  // systemd makes it; any other form of name is refused
+        return std::string("varda.slice");  // systemd creates it, and rejects other forms
       case cri::CgroupDriver::kCgroupfs:
         return std::string("/varda");
       case cri::CgroupDriver::kUnknown:
@@ -298,8 +300,8 @@ class ContainerdDriver final : public Driver {
     return best->id;
   }
 
-  // A sandbox whose own process has ended cannot take further containers. Those in it that still run end first, and their ends are
-  // told before the record of them goes.
+  // A sandbox without its process cannot take further containers. Its running containers stop
+  // first, and their exits are reported before the sandbox's record is removed.
   Status clear(const cri::Sandbox& sandbox) {
     TRY(const std::vector<cri::Container> containers, runtime_.containers(ctx(), own_labels()));
     const bool any = std::any_of(containers.begin(), containers.end(), [&](const cri::Container& container) {
@@ -313,7 +315,7 @@ class ContainerdDriver final : public Driver {
   Result<cri::Image> resolve(const std::string& image) const {
     TRY(std::optional<cri::Image> found, runtime_.image(ctx(), image));
     if (!found && kOwnImages.contains(image)) {
-      // What our controllers name so is what our own build makes.
+      // `make images` builds the images that our controllers name like this.
       TRY(found, runtime_.image(ctx(), "localhost/" + image + ":" + VARDA_VERSION));
     }
     if (found) return *std::move(found);
@@ -322,7 +324,7 @@ class ContainerdDriver final : public Driver {
                                       " -n k8s.io images import FILE)");
   }
 
-  // A group counts only beside a user; as with a kubelet that is the image's, by number where it has one.
+  // A group requires a user. Like in a kubelet that is the image's user, numeric if possible.
   static void give_user(cri::ContainerSpec& spec, const cri::Image& image) {
     Security& security = spec.config.security;
     if (!security.group || security.user) return;
@@ -333,7 +335,8 @@ class ContainerdDriver final : public Driver {
     }
   }
 
-  // It runs, or has run. One that could not be started has not, though containerd gives it an exit code too.
+  // Whether it runs or has run. containerd gives an exit code even to a container that could not
+  // start.
   Result<bool> has_started(const std::string& id) const {
     const Result<cri::ContainerStatus> status = runtime_.container_status(ctx(), id);
     if (status.ok()) return status->state == ContainerState::kRunning || status->ever_ran;
@@ -341,7 +344,7 @@ class ContainerdDriver final : public Driver {
     return status.error();
   }
 
-  // As a kubelet reads runAsNonRoot.
+  // Same rules as a kubelet's for runAsNonRoot.
   static Status check_user(const Security& security, const cri::Image& image) {
     if (!security.must_not_be_root) return {};
     if (security.user ? *security.user != 0 : image.uid && *image.uid != 0) return {};
@@ -359,8 +362,8 @@ class ContainerdDriver final : public Driver {
 
   void end_container(const Context& stopping, const std::string& id, StopSignal signal) {
     const seconds grace = signal == StopSignal::kKill ? seconds(0) : kTerminateGrace;
-    // A signal that did not arrive is one that was not sent. Once the container has ended, by whatever, each of these calls
-    // succeeds.
+    // A signal may be lost, so the call is repeated. It succeeds once the container has ended,
+    // whatever the cause.
     for (bool told = false;; told = true) {
       const Status ended = runtime_.stop_container(stopping, id, grace);
       if (ended.ok()) break;
@@ -399,7 +402,7 @@ class ContainerdDriver final : public Driver {
     }
   }
 
-  // One that was started after the look was taken is forgotten too; poll() then asks for it by name.
+  // May also drop a container that started after the list was taken; poll() then asks for it by id.
   bool forget_ended(const std::vector<cri::Container>& containers) {
     std::set<std::string> now;
     for (const cri::Container& container : containers) {
@@ -417,7 +420,7 @@ class ContainerdDriver final : public Driver {
   std::set<std::string> running_ GUARDED_BY(mutex_);  // ids, as last seen
   std::list<Stop> stops_ GUARDED_BY(mutex_);
   std::jthread watch_ GUARDED_BY(mutex_);
-  Mutex wake_mutex_;  // held during the call, so that none is under way once it was replaced
+  Mutex wake_mutex_;  // held during the call, so that no call runs after a replacement
   std::function<void()> wake_ GUARDED_BY(wake_mutex_);
 };
 

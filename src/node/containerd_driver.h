@@ -1,8 +1,9 @@
-// Driver `containerd`: containers of any image that containerd has, started over its CRI socket.
+// Driver `containerd`: runs any image that containerd has, over the CRI socket.
 //
-// Each pod is a sandbox with the pod's namespaces, each run of a container a CRI container in it. Both carry the runner's root and
-// the pod's uid as labels: by these they are found again after the runner was killed, even between their start and the record of
-// it. containerd keeps them running, and remembers how they ended, while no runner is there.
+// Each pod is a sandbox with the pod's namespaces. Each run of a container is a CRI container in
+// the sandbox. Both carry labels with the runner's root and the pod's uid. The labels identify them
+// after the runner was killed, even between a start and its record. Without a runner, containerd
+// keeps them running and remembers their exits.
 #pragma once
 
 #include <chrono>
@@ -17,28 +18,28 @@ namespace varda::node {
 
 inline constexpr const char* kContainerdSocket = "/run/containerd/containerd.sock";
 
-/// Where pods without hostNetwork are: in networks of their own, as containerd's CNI plug-ins make them, or in the node's, each
-/// with an address of its own there, as processes are.
+/// Network of pods without hostNetwork. kCni: each pod has a network from containerd's CNI
+/// plug-ins. kNode: pods use the node's network, each with a separate address, like processes.
 enum class PodNetwork { kCni, kNode };
 
 struct ContainerdDriverOptions {
-  os::Path root;  // of the runner: names it among others on this machine
+  os::Path root;  // of the runner; identifies it among other runners of this machine
   std::string socket = kContainerdSocket;
   PodNetwork pod_network = PodNetwork::kCni;
-  std::chrono::milliseconds look_period{1000};  // between looks at what runs, while anything does
+  std::chrono::milliseconds look_period{1000};  // between polls of the running containers
 };
 
-/// "web" -> "docker.io/library/web:latest": the name under which containerd looks for what a pod calls so.
+/// "web" -> "docker.io/library/web:latest": containerd's name for an image name of a pod.
 std::string cri_image_name(const std::string& image);
 
-/// Asks who answers at the socket: "containerd 1.6.20". kUnavailable, kUnsupported: nobody, or no CRI; the message names the socket
-/// and says what to do.
+/// Asks for the runtime's version: "containerd 1.6.20". kUnavailable: no answer. kUnsupported: no
+/// CRI. The message names the socket and the remedy.
 Result<std::string> ask_containerd(const Context& ctx, const std::string& socket);
 
-/// Leaves a note of the socket below the root, so that end_containers() finds what runs. Errors are those of ask_containerd().
-/// Destroying the driver leaves the containers running.
+/// Writes a note of the socket below the root, so that end_containers() finds the containers.
+/// Errors are those of ask_containerd(). Destroying the driver leaves the containers running.
 Result<std::unique_ptr<Driver>> make_containerd_driver(const Context& ctx, ContainerdDriverOptions options);
-/// The same over a client that is there already; leaves no note.
+/// The same over an existing client; writes no note.
 std::unique_ptr<Driver> make_containerd_driver(ContainerdDriverOptions options, std::unique_ptr<net::GrpcClient> grpc);
 
 }  // namespace varda::node

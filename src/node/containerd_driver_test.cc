@@ -1,4 +1,5 @@
-// The containerd driver against a runtime in memory that speaks its protocol. Below the pod runner: containerd_pods_test.cc.
+// The containerd driver against an in-memory runtime that implements the protocol. With the pod
+// runner: containerd_pods_test.cc.
 #include "node/containerd_driver.h"
 
 #include <fstream>
@@ -27,7 +28,8 @@ using ::testing::SizeIs;
 
 constexpr int kCreated = 0, kRunning = 1;
 
-/// All values of a field that is a string or a message; path {15, 2, 13}: field 13 of the message in field 2 of that in field 15.
+/// All values of a string or message field; path {15, 2, 13} is field 13 of the message in field 2
+/// of that in field 15.
 std::vector<std::string> fields(const std::string& message, std::vector<std::uint32_t> path) {
   std::vector<std::string> found;
   codec::ProtoReader in(message);
@@ -106,7 +108,8 @@ TEST_F(ContainerdTest, APodKeepsItsSysctlsButNotThoseThatWouldBeTheNodes) {
   EXPECT_THAT(sysctls(wanted), ElementsAre("kernel.shm_rmid_forced"));
 }
 
-// Field 13 masked_paths, 14 readonly_paths of LinuxContainerSecurityContext: a runtime hides only what it is told to.
+// Field 13 masked_paths, 14 readonly_paths of LinuxContainerSecurityContext: a runtime hides only
+// the paths that it is given.
 TEST_F(ContainerdTest, WhatBelongsToTheMachineIsHiddenUnlessThePodMayHaveIt) {
   int attempt = 0;
   const auto paths = [&](std::uint32_t field, const Security& security) {
@@ -124,7 +127,7 @@ TEST_F(ContainerdTest, WhatBelongsToTheMachineIsHiddenUnlessThePodMayHaveIt) {
   }
 }
 
-// Field 15 seccomp: a message that is there and empty is the runtime's own profile.
+// Field 15 seccomp: a present but empty message means the runtime's default profile.
 TEST_F(ContainerdTest, ASeccompProfileIsPassedOnAndWithoutOneThereIsNone) {
   ContainerConfig wanted = config();
   EXPECT_THAT(fields(sent(wanted), {15, 2, 15}), IsEmpty());
@@ -133,8 +136,8 @@ TEST_F(ContainerdTest, ASeccompProfileIsPassedOnAndWithoutOneThereIsNone) {
   EXPECT_THAT(fields(sent(wanted), {15, 2, 15}), ElementsAre(""));
 }
 
-// Field 1 of LinuxPodSandboxConfig. With systemd any other form than NAME.slice is refused by runc, with cgroupfs that is just a
-// name.
+// Field 1 of LinuxPodSandboxConfig. With systemd, runc accepts only NAME.slice; with cgroupfs that
+// is an ordinary name.
 TEST_F(ContainerdTest, CgroupsAreNamedAsContainerdMakesThem) {
   const std::string systemd =
       R"({"containerd": {"defaultRuntimeName": "runc", "runtimes": {"runc": {"options": {"SystemdCgroup": true}}}}})";
@@ -341,7 +344,7 @@ TEST_F(ContainerdTest, ImagesAreAskedForAndWhatIsMissingSaysHowToImportIt) {
   EXPECT_EQ(missing.error().code(), Code::kNotFound);
   EXPECT_THAT(missing.error().message(), HasSubstr("docker.io/library/varda-serve:latest"));
   EXPECT_THAT(missing.error().message(), HasSubstr("-n k8s.io images import"));
-  // What `make images` makes serves for the bare name of our own.
+  // Bare names of varda's programs resolve to the images of `make images`.
   runtime_.set_images({"localhost/varda-serve:" VARDA_VERSION, "localhost/web:" VARDA_VERSION});
   EXPECT_TRUE(driver_->check_image("varda-serve").ok());
   EXPECT_FALSE(driver_->check_image("web").ok());
@@ -387,20 +390,20 @@ TEST_F(ContainerdTest, CommandsRunInTheContainerThatIsMeant) {
   EXPECT_EQ(driver_->exec(Context::background(), config("c", 1), {"true"}).error().code(), Code::kNotFound);
 }
 
-// Every call that changes something fails once, not carried out or with its answer lost; what was wanted is tried again as the
-// runner does it.
+// Every modifying call fails once, without effect or with its answer lost; then the test retries
+// like the runner.
 TEST_F(ContainerdTest, NoFailedCallLeavesAContainerDoubledOrAPodBehind) {
   for (const char* method : {"ListPodSandbox", "RunPodSandbox", "PodSandboxStatus", "ListContainers", "ImageStatus",
                              "CreateContainer", "StartContainer", "RemoveContainer", "StopPodSandbox", "RemovePodSandbox"}) {
     for (const Fault fault : {Fault::kNotDone, Fault::kAnswerLost}) {
       SCOPED_TRACE(std::string(method) + (fault == Fault::kNotDone ? " not done" : " answer lost"));
       driver_->on_exit([] {});
-      // The run before this one has ended, so that there is something to remove.
+      // The previous run has ended, so that there is something to remove.
       auto id = start(config());
       ASSERT_TRUE(id.ok()) << id.error();
       runtime_.end(*id, 1);
       EXPECT_EQ(wait_exit(*id, config().name).code, 1);
-      // With its sandbox, unless that would take it along.
+      // Its sandbox has ended too, unless that would remove the container.
       if (std::string(method) != "RemoveContainer") runtime_.end_sandbox(runtime_.sandboxes().begin()->first);
       runtime_.fail_next(method, fault);
       const bool started_all_the_same = std::string(method) == "StartContainer" && fault == Fault::kAnswerLost;
@@ -475,7 +478,7 @@ class ContainerdSocketTest : public ContainerdTest {
     ContainerdTest::SetUp();
     socket_ = (root_ / "c.sock").string();
   }
-  /// The runtime in memory behind a real socket.
+  /// Serves the in-memory runtime at a real socket.
   std::unique_ptr<net::testing::GrpcServer> serve() {
     return std::make_unique<net::testing::GrpcServer>(socket_, [this](const net::testing::GrpcCall& call) {
       const auto answer = runtime_.call(Context::background(), call.method, call.message);
@@ -545,7 +548,7 @@ TEST_F(ContainerdSocketTest, APodThatDoesNotEndIsNamedAndKeepsNoOther) {
     EXPECT_LE(runtime_.sandboxes().size(), std::min<std::size_t>(before, 1)) << method;
   }
   EXPECT_THAT(runtime_.sandboxes(), SizeIs(1));
-  // Without containerd nothing is forgotten either.
+  // Without containerd, the note stays.
   server.reset();
   const auto away = end_containers(root_, seconds(1));
   ASSERT_FALSE(away.ok());

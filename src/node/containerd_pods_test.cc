@@ -1,4 +1,4 @@
-// Pods in containerd: the pod runner over the containerd driver and a runtime in memory.
+// Pods in containerd: the pod runner over the containerd driver and an in-memory runtime.
 #include <fstream>
 #include <functional>
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ class ContainerdPods : public ContainerdTest {
     ContainerdTest::TearDown();
   }
   void stop() { runner_.reset(); }
-  /// A new life of runner and driver over what the runtime has.
+  /// Restarts runner and driver over the runtime's state.
   void open() {
     stop();
     life();
@@ -41,7 +41,7 @@ class ContainerdPods : public ContainerdTest {
     ASSERT_TRUE(opened.ok()) << opened.error();
     runner_ = std::move(opened).value();
   }
-  /// Steps, with time passing quickly, until `holds`; at most 20 s of ours.
+  /// Steps, with time passing quickly, until `holds`; at most 20 s of real time.
   bool until(const std::function<bool()>& holds) {
     const SteadyTime end = system_clock().now() + seconds(20);
     while (system_clock().now() < end) {
@@ -109,11 +109,12 @@ TEST_F(ContainerdPods, AnEndWhileNobodyWatchedKeepsItsCode) {
   open();
   ASSERT_TRUE(until_status("phase", Json("Failed")));
   EXPECT_EQ(host_.status("web").at("containerStatuses/0/state/terminated/exitCode"), Json(5));
-  // A pod that has run to its end needs no sandbox any more.
+  // A completed pod needs no sandbox.
   ASSERT_TRUE(until([&] { return runtime_.sandboxes().empty(); }));
 }
 
-// A runner that was killed between a start and the record of it, or had the answer lost: what it then finds has ended already.
+// A runner was killed between a start and its record, or the answer was lost: the container it
+// finds has exited already.
 TEST_F(ContainerdPods, AJobRunsOnceWhateverWasRecordedOfItsStart) {
   const Json job = pod("web", "{restartPolicy: Never, containers: [{name: c, image: web}]}");
   for (const auto& [state, attempt] : {std::pair("starting", 0), std::pair("waiting", -1)}) {
@@ -205,7 +206,8 @@ TEST_F(ContainerdPods, TheMessageAContainerLeavesIsInItsStatus) {
   EXPECT_EQ(host_.status("web").at("containerStatuses/0/state/terminated/message"), Json("no model\n"));
 }
 
-// Every call fails once in the life of a pod, also when the runner is killed right after; the end is the same.
+// Every call fails once in a pod's life, also if the runner is killed right after; the result is
+// the same.
 TEST_F(ContainerdPods, NoFailureOfOneCallKeepsAPodFromRunningOrFromGoing) {
   for (const char* method :
        {"RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox", "RemovePodSandbox"}) {

@@ -1,4 +1,5 @@
-// Driver: how containers of one kind are started, ended and found again. It keeps no state that a restart would lose.
+// Driver: starts, stops and finds containers of one kind. It keeps no state that a restart would
+// lose.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace varda::node {
 
-/// Which container: enough to find it again after the runner was killed.
+/// Identifies a container run, even after the runner was killed.
 struct ContainerName {
   std::string pod_uid;
   std::string container;
@@ -25,7 +26,7 @@ struct ContainerName {
 struct HostPort {
   int container = 0, host = 0;
   std::string protocol = "TCP";
-  std::string address;  // of the node; empty: every one
+  std::string address;  // of the node; empty: all addresses
 };
 
 struct SeccompProfile {
@@ -34,17 +35,18 @@ struct SeccompProfile {
   std::string localhost_path;
 };
 
-/// The containers of one pod share this. The namespaces are for drivers whose containers have their own.
+/// Settings that the containers of one pod share. The namespaces are for drivers with isolated
+/// containers.
 struct PodConfig {
   std::string ns, name, uid;
   os::Path directory;
   std::string hostname;
   bool host_network = false, host_pid = false, host_ipc = false;
-  bool shared_processes = false;  // they see each other's
+  bool shared_processes = false;  // containers share one PID namespace
   std::vector<HostPort> ports;
-  bool privileged = false;  // one of its containers is
+  bool privileged = false;  // at least one container is privileged
   std::optional<std::int64_t> user, group;
-  std::vector<std::int64_t> groups;  // further ones of every process, `volume_group` among them
+  std::vector<std::int64_t> groups;  // supplementary groups of every process, including `volume_group`
   std::optional<std::int64_t> volume_group;
   std::map<std::string, std::string> sysctls;
   std::optional<SeccompProfile> seccomp;
@@ -71,8 +73,9 @@ struct ContainerConfig {
   std::string image;
   std::vector<std::string> command;  // replaces the image's; empty: the image's
   std::vector<std::string> arguments;
-  std::map<std::string, std::string> environment;  // what the spec says; the driver adds what every container has
-  std::string working_directory;                   // as the container sees it; empty: the image's, or the pod's directory
+  std::map<std::string, std::string> environment;  // from the spec; the driver adds its standard variables
+  std::string working_directory;                   // path inside the container; empty: the image's,
+                                                   // or the pod's directory
   os::Path pod_directory;
   os::Path log;  // stdout and stderr are appended
   std::string pod_ip;
@@ -82,60 +85,64 @@ struct ContainerConfig {
   Security security;
 };
 
-/// A container that the driver found by itself.
+/// A container that the driver found without a record.
 struct FoundContainer {
   ContainerName name;
   std::string id;
-  bool ended = false;  // it has run, and poll() tells how it ended
+  bool ended = false;  // it has run; poll() returns its exit
 };
 
-/// How a container ended. `known` is false if nobody was there to see it.
+/// The exit of a container. `known` is false if no process observed it.
 struct ContainerExit {
   int code = 0;
   int signal = 0;
   bool known = true;
-  std::string reason;  // "OOMKilled"; empty: what the code says
+  std::string reason;  // "OOMKilled"; empty: derived from the code
 };
 
 enum class StopSignal { kTerminate, kKill };
 
-/// What stands in the log files: the bytes as written, or lines of the container runtime interface,
-/// "2026-01-31T12:00:00.123456789Z stdout F text", where P instead of F says that the line goes on.
+/// Format of the log files: raw bytes, or lines of the container runtime interface,
+/// "2026-01-31T12:00:00.123456789Z stdout F text". P instead of F marks a line that continues.
 enum class LogFormat { kRaw, kCri };
 
-/// Thread-safe. Identifiers are opaque texts: "4711-889120" of the process driver.
+/// Thread-safe. Identifiers are opaque strings, such as "4711-889120" of the process driver.
 class Driver {
  public:
   virtual ~Driver() = default;
-  /// "process": what stands before "://" in containerID.
+  /// "process": the prefix before "://" in containerID.
   virtual std::string scheme() const = 0;
   virtual LogFormat log_format() const = 0;
-  /// Its containers have a root of their own, so that a file can be mounted for the message they leave.
+  /// Whether containers have a private root, so that a termination message file can be mounted.
   virtual bool private_root() const = 0;
-  /// kUnsupported: this driver cannot run that image. kNotFound: it could, if the image were here. The message says what to do.
-  /// kUnavailable: it cannot be asked now.
+  /// kUnsupported: this driver cannot run that image. kNotFound: the image is not on this machine;
+  /// the message gives the remedy. kUnavailable: the check failed, retry.
   virtual Status check_image(const std::string& image) const = 0;
-  /// Makes what the pod's containers share, unless it is there. Called before each of their starts. Returns the pod's own address;
-  /// "": the driver gives none. kUnavailable: not yet, try again.
+  /// Creates the resources that the pod's containers share, if missing. Called before each
+  /// container start. Returns the pod's address; "": the driver assigns none. kUnavailable: not
+  /// ready yet, retry.
   virtual Result<std::string> prepare_pod(const PodConfig& pod) = 0;
-  /// Ends and removes whatever is left of a pod, containers included. An error: something is still there.
+  /// Stops and removes everything of a pod, containers included. An error: something remains.
   virtual Status remove_pod(const std::string& uid) = 0;
-  /// The uids of all pods of which anything is left, from this runner's former lives too.
+  /// The uids of all pods with remains, including those of previous runs of this runner.
   virtual Result<std::vector<std::string>> pods() = 0;
-  /// Returns the identifier. kUnsupported: its mounts are not possible here. kForbidden: the driver cannot keep what `security`
-  /// promises. Anything else: this start failed.
+  /// Returns the identifier. kUnsupported: mounts are not possible here. kForbidden: the driver
+  /// cannot enforce `security`. Other errors: this start failed.
   virtual Result<std::string> start(const ContainerConfig& config) = 0;
-  /// How it ended, or nothing while it runs. What it left behind (children) is ended before that is told.
+  /// The exit, or nothing while the container runs. Remaining children are killed before an exit is
+  /// returned.
   virtual std::optional<ContainerExit> poll(const std::string& id, const ContainerName& name) = 0;
-  /// To the container and all its children. Fine if it has ended.
+  /// Signals the container and all its children. No effect after the exit.
   virtual void stop(const std::string& id, const ContainerName& name, StopSignal signal) = 0;
-  /// Runs a command beside a running container, with its environment and mounts, to the end; the exit code.
+  /// Runs a command beside a running container, with its environment and mounts. Returns the exit
+  /// code.
   virtual Result<int> exec(const Context& ctx, const ContainerConfig& config, const std::vector<std::string>& command) = 0;
-  /// All running containers this driver has started for this runner, also in a former life; where it remembers them, those that
-  /// have ended too.
+  /// All running containers that this driver started for this runner, including previous runs.
+  /// Drivers with a memory also return exited containers.
   virtual Result<std::vector<FoundContainer>> find() = 0;
-  /// `wake` is called, from any thread, when poll() may have something new. Set once, before start(); cheap.
-  /// An empty function ends that: no call is under way once this returns. Who set it does so before it is destroyed.
+  /// `wake` is called, from any thread, when poll() may have something new. Set it once, before
+  /// start(); it must be cheap. An empty function ends the calls: none is running once on_exit()
+  /// returns. The caller must do so before `wake` becomes invalid.
   virtual void on_exit(std::function<void()> wake) = 0;
 };
 

@@ -18,7 +18,7 @@ namespace {
 
 Result<std::size_t> end_processes(const os::Path& root, std::chrono::milliseconds grace) {
   std::size_t count = 0;
-  // Again until nothing is found: a container may have started children while it was asked to end.
+  // Repeat until no process is found: a container may start children while it stops.
   for (int round = 0; round < 10; ++round) {
     const auto found = internal::find_marked(root.string());
     if (found.empty()) return count;
@@ -35,7 +35,7 @@ Result<std::size_t> end_processes(const os::Path& root, std::chrono::millisecond
   return Error(Code::kUnavailable, "processes of containers below " + root.string() + " do not end; by hand: kill -9" + pids);
 }
 
-/// What could not be ended, and the first reason.
+/// Sandboxes that could not be removed, and the first error.
 struct Left {
   std::vector<std::string> sandboxes;
   std::optional<Error> reason;
@@ -53,12 +53,12 @@ Result<std::size_t> end_pods(const os::Path& root, const std::string& socket, st
   TRY(const std::vector<cri::Container> containers, runtime.containers(ctx, mine));
   std::size_t count = 0;
   {
-    std::vector<std::jthread> stops;  // side by side: each may take its grace period
+    std::vector<std::jthread> stops;  // in parallel, because each may take its grace period
     for (const cri::Container& container : containers) {
       if (container.state != cri::ContainerState::kRunning) continue;
       ++count;
       stops.emplace_back([&runtime, &ctx, id = container.id, grace] {
-        // What does not end here ends with its sandbox.
+        // A container that does not stop here ends with its sandbox.
         (void)runtime.stop_container(ctx, id, std::chrono::ceil<std::chrono::seconds>(grace));
       });
     }
@@ -98,7 +98,7 @@ Result<std::size_t> end_in_containerd(const os::Path& root, std::chrono::millise
 }
 
 void log_what_goes_on(const os::Path& root, const Result<std::size_t>& ended) {
-  if (!ended.ok()) log::warn("containers go on", {{"root", root.string()}, {"error", ended.error()}});
+  if (!ended.ok()) log::warn("containers keep running", {{"root", root.string()}, {"error", ended.error()}});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Ending all containers of a runner that does not run itself: what `varda down` does.
+// Stops all containers of a runner that is not running, as `varda down` does.
 #pragma once
 
 #include <chrono>
@@ -10,13 +10,15 @@
 
 namespace varda::node {
 
-/// SIGTERM to every container of a runner with that root, whichever driver started it, SIGKILL after `grace`. The records stay: the
-/// next runner starts the pods again. Returns how many there were. Call it only while no runner works below `root`. One that cannot
-/// be ended keeps none of the others: the error comes afterwards, and says what goes on and how it is ended by hand.
+/// Sends SIGTERM to every container of the runner with that root, of any driver, and SIGKILL after
+/// `grace`. Records stay, so the next runner starts the pods again. Returns the number of
+/// containers. Call it only while no runner works below `root`. If a container
+/// cannot be stopped, the others are stopped anyway. The error then lists what still runs, and how
+/// to stop it by hand.
 Result<std::size_t> end_containers(const os::Path& root, std::chrono::milliseconds grace);
 
-/// The same for containers of other drivers than the one of that scheme: what was left when a node's runner was changed. What goes
-/// on is logged.
+/// Does the same for containers of all drivers but `scheme`, after a node's runner was changed.
+/// Containers that keep running are logged.
 void end_containers_of_others(const os::Path& root, const std::string& scheme, std::chrono::milliseconds grace);
 
 }  // namespace varda::node

@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t kPiece = 64u << 10;
 constexpr auto kTick = std::chrono::milliseconds(200);
 
-/// Wakes all streams that follow a log, now and then; its thread lives as long as there are any.
+/// Wakes all streams that follow a log, periodically. The thread starts with the first stream.
 class Ticker {
  public:
   static Ticker& instance() {
@@ -41,7 +41,7 @@ class Ticker {
     return last_;
   }
 
-  /// Not called any more once this returns.
+  /// Once this returns, the function is not called any more.
   void remove(std::uint64_t id) {
     MutexLock lock(mutex_);
     wakes_.erase(id);
@@ -74,7 +74,7 @@ class Ticker {
   std::jthread thread_;
 };
 
-// What the runner's record says at the moment.
+// The runner's current record.
 Result<codec::Json> read_record(const os::Path& pod_directory) {
   TRY(const std::string text, os::read_file(os::real_file_system(), pod_directory / "record.json"));
   return codec::parse_json(text);
@@ -93,7 +93,8 @@ bool still_runs(const os::Path& pod_directory, const std::string& container) {
 
 class LogStream final : public net::BodyStream {
  public:
-  // `older` is read before `fd`, each from where it stands; -1: there is none. Both are closed here.
+  // `older` is read before `fd`, each from its current offset; -1: no older part. The stream closes
+  // both.
   LogStream(int fd, int older, os::Path directory, std::string container, const LogOptions& options)
       : fd_(fd), older_(older), directory_(std::move(directory)), container_(std::move(container)), options_(options) {
     left_ = options.limit_bytes.value_or(std::numeric_limits<std::uint64_t>::max());
@@ -108,7 +109,7 @@ class LogStream final : public net::BodyStream {
     if (left_ == 0) return std::nullopt;
     std::string piece = next();
     if (piece.empty() && !follows()) {
-      // Written between the last read and the end of the container.
+      // Reads what was written between the last read and the container's exit.
       piece = next();
       if (piece.empty()) return std::nullopt;
     }
@@ -141,7 +142,7 @@ class LogStream final : public net::BodyStream {
       end_older();
     }
     struct stat info {};
-    // Rotated: what was there has moved to another file, the new part starts at 0.
+    // The log was rotated: the new part starts at 0.
     if (::fstat(fd_, &info) == 0 && info.st_size < ::lseek(fd_, 0, SEEK_CUR)) ::lseek(fd_, 0, SEEK_SET);
     return read_piece(fd_);
   }
@@ -166,7 +167,7 @@ class LogStream final : public net::BodyStream {
   std::uint64_t ticket_ = 0;
 };
 
-// What a container wrote, out of the lines a runtime made of it.
+// Extracts the container's output from the lines of a runtime.
 class CriStream final : public net::BodyStream {
  public:
   CriStream(std::unique_ptr<net::BodyStream> lines, std::optional<std::uint64_t> limit_bytes)
@@ -194,7 +195,7 @@ class CriStream final : public net::BodyStream {
   bool ended_ = false;
 };
 
-// Where the last `lines` lines begin, looking from the end.
+// Offset of the last `lines` lines, searching from the end.
 off_t tail_offset(int fd, std::uint64_t lines) {
   struct stat info {};
   if (::fstat(fd, &info) != 0 || lines == 0) return info.st_size;
@@ -242,7 +243,8 @@ Error rotation_error(const os::Path& path) {
   return Error(Code::kInternal, "rotate " + path.string() + ": " + std::generic_category().message(errno));
 }
 
-// Where the first whole line of [begin, end) starts; begin itself if it is the file's, or if no line ends there.
+// Start of the first whole line in [begin, end). `begin` itself if it is 0, or if no line ends in
+// the range.
 off_t first_line_after(int fd, off_t begin, off_t end) {
   if (begin <= 0) return 0;
   std::string piece(kPiece, '\0');
@@ -263,7 +265,7 @@ bool copy_range(int from, off_t begin, off_t end, int to) {
     const ssize_t count = ::pread(from, piece.data(), std::min<std::size_t>(piece.size(), static_cast<std::size_t>(end - at)), at);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return false;
-    if (count == 0) return true;  // somebody shortened it
+    if (count == 0) return true;  // the file was truncated meanwhile
     for (ssize_t done = 0; done < count;) {
       const ssize_t written = ::write(to, piece.data() + done, static_cast<std::size_t>(count - done));
       if (written < 0 && errno == EINTR) continue;
@@ -305,7 +307,7 @@ Result<LogOptions> LogOptions::parse(std::string_view text) {
 
 os::Path pod_directory(const os::Path& root, std::string_view ns, std::string_view name, std::string_view uid) {
   std::string directory = std::string(ns) + "_" + std::string(name) + "_" + std::string(uid);
-  std::replace(directory.begin(), directory.end(), '/', '_');  // whatever an API server calls a pod, it stays below the root
+  std::replace(directory.begin(), directory.end(), '/', '_');  // keeps pods with odd names below the root
   return root / "pods" / directory;
 }
 
@@ -320,7 +322,7 @@ Result<std::unique_ptr<net::BodyStream>> open_log(const os::Path& directory, con
     return Error(Code::kNotFound, previous ? "previous terminated container \"" + container + "\" not found"
                                            : "container \"" + container + "\" has written nothing yet");
   }
-  // The older part first.
+  // The older part comes first.
   int older = previous ? -1 : ::open((directory / (container + ".log.1")).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (options.tail_lines) {
     ::lseek(fd, tail_offset(fd, *options.tail_lines), SEEK_SET);
@@ -335,7 +337,7 @@ Result<std::unique_ptr<net::BodyStream>> open_log(const os::Path& directory, con
   if (!record.ok() || (*record)["logFormat"].as_string() != "cri")
     return std::make_unique<LogStream>(fd, older, directory, container, options);
   LogOptions lines = options;
-  lines.limit_bytes.reset();  // it counts what is shown
+  lines.limit_bytes.reset();  // the limit applies to the extracted text
   auto raw = std::make_unique<LogStream>(fd, older, directory, container, lines);
   return std::make_unique<CriStream>(std::move(raw), options.limit_bytes);
 }
@@ -351,7 +353,7 @@ Status rotate_log(const os::Path& log, std::uint64_t bytes_max) {
   os::Path older = log, fresh = log;
   older += ".1";
   fresh += ".1.new";
-  // Whoever reads the older part goes on with what it opened.
+  // Readers of the older part keep their open file.
   ::unlink(fresh.c_str());
   const Descriptor out(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, info.st_mode & 0777));
   if (out.fd() < 0) return rotation_error(fresh);
@@ -359,11 +361,11 @@ Status rotate_log(const os::Path& log, std::uint64_t bytes_max) {
       ::rename(fresh.c_str(), older.c_str()) != 0) {
     const Error error = rotation_error(log);
     ::unlink(fresh.c_str());
-    // Better a hole in a log than a disk that it fills.
+    // Losing a part of the log is better than a full disk.
     (void)::ftruncate(fd, 0);
     return error;
   }
-  // The writer keeps its open file, so the file is emptied; what it wrote since we looked is lost.
+  // The writer keeps its open file, so truncate it. Output since the copy is lost.
   if (::ftruncate(fd, 0) != 0) return rotation_error(log);
   return {};
 }

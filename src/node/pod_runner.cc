@@ -16,10 +16,10 @@ using internal::PodRecord;
 using internal::PodWorker;
 using internal::ProbeResult;
 
-// A log has no bound between two looks but the speed of its writer.
+// Between two checks, only the writer's speed limits a log.
 constexpr auto kLogCheck = std::chrono::seconds(1);
 
-// Passes on to the real host, and notes that what desired() shows has changed.
+// Forwards to the real host, and records that desired() has changed.
 class NotingHost final : public Host {
  public:
   explicit NotingHost(Host& host) : host_(host) {}
@@ -73,7 +73,7 @@ class Runner final : public PodRunner {
                 .addresses_in_use = [this] { return addresses(); },
                 .port_held = [this](const PodWorker& worker) { return port_held(worker); }} {}
 
-  // What calls back from threads of its own ends before anything it calls does.
+  // Stops all callbacks from other threads before the members that they use are destroyed.
   ~Runner() override {
     driver_.on_exit({});
     own_prober_.reset();
@@ -89,10 +89,10 @@ class Runner final : public PodRunner {
       TRY_VOID(os::remove_leftovers(shared_.fs, pods / directory));
       Result<PodRecord> record = read(pods / directory);
       if (!record.ok()) {
-        // Without a record nothing is known of it; if the pod is still desired it comes again.
-        log::warn("a pod's directory without a usable record is removed", {{"directory", directory}, {"error", record.error()}});
+        // Without a record the pod is unknown. If it is still desired, it is created again.
+        log::warn("removing a pod directory without a usable record", {{"directory", directory}, {"error", record.error()}});
         const Status removed = shared_.fs.remove_all(pods / directory);
-        if (!removed.ok()) log::warn("it stays", {{"error", removed.error()}});
+        if (!removed.ok()) log::warn("pod directory not removed", {{"error", removed.error()}});
         continue;
       }
       const std::string uid = record->name().uid;
@@ -148,7 +148,7 @@ class Runner final : public PodRunner {
     const auto due = [&](std::optional<SteadyTime> when) {
       if (when && (!next || *when < *next)) next = when;
     };
-    // Those that leave come first: what they had is for the others.
+    // Stopping pods come first, because others may wait for their resources.
     for (const bool leaving : {true, false}) {
       for (auto it = workers_.begin(); it != workers_.end();) {
         if (it->second->leaving() == leaving) due(it->second->step());
@@ -180,19 +180,19 @@ class Runner final : public PodRunner {
       const auto worker = workers_.find(found.name.pod_uid);
       const bool known = worker != workers_.end() && runs(worker->second->record(), found);
       if (known) continue;
-      log::warn("a container that belongs to no pod is ended", {{"container", found.name.container}, {"id", found.id}});
+      log::warn("killing a container that belongs to no pod", {{"container", found.name.container}, {"id", found.id}});
       driver_.stop(found.id, found.name, StopSignal::kKill);
     }
   }
 
-  // Pods that no record names: killed before the first one was written, or lost with their directory. One that is still desired
-  // comes again.
+  // Pods without a record: the runner was killed before the first one was written, or the directory
+  // was lost. A pod that is still desired is created again.
   Status remove_strays() {
     TRY(const std::vector<std::string> pods, driver_.pods());
     for (const std::string& uid : pods) {
       if (workers_.contains(uid)) continue;
-      log::warn("what is left of a pod that nobody knows is removed", {{"uid", uid}});
-      if (const Status removed = driver_.remove_pod(uid); !removed.ok()) log::warn("it stays", {{"error", removed.error()}});
+      log::warn("removing the remains of an unknown pod", {{"uid", uid}});
+      if (const Status removed = driver_.remove_pod(uid); !removed.ok()) log::warn("pod not removed", {{"error", removed.error()}});
     }
     return {};
   }
@@ -216,7 +216,8 @@ class Runner final : public PodRunner {
         known->second->update(std::move(pod));
         continue;
       }
-      // It has run to its end, here or where this runner's records were lost: it does not run twice.
+      // The pod has completed, here or before this runner's records were lost, so it does not run
+      // again.
       const std::string phase = pod.at("status/phase").as_string();
       if ((phase == "Succeeded" || phase == "Failed") && pod.at("metadata/deletionTimestamp").is_null()) continue;
       PodRecord record = PodRecord::of(PodWorker::strip(std::move(pod)));
@@ -259,11 +260,11 @@ class Runner final : public PodRunner {
       for (const auto* list : {&worker->record().init, &worker->record().main}) {
         for (const internal::ContainerRecord& c : *list) {
           any = any || c.running();
-          // Also of those that have ended: they may have written until then.
+          // Includes exited containers, which may have written until their exit.
           if (!look || (!c.running() && !rotate_once_more_)) continue;
           const Status rotated = rotate_log(worker->directory() / (c.name + ".log"), options_.log_bytes_max);
           if (!rotated.ok())
-            log::warn("a log cannot be rotated", {{"pod", internal::text(worker->name())}, {"error", rotated.error()}});
+            log::warn("cannot rotate a container log", {{"pod", internal::text(worker->name())}, {"error", rotated.error()}});
         }
       }
     }
@@ -304,19 +305,19 @@ class Runner final : public PodRunner {
   const Options options_;
   Driver& driver_;
   NotingHost host_;
-  std::map<std::string, std::unique_ptr<PodWorker>> workers_;  // by uid; the thread in step()
+  std::map<std::string, std::unique_ptr<PodWorker>> workers_;  // by uid; used by the thread in step()
   SteadyTime rotate_at_{};
-  bool rotate_once_more_ = false;  // something ran at the last look
+  bool rotate_once_more_ = false;  // something ran at the last check
   std::atomic<std::size_t> count_{0};
 
   mutable Mutex mutex_;
   CondVar changed_;
   bool woken_ GUARDED_BY(mutex_) = false;
-  std::optional<std::vector<Json>> pending_ GUARDED_BY(mutex_);  // the last one counts
+  std::optional<std::vector<Json>> pending_ GUARDED_BY(mutex_);  // the last set
   std::vector<ProbeResult> inbox_ GUARDED_BY(mutex_);
   std::vector<Json> snapshot_ GUARDED_BY(mutex_);
 
-  std::unique_ptr<Prober> own_prober_;  // below what its answers touch
+  std::unique_ptr<Prober> own_prober_;  // destroyed before the members that its callbacks use
   const internal::Shared shared_;
 };
 

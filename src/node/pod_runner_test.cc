@@ -1,4 +1,4 @@
-// The state machine of pods, with a driver, a prober and a clock that do what the test says.
+// The state machine of pods, with a scripted driver, prober and clock.
 #include "node/pod_runner.h"
 
 #include <fcntl.h>
@@ -207,7 +207,7 @@ TEST_F(Pods, CrashesBackOffFromTenSecondsToFiveMinutes) {
   EXPECT_THAT(waits, ElementsAre(0, 10, 20, 40, 80, 160, 300, 300, 300));
   EXPECT_EQ(container()["restartCount"], Json(9));
   pass(std::chrono::minutes(11));
-  driver_.end("c-9", 3);  // it ran long enough to start over
+  driver_.end("c-9", 3);  // it ran long enough to reset the backoff
   settle();
   EXPECT_EQ(driver_.starts.back(), "c-10");
 }
@@ -348,7 +348,7 @@ TEST_F(Pods, PodThatIsNoLongerDesiredEnds) {
 }
 
 TEST_F(Pods, APortOfTheHostIsWaitedForUntilThePodThatEndsLetsItGo) {
-  // Whichever of the two comes first in the runner's order.
+  // In either order of the two pods.
   for (const auto& [old_name, new_name] : {std::pair("a", "b"), std::pair("d", "c")}) {
     driver_.obeys_terminate = false;
     const auto spec = [](const std::string& container, int port) {
@@ -365,7 +365,7 @@ TEST_F(Pods, APortOfTheHostIsWaitedForUntilThePodThatEndsLetsItGo) {
               Json("pod default/" + std::string(old_name) + " is ending and still has port 80/TCP"));
     EXPECT_EQ(phase("other"), "Running");
     clock_.advance(seconds(5));
-    runner_->step();  // one round: nobody waits for a time
+    runner_->step();  // one round, without waiting
     EXPECT_TRUE(host_.has_finished(old_name));
     EXPECT_EQ(phase(new_name), "Running");
     EXPECT_FALSE(status(new_name).at("containerStatuses/0/state").contains("waiting"));
@@ -379,7 +379,7 @@ TEST_F(Pods, APortOfTheHostIsWaitedForUntilThePodThatEndsLetsItGo) {
 TEST_F(Pods, RestartedRunnerAdoptsWhatRunsAndStartsWhatDoesNot) {
   desire({pod("web", kPlain), pod("other", "{containers: [{name: d, image: app}]}")});
   const std::string ip = status()["podIP"].as_string();
-  driver_.containers.erase("d-0");  // ended unseen
+  driver_.containers.erase("d-0");  // ended unobserved
   open();
   settle();
   EXPECT_THAT(driver_.starts, ElementsAre("d-0", "c-0", "d-1"));
@@ -391,7 +391,7 @@ TEST_F(Pods, RestartedRunnerAdoptsWhatRunsAndStartsWhatDoesNot) {
 
 TEST_F(Pods, StartThatWasNotRecordedIsFoundOrRepeated) {
   desire({pod("web", kPlain)});
-  // As a runner leaves it that is killed between the start and the record of it.
+  // The state of a runner that was killed between a start and its record.
   const auto file = root_ / "pods" / "default_web_uid-web" / "record.json";
   Json record = codec::parse_json(os::read_file(os::real_file_system(), file).value()).value();
   record["main"].array_items().at(0).set("state", "starting");
@@ -416,7 +416,7 @@ TEST_F(Pods, AfterARebootContainersHaveEndedWhateverTheirIdsSay) {
   Json record = codec::parse_json(os::read_file(os::real_file_system(), file).value()).value();
   record.set("boot", "another");
   ASSERT_TRUE(os::write_file_atomically(os::real_file_system(), file, codec::write_json(record)).ok());
-  // A process with the same id lives, and it is not ours.
+  // A process with the same id exists, but belongs to another pod.
   driver_.containers.at("c-0").config.name.pod_uid = "somebody else";
   open();
   settle();
@@ -482,7 +482,7 @@ TEST_F(Pods, ASubPathThroughALinkIsRefused) {
   EXPECT_THAT(driver_.starts, IsEmpty());
   EXPECT_FALSE(std::filesystem::exists(root_ / "host" / "made"));
   EXPECT_FALSE(std::filesystem::exists(root_ / "volume" / "real" / "made"));
-  // The volume itself is the administrator's word.
+  // The volume itself is the administrator's choice.
   desire(
       {pod("web", "{volumes: [{name: v, hostPath: {path: " + (root_ / "volumes_of_the_administrator").string() +
                       "}}], containers: [{name: c, image: app, volumeMounts: [{name: v, mountPath: /v, subPath: real/made}]}]}")});
@@ -506,7 +506,8 @@ TEST_F(Pods, ConfigurationIsReadOnlyAndNeverWrittenIntoWhatAContainerHas) {
   ASSERT_EQ(phase(), "Running");
   for (const os::Mount& mount : driver_.containers.at("a-0").config.mounts) EXPECT_TRUE(mount.read_only) << mount.target;
 
-  // As a container with a writable mount would have left it. Container b has the volume mounted all the time.
+  // As a container with a writable mount could have left it. Container b has the volume mounted all
+  // the time.
   const auto volume = root_ / "pods" / "default_web_uid-web" / "volumes" / "m";
   const int mounted = ::open(volume.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   std::filesystem::create_directories(root_ / "host");
@@ -525,7 +526,7 @@ TEST_F(Pods, ConfigurationIsReadOnlyAndNeverWrittenIntoWhatAContainerHas) {
   EXPECT_FALSE(std::filesystem::exists(volume / "own"));
   EXPECT_EQ(::faccessat(mounted, "own", R_OK, 0), 0) << "what a running container has mounted was taken away";
 
-  // Once nothing runs, nothing is kept for it.
+  // Once nothing runs, the old directories are removed.
   const auto kept = root_ / "pods" / "default_web_uid-web" / "volumes.old";
   EXPECT_TRUE(std::filesystem::exists(kept));
   open();
@@ -556,7 +557,7 @@ TEST_F(Pods, ALogIsBoundedEverySecondAndOnceMoreWhenItsContainerHasEnded) {
   ASSERT_TRUE(next_);
   pass(seconds(1));
   EXPECT_EQ(std::filesystem::file_size(log), 0u);
-  EXPECT_FALSE(next_);  // and then there is nothing to look at
+  EXPECT_FALSE(next_);  // nothing left to check
 }
 
 TEST_F(Pods, MissingHostPathWaitsAndIsFoundLater) {
@@ -587,7 +588,7 @@ TEST(Expand, ReplacesKnownNamesOnly) {
   for (const auto& [text, wanted] : cases) EXPECT_EQ(internal::expand(text, values), wanted) << text;
 }
 
-// ---- drivers that keep something of a pod beside its containers
+// ---- drivers with pod state besides containers
 
 TEST_F(Pods, AnImageThatIsMissingIsLookedForAgainAndAgain) {
   desire({pod("web", "containers: [{name: c, image: missing}]")});
@@ -610,7 +611,7 @@ TEST_F(Pods, ThePodsAddressIsTheDriversIfItGivesOne) {
   EXPECT_EQ(status()["podIP"], Json("10.1.2.3"));
   EXPECT_THAT(driver_.containers.at("c-0").config.arguments, ElementsAre("--at", "10.1.2.3"));
   EXPECT_EQ(driver_.containers.at("c-0").config.pod.uid, "uid-web");
-  // A restart may find it elsewhere; nowhere at all, and it has one of ours.
+  // A restart may get another address. If the driver assigns none, the runner picks one.
   driver_.address = "10.1.2.4";
   driver_.end("c-0", 1);
   settle();

@@ -63,7 +63,7 @@ class ThreadProber final : public Prober {
       if (!closing_ && queue_.size() < options_.queue_max) {
         if (threads_.empty()) {
           net::ClientOptions client;
-          client.tls.verify = false;  // as a kubelet: a probe asks whether somebody answers, not who
+          client.tls.verify = false;  // like a kubelet: a probe checks health, not identity
           client.idle_connections_max = 0;
           client.tcp_keepalive = false;
           http_ = net::make_client(client);
@@ -91,7 +91,8 @@ class ThreadProber final : public Prober {
       Status result = run(item.first);
       MutexLock lock(mutex_);
       if (closing_) return;
-      // Under the lock, so that no call comes after the destructor has begun; `done` only queues the result.
+      // Called under the lock, so that no call starts after the destructor has begun. `done` only
+      // queues the result.
       item.second(std::move(result));
     }
   }
@@ -119,7 +120,7 @@ class ThreadProber final : public Prober {
     for (const auto& [name, value] : probe.headers) request.headers.set(name, value);
     request.max_response_bytes = kBodyBytesMax;
     const auto answer = http_->call(ctx, std::move(request));
-    // A body larger than we care for is an answer, too.
+    // A body above the limit is an answer, too.
     if (!answer.ok()) return answer.error().code() == Code::kExhausted ? Status() : Status(answer.error());
     if (answer->status >= 200 && answer->status < 400) return {};
     return Error(Code::kUnavailable, "HTTP probe failed with statuscode: " + std::to_string(answer->status));
@@ -132,7 +133,7 @@ class ThreadProber final : public Prober {
   CondVar changed_;
   std::deque<std::pair<Probe, Done>> queue_ GUARDED_BY(mutex_);
   bool closing_ GUARDED_BY(mutex_) = false;
-  std::unique_ptr<net::HttpClient> http_;  // made before the threads that use it
+  std::unique_ptr<net::HttpClient> http_;  // created before the threads that use it
   std::vector<std::jthread> threads_;      // started once, under mutex_
 };
 

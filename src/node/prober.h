@@ -1,4 +1,5 @@
-// Prober: asks a container how it is. Probes take up to seconds, so they run beside the runner's thread.
+// Prober: runs probes of containers. Probes take up to seconds, so they run outside the runner's
+// thread.
 #pragma once
 
 #include <chrono>
@@ -29,16 +30,17 @@ struct Probe {
 /// Thread-safe.
 class Prober {
  public:
-  /// Success, or why not: "HTTP probe failed with statuscode: 503".
+  /// Success, or the failure: "HTTP probe failed with statuscode: 503".
   using Done = std::function<void(Status)>;
   virtual ~Prober() = default;
-  /// `done` is called once, from any thread, also before start() returns; never after the prober is destroyed.
+  /// `done` is called once, from any thread, possibly before start() returns. It is never called
+  /// after the prober is destroyed.
   virtual void start(Probe probe, Done done) = 0;
 };
 
 struct ProberOptions {
   std::size_t threads = 2;       // started with the first probe
-  std::size_t queue_max = 1024;  // a probe beyond fails
+  std::size_t queue_max = 1024;  // excess probes fail
 };
 std::unique_ptr<Prober> make_prober(Driver& driver, ProberOptions options = {});
 

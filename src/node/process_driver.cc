@@ -44,7 +44,8 @@ bool executable(const os::Path& path) {
   return std::filesystem::is_regular_file(path, error) && ::access(path.c_str(), X_OK) == 0;
 }
 
-// The outermost directory on the way to `path` that the user may not enter. Nothing: the way is open, or ends.
+// The outermost directory of `path` that the user may not enter. Nothing: all can be entered, or
+// one is missing.
 std::optional<os::Path> closed_directory(const os::Path& path, const os::User& user) {
   os::Path at;
   for (const os::Path& part : path.parent_path()) {
@@ -64,7 +65,8 @@ bool enters_every_directory(const os::ProcessOptions& process) {
   return process.user->user == 0 && (!process.rights || (process.rights->capabilities & overrides) != 0);
 }
 
-// A directory for containers of any user. They may own what is around it, so no link in its place is followed.
+// A directory for containers of any user. Containers may own the parent, so links in its place are
+// not followed.
 Result<int> open_shared_directory(int parent, const char* name, mode_t mode) {
   if (::mkdirat(parent, name, mode) != 0 && errno != EEXIST)
     return Error(Code::kInternal, std::string("make directory ") + name + ": " + std::strerror(errno));
@@ -86,7 +88,7 @@ class ProcessDriver final : public Driver {
   std::string scheme() const override { return "process"; }
   LogFormat log_format() const override { return LogFormat::kRaw; }
   bool private_root() const override { return false; }
-  // A pod is nothing but its containers.
+  // A pod has no state besides its containers.
   Result<std::string> prepare_pod(const PodConfig&) override { return std::string(); }
   Status remove_pod(const std::string&) override { return {}; }
   Result<std::vector<std::string>> pods() override { return std::vector<std::string>(); }
@@ -115,7 +117,7 @@ class ProcessDriver final : public Driver {
       MutexLock lock(mutex_);
       watched_.erase(id_string);
     }
-    // Before it is reaped: as long as the leader's pid is taken, the group's number is, too.
+    // Kill the group before the leader is reaped: until then, its number cannot be reused.
     (void)os::signal_process(*id, SIGKILL, true);
     sweep(name, SIGKILL);
     const auto status = processes_.poll(*id);
@@ -153,7 +155,7 @@ class ProcessDriver final : public Driver {
     std::vector<FoundContainer> found;
     std::set<ContainerName> seen;
     for (const MarkedProcess& process : internal::find_marked(options_.root)) {
-      // The oldest leader of a group is the container; its children carry the same marks.
+      // The oldest group leader is the container; children carry the same marks.
       if (process.exec || !process.leads_group || !seen.insert(process.name).second) continue;
       found.push_back({.name = process.name, .id = id_text(process.id)});
     }
@@ -162,7 +164,7 @@ class ProcessDriver final : public Driver {
 
   void on_exit(std::function<void()> wake) override {
     if (!wake) {
-      std::unique_ptr<os::ExitWatch> ended;  // destroyed without the lock: it waits for its thread
+      std::unique_ptr<os::ExitWatch> ended;  // destroyed without the lock, because it joins its thread
       MutexLock lock(mutex_);
       ended = std::move(exits_);
       return;
@@ -172,14 +174,14 @@ class ProcessDriver final : public Driver {
     if (exits.ok()) {
       exits_ = std::move(exits).value();
     } else {
-      log::error("ends of containers are noticed late", {{"error", exits.error()}});
+      log::error("cannot watch processes, container exits are noticed late", {{"error", exits.error()}});
     }
   }
 
  private:
   std::string runner() const { return internal::runner_mark(options_.root); }
 
-  // A process of a former life is watched from the first time somebody asks for it.
+  // A process of a previous run is watched from its first poll.
   void watch(const os::ProcessId& id) {
     MutexLock lock(mutex_);
     if (!exits_ || !watched_.insert(id_text(id)).second) return;
@@ -193,7 +195,7 @@ class ProcessDriver final : public Driver {
     }
   }
 
-  // Where the program of that name stands.
+  // Path of the program with that name.
   Result<std::string> program(const std::string& word) const {
     if (word.find('/') != std::string::npos) return word;
     if (const os::Path own = options_.programs / word; kOwnPrograms.contains(word) && executable(own)) return own.string();
@@ -252,7 +254,8 @@ class ProcessDriver final : public Driver {
     process.read_only_root = rules.read_only_root;
     process.mounts = config.mounts;
     process.hidden = options_.hidden;
-    // The pod's directory holds its record and its secrets. A container sees only the part that is its own.
+    // The pod's directory holds its record and secrets. A container sees only its `work`
+    // subdirectory.
     TRY_VOID(make_work_directory(config.pod_directory));
     process.mounts.push_back({.source = config.pod_directory / kWork, .target = config.pod_directory.string(), .read_only = false});
     open_the_way(process);
@@ -276,8 +279,8 @@ class ProcessDriver final : public Driver {
     return {};
   }
 
-  // A user other than the runner may not enter every directory on the way to our programs and to the mounts, as in a closed home.
-  // Such a directory becomes an empty one that holds nothing else.
+  // Some users cannot enter the directories above our programs and mounts, for example a closed
+  // home. Such a directory is replaced by an empty one that contains only these paths.
   void open_the_way(os::ProcessOptions& process) const {
     if (!process.user || !os::may_become_others() || enters_every_directory(process)) return;
     std::vector<os::Path> wanted;
@@ -293,7 +296,7 @@ class ProcessDriver final : public Driver {
     }
   }
 
-  // Where the machine has no namespaces, a container without mounts runs all the same, and sees all files of its user.
+  // Without namespaces, a container without mounts still runs, but sees all files of its user.
   Result<os::ProcessId> run(const ContainerConfig& config, os::ProcessOptions process) {
     auto id = processes_.start(process);
     if (id.ok() || id.error().code() != Code::kUnsupported || !config.mounts.empty()) return id;

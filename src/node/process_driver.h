@@ -1,10 +1,12 @@
-// Driver `process`: containers are child processes of the runner, with no image at all.
+// Driver `process`: containers are child processes of the runner, without images.
 //
-// A process gets no new privileges, no inherited descriptors, a group of its own, and a private root where the machine has
-// namespaces. The private root is the machine's "/" with the container's mounts, without the files of the runner. User, groups,
-// capabilities, seccomp and a read-only root are as the pod says; what cannot be kept is refused. It carries
-// VARDA_RUNNER, VARDA_POD_UID, VARDA_CONTAINER and VARDA_ATTEMPT in its environment: by these it is found in /proc after the runner
-// was killed, even between its start and the record of it, and so are children that left its group.
+// A process gets no new privileges, no inherited descriptors, and a new process group. If the
+// machine supports namespaces, it also gets a private root: "/" with the container's mounts,
+// without the runner's files. User, groups, capabilities, seccomp and a read-only root follow the
+// pod; settings that cannot be enforced are refused. The environment contains VARDA_RUNNER,
+// VARDA_POD_UID, VARDA_CONTAINER and VARDA_ATTEMPT. These marks identify the process in /proc after
+// the runner was killed, even between a start and its record. They also identify children that left
+// the group.
 #pragma once
 
 #include <map>
@@ -18,16 +20,17 @@
 namespace varda::node {
 
 struct ProcessDriverOptions {
-  os::Path root;                                   // of the runner: names it among others on this machine
-  os::Path programs;                               // where varda, varda-serve ... stand; empty: beside the running program
-  std::map<std::string, std::string> images;       // image name without tag -> command line, words separated by spaces
-  std::map<std::string, std::string> environment;  // what every container gets (a proxy, a library path); the spec wins
-  std::vector<os::Path> hidden;                    // containers see nothing of these and of `root`, but for their mounts
+  os::Path root;                                   // of the runner; identifies it on this machine
+  os::Path programs;                               // directory of varda, varda-serve ...; empty:
+                                                   // that of the running program
+  std::map<std::string, std::string> images;       // name without tag -> space-separated command
+  std::map<std::string, std::string> environment;  // for every container; the spec wins
+  std::vector<os::Path> hidden;                    // hidden like `root`, except for mounts
 };
 
 /// "registry/a/varda-serve:1.2@sha256:…" -> "varda-serve"
 std::string image_base_name(const std::string& image);
-/// "NAME=COMMAND" of --image. kInvalid says what is missing.
+/// "NAME=COMMAND" of --image. kInvalid: the message names the missing part.
 Result<std::pair<std::string, std::string>> parse_image_flag(const std::string& text);
 
 /// `processes` outlives it. Destroying the driver leaves the containers running.

@@ -53,7 +53,7 @@ class Processes : public ::testing::Test {
     EXPECT_TRUE(marked_become([](const auto& marked) { return marked.empty(); }));
     std::filesystem::remove_all(root_);
   }
-  // What was killed takes a moment to be gone: nobody waits for the children of a container.
+  // Killed processes take a moment to disappear, because no process reaps a container's children.
   bool marked_become(const std::function<bool(const std::vector<internal::MarkedProcess>&)>& wanted) const {
     for (int i = 0; i < 12000; ++i) {
       if (wanted(internal::find_marked(root_))) return true;
@@ -106,7 +106,7 @@ class Processes : public ::testing::Test {
     }
     return text;
   }
-  // Waits until the log holds the text.
+  // Waits until the log contains the text.
   bool wrote(const std::string& name, const std::string& text) const {
     for (int i = 0; i < 12000; ++i) {
       if (log(name).find(text) != std::string::npos) return true;
@@ -194,7 +194,7 @@ TEST_F(Processes, RunnerThatStopsLeavesContainersAndTheNextAdoptsThem) {
   start_runner();
   ASSERT_TRUE(host_.wait_for("web", is_ready));
   EXPECT_EQ(host_.status("web"), before);
-  // The adopted one is watched, too.
+  // The adopted process is watched, too.
   ::kill(std::stoi(before.at("containerStatuses/0/containerID").as_string().substr(10)), SIGKILL);
   EXPECT_TRUE(host_.wait_for("web", [](const Json& s) { return s.at("containerStatuses/0/restartCount").as_integer() == 1; }));
 }
@@ -215,7 +215,7 @@ TEST_F(Processes, MountsAppearAtTheirPath) {
   EXPECT_EQ(log("web"), "3\nrefused\n");
 }
 
-// The runner's own files are credentials and other pods' secrets.
+// The runner's directory holds credentials and other pods' secrets.
 TEST_F(Processes, PodWithoutMountsSeesNothingOfTheRunnersDirectory) {
   std::ofstream(root_ / "tokens.json") << "very secret\n";
   Json wanted = pod("web", "cat " + (root_ / "tokens.json").string() + "; ls -A; ls -A " + root_.string() + "; echo end");
@@ -264,8 +264,8 @@ TEST_F(Processes, PromiseThatCannotBeKeptIsRefused) {
               HasSubstr(root ? "runAsNonRoot" : "privileged"));
 }
 
-// A runner in a process of its own is killed at seeded moments; whatever it was doing, there is never more than one container of a
-// pod, and in the end none is left.
+// A separate runner process is killed at seeded moments. A pod never has more than one container,
+// and in the end none is left.
 TEST_F(Processes, RunnerKilledAtAnyMomentNeitherDoublesNorLeaks) {
   stop_runner();
   const auto rng = seeded_rng(11);
@@ -426,11 +426,11 @@ TEST_F(RotatedLogs, OfALogThatOutgrewItsLimitTheLastWholeLinesStay) {
     EXPECT_GE(kept.size(), limit - 11);
     EXPECT_TRUE(text.ends_with("\n" + kept)) << kept.substr(0, 20);
   }
-  // A line that is longer than all we keep is cut, not lost.
+  // A line longer than the limit is cut, not lost.
   std::ofstream(log()) << std::string(5000, 'x') << "\n";
   ASSERT_TRUE(rotate_log(log(), 100).ok());
   EXPECT_EQ(os::read_file(os::real_file_system(), older()).value(), std::string(99, 'x') + "\n");
-  // A link in its place is not followed.
+  // A link in the log's place is not followed.
   std::ofstream(directory_ / "other") << text;
   std::filesystem::remove(log());
   std::filesystem::create_symlink("other", log());

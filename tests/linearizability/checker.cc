@@ -1,4 +1,4 @@
-// The check against the order that revisions are.
+// The check against the order of revisions.
 #include "checker.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ std::string name_of(Type type) {
   return type == Type::kAdded ? "ADDED" : type == Type::kModified ? "MODIFIED" : type == Type::kDeleted ? "DELETED" : "BOOKMARK";
 }
 
-/// What an object was from one revision on.
+/// The state of an object from one revision on.
 struct Version {
   Revision from = 0;
   bool there = false;
@@ -40,7 +40,8 @@ class RevisionCheck {
  private:
   void complain(std::string what) { problems_.push_back(std::move(what)); }
 
-  /// The log must be one by itself: growing revisions, and types that fit to what was there.
+  /// The log must be consistent by itself: growing revisions, and types that match the previous
+  /// state.
   void read_log() {
     Revision last = history_.begin;
     std::set<std::string> uids;
@@ -69,7 +70,7 @@ class RevisionCheck {
     return nullptr;
   }
 
-  /// Every acknowledged write is one event, and every event one write.
+  /// Every acknowledged write matches one event, and every event one write.
   void match_writes() {
     std::set<const Event*> claimed;
     for (const Operation& op : history_.operations) {
@@ -100,16 +101,17 @@ class RevisionCheck {
     }
   }
 
-  /// The first revision at or after `least` at which `op` could have been told what it was; nothing: there is none.
+  /// The first revision from `least` on that explains the answer of `op`; nothing: no such
+  /// revision.
   std::optional<Revision> earliest(const Operation& op, Revision least) const {
     if (const auto write = revision_of_.find(&op); write != revision_of_.end()) {
-      // Not at the same one: that is another write's, or was seen before this one began.
+      // Not the same revision: it belongs to another write, or was seen before this one began.
       return write->second > least ? std::optional(write->second) : std::nullopt;
     }
     const auto found = versions_.find(op.key);
     static const std::vector<Version> kNone;
     const std::vector<Version>& versions = found == versions_.end() ? kNone : found->second;
-    // What it was before the first version: not there.
+    // Before the first version, the object does not exist.
     Revision from = history_.begin;
     for (std::size_t i = 0; i <= versions.size(); ++i) {
       const bool there = i > 0 && versions[i - 1].there;
@@ -132,20 +134,20 @@ class RevisionCheck {
     return out;
   }
 
-  /// Gives every operation the earliest revision it can stand at. Earliest is best: what comes later in real time must not stand
-  /// before.
+  /// Assigns the earliest possible revision to every operation. Later operations in real time must
+  /// not come before it, so the earliest is best.
   void place_operations() {
     std::vector<const Operation*> by_begin, by_end;
     for (const Operation& op : history_.operations) {
       const bool write = op.kind != Kind::kGet && op.kind != Kind::kList;
-      if (write && op.outcome != Outcome::kOk) continue;  // what was refused is check_keys()' business
+      if (write && op.outcome != Outcome::kOk) continue;  // check_keys() covers rejected writes
       by_begin.push_back(&op);
     }
     by_end = by_begin;
     std::sort(by_begin.begin(), by_begin.end(), [](const auto* a, const auto* b) { return a->invoked < b->invoked; });
     std::sort(by_end.begin(), by_end.end(), [](const auto* a, const auto* b) { return a->returned < b->returned; });
     std::map<const Operation*, Revision> points;
-    Revision least = history_.begin;  // nothing that begins now may stand before it
+    Revision least = history_.begin;  // lower bound for operations that begin now
     auto ended = by_end.begin();
     for (const Operation* op : by_begin) {
       for (; ended != by_end.end() && (*ended)->returned < op->invoked; ++ended) least = std::max(least, points[*ended]);
@@ -170,7 +172,8 @@ class RevisionCheck {
     if (items != state_at(op.revision, op.key)) complain(what + " is not the state at that revision");
   }
 
-  /// The log as a watch must tell it: what enters or leaves its selection was added or deleted for it.
+  /// The log as a watch must deliver it: objects that enter or leave the selection appear as added
+  /// or deleted.
   std::vector<Event> expected(const Watch& watch) const {
     std::vector<Event> out;
     std::map<std::string, bool> selected;
@@ -208,7 +211,7 @@ class RevisionCheck {
         return;
       }
       const Event& want = wanted[next++];
-      // What leaves a selection is shown as it was, or as it became.
+      // An object that leaves a selection may appear in its old or new state.
       const bool same = watch.phase.empty() || event.type != Type::kDeleted
                             ? event.object == want.object
                             : event.object.key == want.object.key && event.object.revision == want.object.revision;

@@ -1,16 +1,16 @@
-// Tells whether a history could have come from one server that does one request after the other.
+// Checks whether a history could come from one server that handles one request at a time.
 //
-// Two ways, since each sees what the other cannot:
+// There are two checks, because each finds errors that the other misses.
 //
-//   check_keys()       knows nothing of revisions but that they grow: for every object it looks for an order of the operations that
-//   keeps
-//                      real time and in which every answer is what a single map would have said. Search after Wing and Gong
-//                      ("Testing and verifying concurrent objects", 1993), with Lowe's memory of the configurations that led
-//                      nowhere ("Testing for linearizability", 2017); one object at a time is enough, since linearizability is
-//                      local (Herlihy and Wing, 1990).
-//   check_revisions()  takes the revisions at their word: they are a total order of all writes, so every read and list must fit to
-//   the
-//                      state at one of them, within real time, and every watch must be a stretch of that log, event for event.
+//   check_keys()       only knows that revisions grow. For each object it searches an order of the
+//                      operations that respects real time and explains every answer by a single
+//                      map. The search follows Wing and Gong ("Testing and verifying concurrent
+//                      objects", 1993), with Lowe's memory of failed configurations ("Testing for
+//                      linearizability", 2017). One object at a time is enough, because
+//                      linearizability is local (Herlihy and Wing, 1990).
+//   check_revisions()  takes revisions as a total order of all writes. Every read and list must
+//                      match the state at one of them, within real time. Every watch must be a
+//                      section of that log, event for event.
 #pragma once
 
 #include <string>
@@ -20,10 +20,10 @@
 
 namespace varda::linearizability {
 
-/// What is wrong, in sentences; empty: nothing.
+/// The violations, as sentences; empty: no violation.
 std::vector<std::string> check_keys(const History& history);
 std::vector<std::string> check_revisions(const History& history);
-/// Both.
+/// Runs both checks.
 std::vector<std::string> check(const History& history);
 
 }  // namespace varda::linearizability

@@ -1,4 +1,4 @@
-// The checker must see what it is there for: each test takes a good history and breaks it in one way.
+// The checker must detect errors: each test breaks a good history in one way.
 #include "checker.h"
 
 #include <gmock/gmock.h>
@@ -41,8 +41,8 @@ Operation refused(Kind kind, Tick invoked, Tick returned, Outcome outcome, Revis
 
 Event event(Type type, const Object& object, Tick received = 100) { return {.type = type, .object = object, .received = received}; }
 
-/// Created, patched by two clients at once, read on the way, listed, refused a stale replacement, deleted, not found, created
-/// again.
+/// Created, patched by two clients concurrently, read in between, listed, a stale replacement
+/// rejected, deleted, not found, created again.
 History good() {
   const Object first = object(11, {{"w", "1"}}), second = object(13, {{"w", "1"}, {"p1", "x"}}),
                third = object(14, {{"w", "1"}, {"p1", "x"}, {"p2", "y"}}), gone = object(17, third.fields),
@@ -73,7 +73,7 @@ History good() {
   return out;
 }
 
-/// The sentences of one of the two checks, for a history broken by `change`.
+/// The good history, broken by `change`.
 template <typename Change>
 History broken(Change change) {
   History history = good();
@@ -84,7 +84,7 @@ History broken(Change change) {
 TEST(Checker, GoodHistoryHasNothingWrong) { EXPECT_THAT(check(good()), IsEmpty()); }
 
 TEST(Checker, LostUpdateIsSeen) {
-  // Both patches are acknowledged, the second as if the first had not been.
+  // Both patches are acknowledged, but the second ignores the first.
   const History history = broken([](History& h) {
     h.operations[2].object.fields.erase("p1");
     h.log[2].object.fields.erase("p1");
@@ -102,7 +102,7 @@ TEST(Checker, WriteThatIsAcknowledgedAndNotInTheLogIsSeen) {
 }
 
 TEST(Checker, StaleReadIsSeenByBoth) {
-  // The read of what was there before the list begins when the list has shown more.
+  // A read of the older state begins after a list has returned a newer one.
   const History history = broken([](History& h) {
     h.operations[3].invoked = 10;
     h.operations[3].returned = 11;
@@ -153,7 +153,8 @@ TEST(Checker, TwoCreationsOfOneNameAreSeen) {
 }
 
 TEST(Checker, WritesOutOfRealTimeAcrossObjectsAreSeen) {
-  // Another object, written after the second creation was over, at an older revision: each object by itself is fine.
+  // Another object, written after the second creation ended, has an older revision. Each object is
+  // consistent by itself.
   const History history = broken([](History& h) {
     Object other = object(19, {{"w", "9"}}, "u9");
     other.key = "default/b";
@@ -172,7 +173,7 @@ TEST(Checker, OneRevisionForTwoWritesIsSeen) {
 }
 
 TEST(Checker, ListThatIsNoSnapshotIsSeen) {
-  // Of two objects written at once one is missing: each alone could be so.
+  // One of two concurrently written objects is missing: each alone would be valid.
   const History history = broken([](History& h) {
     Object other = object(12, {{"w", "9"}}, "u9");
     other.key = "default/b";

@@ -1,6 +1,6 @@
-// What clients of an API server asked, what they were told, and when: the input of the checker.
+// History: requests of API server clients, their answers and times; the input of the checker.
 //
-// Times are ticks of one counter that every thread draws from, so that `a.returned < b.invoked` says for certain that a was over
+// Times are ticks of one shared counter. `a.returned < b.invoked` therefore proves that a ended
 // before b began.
 #pragma once
 
@@ -15,7 +15,7 @@ using Revision = std::int64_t;
 using Tick = std::int64_t;
 using Fields = std::map<std::string, std::string>;  // data, and the label "phase"
 
-/// One object as a client saw it.
+/// One object as seen by a client.
 struct Object {
   std::string key;  // NAMESPACE/NAME
   std::string uid;
@@ -33,12 +33,12 @@ struct Operation {
   Tick invoked = 0, returned = 0;
 
   std::string key;             // of a list: the namespace
-  Fields wanted;               // create, replace: all fields; patch: those that change
-  Revision revision_lock = 0;  // replace, delete: the revision the object must have; 0: any
-  std::string uid_lock;        // delete: the uid it must have; "": any
+  Fields wanted;               // create, replace: all fields; patch: changed fields
+  Revision revision_lock = 0;  // replace, delete: required revision; 0: any
+  std::string uid_lock;        // delete: required uid; "": any
 
   Outcome outcome = Outcome::kOk;
-  Object object;              // of kOk: as answered; a delete tells the uid only
+  Object object;              // kOk only: the answer; for a delete only the uid
   Revision revision = 0;      // of a list: the snapshot
   std::vector<Object> items;  // of a list
 };
@@ -46,22 +46,22 @@ struct Operation {
 struct Event {
   enum class Type { kAdded, kModified, kDeleted, kBookmark };
   Type type = Type::kBookmark;
-  Object object;  // of a bookmark only the revision
+  Object object;  // for a bookmark only the revision
   Tick received = 0;
 };
 
-/// One stretch of a watch, ended by its reader or by the server.
+/// One section of a watch, ended by its reader or by the server.
 struct Watch {
   std::string ns;      // "": all
-  std::string phase;   // only objects whose field "phase" is this; "": all
+  std::string phase;   // only objects with this value of the field "phase"; "": all
   Revision after = 0;  // events after this revision
   std::vector<Event> events;
 };
 
 struct History {
-  Revision begin = 0;  // nothing of ours was there
+  Revision begin = 0;  // before the workload's first write
   std::vector<Operation> operations;
-  std::vector<Event> log;  // of a watch over everything since `begin`, up to the last write
+  std::vector<Event> log;  // of a watch over everything from `begin` to the last write
   std::vector<Watch> watches;
 };
 

@@ -13,11 +13,11 @@ namespace {
 using Kind = Operation::Kind;
 using Outcome = Operation::Outcome;
 
-/// The model: one object, there or not.
+/// The model: one object, existing or not.
 struct State {
   bool there = false;
   std::string uid;
-  Revision revision = 0;  // of the last write, also of one that removed it
+  Revision revision = 0;  // of the last write or removal
   Fields fields;
   friend auto operator<=>(const State&, const State&) = default;
 };
@@ -27,7 +27,7 @@ Fields merged(Fields fields, const Fields& patch) {
   return fields;
 }
 
-/// The state after `op` gave its answer; nothing: a single map would not have answered so.
+/// The state after `op` with its answer; nothing: a single map could not have answered that.
 std::optional<State> apply(const State& state, const Operation& op) {
   const bool locked_out =
       (op.revision_lock != 0 && op.revision_lock != state.revision) || (!op.uid_lock.empty() && op.uid_lock != state.uid);
@@ -53,15 +53,15 @@ std::optional<State> apply(const State& state, const Operation& op) {
     case Kind::kPatch:
       return written(merged(state.fields, op.wanted));
     case Kind::kDelete:
-      // The uid stays in mind: the next object of that name must be another one.
+      // Keep the uid: the next object of that name must have another one.
       return State{.there = false, .uid = state.uid, .revision = state.revision, .fields = {}};
     default:
       return op.object.revision == state.revision && op.object.fields == state.fields ? std::optional(state) : std::nullopt;
   }
 }
 
-/// Operations of one object in order of their beginning. Depth first: what may come next is whatever began before the earliest end
-/// of those still to be placed.
+/// Operations of one object in order of invocation. Depth first: the next operation is any that
+/// began before the earliest return of those not yet placed.
 class Search {
  public:
   explicit Search(std::vector<const Operation*> operations) : operations_(std::move(operations)) {
@@ -70,7 +70,7 @@ class Search {
 
   bool found() {
     struct Step {
-      std::size_t next = 0;  // candidate to try when the search comes back here
+      std::size_t next = 0;  // candidate to try after backtracking
       State state;
     };
     std::vector<bool> placed(operations_.size());
@@ -94,7 +94,8 @@ class Search {
         auto after = apply(step.state, *operations_[i]);
         if (!after) continue;
         placed[i] = true;
-        // Where the same operations in another order led to the same state, the rest has been tried.
+        // If the same operations in another order led to the same state, the rest was tried
+        // already.
         if (!seen_.emplace(key_of(placed), *after).second) {
           placed[i] = false;
           continue;
@@ -113,16 +114,17 @@ class Search {
     }
     return true;
   }
-  /// How many operations the best order holds: where to look.
+  /// Length of the longest explained order, for diagnosis.
   std::size_t deepest() const { return deepest_; }
-  /// What could have come next there.
+  /// Operations that could have come next there.
   const std::vector<const Operation*>& stuck() const { return stuck_; }
 
  private:
   static std::size_t first_open(const std::vector<bool>& placed) {
     return static_cast<std::size_t>(std::find(placed.begin(), placed.end(), false) - placed.begin());
   }
-  /// A prefix that is placed whole, and what is placed behind it: short, since few operations overlap.
+  /// The completely placed prefix, and the placed operations after it: short, because few
+  /// operations overlap.
   static std::vector<std::size_t> key_of(const std::vector<bool>& placed) {
     std::vector<std::size_t> out{first_open(placed)};
     std::size_t left =

@@ -1,8 +1,9 @@
-// The API server under clients that all want the same objects: what they were told must be what one server, one request at a time,
-// could have told them. Over the store in memory and over the one on disk.
+// The API server with clients that compete for the same objects. Their answers must match one
+// server that handles one request at a time. Over the in-memory store and the one on disk.
 //
-// VARDA_SOAK makes many more rounds; VARDA_SEED begins elsewhere. A round that fails says its seed; threads interleave differently each time, so the seed gives
-// the same requests, not the same history.
+// VARDA_SOAK runs many more rounds; VARDA_SEED sets the first seed. A failed round reports its
+// seed. Threads interleave differently each time, so the seed repeats the requests, not the
+// history.
 #include "apiserver/server.h"
 
 #include <cstdlib>
@@ -33,7 +34,7 @@ void expect_linearizable(std::unique_ptr<store::Store> store, const Load& load) 
   std::size_t acknowledged = 0, events = 0;
   for (const Operation& op : history.operations) acknowledged += op.outcome == Operation::Outcome::kOk;
   for (const Watch& watch : history.watches) events += watch.events.size();
-  // Something happened: else there would be nothing to check.
+  // Enough must have happened to make the check meaningful.
   EXPECT_EQ(history.operations.size(), static_cast<std::size_t>(load.clients * load.operations));
   EXPECT_GT(acknowledged, history.operations.size() / 4);
   EXPECT_GT(history.log.size(), history.operations.size() / 10);
@@ -41,7 +42,7 @@ void expect_linearizable(std::unique_ptr<store::Store> store, const Load& load) 
   for (const std::string& problem : check(history)) ADD_FAILURE() << "seed " << load.seed << ": " << problem;
 }
 
-/// A store in which something happens between a reader's look and its write, once.
+/// A store that runs a function between a reader's read and write, once.
 class Meddling final : public store::Store {
  public:
   explicit Meddling(store::Store& below) : below_(below) {}
@@ -65,7 +66,8 @@ class Meddling final : public store::Store {
   std::function<void()> meddle_;
 };
 
-// What the search found: a replacement with a lock that lost against a deletion was a conflict with an object that was not there.
+// A bug that the search found: a locked replacement that lost against a deletion reported a
+// conflict with a missing object.
 TEST(Linearizability, ReplacementThatLosesAgainstADeletionIsNotFound) {
   const auto below = store::open_memory();
   Meddling store(*below);
@@ -107,7 +109,8 @@ TEST(Linearizability, ServerOverTheStoreOnDisk) {
   for (int round = 1; round <= rounds() && !HasFailure(); ++round) {
     auto store = store::open_sqlite(std::filesystem::path(pattern) / ("store" + std::to_string(round) + ".db"));
     ASSERT_TRUE(store.ok()) << store.error();
-    expect_linearizable(std::move(*store), {.seed = first_seed() + static_cast<std::uint64_t>(1000 + round), .clients = 4 + round % 5});
+    expect_linearizable(std::move(*store),
+                        {.seed = first_seed() + static_cast<std::uint64_t>(1000 + round), .clients = 4 + round % 5});
   }
   std::filesystem::remove_all(pattern);
 }

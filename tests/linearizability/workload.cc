@@ -64,7 +64,7 @@ struct Answer {
   Json body;
 };
 
-/// What all threads share.
+/// State that all threads share.
 struct World {
   net::HttpClient& http;
   std::atomic<Tick> ticks{1};
@@ -98,7 +98,7 @@ class Client {
     Operation op;
     op.client = index_;
     op.key = kKeys[rng_->below(kKeys.size())];
-    const Object* known = nullptr;  // as this client saw it last, if it did
+    const Object* known = nullptr;  // as last seen by this client
     if (const auto found = known_.find(op.key); found != known_.end()) known = &found->second;
     const std::uint64_t draw = rng_->below(100);
     if (draw < 22) {
@@ -117,7 +117,7 @@ class Client {
     done_.push_back(std::move(op));
   }
 
-  /// Asks, and notes when and with which outcome.
+  /// Sends the request, and records time and outcome.
   Answer ask(Operation& op, std::string method, std::string target, const Json& body = nullptr,
              std::string type = "application/json") {
     op.invoked = world_.ticks.fetch_add(1);
@@ -129,13 +129,13 @@ class Client {
     } else if (answer.status == 409) {
       op.outcome = reason == "AlreadyExists" ? Outcome::kExists : Outcome::kConflict;
     } else if (answer.status >= 300) {
-      log::error("an answer no operation can have", {{"status", answer.status}, {"body", codec::write_json(answer.body)}});
+      log::error("unexpected answer to an operation", {{"status", answer.status}, {"body", codec::write_json(answer.body)}});
       CHECK(answer.status < 300);
     }
     return answer;
   }
 
-  /// The same for what is answered with the object.
+  /// The same for requests with an object as answer.
   void ask_object(Operation& op, std::string method, std::string target, const Json& body = nullptr,
                   std::string type = "application/json") {
     const Answer answer = ask(op, std::move(method), std::move(target), body, std::move(type));
@@ -234,7 +234,7 @@ Event::Type type_of(kube::WatchEvent::Type type) {
   return Event::Type::kBookmark;
 }
 
-/// Reads at most `count` events. True: the end of the work was among them.
+/// Reads at most `count` events. True: they include the end marker.
 bool follow(World& world, const kube::Client& client, Watch& out, std::size_t count) {
   const std::string selector = out.phase.empty() ? "" : "phase in (" + out.phase + ",end)";
   auto watch =
@@ -243,7 +243,7 @@ bool follow(World& world, const kube::Client& client, Watch& out, std::size_t co
   CHECK(watch.ok());
   while (out.events.size() < count) {
     auto event = (*watch)->next();
-    CHECK(event.ok() && event->has_value());  // nobody ends it, and the history reaches back to its beginning
+    CHECK(event.ok() && event->has_value());  // no side ends the watch, and history is complete
     Event seen{.type = type_of((*event)->type), .object = object_of((*event)->object), .received = world.ticks.fetch_add(1)};
     if (seen.object.key == kEnd) return true;
     if (seen.type == Event::Type::kBookmark)
@@ -272,7 +272,8 @@ History run(net::HttpClient& http, const Load& load) {
     for (int i = 0; i < load.watchers; ++i) {
       watchers.emplace_back([&, i] {
         const auto rng = seeded_rng(load.seed * 1000 + 500 + static_cast<std::uint64_t>(i));
-        // From the beginning, from now, or from where the last watch ended, each time for another while.
+        // From the beginning, from now, or from the end of the last watch, for a random number of
+        // events.
         Revision last = out.begin;
         for (bool ended = false; !ended;) {
           Watch watch{.ns = i == 1 ? "default" : "", .phase = i == 2 ? "x" : "", .after = last, .events = {}};
@@ -286,7 +287,8 @@ History run(net::HttpClient& http, const Load& load) {
     for (int i = 0; i < load.clients; ++i)
       clients.emplace_back([&, i] { done[static_cast<std::size_t>(i)] = Client(world, load, i).run(load.operations); });
     clients.clear();
-    // Seen by every watch, whatever it selects; again and again, for those that begin with what is newer than the last.
+    // Every watch selects this object. It is written repeatedly, for watches that start after the
+    // first write.
     std::jthread end([&](const std::stop_token& stop) {
       world.call("POST", collection("default"), body_of(name_of(kEnd), {{"phase", "end"}}));
       for (int i = 0; !stop.stop_requested(); ++i)

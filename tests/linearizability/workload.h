@@ -1,4 +1,4 @@
-// Clients that all work on the same few objects at once, and write down what they asked and were told.
+// Clients that work concurrently on the same few objects, and record requests and answers.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@ namespace varda::linearizability {
 struct Load {
   std::uint64_t seed = 1;
   int clients = 6;
-  int operations = 120;  // of each client
-  int watchers = 3;      // besides the one that keeps the log
+  int operations = 120;  // per client
+  int watchers = 3;      // besides the one that records the log
 };
 
-/// Against any API server, through `http`: a thread a client and a watcher. Ends by itself when the work is done. CHECKs that the
-/// server gives no answer that none of the operations can have (500, 429 ...).
+/// Runs against any API server, through `http`, with one thread per client and watcher, until the
+/// work is done. CHECKs that every answer is one that an operation can have (no 500, 429 ...).
 History run(net::HttpClient& http, const Load& load);
 
 }  // namespace varda::linearizability

@@ -12,7 +12,7 @@ using codec::Json;
 
 namespace {
 
-/// Kinds with objects that are followed from event to event.
+/// Kinds of objects that are checked at each event.
 enum class Follow { kPlain, kInferenceModel, kJointInferenceService, kEdgeNode };
 struct FollowedKind {
   std::string_view prefix, kind;
@@ -50,7 +50,7 @@ std::optional<std::string> Checker::after_step() {
 
 std::optional<std::string> Checker::note(const store::Event& event) {
   const std::string& key = event.entry.key;
-  // Events expire an hour after they were written, also while nothing happens.
+  // Events expire an hour after they were written, even in a quiet cluster.
   const bool expires = key.starts_with("/registry/core/events/") && event.type == store::EventType::kDelete;
   bool counts = !key.starts_with(kLeases) && !expires;
   if (key.ends_with(kOperatorLease) && event.type != store::EventType::kDelete) {
@@ -141,7 +141,7 @@ void Checker::note_work(const std::string& node, const Known& known, const Json&
   for (const auto& machine : machines_)
     if (machine->name() == node) machine->expects_workers(workers);
   acknowledged_.erase(node);
-  // Generation 1 is the object as the agent made it: nobody has asked for anything yet.
+  // The agent created generation 1; no user has assigned anything yet.
   if (known.generation <= 1 || known.observed != known.generation) return;
   std::set<std::string>& keys = acknowledged_[node];
   for (const Json& model : object.at("spec/models").as_array()) keys.insert(model["key"].as_string());
@@ -153,7 +153,7 @@ std::optional<std::string> Checker::containers() {
     if (deleted_nodes_.contains(machine->name())) continue;
     for (const auto& [uid, container] : machine->containers()) {
       if (container->model_key.empty()) continue;
-      // A job that moves keeps its old pod until the new one is Ready; one node never has two.
+      // A moved job keeps its old pod until the new one is Ready, but one node never has two.
       const bool job = container->model_key.find('.') != std::string::npos;
       const auto [at, fresh] = live.emplace(container->model_key + (job ? "@" + machine->name() : ""), machine.get());
       if (!fresh) return "two live pods of " + container->model_key + ": on " + at->second->name() + " and on " + machine->name();
@@ -166,7 +166,7 @@ std::optional<std::string> Checker::files() {
   for (const auto& machine : machines_) {
     const auto known = acknowledged_.find(machine->name());
     for (const auto& [key, content] : machine->exposed()) {
-      // An archive's content is its URL; what has a digest of its own is whole.
+      // An archive's content is its URL, so content with a matching digest is complete.
       if (!content.empty() && !machine->verified(content))
         return "node " + machine->name() + " exposes " + key + " with \"" + content + "\", which nobody has verified";
       if (known == acknowledged_.end() || !machine->agent_running()) continue;
@@ -197,7 +197,7 @@ std::optional<std::string> Checker::node_at_rest(Machine& machine) {
   return {};
 }
 
-/// Children have a live owner, and nothing is still being deleted.
+/// Children have a live owner, and no deletion is pending.
 std::optional<std::string> Checker::owners_at_rest() {
   std::set<std::string> uids;
   std::vector<std::pair<std::string, std::string>> owners;  // key of the child, uid of the owner

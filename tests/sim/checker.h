@@ -1,4 +1,5 @@
-// Checker: what must hold after every step, and what must hold at rest, computed from what users asked for alone.
+// Checker: the invariants of every step, and of a settled world, computed only from the users'
+// requests.
 #pragma once
 
 #include <map>
@@ -21,21 +22,23 @@ class Checker {
  public:
   Checker(Cluster& cluster, const std::vector<std::unique_ptr<Machine>>& machines, const std::vector<std::unique_ptr<User>>& users);
 
-  /// A user read an object, by its key in the store. Its spec may not differ from that before the user changes it.
+  /// A user read the object with this key in the store. Its spec must stay the same until the user
+  /// changes it.
   void user_read(const std::string& key, const std::string& uid, const codec::Json& spec) { read_[key] = {uid, spec}; }
-  /// Events since the last call, and the state of the machines. What is wrong, if anything.
+  /// Checks the events since the last call, and the machines. Returns the violation, if any.
   std::optional<std::string> after_step();
-  /// Whether everything is as the users want it; else what is not.
+  /// Checks whether everything matches the users' requests. Returns the difference, if any.
   std::optional<std::string> at_rest();
-  /// Without leases: who leads says so for ever.
+  /// Number of writes, without leases: a leader renews its lease forever.
   std::uint64_t writes() const { return writes_; }
   SteadyTime last_write() const { return last_write_; }
   const std::string& last_written() const { return last_written_; }
-  /// Who holds the operators' lease. A change of that is a write that counts: who begins to lead takes up what was left undone.
+  /// Holder of the operators' lease. A change of holder counts as a write, because a new leader
+  /// takes up unfinished work.
   const std::string& leader() const { return leader_; }
-  /// A new schedule in a world at rest: what was excused is no longer.
+  /// Starts a new schedule in a settled world; earlier excuses no longer apply.
   void begin() { deleted_nodes_.clear(); }
-  /// A Node object was deleted while it lived: what ran there may still run, as in any cluster.
+  /// A live Node object was deleted: its containers may still run, as in any cluster.
   void node_was_deleted(const std::string& node) { deleted_nodes_.insert(node); }
 
  private:
@@ -65,7 +68,7 @@ class Checker {
   std::map<std::string, Read> read_;    // by users, by key in the store
   std::map<std::string, Known> known_;  // by key in the store
   std::map<std::string, std::set<std::string>>
-      acknowledged_;  // by node: models its agent says it knows of, all there are; absent: behind
+      acknowledged_;  // by node: all models that its agent acknowledges; absent: the agent is behind
   std::set<std::string> deleted_nodes_;
   std::uint64_t writes_ = 0;
   SteadyTime last_write_;

@@ -31,7 +31,7 @@ void Cluster::open_server() {
 }
 
 void Cluster::settle() {
-  // Its controllers are idle once they have nothing to do now.
+  // The server's controllers are idle once nothing is due now.
   for (int i = 0; i < 10'000; ++i)
     if (const auto next = server_->step_controllers(); next && *next > clock_.now()) return;
   CHECK(false);

@@ -1,5 +1,5 @@
-// Cluster: one real API server in memory that many schedules use one after another. Between two it is emptied down to what it held
-// when it was new, so that kinds need to be installed once only.
+// Cluster: one real in-memory API server for many schedules in sequence. Between two schedules it
+// is reset to its initial content, so that kinds are installed only once.
 #pragma once
 
 #include <map>
@@ -26,7 +26,8 @@ class Cluster {
   apiserver::Server* server() { return server_.get(); }
   controllers::NodeSessions& sessions() { return *sessions_.now; }
 
-  /// Nothing but the kinds and the namespaces; product randomness from `seed`; a new day. Every client is gone.
+  /// Resets the cluster to its kinds and namespaces, with product randomness from `seed` and a new
+  /// day. No client may exist.
   void begin(std::uint64_t seed);
   /// The process dies and starts again over the same store.
   void restart_server(Network& network);
@@ -35,12 +36,12 @@ class Cluster {
     int status = 0;
     codec::Json body;
   };
-  /// A user's request, whole, now.
+  /// A user's request, answered synchronously.
   Reply call(const std::string& method, const std::string& target, const codec::Json& body = nullptr,
              const std::string& type = "application/json");
 
  private:
-  // Who hears of sessions is new with every schedule; the server keeps one listener.
+  // Each schedule has a new observer of sessions, but the server keeps one listener.
   struct Sessions final : apiserver::SessionObserver {
     void opened(const apiserver::Identity& who) override { now->opened(who); }
     void closed(const apiserver::Identity& who) override { now->closed(who); }

@@ -1,4 +1,4 @@
-// DatasetUser: a Dataset and the files that nodes have of it.
+// DatasetUser: a Dataset, and its files on nodes.
 #pragma once
 
 #include "requests.h"

@@ -1,4 +1,4 @@
-// DeploymentUser: a Deployment, which has nothing to do with models.
+// DeploymentUser: a Deployment, unrelated to models.
 #pragma once
 
 #include "requests.h"

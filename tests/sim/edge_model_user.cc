@@ -62,7 +62,8 @@ std::optional<std::string> EdgeModelUser::settled() {
   if (auto wrong = model_.presence(reply)) return wrong;
   const std::string target_ready = condition(object, "TargetVersionReady");
   if (world_.origin().broken.contains(archive_of(model_.name(), target()))) {
-    // The archive cannot be had: a version that served before continues to serve, and a condition reports the failure.
+    // The archive is unavailable: an earlier version continues to serve, and a condition reports
+    // the failure.
     if (target_ready != "False DownloadFailed")
       return what + "TargetVersionReady is " + target_ready + " and not False DownloadFailed";
     return {};

@@ -13,7 +13,7 @@
 namespace varda::sim {
 namespace {
 
-// Deep enough for the deepest trees of JSON the product reads, without optimisation too.
+// Enough for the deepest JSON that the product reads, even without optimisation.
 constexpr std::size_t kStackBytes = 1u << 20;
 constexpr std::size_t kGuardBytes = 4096;
 
@@ -22,7 +22,7 @@ constexpr std::size_t kGuardBytes = 4096;
 Fiber::Fiber() {
   stack_ = mmap(nullptr, kStackBytes + kGuardBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   CHECK(stack_ != MAP_FAILED);
-  CHECK(mprotect(stack_, kGuardBytes, PROT_NONE) == 0);  // an overflow ends the process instead of spoiling a neighbour
+  CHECK(mprotect(stack_, kGuardBytes, PROT_NONE) == 0);  // an overflow ends the process
   CHECK(getcontext(&inside_) == 0);
   inside_.uc_stack.ss_sp = static_cast<char*>(stack_) + kGuardBytes;
   inside_.uc_stack.ss_size = kStackBytes;

@@ -1,5 +1,6 @@
-// Fiber: a call with a stack of its own that can stop in its middle and go on later, all in one thread. So blocking code of the
-// product runs as it is, and where it waits for an answer the simulator decides who goes on.
+// Fiber: a call with a separate stack that can suspend and resume, all in one thread. Blocking
+// product code thus runs unchanged. While it waits for an answer, the simulator decides which fiber
+// continues.
 #pragma once
 
 #include <csetjmp>
@@ -28,11 +29,11 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// What the next resume() begins with. The fiber is idle.
+  /// Sets the call for the next resume(). The fiber is idle.
   void start(std::function<void()> call);
   /// Runs until the call suspends or returns. False: it has returned, and the fiber is idle again.
   bool resume();
-  /// Within a call: back to whoever resumed it.
+  /// Within a call: returns to the caller of resume().
   void suspend();
   bool idle() const { return !call_; }
 
@@ -55,7 +56,7 @@ class Fiber {
 #endif
 };
 
-/// Fibers that are used again: their stacks are mapped once.
+/// Reuses fibers, so that their stacks are mapped only once.
 class FiberPool {
  public:
   Fiber& take();

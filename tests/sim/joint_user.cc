@@ -13,7 +13,7 @@ Json policy(std::uint64_t tenths) {
 
 }  // namespace
 
-/// The Model names another archive than before.
+/// Points the Model to a new archive.
 void JointUser::release(Object& model) {
   const std::string url = archive_of(model.name(), std::to_string(3 + world_.rng().below(3)));
   Json spec = Json::object({{"url", url}, {"sha256", Origin::digest(url).hex()}, {"format", "onnx"}});

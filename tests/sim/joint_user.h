@@ -1,4 +1,5 @@
-// JointUser: a JointInferenceService with a tier at the edge and one in the cloud, the two Models of these tiers, and clients.
+// JointUser: a JointInferenceService with an edge tier and a cloud tier, the Models of both tiers,
+// and clients.
 #pragma once
 
 #include "requests.h"
@@ -20,11 +21,11 @@ class JointUser : public User {
   bool reports_counts() const override { return true; }
 
  protected:
-  /// The worker of the first tier that is created.
+  /// The worker of the created first tier.
   virtual codec::Json edge_worker();
-  /// Names what is wrong with the one container of the first tier, which is where it shall be.
+  /// Names the problem of the first tier's only container, which runs on the right node.
   virtual std::optional<std::string> first_tier_works(Machine& home, const Container& server, const codec::Json& status);
-  /// The tiers that the node of the first tier announces to it.
+  /// The tiers that the first tier's node announces to it.
   struct TiersTold {
     std::string cloud_url, threshold;
   };
@@ -35,7 +36,7 @@ class JointUser : public User {
   /// The directory of the first tier's model on its node.
   std::string key() const { return "default/" + service_.name() + ".edge"; }
   std::string node() const { return service_.spec().at("edgeWorker/nodeName").as_string(); }
-  /// A Model without a version is called after its digest.
+  /// A Model without a version is named by its digest.
   static std::string version_of(const Object& model) { return model.spec()["sha256"].as_string().substr(0, 12); }
 
  private:
@@ -50,7 +51,7 @@ class JointUser : public User {
 
   World& world_;
   Object service_, small_, big_;
-  std::int64_t answered_ = 0;  // requests of clients that may be counted for the service that is there
+  std::int64_t answered_ = 0;  // client requests that may count for the current service
 };
 
 }  // namespace varda::sim

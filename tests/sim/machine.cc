@@ -20,7 +20,7 @@ Status write_file(os::FileSystem& fs, const os::Path& path, std::string_view tex
 
 }  // namespace
 
-/// Archives: a download takes a while and may fail; what it becomes is a tree of one file.
+/// Archives: a download takes time and may fail; an archive is a tree of one file.
 class Artifacts final : public artifact::Store {
  public:
   explicit Artifacts(Machine& machine) : machine_(machine) {}
@@ -75,7 +75,7 @@ class Artifacts final : public artifact::Store {
   Machine& machine_;
 };
 
-/// A file without the last row.
+/// A file without its last row.
 class ShortFile final : public os::ReadableFile {
  public:
   explicit ShortFile(std::unique_ptr<os::ReadableFile> file) : file_(std::move(file)) {}
@@ -95,7 +95,7 @@ class ShortFile final : public os::ReadableFile {
   const std::unique_ptr<os::ReadableFile> file_;
 };
 
-/// The files of users, which outlive the agent that reads them.
+/// Users' files, which outlive the agent that reads them.
 class Datasets final : public os::ReadableTree {
  public:
   Datasets(os::ReadableTree& tree, const Mutations& mutations) : tree_(tree), mutations_(mutations) {}
@@ -114,7 +114,7 @@ class Datasets final : public os::ReadableTree {
   const Mutations& mutations_;
 };
 
-/// Asks model servers of this machine.
+/// Polls the model servers of this machine.
 class ServerClient final : public net::HttpClient {
  public:
   explicit ServerClient(Machine& machine) : machine_(machine) {}
@@ -134,7 +134,7 @@ class ServerClient final : public net::HttpClient {
         if (auto target = target_of(container->model_key)) index.push_back(entry(container->model_name, *target));
         continue;
       }
-      // A server listens a moment after it was started.
+      // A server listens a moment after its start.
       if (machine_.scheduler_.clock().now() < container->started + milliseconds(100)) continue;
       answers = true;
       if (container->serving.empty()) continue;
@@ -164,14 +164,14 @@ class ServerClient final : public net::HttpClient {
   static Json entry(const std::string& name, const std::string& version) {
     return Json::object({{"name", name}, {"version", version}, {"state", "READY"}});
   }
-  /// The counters of a first tier. Nothing is hard, so every request is answered at the edge.
+  /// The counters of a first tier. No request is hard, so the edge answers all.
   Json tiers_of(const Container& container) {
     std::string instance = container.pod_uid + "-" + std::to_string(container.restarts);
     if (machine_.mutations_.counts_twice) instance += "-" + std::to_string(++asked_);
     const Json counters = Json::object({{"inferences", container.answered},
                                         {"samples", container.answered},
                                         {"answered", Json::object({{"edge", container.answered}})}});
-    // Every tier that has an address answers.
+    // Every tier with an address answers.
     Json tiers = Json::array();
     const auto file = codec::parse_json(machine_.model_file(container.model_key, "cascade.json").value_or("{}"));
     for (const Json& tier : file.ok() ? (*file)["tiers"].as_array() : Json::Array()) {
@@ -189,7 +189,7 @@ class ServerClient final : public net::HttpClient {
   std::uint64_t asked_ = 0;
 };
 
-/// Runs pods as a runner does, with containers that are no processes.
+/// Runs pods like a real runner, with containers instead of processes.
 class Runner final : public node::PodRunner {
  public:
   Runner(Machine& machine, node::Host& host) : machine_(machine), host_(host) {}
@@ -214,7 +214,7 @@ class Runner final : public node::PodRunner {
   std::optional<SteadyTime> step() override {
     dirty_ = false;
     const SteadyTime now = machine_.scheduler_.clock().now();
-    next_ = now + seconds(2);  // looks at its containers
+    next_ = now + seconds(2);  // polls its containers
     for (auto at = machine_.pods_.begin(); at != machine_.pods_.end();) {
       const std::string uid = at->first;
       const Json& pod = at->second;
@@ -230,7 +230,7 @@ class Runner final : public node::PodRunner {
         at = machine_.pods_.erase(at);
         continue;
       }
-      // The model's directory is a mount: without it nothing starts.
+      // The model directory is a mount, so nothing starts without it.
       const auto running = machine_.containers_.find(uid);
       if (running == machine_.containers_.end() && !started_.contains(uid)) start(uid, pod);
       started_.insert(uid);
@@ -248,7 +248,8 @@ class Runner final : public node::PodRunner {
     container->name = pod.at("metadata/name").as_string();
     const Json& spec = pod["spec"];
     const Json& server = spec["containers"].as_array().at(0);
-    // At the edge a model's directory is a mount; in the cloud an init container fetches a version.
+    // At the edge, the model directory is a mount; in the cloud, an init container fetches a
+    // version.
     const std::string models = (kData / "models/").string();
     for (const Json& volume : spec["volumes"].as_array())
       if (const std::string& path = volume.at("hostPath/path").as_string(); path.starts_with(models))
@@ -276,7 +277,7 @@ class Runner final : public node::PodRunner {
     machine_.scheduler_.note("container starts", container->name);
     machine_.add_container(std::move(container));
   }
-  /// False: it takes its time.
+  /// False: it is still stopping.
   bool stop(const std::string& uid, SteadyTime now) {
     if (!machine_.containers_.contains(uid) || machine_.mutations_.containers_stay) return true;
     const auto [when, fresh] = ending_.emplace(uid, now + milliseconds(machine_.scheduler_.rng().below(3000)));
@@ -378,7 +379,7 @@ struct Machine::Life {
   }
   static agent::Options options_of(const Machine& m) {
     agent::Options options;
-    options.marks_period = std::chrono::hours(24);  // nobody asks here, and a look would be a step of many schedules
+    options.marks_period = std::chrono::hours(24);  // unused here; a check would be a step
     options.node_name = m.name_;
     options.data_directory = kData;
     options.runner = agent::Runner::kProcess;
@@ -423,7 +424,7 @@ void Machine::start_agent() {
   life_ = std::make_unique<Life>(*this);
   for (runtime::Strand& strand : life_->core.strands()) {
     if (mutations_.files_stay && strand.name == "models") {
-      // Acts, and puts back what it hid.
+      // Runs the step, then restores what it hid.
       strand.step = [this, step = strand.step](const Context& ctx) {
         const std::map<std::string, std::string> before = exposed();
         step(ctx);
@@ -528,7 +529,7 @@ void Machine::set_link(bool up) {
 }
 
 void Machine::add_container(std::unique_ptr<Container> container) {
-  // Of one pod it may run twice only if somebody forgot about the first.
+  // A second container of one pod exists only if the runner forgot the first.
   std::string uid = container->pod_uid;
   while (containers_.contains(uid)) uid += "'";
   Container& added = *containers_.emplace(uid, std::move(container)).first->second;
@@ -592,7 +593,7 @@ std::optional<std::string> Machine::first_line(const os::Path& path) {
   return text->substr(0, text->find('\n'));
 }
 
-/// A model server looks at `target` and serves what that names, if it is there.
+/// A model server reads `target` and serves that version, if it exists.
 void Machine::serve_step(Container& container) {
   const os::Path directory = kData / "models" / container.model_key;
   const std::optional<std::string> target = first_line(directory / "target");
@@ -603,7 +604,8 @@ void Machine::serve_step(Container& container) {
   scheduler_.note("serves", container.name + " " + container.serving);
 }
 
-/// An init container fetches a version and a server serves it. An archive that cannot be had is tried again for ever.
+/// An init container fetches a version, and a server serves it. An unavailable archive is retried
+/// forever.
 void Machine::fetch_step(Container& container) {
   if (!container.serving.empty()) return;
   container.fetch_failed = origin_.broken.contains(container.fetch_url);

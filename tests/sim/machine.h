@@ -1,5 +1,5 @@
-// Machine: an edge node. Its disk and its containers outlive its agent; the agent is the real one but for its threads, the
-// archives' bytes and the processes of pods.
+// Machine: an edge node. Its disk and containers outlive its agent. The agent is real except for
+// threads, archive contents and pod processes.
 #pragma once
 
 #include <map>
@@ -21,29 +21,30 @@
 
 namespace varda::sim {
 
-/// What the world outside does with archives. By URL: good ones have the digest of their URL.
+/// The archive server. Good archives have the digest of their URL.
 struct Origin {
-  std::set<std::string> broken;  // never to be had
-  std::uint32_t failures = 0;    // downloads out of a thousand that fail and may succeed later
+  std::set<std::string> broken;  // never available
+  std::uint32_t failures = 0;    // downloads per thousand that fail now and may succeed later
   std::chrono::milliseconds slowest{2000};
   static codec::Sha256 digest(const std::string& url) { return codec::Sha256::of(url); }
 };
 
-/// A container of a pod. One of a model has a server: at the edge it follows the model directory that its pod mounts, in the cloud
-/// it serves the version that its pod fetches.
+/// A container of a pod. A model's container has a server. At the edge it follows the mounted model
+/// directory; in the cloud it serves the version that its pod fetches.
 struct Container {
   std::string pod_uid, ns, name, address;
   int port = 0;
-  std::string model_key;                 // edge: NAMESPACE/NAME of a model, NAMESPACE/NAME.WORKER of a job's; "" of other pods
-  std::string cloud_key;                 // cloud: NAMESPACE/NAME of the model; "" of other pods
-  std::string worker_key;                // edge: NAMESPACE/NAME of a worker with a program of the user; "" for other pods
-  std::string model_name;                // what clients call it
+  std::string model_key;                 // edge: NAMESPACE/NAME of a model, NAMESPACE/NAME.WORKER
+                                         // of a job's; "": other pods
+  std::string cloud_key;                 // cloud: NAMESPACE/NAME of the model; "": other pods
+  std::string worker_key;                // edge: NAMESPACE/NAME of a worker; "": other pods
+  std::string model_name;                // the model's name for clients
   std::string fetch_url, fetch_version;  // cloud
-  bool fetch_failed = false;             // cloud: the archive cannot be had
-  std::string serving;                   // the version it answers with; "" none yet
+  bool fetch_failed = false;             // cloud: the archive is unavailable
+  std::string serving;                   // the served version; "": not serving yet
   SteadyTime started;
   int restarts = 0;
-  std::int64_t answered = 0;  // requests of clients since the last restart
+  std::int64_t answered = 0;  // client requests since the last restart
   bool has_server() const { return !model_key.empty() || !cloud_key.empty(); }
 };
 
@@ -60,42 +61,43 @@ class Machine {
 
   bool agent_running() const { return life_ != nullptr; }
   void start_agent();
-  /// Dies at once; its disk and its containers stay.
+  /// Dies at once; its disk and containers stay.
   void stop_agent();
-  /// Containers die too. The agent is not running.
+  /// Containers die, too. The agent must not be running.
   void lose_containers();
-  /// One container dies and its runner starts it again.
+  /// One container dies, and its runner restarts it.
   void crash_container(std::uint64_t which);
   void set_link(bool up);
   bool link_up() const { return link_up_; }
 
   const std::map<std::string, std::unique_ptr<Container>>& containers() const { return containers_; }  // by pod uid
-  /// Models whose directory shows a version, with the content of that version's file; "" of one that has none.
+  /// Models that expose a version, with the content of that version's file; "" if the file is
+  /// missing.
   const std::map<std::string, std::string>& exposed();
-  /// Whether an archive with that content was had whole, ever.
+  /// Whether an archive with that content was ever downloaded completely.
   bool verified(const std::string& content) const { return verified_.contains(content); }
-  /// Model key, URL and version that answered in this schedule, or when it began. The URL is "" in the cloud layer, where clients
-  /// reach a Service.
+  /// Model key, URL and version of all servers that answered in this schedule, or served at its
+  /// start. The URL is "" in the cloud layer, where clients reach a Service.
   const std::set<std::tuple<std::string, std::string, std::string>>& answered() const { return answered_; }
-  /// What answered once and is no more is nothing that a status may still tell.
+  /// Drops answers of servers that no longer run; statuses must not report them any more.
   void forget_old_answers();
-  /// A client sends a request to the server of a model at the edge. False: none serves.
+  /// A client sends a request to the edge server of a model. False: no server runs.
   bool ask(const std::string& model_key);
-  /// A worker's program in a container there finds how good its model is. False: none runs.
+  /// A worker's program on this machine evaluates its model. False: no program runs.
   bool evaluate(const std::string& model_key, int accuracy);
-  /// The assignment that the program of a worker has read; null: it has read none, or there is no such program.
+  /// The assignment that the worker's program has read; null: not read yet, or no such program.
   codec::Json assignment(const std::string& worker_key) const;
-  /// The node shall expect these workers, by key, and no others.
+  /// The node must expect exactly these workers.
   void expects_workers(const std::set<std::string>& keys);
   /// The results that programs reported here, by worker key and uid.
   const std::map<std::pair<std::string, std::string>, Told>& told() const { return told_; }
-  /// The keys of the workers with a token on the disk.
+  /// The keys of the workers with a token on disk.
   std::set<std::string> tokens();
-  /// A file beside the versions of a model: "target", "cascade.json". Nothing: there is none.
+  /// A file beside the versions of a model: "target", "cascade.json". Nothing: no such file.
   std::optional<std::string> model_file(const std::string& model_key, const std::string& name);
 
   static constexpr const char* kDatasets = "/datasets";
-  /// Files that users have below kDatasets. Users call changed() after each change.
+  /// Users' files below kDatasets. Users call dataset_changed() after each change.
   dataset::testing::MemoryTree& datasets() { return datasets_; }
   void dataset_changed(const os::Path& path);
 
@@ -124,7 +126,7 @@ class Machine {
 
   os::testing::MemoryFileSystem fs_;
   dataset::testing::MemoryTree datasets_;
-  std::map<std::string, std::string> exposed_;  // as of the file system's call number exposed_at_: most steps touch no file
+  std::map<std::string, std::string> exposed_;  // as of call exposed_at_ of fs_: most steps touch no file
   std::uint64_t exposed_at_ = 0;
   std::unique_ptr<agent::Journal> journal_;
   std::map<codec::Sha256, std::uint64_t> artifacts_;
@@ -135,7 +137,7 @@ class Machine {
   std::map<std::pair<std::string, std::string>, Told> told_;
   std::map<std::string, codec::Json> pods_;  // the runner's records, by uid
   std::set<std::tuple<std::string, std::string, std::string>> answered_;
-  int addresses_ = 0;  // that pods with a network of their own were given
+  int addresses_ = 0;  // count of addresses given to pods
   std::unique_ptr<Life> life_;
 };
 

@@ -19,21 +19,22 @@ using namespace varda::sim;
 struct Options {
   std::uint64_t schedules = 1000;
   std::uint64_t first = 1;
-  double seconds = 0;  // set: as many as fit
+  double seconds = 0;  // set: run as many as fit
   std::uint64_t lines = 400;
   bool brief = false;  // short schedules; `first` is a world
   std::string replay;
-  std::uint64_t failures = 1;  // ends after so many
+  std::uint64_t failures = 1;  // stop after this many
 };
 
-/// The first seed of a campaign that is named by a text, such as a commit. FNV-1a, in a range that reads well.
+/// The first seed of a campaign that is named by a text, such as a commit. FNV-1a, in a readable
+/// range.
 std::uint64_t seed_of(std::string_view text) {
   std::uint64_t hash = 14695981039346656037ULL;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
   return 1'000'000 + hash % 1'000'000'000'000ULL;
 }
 
-/// Which schedule: a full one by its seed, a short one by its world and its place there.
+/// Name of a schedule: a full one by its seed, a short one by its world and index.
 std::string name_of(std::uint64_t seed, std::optional<std::uint64_t> index) {
   return std::to_string(seed) + (index ? ":" + std::to_string(*index) : "");
 }
@@ -53,7 +54,7 @@ int replay(const std::string& name, std::uint64_t lines) {
   if (*end != ':') {
     outcome = run_full(cluster, seed, {}, Trace::kKeep);
   } else {
-    // Those before it in its world are what it begins with.
+    // Schedules start with the result of earlier ones in the same world.
     Batch batch(cluster, seed, {}, Trace::kKeep);
     outcome = batch.begin();
     const std::uint64_t index = std::strtoull(end + 1, nullptr, 10);
@@ -94,7 +95,7 @@ class Campaign {
   bool world() {
     const std::uint64_t seed = next_++;
     Batch batch(cluster_, seed);
-    // Not one of those that are counted: many worlds begin alike.
+    // Not counted as a schedule, because many worlds start alike.
     if (const Outcome outcome = batch.begin(); outcome.failure) return failed(outcome, seed, 0);
     for (std::uint64_t i = 1; i <= Batch::kSchedules; ++i)
       if (!note(batch.next(), seed, i)) return false;

@@ -1,4 +1,4 @@
-// Mutations: deliberate mistakes, to see that the checks find them.
+// Mutations: deliberate bugs that the checks must find.
 #pragma once
 
 #include <optional>
@@ -8,21 +8,21 @@
 namespace varda::sim {
 
 struct Mutations {
-  std::optional<Cast> cast;  // of every world, so that a mistake of one kind is met soon; nothing: as drawn
+  std::optional<Cast> cast;  // of every world, so that a bug of one kind appears soon; nothing: random
 
-  bool server_lies = false;         // an agent that reports the target as served while nothing answers
-  bool files_stay = false;          // an agent that acknowledges a deletion and leaves the files
-  bool half_exposed = false;        // an artifact store that takes an archive for complete while it still comes
-  bool containers_stay = false;     // a runner that says a pod has ended and leaves its container
-  bool heartbeats = false;          // an agent that writes something into its report now and then, whether or not anything happened
-  bool deletions_are_lost = false;  // a watch that leaves out what was deleted
-  bool versions_ignored = false;    // a client that answers a conflict by writing what it read long ago all the same
-  bool url_at_once = false;         // an operator that tells of the URL before any server answers there
+  bool server_lies = false;         // an agent that reports the target as served without an answer
+  bool files_stay = false;          // an agent that acknowledges a deletion and keeps the files
+  bool half_exposed = false;        // a store that exposes incomplete downloads
+  bool containers_stay = false;     // a runner that reports a pod's end and keeps its container
+  bool heartbeats = false;          // an agent that changes its report without a reason
+  bool deletions_are_lost = false;  // a watch that drops deletions
+  bool versions_ignored = false;    // a client that overwrites in spite of a conflict
+  bool url_at_once = false;         // an operator that publishes a URL without a server
 
-  bool pods_are_ready_at_once = false;  // cloud models: a runner that reports a pod as ready before its version is fetched
-  bool counts_twice = false;            // joint inference: a server that draws a new instance for every answer
-  bool tiers_are_lost = false;          // joint inference: a client that drops the addresses of tiers from a work list
-  bool results_are_lost = false;        // workers: an agent that acknowledges results and forgets them
+  bool pods_are_ready_at_once = false;  // cloud models: pods are ready before the fetch
+  bool counts_twice = false;            // joint inference: each answer has a new instance
+  bool tiers_are_lost = false;          // joint inference: work lists lose tier addresses
+  bool results_are_lost = false;        // workers: an agent drops acknowledged results
   bool rows_are_lost = false;           // datasets: a disk that hides the last row of a file
 };
 

@@ -11,7 +11,7 @@ namespace {
 using std::chrono::milliseconds;
 
 bool changes_something(const std::string& method) { return method != "GET"; }
-// What a transport may send again by itself after a broken connection (RFC 9110, 9.2.2).
+// Methods that a transport may repeat after a broken connection (RFC 9110, 9.2.2).
 bool idempotent(const std::string& method) { return method == "GET" || method == "PUT" || method == "DELETE"; }
 
 class TextReader final : public net::BodyReader {
@@ -37,7 +37,7 @@ net::Response error_response(int status) {
   return out;
 }
 
-// Who does not wait for a server before telling of its URL.
+// Mutation url_at_once: publishes the URL before a server answers.
 std::string with_url(const std::string& text) {
   auto body = codec::parse_json(text);
   CHECK(body.ok());
@@ -51,7 +51,7 @@ std::string with_url(const std::string& text) {
   return codec::write_json(read);
 }
 
-// A work list with tiers that have no address.
+// Mutation tiers_are_lost: removes the addresses of tiers from a work list.
 std::string without_tiers(const std::string& text) {
   auto body = codec::parse_json(text);
   CHECK(body.ok());
@@ -62,12 +62,12 @@ std::string without_tiers(const std::string& text) {
   return codec::write_json(read);
 }
 
-/// "name" or "plural/name" of a target, for the trace.
+/// The method and URL of a request, for the trace.
 std::string shown(const net::ClientRequest& request) { return request.method + " " + request.url; }
 
 }  // namespace
 
-/// One open watch: hands out one event at a time.
+/// One open watch: delivers one event at a time.
 class WatchPipe final : public net::BodyReader {
  public:
   WatchPipe(Network::Link& link, std::unique_ptr<net::BodyStream> stream, SteadyTime end)
@@ -98,7 +98,7 @@ class WatchPipe final : public net::BodyReader {
     return std::optional<std::string>(std::move(line));
   }
 
-  /// Both sides notice.
+  /// Breaks the watch on both sides.
   void break_off() {
     broken_ = true;
     stream_.reset();
@@ -125,7 +125,7 @@ class WatchPipe final : public net::BodyReader {
     return end_;
   }
 
-  // What the server has to say by now.
+  // Reads the server's pending output.
   void pump() {
     const store::Revision revision = network_.store_.revision();
     const SteadyTime now = network_.scheduler_.clock().now();
@@ -258,7 +258,7 @@ Result<net::ClientResponse> Network::Link::send(const Context& ctx, net::ClientR
     return out;
   }
   if (changes_something(request.method))
-    TRY_VOID(maybe_delay());  // reads are answered with what was true: others go on all the same
+    TRY_VOID(maybe_delay());  // a read needs no delay: others may run before its answer is used
   if (rng.chance(rates.lose_answer)) {
     scheduler.note("answer lost", shown(request));
     return Error(Code::kUnavailable, "simulated: the connection broke before the answer");

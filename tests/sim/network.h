@@ -1,5 +1,6 @@
-// Network: how simulated processes reach the API server. Every request and every watch event may be refused, lost, repeated,
-// delayed or cut off, as the seed says; between a request and its answer others go on.
+// Network: connects simulated processes to the API server. Requests and watch events may be
+// refused, lost, repeated, delayed or cut off, as the seed decides. Other processes run between a
+// request and its answer.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +17,16 @@
 
 namespace varda::sim {
 
-/// Out of a thousand.
+/// Rates per thousand.
 struct FaultRates {
-  std::uint32_t refuse = 0;        // of requests: never delivered
-  std::uint32_t lose_answer = 0;   // delivered, and the client never hears of it
-  std::uint32_t repeat = 0;        // an idempotent request delivered twice, as a transport may that lost the first answer
-  std::uint32_t server_error = 0;  // 429, 500 or 503 and not done
+  std::uint32_t refuse = 0;        // of requests: not delivered
+  std::uint32_t lose_answer = 0;   // delivered, but the answer is lost
+  std::uint32_t repeat = 0;        // an idempotent request delivered twice, as by a retry
+  std::uint32_t server_error = 0;  // 429, 500 or 503, without effect
   std::uint32_t delay = 0;         // of requests and answers: up to 3 s of virtual time
   std::uint32_t watch_break = 0;   // of watch events: the connection breaks before it
-  std::uint32_t watch_end = 0;     // ... or ends in peace
-  std::uint32_t hold = 0;          // of watch events: held back up to 5 s, and those behind them too
+  std::uint32_t watch_end = 0;     // ... or ends cleanly
+  std::uint32_t hold = 0;          // of watch events: held back up to 5 s, with all later ones
 };
 
 class WatchPipe;
@@ -35,21 +36,21 @@ class Network {
   Network(Scheduler& scheduler, store::Store& store, const Mutations& mutations)
       : scheduler_(scheduler), store_(store), mutations_(mutations) {}
 
-  /// Null: the server is down; every open watch breaks.
+  /// Null: the server is down, and every open watch breaks.
   void serve(apiserver::Server* server);
   void set_rates(const FaultRates& rates) { rates_ = rates; }
-  /// Requests that were to change something, whatever became of them.
+  /// Number of modifying requests, whatever their result.
   std::uint64_t writes() const { return writes_; }
   std::uint64_t requests() const { return requests_; }
 
-  /// One process's way to the server.
+  /// The connection of one process to the server.
   class Link final : public net::HttpClient {
    public:
     Link(Network& network, Process& process, apiserver::Identity identity)
         : network_(network), process_(process), identity_(std::move(identity)) {}
     ~Link() override;
     Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override;
-    /// Down: requests find no way; open watches stay silent, and break when it is up again.
+    /// Down: requests fail; open watches stay silent, and break once the link is up again.
     void set_up(bool up);
     bool up() const { return up_; }
 

@@ -5,7 +5,7 @@
 
 namespace varda::sim {
 
-/// Services without ports: Endpoints are written as the product plans them, and no connection is ever made.
+/// Services without ports: Endpoints are written as the product plans them, without any connection.
 class EndpointsReconciler {
  public:
   explicit EndpointsReconciler(const runtime::Caches& caches) : caches_(caches) {}

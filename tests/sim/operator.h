@@ -1,4 +1,5 @@
-// An operator process: its informers, its controllers, its events, its lease. What `varda operator` or `varda up` runs.
+// Operator: an operator process with its informers, controllers, events and lease, as in `varda
+// operator` or `varda up`.
 #pragma once
 
 #include <memory>
@@ -18,9 +19,9 @@ class EndpointsReconciler;
 class Operator {
  public:
   enum class Role {
-    kEverything,  // `varda up`: ours and what a cluster would bring
-    kOurs,        // `varda operator`: one of several, by a lease
-    kCluster,     // what a cluster brings
+    kEverything,  // `varda up`: varda's and a cluster's controllers
+    kOurs,        // `varda operator`: one of several, elected by a lease
+    kCluster,     // a cluster's controllers
   };
 
   Operator(std::string name, Role role, Cluster& cluster, Network& network, Scheduler& scheduler);
@@ -28,13 +29,13 @@ class Operator {
 
   bool running() const { return life_ != nullptr; }
   void start();
-  /// Dies at once: what it had in memory is lost.
+  /// Dies at once, and loses its memory.
   void stop();
-  /// It leads no more, so it ends, as its process would.
+  /// Whether it lost leadership and must exit, as its process would.
   bool must_end() const { return life_ && life_->manager.leadership_lost(); }
   const std::string& name() const { return name_; }
   Role role() const { return role_; }
-  /// As which this life of it takes part in elections.
+  /// The identity of this run in elections.
   std::string identity() const { return name_ + "-" + std::to_string(lives_); }
 
  private:

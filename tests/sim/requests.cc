@@ -10,7 +10,7 @@ using codec::Json;
 
 namespace {
 
-// The label of a selector: "app=web" in a query.
+// The query for a selector: "app=web" becomes labelSelector=app%3Dweb.
 std::string query(std::string selector) {
   for (std::size_t at = 0; (at = selector.find_first_of("=/", at)) != std::string::npos; at += 3)
     selector.replace(at, 1, selector[at] == '=' ? "%3D" : "%2F");

@@ -1,4 +1,4 @@
-// Requests: what all users share when they talk to the API server.
+// Requests: helpers for all users that send requests to the API server.
 #pragma once
 
 #include <optional>
@@ -9,10 +9,10 @@
 
 namespace varda::sim {
 
-/// One object of a user, as the API server last answered for it.
+/// One object of a user, as in the API server's last answer.
 class Object {
  public:
-  /// `group_version` is "apps/v1"; everything lives in the namespace default.
+  /// `group_version` is "apps/v1"; all objects are in the namespace default.
   Object(World& world, std::string group_version, std::string plural, std::string kind, std::string name);
 
   const std::string& name() const { return name_; }
@@ -24,7 +24,7 @@ class Object {
   void patch(codec::Json spec);
   void remove();
   Cluster::Reply get() const { return world_.cluster().call("GET", path()); }
-  /// Names the fault of an object that must exist and be observed, or must be gone.
+  /// Names the problem of an object that must exist and be observed, or must be gone.
   std::optional<std::string> presence(const Cluster::Reply& reply) const;
   std::string what() const { return kind_ + " " + name_ + ": "; }
 
@@ -43,7 +43,7 @@ class Object {
 std::string condition(const codec::Json& object, std::string_view type);
 /// "http://ADDRESS:PORT"
 std::string url_of(const std::string& address, std::int64_t port);
-/// An archive that a machine can have, and its digest.
+/// An archive that a machine can download; its digest is Origin::digest().
 std::string archive_of(const std::string& model, const std::string& version);
 /// An item of a manifest.
 codec::Json manifest_item(const std::string& model, const std::string& version);
@@ -52,10 +52,10 @@ codec::Json manifest_item(const std::string& model, const std::string& version);
 std::size_t count(World& world, const std::string& path);
 std::string pods_path(const std::string& selector);
 
-/// Names the remains of a model in the cloud layer that must be gone: Deployment, Service, Endpoints, ReplicaSets, pods,
-/// containers.
+/// Names the remains of a deleted model in the cloud layer: Deployment, Service, Endpoints,
+/// ReplicaSets, pods, containers.
 std::optional<std::string> left_of_cloud_model(World& world, const std::string& name);
-/// Names the fault of the objects and containers of a model in the cloud layer that serves `version`.
+/// Names the problem of a cloud model's objects and containers when it must serve `version`.
 std::optional<std::string> cloud_model_serves(World& world, const std::string& name, const std::string& version,
                                               std::int64_t replicas);
 

@@ -6,12 +6,13 @@ using std::chrono::seconds, std::chrono::minutes;
 
 namespace {
 
-// Longer than whatever is done again and again: looks at the Node every 10 s, at servers every 2 s; watches begin anew every 10 to
-// 15 s.
+// Longer than every periodic task: checks of the Node every 10 s, polls of servers every 2 s.
+// Watches are renewed every 10 to 15 s.
 constexpr seconds kShortQuiet{10}, kShortRest{12};
 
-// PCT (Burckhardt et al., ASPLOS 2010): with priorities and d changes of them a bug of depth d is found with a known probability;
-// a random walk finds what needs many small changes. Half of the schedules each.
+// PCT (Burckhardt et al., ASPLOS 2010): with priorities and d changes of them, a bug of depth d is
+// found with a known probability. A random walk finds bugs that need many small changes. Half of
+// the schedules use each.
 void draw_policy(World& world, std::uint64_t steps) {
   if (world.rng().below(2) == 0)
     world.scheduler().set_policy(Scheduler::Policy::kPriority, steps, static_cast<int>(world.rng().below(5)));
@@ -53,7 +54,7 @@ Outcome run_full(Cluster& cluster, std::uint64_t seed, const Mutations& mutation
 }
 
 Batch::Batch(Cluster& cluster, std::uint64_t seed, const Mutations& mutations, Trace trace)
-    // Other worlds than those of full schedules of the same number.
+    // These worlds differ from those of full schedules with the same seed.
     : seed_(seed * 0xd1342543de82ef95ULL + 7), world_(cluster, seed_, mutations, trace), users_(world_) {}
 
 Outcome Batch::begin() {

@@ -1,6 +1,7 @@
-// Schedules. A full one goes from an empty cluster to rest. A short one begins in a world that is at rest: a few users and a little
-// trouble, and to rest again; many of them share one world, each begins as the one before it ended. What exists, who misbehaves,
-// who goes first: all of it comes from the seed.
+// Schedules. A full one leads from an empty cluster to a settled one. A short one starts in a
+// settled world, adds a few changes and faults, and settles again. Many short ones share one world;
+// each starts where the previous one ended. The seed decides objects, faults and the order of
+// steps.
 #pragma once
 
 #include <cstdint>
@@ -19,23 +20,24 @@ struct Outcome {
   std::optional<std::string> failure;
   std::uint64_t steps = 0;
   std::uint64_t requests = 0;
-  std::uint64_t fingerprint = 0;   // of everything that happened, and when
-  std::uint64_t order = 0;         // of what happened until all was well, without times: two with the same are the same schedule
-  std::vector<std::string> trace;  // if it was asked for
+  std::uint64_t fingerprint = 0;   // of all notes and their times
+  std::uint64_t order = 0;         // the same until the world settled, without times
+  std::vector<std::string> trace;  // if requested
 };
 
 Outcome run_full(Cluster& cluster, std::uint64_t seed, const Mutations& mutations = {}, Trace trace = Trace::kNone);
 
 class Batch {
  public:
-  /// As many as share one world. Fixed: a schedule is named by its world and its place in it.
+  /// Number of schedules that share one world. Constant, because a schedule is named by its world
+  /// and its index.
   static constexpr std::uint64_t kSchedules = 50;
 
   Batch(Cluster& cluster, std::uint64_t seed, const Mutations& mutations = {}, Trace trace = Trace::kNone);
 
-  /// The world comes to rest for the first time. Once, and before next().
+  /// Lets the world settle for the first time. Call it once, before next().
   Outcome begin();
-  /// The next short schedule. Not after a failure.
+  /// Runs the next short schedule. Not after a failure.
   Outcome next();
 
  private:

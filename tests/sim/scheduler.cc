@@ -44,7 +44,7 @@ void Scheduler::kill(Process& process) {
   process.stop.request_stop();
   for (const auto& task : tasks_) {
     if (task->process != &process) continue;
-    CHECK(task.get() != current_);  // nobody ends himself
+    CHECK(task.get() != current_);  // a process cannot kill itself
     while (task->fiber) run(*task);
   }
   std::erase_if(tasks_, [&](const auto& task) { return task->process == &process; });

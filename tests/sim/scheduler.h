@@ -1,5 +1,5 @@
-// Scheduler: all lines of work of all simulated processes in one thread and one virtual time. Which of those that could go on does
-// is drawn from the seed, so the same seed is the same schedule.
+// Scheduler: runs all strands of all simulated processes in one thread and one virtual time. The
+// seed draws the next strand among those that are due, so the same seed is the same schedule.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace varda::sim {
 
-/// Stands still until it is moved.
+/// Advances only by move_to().
 class VirtualClock final : public Clock {
  public:
   SteadyTime now() const override { return now_; }
@@ -33,7 +33,7 @@ class VirtualClock final : public Clock {
   SteadyTime now_{std::chrono::hours(24)};
 };
 
-/// splitmix64 behind Rng; begins anew with every schedule. One thread.
+/// splitmix64 behind Rng; reseeded for every schedule. One thread.
 class SeededRng final : public Rng {
  public:
   void seed(std::uint64_t seed) { state_ = seed; }
@@ -49,7 +49,7 @@ class SeededRng final : public Rng {
   std::uint64_t state_ = 0;
 };
 
-/// What dies at once: an operator, an agent.
+/// A unit that dies at once: an operator, an agent.
 struct Process {
   explicit Process(std::string n) : name(std::move(n)) {}
   std::string name;
@@ -60,8 +60,8 @@ struct Process {
 class Scheduler {
  public:
   enum class Policy {
-    kWalk,      // any that could go on, each as likely as the others
-    kPriority,  // the one with the highest priority; at a few drawn moments the highest becomes the lowest
+    kWalk,      // any due strand, with equal probability
+    kPriority,  // the due strand of highest priority; a few random steps lower the highest
   };
 
   Scheduler(VirtualClock& clock, SeededRng& rng) : clock_(clock), rng_(rng) {}
@@ -72,34 +72,35 @@ class Scheduler {
 
   void set_policy(Policy policy, std::uint64_t steps_expected, int changes);
   void add(Process& process, runtime::Strand strand);
-  /// Its calls under way end with kCancelled, nothing of it runs any more. What its strands use may be destroyed after that.
+  /// Ends running calls with kCancelled and removes all strands. The caller may then destroy the
+  /// objects that they use.
   void kill(Process& process);
 
-  /// A new schedule: steps are told, counted as different and given priorities anew.
+  /// Starts a new schedule: resets trace, fingerprint, order and priorities.
   void begin();
-  /// One step of one strand; false: none could go on now.
+  /// One step of one strand; false: no strand is due now.
   bool step();
-  /// When the next strand could go on; nothing: never.
+  /// When the next strand is due; nothing: never.
   std::optional<SteadyTime> next();
   std::uint64_t steps() const { return steps_; }
 
   // Within a strand's step.
 
   using Due = std::function<std::optional<SteadyTime>()>;
-  /// Lets others go on until `due` says that this may. kCancelled: the process was killed.
+  /// Runs other strands until `due` is reached. kCancelled: the process was killed.
   Status wait(Due due);
-  /// Lets others go first, if the seed wants it.
+  /// Lets others run first, if the seed decides so.
   Status pause() {
     return wait([] { return std::optional(SteadyTime::min()); });
   }
 
-  // What happened, for people; and for comparing two runs.
+  // The trace, for people, and for comparing two runs.
   void keep_trace(bool keep) { keep_trace_ = keep; }
   void note(std::string_view what, std::string_view detail = {});
   const std::deque<std::string>& trace() const { return trace_; }
-  /// Of all notes since begin(), and when they were made.
+  /// Hash of all notes since begin(), with their times.
   std::uint64_t fingerprint() const { return fingerprint_; }
-  /// Of the same without times.
+  /// Hash of the same without times.
   std::uint64_t order() const { return order_; }
 
  private:
@@ -122,7 +123,7 @@ class Scheduler {
   Task* current_ = nullptr;
   Policy policy_ = Policy::kWalk;
   std::vector<std::uint64_t> changes_;                 // steps at which a priority falls
-  static constexpr std::uint64_t kHighest = 1u << 20;  // above all that changes lower
+  static constexpr std::uint64_t kHighest = 1u << 20;  // above all priorities that were lowered
   std::uint64_t lowest_ = kHighest;                    // the next lowest priority
   std::uint64_t steps_ = 0;
   bool keep_trace_ = false;

@@ -1,4 +1,4 @@
-// The simulator tested: the same seed is the same schedule, and known mistakes are found.
+// Tests of the simulator: the same seed is the same schedule, and known bugs are found.
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <optional>
@@ -14,7 +14,7 @@ namespace {
 
 class Simulator : public testing::Test {
  protected:
-  // Faults are what these schedules are made of; nobody wants to read of each.
+  // Faults are normal in these schedules, so only errors are logged.
   static void SetUpTestSuite() { log::configure(log::Format::kText, log::Level::kError); }
 };
 
@@ -56,7 +56,7 @@ TEST_F(Simulator, AShortScheduleIsTheSameOneAfterTheSameOnes) {
 struct Mistake {
   const char* name;
   bool Mutations::*what;
-  const char* found;  // part of what the checks say
+  const char* found;  // part of the reported failure
   std::optional<Cast> cast = {};
 };
 
@@ -70,13 +70,13 @@ class KnownMistake : public testing::TestWithParam<Mistake> {
     out.cast = GetParam().cast;
     return out;
   }
-  /// Whether it was found, and by the check that is for it: others may see what comes of it, too.
+  /// Whether the matching check found the bug; other checks may see consequences of it.
   static bool found(const Outcome& outcome) {
     return outcome.failure && outcome.failure->find(GetParam().found) != std::string::npos;
   }
 };
 
-// If a check stopped seeing anything, no campaign would ever tell.
+// A check that no longer sees anything would go unnoticed in campaigns.
 TEST_P(KnownMistake, IsFoundWithinAFewSchedules) {
   Cluster cluster;
   for (std::uint64_t seed = 1; seed <= 300; ++seed)
@@ -110,7 +110,7 @@ const Mistake kMistakes[] = {
             Cast{.cloud_model = true}},
     Mistake{"AWorkListLosesItsTiers", &Mutations::tiers_are_lost, "URL of tier cloud", Cast{.joint = true}},
     Mistake{"ANodeLosesRowsOfADataset", &Mutations::rows_are_lost, "samples are counted", Cast{.dataset = true}}};
-// Full schedules seldom come so far as to have something to lose.
+// Full schedules seldom get far enough to lose a result or a count.
 const Mistake kMistakesInShortOnes[] = {
     Mistake{"AnAgentForgetsAResult", &Mutations::results_are_lost, "was acknowledged", Cast{.worker = true}},
     Mistake{"AServerIsCountedTwice", &Mutations::counts_twice, "inferences are counted", Cast{.joint = true}}};

@@ -39,7 +39,7 @@ void Trouble::draw_rates() {
   rate(Hazard::kReboot) = maybe(rng, 8);
   rate(Hazard::kLink) = maybe(rng, 15);
   rate(Hazard::kCrash) = maybe(rng, 15);
-  rate(Hazard::kServerDies) = rng.below(64) == 0 ? 5 : 0;  // reading its kinds again takes longer than a whole schedule
+  rate(Hazard::kServerDies) = rng.below(64) == 0 ? 5 : 0;  // expensive: it reloads all kinds
   rate(Hazard::kCompaction) = maybe(rng, 20);
   rate(Hazard::kJump) = maybe(rng, 10);
   if (rng.below(6) == 0) rate(Hazard::kEdgeNodeDeleted) = rate(Hazard::kNodeDeleted) = 3;
@@ -49,7 +49,7 @@ void Trouble::draw_moments(std::uint64_t steps) {
   SeededRng& rng = world_.rng();
   for (std::uint64_t left = rng.below(4); left > 0; --left) {
     const auto hazard = static_cast<Hazard>(rng.below(kHazards));
-    if (hazard == Hazard::kServerDies && rng.below(16) > 0) continue;  // dear, as above
+    if (hazard == Hazard::kServerDies && rng.below(16) > 0) continue;  // expensive, as above
     moments_.emplace_back(rng.below(steps), hazard);
   }
 }
@@ -67,7 +67,7 @@ void Trouble::before_step(std::uint64_t step) {
   }
 }
 
-// What went away comes back by itself, sooner or later.
+// Stopped agents and cut links come back by themselves, sooner or later.
 void Trouble::come_back() {
   for (const auto& machine : world_.machines()) {
     if (!machine->agent_running() && world_.rng().chance(20)) {

@@ -1,4 +1,4 @@
-// Trouble: what goes wrong around a schedule. Which kinds, how often or when is drawn from the seed.
+// Trouble: faults around a schedule. The seed draws their kinds, rates and times.
 #pragma once
 
 #include <array>
@@ -27,15 +27,16 @@ class Trouble {
  public:
   explicit Trouble(World& world) : world_(world) {}
 
-  /// Swarm testing (Groce et al., ISSTA 2012): a schedule with every kind of trouble at once hides what needs only one of them, so
-  /// each draws which kinds it has, of the network and of archives too.
+  /// Swarm testing (Groce et al., ISSTA 2012): a schedule with every kind of fault at once hides
+  /// bugs that need only one of them. Each schedule therefore draws its kinds, including those of
+  /// the network and of archives.
   void draw_network();
-  /// Each of the drawn kinds now and then, for as long as it takes.
+  /// Injects each of the drawn kinds at a random rate, during the whole schedule.
   void draw_rates();
-  /// At most three, each at a drawn step below `steps`.
+  /// Injects at most three faults, each at a random step below `steps`.
   void draw_moments(std::uint64_t steps);
 
-  /// What is to go wrong before this step.
+  /// Injects the faults that are due before this step.
   void before_step(std::uint64_t step);
 
  private:

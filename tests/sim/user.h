@@ -1,4 +1,5 @@
-// User: plays one kind of object in a world, and knows what must hold for that kind once the world has settled.
+// User: acts on one kind of object in a world, and checks the invariants of that kind once the
+// world has settled.
 #pragma once
 
 #include <optional>
@@ -9,7 +10,7 @@ namespace varda::sim {
 
 class Machine;
 
-/// Keys that the work list of one node must name, and no others.
+/// Keys that one node's work list must contain, and no others.
 struct WorkKeys {
   std::set<std::string> models, datasets, workers;
 };
@@ -17,12 +18,14 @@ struct WorkKeys {
 class User {
  public:
   virtual ~User() = default;
-  /// One change that the user makes, with all requests for it. The API server is up.
+  /// Makes one change, with all its requests. The API server is up.
   virtual void act() = 0;
-  /// Names the claim that does not hold, judged by what the API server answered to this user. Nothing: all holds.
+  /// Names the violated invariant, judged by the API server's answers to this user. Nothing: all
+  /// hold.
   virtual std::optional<std::string> settled() = 0;
   virtual void add_work(const Machine&, WorkKeys&) const {}
-  /// A node without changes elsewhere reports counts this late. A world waits for the longest of all users.
+  /// Whether nodes report counts without any other change. The world then waits longer until it
+  /// counts as settled.
   virtual bool reports_counts() const { return false; }
 };
 

@@ -11,7 +11,7 @@ namespace varda::sim {
 
 Cast draw_cast(SeededRng& rng) {
   Cast cast;
-  // Half of the worlds have models at the edge alone: they are cheap, and most of the agent is theirs.
+  // Half of the worlds have edge models only: they are cheap, and exercise most of the agent.
   switch (rng.below(8)) {
     case 0:
       cast.cloud_model = true;
@@ -51,7 +51,7 @@ std::vector<std::unique_ptr<User>> make_users(World& world, const Cast& cast) {
 void Users::act() {
   if (world_.server_down()) return;
   world_.users()[world_.rng().below(world_.users().size())]->act();
-  // Each answer is compared with the events up to it, before the next change.
+  // Compares each answer with the events so far, before the next change.
   if (auto wrong = world_.checker().after_step()) world_.fail(std::move(*wrong));
 }
 

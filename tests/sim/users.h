@@ -1,4 +1,4 @@
-// Users: the kinds that a world plays, and the order of their turns.
+// Users: the kinds in a world, and the order of their turns.
 #pragma once
 
 #include <memory>
@@ -17,9 +17,9 @@ class Users {
  public:
   explicit Users(World& world) : world_(world) {}
 
-  /// One change of one user, and the checks of what the user read.
+  /// One change by one user, and checks of the objects that the user read.
   void act();
-  /// Most users begin.
+  /// Most users make a first change.
   void begin();
 
  private:

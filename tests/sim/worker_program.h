@@ -1,5 +1,6 @@
-// WorkerProgram: the program of a user in a worker's pod. It does what examples/workers do: registers with its agent, follows its
-// assignment, reports its counts and the accuracy of its model, and repeats a report until the agent acknowledges it.
+// WorkerProgram: a user's program in a worker's pod, like examples/workers. It registers with its
+// agent, follows its assignment, and reports its counts and the accuracy of its model. It repeats
+// each report until the agent acknowledges it.
 #pragma once
 
 #include <chrono>
@@ -14,11 +15,11 @@
 
 namespace varda::sim {
 
-/// Results that the agent of one worker was sent. Each is another number than all before it.
+/// Results sent to the agent of one worker. Each is a new number.
 struct Told {
   bool acknowledged = false;
-  bool taken_away = false;  // the work list dropped the worker: results that were not reported upstream by then are lost
-  /// The last one that was acknowledged, and those sent since.
+  bool taken_away = false;  // the work list dropped the worker; unreported results are lost
+  /// The last acknowledged result, and those sent since.
   std::vector<int> possible;
 };
 
@@ -29,17 +30,17 @@ class WorkerProgram {
       : state_(std::make_shared<State>()), instance_(std::move(instance)), told_(std::move(told)), mutations_(mutations) {}
 
   std::optional<SteadyTime> due() const { return state_->due; }
-  /// Sends its next requests. `token` is the content of the token file; nothing: the file is missing.
+  /// Sends the next requests. `token` is the content of the token file; nothing: no file.
   void step(SteadyTime now, agent::WorkerKeeper& keeper, const std::optional<std::string>& token);
-  /// Its connections broke: what was under way may have been kept or not.
+  /// Connections broke: pending requests may have been stored or not.
   void agent_is_gone();
   void agent_is_there() { state_->due = SteadyTime::min(); }
 
-  /// Clients asked it that often since it started.
+  /// Number of client requests since the start.
   void count(std::int64_t inferences);
-  /// It found how good its model is, in percent.
+  /// Reports the accuracy of its model, in percent.
   void evaluate(int accuracy);
-  /// As it was last read; null: never.
+  /// The assignment as last read; null: never read.
   const codec::Json& assignment() const { return state_->assignment; }
 
  private:
@@ -49,7 +50,7 @@ class WorkerProgram {
     std::optional<SteadyTime> due = SteadyTime::min();
     std::string uid;  // of the worker that it registered as
     Word registration = Word::kUnsaid, result = Word::kSaid, assignment_read = Word::kUnsaid;
-    bool counted = false;  // something that the agent does not know
+    bool counted = false;  // the agent lacks the current count
     int accuracy = 0;
     std::string revision;
     codec::Json assignment;

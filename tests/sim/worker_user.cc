@@ -6,7 +6,7 @@ namespace varda::sim {
 
 using codec::Json;
 
-/// As docs/guides/workers.md names the pod of a worker on a node.
+/// The worker's key, from the pod name in docs/guides/workers.md.
 std::string WorkerUser::worker_key(const std::string& node) const {
   return "default/" + service().name() + "-edge-" + codec::Sha256::of(node).hex().substr(0, 12);
 }
@@ -33,7 +33,7 @@ std::optional<std::string> WorkerUser::first_tier_works(Machine& home, const Con
   return result_arrived(home);
 }
 
-/// Checks that the status of the Model has the result that the agent acknowledged.
+/// Checks that the Model's status has the result that the agent acknowledged.
 std::optional<std::string> WorkerUser::result_arrived(Machine& home) {
   const auto reply = small().get();
   int shown = 0;

@@ -1,4 +1,5 @@
-// WorkerUser: a JointInferenceService with a program of the user as first tier. The program follows its assignment and reports.
+// WorkerUser: a JointInferenceService with a user's program as first tier. The program follows its
+// assignment and reports.
 #pragma once
 
 #include <string>
@@ -24,7 +25,7 @@ class WorkerUser final : public JointUser {
   std::string worker_key(const std::string& node) const;
   std::optional<std::string> result_arrived(Machine& home);
 
-  int found_ = 0;  // results so far: each is another number
+  int found_ = 0;  // results so far; each is a new number
 };
 
 }  // namespace varda::sim

@@ -11,9 +11,10 @@ using std::chrono::milliseconds, std::chrono::seconds, std::chrono::minutes;
 
 namespace {
 
-// Nothing takes longer than this to heal: downloads and queues wait minutes at most between attempts.
+// Everything heals within this time: downloads and queues retry after minutes at most.
 constexpr minutes kHealing{30};
-// Far beyond what any schedule takes. More is work that goes on without end: somebody is always due, and time never goes on.
+// Far more than any schedule needs. Beyond it, work never ends: a strand is always due, and time
+// stands still.
 constexpr std::uint64_t kStepsMax = 50'000;
 constexpr seconds kCounts{15};
 constexpr std::uint64_t kStepsFair = 5'000;  // most schedules end before 1,000
@@ -71,7 +72,7 @@ void World::draw() {
     machines_.push_back(std::make_unique<Machine>(edge ? "edge" + std::to_string(i) : "cloud", edge ? "edge" : "cloud",
                                                   static_cast<int>(i) + 1, origin_, mutations_, network_, scheduler_,
                                                   cluster_.product_rng()));
-    if (rng_.below(4) > 0) machines_.back()->start_agent();  // the others come when all is healed, or before
+    if (rng_.below(4) > 0) machines_.back()->start_agent();  // the others start later
   }
   users_ = make_users(*this, cast);
   for (const char* model : {"digits", "faces", "speech"})
@@ -102,8 +103,8 @@ void World::server_dies(SteadyTime back) {
 bool World::go_on(SteadyTime limit) {
   if (scheduler_.step()) {
     if (auto wrong = checker_.after_step()) fail(std::move(*wrong));
-    // Priorities are unfair, and virtual time stands still while somebody has work: two who answer each other at once would keep
-    // the news from a third for ever, which no real clock allows.
+    // Priorities are unfair, and virtual time stands still while a strand is due. Two strands that
+    // keep each other busy would starve a third forever, which no real clock allows.
     if (steps() == kStepsFair) scheduler_.set_policy(Scheduler::Policy::kWalk, 1, 0);
     if (steps() >= kStepsFair) cluster_.clock().move_to(cluster_.clock().now() + milliseconds(1));
     if (steps() >= kStepsMax) fail("no end of work after " + std::to_string(kStepsMax) + " steps");

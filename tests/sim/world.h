@@ -1,5 +1,5 @@
-// World: everything of one simulated cluster that lives while a schedule goes on, and how it comes to rest. Who does what in it
-// comes from outside: users.h, trouble.h.
+// World: one simulated cluster during a schedule, and the way it settles. Changes and faults come
+// from outside: users.h, trouble.h.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ enum class Trace { kNone, kKeep };
 
 class World {
  public:
-  /// Empties the cluster and draws who is there: operators, nodes, users. Operators run; of the agents some do.
+  /// Empties the cluster and draws operators, nodes and users. Starts all operators and some
+  /// agents.
   World(Cluster& cluster, std::uint64_t seed, const Mutations& mutations, Trace trace);
   ~World();
 
@@ -37,26 +38,27 @@ class World {
   std::vector<std::unique_ptr<Machine>>& machines() { return machines_; }
   std::vector<std::unique_ptr<User>>& users() { return users_; }
   Machine& any_machine() { return *machines_[rng_.below(machines_.size())]; }
-  /// The nodes of the edge layer come first.
+  /// Nodes of the edge layer come first.
   Machine& edge_machine() { return *machines_[rng_.below(edge_machines_)]; }
 
-  /// A new schedule in the world as it is: randomness from `seed`, counted and told from here on.
+  /// Starts a new schedule in the current world: reseeds from `seed` and resets counters and trace.
   void begin(std::uint64_t seed);
   /// Steps of this schedule.
   std::uint64_t steps() const { return scheduler_.steps() - steps_before_; }
   std::uint64_t requests() const { return network_.requests() - requests_before_; }
 
-  /// A step, or virtual time goes on to the next one; false: until `limit` there is none. Checks what must always hold.
+  /// Runs a step, or advances virtual time to the next one; false: no step until `limit`. Checks
+  /// the invariants of every step.
   bool go_on(SteadyTime limit);
-  /// The API server dies and is back at that time.
+  /// The API server dies, and restarts at that time.
   void server_dies(SteadyTime back);
   bool server_down() const { return server_back_.has_value(); }
 
-  /// No trouble from here on: every link up, everything started, a fair walk.
+  /// Ends all faults: every link is up, everything is started, scheduling is fair.
   void heal();
-  /// Goes on until everything is as its users want it and nothing was written for that long.
+  /// Runs until everything matches the users' requests and nothing was written for `quiet`.
   void settle(Duration quiet);
-  /// Nothing may be written for that long.
+  /// Checks that nothing is written for that long.
   void rest(Duration how_long);
 
   void fail(std::string why);
@@ -64,7 +66,7 @@ class World {
 
  private:
   void draw();
-  /// Whether there is an operator that works: the only one, or the one that leads.
+  /// Whether an operator works: the only one, or the leader.
   bool led() const;
 
   Cluster& cluster_;

@@ -21,7 +21,7 @@ runtime::Informer::Options pod_informer(const Options& options, const Clock& clo
   return informer;
 }
 
-/// Those of the roots that are there now: a disk that is not mounted yet takes nothing from the others.
+/// Opens the roots that exist now, so that an unmounted disk does not block the others.
 DatasetKeeper::OpenTree below(const std::vector<os::Path>& roots) {
   return [roots]() {
     std::vector<os::Path> there;
@@ -89,7 +89,7 @@ void Pods::feed_loop(const Context& ctx) {
     {
       std::unique_lock<Mutex> lock(mutex_);
       [&]() NO_THREAD_SAFETY_ANALYSIS {
-        // Nobody tells when the first list is done if there are no pods.
+        // If there are no pods, no event marks the end of the first list, so poll until then.
         const Duration patience = fed_ ? Duration(std::chrono::hours(1)) : Duration(std::chrono::milliseconds(50));
         woken_.wait_until(lock, ctx.stop_token(), clock_.now() + patience,
                           [&]() NO_THREAD_SAFETY_ANALYSIS { return changed_ && fed_; });
@@ -170,7 +170,7 @@ Core::Core(Parts parts, Pods* pods)
 }
 
 void Core::report() {
-  const MutexLock lock(mutex_);  // held until it is told, so that an older one never comes after a newer; the link only notes it
+  const MutexLock lock(mutex_);  // held over link_.report(), so that reports stay in order
   if (!of_models_ || !of_datasets_ || (parts_.replicas != nullptr && !of_replicas_)) return;
   if (parts_.workers != nullptr && !of_workers_) return;
   api::EdgeNodeStatus status = of_models_->status;
@@ -186,7 +186,8 @@ void Core::report() {
     status.workers = of_workers_->status.workers;
     others.push_back(&*of_workers_);
   }
-  // All have seen that much of the list; of lists that are not of one object nobody has seen all.
+  // Report the lowest generation that all components observed; 0 if they observed different
+  // objects.
   for (const Said* other : others) {
     status.observed_generation =
         of_models_->uid == other->uid ? std::min(status.observed_generation, other->status.observed_generation) : 0;

@@ -1,4 +1,4 @@
-// Core: an agent without its threads, its disk and its processes. Agent runs it on threads over the machine; the simulator steps
+// Core: an agent without threads, disk and processes. Agent runs it on threads; the simulator steps
 // it.
 #pragma once
 
@@ -26,21 +26,22 @@
 
 namespace varda::agent {
 
-/// The pods of a node: its registration, the pods it shall run, what the runner says of them.
+/// The pods of a node: its registration, its assigned pods, and the runner's reports about them.
 class Pods {
  public:
   Pods(const Options& options, const kube::Client& api, NodeFacts facts, const Clock& clock, Rng& rng);
 
-  /// What the runner needs. It is opened with that, and then given to start().
+  /// The runner's host. Open the runner with it, then pass the runner to start().
   node::Host& host() { return host_; }
   void start(node::PodRunner& runner) { runner_ = &runner; }
 
-  /// Without the runner's own thread.
+  /// Does not run the runner's own thread.
   void run(const Context& ctx);
   std::vector<runtime::Strand> strands();
 
  private:
-  /// Hands the pods to the runner. Only a complete list is a wish: a pod that is missing from it is ended.
+  /// Passes the pods to the runner, from complete lists only: the runner ends each pod that is
+  /// missing.
   void feed();
   std::optional<SteadyTime> feed_due() const;
   void feed_loop(const Context& ctx);
@@ -57,12 +58,12 @@ class Pods {
   bool fed_ GUARDED_BY(mutex_) = false;
 };
 
-/// Where the tokens of workers are, NAMESPACE/NAME/token.
+/// Root of the worker tokens: NAMESPACE/NAME/token.
 inline os::Path worker_root(const os::Path& data_directory) { return data_directory / "workers"; }
 
 class Core {
  public:
-  /// All of it outlives the core.
+  /// All parts outlive the core.
   struct Parts {
     const Options& options;
     const kube::Client& api;
@@ -74,29 +75,29 @@ class Core {
     const Clock& clock;
     Rng& rng;
     std::string address;
-    os::FileWatch* watch = nullptr;          // null: the machine's
-    DatasetKeeper::OpenTree open_tree = {};  // empty: the machine's files below options.dataset_roots
+    os::FileWatch* watch = nullptr;          // null: the system's
+    DatasetKeeper::OpenTree open_tree = {};  // empty: real files below options.dataset_roots
     ReplicaKeeper* replicas = nullptr;       // null: this node neither shares files nor has copies
-    std::string peer_url = {};               // where others ask for what it shares
-    Peers* peers = nullptr;                  // null: archives are not had from other nodes
-    replica::Archives* archives = nullptr;   // null: nor given to them
-    WorkerKeeper* workers = nullptr;         // null: this node expects no workers of jobs
+    std::string peer_url = {};               // URL where other nodes fetch the shared files
+    Peers* peers = nullptr;                  // null: archives are not fetched from other nodes
+    replica::Archives* archives = nullptr;   // null: archives are not served to other nodes
+    WorkerKeeper* workers = nullptr;         // null: this node expects no workers
   };
   /// `pods` null: this agent has no runner.
   Core(Parts parts, Pods* pods);
 
   void run(const Context& ctx);
-  /// Takes up what was desired last. The same work as run(), for a driver of its own; the runner is not among it.
+  /// Loads the persisted work list. The strands do the same work as run(), except for the runner.
   std::vector<runtime::Strand> strands();
 
  private:
-  /// What one of the keepers says, and which work list it answers.
+  /// The last status of one component, and the uid of the work list that it answers.
   struct Said {
     api::EdgeNodeStatus status;
     std::string uid;
   };
-  /// Puts together what the keepers said last. Nothing is told before each has said something: what the server knows from an
-  /// earlier life stays until then.
+  /// Merges the last status of each component. Nothing is reported before every component has
+  /// reported; until then the server keeps the previous status.
   void report();
 
   const Parts parts_;
@@ -104,7 +105,7 @@ class Core {
   Mutex mutex_;
   std::optional<Said> of_models_ GUARDED_BY(mutex_), of_datasets_ GUARDED_BY(mutex_), of_replicas_ GUARDED_BY(mutex_),
       of_workers_ GUARDED_BY(mutex_);
-  const std::unique_ptr<os::FileWatch> watch_;  // where none is given
+  const std::unique_ptr<os::FileWatch> watch_;  // used if Parts has none
   Link link_;
   ModelKeeper models_;
   DatasetKeeper datasets_;

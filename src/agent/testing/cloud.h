@@ -1,4 +1,5 @@
-// The cloud end of an agent in memory: the true enrolment over the API server, and a link to it that can break.
+// A cloud in memory for agent tests: the real enrolment over the API server, and a link that can
+// break.
 #pragma once
 
 #include <atomic>
@@ -21,10 +22,10 @@ namespace varda::agent::testing {
 using namespace std::chrono_literals;
 using codec::Json;
 
-/// Where it seems to be.
+/// The gateway's apparent URL.
 inline constexpr const char* kUrl = "https://cloud.example:10443";
 
-/// The cloud end: API server, authority, enrolment, and a link to it that can break.
+/// Cloud with API server, authority, enrolment, and a link that can break.
 class Cloud {
  public:
   explicit Cloud(const Clock& clock)
@@ -33,7 +34,7 @@ class Cloud {
   enum class Link {
     kUp,
     kDown,         // nothing gets through
-    kLosesAnswer,  // requests get through
+    kLosesAnswer,  // requests arrive, answers get lost
     kServesNobody  // 503
   };
   void link(Link link) { link_ = link; }
@@ -59,7 +60,7 @@ class Cloud {
     CHECK(client_.create(ctx_, api::EdgeNode::resource(), object).ok());
   }
 
-  /// What the network and both ends' TLS would make of those credentials.
+  /// Connects with these credentials, applying the checks of both TLS ends.
   std::unique_ptr<net::HttpClient> connect(const net::TlsClient& tls) {
     ++connections_;
     net::Peer peer{.address = "10.0.0.7:4000", .certificate_common_name = ""};
@@ -97,7 +98,7 @@ class Cloud {
     const bool trusted_;
   };
 
-  /// Enrolment, and for the rest who is asking.
+  /// Serves enrolment; any other request returns the caller's node name.
   net::Response serve(const net::Request& request) {
     net::Response response;
     if (link_ == Link::kServesNobody) {

@@ -28,7 +28,7 @@ bool can_bind(const std::string& address, const Port& port) {
   if (::inet_pton(AF_INET, address.c_str(), &where.sin_addr) != 1) return false;
   const int fd = ::socket(AF_INET, (port.udp ? SOCK_DGRAM : SOCK_STREAM) | SOCK_CLOEXEC, 0);
   if (fd < 0) return false;
-  // As servers do: connections of a former owner that linger are no obstacle.
+  // Like servers do: lingering connections of a former owner are no obstacle.
   const int one = 1;
   if (!port.udp) ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
   const bool free = ::bind(fd, reinterpret_cast<const sockaddr*>(&where), sizeof(where)) == 0;
@@ -42,7 +42,7 @@ Result<std::string> pick_address(Rng& rng, const std::set<std::string>& taken, c
     if ((host & 0xff) == 0 || (host & 0xff) == 0xff) continue;
     std::string address = dotted(kNetwork + host);
     if (taken.contains(address)) continue;
-    // Port 0 finds machines that do not have the whole of 127.0.0.0/8 as their own.
+    // Port 0 detects machines where 127.0.0.0/8 is not completely local.
     if (!can_bind(address, {})) continue;
     if (std::all_of(ports.begin(), ports.end(), [&](const Port& port) { return can_bind(address, port); })) return address;
   }

@@ -1,4 +1,5 @@
-// Addresses of pods: every pod without hostNetwork has one of its own in 127.64.0.0/10, so that ports never collide.
+// Addresses of pods: every pod without hostNetwork gets a separate one in 127.64.0.0/10, so that
+// ports never collide.
 #pragma once
 
 #include <set>
@@ -15,10 +16,11 @@ struct Port {
   bool udp = false;
 };
 
-/// True if a socket could be bound there now.
+/// Whether a socket could be bound there now.
 bool can_bind(const std::string& address, const Port& port);
 
-/// A random one that is not in `taken` and where all `ports` are free. kExhausted: none found in a fair number of tries.
+/// Picks a random address that is not in `taken` and where all `ports` are free. kExhausted: not
+/// found after many tries.
 Result<std::string> pick_address(Rng& rng, const std::set<std::string>& taken, const std::vector<Port>& ports);
 
 }  // namespace varda::node::internal

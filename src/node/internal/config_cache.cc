@@ -55,8 +55,8 @@ class ConfigCache final : public ConfigSource {
     if (const Json* known = known_.find(key); known != nullptr && *known == kept) return;
     known_.set(key, std::move(kept));
     const Status written = os::write_file_atomically(fs_, file_, codec::write_json(known_), 0600);
-    // The pod runs all the same; only a start without the API server would miss it.
-    if (!written.ok()) log::warn("configuration is not kept for starts without the API server", {{"error", written.error()}});
+    // The pod starts anyway; only starts without the API server are affected.
+    if (!written.ok()) log::warn("pod configuration not persisted, restarts need the API server", {{"error", written.error()}});
   }
 
   Host& host_;

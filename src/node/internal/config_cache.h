@@ -1,4 +1,4 @@
-// ConfigMaps and Secrets of one pod: asked from the host, remembered on disk for starts without it.
+// ConfigMaps and Secrets of one pod: read from the host, and cached on disk for starts without it.
 #pragma once
 
 #include <memory>

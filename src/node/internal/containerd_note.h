@@ -1,4 +1,4 @@
-// What the containerd driver leaves behind for those who come without it: how its containers are labelled, and where they are.
+// Labels and location of the containerd driver's containers, for code that runs without the driver.
 #pragma once
 
 #include <optional>
@@ -10,13 +10,13 @@ namespace varda::node::internal {
 
 inline constexpr const char* kRunnerLabel = "edgeai.io/runner";
 inline constexpr const char* kNetworkLabel = "edgeai.io/network";  // of a sandbox: "node" or "pod"
-// As other tools on a node know them (k8s.io/kubernetes, pkg/kubelet/types/labels.go).
+// Labels that other tools know (k8s.io/kubernetes, pkg/kubelet/types/labels.go).
 inline constexpr const char* kPodUidLabel = "io.kubernetes.pod.uid";
 inline constexpr const char* kPodNameLabel = "io.kubernetes.pod.name";
 inline constexpr const char* kPodNamespaceLabel = "io.kubernetes.pod.namespace";
 inline constexpr const char* kContainerLabel = "io.kubernetes.container.name";
 
-/// ROOT/containerd.json: there as long as containers of this root may be in containerd.
+/// ROOT/containerd.json: exists as long as containers of this root may be in containerd.
 struct ContainerdNote {
   std::string socket;
 };

@@ -14,11 +14,11 @@ using codec::ProtoReader;
 using codec::ProtoWriter;
 using std::chrono::seconds;
 
-constexpr auto kLimit = seconds(20);       // of calls that look
-constexpr auto kWorkLimit = seconds(120);  // CNI plug-ins, slow disks: giving up would only begin the same work again
+constexpr auto kLimit = seconds(20);       // for read-only calls
+constexpr auto kWorkLimit = seconds(120);  // CNI plug-ins and slow disks; a retry would start over
 
-// What of /proc and /sys tells of the machine or changes it. A runtime hides nothing that it is not told to; these are the paths
-// that a kubelet names (kubernetes, pkg/securitycontext/util.go).
+// Paths of /proc and /sys that reveal or change the machine's state. A runtime hides only the paths
+// that it is given. These are a kubelet's (kubernetes, pkg/securitycontext/util.go).
 constexpr const char* kMaskedPaths[] = {"/proc/acpi",
                                         "/proc/asound",
                                         "/proc/interrupts",
@@ -47,7 +47,7 @@ void namespaces(ProtoWriter& out, const PodConfig& pod) {
   out.number(3, pod.host_ipc ? kNode : kPod);
 }
 
-// Int64Value: there, also with 0.
+// Int64Value: written also if 0.
 void optional_number(ProtoWriter& out, std::uint32_t field, const std::optional<std::int64_t>& value) {
   if (value) out.message(field, [&](ProtoWriter& inner) { inner.number(1, *value); });
 }
@@ -61,7 +61,7 @@ void seccomp(ProtoWriter& out, std::uint32_t field, const std::optional<SeccompP
   });
 }
 
-// repeated int64: packed, as proto3 writes it.
+// repeated int64: packed, as in proto3.
 void numbers(ProtoWriter& out, std::uint32_t field, const std::vector<std::int64_t>& values) {
   std::string packed;
   for (const std::int64_t value : values) {
@@ -154,7 +154,7 @@ std::string id_request(const std::string& id) {
   return std::move(out).bytes();
 }
 
-// The first field, as most answers have it: an id.
+// The first field, an id in most answers.
 Result<std::string> first_text(std::string_view bytes) {
   std::string out;
   ProtoReader in(bytes);
@@ -165,7 +165,7 @@ Result<std::string> first_text(std::string_view bytes) {
   return out;
 }
 
-// ContainerMetadata and PodSandboxMetadata: where their `attempt` stands.
+// ContainerMetadata and PodSandboxMetadata: the field of `attempt`.
 int attempt_of(std::string_view metadata, std::uint32_t field) {
   int attempt = 0;
   ProtoReader in(metadata);
@@ -181,7 +181,7 @@ ContainerState state_of(std::int64_t number) {
 
 Container read_container(std::string_view bytes) {
   Container out;
-  out.state = ContainerState::kCreated;  // 0 is not written
+  out.state = ContainerState::kCreated;  // 0 is not encoded
   ProtoReader in(bytes);
   while (in.next()) {
     switch (in.field()) {
@@ -209,7 +209,7 @@ Container read_container(std::string_view bytes) {
 
 Sandbox read_sandbox(std::string_view bytes) {
   Sandbox out;
-  out.ready = true;  // SANDBOX_READY is 0 and not written
+  out.ready = true;  // SANDBOX_READY is 0 and not encoded
   ProtoReader in(bytes);
   while (in.next()) {
     switch (in.field()) {
@@ -232,13 +232,13 @@ Sandbox read_sandbox(std::string_view bytes) {
   return out;
 }
 
-/// What is gone needs no ending.
+/// An object that is gone counts as stopped.
 Status fine_if_gone(const Result<std::string>& answer) {
   if (answer.ok() || answer.error().code() == Code::kNotFound) return {};
   return answer.error();
 }
 
-// A filter: its label_selector, in the first field of the request.
+// A filter in the first field of the request, with a label_selector.
 std::string filtered(std::uint32_t field, const Labels& with) {
   ProtoWriter out;
   out.message(1, [&](ProtoWriter& filter) { labels(filter, field, with); });
@@ -250,7 +250,7 @@ std::string filtered(std::uint32_t field, const Labels& with) {
 Result<std::string> Runtime::call(const Context& ctx, Duration limit, const char* method, const std::string& request) {
   const std::string service = std::string(method) == "ImageStatus" ? "/runtime.v1.ImageService/" : "/runtime.v1.RuntimeService/";
   const Result<std::string> answer = grpc_.call(ctx.with_timeout(limit), service + method, request).context(method);
-  // What containerd says between the moment it listens and the moment it has read what it has, with the code of any failure.
+  // containerd answers this, with various codes, until it has loaded its state.
   if (!answer.ok() && answer.error().message().find("server is not initialized yet") != std::string::npos)
     return Error(Code::kUnavailable, answer.error().message());
   return answer;
@@ -298,7 +298,7 @@ CgroupDriver read_cgroup_driver(std::string_view runtime_config) {
   ProtoReader in(runtime_config);
   while (in.next()) {
     if (in.field() != 1) continue;
-    out = CgroupDriver::kSystemd;  // SYSTEMD is 0 and not written
+    out = CgroupDriver::kSystemd;  // SYSTEMD is 0 and not encoded
     ProtoReader linux_config(in.bytes());
     while (linux_config.next()) {
       if (linux_config.field() == 1 && linux_config.number() == 1) out = CgroupDriver::kCgroupfs;
@@ -307,7 +307,7 @@ CgroupDriver read_cgroup_driver(std::string_view runtime_config) {
   return out;
 }
 
-// The configuration of containerd's plug-in cri, as it is in the verbose status.
+// The configuration of containerd's plug-in cri, from the verbose status.
 CgroupDriver configured_cgroup_driver(std::string_view text) {
   const Result<codec::Json> config = codec::parse_json(text);
   if (!config.ok() || !config->is_object()) return CgroupDriver::kUnknown;
@@ -320,7 +320,7 @@ CgroupDriver configured_cgroup_driver(std::string_view text) {
 }  // namespace
 
 Result<CgroupDriver> Runtime::cgroup_driver(const Context& ctx) {
-  const Result<std::string> told = call(ctx, kLimit, "RuntimeConfig", {});  // of containerd 2.0 and later
+  const Result<std::string> told = call(ctx, kLimit, "RuntimeConfig", {});  // containerd 2.0 and later
   if (told.ok()) {
     if (const CgroupDriver driver = read_cgroup_driver(*told); driver != CgroupDriver::kUnknown) return driver;
   } else if (told.error().code() != Code::kUnsupported) {
@@ -454,7 +454,7 @@ Result<int> Runtime::exec(const Context& ctx, const std::string& id, const std::
   ProtoWriter out;
   out.text(1, id);
   for (const std::string& word : command) out.element(2, word);
-  // A call that is given up ends the command; should that not reach the runtime, it ends it by itself.
+  // Cancelling the call ends the command. If that does not reach the runtime, this timeout does.
   if (ctx.deadline()) {
     const auto left = std::chrono::ceil<seconds>(*ctx.deadline() - system_clock().now());
     out.number(3, std::max<std::int64_t>(1, left.count()));

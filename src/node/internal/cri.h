@@ -1,4 +1,5 @@
-// The part of the container runtime interface (CRI, runtime.v1) that a pod runner needs: plain values here, its messages in cri.cc.
+// The part of the container runtime interface (CRI, runtime.v1) that a pod runner needs, as plain
+// values. cri.cc has the messages.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +24,12 @@ struct Condition {
   std::string message;
 };
 
-/// A pod's sandbox: its namespaces, held by a process that does nothing.
+/// A pod's sandbox: its namespaces, held by an idle process.
 struct SandboxConfig {
   PodConfig pod;
   int attempt = 0;
   Labels labels;
-  std::string cgroup_parent;  // empty: wherever the runtime puts it
+  std::string cgroup_parent;  // empty: the runtime's default
 };
 struct Sandbox {
   std::string id;
@@ -40,7 +41,7 @@ struct Sandbox {
 struct ContainerSpec {
   ContainerConfig config;
   std::string image_id;
-  std::string user_name;  // in the place of a number
+  std::string user_name;  // instead of a numeric user
   std::string log_path;   // below the sandbox's log directory
   Labels labels;
 };
@@ -60,14 +61,14 @@ struct ContainerStatus {
 
 struct Image {
   std::string id;
-  std::optional<std::int64_t> uid;  // that its processes run as
-  std::string user;                 // the same by name, where it has one
+  std::optional<std::int64_t> uid;  // user of its processes
+  std::string user;                 // the same by name, if it has one
 };
 
 enum class CgroupDriver { kUnknown, kSystemd, kCgroupfs };
 
-/// Calls of the two services, blocking. Thread-safe. Every call ends by a deadline of its own, if the context has none before.
-/// kUnavailable: nobody answers, or the runtime is still starting.
+/// Blocking calls of the two services. Thread-safe. Every call has a time limit, unless the
+/// context's deadline is earlier. kUnavailable: no answer, or the runtime is still starting.
 class Runtime {
  public:
   explicit Runtime(net::GrpcClient& grpc) : grpc_(grpc) {}
@@ -75,31 +76,33 @@ class Runtime {
   /// "containerd 1.6.20"
   Result<std::string> version(const Context& ctx);
   Result<std::vector<Condition>> status(const Context& ctx);
-  /// Which names of cgroups it takes. kUnknown: it does not tell.
+  /// The naming scheme of cgroups. kUnknown: the runtime does not report it.
   Result<CgroupDriver> cgroup_driver(const Context& ctx);
 
   Result<std::string> run_sandbox(const Context& ctx, const SandboxConfig& config);
-  /// Ends every container in it, too. Fine if it has ended or is gone.
+  /// Stops every container in it, too. Succeeds if it has stopped or is gone.
   Status stop_sandbox(const Context& ctx, const std::string& id);
-  /// With its containers. Fine if it is gone.
+  /// Removes its containers, too. Succeeds if it is gone.
   Status remove_sandbox(const Context& ctx, const std::string& id);
-  /// "" while it has none, as with the host's network.
+  /// "" without an address, as with the host's network.
   Result<std::string> sandbox_address(const Context& ctx, const std::string& id);
   Result<std::vector<Sandbox>> sandboxes(const Context& ctx, const Labels& with);
 
   Result<std::string> create_container(const Context& ctx, const std::string& sandbox, const ContainerSpec& spec,
                                        const SandboxConfig& sandbox_config);
   Status start_container(const Context& ctx, const std::string& id);
-  /// SIGTERM, after `grace` SIGKILL; returns when it has ended. Fine if it is gone. A call that is given up leaves it at that.
+  /// Sends SIGTERM, and SIGKILL after `grace`; returns after the exit. Succeeds if it is gone.
+  /// After a cancelled call no SIGKILL follows.
   Status stop_container(const Context& ctx, const std::string& id, std::chrono::seconds grace);
-  /// Also ends it. Fine if it is gone.
+  /// Stops it, too. Succeeds if it is gone.
   Status remove_container(const Context& ctx, const std::string& id);
   Result<std::vector<Container>> containers(const Context& ctx, const Labels& with);
   Result<ContainerStatus> container_status(const Context& ctx, const std::string& id);
-  /// Exit code. kTimeout: it did not end in time and was killed.
+  /// Returns the exit code. kTimeout: killed after the time limit.
   Result<int> exec(const Context& ctx, const std::string& id, const std::vector<std::string>& command);
 
-  /// Nothing: the runtime has no such image. A reference is completed as the runtime does: "web" is docker.io/library/web:latest.
+  /// Nothing: the runtime lacks the image. References are completed by the runtime: "web" is
+  /// docker.io/library/web:latest.
   Result<std::optional<Image>> image(const Context& ctx, const std::string& reference);
 
  private:

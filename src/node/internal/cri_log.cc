@@ -1,4 +1,5 @@
-// Format: kubernetes.io/docs/concepts/cluster-administration/logging, and the CRI's design proposal on logging.
+// Format: kubernetes.io/docs/concepts/cluster-administration/logging, and the CRI's design proposal
+// on logging.
 #include "node/internal/cri_log.h"
 
 #include <algorithm>
@@ -7,14 +8,14 @@
 namespace varda::node::internal {
 namespace {
 
-// A runtime cuts lines at 16 KiB; what is far longer is no line of a runtime.
+// A runtime cuts lines at 16 KiB; much longer lines are not from a runtime.
 constexpr std::size_t kLineBytesMax = 1u << 20;
 
 bool is_time(std::string_view word) {
   return word.size() >= 20 && word[4] == '-' && word[7] == '-' && word[10] == 'T' && word[13] == ':' && word[16] == ':';
 }
 
-// `line` ends with its line break, if it has one.
+// `line` includes its line break, if any.
 std::string_view text_of(std::string_view line, bool& partial) {
   partial = false;
   const std::size_t time = line.find(' ');
@@ -24,7 +25,7 @@ std::string_view text_of(std::string_view line, bool& partial) {
   rest.remove_prefix(7);
   const std::size_t tags = rest.find(' ');
   if (tags == std::string_view::npos) return line;
-  // Tags are separated by ':'; the first says whether the line is whole.
+  // Tags are separated by ':'; the first marks full and partial lines.
   const std::string_view first = rest.substr(0, std::min(tags, rest.find(':')));
   if (first != "F" && first != "P") return line;
   partial = first == "P";

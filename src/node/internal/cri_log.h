@@ -1,4 +1,5 @@
-// Log files of the container runtime interface, "TIME STREAM TAGS TEXT" a line, as what the container wrote.
+// Converts log files of the container runtime interface, "TIME STREAM TAGS TEXT" per line, to the
+// container's output.
 #pragma once
 
 #include <string>
@@ -6,16 +7,17 @@
 
 namespace varda::node::internal {
 
-/// Takes the file in pieces of any size. A line that has no such prefix (rotation may cut one) is given as it stands.
+/// Accepts the file in pieces of any size. A line without that prefix, for example cut by rotation,
+/// is kept as is.
 class CriLog {
  public:
-  /// What the lines that are complete now say.
+  /// The output of the lines that are now complete.
   std::string take(std::string_view piece);
-  /// What is left at the end of the file: a line without its end.
+  /// The output of an unterminated line at the end of the file.
   std::string finish();
 
  private:
-  std::string rest_;  // of an incomplete line
+  std::string rest_;  // an incomplete line
 };
 
 }  // namespace varda::node::internal

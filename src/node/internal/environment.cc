@@ -8,7 +8,7 @@ using Values = std::map<std::string, std::string>;
 
 const char* noun(Kind kind) { return kind == Kind::kConfigMap ? "configmap" : "secret"; }
 
-// The data, or none if the reference is optional and there is no such object.
+// The data; empty if the reference is optional and the object does not exist.
 Result<ConfigSource::Data> data_of(ConfigSource& source, Kind kind, const Json& reference) {
   Result<ConfigSource::Data> data = source.get(kind, reference["name"].as_string());
   if (!data.ok() && data.error().code() == Code::kNotFound && reference["optional"].as_bool()) return ConfigSource::Data();

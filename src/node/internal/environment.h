@@ -1,4 +1,5 @@
-// Environment and command line of a container: values, references to the pod and to configuration, and $(NAME).
+// Environment and command line of a container: values, references to the pod and to configuration,
+// and $(NAME).
 #pragma once
 
 #include <functional>
@@ -10,23 +11,25 @@
 
 namespace varda::node::internal {
 
-/// Where ConfigMaps and Secrets come from: their `data` by key, decoded.
+/// Source of ConfigMaps and Secrets: their decoded `data` by key.
 class ConfigSource {
  public:
   enum class Kind { kConfigMap, kSecret };
   using Data = std::map<std::string, std::string>;
   virtual ~ConfigSource() = default;
-  /// kNotFound, kUnavailable, as Host.
+  /// Errors as of Host: kNotFound, kUnavailable.
   virtual Result<Data> get(Kind kind, const std::string& name) = 0;
 };
 
-/// "$(NAME)" becomes the value, "$$(NAME)" the text "$(NAME)"; a name without a value stays as it stands.
+/// "$(NAME)" becomes the value, "$$(NAME)" the text "$(NAME)". Names without a value stay
+/// unchanged.
 std::string expand(const std::string& text, const std::map<std::string, std::string>& values);
 
-/// The text of a fieldRef: "metadata.labels['app']", "status.podIP", "spec.nodeName" ... kUnsupported: another path.
+/// The text of a fieldRef: "metadata.labels['app']", "status.podIP", "spec.nodeName" ...
+/// kUnsupported: any other path.
 Result<std::string> field_text(const PodRecord& record, const std::string& host_ip, const std::string& path);
 
-/// kNotFound, kUnsupported: the message names the variable and what it lacks.
+/// kNotFound, kUnsupported: the message names the variable and the problem.
 Result<std::map<std::string, std::string>> make_environment(const PodRecord& record, const std::string& host_ip,
                                                             const Json& container, ConfigSource& source);
 

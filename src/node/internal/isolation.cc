@@ -59,7 +59,7 @@ std::optional<std::int64_t> quantity_millis(std::string_view text) {
   if (text.empty() || text.front() == '-') return std::nullopt;
   if (text.front() == '+') text.remove_prefix(1);
   double number = 0;
-  // An exponent is part of the number, "E" alone a suffix.
+  // An exponent is part of the number; "E" alone is a suffix.
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
   if (parsed.ec != std::errc() || !std::isfinite(number)) return std::nullopt;
   const std::string_view rest = text.substr(static_cast<std::size_t>(parsed.ptr - text.data()));
@@ -67,7 +67,7 @@ std::optional<std::int64_t> quantity_millis(std::string_view text) {
     if (rest != suffix.text) continue;
     const double millis = number * suffix.factor * 1000;
     if (millis > 9.2e18) return std::nullopt;
-    // 0.1 is no binary fraction: what is but a trace beside a whole number is that number.
+    // 0.1 is not exact in binary, so results very close to an integer are rounded to it.
     const double nearest = std::round(millis);
     return static_cast<std::int64_t>(std::abs(millis - nearest) <= nearest * 1e-12 ? nearest : std::ceil(millis));
   }

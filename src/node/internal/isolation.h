@@ -1,4 +1,4 @@
-// How a pod and its containers are fenced in, from their specs: namespaces, limits, privileges. Pure.
+// Isolation of a pod and its containers, from their specs: namespaces, limits, privileges. Pure.
 #pragma once
 
 #include <optional>
@@ -9,16 +9,17 @@
 
 namespace varda::node::internal {
 
-/// A quantity in thousandths, rounded up: "250m" is 250, "1Ki" 1024000. Nothing: it is none, or too large.
+/// A quantity in thousandths, rounded up: "250m" is 250, "1Ki" 1024000. Nothing: malformed, or too
+/// large.
 std::optional<std::int64_t> quantity_millis(std::string_view text);
 
 PodConfig pod_config(const PodRecord& record, const os::Path& directory);
 
-/// Limits and shares as a kubelet derives them: shares of 1024 a CPU, quotas over 100 ms. Nothing that cannot be read is a limit:
-/// an API server has refused it before.
+/// Limits and shares as in a kubelet: 1024 shares per CPU, quotas over 100 ms. Unreadable
+/// quantities set no limit, because the API server has validated them.
 Resources container_resources(const Json& container);
 
-/// The container's own securityContext, where it is silent the pod's.
+/// The container's securityContext; unset members come from the pod's.
 Security container_security(const Json& pod_spec, const Json& container);
 
 }  // namespace varda::node::internal

@@ -10,10 +10,12 @@ namespace varda::node::internal {
 namespace {
 
 constexpr std::uint64_t kBytesMax = 2048;
-constexpr std::uint64_t kRuntimePrefixes = 16u << 10;  // what a runtime put before that many bytes of lines that are not very short
+constexpr std::uint64_t kRuntimePrefixes = 16u << 10;  // room for a runtime's prefixes in that many
+                                                       // bytes of not very short lines
 constexpr int kLinesMax = 80;
 
-// Length of the UTF-8 sequence that `text` begins with (RFC 3629: no overlong forms, no surrogates, up to U+10FFFF); 0: none.
+// Length of the UTF-8 sequence at the start of `text` (RFC 3629: no overlong forms, no surrogates,
+// up to U+10FFFF); 0: invalid.
 std::size_t sequence(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned first = byte(0);

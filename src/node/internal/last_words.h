@@ -1,4 +1,4 @@
-// What a container that failed said last, for the message of its end.
+// The last output of a failed container, for its termination message.
 #pragma once
 
 #include <string>
@@ -8,11 +8,13 @@
 
 namespace varda::node::internal {
 
-/// The end of a log as `terminationMessagePolicy: FallbackToLogsOnError` has it: at most 2048 bytes and 80 lines, whole lines where
-/// they fit. Bytes that are no UTF-8 become '?', since a status is JSON. Empty: there is no log, or it cannot be read.
+/// The end of a log as in `terminationMessagePolicy: FallbackToLogsOnError`: at most 2048 bytes and
+/// 80 lines, whole lines if possible. Invalid UTF-8 becomes '?', because a status is JSON. Empty:
+/// no readable log.
 std::string last_words(os::FileSystem& fs, const os::Path& log, LogFormat format);
 
-/// The first bytes of a file that a container may have written, at most `bytes_max`, as text for a status. Empty: there is none.
+/// The first `bytes_max` bytes of a file that a container may have written, as text for a status.
+/// Empty: no file.
 std::string file_words(os::FileSystem& fs, const os::Path& file, std::size_t bytes_max);
 
 }  // namespace varda::node::internal

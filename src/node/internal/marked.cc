@@ -13,7 +13,7 @@
 namespace varda::node::internal {
 namespace {
 
-// The kernel's own limit of arguments and environment together is larger, but our marks stand in what any pod could need.
+// The kernel allows more, but our marks are within this limit for any realistic pod.
 constexpr std::size_t kEnvironBytesMax = 1u << 20;
 
 std::string read_environ_once(const std::string& directory) {
@@ -28,9 +28,9 @@ std::string read_environ_once(const std::string& directory) {
   return text;
 }
 
-// A process in the middle of execve(2) shows an empty environment for a moment (fs/proc/base.c: environ_read gives nothing before
-// the new program's stack is set up), and must not be overlooked for it. Kernel threads and zombies have none either, and no
-// program.
+// During execve(2), a process shows an empty environment for a moment (fs/proc/base.c: environ_read
+// returns nothing until the new stack is set up). Such a process must not be missed, so the read is
+// repeated. Kernel threads and zombies have neither environment nor program.
 std::string read_environ(pid_t pid) {
   const std::string directory = "/proc/" + std::to_string(pid);
   std::string text = read_environ_once(directory);

@@ -1,4 +1,5 @@
-// Finds processes by the marks the process driver leaves in their environment. Only processes of the same user are seen.
+// Finds processes by the marks that the process driver puts into their environment. Sees only
+// processes of the same user.
 #pragma once
 
 #include <map>
@@ -14,7 +15,7 @@ inline constexpr const char* kMarkRunner = "VARDA_RUNNER";
 inline constexpr const char* kMarkPod = "VARDA_POD_UID";
 inline constexpr const char* kMarkContainer = "VARDA_CONTAINER";
 inline constexpr const char* kMarkAttempt = "VARDA_ATTEMPT";
-inline constexpr const char* kMarkExec = "VARDA_EXEC";  // a command beside the container, not the container itself
+inline constexpr const char* kMarkExec = "VARDA_EXEC";  // a command beside the container
 
 struct MarkedProcess {
   os::ProcessId id;
@@ -23,10 +24,10 @@ struct MarkedProcess {
   bool exec = false;
 };
 
-/// How a runner with that root is named in the marks: the same for every way to write the path.
+/// The runner's name in the marks: equal for all spellings of the path.
 std::string runner_mark(const os::Path& root);
 
-/// All of the runner with that root, oldest first.
+/// All processes of the runner with that root, oldest first.
 std::vector<MarkedProcess> find_marked(const os::Path& root);
 
 }  // namespace varda::node::internal

@@ -1,4 +1,4 @@
-// The probes of a pod's containers: when each is due, and what its answers change.
+// The probes of a pod's containers: due times, and effects of the results.
 #include <algorithm>
 
 #include "node/internal/pod_worker.h"
@@ -14,7 +14,7 @@ std::int64_t number(const Json& probe, const char* name, std::int64_t otherwise)
   return value > 0 ? value : otherwise;
 }
 
-// A port by number, or by the name the container gives it.
+// A port by number, or by its name in the container's spec.
 int port_of(const Json& container, const Json& port) {
   if (port.is_integer()) return static_cast<int>(port.as_integer());
   for (const Json& named : container["ports"].as_array()) {
@@ -47,7 +47,7 @@ void PodWorker::run_probes(std::size_t i) {
   Live& live = live_[i];
   const SteadyTime now = shared_.clock.now();
   if (live.ending) {
-    // A failed probe ended it: this run gets no more probes, only its deadline.
+    // A failed probe stopped this run: it gets no more probes, only its deadline.
     end_container(i, live.kill_at ? std::max(Duration{0}, *live.kill_at - now) : grace());
     return;
   }
@@ -85,7 +85,7 @@ void PodWorker::start_probe(std::size_t i, ProbeKind kind, const Json& handler, 
   } else {
     probe.kind = Probe::Kind::kExec;
     for (const Json& word : handler.at("exec/command").as_array()) probe.command.push_back(word.as_string());
-    // An adopted container has no configuration of this life yet.
+    // An adopted container has no configuration in this process yet.
     if (!live.has_config) {
       if (auto config = configure(i); config.ok()) {
         live.config = std::move(config).value();
@@ -108,7 +108,7 @@ void PodWorker::on_probe(const ProbeResult& result) {
   for (std::size_t i = 0; i < live_.size(); ++i) {
     ContainerRecord& c = container(i);
     Live& live = live_[i];
-    // Answers for a former run come too late.
+    // Results for a previous run are ignored.
     if (!c.running() || run_name(c) != result.name) continue;
     if (result.kind == ProbeKind::kPreStop) {
       shared_.driver.stop(c.id, run_name(c), StopSignal::kTerminate);

@@ -19,7 +19,7 @@ using State = ContainerRecord::State;
 using std::chrono::seconds;
 
 constexpr auto kRetrySave = seconds(5);
-// What is missing may come at any time, and looking is cheap.
+// Missing objects may appear at any time, and checking is cheap.
 constexpr auto kRetryConfig = seconds(5);
 constexpr auto kKillAgain = seconds(5);
 constexpr int kUnseenExit = 137;
@@ -39,7 +39,7 @@ std::vector<std::string> strings(const Json& list, const std::map<std::string, s
 
 }  // namespace
 
-// What our own reports change in the object comes back with every event: it is no news, and not worth a write.
+// Changes by our own reports come back with every event. They are no news, and not worth a write.
 Json PodWorker::strip(Json pod) {
   Json others = Json::array();
   for (const Json& condition : pod.at("status/conditions").as_array()) {
@@ -63,7 +63,7 @@ PodWorker::PodWorker(const Shared& shared, PodRecord record)
   if (record_.start_time.empty()) record_.start_time = now_text();
 }
 
-// The specs lie in record_.pod, so this follows whenever that is replaced.
+// The specs point into record_.pod, so call this after each replacement.
 void PodWorker::bind_specs() {
   const Json& spec = record_.pod["spec"];
   for (std::size_t i = 0; i < live_.size(); ++i) {
@@ -83,9 +83,9 @@ void PodWorker::adopt(const std::vector<FoundContainer>& running) {
   for (std::size_t i = 0; i < live_.size(); ++i) {
     ContainerRecord& c = container(i);
     ContainerName name = run_name(c);
-    // A start that failed for us, because its answer was lost, may have been one.
+    // A start that failed with a lost answer may have succeeded.
     if (!c.running() && c.state != State::kStarting) ++name.attempt;
-    // A pid and a start time may by chance be those of another process of this boot.
+    // After a reboot, pid and start time may match another process.
     if (rebooted && c.running()) c.id.clear();
     const auto found = std::find_if(running.begin(), running.end(), [&](const FoundContainer& f) { return f.name == name; });
     if (found != running.end()) {
@@ -97,7 +97,7 @@ void PodWorker::adopt(const std::vector<FoundContainer>& running) {
       live_[i].running_since = now;
       if (!found->ended) begin_probes(i);
     } else if (c.state == State::kStarting) {
-      // It never came to be. The next start is the same attempt again.
+      // The start did not happen. The next start uses the same attempt number.
       c.state = State::kWaiting;
       --c.attempt;
     }
@@ -105,7 +105,7 @@ void PodWorker::adopt(const std::vector<FoundContainer>& running) {
 }
 
 void PodWorker::update(Json pod) {
-  // A kubelet does not restart containers when their spec changes either: what runs is what was first desired.
+  // Like a kubelet, a changed spec does not restart containers: the first desired spec stays.
   Json spec = record_.pod["spec"];
   if (pod.at("spec/terminationGracePeriodSeconds").is_integer()) {
     spec.set("terminationGracePeriodSeconds", pod.at("spec/terminationGracePeriodSeconds"));
@@ -145,7 +145,7 @@ std::optional<SteadyTime> PodWorker::step() {
 bool PodWorker::release() {
   const Status removed = shared_.driver.remove_pod(uid_);
   if (removed.ok()) return true;
-  log::warn("what is left of a pod cannot be removed yet", {{"pod", text(name())}, {"error", removed.error()}});
+  log::warn("cannot remove a pod from the driver, retrying", {{"pod", text(name())}, {"error", removed.error()}});
   retry_at_ = shared_.clock.now() + kRetrySave;
   due(retry_at_);
   return false;
@@ -173,7 +173,7 @@ void PodWorker::on_exit(std::size_t i, const ContainerExit& exit) {
              .id = c.id,
              .started = c.started,
              .finished = now_text()};
-  // The process driver offers no file of terminationMessagePath; what the policy falls back to is there always.
+  // The process driver has no file for terminationMessagePath; the fallback to logs always works.
   if (exit.known && shared_.driver.private_root()) {
     c.ended.message = file_words(shared_.fs, directory_ / (c.name + ".termination"), kMessageBytesMax);
   }
@@ -209,7 +209,7 @@ bool PodWorker::may_restart(const ContainerRecord& c) const {
 void PodWorker::work() {
   if (live_.empty()) return;
   if (container(0).attempt < 0) {
-    // Its server would only find the port taken, and then wait in a back-off for longer than the other takes to end.
+    // The server would find the port taken, and its backoff would outlast the other pod's stop.
     if (const std::string held = shared_.port_held(*this); !held.empty()) {
       container(0).message = held;
       return;
@@ -222,7 +222,7 @@ void PodWorker::work() {
     } else if (may_restart(c)) {
       start_if_due(i);
     }
-    // Init containers go one by one.
+    // Init containers run one after another.
     if (live_[i].init && !c.succeeded()) return;
   }
 }
@@ -275,7 +275,8 @@ void PodWorker::start(std::size_t i) {
   c.reason.clear();
   c.message.clear();
   config->name = run_name(c);
-  // The intention first: a runner killed right after the start must know that there may be a process.
+  // Write the intention first: a runner killed right after the start must know that a process may
+  // exist.
   if (const Status saved = save(); !saved.ok()) {
     c = before;
     return wait(i, "CreateContainerError", saved.error().message(), "Failed");
@@ -284,7 +285,7 @@ void PodWorker::start(std::size_t i) {
   if (const auto log = shared_.fs.stat(config->log); logs.ok() && log.ok() && *log) {
     logs = shared_.fs.rename(config->log, directory_ / (c.name + ".previous.log"));
   }
-  if (!logs.ok()) log::warn("the log of the run before stays where it is", {{"pod", text(name())}, {"error", logs.error()}});
+  if (!logs.ok()) log::warn("cannot move the log of the previous run", {{"pod", text(name())}, {"error", logs.error()}});
   Result<std::string> id = shared_.driver.start(*config);
   const SteadyTime now = shared_.clock.now();
   if (!id.ok()) {
@@ -313,7 +314,7 @@ std::optional<PodWorker::Obstacle> PodWorker::obstacle_to(std::size_t i) {
     switch (known.error().code()) {
       case Code::kUnsupported:
         return Obstacle{.reason = "ImageUnsupported", .event = "Failed", .message = message};
-      // It may be brought at any time.
+      // The image may be imported at any time.
       case Code::kNotFound:
         return Obstacle{.reason = "ErrImageNeverPull", .event = "ErrImageNeverPull", .message = message, .retry = kRetryConfig};
       case Code::kUnavailable:
@@ -339,7 +340,7 @@ Status PodWorker::make_pod() {
   TRY(const std::string own, shared_.driver.prepare_pod(pod_config(record_, directory_)));
   record_.log_format = shared_.driver.log_format();
   if (record_.host_network()) return {};
-  // An address of a sandbox that is gone, or of another driver, is nobody's.
+  // The address belongs to a removed sandbox, or to another driver.
   const bool stale = own.empty() && !record_.ip.starts_with("127.");
   if (own.empty() && !stale) return {};
   if (own != record_.ip) prepared_ = false;
@@ -386,7 +387,7 @@ Result<ContainerConfig> PodWorker::configure(std::size_t i) {
   if (shared_.driver.private_root()) {
     const os::Path message = directory_ / (container(i).name + ".termination");
     TRY([[maybe_unused]] const auto empty, shared_.fs.open(message, os::Open::kTruncate));
-    TRY_VOID(shared_.fs.set_mode(message, 0666));  // whoever the container runs as
+    TRY_VOID(shared_.fs.set_mode(message, 0666));  // for any user of the container
     config.mounts.push_back(
         {.source = message, .target = spec["terminationMessagePath"].string_or("/dev/termination-log"), .read_only = false});
   }
@@ -442,7 +443,7 @@ void PodWorker::finish() {
     granted_ = wanted;
     end_all(wanted);
   } else {
-    // Deadlines stand; end_container only looks at them.
+    // Keeps the deadlines: end_container() only checks them.
     for (std::size_t i = 0; i < live_.size(); ++i) {
       if (!container(i).running()) continue;
       const SteadyTime now = shared_.clock.now();
@@ -457,7 +458,7 @@ void PodWorker::finish() {
   if (!release()) return;
   const Status cleared = shared_.fs.remove_all(directory_);
   if (!cleared.ok()) {
-    log::warn("a pod's directory cannot be removed yet", {{"pod", text(name())}, {"error", cleared.error()}});
+    log::warn("cannot remove a pod directory, retrying", {{"pod", text(name())}, {"error", cleared.error()}});
     retry_at_ = shared_.clock.now() + kRetrySave;
     due(retry_at_);
     return;
@@ -490,7 +491,7 @@ void PodWorker::report() {
 
 std::string PodWorker::now_text() const { return meta::format_time(shared_.clock.wall()); }
 
-// The same thing is said once, until something else happens.
+// An event is not repeated until a different one occurs.
 void PodWorker::event(const std::string& type, const std::string& reason, const std::string& message) {
   std::string said = reason + ": " + message;
   if (said == last_event_) return;

@@ -1,4 +1,5 @@
-// The state machine of one pod: what is due now is done in step(). It is driven by one thread and takes its time from a Clock.
+// The state machine of one pod: step() does what is due. One thread drives it; the time comes from
+// a Clock.
 #pragma once
 
 #include <map>
@@ -25,7 +26,7 @@ struct ProbeResult {
 
 class PodWorker;
 
-/// What all workers of a runner share.
+/// State that all workers of a runner share.
 struct Shared {
   const PodRunner::Options& options;
   Driver& driver;
@@ -34,10 +35,11 @@ struct Shared {
   const Clock& clock;
   Rng& rng;
   Prober& prober;
-  std::string boot;                                         // of this machine's run, from the kernel
+  std::string boot;                                         // boot id of this machine, from the kernel
   std::function<void(ProbeResult)> deliver;                 // thread-safe
   std::function<std::set<std::string>()> addresses_in_use;  // of the other pods
-  /// Why a pod cannot be started yet: another one that is ending still has one of its ports. "": it can.
+  /// The reason why a pod cannot start yet: a stopping pod still has one of its ports. "": it can
+  /// start.
   std::function<std::string(const PodWorker&)> port_held;
 };
 
@@ -46,22 +48,23 @@ class PodWorker {
   PodWorker(const Shared& shared, PodRecord record);
   PodWorker(const PodWorker&) = delete;
 
-  /// The object without what changes with every report of ours.
+  /// Removes the members that change with each of our reports.
   static Json strip(Json pod);
 
-  /// After a restart: containers of the record that still run go on, the others have ended unseen.
+  /// Call after a restart: running containers of the record are adopted, the others have ended
+  /// unobserved.
   void adopt(const std::vector<FoundContainer>& running);
-  /// The pod as desired now. Its containers stay as first seen.
+  /// Updates the desired pod. Its containers stay as first seen.
   void update(Json pod);
-  /// It is not desired any more.
+  /// The pod is no longer desired.
   void remove();
   void on_probe(const ProbeResult& result);
-  /// It ends, or has been told to.
+  /// Whether the pod is being stopped.
   bool leaving() const { return removed_ || record_.deleting(); }
   bool anything_runs() const;
-  /// Does what is due; when something is due again without news from outside.
+  /// Does what is due; returns the next due time without outside events.
   std::optional<SteadyTime> step();
-  /// It has ended, and nothing of it is left.
+  /// Whether it has ended and nothing of it is left.
   bool done() const { return done_; }
 
   PodName name() const { return record_.name(); }
@@ -70,21 +73,21 @@ class PodWorker {
 
  private:
   struct ProbeState {
-    const Json* spec = nullptr;  // in record_.pod; null: none
+    const Json* spec = nullptr;  // in record_.pod; null: no such probe
     int successes = 0, failures = 0;
     SteadyTime due{};
     bool in_flight = false;
   };
-  // What one run of a container does not need to remember.
+  // State of a container run that is not persisted.
   struct Live {
     const Json* spec = nullptr;
     bool init = false;
-    Duration backoff{0};      // before the start after the next end
-    Duration waits{0};        // before the next start
-    SteadyTime not_before{};  // the next start
+    Duration backoff{0};      // delay of the start after the next exit
+    Duration waits{0};        // delay of the next start
+    SteadyTime not_before{};  // time of the next start
     SteadyTime running_since{};
     bool ending = false;                // SIGTERM was sent, or a preStop hook runs
-    std::optional<SteadyTime> kill_at;  // then SIGKILL, again and again
+    std::optional<SteadyTime> kill_at;  // then SIGKILL, repeatedly
     ContainerConfig config;             // of the current run
     bool has_config = false;
     ProbeState startup, liveness, readiness;
@@ -102,12 +105,12 @@ class PodWorker {
   void work();
   void finish();
   bool may_restart(const ContainerRecord& c) const;
-  /// Starts it if it is due. False: it waits.
+  /// Starts the container if it is due; otherwise schedules the start.
   void start_if_due(std::size_t i);
   void start(std::size_t i);
   void wait(std::size_t i, const std::string& reason, const std::string& message, const char* event,
             std::optional<Duration> retry = {});
-  /// Why it cannot be started yet: a kubelet's reason, the event's, the message.
+  /// The reason why a container cannot start yet: a kubelet's reason, the event's, the message.
   struct Obstacle {
     std::string reason;
     const char* event;
@@ -117,7 +120,7 @@ class PodWorker {
   std::optional<Obstacle> obstacle_to(std::size_t i);
   Status make_pod();
   Status prepare();
-  /// What is there of it beside files goes. False: not yet.
+  /// Removes everything of the pod except files. False: not yet.
   bool release();
   Result<ContainerConfig> configure(std::size_t i);
   void end_container(std::size_t i, Duration grace);
@@ -141,14 +144,14 @@ class PodWorker {
   std::unique_ptr<ConfigSource> config_;
   std::vector<Live> live_;
   bool prepared_ = false;
-  bool released_ = false;  // it has ended for good, and the driver keeps nothing of it
+  bool released_ = false;  // ended for good, and removed from the driver
   bool removed_ = false;
   bool ending_ = false;
-  bool told_ = false;  // a status in this life of the runner
+  bool told_ = false;  // a status was reported since the runner started
   bool done_ = false;
-  Duration granted_{0};    // while ending: the grace last asked for
-  SteadyTime retry_at_{};  // after a failure to save or clean up
-  std::string saved_;      // the record as it is on disk
+  Duration granted_{0};    // while stopping: the last requested grace
+  SteadyTime retry_at_{};  // after a failed save or cleanup
+  std::string saved_;      // the record on disk
   std::string last_event_;
   std::optional<SteadyTime> next_;
 };

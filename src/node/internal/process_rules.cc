@@ -9,7 +9,8 @@
 namespace varda::node::internal {
 namespace {
 
-// Containers that name none get the usual ones of container runtimes. MKNOD, NET_RAW and SYS_CHROOT would reach the machine.
+// Default capabilities, a subset of the usual ones of container runtimes. MKNOD, NET_RAW and
+// SYS_CHROOT would affect the machine.
 constexpr std::string_view kDefaultCapabilities[] = {"CHOWN",  "DAC_OVERRIDE", "FOWNER",  "FSETID",          "KILL",
                                                      "SETGID", "SETUID",       "SETPCAP", "NET_BIND_SERVICE"};
 constexpr const char* kPortSysctl = "net.ipv4.ip_unprivileged_port_start";
@@ -38,7 +39,8 @@ Result<os::Calls> calls_of(const Security& security) {
   return security.seccomp->type == SeccompProfile::Type::kRuntimeDefault ? os::Calls::kFiltered : os::Calls::kAll;
 }
 
-// Without an image there is no /etc/passwd to ask for a group. Group 0 of the machine reads more than a pod should.
+// Without an image there is no /etc/passwd with the user's group. The machine's group 0 may read
+// more than a pod should.
 Result<os::User> user_as_root(const ContainerConfig& config, ImageKind image) {
   const Security& security = config.security;
   os::User out;
@@ -67,7 +69,7 @@ Result<os::Rights> rights_as_root(const ContainerConfig& config, const os::User&
   for (const std::string_view name : kDefaultCapabilities) kept |= *os::capabilities_named(name);
   TRY(const os::Capabilities dropped, named(security.dropped_capabilities));
   TRY(os::Capabilities added, named(security.added_capabilities));
-  // The network is the machine's, so its sysctls stay: this pod alone may use the ports.
+  // The network is the machine's, so sysctls stay unchanged: only this pod may use the ports.
   if (const auto port = config.pod.sysctls.find(kPortSysctl); port != config.pod.sysctls.end())
     added |= *os::capabilities_named("NET_BIND_SERVICE");
   kept = (kept & ~dropped) | added;
@@ -84,7 +86,7 @@ Result<ProcessRules> rules_as_root(const ContainerConfig& config, ImageKind imag
   return rules;
 }
 
-// The groups of a process are the runner's. Volumes belong to the only user there is.
+// The groups of a process are the runner's. Volumes belong to the only user.
 Status check_groups(const ContainerConfig& config, const RunnerUser& runner) {
   for (const std::int64_t group : config.pod.groups) {
     const bool has = group == runner.group || std::find(runner.groups.begin(), runner.groups.end(), group) != runner.groups.end();
@@ -103,7 +105,7 @@ Result<ProcessRules> rules_as_ordinary_user(const ContainerConfig& config, Image
   if (security.privileged) return needs_root("privileged");
   if (!security.added_capabilities.empty()) return needs_root("capability " + security.added_capabilities.front());
   os::User user{.user = runner.user, .group = runner.group, .groups = {}};
-  // The root of a user namespace.
+  // Root of a user namespace.
   if (runner.user == 0 && image == ImageKind::kOwn) user.user = user.group = kOwnImagesUser;
   if (security.user) {
     TRY(user.user, checked_id(*security.user, "runAsUser"));

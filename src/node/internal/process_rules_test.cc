@@ -15,7 +15,7 @@ const RunnerUser kRoot{.user = 0, .group = 0, .groups = {}, .becomes_others = tr
 const RunnerUser kRootOfOneUser{.user = 0, .group = 0, .groups = {}};
 const RunnerUser kAlice{.user = 1000, .group = 1000, .groups = {1000, 44}};
 
-// The model server of an InferenceModel asks for this.
+// The settings of an InferenceModel's model server.
 ContainerConfig restricted() {
   ContainerConfig config;
   config.security.user = 65532;

@@ -1,4 +1,4 @@
-// The rules are those of Kubernetes' pod lifecycle (kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle).
+// Rules: Kubernetes' pod lifecycle (kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle).
 #include "node/internal/status.h"
 
 #include <algorithm>
@@ -98,7 +98,7 @@ bool init_failed_for_good(const PodRecord& record) {
          });
 }
 
-// Keeps the time of the last change, as long as the condition says the same.
+// Keeps the transition time while the condition's status is unchanged.
 Json condition(const Json& before, const std::string& type, bool holds, const std::string& reason, const std::string& message,
                const std::string& now) {
   const std::string status = holds ? "True" : "False";
@@ -135,7 +135,7 @@ Json conditions(const PodRecord& record, const std::string& phase, const StatusC
                            why_not_initialized, context.now));
   list.push_back(condition(before, "Ready", ready, reason, why_not_ready, context.now));
   list.push_back(condition(before, "ContainersReady", ready, reason, why_not_ready, context.now));
-  // Conditions of others (the scheduler's PodScheduled among them) stay as the object brought them.
+  // Conditions of other writers, such as the scheduler's PodScheduled, stay as in the object.
   bool scheduled = false;
   for (const Json& other : record.pod.at("status/conditions").as_array()) {
     const std::string& type = other["type"].as_string();
@@ -147,7 +147,8 @@ Json conditions(const PodRecord& record, const std::string& phase, const StatusC
   return list;
 }
 
-// kubernetes.io/docs/concepts/workloads/pods/pod-qos: limits equal to requests for cpu and memory everywhere, something, nothing.
+// kubernetes.io/docs/concepts/workloads/pods/pod-qos: Guaranteed if limits equal requests for cpu
+// and memory everywhere, Burstable if any is set, else BestEffort.
 std::string qos_class(const Json& spec) {
   bool any = false, all = true;
   for (const char* kind : {"initContainers", "containers"}) {
@@ -173,7 +174,7 @@ std::string pod_phase(const PodRecord& record) {
   if (n.waiting > 0) return "Pending";
   if (n.running > 0) return "Running";
   if (n.stopped == 0) return "Pending";
-  // A pod that is being ended does not come back, whatever its policy.
+  // A deleted pod does not restart, whatever its policy.
   if (policy == "Always" && !record.deleting()) return "Running";
   if (n.stopped == n.succeeded) return "Succeeded";
   if (policy == "OnFailure" && !record.deleting()) return "Running";
@@ -206,7 +207,7 @@ Json make_status(const PodRecord& record, const StatusContext& context) {
   const bool initializing = !initialized(record);
   if (!record.init.empty()) {
     status.set("initContainerStatuses", container_statuses(record.init, spec["initContainers"], context.scheme, initializing));
-    // An init container is ready when it is done.
+    // An init container is ready once it has completed.
     for (Json& item : status["initContainerStatuses"].array_items())
       item.set("ready", item.at("state/terminated/exitCode").as_integer(1) == 0);
   }

@@ -9,13 +9,13 @@ namespace varda::node::internal {
 
 struct StatusContext {
   std::string scheme;   // of the driver: "process"
-  std::string host_ip;  // "": none is reported
+  std::string host_ip;  // "": not reported
   std::string now;      // RFC 3339: for conditions that change
 };
 
 /// Pending, Running, Succeeded or Failed.
 std::string pod_phase(const PodRecord& record);
-/// True once no container runs or will ever run again (restart policy Never and OnFailure).
+/// Whether no container runs or will run again (restart policies Never and OnFailure).
 bool is_terminal(const PodRecord& record);
 Json make_status(const PodRecord& record, const StatusContext& context);
 

@@ -13,8 +13,8 @@ using os::Path;
 constexpr std::uint32_t kDefaultMode = 0644;
 // Below the pod's directory.
 constexpr const char* kVolumes = "volumes";
-constexpr const char* kFresh = "volumes.new";     // nobody's but ours
-constexpr const char* kReplaced = "volumes.old";  // configuration that running containers may still have mounted
+constexpr const char* kFresh = "volumes.new";     // never visible to containers
+constexpr const char* kReplaced = "volumes.old";  // possibly still mounted in containers
 
 bool stays_inside(const std::string& text) {
   const Path path(text);
@@ -25,13 +25,13 @@ bool names_one_directory(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
 }
 
-// What we write ourselves, from what the API server says.
+// Volumes that this runner writes from API objects.
 bool is_configuration(const Json& volume) {
   const auto has = [&](const char* kind) { return volume.contains(kind); };
   return has("configMap") || has("secret") || has("downwardAPI") || has("projected");
 }
 
-// The object a path leads to, links followed: an administrator may well mount a link.
+// The object at a path, following links: an administrator may mount a link.
 Result<std::optional<FileKind>> kind_at(os::FileSystem& fs, Path path) {
   for (int hops = 0; hops < 40; ++hops) {
     TRY(const std::optional<os::FileInfo> info, fs.stat(path));
@@ -124,7 +124,8 @@ Status write_configuration(os::FileSystem& fs, const Path& directory, const PodR
   return {};
 }
 
-// fsGroup reads configuration, and writes emptyDirs. An ordinary user's files have one owner, who is every container's user.
+// fsGroup reads configuration and writes emptyDirs. Without root, all files belong to the one user
+// of all containers.
 std::optional<std::uint32_t> volume_group(const PodRecord& record) {
   const Json& group = record.pod.at("spec/securityContext/fsGroup");
   if (::geteuid() != 0 || !group.is_integer() || group.as_integer() < 0) return std::nullopt;
@@ -143,8 +144,8 @@ Status give_to_group(os::FileSystem& fs, const Path& path, std::uint32_t group) 
   return {};
 }
 
-// What was at `directory` makes room. A container may have it mounted and go on reading, so it is kept aside, for as long as the
-// pod is.
+// Moves the old `directory` away. A container may have it mounted and keep reading, so it is kept
+// while containers run.
 Status put_aside(os::FileSystem& fs, const Path& pod_directory, const std::string& name) {
   const Path directory = pod_directory / kVolumes / name, aside = pod_directory / kReplaced;
   TRY(const auto there, fs.stat(directory));
@@ -173,7 +174,8 @@ Status make_volume(os::FileSystem& fs, const Path& pod_directory, const PodRecor
     return Error(Code::kUnsupported,
                  "only emptyDir, hostPath, configMap, secret, downwardAPI and projected volumes are known here");
   }
-  // Written where no container can reach, never into what one has mounted: a link planted there would lead us out of it.
+  // Written where no container has access. In a mounted directory, a planted link would lead
+  // outside.
   const Path fresh = pod_directory / kFresh / name;
   TRY_VOID(fs.remove_all(fresh));
   TRY_VOID(fs.make_directories(pod_directory / kFresh, 0700));
@@ -185,8 +187,8 @@ Status make_volume(os::FileSystem& fs, const Path& pod_directory, const PodRecor
   return fs.rename(fresh, directory);
 }
 
-// The place of a subPath in a volume, made if it is missing. No component may be a link: whoever writes to the volume can plant
-// one.
+// The place of a subPath in a volume, created if missing. No component may be a link, because
+// containers that write to the volume can plant one.
 Result<Path> reach(os::FileSystem& fs, const Path& volume, const std::string& inner) {
   Path path = volume;
   for (const Path& part : Path(inner)) {

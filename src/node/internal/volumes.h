@@ -1,4 +1,4 @@
-// Volumes of a pod: directories and files below its own directory, or on the machine.
+// Volumes of a pod: directories and files below the pod's directory, or on the machine.
 #pragma once
 
 #include <vector>
@@ -8,14 +8,15 @@
 
 namespace varda::node::internal {
 
-/// Makes the pod's volumes; what is there already stays (emptyDir) or is replaced as a whole (configuration): containers that run
-/// go on with what they have mounted. Nothing is ever written into a directory that a container has. Errors name the volume.
+/// Makes the pod's volumes. An existing emptyDir stays; configuration is replaced as a whole, and
+/// running containers keep their mounted version. Directories that a container has mounted are
+/// never written to. Errors name the volume.
 Status make_volumes(os::FileSystem& fs, const os::Path& pod_directory, const PodRecord& record, const std::string& host_ip,
                     ConfigSource& source);
 
-/// The mounts of one container; configuration is always read-only. kInvalid: a mount names no volume, or leaves it ("..", or a link
-/// in a subPath). What is named is looked at now and mounted later: a container that writes to the volume in between can still put
-/// a link there.
+/// The mounts of one container; configuration is always read-only. kInvalid: a mount names no
+/// volume, or leaves it ("..", or a link in a subPath). Paths are checked now and mounted later. A
+/// container that writes to the volume in between can still plant a link.
 Result<std::vector<os::Mount>> make_mounts(os::FileSystem& fs, const os::Path& pod_directory, const PodRecord& record,
                                            const Json& container, const std::map<std::string, std::string>& environment);
 

@@ -1,4 +1,4 @@
-// The containerd driver over a runtime in memory, with lives that begin and end as a test wants.
+// The containerd driver over an in-memory runtime, with restarts of the runner.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,7 @@ class ContainerdTest : public ::testing::Test {
     driver_.reset();
     std::filesystem::remove_all(root_);
   }
-  /// Another life of the runner's process.
+  /// Simulates a restart of the runner's process.
   void life() {
     driver_.reset();
     driver_ = make_containerd_driver({.root = root_, .look_period = std::chrono::milliseconds(5)}, runtime_.client());
@@ -45,7 +45,7 @@ class ContainerdTest : public ::testing::Test {
     TRY([[maybe_unused]] const std::string address, driver_->prepare_pod(config.pod));
     return driver_->start(config);
   }
-  /// What the runtime was sent for a container: a ContainerConfig.
+  /// The ContainerConfig that the runtime received for a container.
   std::string sent(const ContainerConfig& config) {
     const auto id = start(config);
     return id.ok() ? runtime_.containers().at(*id).config : "";

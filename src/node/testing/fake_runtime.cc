@@ -1,4 +1,4 @@
-// Field numbers and what calls do: k8s.io/cri-api, pkg/apis/runtime/v1/api.proto.
+// Field numbers and behaviour: k8s.io/cri-api, pkg/apis/runtime/v1/api.proto.
 #include "node/testing/fake_runtime.h"
 
 #include <algorithm>
@@ -199,7 +199,7 @@ Result<std::string> FakeRuntime::create_container(std::string_view message) {
   const auto sandbox = sandboxes_.find(c.sandbox);
   if (sandbox == sandboxes_.end()) return Error(Code::kNotFound, "no such sandbox");
   if (nested(message, {3, 1}) != nested(sandbox->second.config, {1})) {
-    // The attempt of a sandbox is its own; the rest of the names must be those of the sandbox.
+    // The sandbox's attempt may differ; the other names must match.
     if (nested(message, {3, 1, 2}) != nested(sandbox->second.config, {1, 2}))
       return Error(Code::kInvalid, "another sandbox's config");
   }
@@ -223,7 +223,7 @@ Result<std::string> FakeRuntime::stop_container(const Context& ctx, const std::s
     c.exit_code = grace == 0 ? 137 : 143;
     return std::string();
   }
-  // It goes on; the caller waits until somebody else ends it, or gives up.
+  // The container keeps running. The call waits for its exit, or gives up.
   const SteadyTime end = ctx.deadline().value_or(SteadyTime::max());
   changed_.notify_all();
   while (!ctx.stopped() && containers_.contains(id) && containers_.at(id).state == kRunning) {

@@ -1,4 +1,4 @@
-// A container runtime in memory that speaks the CRI as containerd does, and fails when a test wants it to.
+// An in-memory container runtime that implements the CRI like containerd, with injected faults.
 #pragma once
 
 #include <functional>
@@ -24,11 +24,11 @@ class FakeRuntime {
     int attempt = 0;
     int network = 0;  // NamespaceMode
     bool ready = true;
-    std::string config;  // PodSandboxConfig as it came
+    std::string config;  // PodSandboxConfig as received
   };
   struct Container {
     std::string sandbox, name, image, log_path;
-    std::map<std::string, std::string> labels, environment, mounts;  // mounts: where they are seen -> where they come from
+    std::map<std::string, std::string> labels, environment, mounts;  // container path -> host path
     std::vector<std::string> command, arguments;
     int attempt = 0;
     int state = 0;  // ContainerState
@@ -36,35 +36,37 @@ class FakeRuntime {
     bool ever_ran = false;
     std::string reason;
     bool obeys_terminate = true;
-    std::string config;  // ContainerConfig as it came
+    std::string config;  // ContainerConfig as received
   };
 
-  /// A client whose calls come here, with no socket.
+  /// A client that calls this object without a socket.
   std::unique_ptr<net::GrpcClient> client();
   Result<std::string> call(const Context& ctx, std::string_view method, std::string_view message);
 
   enum class Fault { kNotDone, kAnswerLost };
-  /// The next call of that name ("StartContainer") fails: before it does anything, or after all of it. A start that fails with
-  /// kInternal leaves a container that has ended without having run, as containerd does when its program cannot be executed.
+  /// The next call of that method ("StartContainer") fails, before or after its effect. A start
+  /// that fails with kInternal leaves an exited container that never ran, like containerd with a
+  /// broken executable.
   void fail_next(const std::string& method, Fault fault, Error error = Error(Code::kUnavailable, "the connection broke"));
-  /// Every call fails from now on, or no longer does.
+  /// Lets every call fail from now on, or ends that.
   void set_down(bool down);
   void set_images(std::set<std::string> names);
   void set_image_user(std::optional<int> uid, std::string name);
-  /// What a container's own end looks like.
+  /// Lets a container exit.
   void end(const std::string& id, int code, const std::string& reason = "");
   void end_sandbox(const std::string& id);
   void set_obeys_terminate(bool obeys);
   void set_exec(int code);
-  /// What the verbose status says of the configuration, and what RuntimeConfig answers; nothing: there is no such method.
+  /// Sets the configuration in the verbose status, and the answer of RuntimeConfig; nothing: no
+  /// such method.
   void set_config(std::string status_config, std::optional<std::string> runtime_config = {});
 
   std::map<std::string, Sandbox> sandboxes() const;
   std::map<std::string, Container> containers() const;
   std::vector<std::string> running() const;  // ids
-  /// Names of all calls but those that only look.
+  /// Names of all calls except read-only ones.
   std::vector<std::string> changes() const;
-  /// Waits until `holds`, at most 20 s.
+  /// Waits until `holds`, at most 60 s.
   bool wait_for(const std::function<bool(const FakeRuntime&)>& holds) const;
 
  private:

@@ -1,4 +1,4 @@
-// A driver, a prober, a host and a clock that do what a test says.
+// A scripted driver, prober, host and clock.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace varda::node::testing {
 
-/// Stands still until it is moved. Thread-safe.
+/// Advances only by advance(). Thread-safe.
 class ManualClock final : public Clock {
  public:
   SteadyTime now() const override {
@@ -102,12 +102,12 @@ class FakeDriver final : public Driver {
   std::map<std::string, Container> containers;  // "NAME-ATTEMPT"
   std::vector<std::string> starts;
   std::vector<PodConfig> prepared;
-  std::set<std::string> left;        // uids of pods of which something is there
+  std::set<std::string> left;        // uids of pods with remains
   std::vector<std::string> removed;  // uids
   std::optional<Error> fail_start, fail_pod, fail_removal, fail_find;
   LogFormat logs = LogFormat::kRaw;
   bool isolates = false;
-  std::string address;  // of every pod without the host's network
+  std::string address;  // for every pod without the host's network
   bool obeys_terminate = true;
 };
 
@@ -122,7 +122,7 @@ class FakeProber final : public Prober {
   std::set<std::string> healthy;  // paths
 };
 
-/// Remembers what it was told. Thread-safe.
+/// Records all calls. Thread-safe.
 class RecordingHost final : public Host {
  public:
   void status_changed(const PodName& pod, const Json& status) override {
@@ -162,7 +162,7 @@ class RecordingHost final : public Host {
     MutexLock lock(mutex_);
     return events_;
   }
-  /// "configmap NS/NAME" or "secret NS/NAME"; null: not there.
+  /// "configmap NS/NAME" or "secret NS/NAME"; null: does not exist.
   void set_object(const std::string& key, Json value) {
     MutexLock lock(mutex_);
     objects_[key] = std::move(value);
@@ -171,7 +171,7 @@ class RecordingHost final : public Host {
     MutexLock lock(mutex_);
     offline_ = offline;
   }
-  /// Waits until `holds` says so of the pod's status, at most 20 s.
+  /// Waits until `holds` accepts the pod's status, at most 60 s.
   bool wait_for(const std::string& pod, const std::function<bool(const Json& status)>& holds) const {
     const SteadyTime end = system_clock().now() + std::chrono::seconds(60);
     MutexLock lock(mutex_);
