@@ -417,8 +417,8 @@ class DiskStore final : public Store {
   }
 
   // The record is renamed first, because a tree without one cannot be verified. A record without a
-  // tree is removed at the next start. The mark is removed while no tree is in place, so that a
-  // crash cannot mark the new tree as damaged.
+  // tree is removed at the next start. The mark is removed while no tree is in place. So a crash
+  // cannot mark the new tree as damaged.
   Status put_in_place(const codec::Sha256& digest, const os::Path& root, const os::Path& record) {
     TRY_VOID(fs_.rename(record, options_.root / kRecordsName / digest.hex()));
     TRY_VOID(fs_.sync_directory(options_.root / kRecordsName));

@@ -49,8 +49,8 @@ class Writer {
   }
 
   /// Sets object.status to `wanted`. `object` is the object that reconcile() received. After a
-  /// conflict the object is read again. Success if the object is gone or was replaced. Success
-  /// without a write if the live status.observedGeneration is later than in `wanted`: a previous
+  /// conflict the object is read again. Success if the object is gone or was replaced. Writes
+  /// nothing if the live status.observedGeneration is later than in `wanted`. Then a previous
   /// leader saw changes that this process's copy lacks.
   template <Object T>
   Status status(const Context& ctx, const T& object, Json wanted) {
