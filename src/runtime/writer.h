@@ -20,8 +20,7 @@ inline constexpr std::string_view kLastApplied = "edgeai.io/last-applied";
 /// The way in which a changed child is updated.
 enum class Update {
   kInPlace,   // PUT
-  kRecreate,  // if the applied object changed outside metadata: deleted, and created once it is
-              // gone (Pods)
+  kRecreate,  // if more than metadata changed: deleted, then created once gone (Pods)
 };
 
 enum class Part { kWhole, kStatus };
