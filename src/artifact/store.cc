@@ -254,8 +254,7 @@ class DiskStore final : public Store {
  private:
   struct Artifact {
     std::uint64_t bytes = 0;
-    std::uint64_t last_use = 0;  // value of uses_ at the last use; 0: unused since the store was
-                                 // opened
+    std::uint64_t last_use = 0;  // value of uses_ at the last use; 0: unused since open()
   };
   struct Flight {
     std::vector<std::string> sources;

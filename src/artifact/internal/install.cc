@@ -137,8 +137,7 @@ class Extraction {
 
 struct Attempt {
   Outcome<Tree> tree;
-  bool verified = false;  // all bytes came and the digest matches, so other sources cannot do
-                          // better
+  bool verified = false;  // the digest matches, so other sources cannot do better
 };
 
 Attempt attempt(os::FileSystem& fs, Source& source, const SourceOptions& options, const os::Path& into) {
