@@ -22,14 +22,12 @@ struct Credentials {
   // s3: without a key, requests are not signed (public buckets).
   std::string access_key_id, secret_access_key, session_token;
   std::string region;    // "" us-east-1
-  std::string endpoint;  // "https://minio.example:9000", for path-style requests; "": the AWS
-                         // endpoint
+  std::string endpoint;  // "https://minio.example:9000", for path-style requests; "": AWS
   std::string ca_pem;    // trusted for these sources besides the machine's CAs; "": no addition
   // Hosts that may get the credentials: "files.example", "files.example:8443", "*.example". Absent:
   // the host of Request::url. The host of `endpoint` may get signed requests without being listed.
   std::optional<std::vector<std::string>> hosts = {};
-  bool allow_http = false;  // allows token and password over plain http, where they are readable;
-                            // loopback is always allowed
+  bool allow_http = false;  // allows token and password over plain http; loopback is always allowed
 };
 
 inline constexpr std::string_view kFilesSecretType = "edgeai.io/files";

@@ -15,10 +15,9 @@ Retry retry_of(Reason reason) {
   switch (reason) {
     case Reason::kDownloadFailed:
     case Reason::kDiskFull:
-    case Reason::kCredentialsMissing:  // these heal without notice to this node: a Secret changes,
-                                       // or
+    case Reason::kCredentialsMissing:  // a changed Secret or namespace label heals these
     case Reason::kCredentialsInvalid:
-    case Reason::kCredentialsForbidden:  // a namespace gets a label
+    case Reason::kCredentialsForbidden:
     case Reason::kCancelled:
       return Retry::kBackoff;
     case Reason::kDigestMismatch:

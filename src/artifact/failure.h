@@ -19,8 +19,7 @@ enum class Reason : std::uint8_t {
   kDiskFull,
   kSourceForbidden,       // a scheme, path or address that this node's administrator did not allow
   kCredentialsMissing,    // the Secret is missing, or has no known key
-  kCredentialsInvalid,    // the Secret must not be sent: it does not name the source's host, or the
-                          // source is plain http
+  kCredentialsInvalid,    // the Secret does not name the source's host, or the source is plain http
   kCredentialsForbidden,  // the Secret exists, but this node may not read it
   kCancelled,             // the caller's context ended; downloaded bytes are kept
 };

@@ -76,8 +76,7 @@ class ArtifactFaults : public ::testing::Test {
     TRY_VOID(set_mark(fs, "/data/artifacts", request(1).digest, Mark::kDamaged));
     const bool known = !store->read_marks().empty();
     if (const auto anew = store->ensure(kForever, request(1)); !anew.ok()) return anew.failure().error;
-    done.installed[1] = known;  // a store that could not read the mark keeps the tree, and the next
-                                // store sees the mark
+    done.installed[1] = known;  // otherwise the next store sees the mark
     TRY_VOID(tree.unexpose(kKey, "1"));
     done.installed[0] = false;
     TRY_VOID(store->remove(request(0).digest));

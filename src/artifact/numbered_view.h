@@ -24,10 +24,9 @@ struct NumberedOptions {
   struct Numbers {
     std::uint64_t by_name = 0, by_archive = 0;
   };
-  std::map<std::string, Numbers> versions;  // for the exposed versions, including the active one;
-                                            // others stay hidden
-  std::vector<std::string> beside;          // files at the root of the active version that appear
-                                            // next to the numbers
+  std::map<std::string, Numbers> versions;  // of exposed versions, including the active one; others
+                                            // stay hidden
+  std::vector<std::string> beside;          // root files of the active version, next to the numbers
 };
 
 /// The number of the active version, and the names of all shown versions by number.

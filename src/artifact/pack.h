@@ -29,8 +29,8 @@ struct Packed {
 /// Entries are sorted by name, with modes 0644 and 0755, without times and owners. Hidden files are
 /// included. A directory with a single directory inside is wrapped in another ("model/"), because
 /// unpacking strips a single top-level directory. `directory` may be an .onnx file, which becomes
-/// the only entry. kInvalid: a content that nodes refuse (links out of the tree, devices, limits),
-/// or a layout that does not fit the framework.
+/// the only entry. kInvalid: a layout that does not fit the framework, or a content that nodes
+/// refuse (links out of the tree, devices, limits).
 Result<Packed> pack(const Context& ctx, os::FileSystem& fs, const os::Path& directory, const PackOptions& options,
                     const std::function<Status(std::string_view)>& sink);
 

@@ -21,14 +21,13 @@ struct Neighbour {
 inline constexpr std::string_view kBytesDoneHeader = "Varda-Bytes-Done";
 
 struct Request {
-  std::string url;                         // http, https, s3 or file; messages never show
-                                           // "user:password@" and the query
+  std::string url;                         // http, https, s3 or file; messages omit
+                                           // "user:password@" and query
   std::vector<std::string> mirrors = {};   // further URLs of the same bytes, tried after `url`
   std::vector<Neighbour> neighbours = {};  // tried before all URLs, without credentials
   std::string credentials = {};            // name for the CredentialReader, for all URLs; "": none
   codec::Sha256 digest;                    // of the archive as downloaded
-  std::string framework = {};              // "onnx": its layout is checked; others and "": any tree
-                                           // with a file
+  std::string framework = {};              // "onnx": layout is checked; others and "": any tree with files
   std::uint64_t max_bytes = 0;             // limit of extracted bytes; 0: as in Limits
 };
 

@@ -254,8 +254,7 @@ class DiskStore final : public Store {
  private:
   struct Artifact {
     std::uint64_t bytes = 0;
-    std::uint64_t last_use = 0;  // value of uses_ at the last use; 0: unused since the store was
-                                 // opened
+    std::uint64_t last_use = 0;  // value of uses_ at the last use; 0: unused since open()
   };
   struct Flight {
     std::vector<std::string> sources;
@@ -417,8 +416,8 @@ class DiskStore final : public Store {
   }
 
   // The record is renamed first, because a tree without one cannot be verified. A record without a
-  // tree is removed at the next start. The mark is removed while no tree is in place, so that a
-  // crash cannot mark the new tree as damaged.
+  // tree is removed at the next start. The mark is removed while no tree is in place. So a crash
+  // cannot mark the new tree as damaged.
   Status put_in_place(const codec::Sha256& digest, const os::Path& root, const os::Path& record) {
     TRY_VOID(fs_.rename(record, options_.root / kRecordsName / digest.hex()));
     TRY_VOID(fs_.sync_directory(options_.root / kRecordsName));

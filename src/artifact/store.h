@@ -36,8 +36,7 @@ struct Installed {
 struct Archive {
   std::unique_ptr<os::File> file;  // positioned at the start
   std::uint64_t bytes = 0;         // available bytes
-  std::uint64_t total = 0;         // size of the whole; 0: unknown yet. Bytes of a partial archive
-                                   // are not verified yet
+  std::uint64_t total = 0;         // size of the whole; 0: unknown. Partial bytes are unverified
 };
 
 /// Exclusively owns all below its root: the caller must keep other processes out. Thread-safe.
@@ -45,11 +44,10 @@ class Store {
  public:
   struct Options {
     os::Path root;                     // on the file system of the model directories
-    std::vector<os::Path> file_roots;  // file URLs are allowed below these only; empty: file URLs
-                                       // are refused
+    std::vector<os::Path> file_roots;  // allowed parents of file URLs; empty: none are allowed
     Limits limits;
-    std::uint64_t capacity_bytes = 0;  // for all artifacts; 0: only the disk limits. Artifacts that
-                                       // cannot fit evict nothing
+    std::uint64_t capacity_bytes = 0;  // for all artifacts; 0: only the disk limits. Too large
+                                       // artifacts evict nothing
     Transport transport = {};          // its objects outlive the store
   };
 

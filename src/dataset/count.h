@@ -28,16 +28,14 @@ namespace varda::dataset {
 /// The progress of a count.
 struct Progress {
   std::uint64_t bytes = 0, bytes_total = 0;  // for a file
-  std::uint64_t entries = 0;                 // for a folder: entries visited; the total is known
-                                             // only at the end
+  std::uint64_t entries = 0;                 // entries visited in a folder; no total before the end
 };
 
 struct Request {
   os::Path path;
   const Format* format = nullptr;  // of find_format()
   FormatOptions options;
-  std::string state;  // state of an earlier count; "": none. A bad state never makes the count
-                      // wrong
+  std::string state;  // state of an earlier count, checked before use; "": none
   /// For a file: the limit of bytes counted now; a later count continues from the state. 0: no
   /// limit. Folders are always counted whole; FolderCount counts in portions.
   std::uint64_t bytes_max = 0;
@@ -47,12 +45,10 @@ struct Request {
 struct Counted {
   Tally tally;
   std::uint64_t bytes = 0;      // counted bytes: of the file, or of the samples' files
-  std::string fingerprint;      // "xxh3:" and 32 hex digits, of the bytes; for unread images, of
-                                // names and sizes
+  std::string fingerprint;      // "xxh3:" and 32 hex digits; unread images: names and sizes
   std::uint64_t from_byte = 0;  // start of reading; above 0 after growth
   std::string whole_because;    // the reason why the given state was unusable
-  bool complete = true;         // false: stopped at Request::bytes_max; the tally covers the bytes
-                                // so far
+  bool complete = true;         // false: stopped at bytes_max; the tally covers the bytes so far
   os::FileFacts facts;          // facts of the path, from before reading
   std::string state;            // for the next count; "" if that must read everything (folders, a file
                                 // changed while it was read)

@@ -43,12 +43,10 @@ struct FormatOptions {
 /// Limits on memory that a file can make this process use.
 inline constexpr std::uint64_t kRecordBytesMax = std::uint64_t{64} << 20;  // a longer record or line is malformed
 inline constexpr std::uint64_t kXmlBytesMax = std::uint64_t{16} << 20;     // a longer annotation file is malformed
-inline constexpr std::size_t kClassesMax = 10'000;                         // the first by name (coco: by id) are kept; the rest
-                                                                           // is one sum
+inline constexpr std::size_t kClassesMax = 10'000;                         // the first by name (coco: by id); the rest is one sum
 inline constexpr std::size_t kClassNameBytesMax = 256;                     // a longer one is malformed
 inline constexpr std::size_t kJsonDepthMax = 512;                          // deeper texts are malformed
-inline constexpr std::size_t kFolderDepthMax = 64;                         // deeper folders are not entered, and the result
-                                                                           // mentions that
+inline constexpr std::size_t kFolderDepthMax = 64;                         // deeper folders are skipped, which is reported
 
 /// A malformed item and its place.
 struct Malformed {

@@ -26,8 +26,7 @@ bool is_drawn_loopback(std::string_view text);
 /// The origin of a node's report.
 enum class Reporter {
   kThisMachine,     // loopback addresses mean this machine, as for the node
-  kAnotherMachine,  // loopback is invalid, except drawn pod addresses: the node's own agent uses
-                    // those
+  kAnotherMachine,  // loopback is invalid, except pod addresses drawn by the node
 };
 
 struct AddressProblem {

@@ -37,9 +37,9 @@ class GrpcClient {
   /// A status other than OK becomes an Error with the server's message and the matching Code.
   /// NOT_FOUND is kNotFound, UNKNOWN and INTERNAL are kInternal, UNIMPLEMENTED is kUnsupported, and
   /// so on. kUnavailable also means that no server listens or that the connection broke. The
-  /// message then names the socket, and the server may have executed the call. The call is retried
-  /// once on a new connection if the pooled connection was closed or the server refused it
-  /// unprocessed.
+  /// message then names the socket, and the server may have executed the call. A call is retried
+  /// once on a new connection in two cases. The pooled connection was closed, or the server refused
+  /// the call unprocessed.
   virtual Result<std::string> call(const Context& ctx, std::string_view method, std::string_view message) = 0;
 };
 

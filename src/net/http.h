@@ -44,8 +44,7 @@ struct Peer {
   std::vector<std::string> certificate_organizations = {};
   WallTime certificate_not_after = {};  // a connection may outlive this time: users of the
                                         // certificate compare it with their clock
-  bool certificate_expired = false;     // was expired at the handshake; only with
-                                        // TlsServer::Expired::kAccept
+  bool certificate_expired = false;     // at the handshake; see TlsServer::Expired::kAccept
 };
 
 struct Request {

@@ -44,8 +44,7 @@ class Server {
     // no limit.
     std::size_t connections_per_address_max = 0;
     std::size_t handshakes_max = 512;                // limit of concurrent TLS handshakes, so that they finish in time
-    std::chrono::milliseconds handshake_turn{2000};  // a handshake without progress for this long no longer counts against
-                                                     // handshakes_max
+    std::chrono::milliseconds handshake_turn{2000};  // without progress for this long, a handshake no longer counts
     std::size_t header_bytes_max = 64 << 10;         // 431 beyond
     std::size_t body_bytes_max = 16 << 20;           // 413 beyond
     // A smaller limit for some requests; unset: one limit for all. Runs on I/O threads, so it must
@@ -59,15 +58,13 @@ class Server {
     std::chrono::milliseconds header_timeout{10000};  // from the first byte to the end of the header
     std::chrono::milliseconds idle_timeout{120000};   // between requests of one connection; header_timeout before the first
     std::chrono::milliseconds write_timeout{30000};   // without progress; then the connection is closed
-    std::size_t body_bytes_per_second_min = 1024;     // request bodies slower than this after their first write_timeout get
-                                                      // 408. 0: no minimum
+    std::size_t body_bytes_per_second_min = 1024;     // minimum rate of request bodies after write_timeout, else 408. 0: none
     static constexpr std::size_t kSmallBodyBytes = 64 << 10;
     // These apply where the server asks for client certificates. The certificate's name identifies
     // the client; clients without one are nameless. Beyond a limit, the oldest connection is closed
     // for the newest. 0: no limit.
     std::size_t connections_per_name_max = 0;
-    std::size_t nameless_connections_max = 0;  // for all nameless clients; if set, each may stay idle for header_timeout
-                                               // only
+    std::size_t nameless_connections_max = 0;  // for all nameless clients; if set, idle time is limited to header_timeout
     std::size_t nameless_body_bytes_max = 0;   // 413 beyond
   };
   /// kUnavailable: the address is in use or not on this machine. kInvalid: bad options. `handler`

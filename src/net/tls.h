@@ -14,13 +14,11 @@ namespace varda::net {
 struct TlsServer {
   enum class Expired {
     kRefuse,  // the handshake fails
-    kAccept,  // accepted if only the dates are wrong; Peer::certificate_expired holds whether it
-              // has expired
+    kAccept,  // accepted if only the dates are wrong; see Peer::certificate_expired
   };
   std::string certificate_pem;  // the server's, then its chain
   std::string key_pem;
-  std::string client_ca_pem;  // if set, client certificates are requested (not required) and
-                              // verified against it
+  std::string client_ca_pem;  // if set, client certificates are optional but verified
   Expired expired_clients = Expired::kRefuse;
 };
 
@@ -32,10 +30,9 @@ struct TlsClient {
   std::string server_name;  // overrides the URL's host for SNI and verification
 
   // For a server with a certificate from our own authority.
-  std::string ca_sha256 = {};      // replaces ca_pem: trusts the CA in the server's chain if its DER
-                                   // has this SHA-256 (hex)
-  std::string verified_name = {};  // the name required in the server's certificate, independent of
-                                   // the host
+  std::string ca_sha256 = {};      // replaces ca_pem: SHA-256 (hex) of a CA in the server's chain,
+                                   // in DER
+  std::string verified_name = {};  // the required name in the certificate, whatever the host
   /// For machines without a clock battery: a time that has surely passed. If set, "not yet valid" is
   /// accepted, and expiry is checked against the later of this and the clock.
   std::optional<WallTime> not_earlier_than = {};

@@ -33,7 +33,7 @@ class Shares {
     os::Path path;                // a readable file or folder
     std::set<std::string> nodes;  // nodes that may read it, by certificate name
     /// Encoded snapshots with names, newest first; empty: none taken yet (503). A few are kept,
-    /// because a peer requests one a moment after it was announced, when a newer one may exist.
+    /// because a newer one may appear between the announcement and the request.
     std::vector<std::pair<std::string, std::shared_ptr<const std::string>>> snapshots;
   };
   /// Opens the readable tree. Called for each request, because a disk may be mounted later.

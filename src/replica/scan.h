@@ -27,11 +27,11 @@ std::optional<Taken> decode_taken(std::string_view text, const Limits& limits = 
 /// followed. Links and other kinds are left out. Blocks. Memory grows with the number of files and
 /// blocks, not with their size.
 ///
-/// With `before` (of the same block length), files with unchanged facts are not read again. For a
-/// file that only grew, the whole old blocks are reused if the first and the last of them are
-/// unchanged. A change in the middle of a growing file is therefore missed. Take a snapshot without
-/// `before` from time to time. A fetching peer checks every block, so later changes are never
-/// mistaken for the snapshot.
+/// With `before` (of the same block length), files with unchanged facts are not read again. A file
+/// that only grew keeps its whole old blocks if the first and the last of them are unchanged. A
+/// change in the middle of a growing file is therefore missed. Take a snapshot without `before`
+/// from time to time. A fetching peer checks every block, so later changes are never mistaken for
+/// the snapshot.
 ///
 /// kNotFound, kForbidden: from the tree. kExhausted: beyond the limits. kUnavailable: a file shrank
 /// or vanished while it was read; retry. kCancelled, kTimeout: from the context.

@@ -57,13 +57,11 @@ struct ControllerSpec {
     /// Maps a change to keys of primary objects. Called with the new version, and with the old
     /// version if it differs.
     std::function<std::vector<ObjectKey>(const Stored&, const Caches&)> keys;
-    std::optional<Update> owned;  // set: converge() creates, updates and deletes objects of this
-                                  // kind
+    std::optional<Update> owned;  // set: converge() manages objects of this kind
     /// Set and true: the difference between the two versions is irrelevant, and keys() is not
     /// called.
     std::function<bool(const Stored&, const Stored&)> same = nullptr;
-    std::string index{};  // set: the informer keeps an index of that name with the values of
-                          // index_of
+    std::string index{};  // set: name of an index with the values of index_of
     Informer::IndexOf index_of = nullptr;
   };
   std::string name;  // in logs, metrics and events: "inferencemodel"

@@ -75,8 +75,7 @@ struct Pending {
 
 /// Messages of events that are otherwise equal.
 struct Similar {
-  std::set<std::size_t> messages;  // hashes of the messages, because there may be thousands of
-                                   // groups
+  std::set<std::size_t> messages;  // hashes, because there may be thousands of groups
   SteadyTime last;
 };
 

@@ -268,8 +268,7 @@ void Informer::replace(std::vector<StoredPtr> fresh, const std::string& resource
   for (const StoredPtr& object : fresh) listed.insert(object->metadata.key());
   MutexLock order(order_);
   std::vector<ObjectKey> gone;
-  bool went_back = false;  // a backup was restored: versions no longer order changes, and their
-                           // contents may differ
+  bool went_back = false;  // a backup was restored, so versions no longer order changes
   {
     MutexLock lock(mutex_);
     went_back = surely_older(resource_version, versions_[scope]);

@@ -89,8 +89,7 @@ class Informer {
     /// A server may lack the resource. Then the copy is complete and empty, served() is false, and
     /// the list is retried every few minutes.
     bool optional = false;
-    std::size_t decoded_max = 128;  // for Keep::kText: limit of C++ objects kept anyway, the most
-                                    // recently read
+    std::size_t decoded_max = 128;  // for Keep::kText: limit of cached C++ objects
     std::type_index type = typeid(void);
     meta::ListKeys list_keys = meta::core_list_keys;  // list keys for three-way merges of this kind
     int page_items = 500;

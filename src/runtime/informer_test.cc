@@ -293,8 +293,7 @@ TEST_F(InformerTest, WhatThisProcessWroteIsSeenAtOnceAndItsEchoIsNot) {
   EXPECT_EQ(seen(4), "+a3 ~a20 +n21 -n");
   wait_version("22");
   EXPECT_EQ(read_, 4) << "of what the watch told, only the older one";
-  informer_->wrote(pod_object("n", 21));  // a late answer: the watch has delivered the deletion
-                                          // already
+  informer_->wrote(pod_object("n", 21));  // late: the watch has delivered the deletion
   EXPECT_EQ(informer_->get({"default", "n"}), nullptr);
   stop();
 }

@@ -173,8 +173,7 @@ Status LeaderElector::run(const Context& ctx, const std::function<void(const Con
     const SteadyTime now = clock_.now();
     return core_.leads_until().value_or(now) - now;
   };
-  SteadyTime begun = clock_.now();  // start of the last attempt, so that a slow attempt shortens
-                                    // the pause
+  SteadyTime begun = clock_.now();  // start of the last attempt, subtracted from the pause
   while (ctx.with_stop(ended.get_token()).sleep_for(std::min(pause() - (clock_.now() - begun), until_deadline())).ok()) {
     begun = clock_.now();
     // An answer after the deadline is useless, because another process may lead by then.

@@ -80,10 +80,10 @@ class Manager {
   /// thread. Call it once. kUnavailable: leadership was lost.
   Status run(const Context& ctx);
 
-  /// The work of run() as strands, for callers that schedule it themselves: informers, events, the
-  /// lease, and one strand for each worker. A worker's strand is due only while every cache is
-  /// complete and, with an election, while leading. Valid as long as the manager. Strands never
-  /// end; the caller drops them.
+  /// The work of run() as strands, for callers that schedule it themselves. There are strands for
+  /// informers, events, the lease, and each worker of each controller. A worker's strand is due
+  /// only while every cache is complete and, with an election, while leading. Valid as long as the
+  /// manager. Strands never end; the caller drops them.
   std::vector<Strand> strands();
   /// With strands(): this process led and no longer leads. It should end.
   bool leadership_lost() const;

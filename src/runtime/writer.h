@@ -20,8 +20,7 @@ inline constexpr std::string_view kLastApplied = "edgeai.io/last-applied";
 /// The way in which a changed child is updated.
 enum class Update {
   kInPlace,   // PUT
-  kRecreate,  // if the applied object changed outside metadata: deleted, and created once it is
-              // gone (Pods)
+  kRecreate,  // if more than metadata changed: deleted, then created once gone (Pods)
 };
 
 enum class Part { kWhole, kStatus };
@@ -49,8 +48,8 @@ class Writer {
   }
 
   /// Sets object.status to `wanted`. `object` is the object that reconcile() received. After a
-  /// conflict the object is read again. Success if the object is gone or was replaced. Success
-  /// without a write if the live status.observedGeneration is later than in `wanted`: a previous
+  /// conflict the object is read again. Success if the object is gone or was replaced. Writes
+  /// nothing if the live status.observedGeneration is later than in `wanted`. Then a previous
   /// leader saw changes that this process's copy lacks.
   template <Object T>
   Status status(const Context& ctx, const T& object, Json wanted) {

@@ -1,6 +1,6 @@
 // A node's requests to the gateway: the first line of the input is "METHOD TARGET", the rest is the
-// body. Only the node's own requests pass: its name in path and body, its own selector, and in a
-// write only the fields that nodes write.
+// body. Only the node's own requests pass, with its name in path and body and its own selector. Of
+// a write, only the fields that nodes write pass.
 #include <string>
 #include <string_view>
 

@@ -1,7 +1,7 @@
 // The inputs of an agent: EdgeNodes, pods, pod records on the node's disk, and command line values.
 //
-// Input: an image flag or log query on the first line, then a JSON object that is tried as each of
-// these.
+// Input: an image flag or log query on the first line, then a JSON object. The object is tried as
+// each of these.
 #include <string>
 
 #include "agent/plan.h"

@@ -1,5 +1,5 @@
-// Answers of a container runtime: a letter (h: bytes of its HTTP/2 connection, l: its log file, m:
-// any message), then the bytes.
+// Answers of a container runtime. A letter selects the kind (h: bytes of its HTTP/2 connection, l:
+// its log file, m: any message); then come the bytes.
 #include <string>
 
 #include "base/check.h"

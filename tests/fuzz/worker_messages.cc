@@ -1,6 +1,5 @@
-// A worker's messages to its agent, one per line: a letter for the kind (r registration, p
-// progress, m metrics, else a result of that name), then the body. Also a worker's record on the
-// disk.
+// A worker's messages to its agent, one per line: a letter, then the body. Letters: r registration,
+// p progress, m metrics, any other a result of that name. Also a worker's record on the disk.
 #include <algorithm>
 #include <string>
 

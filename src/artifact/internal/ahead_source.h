@@ -19,8 +19,7 @@ class AheadSource final : public Source {
  public:
   struct Options {
     std::uint64_t begin_after_bytes = 4 << 20;
-    std::size_t queue_bytes_max = 1 << 20;  // limit of the bytes read ahead; one piece of any size
-                                            // may always wait
+    std::size_t queue_bytes_max = 1 << 20;  // limit of bytes read ahead; one piece may be larger
   };
   /// `stop` ends the waits of `source`; the context of `source` must listen to it.
   AheadSource(std::unique_ptr<Source> source, std::stop_source stop, Options options)

@@ -52,8 +52,7 @@ class EntryRules {
   std::vector<std::string> directories_;
   std::string top_, none_;
   bool only_top_ = false;
-  std::string link_to_root_;  // a link that climbs to the archive's root, which is outside once the
-                              // top is stripped
+  std::string link_to_root_;  // a link to the archive's root, outside once the top is stripped
   std::uint64_t bytes_ = 0;
   std::size_t files_ = 0;
 };

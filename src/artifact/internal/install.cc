@@ -137,8 +137,7 @@ class Extraction {
 
 struct Attempt {
   Outcome<Tree> tree;
-  bool verified = false;  // all bytes came and the digest matches, so other sources cannot do
-                          // better
+  bool verified = false;  // the digest matches, so other sources cannot do better
 };
 
 Attempt attempt(os::FileSystem& fs, Source& source, const SourceOptions& options, const os::Path& into) {
@@ -453,8 +452,8 @@ Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& h
   std::vector<Neighbour> well, troubled;
   for (const Neighbour& one : options.request.neighbours) (book.well(one.url) ? well : troubled).push_back(one);
   Heard heard;
-  // If the file server's archive is as large, the peer nodes may be right, and come first again
-  // once there is room.
+  // If the file server's archive is as large, the peer nodes may be right. Then they come first
+  // again once there is room.
   const auto blame_unless_right = [&](const Outcome<Tree>& tree) {
     if (!tree.ok() && (tree.failure().reason == Reason::kDiskFull || tree.failure().reason == Reason::kCancelled)) return;
     for (const std::string& url : heard.too_much) book.failed(url, SourceBook::Trouble::kWrong, std::chrono::seconds(0));

@@ -96,7 +96,7 @@ Failure forbidden(std::string message) {
   return {Reason::kSourceForbidden, Error(Code::kForbidden, std::move(message)).as_terminal()};
 }
 
-// The path must be below a root, and no component may be a link, except to a name in the same
+// The path must be below a root. No component may be a link, except to a name in the same
 // directory. Otherwise a link below an allowed root would expose the whole machine.
 Outcome<os::Path> allowed_file(os::FileSystem& fs, const std::vector<os::Path>& roots, const std::string& target,
                                const std::string& url) {

@@ -58,8 +58,7 @@ struct SourceOptions {
   std::function<bool()> wants_archive;  // called when the spool is complete
   bool spooled = true;                  // false: no bytes are kept on disk, so a kill restarts the
                                         // download; a broken connection still resumes
-  os::Path record;                      // destination of the tree's record (tree_record.h); empty:
-                                        // none
+  os::Path record;                      // file for the tree's record (tree_record.h); empty: none
   std::vector<os::Path> file_roots;     // file URLs are read below these only
   Limits limits;
   std::uint64_t tree_bytes_max = UINT64_MAX;  // room under the store's own limit, after all possible evictions
@@ -68,8 +67,7 @@ struct SourceOptions {
   Transport transport;
   SourceBook* book = nullptr;                // the store's book; null: no history
   const Credentials* credentials = nullptr;  // values for request.credentials; install() sets it
-  std::string withheld;                      // the reason why they are not sent to this source;
-                                             // open_source() sets it
+  std::string withheld;                      // why they are not sent to it; open_source() sets it
 };
 
 /// Fewer bytes per minute count as a stalled connection.

@@ -2,9 +2,9 @@
 //
 // If quotes follow RFC 4180, every quote toggles between inside and outside of a field. Then 64
 // bytes are judged with a few instructions on bit masks (delimited_blocks.cc). A block with a
-// misplaced quote or a NUL is processed byte by byte, with rules that give equal results for
-// well-formed text. A quote inside an unquoted field is an ordinary character, and so is text after
-// a closing quote. Both make the record malformed, and it ends with its line.
+// misplaced quote or a NUL is processed byte by byte. Both ways give equal results for well-formed
+// text. A quote inside an unquoted field is an ordinary character, and so is text after a closing
+// quote. Both make the record malformed, and it ends with its line.
 #pragma once
 
 #include <optional>

@@ -1,9 +1,9 @@
 // Judges 64 bytes at a time, on bit masks.
 //
-// Nearly every block is regular. Quotes are where they may be, and outside of quotes every n-th
-// delimiter or line end is a line end, as in the first record. Regular blocks are judged without
-// branches that depend on the text. Irregular blocks are judged end by end, and blocks with
-// misplaced quotes byte by byte.
+// Nearly every block is regular: quotes are where they may be, and all records have equally many
+// fields. That is, outside of quotes every n-th delimiter or line end is a line end. Regular blocks
+// are judged without branches that depend on the text. Irregular blocks are judged end by end, and
+// blocks with misplaced quotes byte by byte.
 #include <algorithm>
 #include <array>
 

@@ -21,8 +21,8 @@ struct Hash {
   friend bool operator==(const Hash&, const Hash&) = default;
 };
 
-/// Hashes bytes in pieces. Can resume at the start of a block, because the hash of every whole
-/// block is folded into the hash of its predecessors. Not thread-safe.
+/// Hashes bytes in pieces. The hash of every whole block is folded into the hash of its
+/// predecessors, so hashing can resume at the start of a block. Not thread-safe.
 class ContentHash {
  public:
   static constexpr std::uint64_t kBlockBytes = 1 << 20;

@@ -47,8 +47,7 @@ struct ServerState {
   /// New connections use this context.
   void use(TlsContext tls) EXCLUDES(tls_mutex) {
     const MutexLock lock(tls_mutex);
-    tls_context.swap(tls);  // the old context is released with `tls`, after the lock, or with its
-                            // last connection
+    tls_context.swap(tls);  // the old context ends after the lock or with its last connection
   }
   /// Null: plain HTTP.
   TlsContext tls() EXCLUDES(tls_mutex) {

@@ -68,8 +68,8 @@ class Sink final : public http::basic_parser<kIsRequest> {
 };
 
 /// The bytes between two chunks: the end of one, the line of the next, and trailers after the last.
-/// Beast gets them in one piece for three reasons. It has no limit here, it counts a chunk twice
-/// after a stop in a quoted extension, and it aborts on an empty body in pieces.
+/// Beast gets them in one piece for three reasons. It has no limit here. It counts a chunk twice
+/// after a stop in a quoted extension. It aborts on an empty body in pieces.
 enum class Between { kPartial, kWhole, kTooLong };
 
 Between look_between(std::string_view bytes, std::size_t limit) {

@@ -150,7 +150,7 @@ Status ApiWriter::bring_about(const Context& ctx, const ObjectRef* owner, Json w
   const Resource& resource = informer->resource();
   const ObjectKey key = key_in(wanted);
   wanted.erase("status");
-  // With a uid only that object is meant: a successor of the same name is left alone, and a deleted
+  // With a uid only that object is meant. A successor of the same name is left alone. A deleted
   // object is not created again.
   const std::string uid = std::as_const(wanted)["metadata"]["uid"].as_string();
   if (!uid.empty()) wanted["metadata"].erase("uid");
