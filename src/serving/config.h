@@ -37,9 +37,9 @@ struct ModelConfig {
   std::map<std::string, std::string> options;
   std::size_t queue_max = 256;                          // queued requests; more are refused
   std::size_t queue_bytes_max = std::size_t{64} << 20;  // total size of queued bodies
-  std::chrono::milliseconds queue_timeout{0};           // requests queued longer are refused; 0: no limit
+  std::chrono::milliseconds queue_timeout{0};           // longer waits are refused; 0: no limit
   unsigned warmup_runs = 3;
-  std::map<std::string, tensor::Shape> warmup_shapes;  // for inputs with open dimensions besides the first
+  std::map<std::string, tensor::Shape> warmup_shapes;  // for inputs with further open dimensions
   std::vector<std::string> labels;                     // class names, [] if unknown
   transform::Declaration transform;                    // steps before and after the run
 };

@@ -32,15 +32,15 @@ class Job {
 };
 
 /// Thread-safe. Jobs must not outlive what they refer to. The destructor waits for running jobs and
-/// drops queued ones without an answer, so the owner makes sure that none are queued.
+/// drops queued ones without an answer. The owner makes sure that the queue is empty.
 class Executor {
  public:
   struct Options {
     unsigned instances = 1;
     std::size_t queue_max = 256;
     std::size_t queue_bytes_max = std::size_t{64} << 20;    // an empty queue takes a job of any size
-    std::chrono::microseconds inline_max{1000};             // longer jobs, on average, never run on the caller's thread
-    std::size_t inline_bytes_max = std::size_t{256} << 10;  // larger jobs never do, either
+    std::chrono::microseconds inline_max{1000};             // average limit for jobs on the caller's thread
+    std::size_t inline_bytes_max = std::size_t{256} << 10;  // size limit for such jobs
   };
   explicit Executor(Options options);
   ~Executor();

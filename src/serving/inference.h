@@ -30,7 +30,7 @@ struct InferCall {
 /// Result of one inference.
 struct Inferred {
   std::string id;                        // of the request
-  std::vector<tensor::Named> outputs;    // the requested outputs, in the requested order; they may outlive the version
+  std::vector<tensor::Named> outputs;    // in the requested order; may outlive the version
   std::vector<oip::Encoding> encodings;  // one for each output
   std::vector<tensor::Named> others;     // outputs requested by `also` alone
   std::size_t samples = 1;               // rows, if the model takes batches

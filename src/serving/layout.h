@@ -32,7 +32,7 @@ struct Wanted {
   std::string last_good_fingerprint;
   bool last_good_unchanged = false;    // the files are the ones that served
   std::optional<std::string> cascade;  // content of cascade.json, "" if unreadable
-  std::string problem;                 // why `version` cannot be served: "target names version 5, which …"; or ""
+  std::string problem;                 // why `version` cannot be served, or ""
   friend bool operator==(const Wanted&, const Wanted&) = default;
 };
 

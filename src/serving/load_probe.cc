@@ -93,7 +93,7 @@ std::optional<LoadFailure> ChildProbe::probe(const Context& ctx, const ModelVers
                            .output_descriptor = output.descriptor(),
                            .mounts = {},
                            .limits = {{"core", 0}},
-                           .new_group = false,  // a signal to the server's process group ends the child too
+                           .new_group = false,  // signals to the server's group reach the child
                            .die_with_parent = true};
   start.arguments.insert(start.arguments.end(), {"--probe-load", source.model + "/" + source.version});
   const auto child = processes_.start(start);

@@ -19,7 +19,7 @@ struct Repository::Retired {
   CondVar returned;
   std::vector<std::unique_ptr<ModelVersion>> versions GUARDED_BY(mutex);
   std::size_t shared GUARDED_BY(mutex) = 0;                     // handed out by share(), not yet returned
-  internal::DirectoryWatch* watch GUARDED_BY(mutex) = nullptr;  // woken by add(); null once the repository ends
+  internal::DirectoryWatch* watch GUARDED_BY(mutex) = nullptr;  // null once the repository ends
 
   void add(std::unique_ptr<ModelVersion> version) {
     MutexLock lock(mutex);

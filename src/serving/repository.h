@@ -44,10 +44,10 @@ class Repository {
     std::filesystem::path directory;
     ModelConfig defaults;
     unsigned loads_max = 2;                           // concurrent loads
-    std::chrono::milliseconds look_interval{1000};    // scan interval, for directories without change events
+    std::chrono::milliseconds look_interval{1000};    // scan interval, in case events are missing
     std::chrono::milliseconds retry_interval{30000};  // after failures that may pass (memory, a missing library)
-    LoadProbe* probe = nullptr;                       // outlives the repository; null: versions load without a probe
-    joint::Center* joint = nullptr;                   // outlives the repository; null: cascade.json is ignored
+    LoadProbe* probe = nullptr;                       // outlives the repository; null: no probes
+    joint::Center* joint = nullptr;                   // likewise; null: cascade.json is ignored
   };
   /// Starts to follow the directory. kNotFound, kInvalid: the directory cannot be read. `fs`,
   /// `engines` and `registry` outlive the repository.
@@ -95,7 +95,7 @@ class Repository {
     std::string version;
     std::string fingerprint;
     bool tried = false;     // it served here before: no probe
-    bool fallback = false;  // not the wanted version but the last good one, until the wanted one is loaded
+    bool fallback = false;  // the last good version, until the wanted one is loaded
   };
   struct Entry {
     Wanted wanted;

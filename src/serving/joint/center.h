@@ -35,8 +35,8 @@ class Center {
  public:
   struct Options {
     std::size_t threads_max = 1024;
-    std::chrono::milliseconds look_interval{1000};  // interval between checks of which tiers need a readiness request
-    std::chrono::milliseconds quiet_max{10000};     // a tier without calls for this long gets one
+    std::chrono::milliseconds look_interval{1000};  // interval at which due readiness checks start
+    std::chrono::milliseconds quiet_max{10000};     // a tier is idle after this long without calls
     std::chrono::milliseconds readiness_timeout{2000};
     oip::Limits limits = {};
   };

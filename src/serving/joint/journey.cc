@@ -181,8 +181,8 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
   std::uint64_t bytes_up_ GUARDED_BY(mutex_) = 0;
   CallId asking_ GUARDED_BY(mutex_) = cascade::kNoCall;
   std::shared_ptr<std::stop_source> asking_stop_ GUARDED_BY(mutex_);
-  CallId cancelled_ GUARDED_BY(mutex_) = cascade::kNoCall;  // the last call with a result that is no longer needed
-  std::atomic<std::uint64_t> place_{0};                     // in the queue of the version's executor; 0: not queued
+  CallId cancelled_ GUARDED_BY(mutex_) = cascade::kNoCall;  // the last cancelled call
+  std::atomic<std::uint64_t> place_{0};                     // in the queue; 0: not queued
 };
 
 // Runs the first tier, as a job of its version's executor.

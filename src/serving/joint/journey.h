@@ -1,8 +1,8 @@
 // Journey: carries one request over the tiers of a model to a single answer.
 //
 // cascade::Machine decides; Journey performs the steps. It runs the local model as a job of its
-// executor, sends the request to upper tiers on the center's threads, and answers. If the first
-// tier's answer is good enough, all of that happens on the thread that ran the model.
+// executor, calls upper tiers on the center's threads, and answers. If the first tier's answer is
+// good enough, all of that happens on the thread that ran the model.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace varda::serving::joint {
 
 struct Start {
   std::shared_ptr<const Plan> plan;
-  Result<std::shared_ptr<ModelVersion>> version;  // the version that the plan is bound to, or why that is missing
+  Result<std::shared_ptr<ModelVersion>> version;  // bound by the plan, or why missing
   InferCall call;
 };
 

@@ -69,7 +69,7 @@ struct Plan {
   cascade::Config config;
   std::shared_ptr<const cascade::Route> route;
   std::optional<cascade::BoundPolicy> policy;                    // for the first tier
-  std::vector<std::shared_ptr<Upper>> uppers;                    // by tier; null without an address, as at the first tier
+  std::vector<std::shared_ptr<Upper>> uppers;                    // by tier; null without an address
   std::vector<std::shared_ptr<cascade::TierCounters>> counters;  // by tier
   std::vector<std::shared_ptr<TierMeters>> meters;               // by tier
   std::vector<std::unique_ptr<Misfit>> misfits;                  // by tier
