@@ -30,7 +30,7 @@ void Breaker::finished(const Ticket& ticket, Outcome outcome, Evidence evidence,
   if (ticket.generation != generation_) return;
   if (ticket.probe) probing_ = false;
   if (outcome == Outcome::kNothing || outcome == Outcome::kSuspicion) {
-    if (state_ == State::kHalfOpen) state_ = State::kOpen;  // the pause stays over: the next call is the probe
+    if (state_ == State::kHalfOpen) state_ = State::kOpen;  // pause over: the next call is the probe
     // Only the first suspicion sets the time of the check; later ones do not postpone it.
     if (outcome == Outcome::kSuspicion && state_ == State::kClosed && !suspect_) {
       suspect_ = true;

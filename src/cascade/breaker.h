@@ -24,9 +24,9 @@ class Breaker {
     double failure_rate = 0.5;       // share of failed calls in the window that opens the breaker
     unsigned window_calls_min = 20;  // the rate is ignored below this number of calls
     std::chrono::milliseconds window{10000};
-    std::chrono::milliseconds pause_min{1000};  // after the first opening; doubles after each failed probe
+    std::chrono::milliseconds pause_min{1000};  // first pause; doubles after each failed probe
     std::chrono::milliseconds pause_max{30000};
-    double jitter = 0.2;                        // a pause is scaled by a random factor from 1 - jitter to 1 + jitter
+    double jitter = 0.2;                        // random factor of a pause: 1 - jitter to 1 + jitter
     std::chrono::milliseconds suspicion{1000};  // time from a failure to a probe, if no calls follow
   };
   enum class State : std::uint8_t { kClosed, kOpen, kHalfOpen };

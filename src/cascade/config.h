@@ -35,10 +35,10 @@ struct PolicyConfig {
 
 struct TierConfig {
   std::string name;                                   // unique
-  std::optional<PolicyConfig> policy;                 // absent: nothing is hard; the last tier never has one
-  std::string url;                                    // "http://host:port", without a trailing slash; "": not known yet
+  std::optional<PolicyConfig> policy;                 // absent: nothing is hard; never set at the end
+  std::string url;                                    // "http://host:port", no trailing slash; "": unknown
   std::string model;                                  // the model's name at that tier
-  std::optional<std::chrono::milliseconds> deadline;  // for one call; absent: the time left for the request
+  std::optional<std::chrono::milliseconds> deadline;  // per call; absent: the time left for the request
   friend bool operator==(const TierConfig&, const TierConfig&) = default;
 };
 
@@ -46,7 +46,7 @@ struct Config {
   std::string service;  // "namespace/name"
   std::chrono::milliseconds deadline{2000};
   std::uint32_t in_flight_max = 64;
-  std::vector<TierConfig> tiers;  // the first is the model beside the file; it has no url and no model
+  std::vector<TierConfig> tiers;  // the first is the local model, without url and model
   friend bool operator==(const Config&, const Config&) = default;
 };
 

@@ -17,9 +17,9 @@
 //     }
 //   }
 //
-// The machine calls one upper tier at a time, each at most once, except for one retry per request.
-// A run of the first tier cannot be cancelled. It may still run while upper tiers are called, and
-// its answer counts at any time.
+// The machine calls one upper tier at a time, each at most once. A request has one retry. A run of
+// the first tier cannot be cancelled. It may still run while upper tiers are called, and its answer
+// counts at any time.
 #pragma once
 
 #include <array>
@@ -70,7 +70,7 @@ struct Step {
   std::uint8_t tier = 0;             // for kRun, kAsk, kAnswer, kFail
   bool new_connection = false;       // for kAsk: do not reuse a pooled connection
   Reason reason = Reason::kTimeout;  // for kFail
-  SteadyTime until{};                // for kRun, kAsk, kWait: when time_passed() is due without an earlier event
+  SteadyTime until{};                // for kRun, kAsk, kWait: time_passed() is due then
 };
 
 /// Outcome of a request.
@@ -85,7 +85,7 @@ struct Summary {
   enum class End : std::uint8_t { kPending, kAnswered, kFailed, kGone };
   End end = End::kPending;
   std::uint8_t tier = 0;  // the tier that answered
-  bool hard = false;      // some tier's policy found its answer hard, even if another tier's answer is returned
+  bool hard = false;      // some tier's policy found its answer hard, returned or not
   std::uint32_t samples_invalid = 0;
   std::array<Tier, kTiersMax> tiers;
   std::uint8_t tier_count = 0;
@@ -170,7 +170,7 @@ class Machine {
   std::optional<std::uint8_t> best_;
   std::array<bool, kTiersMax> decided_{};  // before inference: the answer is final
   std::array<bool, kTiersMax> skipped_{};  // hard before inference, and not called since
-  bool descending_ = false;                // no upper tier answered: call the skipped ones, highest first
+  bool descending_ = false;                // no upper tier answered: call skipped ones downwards
   std::array<bool, kTiersMax> refused_{};  // the tier called the request wrong
   bool retried_ = false;
 };

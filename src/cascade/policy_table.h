@@ -35,7 +35,7 @@ enum class PolicyInput : std::uint8_t {
 struct ParameterRow {
   std::string_view key;
   ParameterKind kind;
-  std::optional<std::string_view> initial;  // the default as a user writes it; absent: optional, without a default
+  std::optional<std::string_view> initial;  // default, as a user writes it; absent: none
   bool required = false;
   double min = 0;  // for kNumber
   double max = 1;

@@ -67,8 +67,8 @@ class Statistics {
     std::uint32_t samples = 1;
     std::uint64_t bytes_up = 0;  // of bodies, once per attempt
   };
-  /// Called once per request, after its end. `tiers` are in the order of the route. A request without
-  /// an answer adds only to calls, reasons and bytes.
+  /// Called once per request, after its end. `tiers` are in the order of the route. A request
+  /// without an answer only adds to calls, reasons and bytes.
   void count(const Summary& summary, const Size& size, std::span<const std::shared_ptr<TierCounters>> tiers);
 
   struct TierCounts {
