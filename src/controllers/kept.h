@@ -5,11 +5,11 @@
 
 namespace varda::controllers {
 
-/// For runtime::Manager::Options::informers. A cluster has thousands of foreign Pods, Deployments
-/// and Services: only those of models and jobs are kept whole. EndpointSlices are all kept: they
-/// are small, and another controller chooses their labels. Objects of these four kinds are kept as
-/// text, with a few decoded: lookups use the owner or an index. Nodes lose the fields that no
-/// controller here reads.
+/// For runtime::Manager::Options::informers. A cluster has thousands of foreign Pods, Deployments,
+/// Services and HorizontalPodAutoscalers: only those of models and jobs are kept whole.
+/// EndpointSlices are all kept: they are small, and another controller chooses their labels.
+/// Objects of these five kinds are kept as text, with a few decoded: lookups use the owner or an
+/// index. Nodes lose the fields that no controller here reads.
 void keep_only_ours(runtime::Informer::Options& options);
 
 }  // namespace varda::controllers

@@ -374,7 +374,7 @@ TYPED_TEST(Datasets, EndAtOnceWhereTheirNodeIsGoneForEver) {
 
 TYPED_TEST(Datasets, BeyondWhatANodeTakesTheYoungestWaitForRoom) {
   this->add_agent("edge0");
-  for (int i = 0; i < 129; ++i) this->add("d" + std::to_string(100 + i));  // created within one second: sorted by name
+  for (int i = 0; i < 129; ++i) this->add("d" + std::to_string(100 + i));  // one second: sorted by name
   ASSERT_TRUE(eventually([&] { return this->work().size() == 128; }));
   std::string left_out;
   ASSERT_TRUE(eventually([&] {

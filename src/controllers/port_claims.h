@@ -15,7 +15,7 @@ struct PortClaim {
   std::string node;
   std::int64_t port = 0;
   std::string protocol = "TCP";
-  std::string owner;  // "InferenceModel default/digits", for messages; the name decides between owners of equal age
+  std::string owner;  // "InferenceModel default/digits", for messages; sorts equal ages
   std::string uid;    // of the owner
   std::string since;  // the owner's metadata.creationTimestamp: sorts by time
   bool held = false;  // a pod of the owner has the port there: other owners wait, even older ones

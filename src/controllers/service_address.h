@@ -16,7 +16,7 @@ namespace varda::controllers {
 
 struct ServiceWorld {
   std::shared_ptr<const api::Service> service;
-  const std::vector<std::shared_ptr<const api::EndpointSlice>>& slices;  // the endpoints that proxies forward to
+  const std::vector<std::shared_ptr<const api::EndpointSlice>>& slices;  // endpoints for proxies
   const NodeList& nodes;
   /// One machine: the address of its node ports ("127.0.0.1"). Empty: a cluster, where any node has
   /// them.
@@ -28,7 +28,7 @@ struct ServiceWorld {
 
 struct ServiceAddress {
   std::string url;                 // "" not yet
-  std::optional<Problem> problem;  // LoadBalancerPending, NoNodeAddress: why no address will appear by itself
+  std::optional<Problem> problem;  // LoadBalancerPending, NoNodeAddress: needs action
 };
 
 /// Index of EndpointSlices by Service, and the index key.

@@ -16,11 +16,11 @@ namespace varda::controllers {
 
 struct BuiltinOptions {
   std::string node_port_host = "127.0.0.1";          // listen address of node ports
-  std::chrono::seconds connection_drain{3600};       // how long connections to a removed node port may last
-  std::chrono::milliseconds disconnect_grace{2000};  // without a watch of the agent, before its node is Unknown
+  std::chrono::seconds connection_drain{3600};       // limit for connections to a removed node port
+  std::chrono::milliseconds disconnect_grace{2000};  // time without an agent watch until Unknown
   std::chrono::seconds missing_node_grace{20};       // before pods of a removed node are deleted
-  std::chrono::seconds failed_pod_delay{10};         // pod age before a Deployment replaces a failed pod
-  std::chrono::seconds job_backoff{10};              // before a Job replaces a failed pod; doubles with each failure
+  std::chrono::seconds failed_pod_delay{10};         // pod age before a failed pod is replaced
+  std::chrono::seconds job_backoff{10};              // before a Job replaces a failed pod; doubles
   bool services = true;                              // false: opens no ports and writes no Endpoints
   const Clock* clock = nullptr;                      // null: the system clock
 };

@@ -28,7 +28,7 @@ using ReplicaSetPtr = std::shared_ptr<const api::ReplicaSet>;
 
 struct DeploymentWorld {
   std::vector<ReplicaSetPtr> sets;  // controlled by the Deployment
-  PodList own;                      // controlled by the Deployment directly, from before ReplicaSets existed
+  PodList own;                      // controlled directly, from before ReplicaSets existed
   PodList of_sets;                  // controlled by `sets`, including terminating ones
 };
 

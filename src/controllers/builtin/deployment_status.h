@@ -19,8 +19,8 @@ struct DeploymentCounts {
 };
 
 struct DeploymentStory {
-  enum class Set { kAbsent, kCreated, kPresent } set = Set::kAbsent;  // the ReplicaSet of the current template
-  enum class Mode { kScaling, kRolling } mode = Mode::kRolling;       // scaling and pausing have no progress deadline
+  enum class Set { kAbsent, kCreated, kPresent } set = Set::kAbsent;  // of the current template
+  enum class Mode { kScaling, kRolling } mode = Mode::kRolling;       // kScaling, also if paused: no deadline
   std::string set_name;
   std::optional<Wording> replica_failure;
 };

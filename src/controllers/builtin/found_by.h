@@ -1,5 +1,5 @@
-// Index functions for pods, ReplicaSets and Services (runtime::Watches::indexes), so that one pod's
-// change does not scan thousands of objects.
+// Index functions for pods, ReplicaSets and Services (runtime::Watches::indexes), so that a change
+// of one pod does not scan thousands of objects.
 #pragma once
 
 #include <map>

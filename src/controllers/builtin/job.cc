@@ -217,7 +217,7 @@ class JobPlanner {
     if (job_.spec.completions) {
       want = std::min(parallelism, *job_.spec.completions - all_succeeded());
     } else if (all_succeeded() > 0) {
-      want = std::min(parallelism, active);  // some pod succeeded: the work is ending, so no new pods start
+      want = std::min(parallelism, active);  // after a success no new pods start
     }
     if (active > want) {
       by_dispensability(active_);

@@ -1,7 +1,7 @@
 // Jobs: pods that run until enough of them have succeeded.
 //
 // Each ended pod is counted exactly once, even if it is deleted at any time. Every pod carries a
-// finalizer. The pod's uid is first written to status.uncountedTerminatedPods, then the finalizer
+// finalizer. The pod's uid is first written to status.uncountedTerminatedPods. Then the finalizer
 // is removed, and only then the uid becomes a count. Kubernetes does the same
 // (kubernetes.io/docs/concepts/workloads/controllers/job, "Job tracking with finalizers").
 #pragma once

@@ -200,7 +200,7 @@ DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std
     acknowledged = is_told && edge_node.status.observed_generation >= edge_node.metadata.generation;
     if (acknowledged) {
       report = edge_node.status.find_dataset(work->key);
-      if (report != nullptr && report->uid != work->uid) report = nullptr;  // of a deleted object with the same name
+      if (report != nullptr && report->uid != work->uid) report = nullptr;  // of a deleted namesake
     }
   }
   if (report != nullptr) {
@@ -216,8 +216,8 @@ DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std
   }
   if (const auto verdict = node_out_of_reach(dataset, world, status)) return conclude(*verdict);
   if (report != nullptr) return conclude(verdict_of(*report, dataset, status));
-  // After an unrelated change of the node's list, the last report stays valid until the agent has
-  // read the new list.
+  // After an unrelated change of the node's list, the last report stays valid until the agent reads
+  // the list.
   const meta::Condition* ready = meta::find_condition(status.conditions, kReady);
   static constexpr std::string_view kNotOfTheNode[] = {"TooManyDatasets", "NodeUnknown", "AgentMissing"};
   if (is_told && !acknowledged && ready != nullptr && ready->observed_generation == generation &&

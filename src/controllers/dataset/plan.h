@@ -15,7 +15,7 @@
 
 namespace varda::controllers {
 
-inline constexpr std::size_t kDatasetsPerNode = 128;  // maxItems of EdgeNode.spec.datasets; the oldest stay
+inline constexpr std::size_t kDatasetsPerNode = 128;  // maxItems of EdgeNode.spec.datasets; oldest stay
 
 /// A Dataset of either group. Borrows all members.
 struct DatasetView {

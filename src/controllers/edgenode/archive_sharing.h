@@ -2,9 +2,9 @@
 // Pure.
 //
 // Nodes of one zone that need the same archive have a few ordered givers. The first giver downloads
-// from the source, each further one asks the givers before it, and all other nodes ask all givers.
-// Thus no cycle of waiting nodes exists, and the source sends the archive once. The assignment does
-// not depend on download progress.
+// from the source. Each further giver asks the givers before it, and all other nodes ask all
+// givers. Thus no cycle of waiting nodes exists, and the source sends the archive once. The
+// assignment does not depend on download progress.
 #pragma once
 
 #include <cstdint>

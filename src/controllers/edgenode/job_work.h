@@ -12,7 +12,7 @@ namespace varda::controllers {
 
 /// Work of one job on one node.
 struct NodeWork {
-  std::string since;  // the job's metadata.creationTimestamp: if there is too much work, the oldest stays
+  std::string since;  // the job's metadata.creationTimestamp: the oldest work wins
   std::vector<api::EdgeModel> models;
   std::vector<api::EdgeWorker> workers;
 };

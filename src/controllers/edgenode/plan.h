@@ -34,9 +34,9 @@ struct EdgeNodeWorld {
 /// among namespaces, and in each among its jobs: a job with many replicas leaves room for the first
 /// ones of others.
 ///
-/// Lists are written as a whole. Therefore an item that the API server would reject (by the schema
-/// of EdgeNode, or as a duplicate key) is left out; otherwise it would block all other items.
-/// `left_out`, if not null, gets a line for each.
+/// Lists are written as a whole, so an invalid item would block all others. Items that the API
+/// server would reject (by the schema of EdgeNode, or as a duplicate key) are left out. `left_out`,
+/// if not null, gets a line for each.
 api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld& world,
                                  std::vector<std::string>* left_out = nullptr);
 

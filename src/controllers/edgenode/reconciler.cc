@@ -245,8 +245,8 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
   }
   const codec::Json plan = wanted.to_json();
   // Empty lists are written too. An object without lists, as created by an agent, means "no
-  // operator has written yet": the agent then keeps old work. Without the write, the agent would
-  // continue work from an object that was deleted meanwhile.
+  // operator has written yet": the agent then keeps its work. Without the write, the agent would
+  // continue the work of an object that was deleted meanwhile.
   std::map<std::string, codec::Json> lists;
   std::size_t items = 0;
   for (const char* name : {"models", "datasets", "workers", "shares", "replicas"}) {

@@ -20,10 +20,10 @@ namespace varda::controllers {
 /// workers of unknown kinds, stay unchanged.
 ///
 /// The lists are one value and every change writes them as a whole. The first change is written at
-/// once. Further changes wait and are written together, so that a thousand models that arrive
-/// together do not cause a thousand writes. The pause grows with the length of the lists, the
-/// number of changes in the last write, and the duration of that write. It is a few milliseconds
-/// for a few models, and a second for a hundred models that arrive together.
+/// once. Further changes wait and are written together, so that a thousand new models do not cause
+/// a thousand writes. The pause grows with the length of the lists, and with the changes and the
+/// duration of the last write. It is a few milliseconds for a few models, and a second for a
+/// hundred models that arrive together.
 class EdgeNodeReconciler {
  public:
   /// `caches`, `clock` and `jobs` outlive the reconciler. `servers` describes how nodes expose
@@ -38,8 +38,8 @@ class EdgeNodeReconciler {
 
  private:
   using Digests = std::set<std::string, std::less<>>;
-  /// Nodes whose work list may change because the facts about `name` changed since the last call.
-  /// Includes nodes with the old and the new digests.
+  /// Nodes with a work list that may change because the facts about `name` changed since the last
+  /// call. Includes nodes with the old and the new digests.
   std::vector<meta::ObjectKey> nodes_that_share(const std::string& name, std::string facts, Digests digests) const;
   std::vector<meta::ObjectKey> nodes_that_share_with(const api::EdgeNode& node) const;
   std::vector<meta::ObjectKey> nodes_that_share_with(const api::Node& node) const;
@@ -57,8 +57,8 @@ class EdgeNodeReconciler {
   };
   mutable Mutex mutex_;
   mutable std::map<std::string, Word> words_ GUARDED_BY(mutex_);  // facts from watches, by kind and name
-  std::map<std::string, SteadyTime> next_write_;                  // by node, earliest next write; worker thread only
-  std::map<std::string, std::vector<std::string>> left_out_;      // by node, as last reported; worker thread only
+  std::map<std::string, SteadyTime> next_write_;                  // by node; worker thread only
+  std::map<std::string, std::vector<std::string>> left_out_;      // by node; worker thread only
 };
 
 }  // namespace varda::controllers

@@ -41,7 +41,7 @@ class HandClock final : public Clock {
   std::atomic<Duration> now_{std::chrono::hours(1)};
 };
 
-/// A kind whose jobs have one worker each on every node.
+/// A kind of jobs with one worker each on every node.
 class FewJobs final : public JobWork {
  public:
   std::string kind() const override { return "Job"; }

@@ -48,8 +48,8 @@ struct ReplicationWork {
 };
 /// Work of `node` for all claims, sorted by key; at most the first 128 of each kind.
 ///
-/// An outdated node gets up to three nodes with a current copy as sources, and the node with the
-/// files last. Sources stay as long as they are current, even after the node has caught up.
+/// An outdated node gets up to three nodes with a current copy as sources. The node with the files
+/// is the last source. Sources stay as long as they are current, even after the node has caught up.
 /// Otherwise each node's progress would change the lists of all others: writes would grow with the
 /// square of the number of nodes. For the same reason each node with a copy serves all nodes of the
 /// claim, outdated or not. A revoked node gets no work and is no source. If it had the files, the

@@ -8,7 +8,7 @@
 namespace varda::controllers {
 
 struct ModelOnNode {
-  std::string version;  // exposed version; "" none yet. For a model without archives: the wanted version
+  std::string version;  // exposed version, or "". Without archives: the wanted version
   std::string url;      // of the archive, as in a work list
   std::string sha256;   // of the archive; "" unknown
   /// True if the exposed files match the work list. False while another archive under the same

@@ -35,8 +35,8 @@ struct ResolvedModel {
   /// Archives that nodes keep on disk, including `version`. Empty: no agent fetches the model (no
   /// digest, or a path).
   std::vector<api::EdgeModelVersion> archives;
-  std::string path;         // set if the url is a path, which agents do not know; nothing is mounted for it
-  std::string serving_url;  // current address of an InferenceModel; "" if it is not served, or for a Model
+  std::string path;         // set if the url is a path, which is not mounted; else ""
+  std::string serving_url;  // address of a served InferenceModel; else ""
 
   bool fetched() const { return !archives.empty(); }
   const api::EdgeModelVersion* archive() const;  // of `version`, or null

@@ -32,8 +32,8 @@ const api::EdgeModelVersion* find_version(const std::vector<api::EdgeModelVersio
   return found == versions.end() ? nullptr : &*found;
 }
 
-// The model's archives, plus those in the current work list that the model no longer lists (a Model
-// has only its latest archive).
+// The model's archives, plus those that only the current work list has (a Model has only its latest
+// archive).
 std::vector<api::EdgeModelVersion> archives_on(const ResolvedModel& model, const api::EdgeModel* told) {
   std::vector<api::EdgeModelVersion> archives;
   if (told != nullptr) {

@@ -88,7 +88,7 @@ struct Worker {
   // For kServer.
   /// Builds the PodSpec for the model's directory on a node.
   std::function<Json(const std::string& directory)> server_spec;
-  Json asked;                     // together with the node, the inputs that require a new pod when changed; an object
+  Json asked;                     // an object; a change of it, or of the node, replaces the pod
   std::int64_t serving_port = 0;  // the pod's port
   Json cascade;                   // for EdgeNode.spec.models; null: none
 
@@ -122,22 +122,22 @@ bool is_worker_pod(const Job& job, const Worker& worker, const api::Pod& pod);
 /// The surroundings of one worker, as cached.
 struct WorkerWorld {
   const NodeList& nodes;
-  std::function<EdgeNodePtr(const std::string& node)> edge_node;  // null: no agent has reported from there
-  std::vector<PodPtr> pods;                                       // includes those of the job; others are ignored
+  std::function<EdgeNodePtr(const std::string& node)> edge_node;  // null: no agent reported
+  std::vector<PodPtr> pods;                                       // of the job; others are ignored
   std::shared_ptr<const api::Deployment> deployment;              // kCloud: named worker_name()
-  std::vector<PortClaim> claims;                                  // of other owners on the worker's nodes
+  std::vector<PortClaim> claims;                                  // of others on the nodes
   std::string fetch_image = "varda";                              // kCloud: fetches the model
-  std::vector<std::string> fetch_arguments = {};                  // kCloud: further arguments of fetch_image
+  std::vector<std::string> fetch_arguments = {};                  // kCloud: for that program
 };
 
 /// One desired pod of the edge layer.
 struct WorkerPod {
   std::string name, node;
   PodPtr pod;  // the present pod of this job; null: none
-  /// Why the pod is missing or not as specified: AgentMissing, ModelPending, NodeFull,
-  /// WaitingForNode (the model is being installed), CloudAddressPending, PortInUse, a problem of
-  /// the pod itself (ended, and replaced after a pause), RollingOut (it waits for its turn to be
-  /// replaced), or a problem from out_of_reach(). A node that is out of reach is not changed.
+  /// Why the pod is missing or not as specified. Reasons are AgentMissing, ModelPending, NodeFull,
+  /// WaitingForNode (the model is being installed), CloudAddressPending, PortInUse, and RollingOut
+  /// (it waits for its turn to be replaced). Further reasons come from an ended pod, which is
+  /// replaced after a pause, and from out_of_reach(). A node that is out of reach is not changed.
   std::optional<Problem> problem;
   bool outdated = false;  // present, but made for an older spec
   bool leaving = false;   // present on a former node, until the pods in the new places work
@@ -146,7 +146,7 @@ struct WorkerPod {
 struct WorkerPlan {
   std::vector<Json> objects;       // for Writer::converge, including everything that stays
   std::vector<WorkerPod> pods;     // kEdge: by node, then number; then leaving ones, by name
-  std::vector<PodPtr> ended;       // kEdge: removed after a pause (ReplacementPauses by pod key), then replaced
+  std::vector<PodPtr> ended;       // kEdge: replaced after a pause (ReplacementPauses, by pod key)
   std::optional<Problem> problem;  // the first problem, of the worker or of a pod
 };
 
