@@ -64,7 +64,7 @@ struct NmsStep {
   std::string boxes = "boxes";
   std::string scores = "scores";
   BoxFormat format = BoxFormat::kXyxy;
-  bool normalized = false;  // coordinates are fractions of the image's size, not pixels of the model's input
+  bool normalized = false;  // coordinates are fractions, not pixels of the model's input
   double threshold = 0.25;  // boxes with lower scores are dropped
   double iou = 0.45;        // boxes that overlap a better one of their class by more are dropped
   std::int64_t max = 100;   // boxes per image
