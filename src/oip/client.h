@@ -58,15 +58,15 @@ Result<Guess> top(const tensor::Tensor& scores, std::size_t row, const std::vect
 /// One object that a detector found in an image.
 struct Detection {
   Guess guess;
-  std::array<float, 4> box{};  // left, top, right, bottom; in pixels of the image, if the model returns pixels
+  std::array<float, 4> box{};  // left, top, right, bottom; in pixels if the model returns pixels
 };
 
 struct Prediction {
-  Guess guess;                                       // for a detector, the first detection's guess, if any
+  Guess guess;                                       // of a detector: the first detection, if any
   std::optional<std::vector<Detection>> detections;  // best first; absent: the model returns no boxes
   std::string version;                               // model version that answered
   Duration latency{};                                // round trip
-  codec::Json parameters;                            // null: none. A joint service sets `tier`, `hard`, `fallback`
+  codec::Json parameters;                            // null: none; joint: `tier`, `hard`, `fallback`
 };
 
 /// Sends images to one model. Thread-safe.
