@@ -20,8 +20,8 @@ namespace varda::infer {
 struct LoadOptions {
   std::filesystem::path directory;             // of the model's version
   std::filesystem::path file;                  // the main file
-  unsigned intra_op_threads = 1;               // per run; 0: the engine's choice. Parallel runs scale better than wide ones
-  bool memory_arena = true;                    // keep freed memory for the next run: faster, but the peak stays
+  unsigned intra_op_threads = 1;               // per run; 0: the engine's choice. Parallel runs scale better
+  bool memory_arena = true;                    // keep freed memory: faster, but the peak stays
   std::map<std::string, std::string> options;  // engine-specific
 };
 
