@@ -29,8 +29,7 @@ class Tensor {
   static Result<Tensor> allocate(DType dtype, Shape shape);
   /// A view of bytes that `keeper` keeps alive; with a null keeper the caller keeps them alive.
   /// Bytes that are not aligned for the type are copied. kInvalid: the number of bytes differs from
-  /// the shape's, the lengths in a kBytes tensor are wrong, or a byte of a kBool tensor is neither
-  /// 0 nor 1.
+  /// the shape's, lengths in a kBytes tensor are wrong, or a kBool byte exceeds 1.
   static Result<Tensor> over(DType dtype, Shape shape, std::span<const std::byte> bytes, std::shared_ptr<const void> keeper);
   /// Copies the values.
   template <typename T>
