@@ -12,8 +12,8 @@ namespace {
 
 // The first API version with every function used here. Newer libraries have it too.
 constexpr std::uint32_t kApiVersion = 14;
-// The first release that reads no files outside the model's directory and no memory by address, for
-// any tensor (https://github.com/microsoft/onnxruntime/pull/26776, 28709, 29011, 32135).
+// The first release in which no tensor reads files outside the model's directory, or memory by
+// address (https://github.com/microsoft/onnxruntime/pull/26776, 28709, 29011, 32135).
 constexpr int kMinor = 30;
 
 /// Whether a version such as "1.30.0" is at least that release.
