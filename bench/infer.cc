@@ -1,5 +1,5 @@
 // The overhead of the model server: one digit at a time over loopback. References are the engine
-// called in a loop, and a plain TCP echo server (the machine's cost of the round trip).
+// called in a loop, and a plain TCP echo server (the cost of the round trip).
 //
 // The rounds of all contenders alternate, so that a busy moment of the machine affects all equally.
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The server's processor time per GET of one object, compared with nginx returning the same bytes
+// The server's processor time per GET of one object. The reference is nginx with the same bytes
 // over the same kind of connection.
 #include <chrono>
 #include <thread>

@@ -1,6 +1,6 @@
-// Thousands of agents on one thread. Each watches its EdgeNode over a separate TLS connection and
-// reconnects with the back-off of real agents (runtime::Informer as agent::Link configures it).
-// Each reports the received work on a second connection.
+// Thousands of agents on one thread. Each watches its EdgeNode over a separate TLS connection.
+// Reconnects use the back-off of real agents (runtime::Informer as agent::Link configures it). Each
+// reports the received work on a second connection.
 #pragma once
 
 #include <chrono>

@@ -1,9 +1,9 @@
-// The cost of tiers: a model as the first of two tiers, compared with the same model alone, and
-// with the second tier called directly.
+// The cost of tiers: a model as the first of two tiers. References are the same model alone, and
+// the second tier called directly.
 //
-// All servers run concurrently, and the rounds of all contenders alternate, so that a busy moment
-// of the machine affects all equally. One client sends one request at a time over loopback: no
-// network delay hides the servers' time.
+// All servers run concurrently. The rounds of all contenders alternate, so that a busy moment of
+// the machine affects all equally. One client sends one request at a time over loopback: no network
+// delay hides the servers' time.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -179,7 +179,7 @@ class Race {
 };
 
 // Contenders: the little model alone, the same as a first tier that always keeps or always
-// forwards, and the big model called directly.
+// forwards, and the big model.
 void measure(Report& report, const std::string& what, const Fill& little, const Fill& big, const std::string& request, int rounds,
              int calls, bool aims_above) {
   Race race(request, rounds, calls);

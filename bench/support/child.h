@@ -12,8 +12,8 @@
 
 namespace varda::bench {
 
-/// A temporary directory, removed by the destructor, on the disk with the build (syncs in a /tmp in
-/// memory would be free).
+/// A temporary directory, removed by the destructor. It is on the build's disk, since syncs in a
+/// /tmp in memory would be free.
 class Scratch {
  public:
   Scratch();

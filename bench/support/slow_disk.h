@@ -6,7 +6,7 @@
 namespace varda::bench {
 
 /// From now on each sync of this process's SQLite files sleeps for `sync` instead of using the
-/// disk, so that other users of the disk do not matter. Zero: real syncs. Call before the first
+/// disk. Other users of the disk then do not matter. Zero: real syncs. Call before the first
 /// database is opened; later calls change the time.
 void slow_disk(std::chrono::microseconds sync);
 
