@@ -30,7 +30,7 @@ class Sleeper {
   virtual void wake() = 0;
 };
 
-/// Thread-safe. Outlives every request; stop() first.
+/// Thread-safe. Outlives every request; stop() ends the requests.
 class Center {
  public:
   struct Options {

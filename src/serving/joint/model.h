@@ -29,7 +29,8 @@ namespace varda::serving::joint {
 
 class Model;
 
-/// Refuses a version, or a file, if the policy reads outputs that the version lacks.
+/// Reason code of a version, or of a file, with a policy that reads outputs which the version
+/// lacks.
 inline constexpr std::string_view kPolicyMismatch = "PolicyMismatch";
 
 /// An upper tier. The object lasts as long as name, address and model stay the same.
@@ -86,8 +87,8 @@ class Model {
   cascade::Statistics& statistics() { return statistics_; }
   Meters& meters() { return meters_; }
 
-  /// Makes the file's text the wanted configuration. kInvalid: the text is wrong; problem() shows
-  /// the error and the previous configuration stays wanted.
+  /// Makes the file's text the wanted configuration. kInvalid: the text is wrong; describe() shows
+  /// the error, and the previous configuration stays wanted.
   Status want(std::string_view text);
   /// The file was removed: clears the wanted configuration and the plan.
   void forget();
