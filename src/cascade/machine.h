@@ -17,9 +17,9 @@
 //     }
 //   }
 //
-// The machine calls one upper tier at a time, each at most once. A request has one retry. A run of
-// the first tier cannot be cancelled. It may still run while upper tiers are called, and its answer
-// counts at any time.
+// The machine calls one upper tier at a time, each at most once. A request has at most one retry. A
+// run of the first tier cannot be cancelled. It may still run while upper tiers are called, and its
+// answer counts at any time.
 #pragma once
 
 #include <array>
@@ -85,7 +85,7 @@ struct Summary {
   enum class End : std::uint8_t { kPending, kAnswered, kFailed, kGone };
   End end = End::kPending;
   std::uint8_t tier = 0;  // the tier that answered
-  bool hard = false;      // some tier's policy found its answer hard, returned or not
+  bool hard = false;      // some policy found an answer hard, returned or not
   std::uint32_t samples_invalid = 0;
   std::array<Tier, kTiersMax> tiers;
   std::uint8_t tier_count = 0;
