@@ -14,8 +14,8 @@
 //
 // The default outputs are the results of the steps, and the outputs of the model that no step
 // reads. Clients may request further outputs by name. These are intermediate results
-// (`probabilities`) and every output of the model. An output is always available as `raw.NAME`, or
-// as NAME if no result has that name.
+// (`probabilities`) and every output of the model. An output is always available as `raw.NAME`, and
+// as NAME unless a result has that name.
 #pragma once
 
 #include <cstddef>
