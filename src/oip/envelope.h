@@ -27,7 +27,7 @@ struct Envelope {
 };
 
 /// kInvalid: a malformed response, as for parse_infer_response(), or one without outputs. Elements
-/// of `data` are counted, and checked only for being text or numbers as the type requires.
+/// of `data` are counted; the only check is that they are text or numbers, as the type requires.
 Result<Envelope> open_infer_response(std::shared_ptr<const std::string> body, std::optional<std::string_view> json_length,
                                      const Limits& limits = {});
 
